@@ -1,0 +1,232 @@
+"""Measured tables, with what may not be shown taken out and what is out of date marked.
+
+Functions on DataFrames are pure; only `read`, `metric_names` and the two `*_arguments` touch files or a command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+import contracts
+from contracts import UserError, read_json, read_rows, schema
+
+DAGGER = "†"  # stands at every label whose rows are stale
+
+# Of the words below, the first that a key of provenance.json's left_out contains says which stage it speaks of.
+STAGES = {
+    "check": "check on GPU",
+    "locked": "bench, locked clocks",
+    "bench": "bench, unlocked clocks",
+    "profile": "profile",
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One machine's measurements, ready to draw.
+
+    `bench` and `counters` hold only rows of variants that are in the catalogue and passed every check; `checks` holds
+    all cases of variants in the catalogue. Each has the variant's label, kind, family and order joined, and `stale`.
+    """
+
+    machine: dict[str, Any]
+    provenance: dict[str, Any]
+    variants: pd.DataFrame
+    bench: pd.DataFrame
+    checks: pd.DataFrame
+    counters: pd.DataFrame
+    failed: pd.DataFrame
+    gone: list[str]
+    archived: bool
+
+    @property
+    def origin(self) -> str:
+        """Where the numbers come from, as every figure tells it: "archived: NVIDIA H200, 2026-11-20"."""
+        kind = "archived" if self.archived else "measured"
+        return f"{kind}: {self.provenance['gpu']}, {self.provenance['date']}"
+
+    def reason(self, stage: str) -> str | None:
+        """Why a stage (a key of `STAGES`) was left out, or None where provenance.json names no reason."""
+        return left_out(self.provenance).get(stage)
+
+
+def input_arguments(description: str | None) -> argparse.ArgumentParser:
+    """The options of every command that reads measurements."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
+    parser.add_argument("--measured", required=True, type=Path, metavar="DIR", help="results/MACHINE or data/MACHINE")
+    parser.add_argument("--variants", required=True, type=Path, metavar="FILE", help="the catalogue as variants.csv")
+    parser.add_argument("--archived", action="store_true", help="say that these were not measured by this run")
+    return parser
+
+
+def figure_arguments(description: str | None) -> argparse.ArgumentParser:
+    """The options of every command that draws a figure."""
+    parser = input_arguments(description)
+    parser.add_argument("--out", required=True, type=_svg, metavar="FILE.svg", help="a PDF is written beside it")
+    return parser
+
+
+def _svg(text: str) -> Path:
+    if not text.endswith(".svg"):
+        raise argparse.ArgumentTypeError(f"{text!r} should end in .svg")
+    return Path(text)
+
+
+def read(args: argparse.Namespace) -> Measured:
+    """Read a measured folder and the catalogue, as the common options name them."""
+    folder: Path = args.measured
+    if not folder.is_dir():
+        raise UserError(f"no such folder: {folder}; name one with machine.json, provenance.json and the tables")
+    variants = with_labels(table(read_rows(args.variants, "variants"), "variants"))
+    tables = {name: table(read_rows(folder / f"{name}.csv", name), name) for name in ("bench", "checks", "counters")}
+    return combine(
+        read_json(folder / "machine.json", "machine"),
+        read_json(folder / "provenance.json", "provenance"),
+        variants,
+        tables["bench"],
+        tables["checks"],
+        tables["counters"],
+        archived=args.archived,
+    )
+
+
+def table(rows: list[dict[str, Any]], name: str) -> pd.DataFrame:
+    """Rows as a DataFrame with every column of the schema, also where there are no rows."""
+    return pd.DataFrame(rows, columns=list(schema(name)["properties"]))
+
+
+def combine(
+    machine: dict[str, Any],
+    provenance: dict[str, Any],
+    variants: pd.DataFrame,
+    bench: pd.DataFrame,
+    checks: pd.DataFrame,
+    counters: pd.DataFrame,
+    *,
+    archived: bool,
+) -> Measured:
+    """Drop failed and unknown variants, mark stale rows and join what the catalogue says of each variant."""
+    failed = failures(checks, variants)
+    known, gone = [], set()
+    for rows in (bench, checks, counters):
+        gone |= set(rows["variant"]) - set(variants["variant"])
+        known.append(describe(rows, variants))
+    bench, checks, counters = known
+    return Measured(
+        machine=machine,
+        provenance=provenance,
+        variants=variants,
+        bench=bench[~bench["variant"].isin(failed["variant"])],
+        checks=checks,
+        counters=counters[~counters["variant"].isin(failed["variant"])],
+        failed=failed,
+        gone=sorted(gone),
+        archived=archived,
+    )
+
+
+def with_labels(variants: pd.DataFrame) -> pd.DataFrame:
+    """The catalogue with `order` (its own), and labels that are unique: two of one label get their dtype, too."""
+    variants = variants.assign(order=range(len(variants)))
+    for extended in (variants["label"] + " " + variants["dtype"], variants["variant"]):
+        clash = variants["label"].duplicated(keep=False)
+        variants = variants.assign(label=variants["label"].where(~clash, extended))
+    return variants
+
+
+def describe(rows: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
+    """Rows of variants in the catalogue, in its order, with label, kind, family, order and `stale` joined.
+
+    A row is stale where its source_hash is not the one that the catalogue has now.
+    """
+    columns = ["variant", "label", "kind", "family", "order", "source_hash"]
+    if "dtype" not in rows:
+        columns.append("dtype")
+    now = variants[columns].rename(columns={"source_hash": "source_hash_now"})
+    joined = rows.merge(now, on="variant", how="inner")
+    joined["stale"] = joined["source_hash"] != joined.pop("source_hash_now")
+    return joined.sort_values("order", kind="stable").reset_index(drop=True)
+
+
+def failures(checks: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
+    """One row per variant of the catalogue with a failed check on a GPU: variant, label, cases, failed, case, detail.
+
+    `case` and `detail` tell of the first failure.
+    """
+    gpu = checks[checks["device"] == "gpu"]
+    columns = ["variant", "label", "cases", "failed", "case", "detail"]
+    found = []
+    for entry in variants.itertuples():
+        cases = gpu[gpu["variant"] == entry.variant]
+        bad = cases[~cases["passed"].astype(bool)]
+        if len(bad):
+            first = bad.iloc[0]
+            found.append([entry.variant, entry.label, len(cases), len(bad), first["case"], first["detail"] or ""])
+    return pd.DataFrame(found, columns=columns)
+
+
+def marked(rows: pd.DataFrame) -> pd.Series:
+    """The labels of rows, with a dagger at stale ones."""
+    return rows["label"] + rows["stale"].map({True: DAGGER, False: ""}).astype(str)
+
+
+def stale_variants(*tables: pd.DataFrame) -> list[str]:
+    """Names of variants with at least one stale row in any of the tables."""
+    return sorted(set().union(*(rows.loc[rows["stale"].astype(bool), "variant"] for rows in tables)))
+
+
+def left_out(provenance: dict[str, Any]) -> dict[str, str]:
+    """Reasons why stages were left out, by the keys of `STAGES`; a stage we have no word for keeps its own name."""
+    reasons = {}
+    for name, reason in provenance.get("left_out", {}).items():
+        stage = next((word for word in STAGES if word in name.lower()), name)
+        reasons[stage] = reason
+    return reasons
+
+
+def is_tensor(dtype: str) -> bool:
+    """Whether GEMMs of this dtype run on tensor cores; plain fp32 runs on the FMA pipe."""
+    return dtype != "fp32"
+
+
+def one_row_each(bench: pd.DataFrame) -> pd.DataFrame:
+    """One row per variant and size: unlocked clocks before locked, uniform data before other, then the most samples."""
+    ranked = bench.assign(
+        _regime=bench["regime"] != "unlocked", _data=bench["data"] != "uniform", _samples=-bench["samples"]
+    )
+    ranked = ranked.sort_values(["order", "n", "_regime", "_data", "_samples", "experiment"], kind="stable")
+    return ranked.drop_duplicates(["variant", "n"]).drop(columns=["_regime", "_data", "_samples"])
+
+
+def metric_names() -> dict[str, str]:
+    """ncu's name to our key, from contracts/metrics.yaml."""
+    path = Path(contracts.__file__).parent / "metrics.yaml"
+    sections = yaml.safe_load(path.read_text())
+    return {entry["ncu"]: key for section in sections.values() for key, entry in section.items()}
+
+
+# What to multiply a counter's value with to have the unit without its prefix. Plain units are not listed.
+SCALE = {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9}
+
+
+def wide(counters: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
+    """One row per variant and size, in catalogue order, and a column per counter under our key.
+
+    Times are in ns and volumes in bytes. Metrics that `names` does not know keep ncu's name.
+    """
+    index = ["variant", "label", "kind", "family", "dtype", "order", "n", "stale"]
+    if counters.empty:
+        return pd.DataFrame(columns=index)
+    rows = counters.assign(
+        metric=counters["metric"].map(lambda name: names.get(name, name)),
+        value=counters["value"].astype(float) * counters["unit"].map(lambda unit: SCALE.get(unit, 1.0)),
+    )
+    rows["stale"] = rows.groupby(["variant", "n"])["stale"].transform("any")
+    pivoted = rows.pivot_table(index=index, columns="metric", values="value", aggfunc="last", sort=False)
+    return pivoted.reset_index().rename_axis(columns=None).sort_values(["order", "n"], ignore_index=True)

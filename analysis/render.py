@@ -1,0 +1,69 @@
+"""Render the paper: Typst, offline, and the same bytes for the same tables and figures.
+
+The paper reads the tables of `analysis.tables` and the figures of the other commands; every number in it is theirs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+import typst
+
+from contracts import UserError, replacing, run_command
+
+TABLES = ["summary.json", *(f"{name}.csv" for name in ("ladder", "sizes", "resources", "checks", "comparison"))]
+FIGURES = ["roofline", "counters", "correctness"]
+
+
+def required(tables: Path, figures: Path) -> list[tuple[Path, str]]:
+    """Every file that the paper reads, with the command that makes it."""
+    needed = [(tables / name, "analysis.tables") for name in TABLES]
+    needed += [(figures / f"{name}.pdf", f"analysis.{name}") for name in FIGURES]
+    for experiment in json.loads((tables / "summary.json").read_text())["experiments"]:
+        kind, name = experiment["kind"], experiment["name"]
+        needed.append((figures / f"{kind}_{name}.pdf", f"analysis.{kind} --experiment {name}"))
+    return needed
+
+
+def render(paper: Path, tables: Path, figures: Path, out: Path) -> None:
+    """Compile `paper` to `out`. Paths may lie anywhere: Typst's root is the folder that they share."""
+    for path, what in ((paper, "the paper's source"), (tables / "summary.json", "made by python -m analysis.tables")):
+        if not path.is_file():
+            raise UserError(f"no such file: {path} ({what})")
+    for path, command in required(tables, figures):
+        if not path.is_file():
+            raise UserError(f"no such file: {path} (made by python -m {command})")
+    paper, tables, figures = (path.resolve() for path in (paper, tables, figures))
+    root = Path(os.path.commonpath([paper.parent, tables, figures]))
+    folders = {"tables": tables, "figures": figures}
+    inputs = {name: f"/{path.relative_to(root).as_posix()}" for name, path in folders.items()}
+    with replacing(out) as temporary:
+        try:
+            typst.compile(
+                paper,
+                output=temporary,
+                root=root,
+                sys_inputs=inputs,
+                format="pdf",
+                ignore_system_fonts=True,
+                timestamp=0,
+            )
+        except typst.TypstError as error:
+            raise UserError(f"{paper}: {' '.join(str(error).split())}") from error
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--paper", required=True, type=Path, metavar="FILE.typ")
+    parser.add_argument("--tables", required=True, type=Path, metavar="DIR", help="from analysis.tables")
+    parser.add_argument("--figures", required=True, type=Path, metavar="DIR", help="with PDFs, KIND_EXPERIMENT.pdf")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE.pdf")
+    args = parser.parse_args()
+    render(args.paper, args.tables, args.figures, args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)

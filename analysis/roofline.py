@@ -1,0 +1,114 @@
+"""Roofline: TFLOP/s against arithmetic intensity by DRAM bytes, below the ceilings measured on the same machine.
+
+The intensity (FLOP/byte) is 2mnk over the DRAM bytes that ncu counted, the TFLOP/s is from the timed runs at that size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis import style
+from analysis.data import Measured, figure_arguments, is_tensor, marked, metric_names, one_row_each, read, wide
+from analysis.metrics import column
+from analysis.style import plt
+from contracts import run_command
+
+CEILINGS = {
+    "fp32_fma_tflops": "fp32 FMA",
+    "bf16_mma_tflops": "16-bit mma.sync",
+    "bf16_wgmma_tflops": "16-bit wgmma",
+}
+LOOKS = {  # by kind and whether it runs on tensor cores
+    ("kernel", False): {"marker": "o", "color": style.KERNEL, "label": "fp32 kernels"},
+    ("kernel", True): {"marker": "^", "color": style.BAD, "label": "16-bit kernels"},
+    ("baseline", False): {"marker": "o", "color": "white", "edgecolor": style.KERNEL, "label": "fp32 libraries"},
+    ("baseline", True): {"marker": "^", "color": "white", "edgecolor": style.BAD, "label": "tensor-core libraries"},
+}
+RIDGES_FROM = 1.0  # FLOP/byte, where the axis starts
+
+
+def points(measured: Measured) -> pd.DataFrame:
+    """One row per variant and size with both counters and a timing: intensity (FLOP/byte), tflops, mark, stale."""
+    counted = wide(measured.counters, metric_names())
+    counted = counted.assign(dram_bytes=column(counted, "dram_read") + column(counted, "dram_write"))
+    timed = one_row_each(measured.bench)[["variant", "n", "m", "k", "tflops", "regime", "data", "stale"]]
+    both = counted[counted["dram_bytes"] > 0].merge(timed, on=["variant", "n"], suffixes=("", "_timed"))
+    both["stale"] = both["stale"].astype(bool) | both["stale_timed"].astype(bool)
+    return both.assign(intensity=2.0 * both["m"] * both["n"] * both["k"] / both["dram_bytes"], mark=marked(both))
+
+
+def draw_ceilings(axes: Axes, ceilings: dict[str, float], right: float, log_gap: float) -> None:
+    """The slope of the memory, a flat roof per kind of arithmetic, and their names at the left of the roofs."""
+    bandwidth = ceilings["dram_copy_gb_per_s"] / 1e3  # TB/s, so that FLOP/byte times it is TFLOP/s
+    roofs = {name: ceilings[key] for key, name in CEILINGS.items() if key in ceilings}
+    top = max(roofs.values())
+    axes.plot([RIDGES_FROM, top / bandwidth], [RIDGES_FROM * bandwidth, top], color=style.INK, linewidth=1.2)
+    axes.annotate(
+        f"DRAM copy, {bandwidth:.3g} TB/s",
+        (3 * RIDGES_FROM, 3 * RIDGES_FROM * bandwidth),
+        xytext=(8, -9),
+        textcoords="offset points",
+    )
+    heights = style.spread([np.log10(value) for value in roofs.values()], log_gap, *np.log10(axes.get_ylim()))
+    for (name, value), height in zip(roofs.items(), heights, strict=True):
+        ridge = value / bandwidth
+        axes.plot([ridge, right], [value, value], color=style.INK, linewidth=1.2)
+        axes.plot([ridge / 1.25, ridge], [10**height, value], color=style.INK, linewidth=0.5)
+        axes.text(ridge / 1.3, 10**height, f"{name}, {style.significant(value)} TFLOP/s", ha="right", va="center")
+
+
+def draw(measured: Measured) -> plt.Figure:
+    """The figure: every variant with counters and a timing at the same size."""
+    rows = points(measured)
+    if rows.empty:
+        return style.left_out(measured, "The roofline", measured.reason("profile") or measured.reason("bench"))
+    figure, axes = plt.subplots(figsize=(style.WIDTH, max(4.0, 0.9 + 0.155 * len(rows))))
+    left, right = RIDGES_FROM, 1.6 * max(rows["intensity"].max(), 200.0)
+    bottom = 0.5 * min(rows["tflops"].min(), 1.0)
+    top = 1.6 * max(rows["tflops"].max(), *(measured.machine["ceilings"].get(key, 0) for key in CEILINGS))
+    axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
+    decades = np.log10(top / bottom)
+    log_gap = decades * 0.15 / (figure.get_figheight() - 0.8)  # one line of text
+    draw_ceilings(axes, measured.machine["ceilings"], right, log_gap)
+    for (kind, tensor), group in rows.groupby(["kind", rows["dtype"].map(is_tensor)], sort=False):
+        look = {"s": 26, "linewidth": 0.9, "zorder": 3, "edgecolor": "white"} | LOOKS[kind, tensor]
+        axes.scatter(group["intensity"], group["tflops"], **look)
+    several = rows["n"].nunique() > 1
+    names = rows["mark"] + (" n=" + rows["n"].astype(str) if several else "")
+    heights = style.spread(list(np.log10(rows["tflops"].astype(float))), log_gap, np.log10(bottom), np.log10(top))
+    leader = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3, "relpos": (0, 0.5)}
+    for name, x, y, height in zip(names, rows["intensity"], rows["tflops"], heights, strict=True):
+        axes.annotate(
+            name,
+            (x, y),
+            xytext=(1.02, (height - np.log10(bottom)) / decades),
+            textcoords="axes fraction",
+            va="center",
+            arrowprops=leader,
+        )
+    axes.set_xlabel("arithmetic intensity, FLOP per DRAM byte")
+    axes.set_ylabel("TFLOP/s")
+    axes.grid(which="major")
+    axes.legend(loc="lower left")
+    sizes = "" if several else f"m = n = k = {rows['n'].iloc[0]}"
+    style.note(
+        figure,
+        measured,
+        style.regime_text(rows["regime"]),
+        sizes,
+        style.data_text(rows["data"]),
+        "ceilings measured",
+        stale=rows["stale"].any(),
+    )
+    return figure
+
+
+def main() -> None:
+    args = figure_arguments(__doc__).parse_args()
+    style.save(draw(read(args)), args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)

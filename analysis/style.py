@@ -1,0 +1,129 @@
+"""One look for every figure: sizes in inches at which the paper prints them, colours, notes, and how files are saved.
+
+Colours are of Okabe and Ito's palette, told apart by most colour-blind readers; where two kinds must also differ in
+grey print, they differ in lightness, marker or hatching.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from analysis.data import DAGGER, Measured
+from contracts import replacing
+
+WIDTH = 6.5  # of the paper's text, in inches: figures are printed at their own size
+KERNEL = "#0072B2"
+BASELINE = "#BBBBBB"
+BAD = "#D55E00"
+INK = "#222222"
+LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">"]
+
+plt.rcParams.update(
+    {
+        "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
+        "font.size": 8,
+        "axes.labelsize": 8,
+        "axes.titlesize": 8.5,
+        "xtick.labelsize": 8,
+        "ytick.labelsize": 8,
+        "legend.fontsize": 8,
+        "axes.edgecolor": INK,
+        "axes.linewidth": 0.7,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "grid.color": "#DDDDDD",
+        "grid.linewidth": 0.6,
+        "hatch.linewidth": 0.5,
+        "legend.frameon": False,
+        "figure.constrained_layout.use": True,
+        "svg.hashsalt": "gemm-ladder",  # otherwise element ids are random
+        "pdf.fonttype": 42,  # embed TrueType, so that text stays text
+    }
+)
+
+
+def note(figure: Figure, measured: Measured, *facts: str, stale: bool = False, withheld: bool = True) -> None:
+    """Write below the figure where its numbers come from, the facts given, and what the dagger means if it is used.
+
+    With `withheld`, the variants that failed a check are named as not shown.
+    """
+    parts = [measured.origin, *(fact for fact in facts if fact)]
+    if stale:
+        parts.append(f"{DAGGER} source changed since measured")
+    if withheld and len(measured.failed):
+        parts.append("not shown, failed a check: " + ", ".join(measured.failed["label"]))
+    width = int(figure.get_figwidth() * 17)  # characters of 8 points to the width
+    text = textwrap.fill(" · ".join(parts), width=width, break_long_words=False)
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color=INK)
+
+
+def regime_text(regimes: Iterable[str]) -> str:
+    """The regimes as a note tells them: "unlocked clocks", or both."""
+    return " and ".join(sorted(set(regimes), reverse=True)) + " clocks"
+
+
+def data_text(kinds: Iterable[str]) -> str:
+    """The kinds of input data as a note tells them: "uniform inputs"."""
+    return ", ".join(sorted(set(kinds))) + " inputs"
+
+
+def left_out(measured: Measured, what: str, why: str | None) -> Figure:
+    """A small panel in place of a figure that has nothing to draw: what is left out, and why."""
+    text = textwrap.fill(f"{what}: left out.", 80) + "\n" + textwrap.fill(why or "No rows were measured.", 80)
+    figure = plt.figure(figsize=(WIDTH, 0.75 + 0.16 * text.count("\n")))
+    figure.text(0.5, 0.6, text, ha="center", va="center", fontsize=9, color=INK, linespacing=1.4)
+    note(figure, measured, withheld=False)
+    return figure
+
+
+def save(figure: Figure, svg: Path) -> None:
+    """Write FILE.svg and FILE.pdf, each whole or not at all, and the same for the same input."""
+    for path, metadata in ((svg, {"Date": None}), (svg.with_suffix(".pdf"), {"CreationDate": None})):
+        with replacing(path) as temporary:
+            figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
+
+
+def legend_columns(labels: list[str]) -> int:
+    """How many columns of a legend fit side by side."""
+    return max(1, min(len(labels), int(WIDTH * 14 / (max(map(len, labels)) + 8))))
+
+
+def significant(value: float) -> str:
+    """Three digits: 0.498, 9.31, 35.6, 671."""
+    return f"{value:.{3 if value < 1 else 2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
+
+
+def spread(wanted: list[float], gap: float, low: float, high: float) -> list[float]:
+    """Positions near the wanted ones, in their order and at least `gap` apart, for labels that would overlap.
+
+    Neighbours that are too close form a group around their mean wanted position; a group stays within low and high
+    as long as it fits.
+    """
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    groups: list[list[float]] = []  # each a list of wanted positions
+
+    def centre(group: list[float]) -> float:
+        half = gap * (len(group) - 1) / 2
+        return max(min(sum(group) / len(group), high - half), low + half)
+
+    for index in order:
+        group = [wanted[index]]
+        while groups and centre(group) - centre(groups[-1]) < gap * (len(group) + len(groups[-1])) / 2:
+            group = groups.pop() + group
+        groups.append(group)
+    placed = [centre(group) + gap * (i - (len(group) - 1) / 2) for group in groups for i in range(len(group))]
+    result = [0.0] * len(wanted)
+    for index, position in zip(order, placed, strict=True):
+        result[index] = position
+    return result

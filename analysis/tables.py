@@ -1,0 +1,293 @@
+"""Tidy tables for the paper and for readers: one JSON file and six CSV files in the folder --out.
+
+summary.json
+    title (of the machine), machine and provenance (as read), origin ("measured: GPU, DATE"), archived, date,
+    coverage: a list of {stage, status: "ran here" | "archived" | "left out", text},
+    experiments: a list of {name, title, question, kind: "ladder" | "sizes", sizes, rows, missing, best}; `missing` are
+        labels of planned variants with no row that did not fail; `best` has the fastest kernel per dtype, n and regime,
+        as a row of ladder.csv; kind tells which figure the experiment has (sizes where its YAML gives a range),
+    failed: a list of {variant, label, cases, failed, case, detail} (the first failure), left out of the performance
+        tables, stale: labels of variants with stale rows, gone: names that were measured and are no longer in the
+        catalogue, gone_experiments: likewise, samples_min, samples_max, rejected: over all timings.
+
+ladder.csv and sizes.csv: one row per experiment, regime, size and variant
+    experiment, regime, n, variant, label, kind, dtype, data, stale (true or false); tflops, tflops_ci_low,
+    tflops_ci_high; share_percent, share_ci_low_percent, share_ci_high_percent (of the baseline timed beside it);
+    gain (TFLOP/s over those of the rung it builds on, in the same experiment, size and regime);
+    time_us_median, time_us_worklog, tflops_worklog; flop_per_clock_sm, share_of_ceiling_percent (FLOP/clock/SM over the
+    best measured one of its arithmetic), sm_clock_mhz, clock_held (5th to 95th percentile within 1% of the median);
+    power_w, gflop_per_j, samples, rejected.
+
+resources.csv: one row per kernel as built by this tree: variant, label, dtype, arch, registers, shared_bytes,
+    stack_bytes, spill_bytes, threads, blocks_per_sm, occupancy_percent, limiter, and the static SASS counts.
+
+checks.csv: variant, label, dtype, device, cases, passed, failed, worst_share (largest error over its bound), stale.
+
+counters.csv: variant, label, dtype, n, stale, then a column "KEY [UNIT]" per counter of contracts/metrics.yaml.
+
+comparison.csv: worklog 002's head to head at one size: section, metric, unit, n, blocktile_2d, vectorized, better
+    ("blocktile_2d", "vectorized", "same" within 1%, or empty where neither more nor less is better).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.data import (
+    STAGES,
+    Measured,
+    describe,
+    input_arguments,
+    left_out,
+    metric_names,
+    read,
+    stale_variants,
+    table,
+    wide,
+)
+from analysis.metrics import COMPARISON, with_derived
+from contracts import UserError, read_rows, read_yaml, replacing, run_command, write_text
+
+PAIR = {"blocktile_2d": "sgemm_blocktile_2d", "vectorized": "sgemm_vectorized"}  # worklog 002's two kernels
+
+
+def timings(measured: Measured) -> pd.DataFrame:
+    """The columns of ladder.csv and sizes.csv for every row of bench."""
+    bench = measured.bench
+    flop = 2e-6 * bench["m"] * bench["n"] * bench["k"]  # per microsecond: TFLOP/s
+    ceilings = measured.machine["ceilings"]
+    tensor = [ceilings.get(key, 0.0) for key in ("bf16_mma_flop_per_clock_sm", "bf16_wgmma_flop_per_clock_sm")]
+    best = {"fp32": ceilings["fp32_fma_flop_per_clock_sm"]}
+    best |= dict.fromkeys(("bf16", "fp16"), max(tensor) or None)
+    copied = ["experiment", "regime", "n", "variant", "label", "kind", "dtype", "data"]
+    rows = pd.DataFrame(
+        {
+            **{name: bench[name] for name in copied},
+            "stale": bench["stale"].astype(bool),
+            "tflops": bench["tflops"],
+            "tflops_ci_low": flop / bench["time_us_ci_high"],
+            "tflops_ci_high": flop / bench["time_us_ci_low"],
+            "share_percent": 100 * bench["share_of_baseline"],
+            "share_ci_low_percent": 100 * bench["share_ci_low"],
+            "share_ci_high_percent": 100 * bench["share_ci_high"],
+            "gain": gains(bench, measured.variants),
+            "time_us_median": bench["time_us_median"],
+            "time_us_worklog": bench["time_us_worklog"].astype(float),
+            "tflops_worklog": flop / bench["time_us_worklog"].astype(float),
+            "flop_per_clock_sm": bench["flop_per_clock_sm"],
+            "share_of_ceiling_percent": 100 * bench["flop_per_clock_sm"] / bench["dtype"].map(best).astype(float),
+            "sm_clock_mhz": bench["sm_clock_mhz"],
+            "clock_held": (bench["sm_clock_min_mhz"] >= 0.99 * bench["sm_clock_mhz"])
+            & (bench["sm_clock_max_mhz"] <= 1.01 * bench["sm_clock_mhz"]),
+            **{name: bench[name] for name in ("power_w", "gflop_per_j", "samples", "rejected")},
+        }
+    )
+    rows = rows.assign(locked=rows["regime"] == "locked", order=bench["order"])
+    rows = rows.sort_values(["experiment", "locked", "n", "order"], kind="stable", ignore_index=True)
+    return rows.drop(columns=["locked", "order"])
+
+
+def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.Series:
+    """TFLOP/s over those of the rung that each builds on; NaN where that was not timed beside it."""
+    keys = ["experiment", "regime", "n"]
+    before = bench["variant"].map(variants.set_index("variant")["builds_on"])
+    known = bench.drop_duplicates([*keys, "variant"])[[*keys, "variant", "tflops"]]
+    known = known.rename(columns={"variant": "builds_on", "tflops": "before"})
+    found = bench[keys].assign(builds_on=before).merge(known, on=[*keys, "builds_on"], how="left")
+    return bench["tflops"] / found["before"].set_axis(bench.index).astype(float)
+
+
+def coverage(measured: Measured, resources: pd.DataFrame) -> list[dict[str, str]]:
+    """What ran here, what stands in from the archive, and what was left out and why."""
+    rows = {
+        "check": (measured.checks["device"] == "gpu").any(),
+        "bench": (measured.bench["regime"] == "unlocked").any(),
+        "locked": (measured.bench["regime"] == "locked").any(),
+        "profile": len(measured.counters) > 0,
+    }
+    reasons = left_out(measured.provenance)
+    stages = [_stage("build", bool(len(resources)), None, None)]
+    archive = measured.origin if measured.archived else None
+    for stage in ("check", "bench", "locked", "profile"):
+        if rows[stage] or stage != "locked" or stage in reasons:
+            stages.append(_stage(STAGES[stage], bool(rows[stage]), archive, reasons.get(stage)))
+    others = (stage for stage in reasons if stage not in STAGES)
+    return stages + [_stage(stage, False, None, reasons[stage]) for stage in others]
+
+
+def _stage(name: str, done: bool, archive: str | None, reason: str | None) -> dict[str, str]:
+    if not done:
+        return {"stage": name, "status": "left out", "text": f"left out: {reason or 'no rows'}"}
+    text = archive or "ran here"
+    if reason:  # rows, and a reason beside them: part of the stage did not run
+        text += f"; left out in part: {reason}"
+    return {"stage": name, "status": "archived" if archive else "ran here", "text": text}
+
+
+def experiments(measured: Measured, rows: pd.DataFrame, folder: Path) -> list[dict[str, Any]]:
+    """Every experiment of the tree that times something, with what was found, in the catalogue's order."""
+    if not folder.is_dir():
+        raise UserError(f"no such folder: {folder}; name the one with the experiments' YAML files")
+    order = measured.variants.set_index("variant")["order"]
+    labels = measured.variants.set_index("variant")["label"]
+    plans = {path: read_yaml(path, "experiment") for path in sorted(folder.glob("*.yaml"))}
+    first = {path: min(order.get(name, len(order)) for name in plan["variants"]) for path, plan in plans.items()}
+    found = []
+    for path, plan in sorted(plans.items(), key=lambda item: (first[item[0]], item[0].stem)):
+        if "sizes" not in plan:
+            continue
+        part = rows[rows["experiment"] == path.stem]
+        timed = set(part["variant"]) | set(measured.failed["variant"])
+        kernels = part[part["kind"] == "kernel"]
+        best = kernels.loc[kernels.groupby(["dtype", "n", "regime"], sort=False)["tflops"].idxmax()]
+        found.append(
+            {
+                "name": path.stem,
+                "title": plan["title"],
+                "question": plan["question"],
+                "kind": "sizes" if isinstance(plan["sizes"], dict) else "ladder",
+                "sizes": sorted(int(n) for n in part["n"].unique()),
+                "rows": len(part),
+                "missing": [labels.get(name, name) for name in plan["variants"] if name not in timed],
+                "best": json.loads(best.to_json(orient="records")),
+            }
+        )
+    return found
+
+
+def check_table(measured: Measured) -> pd.DataFrame:
+    """One row per variant and device."""
+    rows = measured.checks.assign(
+        passed=measured.checks["passed"].astype(bool),
+        share=measured.checks["worst_error_share"].astype(float),
+        stale=measured.checks["stale"].astype(bool),
+    )
+    grouped = rows.groupby(["variant", "label", "dtype", "device"], sort=False)
+    counted = grouped.agg(
+        cases=("case", "size"), passed=("passed", "sum"), worst_share=("share", "max"), stale=("stale", "any")
+    ).reset_index()
+    counted.insert(6, "failed", counted["cases"] - counted["passed"])
+    return counted
+
+
+def resource_table(resources: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
+    """This tree's build, with labels."""
+    rows = describe(resources, variants)
+    rows.insert(1, "occupancy_percent", 100 * rows.pop("occupancy").astype(float))
+    first = ["variant", "label", "dtype", "arch", "registers", "shared_bytes", "stack_bytes", "spill_bytes", "threads"]
+    first += ["blocks_per_sm", "occupancy_percent", "limiter", "compiler"]
+    others = [name for name in resources.columns if name in rows and name not in first and name != "source_hash"]
+    return rows[first + others]
+
+
+def counter_table(measured: Measured) -> pd.DataFrame:
+    """The wide counters, with units in the column names."""
+    names = metric_names()
+    rows = wide(measured.counters, names)
+    pairs = measured.counters[["metric", "unit"]].drop_duplicates()
+    units = {names.get(pair.metric, pair.metric): pair.unit for pair in pairs.itertuples()}
+    rows["stale"] = rows["stale"].astype(bool)
+    rows = rows.drop(columns=["kind", "family", "order"])
+    return rows.rename(columns={key: f"{key} [{_plain(unit)}]" if unit else key for key, unit in units.items()})
+
+
+def _plain(unit: str) -> str:
+    if unit.endswith("byte"):
+        return "byte"
+    return "ns" if unit in ("ns", "nsecond", "us", "usecond", "ms", "msecond", "s") else unit
+
+
+def comparison(measured: Measured) -> pd.DataFrame:
+    """Worklog 002's two kernels at the largest size where both have counters."""
+    rows = with_derived(wide(measured.counters, metric_names()))
+    columns = ["section", "metric", "unit", "n", *PAIR, "better"]
+    sizes = [set(rows.loc[rows["variant"] == variant, "n"]) for variant in PAIR.values()]
+    common = set.intersection(*sizes)
+    if not common:
+        return pd.DataFrame(columns=columns)
+    n = max(common)
+    first, second = (rows[(rows["variant"] == variant) & (rows["n"] == n)].iloc[0] for variant in PAIR.values())
+    table_rows = []
+    for section, shown in COMPARISON.items():
+        for metric in shown:
+            values = [float(row.get(metric.key, float("nan"))) for row in (first, second)]
+            better = _better(*values, metric.better)
+            table_rows.append([section, metric.label, metric.unit, n, *values, better])
+    return pd.DataFrame(table_rows, columns=columns)
+
+
+def _better(first: float, second: float, direction: int) -> str:
+    if pd.isna(first) or pd.isna(second) or not direction:
+        return ""
+    if abs(first - second) <= 0.01 * max(abs(first), abs(second)):
+        return "same"
+    return list(PAIR)[(second > first) == (direction > 0)]
+
+
+def summary(
+    measured: Measured, resources: pd.DataFrame, rows: pd.DataFrame, found: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """What the paper says in sentences, and the appendix on provenance."""
+    stale = stale_variants(measured.bench, measured.checks, measured.counters)
+    labels = measured.variants.set_index("variant")["label"]
+    planned = {experiment["name"] for experiment in found}
+    return {
+        "machine": measured.machine,
+        "provenance": measured.provenance,
+        "origin": measured.origin,
+        "archived": measured.archived,
+        "date": measured.provenance["date"],
+        "coverage": coverage(measured, resources),
+        "experiments": found,
+        "failed": measured.failed.to_dict(orient="records"),
+        "stale": [labels[name] for name in stale],
+        "gone": measured.gone,
+        "gone_experiments": sorted(set(measured.bench["experiment"]) - planned),
+        "compiler": next(iter(resources["compiler"].unique()), None),
+        "arch": next(iter(resources["arch"].unique()), None),
+        "samples_min": int(rows["samples"].min()) if len(rows) else None,
+        "samples_max": int(rows["samples"].max()) if len(rows) else None,
+        "rejected": int(rows["rejected"].sum()),
+    }
+
+
+def write_csv(path: Path, rows: pd.DataFrame) -> None:
+    """A table, whole; truth as true and false, nothing as an empty cell."""
+    flags = {name: rows[name].map({True: "true", False: "false"}) for name in rows if rows[name].dtype == bool}
+    with replacing(path) as temporary:
+        rows.assign(**flags).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def main() -> None:
+    parser = input_arguments(__doc__)
+    parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
+    parser.add_argument(
+        "--experiments", default=Path("experiments"), type=Path, metavar="DIR", help="the experiments' YAML files"
+    )
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the tables")
+    args = parser.parse_args()
+    measured = read(args)
+    resources = table(read_rows(args.resources, "resources"), "resources")
+    rows = timings(measured)
+    found = experiments(measured, rows, args.experiments)
+    kinds = {experiment["name"]: experiment["kind"] for experiment in found}
+    tables = {
+        "ladder": rows[rows["experiment"].map(kinds) == "ladder"],
+        "sizes": rows[rows["experiment"].map(kinds) == "sizes"],
+        "resources": resource_table(resources, measured.variants),
+        "checks": check_table(measured),
+        "counters": counter_table(measured),
+        "comparison": comparison(measured),
+    }
+    for name, part in tables.items():
+        write_csv(args.out / f"{name}.csv", part)
+    text = json.dumps(summary(measured, resources, rows, found), indent=2, allow_nan=False)
+    write_text(args.out / "summary.json", text + "\n")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,23 @@
+"""What the rooms of this project agree on: one-line errors, whole files, and tables with a schema.
+
+Measuring (`experiments`) writes these files and explaining (`analysis`) reads them; neither imports the other.
+"""
+
+from contracts.errors import UserError, choose, run_command
+from contracts.files import replacing, write_text
+from contracts.tables import read_json, read_rows, read_yaml, schema, validate, write_json, write_rows
+
+__all__ = [
+    "UserError",
+    "choose",
+    "read_json",
+    "read_rows",
+    "read_yaml",
+    "replacing",
+    "run_command",
+    "schema",
+    "validate",
+    "write_json",
+    "write_rows",
+    "write_text",
+]

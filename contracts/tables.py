@@ -1,0 +1,179 @@
+"""CSV, JSON and YAML with a schema, checked on writing and on reading.
+
+A schema is a JSON Schema in `workflow/schemas/NAME.schema.yaml`. For a CSV file it describes one row, and the
+order of its properties is the order of the columns; an empty cell is null.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator
+
+from contracts.errors import UserError, suggest
+from contracts.files import replacing, write_text
+
+SCHEMAS = Path(__file__).resolve().parent.parent / "workflow" / "schemas"
+
+Row = dict[str, Any]
+
+
+@functools.cache
+def schema(name: str) -> dict[str, Any]:
+    """The schema called `name` (for instance "bench")."""
+    return yaml.safe_load((SCHEMAS / f"{name}.schema.yaml").read_text())
+
+
+@functools.cache
+def _validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(schema(name))
+
+
+def validate(value: Any, name: str, source: object) -> None:
+    """Check `value` against schema `name`; a `UserError` names the file, the key, the value and what is allowed."""
+    errors = sorted(_validator(name).iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
+    if errors:
+        raise UserError(f"{source}: {_explain(errors[0])}")
+
+
+def _explain(error: Any) -> str:
+    while error.context:  # of several alternatives, speak of the one that got furthest
+        error = max(error.context, key=lambda e: len(e.absolute_path))
+    key = ".".join(str(part) for part in error.absolute_path) or "the file"
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        allowed = error.schema.get("properties", {})
+        unknown = next(name for name in error.instance if name not in allowed)
+        return f"unknown key {unknown!r} in {key}; {suggest(unknown, allowed)}"
+    if error.validator == "required":
+        return f"{key}: {error.message}"
+    shown = json.dumps(error.instance, default=str)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    allowed = {
+        "enum": lambda v: "one of " + ", ".join(map(str, v)),
+        "minimum": lambda v: f"at least {v}",
+        "exclusiveMinimum": lambda v: f"more than {v}",
+        "maximum": lambda v: f"at most {v}",
+        "type": lambda v: " or ".join([v] if isinstance(v, str) else v),
+        "pattern": lambda v: f"text like {v}",
+        "minItems": lambda v: f"at least {v} item(s)",
+        "multipleOf": lambda v: f"a multiple of {v}",
+    }.get(error.validator, lambda v: f"{error.validator}: {v}")(error.validator_value)
+    return f"{key} = {shown} is not allowed; allowed: {allowed}"
+
+
+def _types(properties: Mapping[str, Any], column: str) -> set[str]:
+    kind = properties[column].get("type", "string")
+    return {kind} if isinstance(kind, str) else set(kind)
+
+
+def _parse(text: str, types: set[str]) -> Any:
+    if text == "" and "null" in types:
+        return None
+    if "boolean" in types and text in ("true", "false"):
+        return text == "true"
+    for kind, convert in (("integer", int), ("number", float)):
+        if kind in types:
+            try:
+                return convert(text)
+            except ValueError:
+                continue
+    return text  # a string, or a value that the schema will refuse by its name
+
+
+def _format(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    return str(value)
+
+
+def write_rows(path: str | Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write `rows` as CSV under schema `name`; every column of the schema is there, in its order.
+
+    Raises `UserError` for a row that breaks the schema, with nothing written. NaN and infinity are refused.
+    """
+    columns = list(schema(name)["properties"])
+    rows = [dict(row) for row in rows]
+    for number, row in enumerate(rows, start=1):
+        _check_row(row, name, f"{path} row {number}")
+    with replacing(path) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_format(row.get(column)) for column in columns] for row in rows)
+
+
+def _check_row(row: Row, name: str, source: str) -> None:
+    for column, value in row.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{source}: {column} = {value} is not allowed; allowed: finite numbers")
+    validate(row, name, source)
+
+
+def read_rows(path: str | Path, name: str) -> list[Row]:
+    """Read a CSV file under schema `name`: typed rows, null for an empty cell.
+
+    Raises `UserError` naming the file, row, column and value of the first fault (also for a truncated file).
+    """
+    path = Path(path)
+    properties = schema(name)["properties"]
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
+    if not text.endswith("\n"):
+        raise UserError(f"{path}: truncated (no line end after the last row); restore or measure it again")
+    lines = list(csv.reader(text.splitlines()))
+    header = lines[0] if lines else []
+    if header != list(properties):
+        odd = next((c for c in [*header, *properties] if (c in header) != (c in properties)), "the order")
+        raise UserError(f"{path}: not a {name} table (column {odd!r}); expected columns: {', '.join(properties)}")
+    rows = []
+    for number, cells in enumerate(lines[1:], start=1):
+        if len(cells) != len(header):
+            raise UserError(f"{path} row {number}: {len(cells)} cells, expected {len(header)}; truncated or foreign")
+        row = {column: _parse(cell, _types(properties, column)) for column, cell in zip(header, cells, strict=True)}
+        _check_row(row, name, f"{path} row {number}")
+        rows.append(row)
+    return rows
+
+
+def write_json(path: str | Path, name: str, value: Any, *, only_if_changed: bool = False) -> None:
+    """Write `value` as JSON under schema `name` (keys in the order given)."""
+    validate(value, name, path)
+    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", only_if_changed=only_if_changed)
+
+
+def read_json(path: str | Path, name: str) -> Any:
+    """Read a JSON file under schema `name`; a truncated or foreign file is a `UserError`."""
+    try:
+        value = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON, truncated or foreign ({error})") from error
+    validate(value, name, path)
+    return value
+
+
+def read_yaml(path: str | Path, name: str) -> Any:
+    """Read a YAML file under schema `name`."""
+    try:
+        value = yaml.safe_load(Path(path).read_text())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}" if mark else ""
+        raise UserError(f"{path}{where}: not YAML ({getattr(error, 'problem', error)})") from error
+    validate(value, name, path)
+    return value

@@ -1,0 +1,329 @@
+"""Measures one variant of one experiment beside its baseline, in one process.
+
+    python -m experiments.bench sgemm_ladder sgemm_warptile --build-dir results/build/sm_90a \
+        --bench bench.csv --samples samples.parquet --checks checks.csv
+
+At each size: warm up until steady; a window in which variant and baseline alternate (every second pair in reverse
+order), from which time, clock and share come; the same outputs checked where they lie; a window of the variant alone
+for power; and, within the experiment's budget, worklog C's own protocol. Clocks are left as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver
+
+from contracts import UserError, read_rows, replacing, run_command, write_rows
+from experiments import plan, power, statistics, verify
+from experiments.device import NUMPY_DTYPES, Gpu, Memory, cuda
+from experiments.lease import lease
+from experiments.libraries import load_gemm
+from experiments.timing import Samples, Stopwatch, duration_us, warm_up
+from kernels import catalogue
+from kernels.catalogue import Entry, Problem
+
+REGIME, MECHANISM = "unlocked", "back to back until steady, clocks as found"
+LEAST_SAMPLES = 10
+POWER_WINDOW_S = 0.5
+SAMPLED_ROWS = 8
+
+
+@dataclass
+class Matrices:
+    """A, B and the two outputs of one problem on the device; `seed` made A and B."""
+
+    a: Memory
+    b: Memory
+    c: dict[str, Memory]
+    seed: int
+
+
+class Bench:
+    """One variant and its baseline on the leased GPU."""
+
+    def __init__(self, experiment: plan.Experiment, entry: Entry, build_dir: Path, handle: object) -> None:
+        self.experiment, self.entry, self.handle = experiment, entry, handle
+        self.baseline = catalogue.load()[entry.baseline]
+        self.gpu = Gpu(build_dir)
+        self.gemms = {"variant": load_gemm(self.gpu, entry), "baseline": load_gemm(self.gpu, self.baseline)}
+        worklog = max((worklog_replays(n) for n in experiment.sizes), default=0)
+        most = max(2 * experiment.samples, worklog if experiment.worklog_budget_s else 0)
+        self.stopwatch = Stopwatch(self.gpu, most, experiment.flush_l2)
+        self.bench: list[dict] = []
+        self.checks: list[dict] = []
+        self.samples: list[dict] = []
+
+    def size(self, n: int) -> None:
+        """Measure m = n = k = `n` and append its rows."""
+        problem = Problem.square(n)
+        matrices = self._matrices(problem)
+        works = {
+            role: gemm.bind(problem, matrices.a.address, matrices.b.address, matrices.c[role].address)
+            for role, gemm in self.gemms.items()
+        }
+        variant, baseline = works["variant"], works["baseline"]
+
+        def pair() -> None:
+            variant()
+            baseline()
+
+        pair_us = warm_up(self.gpu, pair, self.experiment.warmup_s)
+        for memory in matrices.c.values():  # what is checked below was written by timed runs
+            self.gpu.fill(memory, self.entry.dtype, n * n, 0, "nans")
+        pairs = int(np.clip(self.experiment.window_s * 1e6 / pair_us, LEAST_SAMPLES, self.experiment.samples))
+        order = [role for i in range(pairs) for role in (works if i % 2 == 0 else reversed(works))]
+        samples = self.stopwatch.run([works[role] for role in order])
+        roles = np.array(order)
+        verdicts = {role: self._verdict(problem, matrices, role) for role in works}
+        window = power.watch(self.gpu, self.handle, variant, duration_us(self.gpu, variant), POWER_WINDOW_S)
+        worklog = self._worklog(n, variant)
+        self._append(problem, matrices, samples, roles, verdicts, window, worklog)
+
+    def _matrices(self, p: Problem) -> Matrices:
+        dtype, size = self.entry.dtype, NUMPY_DTYPES[self.entry.dtype]().itemsize
+        seed = int(np.random.SeedSequence().entropy % 2**31)
+        a, b = Memory(p.m * p.k * size), Memory(p.k * p.n * size)
+        self.gpu.fill(a, dtype, p.m * p.k, seed, self.experiment.data)
+        self.gpu.fill(b, dtype, p.k * p.n, seed + 1, self.experiment.data)
+        return Matrices(a, b, {role: Memory(p.m * p.n * size) for role in self.gemms}, seed)
+
+    def _worklog(self, n: int, work: Any) -> Samples | None:
+        replays = worklog_replays(n)
+        expected = replays * (duration_us(self.gpu, work, 3) + self.gpu.l2_bytes / 3e6)
+        if expected > self.experiment.worklog_budget_s * 1e6:
+            return None
+        return self.stopwatch.run([work] * replays)
+
+    def _verdict(self, p: Problem, matrices: Matrices, role: str) -> verify.Verdict:
+        """Rows of C and all of C by Freivalds' test, in float64 on the device."""
+        gpu, entry = self.gpu, self.entry if role == "variant" else self.baseline
+        kind = "fp32" if entry.dtype == "tf32" else entry.dtype
+        a, b, c = matrices.a.address, matrices.b.address, matrices.c[role].address
+        rng = np.random.default_rng()
+        rows = rng.choice(p.m, min(SAMPLED_ROWS, p.m), replace=False).astype(np.int32)
+        row_numbers, signs = gpu.upload(rows), gpu.upload(rng.choice([-1.0, 1.0], p.n))
+
+        def matvec(matrix: int, shape: tuple[int, int], x: int, mode: int) -> Memory:
+            out = Memory(shape[0] * 8)
+            i32 = np.int32
+            gpu.harness(
+                f"matvec_{kind}", shape[0], 256, matrix, i32(shape[1]), i32(shape[1]), x, i32(mode), out.address
+            )
+            return out
+
+        def exact_rows(mode: int) -> np.ndarray:
+            out, i32 = Memory(len(rows) * p.n * 8), np.int32
+            gpu.harness(
+                f"row_products_{kind}",
+                (-(-p.n // 128), len(rows)),
+                128,
+                a,
+                i32(p.lda),
+                b,
+                i32(p.ldb),
+                i32(p.n),
+                i32(p.k),
+                row_numbers.address,
+                i32(mode),
+                out.address,
+            )
+            return gpu.download(out, np.float64, len(rows) * p.n).reshape(len(rows), p.n)
+
+        plain, absolute, square = 0, 1, 2
+        bx, b_sums = (matvec(b, (p.k, p.n), x, mode) for x, mode in ((signs.address, plain), (0, absolute)))
+        abx, ab_sums = matvec(a, (p.m, p.k), bx.address, plain), matvec(a, (p.m, p.k), b_sums.address, absolute)
+        cx, norms = matvec(c, (p.m, p.n), signs.address, plain), matvec(c, (p.m, p.n), 0, square)
+        vectors = [gpu.download(memory, np.float64, p.m) for memory in (cx, abx, ab_sums, norms)]
+        whole = verify.freivalds(p, entry.dtype, *vectors[:3], np.sqrt(vectors[3]))
+        reference, magnitude = exact_rows(plain), exact_rows(absolute)
+        output = self._rows_of_c(matrices.c[role], rows, p.n)
+        sampled = verify.judge(output, reference, verify.bound(p, entry.dtype, reference, magnitude))
+        return verify.combine(sampled, whole)
+
+    def _rows_of_c(self, c: Memory, rows: np.ndarray, n: int) -> np.ndarray:
+        out = np.empty((len(rows), n), NUMPY_DTYPES[self.entry.dtype])
+        for i, row in enumerate(rows):
+            cuda(driver.cuMemcpyDtoH(out[i].ctypes.data, c.address + int(row) * out[i].nbytes, out[i].nbytes))
+        return out
+
+    def _append(
+        self,
+        p: Problem,
+        matrices: Matrices,
+        samples: Samples,
+        roles: np.ndarray,
+        verdicts: dict[str, verify.Verdict],
+        window: power.Window,
+        worklog: Samples | None,
+    ) -> None:
+        experiment, entry = self.experiment, self.entry
+        shape = {"m": p.m, "n": p.n, "k": p.k}
+        for role, verdict in verdicts.items():
+            timed = entry if role == "variant" else self.baseline
+            case = f"after timing {experiment.name}" + ("" if role == "variant" else f" beside {entry.name}")
+            self.checks.append(
+                {
+                    "variant": timed.name,
+                    "source_hash": timed.source_hash,
+                    "device": "gpu",
+                    "case": case,
+                    **shape,
+                    "lda": p.lda,
+                    "ldb": p.ldb,
+                    "ldc": p.ldc,
+                    "alpha": p.alpha,
+                    "beta": p.beta,
+                    "seed": matrices.seed,
+                    "worst_error_share": verdict.worst,
+                    "passed": verdict.passed,
+                    "detail": verdict.detail,
+                }
+            )
+        head = {"experiment": experiment.name, "variant": entry.name, **shape, "regime": REGIME}
+        for kind, taken, timed_roles in (("interleaved", samples, roles), ("worklog", worklog, None)):
+            for i in range(len(taken.time_us) if taken else 0):
+                timed = self.baseline if timed_roles is not None and timed_roles[i] == "baseline" else entry
+                self.samples.append(
+                    {
+                        **head,
+                        "timed": timed.name,
+                        "window": kind,
+                        "index": i,
+                        "time_us": float(taken.time_us[i]),
+                        "sm_clock_mhz": float(taken.sm_clock_mhz[i]),
+                        "kept": bool(taken.kept[i]),
+                    }
+                )
+        if not all(verdict.passed for verdict in verdicts.values()):
+            return  # a wrong result has no speed
+        ours, theirs = (samples.of((roles == role) & samples.kept) for role in ("variant", "baseline"))
+        if min(len(ours.time_us), len(theirs.time_us)) < 5:
+            raise UserError(
+                f"{entry.name} at n = {p.n}: launch gaps spoilt {int((~samples.kept).sum())} of "
+                f"{len(roles)} samples; leave the host's processor to the measurement"
+            )
+        middle, low, high = statistics.median_interval(ours.time_us)
+        share, share_low, share_high = statistics.ratio_interval(theirs.time_us, ours.time_us)
+        per_clock = p.flop / (ours.time_us * ours.sm_clock_mhz * self.gpu.sm_count)
+        joules = window.power_w * window.run_us / 1e6 if window.power_w and window.run_us else None
+        self.bench.append(
+            {
+                **head,
+                "dtype": entry.dtype,
+                "mechanism": MECHANISM,
+                "data": experiment.data,
+                "baseline": self.baseline.name,
+                "time_us_median": middle,
+                "time_us_ci_low": low,
+                "time_us_ci_high": high,
+                "time_us_worklog": statistics.second_half_mean(worklog.time_us) if worklog else None,
+                "tflops": p.flop / middle / 1e6,
+                "share_of_baseline": share,
+                "share_ci_low": share_low,
+                "share_ci_high": share_high,
+                "flop_per_clock_sm": float(np.median(per_clock)),
+                "sm_clock_mhz": float(np.median(ours.sm_clock_mhz)),
+                "sm_clock_min_mhz": float(np.quantile(ours.sm_clock_mhz, 0.05)),
+                "sm_clock_max_mhz": float(np.quantile(ours.sm_clock_mhz, 0.95)),
+                "power_w": window.power_w,
+                "gflop_per_j": p.flop / joules / 1e9 if joules else None,
+                "temperature_c": window.temperature_c,
+                "throttle_reasons": window.throttle_reasons,
+                "samples": len(ours.time_us),
+                "rejected": int((~samples.kept & (roles == "variant")).sum()),
+                "source_hash": entry.source_hash,
+            }
+        )
+
+
+def worklog_replays(n: int) -> int:
+    """How often worklog C runs a problem of size n (seed 003, section 2)."""
+    return int(800000 / n)
+
+
+def write_samples(path: Path, rows: list[dict]) -> None:
+    """Write samples.parquet; an empty table has the columns too."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    text, number = pa.dictionary(pa.int32(), pa.string()), pa.float32()
+    types = {
+        "experiment": text,
+        "variant": text,
+        "timed": text,
+        "m": pa.int32(),
+        "n": pa.int32(),
+        "k": pa.int32(),
+        "regime": text,
+        "window": text,
+        "index": pa.int32(),
+        "time_us": number,
+        "sm_clock_mhz": number,
+        "kept": pa.bool_(),
+    }
+    table = pa.Table.from_pylist(rows, schema=pa.schema(list(types.items())))
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def run(options: argparse.Namespace) -> tuple[list[dict], list[dict], list[dict]]:
+    """Measure every size; rows of bench.csv, checks.csv and samples.parquet."""
+    experiment = plan.load(options.experiment, options.sizes_step)
+    entry = catalogue.find(options.variant)
+    if entry.name not in experiment.variants:
+        raise UserError(f"{entry.name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}")
+    failed = [row for row in read_rows(options.checked, "checks") if not row["passed"]] if options.checked else []
+    if failed:
+        say(f"{entry.name} is not timed: it failed {len(failed)} checks, first: {failed[0]['case']}")
+        return [], [], []
+    with lease(), power.nvml() as handle:
+        bench = Bench(experiment, entry, options.build_dir, handle)
+        start = time.monotonic()
+        work = np.cumsum([n**3 + 2e10 for n in experiment.sizes])  # cost of a size, for the time left
+        for i, n in enumerate(experiment.sizes):
+            bench.size(n)
+            left = (time.monotonic() - start) * (work[-1] / work[i] - 1)
+            row = bench.bench[-1] if bench.bench and bench.bench[-1]["n"] == n else None
+            result = (
+                f"{row['tflops']:.2f} TFLOP/s, {row['share_of_baseline']:.1%} of {row['baseline']}"
+                if row
+                else "FAILED its check after timing"
+            )
+            say(
+                f"{experiment.name}: {entry.name}, n = {n} ({i + 1}/{len(experiment.sizes)}): {result}; "
+                f"about {left:.0f} s left"
+            )
+    return bench.bench, bench.checks, bench.samples
+
+
+def say(line: str) -> None:
+    """Progress, to the terminal."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure one variant of one experiment.")
+    parser.add_argument("experiment", help="name of a file in experiments/")
+    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    parser.add_argument("--build-dir", required=True, type=Path)
+    parser.add_argument("--checked", type=Path, help="its checks.csv; a variant that failed there is not timed")
+    parser.add_argument("--sizes-step", type=int, help="step of swept sizes")
+    parser.add_argument("--bench", required=True, type=Path, help="written: rows of bench.csv")
+    parser.add_argument("--checks", required=True, type=Path, help="written: rows of checks.csv")
+    parser.add_argument("--samples", required=True, type=Path, help="written: samples.parquet")
+    options = parser.parse_args()
+    bench, checks, samples = run(options)
+    write_rows(options.checks, "checks", checks)
+    write_samples(options.samples, samples)
+    write_rows(options.bench, "bench", bench)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,182 @@
+"""Checks one variant on the GPU: every case of `experiments.cases` against the bound of `experiments.verify`.
+
+    python -m experiments.check sgemm_warptile --build-dir results/build/sm_90a --out check.csv
+
+A failure is a row with passed = false, not an error: the pipeline leaves that variant out of every performance figure,
+names it in the report, and ends non-zero (`experiments.verdict`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from contracts import UserError, run_command, write_rows
+from experiments import verify
+from experiments.cases import Case, cases
+from kernels import catalogue
+from kernels.catalogue import Problem, Variant
+
+GUARD = 256  # elements of NaN before and after each matrix, 512 bytes or more: alignment is kept
+WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
+SAMPLED_ROWS = 8
+LARGE = 4096
+
+
+class Device(Protocol):
+    """What runs a variant: the GPU here, an emulator elsewhere."""
+
+    name: str
+
+    def run(self, variant: Variant, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+        """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
+
+        Raises `UserError` for a problem that the variant refuses.
+        """
+        ...
+
+
+class GpuDevice:
+    """The leased GPU."""
+
+    name = "gpu"
+
+    def __init__(self, build_dir: Path) -> None:
+        from experiments.device import Gpu
+
+        self.gpu = Gpu(build_dir)
+        self._loaded: dict[str, Any] = {}
+
+    def run(self, variant: Variant, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+        """See `Device.run`."""
+        from experiments.device import CatalogueKernel
+
+        if variant.name not in self._loaded:
+            self._loaded[variant.name] = CatalogueKernel(self.gpu, variant)
+        memories = [self.gpu.upload(buffer) for buffer in buffers]
+        starts = [m.address + (GUARD + offset) * b.itemsize for m, b in zip(memories, buffers, strict=True)]
+        self._loaded[variant.name].bind(problem, *starts)()
+        return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
+
+
+def numpy_dtype(dtype: str) -> np.dtype:
+    """The NumPy type of a catalogue dtype."""
+    if dtype == "bf16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype({"fp32": np.float32, "tf32": np.float32, "fp16": np.float16}[dtype])
+
+
+def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
+    """`matrix` in a flat buffer with rows `ld` apart; all that is not the matrix is NaN."""
+    rows, cols = matrix.shape
+    buffer = np.full(2 * GUARD + offset + rows * ld, np.nan, matrix.dtype)
+    inside(buffer, rows, cols, ld, offset)[:] = matrix
+    return buffer
+
+
+def inside(buffer: np.ndarray, rows: int, cols: int, ld: int, offset: int = 0) -> np.ndarray:
+    """The matrix within such a buffer, as a view."""
+    return buffer[GUARD + offset : GUARD + offset + rows * ld].reshape(rows, ld)[:, :cols]
+
+
+def run_case(device: Device, variant: Variant, case: Case, seed: int) -> verify.Verdict:
+    """One case, with fresh random inputs: right within the bound, and not a byte changed that is not C's."""
+    p, dtype = case.problem, numpy_dtype(variant.dtype)
+    rng = np.random.default_rng(seed)
+    a = verify.random_matrix(rng, p.m, p.k, dtype)
+    b = verify.random_matrix(rng, p.k, p.n, dtype)
+    c0 = verify.random_matrix(rng, p.m, p.n, dtype) if p.beta else np.full((p.m, p.n), np.nan, dtype)
+    lds = [max(p.lda, p.k), max(p.ldb, p.n), max(p.ldc, p.n)]
+    before = [guarded(x, ld, case.offset) for x, ld in zip((a, b, c0), lds, strict=True)]
+    try:
+        after = device.run(variant, p, before, case.offset)
+    except UserError as error:
+        return verify.Verdict(0.0 if case.refused else None, "" if case.refused else str(error))
+    if case.refused:
+        return verify.Verdict(None, "ran a problem that it must refuse")
+    c = inside(after[2], p.m, p.n, p.ldc, case.offset).copy()
+    inside(after[2], p.m, p.n, p.ldc, case.offset)[:] = inside(before[2], p.m, p.n, p.ldc, case.offset)
+    for name, old, new in zip("ABC", before, after, strict=True):
+        if old.tobytes() != new.tobytes():
+            return verify.Verdict(None, f"wrote outside C: in {name} or its guard bands")
+    if p.flop <= WHOLE_FLOP:
+        return verify.check_whole(p, variant.dtype, a, b, c0, c)
+    return _check_large(p, variant.dtype, a, b, c, rng)
+
+
+def _check_large(
+    p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, rng: np.random.Generator
+) -> verify.Verdict:
+    """A sample of exact rows and Freivalds' test over all of C; for beta = 0."""
+    rows = rng.choice(p.m, SAMPLED_ROWS, replace=False)
+    exact = verify.check_whole(
+        Problem(len(rows), p.n, p.k, p.lda, p.ldb, p.ldc, p.alpha), dtype, a[rows], b, c[rows], c[rows]
+    )
+    a64, b64, c64 = (x.astype(np.float64) for x in (a, b, c))
+    x = rng.choice([-1.0, 1.0], p.n)
+    whole = verify.freivalds(
+        p,
+        dtype,
+        c64 @ x,
+        p.alpha * (a64 @ (b64 @ x)),
+        abs(p.alpha) * (np.abs(a64) @ np.abs(b64).sum(axis=1)),
+        np.sqrt((c64 * c64).sum(axis=1)),
+    )
+    return verify.combine(exact, whole)
+
+
+def check_variant(
+    device: Device,
+    variant: Variant,
+    seed: int,
+    large: int | None = LARGE,
+    progress: Callable[[str], None] = lambda line: None,
+) -> list[dict[str, Any]]:
+    """All cases as rows of checks.csv."""
+    table = []
+    todo = list(cases(variant, large))
+    for number, case in enumerate(todo):
+        verdict = run_case(device, variant, case, seed + number)
+        row = {"variant": variant.name, "source_hash": variant.source_hash, "device": device.name, "case": case.name}
+        row |= asdict(case.problem) | {"seed": seed + number}
+        row |= {"worst_error_share": verdict.worst, "passed": verdict.passed, "detail": verdict.detail}
+        if case.refused:
+            row["worst_error_share"] = None
+        table.append(row)
+        if not verdict.passed:
+            progress(f"FAILED {variant.name}, {case.name}: {verdict.detail}")
+    passed = sum(row["passed"] for row in table)
+    progress(f"checked {variant.name}: {passed} of {len(table)} cases passed")
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Check one variant on the GPU.")
+    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    parser.add_argument("--build-dir", required=True, type=Path)
+    parser.add_argument("--seed", type=int, help="of the first case; drawn afresh when left out")
+    parser.add_argument("--out", required=True, type=Path)
+    options = parser.parse_args()
+    variant = catalogue.find(options.variant)
+    if not isinstance(variant, Variant):
+        raise UserError(f"{variant.name} is a library baseline: its output is checked where it is timed")
+    seed = options.seed if options.seed is not None else int(np.random.SeedSequence().entropy % 2**31)
+    from experiments.lease import lease
+
+    with lease():
+        table = check_variant(
+            GpuDevice(options.build_dir), variant, seed, progress=lambda line: print(line, file=sys.stderr, flush=True)
+        )
+    write_rows(options.out, "checks", table)
+
+
+if __name__ == "__main__":
+    run_command(main)

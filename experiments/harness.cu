@@ -1,0 +1,120 @@
+// What the measuring itself runs on the device: clock stamps, a kernel that holds the queue, input generators, and
+// float64 products that check the output of timed runs where it lies.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+typedef unsigned long long u64;
+
+// One block an SM: the SM's cycle counter and the global nanosecond timer, taken together. The ratio of two such
+// stamps' differences is that SM's clock in between, with no help from the driver.
+extern "C" __global__ void stamp(u64* cycles, u64* nanoseconds) {
+    unsigned sm;
+    u64 now;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    const u64 clock = clock64();
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    cycles[sm] = clock;
+    nanoseconds[sm] = now;
+}
+
+// Spins until the host writes to `flag` (mapped host memory), so that a queue can be filled behind it.
+// Gives up after ten seconds rather than hang the device.
+extern "C" __global__ void hold(volatile const unsigned* flag) {
+    u64 start, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (*flag == 0 && now - start < 10000000000ull);
+}
+
+// ---- inputs ---------------------------------------------------------------------------------------------------
+
+// SplitMix64's finalizer: a counter-based generator, so that every thread makes its own elements.
+__device__ u64 mix(u64 x) {
+    x += 0x9e3779b97f4a7c15ull;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 31);
+}
+
+enum Data { UNIFORM = 0, NORMAL = 1, ZEROS = 2, NANS = 3 };
+
+__device__ float draw(u64 counter, int data) {
+    const u64 bits = mix(counter);
+    if (data == ZEROS) return 0.f;
+    if (data == NANS) return __int_as_float(0x7fffffff);
+    if (data == UNIFORM) return (int(bits >> 40) - (1 << 23)) * (1.f / (1 << 23));  // 24 bits in [-1, 1)
+    const float radius = sqrtf(-2.f * logf((unsigned(bits >> 40) + 1) * (1.f / (1 << 24))));
+    return radius * cospif(unsigned(bits & 0xffffff) * (2.f / (1 << 24)));  // Box-Muller
+}
+
+struct Tf32 { float value; };  // a float with the ten mantissa bits that a tensor core reads
+
+__device__ void put(float* to, float x) { *to = x; }
+__device__ void put(Tf32* to, float x) { to->value = __int_as_float(__float_as_int(x) & 0xffffe000); }
+__device__ void put(__nv_bfloat16* to, float x) { *to = __float2bfloat16_rn(x); }
+__device__ void put(__half* to, float x) { *to = __float2half_rn(x); }
+
+template <typename T>
+__device__ void fill(T* out, u64 count, u64 seed, int data) {
+    const u64 stride = u64(gridDim.x) * blockDim.x;
+    for (u64 i = u64(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
+        put(out + i, draw(mix(seed) + i, data));
+}
+
+// ---- float64 products of matrices as they lie ------------------------------------------------------------------
+
+enum Mode { PLAIN = 0, ABSOLUTE = 1, SQUARE = 2 };
+
+__device__ double as_double(float x) { return x; }
+__device__ double as_double(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ double as_double(__half x) { return __half2float(x); }
+
+__device__ double apply(double x, int mode) { return mode == PLAIN ? x : mode == ABSOLUTE ? fabs(x) : x * x; }
+
+// y[i] = sum_j f(M[i][j]) * x[j], one block of 256 threads a row; x == nullptr stands for ones.
+template <typename T>
+__device__ void matvec(const T* M, int cols, int ld, const double* x, int mode, double* y) {
+    __shared__ double partial[256];
+    const T* row = M + size_t(blockIdx.x) * ld;
+    double sum = 0;
+    for (int j = threadIdx.x; j < cols; j += 256) sum += apply(as_double(row[j]), mode) * (x ? x[j] : 1.0);
+    partial[threadIdx.x] = sum;
+    for (int half = 128; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) y[blockIdx.x] = partial[0];
+}
+
+// y[s][j] = sum_k f(A[rows[s]][k]) * f(B[k][j]): whole rows of C. Grid: x over columns, y over rows.
+template <typename T>
+__device__ void row_products(const T* A, int lda, const T* B, int ldb, int n, int k, const int* rows, int mode, double* y) {
+    const int j = blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= n) return;
+    const T* a = A + size_t(rows[blockIdx.y]) * lda;
+    double sum = 0;
+#pragma unroll 8
+    for (int i = 0; i < k; ++i) sum += apply(as_double(a[i]), mode) * apply(as_double(B[size_t(i) * ldb + j]), mode);
+    y[size_t(blockIdx.y) * n + j] = sum;
+}
+
+#define FILL(NAME, T) \
+    extern "C" __global__ void fill_##NAME(T* out, u64 count, u64 seed, int data) { fill(out, count, seed, data); }
+#define PRODUCTS(NAME, T)                                                                                        \
+    extern "C" __global__ void matvec_##NAME(const T* M, int cols, int ld, const double* x, int mode, double* y) { \
+        matvec(M, cols, ld, x, mode, y);                                                                         \
+    }                                                                                                            \
+    extern "C" __global__ void row_products_##NAME(const T* A, int lda, const T* B, int ldb, int n, int k,       \
+                                                   const int* rows, int mode, double* y) {                       \
+        row_products(A, lda, B, ldb, n, k, rows, mode, y);                                                       \
+    }
+
+FILL(fp32, float)
+FILL(tf32, Tf32)
+FILL(bf16, __nv_bfloat16)
+FILL(fp16, __half)
+PRODUCTS(fp32, float)
+PRODUCTS(bf16, __nv_bfloat16)
+PRODUCTS(fp16, __half)

@@ -1,0 +1,60 @@
+"""Loads the experiments: one YAML file each, beside this module, checked against the schema and the catalogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts import UserError, choose, read_yaml
+from kernels import catalogue
+from kernels.catalogue import Problem
+
+FOLDER = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What an experiment measures; times in seconds."""
+
+    name: str
+    title: str
+    question: str
+    variants: tuple[str, ...]
+    sizes: tuple[int, ...] = ()
+    data: str = "uniform"
+    flush_l2: bool = True
+    warmup_s: float = 0.5
+    window_s: float = 1.0
+    samples: int = 300
+    worklog_budget_s: float = 0.0
+    profile_size: int | None = None
+
+
+def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = None) -> Experiment:
+    """The experiment called `name`; `sizes_step` replaces the step of a swept size, `chosen` limits the variants.
+
+    Raises `UserError` naming the file, the key and what is accepted, also for a size that a variant cannot take.
+    """
+    paths = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+    path = choose(paths, name, "experiment", "experiments/")
+    data = read_yaml(path, "experiment")
+    shown = path.relative_to(FOLDER.parent)
+    sizes = data.pop("sizes", [])
+    if isinstance(sizes, dict):
+        if sizes["last"] < sizes["first"]:
+            raise UserError(f"{shown}: sizes.last = {sizes['last']} is not allowed; allowed: at least {sizes['first']}")
+        sizes = range(sizes["first"], sizes["last"] + 1, sizes_step or sizes["step"])
+    if not sizes and "profile_size" not in data:
+        raise UserError(f"{shown}: neither sizes nor profile_size is given; at least one is needed")
+    for variant in data["variants"]:
+        entry = choose(catalogue.load(), variant, "variant", shown)
+        for size in {*sizes, data.get("profile_size", sizes[0] if sizes else 1)}:
+            if reason := entry.refusal(Problem.square(size)):
+                raise UserError(f"{shown}: sizes: {reason}")
+    variants = [v for v in data.pop("variants") if chosen is None or v in chosen]
+    return Experiment(name=name, variants=tuple(variants), sizes=tuple(sizes), **data)
+
+
+def names() -> list[str]:
+    """All experiments, by name."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))

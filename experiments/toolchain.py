@@ -1,0 +1,148 @@
+"""Which compilers, driver and GPU there are.
+
+    python -m experiments.toolchain --out results/toolchain.json
+
+nvcc: the one named by config, else the pinned wheel, else the one on PATH; cuobjdump likewise. A host g++ is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts import UserError, run_command, write_json
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as NVML shows it, before any CUDA context: name, architecture, driver."""
+
+    name: str
+    arch: str
+    driver: str
+
+    @property
+    def machine(self) -> str:
+        """Folder name for its results: "h200" for "NVIDIA H200"."""
+        return re.sub(r"[^a-z0-9]+", "-", self.name.lower().replace("nvidia", "")).strip("-")
+
+
+@functools.cache
+def gpu() -> Gpu | None:
+    """The first GPU that CUDA_VISIBLE_DEVICES leaves visible; None where there is no driver or no GPU."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
+        handles = visible_handles()
+        if not handles:
+            return None
+        name = pynvml.nvmlDeviceGetName(handles[0])
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handles[0])
+        arch = f"sm_{major}{minor}" + ("a" if major == 9 else "")
+        return Gpu(name, arch, pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return None
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def visible_handles() -> list:
+    """NVML handles of the GPUs in CUDA_VISIBLE_DEVICES (indices or UUIDs), in its order; NVML must be initialised."""
+    import pynvml
+
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return handles
+    chosen = []
+    for item in filter(None, wanted.split(",")):
+        if item.strip().isdigit() and int(item) < len(handles):
+            chosen.append(handles[int(item)])
+        elif matches := [h for h in handles if pynvml.nvmlDeviceGetUUID(h).startswith(item.strip())]:
+            chosen.append(matches[0])
+        else:
+            break  # as CUDA does: what follows an unknown device is not visible
+    return chosen
+
+
+def _wheel_bin() -> Path | None:
+    spec = importlib.util.find_spec("nvidia.cu13") if importlib.util.find_spec("nvidia") else None
+    places = list(spec.submodule_search_locations or []) if spec else []
+    return Path(places[0]) / "bin" if places else None
+
+
+def tool(name: str) -> Path:
+    """Path of a CUDA tool: from the wheel, else from PATH. Raises `UserError` naming the remedy."""
+    wheel = _wheel_bin()
+    if wheel and (wheel / name).is_file():
+        return wheel / name
+    if found := shutil.which(name):
+        return Path(found)
+    raise UserError(
+        f"no {name}: not in the installed wheels and not on PATH; remedy: pip install -e . (or a CUDA toolkit)"
+    )
+
+
+def nvcc(configured: str | None = None) -> Path:
+    """Path of nvcc. Raises `UserError` where it, or the g++ that it needs, is missing."""
+    if configured is not None and not os.access(configured, os.X_OK):
+        raise UserError(f"config key nvcc = {configured!r}: not an executable file; use null for the pinned wheel")
+    path = Path(configured) if configured else tool("nvcc")
+    if not shutil.which("g++"):
+        raise UserError(
+            "no g++ on PATH: nvcc needs a host compiler; remedy: install g++ (package g++ or build-essential)"
+        )
+    return path
+
+
+def ptxas(compiler: Path) -> Path:
+    """The assembler that belongs to an nvcc."""
+    beside = compiler.resolve().parent / "ptxas"
+    return beside if beside.is_file() else tool("ptxas")
+
+
+@functools.cache
+def version(path: str) -> str:
+    """A tool's version line, for instance "13.0.88"."""
+    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"V(\d+\.\d+\.\d+)", text) or re.search(r"(\d+\.\d+\.\d+)", text)
+    return found[1] if found else text.strip().splitlines()[0]
+
+
+def identity(configured_nvcc: str | None = None, arch: str = "sm_90a") -> dict[str, str | None]:
+    """What is in toolchain.json. Free of paths and of anything that changes from run to run."""
+    compiler = nvcc(configured_nvcc)
+    device = gpu()
+    return {
+        "nvcc": version(str(compiler)),
+        "ptxas": version(str(ptxas(compiler))),
+        "host_compiler": f"g++ {version(shutil.which('g++') or 'g++')}",
+        "cuobjdump": version(str(tool("cuobjdump"))),
+        "driver": device.driver if device else None,
+        "gpu": device.name if device else None,
+        "arch": device.arch if device else arch,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the toolchain's fingerprint.")
+    parser.add_argument("--nvcc", help="path of the compiler")
+    parser.add_argument("--arch", default="sm_90a", help="architecture where there is no GPU")
+    parser.add_argument("--out", required=True, type=Path)
+    options = parser.parse_args()
+    write_json(options.out, "toolchain", identity(options.nvcc, options.arch), only_if_changed=True)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,100 @@
+"""Whether a computed C is right: a float64 reference and an elementwise rounding bound. NumPy only.
+
+The bound. A sum of k products in precision u has, with high probability, an error below lambda * sqrt(k) * u * (|A||B|)
+(Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41(5), 2019, Thm 3.1);
+lambda = 1 is used, since random signs leave the true error far below even that. Three more roundings come from alpha,
+beta and their sum, and one from storing C in its own precision:
+
+    |C - C64| <= (sqrt(k) + 3) * u * (|alpha| |A||B| + |beta| |C0|) + u_out * |C64|
+
+The inputs of a check have magnitudes in [0.5, 1], so that any one dropped product changes C by at least 0.25 |alpha|;
+the bound stays below that for every k that is tested.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernels.catalogue import Problem
+
+U_ACCUMULATE = 2.0**-24  # all variants accumulate in fp32
+U_OUT = {"fp32": 2.0**-24, "tf32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`worst` is the largest error as a share of its bound; None where the result is not finite."""
+
+    worst: float | None
+    detail: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """NaN never passes: it has no worst error."""
+        return not self.detail and self.worst is not None and self.worst <= 1.0
+
+
+def random_matrix(rng: np.random.Generator, rows: int, cols: int, dtype: np.dtype) -> np.ndarray:
+    """rows x cols of random sign and magnitude in [0.5, 1], rounded to `dtype`."""
+    return (rng.uniform(0.5, 1.0, (rows, cols)) * rng.choice([-1.0, 1.0], (rows, cols))).astype(dtype)
+
+
+def bound(problem: Problem, dtype: str, reference: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
+    """The largest error allowed; `magnitude` is |alpha| |A||B| + |beta| |C0| in float64."""
+    return (math.sqrt(problem.k) + 3.0) * U_ACCUMULATE * magnitude + U_OUT[dtype] * np.abs(reference)
+
+
+def judge(c: np.ndarray, reference: np.ndarray, allowed: np.ndarray) -> Verdict:
+    """Compare elements with their reference; names the worst element of a failure."""
+    finite = np.isfinite(c.astype(np.float64))
+    if not finite.all():
+        where = tuple(int(i) for i in np.argwhere(~finite)[0])
+        return Verdict(None, f"{int((~finite).sum())} elements are not finite, the first at {where}")
+    error = np.abs(c.astype(np.float64) - reference)
+    share = np.divide(error, allowed, out=np.where(error > 0, np.inf, 0.0), where=allowed > 0)
+    worst = float(share.max())
+    if not worst <= 1.0:
+        where = np.unravel_index(int(share.argmax()), share.shape)
+        at = tuple(int(i) for i in where)
+        return Verdict(
+            min(worst, 1e30),
+            f"C{list(at)} = {float(c[where]):.9g}, expected {float(reference[where]):.9g} "
+            f"+- {float(allowed[where]):.3g}; {int((share > 1).sum())} of {share.size} elements are off",
+        )
+    return Verdict(worst)
+
+
+def check_whole(problem: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, c: np.ndarray) -> Verdict:
+    """Every element against float64. `a`, `b`, `c0` as the kernel saw them; c0 counts only where beta != 0."""
+    a64, b64 = a.astype(np.float64), b.astype(np.float64)
+    reference = problem.alpha * (a64 @ b64)
+    magnitude = abs(problem.alpha) * (np.abs(a64) @ np.abs(b64))
+    if problem.beta:
+        reference += problem.beta * c0.astype(np.float64)
+        magnitude += abs(problem.beta) * np.abs(c0.astype(np.float64))
+    return judge(c, reference, bound(problem, dtype, reference, magnitude))
+
+
+def freivalds(
+    problem: Problem, dtype: str, cx: np.ndarray, abx: np.ndarray, magnitude_sums: np.ndarray, norms: np.ndarray
+) -> Verdict:
+    """Freivalds' check of whole C at the cost of three matrix-vector products, for x of random signs.
+
+    All in float64, one number a row: `cx` = C x, `abx` = alpha A (B x) + beta C0 x, `magnitude_sums` = the sum over the
+    row of |alpha||A||B| + |beta||C0|, `norms` = the 2-norm of the row of C. Errors of random sign add up as the root of
+    their squares, so the bound of a row is the elementwise one over sqrt(n), plus four sigmas of output rounding.
+    """
+    n = problem.n
+    reference_bound = (math.sqrt(problem.k) + 3.0) * U_ACCUMULATE * magnitude_sums / math.sqrt(n)
+    return judge(cx, abx, reference_bound + 4.0 * U_OUT[dtype] * norms)
+
+
+def combine(*verdicts: Verdict) -> Verdict:
+    """The first failure, else the worst share."""
+    for verdict in verdicts:
+        if not verdict.passed:
+            return verdict
+    return Verdict(max(v.worst for v in verdicts if v.worst is not None))

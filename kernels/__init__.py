@@ -1,0 +1,1 @@
+"""What is measured: the kernels' sources and their catalogue."""

@@ -1,0 +1,151 @@
+// at_swizzle_dbf_rw: copy the next tiles while multiplying the present ones.
+//
+// The one idea it adds to `at_swizzle_rw`: two buffers. The next step's words are asked for from
+// global memory before the present step is multiplied, wait in registers while it is, and go to the
+// other buffer after it. Nobody reads that buffer meanwhile, so one barrier a step is enough.
+//
+//     fetch 0, stage 0 | fetch 1   multiply 0   stage 1 | fetch 2   multiply 1   stage 2 | ...
+//                buf 0             buf 0        buf 1               buf 1        buf 0
+//
+// What it keeps from the rungs below:
+//   - A transposed in shared memory, and swizzled. A warp holds 8 rows x 16 k of A and stores them
+//     row by row of the transposed tile; column r of tile row p goes to column r ^ (p / 4 * 8). The
+//     four lanes that have one r differ in p / 4, so they hit four different groups of 8 banks, and
+//     the 8 rows fill each group. p / 4 * 8 leaves bits 0-2 of r alone, so that the eight words
+//     from r (a multiple of 8) stay together, as the 128-bit reads want.
+//
+//         bank of lane (r, p / 4)    p/4=0   0  1  2  3  4  5  6  7      (unswizzled, all four
+//         for r = 0 .. 7             p/4=1   8  9 10 11 12 13 14 15       would be 0 .. 7)
+//                                    p/4=2  16 17 18 19 20 21 22 23
+//                                    p/4=3  24 25 26 27 28 29 30 31
+//
+//   - Whole lines of C. A thread's eight columns are two groups of four, BN / 2 apart, so 16 lanes
+//     together store 256 consecutive bytes:
+//
+//         columns   0       4       8            60   64      68
+//                   t0 t0 t0 t0 t1 t1 t1 t1 ...  t15  t0 t0 t0 t0 t1 ...
+//
+// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C.
+// Launch:    BM * BN / 64 threads (1-D); grid x over tiles of n, y over tiles of m.
+// Requires:  m, n, k multiples of BM, BN, BK, and k not 0; lda, ldb, ldc multiples of 4; A, B, C
+//            16-byte aligned.
+// Source:    worklog B (seed 000), section 6, sgemm_at_bcf_swizzling_dbf_rw.
+
+#include "include/epilogue.cuh"
+
+// Two blocks an SM, hence at most 128 registers a thread, is what worklog B is after when it saves
+// registers; but nvcc 13.0 gives its text 141 on sm_90. So the bound is stated.
+template <int BM, int BN, int BK>
+__global__ void __launch_bounds__(BM * BN / 64, 2)
+sgemm_at_swizzle_dbf_rw(int m, int n, int k, float alpha, const float* A, int lda, const float* B,
+                        int ldb, float beta, float* C, int ldc) {
+    constexpr int TM = 8, TN = 8;
+    constexpr int THREADS = BM * BN / (TM * TN);
+    constexpr int A_ROWS = THREADS / (BK / 4);  // rows of the tile of A copied in one pass
+    constexpr int B_ROWS = THREADS / (BN / 4);
+    constexpr int A_PASSES = BM / A_ROWS;
+    constexpr int B_PASSES = BK / B_ROWS;
+    static_assert(THREADS % (BK / 4) == 0 && THREADS % (BN / 4) == 0, "a pass copies whole rows");
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the last pass is a full one");
+    static_assert(BK == 16, "the swizzle is made for four groups of four k");
+    static_assert(BM % 32 == 0, "a swizzled column stays in its group of 32");
+
+    __shared__ alignas(16) float a_tile[2][BK][BM];  // transposed and swizzled
+    __shared__ alignas(16) float b_tile[2][BK][BN];
+
+    // The four words that this thread copies (in the first pass).
+    const int load_a_row = threadIdx.x / (BK / 4);
+    const int load_a_col = threadIdx.x % (BK / 4) * 4;
+    const int load_b_row = threadIdx.x / (BN / 4);
+    const int load_b_col = threadIdx.x % (BN / 4) * 4;
+
+    // The upper left corner of its patch, whose right half is BN / 2 further on.
+    const int row = threadIdx.x / (BN / TN) * TM;
+    const int col = threadIdx.x % (BN / TN) * 4;
+
+    A += (blockIdx.y * BM + load_a_row) * lda + load_a_col;
+    B += load_b_row * ldb + blockIdx.x * BN + load_b_col;
+    C += (blockIdx.y * BM + row) * ldc + blockIdx.x * BN + col;
+
+    // The three stages of a step. First: from global memory to registers.
+    float4 a_next[A_PASSES], b_next[B_PASSES];
+    auto fetch = [&] {
+#pragma unroll
+        for (int i = 0; i < A_PASSES; ++i) {
+            a_next[i] = *reinterpret_cast<const float4*>(&A[i * A_ROWS * lda]);
+        }
+#pragma unroll
+        for (int i = 0; i < B_PASSES; ++i) {
+            b_next[i] = *reinterpret_cast<const float4*>(&B[i * B_ROWS * ldb]);
+        }
+        A += BK;
+        B += BK * ldb;
+    };
+
+    // Second: from registers to shared memory.
+    auto stage = [&](int buffer) {
+#pragma unroll
+        for (int i = 0; i < A_PASSES; ++i) {
+            const int swizzled = (load_a_row + i * A_ROWS) ^ (load_a_col / 4 * 8);
+            a_tile[buffer][load_a_col + 0][swizzled] = a_next[i].x;
+            a_tile[buffer][load_a_col + 1][swizzled] = a_next[i].y;
+            a_tile[buffer][load_a_col + 2][swizzled] = a_next[i].z;
+            a_tile[buffer][load_a_col + 3][swizzled] = a_next[i].w;
+        }
+#pragma unroll
+        for (int i = 0; i < B_PASSES; ++i) {
+            float* to = &b_tile[buffer][load_b_row + i * B_ROWS][load_b_col];
+            *reinterpret_cast<float4*>(to) = b_next[i];
+        }
+    };
+
+    // Third: BK outer products.
+    float sum[TM][TN] = {};
+    auto multiply = [&](int buffer) {
+#pragma unroll
+        for (int p = 0; p < BK; ++p) {
+            float a[TM], b[TN];
+            const int swizzled = row ^ (p / 4 * 8);
+#pragma unroll
+            for (int i = 0; i < TM; i += 4) {
+                *reinterpret_cast<float4*>(&a[i]) =
+                    *reinterpret_cast<const float4*>(&a_tile[buffer][p][swizzled + i]);
+            }
+#pragma unroll
+            for (int j = 0; j < TN; j += 4) {
+                *reinterpret_cast<float4*>(&b[j]) =
+                    *reinterpret_cast<const float4*>(&b_tile[buffer][p][col + j / 4 * (BN / 2)]);
+            }
+            // Column by column: with two blocks an SM, ptxas finds better registers for this order.
+#pragma unroll
+            for (int j = 0; j < TN; ++j) {
+#pragma unroll
+                for (int i = 0; i < TM; ++i) {
+                    sum[i][j] += a[i] * b[j];
+                }
+            }
+        }
+    };
+
+    fetch();
+    stage(0);
+    __syncthreads();
+
+    int buffer = 0;
+    for (int k0 = BK; k0 < k; k0 += BK) {
+        fetch();
+        multiply(buffer);
+        buffer ^= 1;
+        stage(buffer);
+        __syncthreads();  // the other buffer is complete, and nobody needs this one any more
+    }
+    multiply(buffer);
+
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+#pragma unroll
+        for (int j = 0; j < TN; j += 4) {
+            update_c4(&C[i * ldc + j / 4 * (BN / 2)], alpha, &sum[i][j], beta);
+        }
+    }
+}

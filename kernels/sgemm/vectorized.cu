@@ -1,0 +1,90 @@
+// vectorized: every access that can be 128 bits wide is.
+//
+// The one idea: move four words with one instruction, from and to global memory and out of shared
+// memory. For B and C that is only a cast. For A it needs a transpose: the TM words that a thread
+// wants at one p lie in one column of the tile, so the tile is kept with k as its slow index, and
+// the four words of a float4 from global memory go to four different rows.
+//
+//      global A           a_tile (transposed)
+//        p ->               row ->
+//      r  xyzw            p x . . .       thread's a[0..TM) = consecutive words of row p
+//      o  . . .             y . . .
+//      w  . . .             z . . .
+//                           w . . .
+//
+// Template:  BM, BN, BK: the block's tile; TM, TN: a thread's patch of C.
+// Launch:    (BM / TM) * (BN / TN) threads (1-D); grid x over tiles of n, y over tiles of m.
+// Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
+//            aligned.
+// Source:    worklog A (seed 001), Kernel 6; with BK = 16, the winner of Kernel 9 (Autotuning).
+
+#include "include/epilogue.cuh"
+
+template <int BM, int BN, int BK, int TM, int TN>
+__global__ void __launch_bounds__(BM * BN / (TM * TN))
+sgemm_vectorized(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
+                 float beta, float* C, int ldc) {
+    constexpr int THREADS = BM * BN / (TM * TN);
+    constexpr int A_ROWS = THREADS / (BK / 4);  // rows of the tile of A copied in one pass
+    constexpr int B_ROWS = THREADS / (BN / 4);
+    static_assert(THREADS % (BK / 4) == 0 && THREADS % (BN / 4) == 0, "a pass copies whole rows");
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the last pass is a full one");
+    static_assert(TM % 4 == 0 && TN % 4 == 0, "patches made of float4");
+
+    __shared__ alignas(16) float a_tile[BK][BM];  // transposed
+    __shared__ alignas(16) float b_tile[BK][BN];
+
+    // The four words that this thread copies (in the first pass).
+    const unsigned load_a_row = threadIdx.x / (BK / 4);
+    const unsigned load_a_col = threadIdx.x % (BK / 4) * 4;
+    const unsigned load_b_row = threadIdx.x / (BN / 4);
+    const unsigned load_b_col = threadIdx.x % (BN / 4) * 4;
+
+    // The upper left corner of its patch in the tile of C.
+    const int row = threadIdx.x / (BN / TN) * TM;
+    const int col = threadIdx.x % (BN / TN) * TN;
+
+    // From here on A, B and C are the block's own.
+    A += blockIdx.y * BM * lda;
+    B += blockIdx.x * BN;
+    C += blockIdx.y * BM * ldc + blockIdx.x * BN;
+
+    float sum[TM][TN] = {};
+    float a[TM], b[TN];
+    for (int k0 = 0; k0 < k; k0 += BK) {
+        for (int i = 0; i < BM; i += A_ROWS) {
+            const float4 v =
+                *reinterpret_cast<const float4*>(&A[(load_a_row + i) * lda + load_a_col]);
+            a_tile[load_a_col + 0][load_a_row + i] = v.x;
+            a_tile[load_a_col + 1][load_a_row + i] = v.y;
+            a_tile[load_a_col + 2][load_a_row + i] = v.z;
+            a_tile[load_a_col + 3][load_a_row + i] = v.w;
+        }
+        for (int i = 0; i < BK; i += B_ROWS) {
+            const float4 v =
+                *reinterpret_cast<const float4*>(&B[(load_b_row + i) * ldb + load_b_col]);
+            *reinterpret_cast<float4*>(&b_tile[load_b_row + i][load_b_col]) = v;
+        }
+        A += BK;
+        B += BK * ldb;
+        __syncthreads();
+
+        for (int p = 0; p < BK; ++p) {
+            // The words of A are consecutive now, like those of B: nvcc makes LDS.128 of both.
+            for (int i = 0; i < TM; ++i) a[i] = a_tile[p][row + i];
+            for (int j = 0; j < TN; ++j) b[j] = b_tile[p][col + j];
+            for (int i = 0; i < TM; ++i) {
+                for (int j = 0; j < TN; ++j) {
+                    sum[i][j] += a[i] * b[j];
+                }
+            }
+        }
+        __syncthreads();
+    }
+
+    for (int i = 0; i < TM; ++i) {
+        for (int j = 0; j < TN; j += 4) {
+            update_c4(&C[(row + i) * ldc + col + j], alpha, &sum[i][j], beta);
+        }
+    }
+}
