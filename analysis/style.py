@@ -96,7 +96,7 @@ def save(figure: Figure, svg: Path) -> None:
 
 def legend_columns(labels: list[str]) -> int:
     """How many columns of a legend fit side by side."""
-    return max(1, min(len(labels), int(WIDTH * 14 / (max(map(len, labels)) + 8))))
+    return max(1, min(len(labels), int(WIDTH * 17 / (max(map(len, labels)) + 6))))
 
 
 def significant(value: float) -> str:

@@ -1,14 +1,16 @@
 """Tidy tables for the paper and for readers: one JSON file and six CSV files in the folder --out.
 
 summary.json
-    title (of the machine), machine and provenance (as read), origin ("measured: GPU, DATE"), archived, date,
+    machine and provenance (as read), origin ("measured: GPU, DATE"), archived, date,
     coverage: a list of {stage, status: "ran here" | "archived" | "left out", text},
-    experiments: a list of {name, title, question, kind: "ladder" | "sizes", sizes, rows, missing, best}; `missing` are
-        labels of planned variants with no row that did not fail; `best` has the fastest kernel per dtype, n and regime,
-        as a row of ladder.csv; kind tells which figure the experiment has (sizes where its YAML gives a range),
-    failed: a list of {variant, label, cases, failed, case, detail} (the first failure), left out of the performance
-        tables, stale: labels of variants with stale rows, gone: names that were measured and are no longer in the
-        catalogue, gone_experiments: likewise, samples_min, samples_max, rejected: over all timings.
+    experiments: a list of {name, title, question, kind, sizes, rows, missing, best}: kind is "sizes" where the YAML
+        gives a range of sizes, else "ladder", and names the figure; `missing` are labels of variants that have no row
+        and did not fail; `best` has the fastest kernel per dtype, n and regime, as rows of ladder.csv,
+    failed: a list of {variant, label, cases, failed, case, detail} (of the first failure), which are left out of all
+        performance tables,
+    stale: labels of variants with stale rows; gone: variants that were measured and are no longer in the catalogue;
+    gone_experiments: those that were measured and are not given; samples_min, samples_max, rejected: over all timings,
+    compiler and arch: of this tree's build.
 
 ladder.csv and sizes.csv: one row per experiment, regime, size and variant
     experiment, regime, n, variant, label, kind, dtype, data, stale (true or false); tflops, tflops_ci_low,
@@ -50,7 +52,7 @@ from analysis.data import (
     wide,
 )
 from analysis.metrics import COMPARISON, with_derived
-from contracts import UserError, read_rows, read_yaml, replacing, run_command, write_text
+from contracts import read_rows, read_yaml, replacing, run_command, write_text
 
 PAIR = {"blocktile_2d": "sgemm_blocktile_2d", "vectorized": "sgemm_vectorized"}  # worklog 002's two kernels
 
@@ -128,13 +130,11 @@ def _stage(name: str, done: bool, archive: str | None, reason: str | None) -> di
     return {"stage": name, "status": "archived" if archive else "ran here", "text": text}
 
 
-def experiments(measured: Measured, rows: pd.DataFrame, folder: Path) -> list[dict[str, Any]]:
-    """Every experiment of the tree that times something, with what was found, in the catalogue's order."""
-    if not folder.is_dir():
-        raise UserError(f"no such folder: {folder}; name the one with the experiments' YAML files")
+def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> list[dict[str, Any]]:
+    """Every experiment that times something, with what was found, in the order of the catalogue."""
     order = measured.variants.set_index("variant")["order"]
     labels = measured.variants.set_index("variant")["label"]
-    plans = {path: read_yaml(path, "experiment") for path in sorted(folder.glob("*.yaml"))}
+    plans = {path: read_yaml(path, "experiment") for path in files}
     first = {path: min(order.get(name, len(order)) for name in plan["variants"]) for path, plan in plans.items()}
     found = []
     for path, plan in sorted(plans.items(), key=lambda item: (first[item[0]], item[0].stem)):
@@ -266,7 +266,7 @@ def main() -> None:
     parser = input_arguments(__doc__)
     parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
     parser.add_argument(
-        "--experiments", default=Path("experiments"), type=Path, metavar="DIR", help="the experiments' YAML files"
+        "--experiments", required=True, nargs="+", type=Path, metavar="YAML", help="those that take part"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the tables")
     args = parser.parse_args()

@@ -22,7 +22,7 @@ from cuda.bindings import driver
 
 from contracts import UserError, read_rows, replacing, run_command, write_rows
 from experiments import plan, power, statistics, verify
-from experiments.device import NUMPY_DTYPES, Gpu, Memory, cuda
+from experiments.device import Gpu, Memory, cuda
 from experiments.lease import lease
 from experiments.libraries import load_gemm
 from experiments.timing import Samples, Stopwatch, duration_us, warm_up
@@ -87,7 +87,7 @@ class Bench:
         self._append(problem, matrices, samples, roles, verdicts, window, worklog)
 
     def _matrices(self, p: Problem) -> Matrices:
-        dtype, size = self.entry.dtype, NUMPY_DTYPES[self.entry.dtype]().itemsize
+        dtype, size = self.entry.dtype, verify.NUMPY_DTYPES[self.entry.dtype].itemsize
         seed = int(np.random.SeedSequence().entropy % 2**31)
         a, b = Memory(p.m * p.k * size), Memory(p.k * p.n * size)
         self.gpu.fill(a, dtype, p.m * p.k, seed, self.experiment.data)
@@ -148,7 +148,7 @@ class Bench:
         return verify.combine(sampled, whole)
 
     def _rows_of_c(self, c: Memory, rows: np.ndarray, n: int) -> np.ndarray:
-        out = np.empty((len(rows), n), NUMPY_DTYPES[self.entry.dtype])
+        out = np.empty((len(rows), n), verify.NUMPY_DTYPES[self.entry.dtype])
         for i, row in enumerate(rows):
             cuda(driver.cuMemcpyDtoH(out[i].ctypes.data, c.address + int(row) * out[i].nbytes, out[i].nbytes))
         return out

@@ -65,15 +65,6 @@ class GpuDevice:
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
 
 
-def numpy_dtype(dtype: str) -> np.dtype:
-    """The NumPy type of a catalogue dtype."""
-    if dtype == "bf16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype({"fp32": np.float32, "tf32": np.float32, "fp16": np.float16}[dtype])
-
-
 def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
     """`matrix` in a flat buffer with rows `ld` apart; all that is not the matrix is NaN."""
     rows, cols = matrix.shape
@@ -89,7 +80,7 @@ def inside(buffer: np.ndarray, rows: int, cols: int, ld: int, offset: int = 0) -
 
 def run_case(device: Device, variant: Variant, case: Case, seed: int) -> verify.Verdict:
     """One case, with fresh random inputs: right within the bound, and not a byte changed that is not C's."""
-    p, dtype = case.problem, numpy_dtype(variant.dtype)
+    p, dtype = case.problem, verify.NUMPY_DTYPES[variant.dtype]
     rng = np.random.default_rng(seed)
     a = verify.random_matrix(rng, p.m, p.k, dtype)
     b = verify.random_matrix(rng, p.k, p.n, dtype)

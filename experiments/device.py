@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from cuda.bindings import driver
 from cuda.core import Device, LaunchConfig, ObjectCode, Stream, launch
@@ -19,7 +18,6 @@ from contracts import UserError
 from experiments.build import entry_name
 from kernels.catalogue import Problem, Variant
 
-NUMPY_DTYPES = {"fp32": np.float32, "tf32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 FILLS = {"uniform": 0, "normal": 1, "zeros": 2, "nans": 3}
 
 

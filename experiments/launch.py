@@ -11,7 +11,8 @@ from pathlib import Path
 from cuda.bindings import driver
 
 from contracts import run_command
-from experiments.device import NUMPY_DTYPES, Gpu, Memory, cuda
+from experiments import verify
+from experiments.device import Gpu, Memory, cuda
 from experiments.lease import lease
 from experiments.libraries import load_gemm
 from kernels import catalogue
@@ -27,7 +28,7 @@ def main() -> None:
     entry, n = catalogue.find(options.variant), options.size
     with lease():
         gpu = Gpu(options.build_dir)
-        nbytes = n * n * NUMPY_DTYPES[entry.dtype]().itemsize
+        nbytes = n * n * verify.NUMPY_DTYPES[entry.dtype].itemsize
         a, b, c = (Memory(nbytes) for _ in range(3))
         gpu.fill(a, entry.dtype, n * n, 1, "uniform")
         gpu.fill(b, entry.dtype, n * n, 2, "uniform")

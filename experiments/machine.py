@@ -83,15 +83,15 @@ def describe(machine: str, build_dir: Path) -> dict[str, Any]:
     known = toolchain.gpu()
     assert known is not None  # a lease was had
     with power.nvml() as handle:
-        base = limit = None
+        default = limit = None
         with contextlib.suppress(pynvml.NVMLError):
-            base = pynvml.nvmlDeviceGetDefaultApplicationsClock(handle, pynvml.NVML_CLOCK_SM)
+            default = pynvml.nvmlDeviceGetDefaultApplicationsClock(handle, pynvml.NVML_CLOCK_SM)
         with contextlib.suppress(pynvml.NVMLError):
             limit = pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3
         version = pynvml.nvmlSystemGetCudaDriverVersion()
         clocks = {
             "sm_clock_max_mhz": pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM),
-            "sm_clock_base_mhz": base,
+            "sm_clock_default_mhz": default,
             "memory_clock_max_mhz": pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM),
             "power_limit_w": limit,
             "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,

@@ -21,6 +21,7 @@ class Experiment:
     question: str
     variants: tuple[str, ...]
     sizes: tuple[int, ...] = ()
+    swept: bool = False  # sizes were given as a range
     data: str = "uniform"
     flush_l2: bool = True
     warmup_s: float = 0.5
@@ -40,7 +41,8 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
     data = read_yaml(path, "experiment")
     shown = path.relative_to(FOLDER.parent)
     sizes = data.pop("sizes", [])
-    if isinstance(sizes, dict):
+    swept = isinstance(sizes, dict)
+    if swept:
         if sizes["last"] < sizes["first"]:
             raise UserError(f"{shown}: sizes.last = {sizes['last']} is not allowed; allowed: at least {sizes['first']}")
         sizes = range(sizes["first"], sizes["last"] + 1, sizes_step or sizes["step"])
@@ -52,7 +54,7 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
             if reason := entry.refusal(Problem.square(size)):
                 raise UserError(f"{shown}: sizes: {reason}")
     variants = [v for v in data.pop("variants") if chosen is None or v in chosen]
-    return Experiment(name=name, variants=tuple(variants), sizes=tuple(sizes), **data)
+    return Experiment(name=name, variants=tuple(variants), sizes=tuple(sizes), swept=swept, **data)
 
 
 def names() -> list[str]:

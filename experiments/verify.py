@@ -16,10 +16,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 
 from kernels.catalogue import Problem
 
+NUMPY_DTYPES = {
+    "fp32": np.dtype(np.float32),
+    "tf32": np.dtype(np.float32),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "fp16": np.dtype(np.float16),
+}
 U_ACCUMULATE = 2.0**-24  # all variants accumulate in fp32
 U_OUT = {"fp32": 2.0**-24, "tf32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 

@@ -1,0 +1,66 @@
+"""GEMM Ladder: from kernel sources to the report.
+
+snakemake --cores 1 all            everything that this machine can do
+snakemake --cores 1 sgemm_ladder   one experiment (any file name in experiments/*.yaml)
+snakemake --cores 1 paper          figures and paper again, from what is measured or archived; measures nothing
+snakemake --cores 1 archive        put this machine's measurements under data/
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/toolchain.smk"
+include: "workflow/rules/build.smk"
+
+
+# The rules that need a GPU are not even there without one; then their tables are plain files in data/.
+if MEASURING:
+
+    include: "workflow/rules/check.smk"
+    include: "workflow/rules/bench.smk"
+    include: "workflow/rules/profile.smk"
+    include: "workflow/rules/tables.smk"
+
+
+include: "workflow/rules/analyse.smk"
+include: "workflow/rules/report.smk"
+include: "workflow/rules/archive.smk"
+
+
+report: "workflow/report/workflow.rst"
+
+
+rule all:
+    default_target: True
+    input:
+        "results/paper.pdf",
+        "results/report.html",
+        own_tables(),
+        verdict(),
+
+
+rule build:
+    input:
+        f"{RESULTS}/resources.csv",
+
+
+rule paper:
+    input:
+        "results/paper.pdf",
+
+
+for _name in EXPERIMENTS:
+
+    rule:
+        name:
+            _name
+        input:
+            f"{RESULTS}/resources.csv",
+            experiment_outputs(_name),
+            verdict(_name),

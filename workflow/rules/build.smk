@@ -1,0 +1,64 @@
+# Each variant to PTX and a cubin, and a table of what the cubins need.
+
+
+def variant_sources(wildcards):
+    """The kernel's own file and the headers that it includes: editing another kernel rebuilds nothing."""
+    paths = catalogue.kernels()[wildcards.variant].sources()
+    return [path.relative_to(Path.cwd()).as_posix() for path in paths]
+
+
+rule build_variant:
+    input:
+        variant_sources,
+        toolchain="results/toolchain.json",
+    output:
+        multiext(f"{BUILD}/{{variant}}", ".cu", ".ptx", ".cubin", ".json"),
+    log:
+        f"results/logs/build/{ARCH}/{{variant}}.log",
+    wildcard_constraints:
+        variant="|".join(catalogue.kernels()),
+    conda:
+        "../../env.yaml"
+    params:
+        # the catalogue's entry: its template values, threads and shared memory
+        entry=lambda wildcards: catalogue.kernels()[wildcards.variant].source_hash,
+        nvcc=nvcc_option(),
+    shell:
+        "python -m experiments.build {wildcards.variant} --arch {ARCH} {params.nvcc} --out-dir {BUILD} 2>&1 | tee {log}"
+
+
+rule build_harness:
+    input:
+        source="experiments/{harness}.cu",
+        header="kernels/include/ptx.cuh",
+        toolchain="results/toolchain.json",
+    output:
+        multiext(f"{BUILD}/{{harness}}", ".ptx", ".cubin"),
+    log:
+        f"results/logs/build/{ARCH}/{{harness}}.log",
+    wildcard_constraints:
+        harness="harness|ceilings",
+    conda:
+        "../../env.yaml"
+    params:
+        nvcc=nvcc_option(),
+    shell:
+        "python -m experiments.build --source {input.source} --arch {ARCH} {params.nvcc} --out-dir {BUILD} 2>&1 | tee {log}"
+
+
+rule resources:
+    input:
+        expand(f"{BUILD}/{{variant}}.json", variant=KERNELS),
+    output:
+        report(
+            f"{RESULTS}/resources.csv",
+            category="Tables",
+            caption="../report/resources.rst",
+            labels={"table": "Resources of each kernel"},
+        ),
+    log:
+        "results/logs/resources.log",
+    conda:
+        "../../env.yaml"
+    shell:
+        "python -m experiments.merge resources {input} --out {output} 2>&1 | tee {log}"

@@ -1,0 +1,35 @@
+# Correctness on the GPU. A failure is a row, not a failed job: `verdict` ends the run non-zero, after the report.
+
+
+rule check:
+    input:
+        lambda wildcards: built(wildcards.variant),
+        f"{BUILD}/harness.cubin",
+    output:
+        f"{RESULTS}/parts/check/{{variant}}.csv",
+    log:
+        f"results/logs/{MACHINE}/check/{{variant}}.log",
+    conda:
+        "../../env.yaml"
+    resources:
+        gpu=1,
+    shell:
+        "python -m experiments.check {wildcards.variant} --build-dir {BUILD} --out {output} 2>&1 | tee {log}"
+
+
+rule verdict:
+    input:
+        checks=f"{RESULTS}{{scope}}/checks.csv",
+        last=lambda wildcards: (
+            experiment_outputs(wildcards.scope.removeprefix("/only/"))
+            if wildcards.scope
+            else ["results/paper.pdf", "results/report.html"]
+        ),
+    output:
+        f"{RESULTS}{{scope}}/verdict.txt",
+    log:
+        f"results/logs/{MACHINE}{{scope}}/verdict.log",
+    conda:
+        "../../env.yaml"
+    shell:
+        "python -m experiments.verdict --checks {input.checks} --out {output} 2>&1 | tee {log}"

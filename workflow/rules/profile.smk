@@ -1,0 +1,25 @@
+# Hardware counters through Nsight Compute. Without it, or without the permission, the table is empty and
+# left_out.txt says why.
+
+
+rule profile:
+    input:
+        lambda wildcards: built(wildcards.variant),
+        f"{BUILD}/harness.cubin",
+        checked=lambda wildcards: checked(wildcards.variant),
+    output:
+        counters=f"{RESULTS}/parts/profile/{{variant}}-{{size}}.csv",
+        left_out=f"{RESULTS}/parts/profile/{{variant}}-{{size}}.left_out.txt",
+    log:
+        f"results/logs/{MACHINE}/profile/{{variant}}-{{size}}.log",
+    conda:
+        "../../env.yaml"
+    resources:
+        gpu=1,
+    params:
+        checked=lambda wildcards, input: (
+            f"--checked {input.checked}" if input.checked else ""
+        ),
+    shell:
+        "python -m experiments.profile {wildcards.variant} --size {wildcards.size} --build-dir {BUILD} {params.checked}"
+        " --out {output.counters} --left-out {output.left_out} 2>&1 | tee {log}"

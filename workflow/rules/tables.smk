@@ -1,0 +1,95 @@
+# The parts that jobs wrote, joined: once for all experiments, and once for each alone.
+
+
+def bench_parts(suffix):
+    """One part per experiment and variant that is timed."""
+
+    def parts(wildcards):
+        return [
+            f"{RESULTS}/parts/bench/{experiment.name}/{variant}{suffix}"
+            for experiment in in_scope(wildcards.scope)
+            if experiment.sizes
+            for variant in experiment.variants
+        ]
+
+    return parts
+
+
+def check_parts(wildcards):
+    """The checks of each kernel that takes part, then those of the timed runs."""
+    kernels = dict.fromkeys(
+        v for e in in_scope(wildcards.scope) for v in e.variants if v in KERNELS
+    )
+    return [checked(variant) for variant in kernels] + bench_parts(".checks.csv")(
+        wildcards
+    )
+
+
+def profile_parts(suffix):
+    """One part per variant and profiled size."""
+
+    def parts(wildcards):
+        chosen = [
+            (v, e.profile_size)
+            for e in in_scope(wildcards.scope)
+            if e.profile_size
+            for v in e.variants
+        ]
+        return [
+            f"{RESULTS}/parts/profile/{v}-{size}{suffix}"
+            for v, size in dict.fromkeys(chosen)
+        ]
+
+    return parts
+
+
+PARTS = {
+    "bench": bench_parts(".csv"),
+    "checks": check_parts,
+    "counters": profile_parts(".csv"),
+    "samples": bench_parts(".parquet"),
+}
+
+for _table, _parts in PARTS.items():
+
+    rule:
+        name:
+            f"{_table}_table"
+        input:
+            _parts,
+        output:
+            f"{RESULTS}{{scope}}/{_table}.{'parquet' if _table == 'samples' else 'csv'}",
+        log:
+            f"results/logs/{MACHINE}{{scope}}/{_table}.log",
+        conda:
+            "../../env.yaml"
+        params:
+            table=_table,
+        shell:
+            "python -m experiments.merge {params.table} {input} --out {output} 2>&1 | tee {log}"
+
+
+rule provenance:
+    input:
+        tables=[
+            f"{RESULTS}{{scope}}/{table}"
+            for table in ("bench.csv", "checks.csv", "counters.csv")
+        ],
+        machine=f"{RESULTS}/parts/machine.json",
+        toolchain="results/toolchain.json",
+        left_out=profile_parts(".left_out.txt"),
+    output:
+        provenance=f"{RESULTS}{{scope}}/provenance.json",
+        machine=f"{RESULTS}{{scope}}/machine.json",
+    log:
+        f"results/logs/{MACHINE}{{scope}}/provenance.log",
+    conda:
+        "../../env.yaml"
+    params:
+        left_out=lambda wildcards, input: [
+            f"--left-out profile={path}" for path in input.left_out
+        ],
+    shell:
+        "python -m experiments.provenance --machine-json {input.machine} --toolchain {input.toolchain}"
+        ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output.provenance} 2>&1 | tee {log}'
+        " && cp {input.machine} {output.machine}"
