@@ -5,6 +5,7 @@ Rows without colour have no good or bad side: a high hit rate, for instance, may
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -16,7 +17,7 @@ from analysis import style
 from analysis.data import Measured, figure_arguments, is_tensor, marked, metric_names, read, wide
 from analysis.metrics import HEAT, with_derived
 from analysis.style import plt
-from contracts import run_command
+from contracts import choose, run_command
 
 WIDEST = 16  # rungs to a panel; more are drawn in panels below each other
 LABELS = 1.75  # inches for the names of the counters
@@ -108,9 +109,20 @@ def draw(measured: Measured) -> plt.Figure:
     return figure
 
 
+def only(measured: Measured, names: list[str]) -> Measured:
+    """The same measurements, of the variants named."""
+    for name in names:
+        choose(dict.fromkeys(measured.variants["variant"]), name, "variant", "the catalogue")
+    counters, failed = (rows[rows["variant"].isin(names)] for rows in (measured.counters, measured.failed))
+    return dataclasses.replace(measured, counters=counters, failed=failed)
+
+
 def main() -> None:
-    args = figure_arguments(__doc__).parse_args()
-    style.save(draw(read(args)), args.out)
+    parser = figure_arguments(__doc__)
+    parser.add_argument("--only", nargs="+", metavar="VARIANT", help="these alone; all when left out")
+    args = parser.parse_args()
+    measured = read(args)
+    style.save(draw(only(measured, args.only) if args.only else measured), args.out)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ def _math_pipe(wide: pd.DataFrame) -> pd.Series:
 DERIVED: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
     "shared_load_conflicts_percent": percent("shared_load_conflicts", "shared_load_wavefronts"),
     "shared_store_conflicts_percent": percent("shared_store_conflicts", "shared_store_wavefronts"),
+    "shared_excess_percent": _excess("shared_wavefronts", "shared_wavefronts_ideal"),
     "global_excess_percent": _excess("global_sectors_l2", "global_sectors_l2_ideal"),
     "dram_gb_per_s": lambda wide: (column(wide, "dram_read") + column(wide, "dram_write")) / column(wide, "duration"),
     "no_eligible": lambda wide: 100 - column(wide, "issue_active"),
@@ -65,6 +66,7 @@ HEAT = [
     Shown("global_load_bytes_per_sector", "Load bytes per sector", "of 32", +1, 32),
     Shown("global_store_bytes_per_sector", "Store bytes per sector", "of 32", +1, 32),
     Shown("global_excess_percent", "Excess L2 sectors", "%", -1),
+    Shown("shared_excess_percent", "Excess shared wavefronts", "%", -1),
     Shown("shared_load_conflicts_percent", "Shared load conflicts", "%", -1),
     Shown("shared_store_conflicts_percent", "Shared store conflicts", "%", -1),
     Shown("math_pipe", "FMA or tensor pipe", "%", +1),
@@ -97,6 +99,7 @@ COMPARISON = {
         Shown("global_load_bytes_per_sector", "Global load, bytes used per 32-byte sector", "byte", +1),
         Shown("global_store_bytes_per_sector", "Global store, bytes used per 32-byte sector", "byte", +1),
         Shown("global_excess_percent", "L2 sectors in excess for global accesses", "%", -1),
+        Shown("shared_excess_percent", "Shared wavefronts in excess", "%", -1),
         Shown("shared_load_conflicts_percent", "Shared load wavefronts from bank conflicts", "%", -1),
         Shown("shared_store_conflicts_percent", "Shared store wavefronts from bank conflicts", "%", -1),
         Shown("l1_hit_rate", "L1/TEX hit rate", "%", 0),

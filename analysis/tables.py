@@ -266,14 +266,14 @@ def main() -> None:
     parser = input_arguments(__doc__)
     parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
     parser.add_argument(
-        "--experiments", required=True, nargs="+", type=Path, metavar="YAML", help="those that take part"
+        "--experiments", nargs="+", type=Path, metavar="YAML", help="those that take part (default: experiments/*.yaml)"
     )
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the tables")
     args = parser.parse_args()
     measured = read(args)
     resources = table(read_rows(args.resources, "resources"), "resources")
     rows = timings(measured)
-    found = experiments(measured, rows, args.experiments)
+    found = experiments(measured, rows, args.experiments or sorted(Path("experiments").glob("*.yaml")))
     kinds = {experiment["name"]: experiment["kind"] for experiment in found}
     tables = {
         "ladder": rows[rows["experiment"].map(kinds) == "ladder"],
