@@ -3,12 +3,13 @@
 
 rule archive:
     input:
-        []
-        if ARCHIVED
-        else [f"{RESULTS}/{table}" for table in [*TABLES, "resources.csv"]],
+        [] if ARCHIVED else [f"{RESULTS}/{table}" for table in [*TABLES, "resources.csv"]],
     log:
         "results/logs/archive.log",
     conda:
         "../../env.yaml"
+    params:
+        measured=subpath(input[0], parent=True) if not ARCHIVED else RESULTS,
+        data=f"data/{MACHINE}",
     shell:
-        "python -m experiments.archive --measured {RESULTS} --data data/{MACHINE} 2>&1 | tee {log}"
+        "python -m experiments.archive --measured {params.measured} --data {params.data} 2>&1 | tee {log}"

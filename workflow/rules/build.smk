@@ -1,12 +1,6 @@
 # Each variant to PTX and a cubin, and a table of what the cubins need.
 
 
-def variant_sources(wildcards):
-    """The kernel's own file and the headers that it includes: editing another kernel rebuilds nothing."""
-    paths = catalogue.kernels()[wildcards.variant].sources()
-    return [path.relative_to(Path.cwd()).as_posix() for path in paths]
-
-
 rule build_variant:
     input:
         variant_sources,
@@ -20,11 +14,13 @@ rule build_variant:
     conda:
         "../../env.yaml"
     params:
+        arch=ARCH,
+        out=subpath(output[0], parent=True),
         # the catalogue's entry: its template values, threads and shared memory
         entry=lambda wildcards: catalogue.kernels()[wildcards.variant].source_hash,
         nvcc=nvcc_option(),
     shell:
-        "python -m experiments.build {wildcards.variant} --arch {ARCH} {params.nvcc} --out-dir {BUILD} 2>&1 | tee {log}"
+        "python -m experiments.build {wildcards.variant} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
 
 
 rule build_harness:
@@ -41,21 +37,18 @@ rule build_harness:
     conda:
         "../../env.yaml"
     params:
+        arch=ARCH,
+        out=subpath(output[0], parent=True),
         nvcc=nvcc_option(),
     shell:
-        "python -m experiments.build --source {input.source} --arch {ARCH} {params.nvcc} --out-dir {BUILD} 2>&1 | tee {log}"
+        "python -m experiments.build --source {input.source} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
 
 
 rule resources:
     input:
         expand(f"{BUILD}/{{variant}}.json", variant=KERNELS),
     output:
-        report(
-            f"{RESULTS}/resources.csv",
-            category="Tables",
-            caption="../report/resources.rst",
-            labels={"table": "Resources of each kernel"},
-        ),
+        f"{RESULTS}/resources.csv",
     log:
         "results/logs/resources.log",
     conda:

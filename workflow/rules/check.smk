@@ -4,7 +4,7 @@
 rule check:
     input:
         lambda wildcards: built(wildcards.variant),
-        f"{BUILD}/harness.cubin",
+        harness=f"{BUILD}/harness.cubin",
     output:
         f"{RESULTS}/parts/check/{{variant}}.csv",
     log:
@@ -13,15 +13,17 @@ rule check:
         "../../env.yaml"
     resources:
         gpu=1,
+    params:
+        build=subpath(input.harness, parent=True),
     shell:
-        "python -m experiments.check {wildcards.variant} --build-dir {BUILD} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.check {wildcards.variant} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
 
 
 rule verdict:
     input:
         checks=f"{RESULTS}{{scope}}/checks.csv",
         last=lambda wildcards: (
-            experiment_outputs(wildcards.scope.removeprefix("/only/"))
+            experiment_outputs(wildcards.scope.rpartition("/")[2])
             if wildcards.scope
             else ["results/paper.pdf", "results/report.html"]
         ),

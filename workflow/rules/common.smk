@@ -1,24 +1,24 @@
 # What all rules share: the configuration, whether there is a GPU, the experiments, and where files lie.
 
+import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
+import yaml
 from snakemake.exceptions import WorkflowError
 
-# jobs run with the Python that runs Snakemake
-os.environ["PATH"] = os.pathsep.join(
-    [str(Path(sys.executable).parent), os.environ["PATH"]]
-)
 sys.path.insert(0, workflow.basedir)
-# what provenance.json quotes; not a parameter of its rule, which would make every other command line run it again
-os.environ.setdefault("GEMM_LADDER_COMMAND", " ".join(["snakemake", *sys.argv[1:]]))
 
 import contracts
 from experiments import plan, toolchain
 from kernels import catalogue
 
-CONFIG_GIVEN = {key: config[key] for key in sorted(config)}
+# --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
+config.update({key: yaml.safe_load(value) for key, value in config.items() if isinstance(value, str)})
+# The same configuration for a second Snakemake, as options
+CONFIG_OPTIONS = " ".join(shlex.quote(f"{key}={json.dumps(value)}") for key, value in sorted(config.items()))
 
 
 def _load():
@@ -26,9 +26,7 @@ def _load():
     chosen = config["variants"]
     for name in chosen or []:
         contracts.choose(catalogue.load(), name, "variant", "config.yaml: variants")
-    experiments = {
-        name: plan.load(name, config["sizes_step"], chosen) for name in plan.names()
-    }
+    experiments = {name: plan.load(name, config["sizes_step"], chosen) for name in plan.names()}
     identity = toolchain.identity(config["nvcc"], config["arch"])
     return {name: e for name, e in experiments.items() if e.variants}, identity
 
@@ -37,6 +35,13 @@ try:
     EXPERIMENTS, TOOLCHAIN = _load()
 except contracts.UserError as error:
     raise WorkflowError(str(error))
+
+# Jobs run with the Python that runs Snakemake. The command line is what provenance.json quotes; it is not a parameter of
+# that rule, for then any other command line would make it run again.
+shell.prefix(
+    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
+    f" GEMM_LADDER_COMMAND={shlex.quote(' '.join(['snakemake', *sys.argv[1:]]))}; "
+)
 
 # `snakemake paper` draws what is there: the measuring rules are left out, so that what they made is plain input.
 GPU = toolchain.gpu()
@@ -58,16 +63,10 @@ TABLES = [
 ARCHIVED = not MEASURING and not all(Path(RESULTS, name).is_file() for name in TABLES)
 SOURCE = f"data/{config['archive']}" if ARCHIVED else RESULTS
 if ARCHIVED and not Path(SOURCE).is_dir():
-    _archives = (
-        ", ".join(sorted(path.name for path in Path("data").glob("*/"))) or "none"
-    )
-    raise WorkflowError(
-        f"config.yaml: archive = {config['archive']!r}: no such folder in data/; there: {_archives}"
-    )
+    _archives = ", ".join(sorted(path.name for path in Path("data").glob("*/"))) or "none"
+    raise WorkflowError(f"config.yaml: archive = {config['archive']!r}: no such folder in data/; there: {_archives}")
 
-VARIANTS = [
-    v for v in catalogue.load() if config["variants"] is None or v in config["variants"]
-]
+VARIANTS = [v for v in catalogue.load() if config["variants"] is None or v in config["variants"]]
 KERNELS = [v for v in VARIANTS if v in catalogue.kernels()]
 
 
@@ -85,9 +84,7 @@ def nvcc_option():
 
 def built(variant):
     """The cubin and PTX that running a catalogue entry needs; none for a library."""
-    return (
-        multiext(f"{BUILD}/{variant}", ".cubin", ".ptx") if variant in KERNELS else []
-    )
+    return multiext(f"{BUILD}/{variant}", ".cubin", ".ptx") if variant in KERNELS else []
 
 
 def checked(variant):
@@ -97,11 +94,7 @@ def checked(variant):
 
 def in_scope(scope):
     """The experiments of a folder of tables: results/MACHINE has all, results/MACHINE/only/NAME has one."""
-    return (
-        [EXPERIMENTS[scope.removeprefix("/only/")]]
-        if scope
-        else list(EXPERIMENTS.values())
-    )
+    return [EXPERIMENTS[scope.rpartition("/")[2]]] if scope else list(EXPERIMENTS.values())
 
 
 def tables_of(experiment):
@@ -116,5 +109,85 @@ def own_tables():
 
 def verdict(experiment=None):
     """The file that is there only when every check passed; nothing where nothing was checked."""
-    scope = f"/only/{experiment}" if experiment else ""
-    return [f"{RESULTS}{scope}/verdict.txt"] if MEASURING else []
+    folder = f"{RESULTS}/only/{experiment}" if experiment else RESULTS
+    return [f"{folder}/verdict.txt"] if MEASURING else []
+
+
+def variant_sources(wildcards):
+    """The kernel's own file and the headers that it includes: editing another kernel rebuilds nothing."""
+    paths = catalogue.kernels()[wildcards.variant].sources()
+    return [path.relative_to(Path.cwd()).as_posix() for path in paths]
+
+
+def bench_parts(suffix):
+    """One part per experiment and variant that is timed."""
+
+    def parts(wildcards):
+        return [
+            f"{RESULTS}/parts/bench/{experiment.name}/{variant}{suffix}"
+            for experiment in in_scope(wildcards.scope)
+            if experiment.sizes
+            for variant in experiment.variants
+        ]
+
+    return parts
+
+
+def check_parts(wildcards):
+    """The checks of each kernel that takes part, then those of the timed runs."""
+    kernels = dict.fromkeys(v for e in in_scope(wildcards.scope) for v in e.variants if v in KERNELS)
+    return [checked(variant) for variant in kernels] + bench_parts(".checks.csv")(wildcards)
+
+
+def profile_parts(suffix):
+    """One part per variant and profiled size."""
+
+    def parts(wildcards):
+        chosen = [(v, e.profile_size) for e in in_scope(wildcards.scope) if e.profile_size for v in e.variants]
+        return [f"{RESULTS}/parts/profile/{v}-{size}{suffix}" for v, size in dict.fromkeys(chosen)]
+
+    return parts
+
+
+# What every figure depends on beside its own module, and how it is labelled
+ANALYSIS = [
+    "analysis/data.py",
+    "analysis/metrics.py",
+    "analysis/style.py",
+    "contracts/metrics.yaml",
+]
+PAPER_TABLES = ["ladder", "sizes", "resources", "checks", "counters", "comparison"]
+LABEL = "--archived" if ARCHIVED else ""
+# Figures over all experiments, with their category in the report
+CATEGORIES = {"counters": "Counters", "roofline": "Counters", "correctness": "Correctness"}
+
+
+def measured(folder):
+    """The tables in a folder that figures read."""
+    return [f"{folder}/{table}" for table in TABLES if table != "samples.parquet"]
+
+
+def figure_names(experiment):
+    """The figures of one experiment alone: its bars or its sweep, and its counters."""
+    names = []
+    if experiment.sizes:
+        names.append(f"{'sizes' if experiment.swept else 'ladder'}_{experiment.name}")
+    if experiment.profile_size:
+        names.append(f"counters_{experiment.name}")
+    return names
+
+
+def experiment_outputs(name):
+    """What `snakemake NAME` leaves behind."""
+    return [f"results/figures/{figure}.svg" for figure in figure_names(EXPERIMENTS[name])]
+
+
+FIGURES = [
+    *CATEGORIES,
+    *(name for e in EXPERIMENTS.values() for name in figure_names(e)),
+]
+REPORTED = [
+    "results/paper.pdf",
+    *[f"results/tables/{name}.csv" for name in PAPER_TABLES],
+    *[f"results/figures/{name}.svg" for name in FIGURES],
+]

@@ -5,7 +5,7 @@
 rule profile:
     input:
         lambda wildcards: built(wildcards.variant),
-        f"{BUILD}/harness.cubin",
+        harness=f"{BUILD}/harness.cubin",
         checked=lambda wildcards: checked(wildcards.variant),
     output:
         counters=f"{RESULTS}/parts/profile/{{variant}}-{{size}}.csv",
@@ -17,9 +17,8 @@ rule profile:
     resources:
         gpu=1,
     params:
-        checked=lambda wildcards, input: (
-            f"--checked {input.checked}" if input.checked else ""
-        ),
+        build=subpath(input.harness, parent=True),
+        checked=lambda wildcards, input: (f"--checked {input.checked}" if input.checked else ""),
     shell:
-        "python -m experiments.profile {wildcards.variant} --size {wildcards.size} --build-dir {BUILD} {params.checked}"
+        "python -m experiments.profile {wildcards.variant} --size {wildcards.size} --build-dir {params.build} {params.checked}"
         " --out {output.counters} --left-out {output.left_out} 2>&1 | tee {log}"

@@ -1,16 +1,5 @@
 # The paper (Typst) and the browsable report (Snakemake's own).
 
-FIGURES = [
-    *CATEGORIES,
-    *(name for e in EXPERIMENTS.values() for name in figure_names(e)),
-]
-REPORTED = [
-    "results/paper.pdf",
-    "results/tables/summary.json",
-    f"{RESULTS}/resources.csv",
-    *[f"results/figures/{name}.svg" for name in FIGURES],
-]
-
 
 rule paper_pdf:
     input:
@@ -45,9 +34,6 @@ rule report_html:
     conda:
         "../../env.yaml"
     params:
-        # what a second Snakemake needs to see the same workflow
-        config=lambda wildcards: " ".join(
-            f"{key}={'null' if v is None else v}" for key, v in CONFIG_GIVEN.items()
-        ),
+        config=CONFIG_OPTIONS,
     shell:
-        "snakemake --report {output} --nolock --cores 1 {REPORTED} --config {params.config} 2>&1 | tee {log}"
+        "snakemake --report {output} --nolock --cores 1 {input} --config {params.config} 2>&1 | tee {log}"

@@ -1,48 +1,6 @@
 # The parts that jobs wrote, joined: once for all experiments, and once for each alone.
 
 
-def bench_parts(suffix):
-    """One part per experiment and variant that is timed."""
-
-    def parts(wildcards):
-        return [
-            f"{RESULTS}/parts/bench/{experiment.name}/{variant}{suffix}"
-            for experiment in in_scope(wildcards.scope)
-            if experiment.sizes
-            for variant in experiment.variants
-        ]
-
-    return parts
-
-
-def check_parts(wildcards):
-    """The checks of each kernel that takes part, then those of the timed runs."""
-    kernels = dict.fromkeys(
-        v for e in in_scope(wildcards.scope) for v in e.variants if v in KERNELS
-    )
-    return [checked(variant) for variant in kernels] + bench_parts(".checks.csv")(
-        wildcards
-    )
-
-
-def profile_parts(suffix):
-    """One part per variant and profiled size."""
-
-    def parts(wildcards):
-        chosen = [
-            (v, e.profile_size)
-            for e in in_scope(wildcards.scope)
-            if e.profile_size
-            for v in e.variants
-        ]
-        return [
-            f"{RESULTS}/parts/profile/{v}-{size}{suffix}"
-            for v, size in dict.fromkeys(chosen)
-        ]
-
-    return parts
-
-
 PARTS = {
     "bench": bench_parts(".csv"),
     "checks": check_parts,
@@ -71,10 +29,7 @@ for _table, _parts in PARTS.items():
 
 rule provenance:
     input:
-        tables=[
-            f"{RESULTS}{{scope}}/{table}"
-            for table in ("bench.csv", "checks.csv", "counters.csv")
-        ],
+        tables=[f"{RESULTS}{{scope}}/{table}" for table in ("bench.csv", "checks.csv", "counters.csv")],
         machine=f"{RESULTS}/parts/machine.json",
         toolchain="results/toolchain.json",
         left_out=profile_parts(".left_out.txt"),
@@ -86,9 +41,7 @@ rule provenance:
     conda:
         "../../env.yaml"
     params:
-        left_out=lambda wildcards, input: [
-            f"--left-out profile={path}" for path in input.left_out
-        ],
+        left_out=lambda wildcards, input: [f"--left-out profile={path}" for path in input.left_out],
     shell:
         "python -m experiments.provenance --machine-json {input.machine} --toolchain {input.toolchain}"
         ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output.provenance} 2>&1 | tee {log}'

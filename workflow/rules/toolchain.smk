@@ -12,20 +12,15 @@ rule toolchain:
     params:
         identity=TOOLCHAIN,
         nvcc=nvcc_option(),
+        arch=config["arch"],
     shell:
-        "python -m experiments.toolchain {params.nvcc} --arch {config[arch]} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.toolchain {params.nvcc} --arch {params.arch} --out {output} 2>&1 | tee {log}"
 
 
 rule catalogue:
     input:
         catalogue.CATALOGUE.relative_to(Path.cwd()).as_posix(),
-        sorted(
-            {
-                p.relative_to(Path.cwd()).as_posix()
-                for v in catalogue.kernels().values()
-                for p in v.sources()
-            }
-        ),
+        sorted({p.relative_to(Path.cwd()).as_posix() for v in catalogue.kernels().values() for p in v.sources()}),
     output:
         "results/variants.csv",
     log:
