@@ -14,6 +14,7 @@ from contracts import UserError, read_json, read_rows, replacing, run_command
 
 TABLES = {"bench.csv": "bench", "checks.csv": "checks", "counters.csv": "counters", "resources.csv": "resources"}
 DOCUMENTS = {"machine.json": "machine", "provenance.json": "provenance"}
+TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
 LIMIT_BYTES = 10_000_000
 
 
@@ -38,6 +39,8 @@ def main() -> None:
     for name in names:
         with replacing(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
+    if (tests := options.measured.parent / TESTS).is_file():
+        shutil.copyfile(tests, options.data / TESTS)
     print(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}", file=sys.stderr)
 
 

@@ -243,6 +243,12 @@ class Bench:
         )
 
 
+def expected_s(experiment: plan.Experiment, n: int) -> float:
+    """A guess at the seconds that one size takes, for the time left: fixed windows, and samples at 40 TFLOP/s."""
+    pair = 2 * 2 * n**3 / 40e12
+    return experiment.warmup_s + POWER_WINDOW_S + max(experiment.window_s, LEAST_SAMPLES * pair) + 5 * pair
+
+
 def worklog_replays(n: int) -> int:
     """How often worklog C runs a problem of size n (seed 003, section 2)."""
     return int(800000 / n)
@@ -286,10 +292,10 @@ def run(options: argparse.Namespace) -> tuple[list[dict], list[dict], list[dict]
     with lease(), power.nvml() as handle:
         bench = Bench(experiment, entry, options.build_dir, handle)
         start = time.monotonic()
-        work = np.cumsum([n**3 + 2e10 for n in experiment.sizes])  # cost of a size, for the time left
+        expected = [expected_s(experiment, n) for n in experiment.sizes]
         for i, n in enumerate(experiment.sizes):
             bench.size(n)
-            left = (time.monotonic() - start) * (work[-1] / work[i] - 1)
+            left = (time.monotonic() - start) * sum(expected[i + 1 :]) / sum(expected[: i + 1])
             row = bench.bench[-1] if bench.bench and bench.bench[-1]["n"] == n else None
             result = (
                 f"{row['tflops']:.2f} TFLOP/s, {row['share_of_baseline']:.1%} of {row['baseline']}"

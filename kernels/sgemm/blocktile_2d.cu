@@ -32,8 +32,8 @@ sgemm_blocktile_2d(int m, int n, int k, float alpha, const float* A, int lda, co
     static_assert(THREADS % BK == 0 && THREADS % BN == 0, "a pass copies whole rows");
     static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the last pass is a full one");
 
-    __shared__ float a_tile[BM][BK];
-    __shared__ float b_tile[BK][BN];
+    __shared__ alignas(16) float a_tile[BM][BK];  // aligned, so that ptxas may merge neighbours' reads
+    __shared__ alignas(16) float b_tile[BK][BN];
 
     // The words that this thread copies (in the first pass).
     const unsigned load_a_row = threadIdx.x / BK;
