@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import io
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -127,12 +128,15 @@ def read_rows(path: str | Path, name: str) -> list[Row]:
     path = Path(path)
     properties = schema(name)["properties"]
     try:
-        text = path.read_text()
+        text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
     if not text.endswith("\n"):
         raise UserError(f"{path}: truncated (no line end after the last row); restore or measure it again")
-    lines = list(csv.reader(text.splitlines()))
+    try:
+        lines = list(csv.reader(io.StringIO(text, newline="")))
+    except csv.Error as error:
+        raise UserError(f"{path}: not a {name} table ({error}); foreign") from error
     header = lines[0] if lines else []
     if header != list(properties):
         odd = next((c for c in [*header, *properties] if (c in header) != (c in properties)), "the order")
@@ -150,13 +154,21 @@ def read_rows(path: str | Path, name: str) -> list[Row]:
 def write_json(path: str | Path, name: str, value: Any, *, only_if_changed: bool = False) -> None:
     """Write `value` as JSON under schema `name` (keys in the order given)."""
     validate(value, name, path)
-    write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n", only_if_changed=only_if_changed)
+    try:
+        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    except ValueError as error:
+        raise UserError(f"{path}: NaN or infinity is not allowed; allowed: finite numbers") from error
+    write_text(path, text, only_if_changed=only_if_changed)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def read_json(path: str | Path, name: str) -> Any:
     """Read a JSON file under schema `name`; a truncated or foreign file is a `UserError`."""
     try:
-        value = json.loads(Path(path).read_text())
+        value = json.loads(Path(path).read_text(), parse_constant=_refuse_constant)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except ValueError as error:
@@ -169,8 +181,8 @@ def read_yaml(path: str | Path, name: str) -> Any:
     """Read a YAML file under schema `name`."""
     try:
         value = yaml.safe_load(Path(path).read_text())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""

@@ -1,6 +1,6 @@
 """Copies a machine's measurements to data/MACHINE, whole and checked.
 
-    python -m experiments.archive --measured results/h200 --data data/h200
+python -m experiments.archive --measured results/h200 --data data/h200
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import shutil
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from contracts import UserError, read_json, read_rows, replacing, run_command
 
 TABLES = {"bench.csv": "bench", "checks.csv": "checks", "counters.csv": "counters", "resources.csv": "resources"}
 DOCUMENTS = {"machine.json": "machine", "provenance.json": "provenance"}
 TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
+SAMPLES = "samples.parquet"
 LIMIT_BYTES = 10_000_000
 
 
@@ -23,19 +27,27 @@ def main() -> None:
     parser.add_argument("--measured", required=True, type=Path, help="for instance results/h200")
     parser.add_argument("--data", required=True, type=Path, help="for instance data/h200")
     options = parser.parse_args()
-    names = [*TABLES, *DOCUMENTS, "samples.parquet"]
+    names = [*TABLES, *DOCUMENTS, SAMPLES]
     missing = [name for name in names if not (options.measured / name).is_file()]
     if missing:
         raise UserError(f"{options.measured}: nothing to archive, {missing[0]} is missing; run snakemake all on a GPU")
     for name, kind in TABLES.items():
         rows = read_rows(options.measured / name, kind)
         if failed := [row for row in rows if row.get("passed") is False]:
-            raise UserError(f"{options.measured}: {failed[0]['variant']} failed its check {failed[0]['case']!r}; not archived")
+            raise UserError(
+                f"{options.measured}: {failed[0]['variant']} failed its check {failed[0]['case']!r}; not archived"
+            )
     for name, kind in DOCUMENTS.items():
         read_json(options.measured / name, kind)
+    try:
+        pq.read_metadata(options.measured / SAMPLES)
+    except pa.ArrowInvalid as error:
+        raise UserError(f"{options.measured / SAMPLES}: not a Parquet file, truncated or foreign") from error
     size = sum((options.measured / name).stat().st_size for name in names)
     if size > LIMIT_BYTES:
-        raise UserError(f"{options.measured} holds {size / 1e6:.1f} MB; an archive is at most {LIMIT_BYTES / 1e6:.0f} MB")
+        raise UserError(
+            f"{options.measured} holds {size / 1e6:.1f} MB; an archive is at most {LIMIT_BYTES / 1e6:.0f} MB"
+        )
     for name in names:
         with replacing(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)

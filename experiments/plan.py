@@ -50,9 +50,10 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
         raise UserError(f"{shown}: neither sizes nor profile_size is given; at least one is needed")
     for variant in data["variants"]:
         entry = choose(catalogue.load(), variant, "variant", shown)
-        for size in {*sizes, data.get("profile_size", sizes[0] if sizes else 1)}:
+        profiled = [data["profile_size"]] if "profile_size" in data else []
+        for key, size in [*(("sizes", size) for size in sizes), *(("profile_size", size) for size in profiled)]:
             if reason := entry.refusal(Problem.square(size)):
-                raise UserError(f"{shown}: sizes: {reason}")
+                raise UserError(f"{shown}: {key}: {reason}")
     variants = [v for v in data.pop("variants") if chosen is None or v in chosen]
     return Experiment(name=name, variants=tuple(variants), sizes=tuple(sizes), swept=swept, **data)
 

@@ -96,7 +96,7 @@ def tool(name: str) -> Path:
 
 def nvcc(configured: str | None = None) -> Path:
     """Path of nvcc. Raises `UserError` where it, or the g++ that it needs, is missing."""
-    if configured is not None and not os.access(configured, os.X_OK):
+    if configured is not None and not (Path(configured).is_file() and os.access(configured, os.X_OK)):
         raise UserError(f"config key nvcc = {configured!r}: not an executable file; use null for the pinned wheel")
     path = Path(configured) if configured else tool("nvcc")
     if not shutil.which("g++"):
@@ -115,7 +115,10 @@ def ptxas(compiler: Path) -> Path:
 @functools.cache
 def version(path: str) -> str:
     """A tool's version line, for instance "13.0.88"."""
-    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    try:
+        text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"{path} --version failed: {error}; is it the right program?") from error
     found = re.search(r"V(\d+\.\d+\.\d+)", text) or re.search(r"(\d+\.\d+\.\d+)", text)
     return found[1] if found else text.strip().splitlines()[0]
 

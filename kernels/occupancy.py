@@ -50,7 +50,10 @@ class Occupancy:
 
 def capability(arch: str) -> int:
     """90 for "sm_90a"."""
-    return int(arch.removeprefix("sm_").rstrip("af"))
+    digits = arch.removeprefix("sm_").rstrip("af")
+    if not (arch.startswith("sm_") and digits.isdigit()):
+        raise UserError(f"arch = {arch!r} is not allowed; allowed: sm_ and a number, for instance sm_90a")
+    return int(digits)
 
 
 def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> Occupancy:

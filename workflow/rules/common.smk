@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import yaml
-from snakemake.exceptions import WorkflowError
 
 sys.path.insert(0, workflow.basedir)
 
@@ -31,10 +30,14 @@ def _load():
     return {name: e for name, e in experiments.items() if e.variants}, identity
 
 
+_folder = Path("results") if Path("results").exists() else Path()
+if not (_folder.is_dir() and os.access(_folder, os.W_OK)):
+    sys.exit(f"error: {_folder.resolve()}: not a folder that can be written; results/ must be one")
+
 try:
     EXPERIMENTS, TOOLCHAIN = _load()
 except contracts.UserError as error:
-    raise WorkflowError(str(error))
+    sys.exit(f"error: {error}")
 
 # Jobs run with the Python that runs Snakemake. The command line is what provenance.json quotes; it is not a parameter of
 # that rule, for then any other command line would make it run again.
@@ -64,7 +67,7 @@ ARCHIVED = not MEASURING and not all(Path(RESULTS, name).is_file() for name in T
 SOURCE = f"data/{config['archive']}" if ARCHIVED else RESULTS
 if ARCHIVED and not Path(SOURCE).is_dir():
     _archives = ", ".join(sorted(path.name for path in Path("data").glob("*/"))) or "none"
-    raise WorkflowError(f"config.yaml: archive = {config['archive']!r}: no such folder in data/; there: {_archives}")
+    sys.exit(f"error: config.yaml: archive = {config['archive']!r}: no such folder in data/; there: {_archives}")
 
 VARIANTS = [v for v in catalogue.load() if config["variants"] is None or v in config["variants"]]
 KERNELS = [v for v in VARIANTS if v in catalogue.kernels()]
