@@ -46,7 +46,8 @@ def cases(variant: Variant, large: int | None = None) -> Iterator[Case]:
                 problem = packed(variant, 2 * tm, tn, 2 * tk, alpha=alpha, beta=beta)
                 yield Case(f"alpha = {alpha:g}, beta = {beta:g}", problem)
     rows = packed(variant, 2 * tm, 2 * tn, 3 * tk, alpha=OTHER_ALPHA, beta=OTHER_BETA)
-    wider = replace(rows, **{ld: getattr(rows, ld) + 3 * _up(5, multiple(variant, ld)) for ld in ("lda", "ldb", "ldc")})
+    pads = {"lda": 3, "ldb": 4, "ldc": 5}  # no two alike, or one taken for another would go unseen
+    wider = replace(rows, **{ld: getattr(rows, ld) + pad * _up(5, multiple(variant, ld)) for ld, pad in pads.items()})
     yield Case("leading dimensions beyond the row", wider)
     yield Case("leading dimensions beyond the row, beta = 0", replace(wider, beta=0.0))
     yield Case("nine grid columns", packed(variant, tm, 9 * tn, 2 * tk))
