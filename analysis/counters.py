@@ -1,6 +1,7 @@
-"""Heat map of hardware counters across the rungs: the number in each cell, and darker where it is worse.
+"""Heat map of hardware counters, a row per rung: the number in each cell, and darker where it is worse.
 
-Rows without colour have no good or bad side: a high hit rate, for instance, may only mean that a line is read often.
+Groups of columns without colour have no good or bad side: a high hit rate, for instance, may only mean that a line is
+read often. A library that ran the very function of another is left to that one's row.
 """
 
 from __future__ import annotations
@@ -14,47 +15,41 @@ import seaborn as sns
 from matplotlib.axes import Axes
 
 from analysis import style
-from analysis.data import Measured, figure_arguments, is_tensor, marked, metric_names, read, wide
+from analysis.data import Measured, figure_arguments, fold_twins, is_tensor, marked, metric_names, read, wide
 from analysis.metrics import HEAT, with_derived
 from analysis.style import plt
 from contracts import choose, run_command
 
-WIDEST = 16  # rungs to a panel; more are drawn in panels below each other
-LABELS = 1.75  # inches for the names of the counters
+SHOWN = [row for rows in HEAT.values() for row in rows]
+ARROW = {1: " ▲", -1: " ▼", 0: ""}
+GAP = 0.35  # between groups of rungs, in rows
 
 
-def panels(table: pd.DataFrame) -> list[pd.DataFrame]:
-    """Rungs of one panel each, fp32 before tensor cores, in catalogue order, evenly filled."""
-    table = table.assign(tensor=table["dtype"].map(is_tensor)).sort_values(["tensor", "order", "n"], kind="stable")
-    if len(table) <= WIDEST:
-        return [table]
-    parts = []
-    for _, kind in table.groupby("tensor"):
-        count = -(-len(kind) // WIDEST)
-        bounds = [round(i * len(kind) / count) for i in range(count + 1)]
-        parts += [kind.iloc[low:high] for low, high in itertools.pairwise(bounds)]
-    return parts
+def groups(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """fp32 kernels, kernels on tensor cores, libraries: each in catalogue order."""
+    table = table.assign(library=table["kind"] != "kernel", tensor=table["dtype"].map(is_tensor))
+    table.loc[table["library"], "tensor"] = True
+    return [group for _, group in table.sort_values(["order", "n"], kind="stable").groupby(["library", "tensor"])]
 
 
 def badness(table: pd.DataFrame) -> np.ndarray:
-    """From 0 (as good as it gets) to 1, a row per counter and a column per rung; NaN where neither."""
+    """From 0 (as good as it gets) to 1, a row per rung and a column per counter; NaN where neither."""
     values = []
-    for row in HEAT:
+    for row in SHOWN:
         share = (table[row.key].astype(float) / row.full).clip(0, 1).to_numpy()
         values.append({1: 1 - share, -1: share, 0: np.full(len(table), np.nan)}[row.better])
-    return np.array(values)
+    return np.array(values).T
 
 
 def cell(value: float) -> str:
-    """A number in three or four characters; a hyphen where there is none."""
+    """A number in three or four characters; a dash where there is none."""
     if not np.isfinite(value):
-        return "-"
-    return f"{value:.1f}" if 0 < abs(value) < 99.95 and round(value, 1) != round(value) else f"{value:.0f}"
+        return "–"
+    return f"{value:.0f}" if value in (0, 4, 8, 16, 32) or abs(value) >= 99.95 else f"{value:.1f}"
 
 
-def draw_panel(axes: Axes, table: pd.DataFrame, *, sizes: bool) -> None:
-    """Counters down, rungs across."""
-    texts = np.array([[cell(value) for value in table[row.key].astype(float)] for row in HEAT])
+def draw_group(axes: Axes, table: pd.DataFrame, *, sizes: bool) -> None:
+    """Rungs down, counters across."""
     colours = badness(table)
     sns.heatmap(
         np.nan_to_num(colours, nan=0.0),
@@ -67,44 +62,64 @@ def draw_panel(axes: Axes, table: pd.DataFrame, *, sizes: bool) -> None:
         linewidths=0.8,
         linecolor="white",
     )
-    for (y, x), text in np.ndenumerate(texts):
-        axes.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=8, color="black")
-    arrow = {1: " ▲", -1: " ▼", 0: ""}
-    names = [f"{row.label}, {row.unit}{arrow[row.better]}" for row in HEAT]
-    axes.set_yticks(np.arange(len(HEAT)) + 0.5, names, rotation=0)
+    for x, row in enumerate(SHOWN):
+        for y, value in enumerate(table[row.key].astype(float)):
+            axes.text(x + 0.5, y + 0.5, cell(value), ha="center", va="center", color="black")
+    for x in itertools.accumulate(len(rows) for rows in HEAT.values()):
+        axes.axvline(x, color="white", linewidth=6)
     labels = marked(table) + (" n=" + table["n"].astype(str) if sizes else "")
-    axes.set_xticks(np.arange(len(table)) + 0.5, labels, rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_yticks(np.arange(len(table)) + 0.5, labels, rotation=0)
+    axes.set_xticks([])
     axes.tick_params(length=0)
-    change = np.flatnonzero(np.diff(table["tensor"].to_numpy().astype(int)))
-    for x in change + 1:
-        axes.axvline(x, color=style.INK, linewidth=1)
-    edge = np.searchsorted([row.better == 0 for row in HEAT], True)
-    axes.axhline(edge, color=style.INK, linewidth=0.8)
+
+
+def draw_head(axes: Axes) -> None:
+    """The names of the counters above their columns, and of their groups above those."""
+    axes.set_xticks(np.arange(len(SHOWN)) + 0.5, [row.label for row in SHOWN])
+    axes.tick_params(labeltop=True, labelbottom=False, pad=1)
+    left = 0
+    for name, rows in HEAT.items():
+        axes.annotate(
+            name + ARROW[rows[0].better],
+            (left + len(rows) / 2, 0),
+            xytext=(0, 14),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            weight="bold",
+            annotation_clip=False,
+        )
+        left += len(rows)
 
 
 def draw(measured: Measured) -> plt.Figure:
     """The figure: all rungs with counters."""
-    table = wide(measured.counters, metric_names())
-    if table.empty:
+    counted, twins = fold_twins(wide(measured.counters, metric_names()))
+    if counted.empty:
         return style.left_out(measured, "Hardware counters", measured.reason("profile"))
-    parts = panels(with_derived(table))
-    sizes = sorted(table["n"].unique())
-    widest = max(len(part) for part in parts)
+    parts = groups(with_derived(counted))
+    sizes = sorted(counted["n"].unique())
+    lines = len(counted) + GAP * (len(parts) - 1)
     figure, grid = plt.subplots(
         len(parts),
         1,
-        figsize=(min(style.WIDTH, max(4.5, LABELS + 0.4 * widest)), 0.35 + len(parts) * (0.95 + 0.2 * len(HEAT))),
+        figsize=(style.WIDTH, 0.98 + 0.19 * lines),
         squeeze=False,
+        gridspec_kw={"height_ratios": [len(part) for part in parts], "hspace": 0},
     )
+    figure.get_layout_engine().set(hspace=0, h_pad=0.19 * GAP / 2)
     for axes, part in zip(grid.flat, parts, strict=True):
-        draw_panel(axes, part, sizes=len(sizes) > 1)
+        draw_group(axes, part, sizes=len(sizes) > 1)
+    draw_head(grid.flat[0])
     style.note(
         figure,
         measured,
         "" if len(sizes) > 1 else f"m = n = k = {sizes[0]}",
         "ncu with clocks not locked",
         "▲ more is better, ▼ less is better, darker is worse, white: neither",
-        stale=table["stale"].any(),
+        "– not counted",
+        twins,
+        stale=counted["stale"].any(),
     )
     return figure
 

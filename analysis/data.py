@@ -218,9 +218,10 @@ SCALE = {"Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "us": 1e3, "usecond": 1e3, "m
 def wide(counters: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
     """One row per variant and size, in catalogue order, and a column per counter under our key.
 
-    Times are in ns and volumes in bytes. Metrics that `names` does not know keep ncu's name.
+    Times are in ns and volumes in bytes. Metrics that `names` does not know keep ncu's name; `kernel` is the function
+    that ran.
     """
-    index = ["variant", "label", "kind", "family", "dtype", "order", "n", "stale"]
+    index = ["variant", "label", "kind", "family", "dtype", "order", "n", "stale", "kernel"]
     if counters.empty:
         return pd.DataFrame(columns=index)
     rows = counters.assign(
@@ -228,5 +229,25 @@ def wide(counters: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
         value=counters["value"].astype(float) * counters["unit"].map(lambda unit: SCALE.get(unit, 1.0)),
     )
     rows["stale"] = rows.groupby(["variant", "n"])["stale"].transform("any")
+    rows["kernel"] = rows.groupby(["variant", "n"])["kernel"].transform("last")
     pivoted = rows.pivot_table(index=index, columns="metric", values="value", aggfunc="last", sort=False)
     return pivoted.reset_index().rename_axis(columns=None).sort_values(["order", "n"], ignore_index=True)
+
+
+def library_functions(counted: pd.DataFrame) -> pd.DataFrame:
+    """Which function a library ran, of a wide counters table: labels (all that ran it), dtype, n, kernel."""
+    rows = counted[counted["kind"] == "baseline"]
+    found = [
+        {"labels": list(same["label"]), "dtype": dtype, "n": int(n), "kernel": kernel}
+        for (dtype, n, kernel), same in rows.groupby(["dtype", "n", "kernel"], sort=False)
+    ]
+    return pd.DataFrame(found, columns=["labels", "dtype", "n", "kernel"])
+
+
+def fold_twins(counted: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Without libraries that ran the very function of one before them, and a sentence that names those left out."""
+    functions = library_functions(counted)
+    twins = {(label, row.n): row.labels[0] for row in functions.itertuples() for label in row.labels[1:]}
+    kept = pd.Series([(row.label, row.n) not in twins for row in counted.itertuples()], counted.index, dtype=bool)
+    pairs = dict.fromkeys(f"{label} runs the function of {first}" for (label, _), first in twins.items())
+    return counted[kept].reset_index(drop=True), ", ".join(pairs)

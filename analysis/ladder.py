@@ -15,12 +15,12 @@ from analysis.style import plt
 from contracts import run_command
 
 
-def axis_end(rows: pd.DataFrame) -> float:
-    """Where the TFLOP/s axis ends, with room for the text: the longest bar of the dtypes that kernels have."""
+def axis_end(rows: pd.DataFrame, room: float) -> float:
+    """Where the TFLOP/s axis ends: the longest bar of the dtypes that kernels have, times `room` for the text."""
     tensor = rows["dtype"].map(is_tensor)
     kernels = tensor[rows["kind"] == "kernel"]
     shown = rows[tensor.isin(kernels)] if len(kernels) else rows
-    return 1.33 * float(shown["time_us_ci_low"].rdiv(shown["flop"]).max())
+    return room * float(shown["time_us_ci_low"].rdiv(shown["flop"]).max())
 
 
 def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: float) -> None:
@@ -32,7 +32,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: floa
         text = style.significant(row.tflops)
         if row.variant != row.baseline:
             share = 100 * row.share_of_baseline
-            text += f"  ({share:.{1 if share < 100 else 0}f}%)"
+            text += f"  ({share:.{1 if share < 200 else 0}f}%)"
         cut = row.tflops > end
         axes.barh(place, end if cut else row.tflops, height=0.72, linewidth=0, **look)
         if cut:
@@ -43,7 +43,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: floa
         axes.errorbar(
             row.tflops, place, xerr=[[row.tflops - low], [high - row.tflops]], color=style.INK, linewidth=1, capsize=2
         )
-        axes.text(high + 0.012 * end, place, text, va="center", color=style.INK)
+        axes.annotate(text, (high, place), xytext=(4, 0), textcoords="offset points", va="center", color=style.INK)
     axes.set_xlim(0, end)
     axes.set_ylim(len(places) - 0.5, -0.5)
     axes.set_yticks(list(places.values()), list(places))
@@ -72,7 +72,7 @@ def draw(measured: Measured, experiment: str) -> plt.Figure:
     for axes in grid.flat[len(groups) :]:
         axes.set_visible(False)
     for axes, ((regime, n), group) in zip(grid.flat, groups, strict=False):
-        draw_panel(axes, group, places, axis_end(group))
+        draw_panel(axes, group, places, axis_end(group, 1.3 if columns == 1 else 1.5))
         axes.set_title(f"n = {n}, {regime} clocks", loc="left")
     style.note(
         figure,

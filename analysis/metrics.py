@@ -12,6 +12,8 @@ import pandas as pd
 
 from analysis.data import is_tensor
 
+SECTOR_BYTES = 32
+
 
 def column(wide: pd.DataFrame, key: str) -> pd.Series:
     """A counter, NaN where it was not collected."""
@@ -29,15 +31,41 @@ def _excess(actual: str, ideal: str) -> Callable[[pd.DataFrame], pd.Series]:
     return lambda wide: 100 - percent(ideal, actual)(wide)
 
 
+def _seen(wide: pd.DataFrame, sectors: str, matrices: int) -> pd.Series:
+    """Whether a count of sectors holds at least half of so many n x n matrices, each moved once.
+
+    Tiles that the tensor memory accelerator moves pass by these counters; what is left says nothing of the kernel.
+    """
+    element_bytes = wide["dtype"].map({"bf16": 2, "fp16": 2}).fillna(4)
+    return column(wide, sectors) * SECTOR_BYTES >= 0.5 * matrices * wide["n"].astype(float) ** 2 * element_bytes
+
+
+def _bytes_per_sector(op: str, matrices: int) -> Callable[[pd.DataFrame], pd.Series]:
+    """ncu's ratio, NaN where it is 0: then every access that was counted was a cp.async, for which ncu has none."""
+
+    def ratio(wide: pd.DataFrame) -> pd.Series:
+        value = column(wide, f"global_{op}_bytes_per_sector")
+        return value.where((value > 0) & _seen(wide, f"global_{op}_sectors", matrices))
+
+    return ratio
+
+
+def _global_excess(wide: pd.DataFrame) -> pd.Series:
+    excess = _excess("global_sectors_l2", "global_sectors_l2_ideal")(wide)
+    return excess.where(_seen(wide, "global_sectors_l2", 3))
+
+
 def _math_pipe(wide: pd.DataFrame) -> pd.Series:
     return column(wide, "tensor_pipe").where(wide["dtype"].map(is_tensor).astype(bool), column(wide, "fma_pipe"))
 
 
 DERIVED: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
+    "load_bytes_per_sector": _bytes_per_sector("load", 2),
+    "store_bytes_per_sector": _bytes_per_sector("store", 1),
     "shared_load_conflicts_percent": percent("shared_load_conflicts", "shared_load_wavefronts"),
     "shared_store_conflicts_percent": percent("shared_store_conflicts", "shared_store_wavefronts"),
     "shared_excess_percent": _excess("shared_wavefronts", "shared_wavefronts_ideal"),
-    "global_excess_percent": _excess("global_sectors_l2", "global_sectors_l2_ideal"),
+    "global_excess_percent": _global_excess,
     "dram_gb_per_s": lambda wide: (column(wide, "dram_read") + column(wide, "dram_write")) / column(wide, "duration"),
     "no_eligible": lambda wide: 100 - column(wide, "issue_active"),
     "imbalance_percent": lambda wide: percent("sm_cycles_most", "sm_cycles_mean")(wide) - 100,
@@ -62,27 +90,40 @@ class Shown:
     full: float = 100.0  # the value that is as good (or as bad) as it gets
 
 
-HEAT = [
-    Shown("global_load_bytes_per_sector", "Load bytes per sector", "of 32", +1, 32),
-    Shown("global_store_bytes_per_sector", "Store bytes per sector", "of 32", +1, 32),
-    Shown("global_excess_percent", "Excess L2 sectors", "%", -1),
-    Shown("shared_excess_percent", "Excess shared wavefronts", "%", -1),
-    Shown("shared_load_conflicts_percent", "Shared load conflicts", "%", -1),
-    Shown("shared_store_conflicts_percent", "Shared store conflicts", "%", -1),
-    Shown("math_pipe", "FMA or tensor pipe", "%", +1),
-    Shown("issue_slots_busy", "Issue slots busy", "%", +1),
-    Shown("l1_throughput", "L1/TEX throughput", "%", 0),
-    Shown("dram_throughput", "DRAM throughput", "%", 0),
-    Shown("l1_hit_rate", "L1/TEX hit rate", "%", 0),
-    Shown("l2_hit_rate", "L2 hit rate", "%", 0),
-    Shown("theoretical_occupancy", "Occupancy, theory", "%", 0),
-    Shown("achieved_occupancy", "Occupancy, achieved", "%", 0),
-]
+# Groups of columns; all of a group have one unit and one good side.
+HEAT = {
+    "Bytes per\nsector": [
+        Shown("load_bytes_per_sector", "load", "of 32", +1, 32),
+        Shown("store_bytes_per_sector", "store", "of 32", +1, 32),
+    ],
+    "Excess,\n%": [
+        Shown("global_excess_percent", "L2", "%", -1),
+        Shown("shared_excess_percent", "shared", "%", -1),
+    ],
+    "Conflicts,\n%": [
+        Shown("shared_load_conflicts_percent", "load", "%", -1),
+        Shown("shared_store_conflicts_percent", "store", "%", -1),
+    ],
+    "Busy,\n%": [Shown("math_pipe", "pipe", "%", +1)],
+    "Issue,\n%": [Shown("issue_slots_busy", "slots", "%", 0)],  # few instructions suffice where each does much
+    "Traffic,\n% of peak": [
+        Shown("l1_throughput", "L1", "%", 0),
+        Shown("dram_throughput", "DRAM", "%", 0),
+    ],
+    "Hit rate,\n%": [
+        Shown("l1_hit_rate", "L1", "%", 0),
+        Shown("l2_hit_rate", "L2", "%", 0),
+    ],
+    "Occupancy,\n%": [
+        Shown("theoretical_occupancy", "limit", "%", 0),
+        Shown("achieved_occupancy", "actual", "%", 0),
+    ],
+}
 
 # Worklog 002's tables, section by section.
 COMPARISON = {
     "Speed of light": [
-        Shown("duration_us", "Duration under ncu", "us", -1),
+        Shown("duration_us", "Duration under ncu", "µs", -1),
         Shown("sm_throughput", "Compute (SM) throughput", "%", +1),
         Shown("memory_throughput", "Memory throughput", "%", 0),
         Shown("l1_throughput", "L1/TEX throughput", "%", 0),
@@ -96,8 +137,8 @@ COMPARISON = {
         Shown("fma_pipe", "FMA pipe", "%", +1),
     ],
     "Memory": [
-        Shown("global_load_bytes_per_sector", "Global load, bytes used per 32-byte sector", "byte", +1),
-        Shown("global_store_bytes_per_sector", "Global store, bytes used per 32-byte sector", "byte", +1),
+        Shown("load_bytes_per_sector", "Global load, bytes used per 32-byte sector", "byte", +1),
+        Shown("store_bytes_per_sector", "Global store, bytes used per 32-byte sector", "byte", +1),
         Shown("global_excess_percent", "L2 sectors in excess for global accesses", "%", -1),
         Shown("shared_excess_percent", "Shared wavefronts in excess", "%", -1),
         Shown("shared_load_conflicts_percent", "Shared load wavefronts from bank conflicts", "%", -1),

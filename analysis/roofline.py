@@ -5,12 +5,24 @@ The intensity (FLOP/byte) is 2mnk over the DRAM bytes that ncu counted, the TFLO
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis import style
-from analysis.data import Measured, figure_arguments, is_tensor, marked, metric_names, one_row_each, read, wide
+from analysis.data import (
+    Measured,
+    figure_arguments,
+    fold_twins,
+    is_tensor,
+    marked,
+    metric_names,
+    one_row_each,
+    read,
+    wide,
+)
 from analysis.metrics import column
 from analysis.style import plt
 from contracts import run_command
@@ -26,17 +38,21 @@ LOOKS = {  # by kind and whether it runs on tensor cores
     ("baseline", False): {"marker": "o", "color": "white", "edgecolor": style.KERNEL, "label": "fp32 libraries"},
     ("baseline", True): {"marker": "^", "color": "white", "edgecolor": style.BAD, "label": "tensor-core libraries"},
 }
-RIDGES_FROM = 1.0  # FLOP/byte, where the axis starts
+LEFT = 2.0  # FLOP/byte, where the axis starts
 
 
-def points(measured: Measured) -> pd.DataFrame:
-    """One row per variant and size with both counters and a timing: intensity (FLOP/byte), tflops, mark, stale."""
-    counted = wide(measured.counters, metric_names())
+def points(measured: Measured) -> tuple[pd.DataFrame, str]:
+    """One row per variant and size with both counters and a timing: intensity (FLOP/byte), tflops, mark, stale.
+
+    The text names libraries without a point, since they ran the function of another.
+    """
+    counted, twins = fold_twins(wide(measured.counters, metric_names()))
     counted = counted.assign(dram_bytes=column(counted, "dram_read") + column(counted, "dram_write"))
     timed = one_row_each(measured.bench)[["variant", "n", "m", "k", "tflops", "regime", "data", "stale"]]
     both = counted[counted["dram_bytes"] > 0].merge(timed, on=["variant", "n"], suffixes=("", "_timed"))
     both["stale"] = both["stale"].astype(bool) | both["stale_timed"].astype(bool)
-    return both.assign(intensity=2.0 * both["m"] * both["n"] * both["k"] / both["dram_bytes"], mark=marked(both))
+    intensity = 2.0 * both["m"] * both["n"] * both["k"] / both["dram_bytes"]
+    return both.assign(intensity=intensity, mark=marked(both)), twins
 
 
 def draw_ceilings(axes: Axes, ceilings: dict[str, float], right: float, log_gap: float) -> None:
@@ -44,12 +60,15 @@ def draw_ceilings(axes: Axes, ceilings: dict[str, float], right: float, log_gap:
     bandwidth = ceilings["dram_copy_gb_per_s"] / 1e3  # TB/s, so that FLOP/byte times it is TFLOP/s
     roofs = {name: ceilings[key] for key, name in CEILINGS.items() if key in ceilings}
     top = max(roofs.values())
-    axes.plot([RIDGES_FROM, top / bandwidth], [RIDGES_FROM * bandwidth, top], color=style.INK, linewidth=1.2)
-    axes.annotate(
+    axes.plot([LEFT, top / bandwidth], [LEFT * bandwidth, top], color=style.INK, linewidth=1.2)
+    axes.text(
+        1.2 * LEFT,
+        1.25 * LEFT * bandwidth,
         f"DRAM copy, {bandwidth:.3g} TB/s",
-        (3 * RIDGES_FROM, 3 * RIDGES_FROM * bandwidth),
-        xytext=(8, -9),
-        textcoords="offset points",
+        rotation=math.degrees(math.atan(bandwidth)),  # in units of the data: along the line
+        rotation_mode="anchor",
+        transform_rotates_text=True,
+        va="bottom",
     )
     heights = style.spread([np.log10(value) for value in roofs.values()], log_gap, *np.log10(axes.get_ylim()))
     for (name, value), height in zip(roofs.items(), heights, strict=True):
@@ -61,11 +80,11 @@ def draw_ceilings(axes: Axes, ceilings: dict[str, float], right: float, log_gap:
 
 def draw(measured: Measured) -> plt.Figure:
     """The figure: every variant with counters and a timing at the same size."""
-    rows = points(measured)
+    rows, twins = points(measured)
     if rows.empty:
         return style.left_out(measured, "The roofline", measured.reason("profile") or measured.reason("bench"))
-    figure, axes = plt.subplots(figsize=(style.WIDTH, max(4.0, 0.9 + 0.155 * len(rows))))
-    left, right = RIDGES_FROM, 1.6 * max(rows["intensity"].max(), 200.0)
+    figure, axes = plt.subplots(figsize=(style.WIDTH, max(3.7, 0.9 + 0.155 * len(rows))))
+    left, right = LEFT, 1.6 * max(rows["intensity"].max(), 200.0)
     bottom = 0.5 * min(rows["tflops"].min(), 1.0)
     top = 1.6 * max(rows["tflops"].max(), *(measured.machine["ceilings"].get(key, 0) for key in CEILINGS))
     axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
@@ -73,7 +92,7 @@ def draw(measured: Measured) -> plt.Figure:
     log_gap = decades * 0.15 / (figure.get_figheight() - 0.8)  # one line of text
     draw_ceilings(axes, measured.machine["ceilings"], right, log_gap)
     for (kind, tensor), group in rows.groupby(["kind", rows["dtype"].map(is_tensor)], sort=False):
-        look = {"s": 26, "linewidth": 0.9, "zorder": 3, "edgecolor": "white"} | LOOKS[kind, tensor]
+        look = {"s": 34, "linewidth": 0.9, "zorder": 3, "edgecolor": "white"} | LOOKS[kind, tensor]
         axes.scatter(group["intensity"], group["tflops"], **look)
     several = rows["n"].nunique() > 1
     names = rows["mark"] + (" n=" + rows["n"].astype(str) if several else "")
@@ -100,6 +119,7 @@ def draw(measured: Measured) -> plt.Figure:
         sizes,
         style.data_text(rows["data"]),
         "ceilings measured",
+        twins,
         stale=rows["stale"].any(),
     )
     return figure

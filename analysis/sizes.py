@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MultipleLocator, PercentFormatter
 
 from analysis import style
 from analysis.data import Measured, figure_arguments, marked, read
@@ -16,7 +18,8 @@ def draw_lines(axes: Axes, rows: pd.DataFrame, value: str, low: str, high: str, 
     """A line and a band per variant."""
     for mark, line in rows.sort_values("n").groupby("mark", sort=False):
         look = looks[mark]
-        axes.plot(line["n"], line[value], label=mark, markersize=3.5, markevery=2, linewidth=1.2, **look)
+        every = -(-len(line) // 25)
+        axes.plot(line["n"], line[value], label=mark, markersize=3, markevery=every, linewidth=1.1, **look)
         axes.fill_between(
             line["n"].astype(float),
             line[low].astype(float),
@@ -27,7 +30,7 @@ def draw_lines(axes: Axes, rows: pd.DataFrame, value: str, low: str, high: str, 
         )
     axes.set_ylim(bottom=0)
     axes.set_xlabel("n (m = n = k)")
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_locator(MultipleLocator(2 ** math.ceil(math.log2(max(rows["n"].max() / 8, 1)))))
     axes.grid()
 
 
@@ -69,13 +72,13 @@ def draw(measured: Measured, experiment: str) -> plt.Figure:
         part = rows[rows["regime"] == regime]
         draw_lines(left, part, "tflops", "tflops_low", "tflops_high", looks)
         draw_lines(right, part, "share_of_baseline", "share_ci_low", "share_ci_high", looks)
-        left.set_ylabel("TFLOP/s")
-        right.set_ylabel("share of cuBLAS")
         right.yaxis.set_major_formatter(PercentFormatter(1))
-        left.set_title(f"{regime} clocks", loc="left")
+        left.set_title(f"TFLOP/s, {regime} clocks", loc="left")
+        right.set_title(f"share of cuBLAS, {regime} clocks", loc="left")
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=style.legend_columns(labels))
-    style.note(figure, measured, style.data_text(rows["data"]), stale=rows["stale"].any())
+    band = "bands: 95% intervals, where wider than the line"
+    style.note(figure, measured, style.data_text(rows["data"]), band, stale=rows["stale"].any())
     return figure
 
 

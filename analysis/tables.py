@@ -10,6 +10,8 @@ summary.json
         performance tables,
     stale: labels of variants with stale rows; gone: variants that were measured and are no longer in the catalogue;
     gone_experiments: those that were measured and are not given; samples_min, samples_max, rejected: over all timings,
+    kernels: the catalogue's, a list of {label, dtype, idea, builds_on (a label or null), source, section} (the last two
+        say where it is from); library_functions: a list of {labels, dtype, n, kernel}, the function that libraries ran,
     compiler and arch: of this tree's build.
 
 ladder.csv and sizes.csv: one row per experiment, regime, size and variant
@@ -25,7 +27,8 @@ resources.csv: one row per kernel as built by this tree: variant, label, dtype, 
 
 checks.csv: variant, label, dtype, device, cases, passed, failed, worst_share (largest error over its bound), stale.
 
-counters.csv: variant, label, dtype, n, stale, then a column "KEY [UNIT]" per counter of contracts/metrics.yaml.
+counters.csv: variant, label, dtype, n, stale, kernel (the function that ran), then a column "KEY [UNIT]" per counter of
+    contracts/metrics.yaml.
 
 comparison.csv: worklog 002's head to head at one size: section, metric, unit, n, blocktile_2d, vectorized, better
     ("blocktile_2d", "vectorized", "same" within 1%, or empty where neither more nor less is better).
@@ -45,6 +48,7 @@ from analysis.data import (
     describe,
     input_arguments,
     left_out,
+    library_functions,
     metric_names,
     read,
     stale_variants,
@@ -195,6 +199,25 @@ def counter_table(measured: Measured) -> pd.DataFrame:
     return rows.rename(columns={key: f"{key} [{_plain(unit)}]" if unit else key for key, unit in units.items()})
 
 
+def kernel_list(variants: pd.DataFrame) -> list[dict[str, Any]]:
+    """The catalogue's kernels: what each adds to which, and where it is from."""
+    labels = variants.set_index("variant")["label"]
+    found = []
+    for row in variants[variants["kind"] == "kernel"].itertuples():
+        source, _, section = (row.origin or "").partition(": ")
+        found.append(
+            {
+                "label": row.label,
+                "dtype": row.dtype,
+                "idea": row.idea,
+                "builds_on": labels.get(row.builds_on),
+                "source": source,
+                "section": section,
+            }
+        )
+    return found
+
+
 def _plain(unit: str) -> str:
     if unit.endswith("byte"):
         return "byte"
@@ -247,6 +270,8 @@ def summary(
         "stale": [labels[name] for name in stale],
         "gone": measured.gone,
         "gone_experiments": sorted(set(measured.bench["experiment"]) - planned),
+        "kernels": kernel_list(measured.variants),
+        "library_functions": library_functions(wide(measured.counters, metric_names())).to_dict(orient="records"),
         "compiler": next(iter(resources["compiler"].unique()), None),
         "arch": next(iter(resources["arch"].unique()), None),
         "samples_min": int(rows["samples"].min()) if len(rows) else None,

@@ -33,7 +33,7 @@ rule build_harness:
     log:
         f"results/logs/build/{ARCH}/{{harness}}.log",
     wildcard_constraints:
-        harness="harness|ceilings",
+        harness="harness|ceilings|banks",
     conda:
         "../../env.yaml"
     params:
