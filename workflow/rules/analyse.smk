@@ -20,7 +20,7 @@ for _kind, _category in {
                 f"results/figures/{_kind}_{{experiment}}.svg",
                 category=_category,
                 caption=f"../report/{_kind}.rst",
-                labels={"figure": "{experiment}"},
+                labels=lambda wildcards: {"figure": EXPERIMENTS[wildcards.experiment].title},
             ),
             pdf=f"results/figures/{_kind}_{{experiment}}.pdf",
         log:
@@ -42,7 +42,7 @@ for _kind, _category in {
 
 
 # A figure over all experiments.
-for _figure, _category in CATEGORIES.items():
+for _figure, (_category, _title) in FIGURES_OVER_ALL.items():
 
     rule:
         name:
@@ -57,7 +57,7 @@ for _figure, _category in CATEGORIES.items():
                 f"results/figures/{_figure}.svg",
                 category=_category,
                 caption=f"../report/{_figure}.rst",
-                labels={"figure": f"{_figure}, all"},
+                labels={"figure": _title},
             ),
             pdf=f"results/figures/{_figure}.pdf",
         log:
@@ -83,11 +83,15 @@ rule paper_tables:
         resources=f"{RESULTS}/resources.csv",
     output:
         "results/tables/summary.json",
-        report(
-            [f"results/tables/{name}.csv" for name in PAPER_TABLES],
-            category="Tables",
-            caption="../report/tables.rst",
-        ),
+        [
+            report(
+                f"results/tables/{name}.csv",
+                category="6 Tables",
+                caption="../report/tables.rst",
+                labels={"table": title},
+            )
+            for name, title in PAPER_TABLES.items()
+        ],
     log:
         "results/logs/tables.log",
     conda:

@@ -159,10 +159,21 @@ ANALYSIS = [
     "analysis/style.py",
     "contracts/metrics.yaml",
 ]
-PAPER_TABLES = ["ladder", "sizes", "resources", "checks", "counters", "comparison"]
+PAPER_TABLES = {
+    "ladder": "Timings, ladders",
+    "sizes": "Timings, sweeps of sizes",
+    "resources": "Resources of each kernel",
+    "checks": "Correctness",
+    "counters": "Hardware counters",
+    "comparison": "2D block tiling against vectorized accesses",
+}
 LABEL = "--archived" if ARCHIVED else ""
-# Figures over all experiments, with their category in the report
-CATEGORIES = {"counters": "Counters", "roofline": "Counters", "correctness": "Correctness"}
+# Figures over all experiments, with category and title in the report
+FIGURES_OVER_ALL = {
+    "counters": ("4 Counters", "All kernels"),
+    "roofline": ("4 Counters", "Roofline"),
+    "correctness": ("5 Correctness", "Worst error as a share of its bound"),
+}
 
 
 def measured(folder):
@@ -186,7 +197,7 @@ def experiment_outputs(name):
 
 
 FIGURES = [
-    *CATEGORIES,
+    *FIGURES_OVER_ALL,
     *(name for e in EXPERIMENTS.values() for name in figure_names(e)),
 ]
 REPORTED = [

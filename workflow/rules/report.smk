@@ -11,7 +11,7 @@ rule paper_pdf:
     output:
         report(
             "results/paper.pdf",
-            category="Paper",
+            category="1 Paper",
             caption="../report/paper.rst",
             labels={"paper": "All of it, as PDF"},
         ),
