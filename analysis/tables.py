@@ -128,7 +128,7 @@ def coverage(measured: Measured, resources: pd.DataFrame) -> list[dict[str, str]
 def _stage(name: str, done: bool, archive: str | None, reason: str | None) -> dict[str, str]:
     if not done:
         return {"stage": name, "status": "left out", "text": f"left out: {reason or 'no rows'}"}
-    text = archive or "ran here"
+    text = f"not run here; {archive}" if archive else "ran here"
     if reason:  # rows, and a reason beside them: part of the stage did not run
         text += f"; left out in part: {reason}"
     return {"stage": name, "status": "archived" if archive else "ran here", "text": text}
