@@ -19,10 +19,14 @@ include: "workflow/rules/toolchain.smk"
 include: "workflow/rules/build.smk"
 
 
+if not REDRAWING:
+
+    include: "workflow/rules/check.smk"
+
+
 # The rules that need a GPU are not even there without one; then their tables are plain files in data/.
 if MEASURING:
 
-    include: "workflow/rules/check.smk"
     include: "workflow/rules/bench.smk"
     include: "workflow/rules/profile.smk"
     include: "workflow/rules/tables.smk"

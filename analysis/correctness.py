@@ -12,10 +12,10 @@ from contracts import run_command
 
 
 def draw(measured: Measured) -> plt.Figure:
-    """The figure: a line of dots per variant, checked on the GPU."""
-    rows = measured.checks[measured.checks["device"] == "gpu"]
+    """The figure: a line of marks per variant, those of the GPU above those of the emulator."""
+    rows = measured.checks
     if rows.empty:
-        return style.left_out(measured, "Checks on the GPU", measured.reason("check"))
+        return style.left_out(measured, "Checks", measured.reason("check"))
     # One stale case makes the variant's line stale.
     rows = rows.assign(stale=rows.groupby("variant")["stale"].transform("any"))
     rows = rows.assign(mark=marked(rows), share=rows["worst_error_share"].astype(float))
@@ -27,10 +27,18 @@ def draw(measured: Measured) -> plt.Figure:
     figure, axes = plt.subplots(figsize=(style.WIDTH, 0.8 + 0.2 * len(places)))
     axes.set(xscale="log", xlim=(lowest, highest), ylim=(len(places) - 0.5, -0.5))
     axes.axvline(1, color=style.BAD, linewidth=1.4)
-    passed = rows["passed"].astype(bool)
-    for part, look in ((rows[passed], {"color": style.KERNEL, "marker": "|"}), (rows[~passed], {"color": style.BAD})):
-        look = {"marker": "X", "s": 34, "linewidth": 1, "zorder": 3, "clip_on": False} | look
-        axes.scatter(part["share"].clip(lower=lowest), part["mark"].map(places), **look)
+    passed, emulated = rows["passed"].astype(bool), rows["device"] == "ptxsim"
+    height = rows["mark"].map(places) + emulated.map({False: -0.17, True: 0.17}) * emulated.any()
+    for which, look in (
+        (passed & ~emulated, {"color": style.KERNEL, "marker": "|", "label": "GPU"}),
+        (passed & emulated, {"color": style.EMULATED, "marker": "|", "label": "emulator"}),
+        (~passed, {"color": style.BAD, "marker": "X"}),
+    ):
+        if which.any():
+            look = {"s": 34, "linewidth": 1, "zorder": 3, "clip_on": False} | look
+            axes.scatter(rows["share"][which].clip(lower=lowest), height[which], **look)
+    if emulated.any() and not emulated.all():
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, borderpad=0)
     for label, cases in rows.groupby("mark", sort=False):
         good = int(cases["passed"].astype(bool).sum())
         bad = len(cases) - good

@@ -21,6 +21,7 @@ DAGGER = "†"  # stands at every label whose rows are stale
 # Of the words below, the first that a key of provenance.json's left_out contains says which stage it speaks of.
 STAGES = {
     "check": "check on GPU",
+    "emulator": "check on ptxsim",
     "locked": "bench, locked clocks",
     "bench": "bench, unlocked clocks",
     "profile": "profile",
@@ -44,6 +45,7 @@ class Measured:
     failed: pd.DataFrame
     gone: list[str]
     archived: bool
+    emulated_here: bool
 
     @property
     def origin(self) -> str:
@@ -62,6 +64,9 @@ def input_arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--measured", required=True, type=Path, metavar="DIR", help="results/MACHINE or data/MACHINE")
     parser.add_argument("--variants", required=True, type=Path, metavar="FILE", help="the catalogue as variants.csv")
     parser.add_argument("--archived", action="store_true", help="say that these were not measured by this run")
+    parser.add_argument(
+        "--emulated", type=Path, metavar="FILE", help="checks.csv of this tree on ptxsim, beside the measured folder's"
+    )
     return parser
 
 
@@ -85,6 +90,10 @@ def read(args: argparse.Namespace) -> Measured:
         raise UserError(f"no such folder: {folder}; name one with machine.json, provenance.json and the tables")
     variants = with_labels(table(read_rows(args.variants, "variants"), "variants"))
     tables = {name: table(read_rows(folder / f"{name}.csv", name), name) for name in ("bench", "checks", "counters")}
+    if args.emulated:
+        emulated = table(read_rows(args.emulated, "checks"), "checks")
+        on_gpu = tables["checks"][tables["checks"]["device"] != "ptxsim"]
+        tables["checks"] = pd.concat([part for part in (on_gpu, emulated) if len(part)] or [on_gpu])
     return combine(
         read_json(folder / "machine.json", "machine"),
         read_json(folder / "provenance.json", "provenance"),
@@ -93,6 +102,7 @@ def read(args: argparse.Namespace) -> Measured:
         tables["checks"],
         tables["counters"],
         archived=args.archived,
+        emulated_here=bool(args.emulated),
     )
 
 
@@ -110,6 +120,7 @@ def combine(
     counters: pd.DataFrame,
     *,
     archived: bool,
+    emulated_here: bool = False,
 ) -> Measured:
     """Drop failed and unknown variants, mark stale rows and join what the catalogue says of each variant."""
     failed = failures(checks, variants)
@@ -128,6 +139,7 @@ def combine(
         failed=failed,
         gone=sorted(gone),
         archived=archived,
+        emulated_here=emulated_here or not archived,
     )
 
 
@@ -155,15 +167,14 @@ def describe(rows: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
 
 
 def failures(checks: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant of the catalogue with a failed check on a GPU: variant, label, cases, failed, case, detail.
+    """One row per variant of the catalogue with a failed check on any device.
 
-    `case` and `detail` tell of the first failure.
+    Columns: variant, label, cases, failed, case, detail; `case` and `detail` tell of the first failure.
     """
-    gpu = checks[checks["device"] == "gpu"]
     columns = ["variant", "label", "cases", "failed", "case", "detail"]
     found = []
     for entry in variants.itertuples():
-        cases = gpu[gpu["variant"] == entry.variant]
+        cases = checks[checks["variant"] == entry.variant]
         bad = cases[~cases["passed"].astype(bool)]
         if len(bad):
             first = bad.iloc[0]

@@ -23,6 +23,7 @@ from contracts import replacing
 WIDTH = 6.5  # of the paper's text, in inches: figures are printed at their own size
 KERNEL = "#0072B2"
 BASELINE = "#BBBBBB"
+EMULATED = "#009E73"
 BAD = "#D55E00"
 INK = "#222222"
 LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]

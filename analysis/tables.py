@@ -111,6 +111,7 @@ def coverage(measured: Measured, resources: pd.DataFrame) -> list[dict[str, str]
     """What ran here, what stands in from the archive, and what was left out and why."""
     rows = {
         "check": (measured.checks["device"] == "gpu").any(),
+        "emulator": (measured.checks["device"] == "ptxsim").any(),
         "bench": (measured.bench["regime"] == "unlocked").any(),
         "locked": (measured.bench["regime"] == "locked").any(),
         "profile": len(measured.counters) > 0,
@@ -118,9 +119,10 @@ def coverage(measured: Measured, resources: pd.DataFrame) -> list[dict[str, str]
     reasons = left_out(measured.provenance)
     stages = [_stage("build", bool(len(resources)), None, None)]
     archive = measured.origin if measured.archived else None
-    for stage in ("check", "bench", "locked", "profile"):
-        if rows[stage] or stage != "locked" or stage in reasons:
-            stages.append(_stage(STAGES[stage], bool(rows[stage]), archive, reasons.get(stage)))
+    for stage in ("check", "emulator", "bench", "locked", "profile"):
+        origin = None if stage == "emulator" and measured.emulated_here else archive
+        if rows[stage] or stage not in ("emulator", "locked") or stage in reasons:
+            stages.append(_stage(STAGES[stage], bool(rows[stage]), origin, reasons.get(stage)))
     others = (stage for stage in reasons if stage not in STAGES)
     return stages + [_stage(stage, False, None, reasons[stage]) for stage in others]
 

@@ -45,8 +45,8 @@ def validate(value: Any, name: str, source: object) -> None:
 
 
 def _explain(error: Any) -> str:
-    while error.context:  # of several alternatives, speak of the one that got furthest
-        error = max(error.context, key=lambda e: len(e.absolute_path))
+    while error.context:  # of several alternatives, speak of the one of the right type that got furthest
+        error = max(error.context, key=lambda e: (e.validator != "type", len(e.absolute_path)))
     key = ".".join(str(part) for part in error.absolute_path) or "the file"
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         allowed = error.schema.get("properties", {})

@@ -1,7 +1,8 @@
-"""Checks one variant on the GPU: every case of `experiments.cases` against the bound of `experiments.verify`.
+"""Checks one variant: every case of `experiments.cases` against the bound of `experiments.verify`.
 
-    python -m experiments.check sgemm_warptile --build-dir results/build/sm_90a --out check.csv
+    python -m experiments.check sgemm_warptile --device ptxsim --build-dir results/build/sm_90a --out check.csv
 
+on the GPU, or on an emulator of PTX (`ptxsim`) that needs none.
 A failure is a row with passed = false, not an error: the pipeline leaves that variant out of every performance figure,
 names it in the report, and ends non-zero (`experiments.verdict`).
 """
@@ -63,6 +64,42 @@ class GpuDevice:
         starts = [m.address + (GUARD + offset) * b.itemsize for m, b in zip(memories, buffers, strict=True)]
         self._loaded[variant.name].bind(problem, *starts)()
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
+
+
+class EmulatedDevice:
+    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place."""
+
+    name = "ptxsim"
+
+    def __init__(self, build_dir: Path) -> None:
+        self.build_dir = build_dir
+        self._loaded: dict[str, Any] = {}
+
+    def run(self, variant: Variant, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+        """See `Device.run`. A fault that the emulator finds is a `UserError` too."""
+        import ptxsim
+
+        starts = {name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)}
+        if reason := variant.refusal(problem, starts):
+            raise UserError(reason)
+        p = problem
+        try:
+            if variant.name not in self._loaded:
+                path = self.build_dir / f"{variant.name}.ptx"
+                if not path.is_file():
+                    raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
+                self._loaded[variant.name] = ptxsim.load(path)
+            spans = [slice(GUARD, GUARD + rows * ld) for rows, ld in ((p.m, p.lda), (p.k, p.ldb), (p.m, p.ldc))]
+            a, b, c = (ptxsim.Array(x[span], name) for x, span, name in zip(buffers, spans, "ABC", strict=True))
+            scalars = (np.float32(p.alpha), np.float32(p.beta))
+            arguments = [p.m, p.n, p.k, scalars[0], a, p.lda, b, p.ldb, scalars[1], c, p.ldc]
+            self._loaded[variant.name].launch(variant.grid(p), variant.threads, arguments, variant.shared_bytes)
+        except ptxsim.PtxsimError as error:
+            raise UserError(f"ptxsim: {error}") from error
+        after = [buffer.copy() for buffer in buffers]
+        for buffer, span, array in zip(after, spans, (a, b, c), strict=True):
+            buffer[span] = array.numpy()
+        return after
 
 
 def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
@@ -150,8 +187,9 @@ def check_variant(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Check one variant on the GPU.")
+    parser = argparse.ArgumentParser(description="Check one variant.")
     parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    parser.add_argument("--device", choices=["gpu", "ptxsim"], default="gpu", help="the GPU, or the emulator of PTX")
     parser.add_argument("--build-dir", required=True, type=Path)
     parser.add_argument("--seed", type=int, help="of the first case; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
@@ -160,12 +198,17 @@ def main() -> None:
     if not isinstance(variant, Variant):
         raise UserError(f"{variant.name} is a library baseline: its output is checked where it is timed")
     seed = options.seed if options.seed is not None else int(np.random.SeedSequence().entropy % 2**31)
-    from experiments.lease import lease
 
-    with lease():
-        table = check_variant(
-            GpuDevice(options.build_dir), variant, seed, progress=lambda line: print(line, file=sys.stderr, flush=True)
-        )
+    def say(line: str) -> None:
+        print(f"{line} on {options.device}", file=sys.stderr, flush=True)
+
+    if options.device == "ptxsim":
+        table = check_variant(EmulatedDevice(options.build_dir), variant, seed, large=None, progress=say)
+    else:
+        from experiments.lease import lease
+
+        with lease():
+            table = check_variant(GpuDevice(options.build_dir), variant, seed, progress=say)
     write_rows(options.out, "checks", table)
 
 

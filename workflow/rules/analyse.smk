@@ -14,6 +14,7 @@ for _kind, _category in {
             lambda wildcards: measured(tables_of(wildcards.experiment)),
             ANALYSIS,
             command=f"analysis/{_kind}.py",
+            emulated=lambda wildcards: emulated(wildcards.experiment),
             variants="results/variants.csv",
         output:
             svg=report(
@@ -36,9 +37,10 @@ for _kind, _category in {
                 else f"--experiment {wildcards.experiment}"
             ),
             label=LABEL,
+            emulated=emulated_option,
         shell:
             "python -m analysis.{params.kind} {params.chosen} --measured {params.measured}"
-            " --variants {input.variants} {params.label} --out {output.svg} 2>&1 | tee {log}"
+            " --variants {input.variants} {params.label} {params.emulated} --out {output.svg} 2>&1 | tee {log}"
 
 
 # A figure over all experiments.
@@ -51,6 +53,7 @@ for _figure, (_category, _title) in FIGURES_OVER_ALL.items():
             measured(SOURCE),
             ANALYSIS,
             command=f"analysis/{_figure}.py",
+            emulated=emulated(),
             variants="results/variants.csv",
         output:
             svg=report(
@@ -68,8 +71,9 @@ for _figure, (_category, _title) in FIGURES_OVER_ALL.items():
             figure=_figure,
             measured=subpath(input[0], parent=True),
             label=LABEL,
+            emulated=emulated_option,
         shell:
-            "python -m analysis.{params.figure} --measured {params.measured} --variants {input.variants} {params.label}"
+            "python -m analysis.{params.figure} --measured {params.measured} --variants {input.variants} {params.label} {params.emulated}"
             " --out {output.svg} 2>&1 | tee {log}"
 
 
@@ -78,6 +82,7 @@ rule paper_tables:
         measured(SOURCE),
         ANALYSIS,
         "analysis/tables.py",
+        emulated=emulated(),
         experiments=[f"experiments/{name}.yaml" for name in EXPERIMENTS],
         variants="results/variants.csv",
         resources=f"{RESULTS}/resources.csv",
@@ -99,6 +104,7 @@ rule paper_tables:
     params:
         measured=subpath(input[0], parent=True),
         label=LABEL,
+        emulated=emulated_option,
     shell:
         "python -m analysis.tables --measured {params.measured} --experiments {input.experiments}"
-        " --variants {input.variants} --resources {input.resources} {params.label} --out results/tables 2>&1 | tee {log}"
+        " --variants {input.variants} --resources {input.resources} {params.label} {params.emulated} --out results/tables 2>&1 | tee {log}"

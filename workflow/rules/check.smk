@@ -1,27 +1,61 @@
-# Correctness on the GPU. A failure is a row, not a failed job: `verdict` ends the run non-zero, after the report.
+# Correctness: on the emulator always, on the GPU where there is one. A failure is a row, not a failed job: `verdict` ends
+# the run non-zero, after the report.
 
 
-rule check:
+rule check_emulated:
     input:
-        lambda wildcards: built(wildcards.variant),
-        harness=f"{BUILD}/harness.cubin",
+        emulator=EMULATOR,
+        ptx=f"{BUILD}/{{variant}}.ptx",
     output:
-        f"{RESULTS}/parts/check/{{variant}}.csv",
+        f"{RESULTS}/parts/check/{{variant}}.ptxsim.csv",
     log:
-        f"results/logs/{MACHINE}/check/{{variant}}.log",
+        f"results/logs/{MACHINE}/check/{{variant}}.ptxsim.log",
     conda:
         "../../env.yaml"
-    resources:
-        gpu=1,
     params:
-        build=subpath(input.harness, parent=True),
+        build=subpath(input.ptx, parent=True),
     shell:
-        "python -m experiments.check {wildcards.variant} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.check {wildcards.variant} --device ptxsim --build-dir {params.build} --out {output}"
+        " 2>&1 | tee {log}"
+
+
+if MEASURING:
+
+    rule check:
+        input:
+            lambda wildcards: built(wildcards.variant),
+            harness=f"{BUILD}/harness.cubin",
+        output:
+            f"{RESULTS}/parts/check/{{variant}}.csv",
+        log:
+            f"results/logs/{MACHINE}/check/{{variant}}.log",
+        conda:
+            "../../env.yaml"
+        resources:
+            gpu=1,
+        params:
+            build=subpath(input.harness, parent=True),
+        shell:
+            "python -m experiments.check {wildcards.variant} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+
+
+rule emulated_checks:
+    input:
+        lambda wildcards: emulated_parts(wildcards.scope),
+    output:
+        f"{RESULTS}{{scope}}/emulated-checks.csv",
+    log:
+        f"results/logs/{MACHINE}{{scope}}/emulated-checks.log",
+    conda:
+        "../../env.yaml"
+    shell:
+        "python -m experiments.merge checks {input} --out {output} 2>&1 | tee {log}"
 
 
 rule verdict:
     input:
-        checks=f"{RESULTS}{{scope}}/checks.csv",
+        # the GPU's checks hold the emulator's too
+        checks=f"{RESULTS}{{scope}}/{'checks' if MEASURING else 'emulated-checks'}.csv",
         last=lambda wildcards: (
             experiment_outputs(wildcards.scope.rpartition("/")[2])
             if wildcards.scope

@@ -48,7 +48,8 @@ shell.prefix(
 
 # `snakemake paper` draws what is there: the measuring rules are left out, so that what they made is plain input.
 GPU = toolchain.gpu()
-MEASURING = GPU is not None and config["measure"] and "paper" not in sys.argv
+REDRAWING = "paper" in sys.argv
+MEASURING = GPU is not None and config["measure"] and not REDRAWING
 MACHINE = config["machine"] or (GPU.machine if GPU else "no-gpu")
 ARCH = TOOLCHAIN["arch"]
 BUILD = f"results/build/{ARCH}"
@@ -113,7 +114,25 @@ def own_tables():
 def verdict(experiment=None):
     """The file that is there only when every check passed; nothing where nothing was checked."""
     folder = f"{RESULTS}/only/{experiment}" if experiment else RESULTS
-    return [f"{folder}/verdict.txt"] if MEASURING else []
+    return [f"{folder}/verdict.txt"] if MEASURING or ARCHIVED else []
+
+
+def emulated_parts(scope):
+    """The emulator's checks of each kernel that takes part."""
+    kernels = dict.fromkeys(v for e in in_scope(scope) for v in e.variants if v in KERNELS)
+    return [f"{RESULTS}/parts/check/{variant}.ptxsim.csv" for variant in kernels]
+
+
+def emulated(experiment=None):
+    """The emulator's checks that stand beside an archive; where the GPU's tables are, they hold these too."""
+    folder = f"{RESULTS}/only/{experiment}" if experiment else RESULTS
+    path = f"{folder}/emulated-checks.csv"
+    return [path] if ARCHIVED and (not REDRAWING or Path(path).is_file()) else []
+
+
+def emulated_option(wildcards, input):
+    """The same, as an option of the figures' commands."""
+    return f"--emulated {input.emulated}" if input.emulated else ""
 
 
 def variant_sources(wildcards):
@@ -139,7 +158,11 @@ def bench_parts(suffix):
 def check_parts(wildcards):
     """The checks of each kernel that takes part, then those of the timed runs."""
     kernels = dict.fromkeys(v for e in in_scope(wildcards.scope) for v in e.variants if v in KERNELS)
-    return [checked(variant) for variant in kernels] + bench_parts(".checks.csv")(wildcards)
+    return (
+        [checked(variant) for variant in kernels]
+        + emulated_parts(wildcards.scope)
+        + bench_parts(".checks.csv")(wildcards)
+    )
 
 
 def profile_parts(suffix):
@@ -159,6 +182,7 @@ ANALYSIS = [
     "analysis/style.py",
     "contracts/metrics.yaml",
 ]
+EMULATOR = sorted(path.as_posix() for path in Path("ptxsim").rglob("*.py"))
 PAPER_TABLES = {
     "ladder": "Timings, ladders",
     "sizes": "Timings, sweeps of sizes",

@@ -1,0 +1,9 @@
+"""An emulator of PTX in NumPy: runs compiled CUDA kernels without a GPU, checks their use of memory, counts it."""
+
+from .api import Array, Kernel, Launch, Texture, load
+from .counters import Counters
+from .errors import PtxError, PtxsimError
+from .machine import Checks, Limits
+from .observer import Observer
+
+__all__ = ["Array", "Checks", "Counters", "Kernel", "Launch", "Limits", "Observer", "PtxError", "PtxsimError", "Texture", "load"]

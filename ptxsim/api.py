@@ -1,0 +1,208 @@
+"""The Python interface: load a program, make arrays, launch.
+
+    import numpy as np, ptxsim
+    program = ptxsim.load("kernel.ptx")
+    c = ptxsim.Array(np.zeros((128, 128), np.float32), "C")
+    program.launch(grid=(1, 1), block=256, args=[128, c])
+    c.numpy()
+"""
+
+from __future__ import annotations
+
+import numbers
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .errors import PtxError, PtxsimError
+from .machine import Checks, Limits, Machine
+from .memory import Arena
+from .parser import Module, Variable, parse
+from .program import link, place_globals
+
+
+class Array:
+    """A buffer on the device: copied there at a launch and back after it. `offset` bytes are before its data, for
+    instance to try a pointer that is not aligned."""
+
+    def __init__(self, data: np.ndarray, name: str = "array", offset: int = 0) -> None:
+        self._data = np.array(data, order="C")
+        self.name, self.offset = name, offset
+
+    @property
+    def nbytes(self) -> int:
+        return self._data.nbytes
+
+    def numpy(self) -> np.ndarray:
+        """What it holds, after the last launch."""
+        return self._data
+
+    def __repr__(self) -> str:
+        return f"Array({self.name!r}, {self._data.dtype}, {self._data.shape})"
+
+
+class Texture:
+    """A texture object over linear memory: elements of one to four components, fetched by tex1Dfetch."""
+
+    def __init__(self, array: Array, components: int = 4) -> None:
+        self.array, self.components = array, components
+        data = array.numpy()
+        self.dtype = data.dtype
+        self.element_bytes = data.dtype.itemsize * components
+        self.elements = data.nbytes // self.element_bytes
+        self.address = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a launch did."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    steps: int  # instructions, each for all threads that were there
+    lane_instructions: int  # an upper bound: steps x threads of the batch
+
+
+def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
+    """A grid or block as three numbers."""
+    sizes = (value,) if isinstance(value, numbers.Integral) else tuple(value)
+    if not 1 <= len(sizes) <= 3 or any(int(s) < 1 for s in sizes):
+        raise PtxsimError(f"a grid or block needs one to three positive sizes, got {value!r}")
+    return tuple(int(s) for s in (*sizes, 1, 1)[:3])
+
+
+class Kernel:
+    """One entry of a module, ready to be launched."""
+
+    def __init__(self, module: Module, entry: str | None = None) -> None:
+        self.module = module
+        self.program = link(module, entry)
+        self.machine = Machine(self.program)
+
+    @property
+    def name(self) -> str:
+        return self.program.name
+
+    @property
+    def parameters(self) -> list[Variable]:
+        return [p.variable for p in self.program.parameters]
+
+    def launch(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence,
+        shared_bytes: int = 0,
+        observers: Iterable = (),
+        checks: Checks | bool = True,
+        limits: Limits | None = None,
+    ) -> Launch:
+        """Run the grid to its end. `shared_bytes`: dynamic shared memory. `checks=False` leaves out the watch over
+        shared memory and barriers; bounds and alignment are always checked. Raises `PtxsimError`, one line."""
+        grid, block = dimensions(grid), dimensions(block)
+        threads = block[0] * block[1] * block[2]
+        if threads > 1024:
+            raise PtxsimError(f"{self.name}: a block has at most 1024 threads, not {threads}")
+        self._require_block(block)
+        if not isinstance(checks, Checks):
+            checks = Checks() if checks else Checks(False, False, False)
+        limits = limits or Limits()
+        arena, symbols = Arena(), {}
+        arrays: dict[int, tuple[Array, int]] = {}
+        textures: dict[int, Texture] = {}
+        params = self._parameters(args, arena, arrays, textures)
+        symbols = place_globals(self.program, arena)
+        arena.finish()
+        machine, total = self.machine, grid[0] * grid[1] * grid[2]
+        machine.prepare(arena, symbols, params, grid, block, shared_bytes, textures)
+        per_batch = max(1, limits.lanes // machine.padded)
+        steps = lanes = 0
+        for observer in observers:
+            observer.begins(self, grid, block)
+        for first in range(0, total, per_batch):
+            machine.run_batch(np.arange(first, min(first + per_batch, total)), checks, limits, observers)
+            steps += machine.executed
+            lanes += machine.executed * machine.lanes
+        for array, address in arrays.values():
+            raw = arena.read(address, array.nbytes)
+            array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
+        return Launch(self.name, grid, block, steps, lanes)
+
+    def _require_block(self, block: tuple[int, int, int]) -> None:
+        attributes = self.program.entry.attributes
+        threads = block[0] * block[1] * block[2]
+        for name, exact in (("reqntid", True), ("maxntid", False)):
+            if name in attributes:
+                sizes = (*attributes[name], 1, 1)[:3]
+                bound = sizes[0] * sizes[1] * sizes[2]
+                if (exact and block != sizes) or threads > bound:
+                    raise PtxsimError(f"{self.name}: block {block} does not fit its .{name} {sizes}")
+
+    def _parameters(self, args: Sequence, arena: Arena, arrays: dict, textures: dict) -> bytes:
+        parameters = self.program.parameters
+        if len(args) != len(parameters):
+            raise PtxsimError(f"{self.name} takes {len(parameters)} arguments, got {len(args)}")
+        raw = bytearray(self.program.parameter_bytes)
+        for number, (value, parameter) in enumerate(zip(args, parameters, strict=True)):
+            data = self._argument(number, value, parameter.variable, arena, arrays, textures)
+            raw[parameter.offset : parameter.offset + len(data)] = data
+        return bytes(raw)
+
+    def _argument(self, number: int, value, variable: Variable, arena: Arena, arrays, textures) -> bytes:
+        size = variable.size
+        if isinstance(value, Texture):
+            value.address = self._place(value.array, arena, arrays)
+            handle = 0x7E0000 + number + 1
+            textures[handle] = value
+            return handle.to_bytes(8, "little")
+        if isinstance(value, Array):
+            if size != 8:
+                raise PtxsimError(f"{self.name}: argument {number} is {size} bytes wide, not a pointer")
+            return self._place(value, arena, arrays).to_bytes(8, "little")
+        if isinstance(value, bytes):
+            data = value
+        elif isinstance(value, np.generic | np.ndarray):
+            data = value.tobytes()
+        elif isinstance(value, bool | int):
+            if variable.type.kind == "f" and variable.type.bits >= 32:
+                data = struct.pack("<f" if size == 4 else "<d", value)
+            elif -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
+                data = (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
+            else:
+                raise PtxsimError(f"{self.name}: argument {number} = {value} does not fit {size} bytes")
+        elif isinstance(value, float):
+            data = struct.pack({2: "<e", 4: "<f", 8: "<d"}.get(size, "<d"), value)
+        else:
+            raise PtxsimError(f"{self.name}: argument {number} is a {type(value).__name__}; wrap arrays in ptxsim.Array")
+        if len(data) != size:
+            raise PtxsimError(f"{self.name}: argument {number} has {len(data)} bytes, the parameter {size}")
+        return data
+
+    @staticmethod
+    def _place(array: Array, arena: Arena, arrays: dict) -> int:
+        """The device address of an array; one that is passed twice is placed once."""
+        if id(array) not in arrays:
+            address = arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset
+            arena.write(address, np.ascontiguousarray(array.numpy()))
+            arrays[id(array)] = (array, address)
+        return arrays[id(array)][1]
+
+
+def load(source: str | Path, entry: str | None = None) -> Kernel:
+    """A kernel out of PTX: the text itself, or the path of a .ptx file (or .cu, through nvcc)."""
+    if isinstance(source, Path) or ("\n" not in str(source) and not str(source).lstrip().startswith(".version")):
+        path = Path(source)
+        if path.suffix == ".cu":
+            from .compiler import compile_ptx
+
+            return Kernel(parse(compile_ptx(path)), entry)
+        try:
+            source = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a text file"
+            raise PtxError(f"{path}: {reason}") from None
+    return Kernel(parse(str(source)), entry)

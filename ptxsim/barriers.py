@@ -1,0 +1,207 @@
+"""Barriers of a block and of a warp (PTX ISA 9.7.13.1 to 9.7.13.4): who waits, who is let go, and who never comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .parser import Instruction
+
+WARP = 32
+
+
+@dataclass
+class Waiting:
+    """Threads that wait at one instruction."""
+
+    instruction: Instruction
+    threads: np.ndarray  # mask
+    number: np.ndarray  # barrier of each thread; -1 for a warp's
+    count: np.ndarray | None  # threads that the barrier waits for, where the instruction says
+    members: np.ndarray | None  # of a warp barrier: mask of lanes, per thread
+    value: np.ndarray | None  # the predicate of bar.red
+    finish: Callable | None  # of bar.red: gets mask, values and the threads of the barrier
+
+
+class Barriers:
+    """The waiting threads of a batch."""
+
+    def __init__(self, machine) -> None:
+        self.machine = machine
+        self.waiting: list[Waiting] = []
+        self.arrived: dict[int, np.ndarray] = {}  # by bar.arrive: barrier number to count per block
+
+    def block(self, instruction, threads, number, count=None, value=None, finish=None) -> int | None:
+        """Threads reach a block's barrier. Where all threads of the batch do, they go on at once."""
+        m = self.machine
+        everyone = m.whole and count is None and not self.waiting and not self.arrived
+        if everyone and (not m.checks.barriers or not m.exited.any()):
+            if m.monitor is not None:
+                m.monitor.barrier()
+            if finish is not None:
+                finish(threads, value, threads)
+            return instruction.pc + 1
+        self.waiting.append(Waiting(instruction, threads, number, count, None, value, finish))
+        self._release_blocks()
+        return None
+
+    def arrive(self, instruction, threads, number, count) -> None:
+        """bar.arrive: counts, and does not wait."""
+        for n in np.unique(number[threads]).tolist():
+            here = threads & (number == n)
+            counts = np.bincount(self.machine.block_of[here], minlength=len(self.machine.blocks))
+            self.arrived[n] = self.arrived.get(n, 0) + counts
+        # the counted threads of the barrier are those of the instruction that waits
+        self._release_blocks()
+
+    def warp(self, instruction, threads, members) -> int | None:
+        """bar.warp.sync: threads wait for the named lanes of their warp."""
+        m = self.machine
+        if m.whole and not self.waiting:
+            if m.monitor is not None:
+                m.monitor.warp_sync(threads)
+            return instruction.pc + 1
+        self.waiting.append(Waiting(instruction, threads, None, None, members, None, None))
+        self._release_warps()
+        return None
+
+    def after_exit(self) -> None:
+        """Fewer threads may be waited for."""
+        if self.waiting:
+            self._release_blocks()
+            self._release_warps()
+
+    def _expected(self) -> np.ndarray:
+        """How many threads a barrier without a count waits for, in each block."""
+        m = self.machine
+        if m.checks.barriers:
+            return np.full(len(m.blocks), m.threads)
+        return np.bincount(m.block_of[m.alive], minlength=len(m.blocks))
+
+    def _release_blocks(self) -> None:
+        m = self.machine
+        parked = [w for w in self.waiting if w.number is not None]
+        numbers = sorted({n for w in parked for n in np.unique(w.number[w.threads]).tolist()})
+        for n in numbers:
+            here = [(w, w.threads & (w.number == n)) for w in parked]
+            here = [(w, threads) for w, threads in here if threads.any()]
+            union = np.logical_or.reduce([threads for _, threads in here])
+            counts = np.bincount(m.block_of[union], minlength=len(m.blocks))
+            expected = self._expected()
+            for w, threads in here:
+                if w.count is not None:
+                    expected[m.block_of[threads]] = w.count[threads]
+            total = counts + self.arrived.get(n, 0)
+            done = (counts > 0) & (total >= expected)
+            if not done.any():
+                continue
+            freed = union & done[m.block_of]
+            self._require_whole_warps(here, freed)
+            if n in self.arrived:
+                self.arrived[n] = np.where(done, 0, self.arrived[n])
+            if m.monitor is not None:
+                m.monitor.barrier(done)
+            for w, threads in here:
+                gone = threads & freed
+                if gone.any():
+                    self._let_go(w, gone, freed)
+        self._tidy()
+
+    def _require_whole_warps(self, here, freed) -> None:
+        """An aligned barrier asks that all threads of a warp execute the same one (PTX ISA 9.7.13.1)."""
+        m = self.machine
+        if not m.checks.barriers:
+            return
+        for w, threads in here:
+            if not _aligned(w.instruction):
+                continue
+            warps = (threads & freed).reshape(-1, WARP)
+            alive = (m.alive & freed).reshape(-1, WARP)
+            split = warps.any(axis=1) & (alive & ~warps).any(axis=1)
+            if split.any():
+                number = int(np.flatnonzero(split)[0])
+                lane = number * WARP + int(np.flatnonzero((alive & ~warps)[number])[0])
+                other = next(o.instruction for o, t in here if t[lane])
+                raise m.fault(
+                    other,
+                    f"barrier reached by part of a warp here, by the other part at {w.instruction.where}",
+                    lane,
+                )
+
+    def _let_go(self, w: Waiting, gone: np.ndarray, of_barrier: np.ndarray) -> None:
+        m = self.machine
+        w.threads = w.threads & ~gone
+        if w.finish is not None:
+            saved = m.mask, m.active, m.whole, m.count
+            m.mask = m.active = gone
+            w.finish(gone, w.value, of_barrier)
+            m.mask, m.active, m.whole, m.count = saved
+        m.join(w.instruction.pc + 1, gone)
+
+    def _release_warps(self) -> None:
+        m = self.machine
+        parked = [w for w in self.waiting if w.members is not None]
+        if not parked:
+            return
+        union = np.logical_or.reduce([w.threads for w in parked])
+        lane_bit = np.uint64(1) << (np.arange(m.lanes) % WARP).astype(np.uint64)
+        here = np.where(union, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
+        alive = np.where(m.alive, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
+        for w in parked:
+            needed = w.members.astype(np.uint64) & np.repeat(alive, WARP)
+            gone = w.threads & ((needed & ~np.repeat(here, WARP)) == 0)
+            if gone.any():
+                if m.monitor is not None:
+                    m.monitor.warp_sync(gone)
+                w.threads = w.threads & ~gone
+                m.join(w.instruction.pc + 1, gone)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        self.waiting = [w for w in self.waiting if w.threads.any()]
+
+    def stuck(self) -> None:
+        """Nobody can run, and some wait: say who is missing."""
+        m = self.machine
+        w = self.waiting[0]
+        lane = int(np.flatnonzero(w.threads)[0])
+        block = m.block_of == m.block_of[lane]
+        if w.members is not None:
+            block = block & (np.arange(m.lanes) // WARP == lane // WARP)
+        waits_here = np.logical_or.reduce(
+            [o.threads & (o.number == w.number[lane]) if w.number is not None and o.number is not None else
+             (o.threads if (o.number is None) == (w.number is None) else o.threads & False) for o in self.waiting]
+        )
+        missing = np.flatnonzero(block & (m.thread_of < m.threads) & ~waits_here)
+        name = "warp barrier" if w.number is None else f"barrier {int(w.number[lane])}"
+        if not len(missing):
+            raise m.fault(w.instruction, f"deadlock: {name} waits for more threads than the block has", lane)
+        other = int(missing[0])
+        thread = m.coordinates(other).split(", thread ")[1]
+        if m.exited[other]:
+            raise m.fault(
+                w.instruction, f"{name} is not reached by all threads: thread {thread} has exited before it", lane
+            )
+        where = next(o for o in self.waiting if o.threads[other])
+        raise m.fault(
+            w.instruction,
+            f"deadlock: {name} is not reached by all threads: thread {thread} waits at another barrier "
+            f"at {where.instruction.where}",
+            lane,
+        )
+
+
+def _aligned(instruction: Instruction) -> bool:
+    return instruction.opcode == "bar" or "aligned" in instruction.modifiers
+
+
+def require_barrier_number(machine, instruction: Instruction, number: np.ndarray, threads: np.ndarray) -> None:
+    """Barriers are numbered 0 to 15."""
+    bad = threads & ((number < 0) | (number > 15))
+    if bad.any():
+        lane = int(np.flatnonzero(bad)[0])
+        raise machine.fault(instruction, f"barrier {int(number[lane])} does not exist (0 to 15 do)", lane)
+
+

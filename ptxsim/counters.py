@@ -1,0 +1,354 @@
+"""Counts what the memory system would do: per instruction, and per kernel under Nsight Compute's names.
+
+    counters = ptxsim.Counters()
+    kernel.launch(..., observers=[counters])
+    counters.totals()["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]
+
+ptxas merges neighbouring scalar loads of shared memory into 64- and 128-bit ones; the PTX does not show it. The rule
+here: loads of one basic block with one base register, whose offsets form a run, with no store to shared memory, barrier
+or call between, become one where the address was aligned to the merged width on every execution.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import wavefronts
+from .observer import Observer
+from .parser import Instruction, Pair, Register, Vector
+from .program import Program
+
+WIDE = (8, 16)
+
+
+@dataclass
+class Stats:
+    """Counts of one instruction. Wavefronts: of shared memory; requests, sectors and bytes: of global memory."""
+
+    instruction: Instruction
+    executed: int = 0  # by warps
+    requests: int = 0  # warps with a thread that accessed memory
+    wavefronts: int = 0
+    ideal: int = 0
+    ways: Counter = field(default_factory=Counter)  # conflict degree to number of requests
+    sectors: int = 0
+    ideal_sectors: int = 0
+    bytes: int = 0
+    space: str = ""
+    kind: str = ""
+    width: int = 0  # bytes a thread
+    unaligned: int = 0  # address bits below 16 that were ever set
+    merged: dict[int, Stats] = field(default_factory=dict)  # what it would be as a wider access
+    merged_into: Instruction | None = None  # the load that does this one's work too
+
+    @property
+    def conflicts(self) -> int:
+        return self.wavefronts - self.ideal
+
+    @property
+    def excess_sectors(self) -> int:
+        return self.sectors - self.ideal_sectors
+
+    @property
+    def bytes_per_sector(self) -> float:
+        return self.bytes / self.sectors if self.sectors else 0.0
+
+
+class Counters(Observer):
+    """The observer that counts."""
+
+    def __init__(self, merge_loads: bool = True) -> None:
+        self.merge_loads = merge_loads
+        self.stats: dict[int, Stats] = {}
+        self.program: Program | None = None
+        self.grid = self.block = (0, 0, 0)
+        self._source: tuple | None = None
+
+    # observing
+
+    def begins(self, kernel, grid, block) -> None:
+        if self.program is not kernel.program:
+            self.program, self.stats = kernel.program, {}
+            self.runs = merge_candidates(kernel.program)
+        self.grid, self.block = grid, block
+
+    def _of(self, instruction: Instruction) -> Stats:
+        found = self.stats.get(instruction.pc)
+        if found is None:
+            found = self.stats[instruction.pc] = Stats(instruction)
+        return found
+
+    def executed(self, instruction: Instruction, warps: int) -> None:
+        self._of(instruction).executed += warps
+
+    def memory(self, event) -> None:
+        stats = self._of(event.instruction)
+        kind = event.kind.removesuffix("_ordered")
+        stats.width = max(stats.width, event.width)
+        if event.space == "shared":
+            stats.space, stats.kind = "shared", kind
+            self._shared(event, stats, kind)
+        elif event.space in ("global", "const"):
+            if kind == "cp_async_ld":
+                self._source = event.addresses()
+            stats.space, stats.kind = stats.space or event.space, stats.kind or kind
+            self._global(event, stats)
+        else:
+            stats.space, stats.kind = event.space, kind
+
+    def _shared(self, event, stats: Stats, kind: str) -> None:
+        where = event.access.where
+        stats.unaligned |= where.varying | ((where.low_bits + event.offset) & 15)
+        if kind == "cp_async":
+            addresses, active = event.addresses()
+            source, reading = self._source or (addresses, active & False)
+            self._source = None
+            if source.shape != addresses.shape:
+                source, reading = addresses, active & False
+            self._add(stats, wavefronts.cp_async(addresses, active, event.width, source, reading), active)
+            return
+        width = 16 if kind == "ldmatrix" else event.width
+        self._add(stats, *self._waves(event, width, kind))
+        for wide in self.runs.get(event.instruction.pc, ()):
+            if (where.varying | (where.low_bits + event.offset)) & (wide - 1) == 0:
+                merged = stats.merged.setdefault(wide, Stats(stats.instruction, space="shared", kind="ld", width=wide))
+                self._add(merged, *self._waves(event, wide, kind))
+
+    def _waves(self, event, width: int, kind: str):
+        """Moving all addresses by one offset turns the banks around, and changes no count."""
+        key = (kind == "ldmatrix", width, event.offset & 3 if width < 4 else 0)
+        found = event.cache.get(key)
+        if found is None:
+            addresses, active = event.addresses()
+            if kind == "ldmatrix":
+                result = wavefronts.ldmatrix(addresses, active)
+            else:
+                result = wavefronts.shared(addresses, active, width)
+            found = event.cache[key] = self._summary(result, active)
+        return found
+
+    @staticmethod
+    def _summary(result, active):
+        """Sums over warps, in place of the arrays."""
+        waves, ideal = result
+        used = active.any(axis=1)
+        ways = np.bincount(-(-waves[used] // np.maximum(ideal[used], 1)))
+        histogram = {int(n): int(c) for n, c in enumerate(ways) if c}
+        return (int(used.sum()), int(waves[used].sum()), int(ideal[used].sum()), histogram), None
+
+    def _add(self, stats: Stats, result, active) -> None:
+        if active is not None:
+            result, _ = self._summary(result, active)
+        requests, waves, ideal, histogram = result
+        stats.requests += requests
+        stats.wavefronts += waves
+        stats.ideal += ideal
+        stats.ways.update(histogram)
+
+    def _global(self, event, stats: Stats) -> None:
+        key = ("sectors", event.width, event.offset % wavefronts.SECTOR)
+        found = event.cache.get(key)
+        if found is None:
+            addresses, active = event.addresses()
+            sectors, wanted = wavefronts.sectors(addresses, active, event.width)
+            best = -(-wanted // wavefronts.SECTOR)
+            found = (int(active.any(axis=1).sum()), int(sectors.sum()), int(best.sum()), int(wanted.sum()))
+            event.cache[key] = found
+        requests, sectors, best, wanted = found
+        if event.kind != "cp_async_ld":
+            stats.requests += requests
+        stats.sectors += sectors
+        stats.ideal_sectors += best
+        stats.bytes += wanted
+
+    # results
+
+    def by_instruction(self) -> list[Stats]:
+        """Counts per instruction, in program order, neighbouring shared loads merged as ptxas would."""
+        stats = dict(sorted(self.stats.items()))
+        if self.merge_loads and self.program is not None:
+            stats = self._merge(stats)
+        return list(stats.values())
+
+    def _merge(self, stats: dict[int, Stats]) -> dict[int, Stats]:
+        result = dict(stats)
+        taken: set[int] = set()
+        for run in merge_runs(self.program):
+            for wide in (16, 8):
+                for offset, (pc, _) in sorted(run.items()):
+                    own = stats.get(pc)
+                    parts = covering(run, offset, wide)
+                    if own is None or parts is None or taken & set(parts) or len(parts) < 2:
+                        continue
+                    merged = own.merged.get(wide)
+                    if merged is None or own.unaligned & (wide - 1) or merged.requests != own.requests:
+                        continue
+                    taken |= set(parts)
+                    merged.executed = own.executed
+                    for part in parts:
+                        old = stats.get(part)
+                        if old is not None:
+                            result[part] = Stats(old.instruction, space="shared", kind="ld", merged_into=own.instruction)
+                    merged.ways = own.merged[wide].ways
+                    result[pc] = merged
+        return result
+
+    def by_line(self) -> dict[tuple[str, int], list[Stats]]:
+        """Counts of the instructions of each line of the source."""
+        lines: dict[tuple[str, int], list[Stats]] = defaultdict(list)
+        for stats in self.by_instruction():
+            location = stats.instruction.location
+            if location is not None:
+                lines[location.file, location.line].append(stats)
+        return dict(lines)
+
+    def totals(self) -> dict[str, float]:
+        """Sums of the kernel under Nsight Compute's names."""
+        return totals(self.by_instruction())
+
+
+def totals(stats: list[Stats]) -> dict[str, float]:
+    """Sums under Nsight Compute's names. An ldmatrix counts among the wavefronts of shared loads, as there."""
+
+    def total(name: str, space: str, *kinds: str) -> int:
+        return sum(getattr(s, name) for s in stats if s.space == space and s.kind in kinds)
+
+    load, store = ("ld", "ldmatrix", "atom"), ("st",)
+    read, written = ("ld", "atom"), ("st",)
+    copies_sectors = total("sectors", "shared", "cp_async")
+    copies_requests = total("requests", "shared", "cp_async")
+    ld_sectors, st_sectors = total("sectors", "global", *read), total("sectors", "global", *written)
+    ld_bytes, st_bytes = total("bytes", "global", *read), total("bytes", "global", *written)
+    waves = {kind: total("wavefronts", "shared", kind) for kind in ("ld", "st", "atom", "ldmatrix", "cp_async")}
+    best = {kind: total("ideal", "shared", kind) for kind in waves}
+    prefix = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
+    conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
+    ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
+    return {
+        f"{prefix}_ld.sum": total("wavefronts", "shared", *load),
+        f"{prefix}_st.sum": total("wavefronts", "shared", *store),
+        f"{conflicts}_ld.sum": total("wavefronts", "shared", *load) - total("ideal", "shared", *load),
+        f"{conflicts}_st.sum": total("wavefronts", "shared", *store) - total("ideal", "shared", *store),
+        "smsp__inst_executed_op_shared_ld.sum": total("requests", "shared", "ld"),
+        "smsp__inst_executed_op_shared_st.sum": total("requests", "shared", "st"),
+        "smsp__inst_executed_op_ldsm.sum": total("requests", "shared", "ldmatrix"),
+        "smsp__inst_executed_op_ldgsts.sum": copies_requests,
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": waves["ldmatrix"],
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum": waves["cp_async"],
+        "memory_l1_wavefronts_shared": sum(waves.values()),
+        "memory_l1_wavefronts_shared_ideal": sum(best.values()),
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": total("requests", "global", *read) + copies_requests,
+        "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": total("requests", "global", *written),
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ld_sectors + copies_sectors,
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": st_sectors,
+        "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio": ld_bytes / ld_sectors if ld_sectors else 0.0,
+        "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio": st_bytes / st_sectors if st_sectors else 0.0,
+        "memory_l2_theoretical_sectors_global": ld_sectors + st_sectors + copies_sectors,
+        "memory_l2_theoretical_sectors_global_ideal": ideal_sectors,
+    }
+
+
+RATIOS = (
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
+)
+
+
+def scaled(
+    few: dict[str, float], more: dict[str, float], steps: tuple[int, int], blocks: int, to_steps: int, to_blocks: int
+) -> dict[str, float]:
+    """Totals of a large launch from two small ones of `blocks` blocks with few and with more k-steps.
+
+    Holds where every block does the same and a k-step costs the same each time: each total is then
+    blocks * (a + b * steps). `is_linear` on a third small launch says whether it does. A ratio is taken as it is with
+    more steps when both agree, and extrapolated through its sums otherwise (see `RATIOS`).
+    """
+    result = {}
+    for name in more:
+        if name in RATIOS:
+            result[name] = more[name]
+            continue
+        slope = (more[name] - few[name]) / (steps[1] - steps[0]) / blocks
+        start = few[name] / blocks - slope * steps[0]
+        result[name] = to_blocks * (start + slope * to_steps)
+    return result
+
+
+def is_linear(predicted: dict[str, float], counted: dict[str, float]) -> bool:
+    """Whether a small launch came out as two smaller ones foretold."""
+    return all(abs(predicted[name] - counted[name]) <= 1e-9 * abs(counted[name]) for name in counted)
+
+
+# which loads may merge
+
+
+def _destinations(instruction: Instruction) -> list[Register]:
+    if not instruction.operands or instruction.opcode in ("st", "red", "bar", "bra", "call"):
+        return []
+    first = instruction.operands[0]
+    items = first.items if isinstance(first, Vector) else (first.first, first.second) if isinstance(first, Pair) else (first,)
+    return [item for item in items if isinstance(item, Register)]
+
+
+def _breaks(instruction: Instruction) -> bool:
+    """Whether loads before and after it stay apart."""
+    if instruction.opcode in ("st", "red", "atom"):
+        spaces = {m.split("::")[0] for m in instruction.modifiers}
+        return not spaces & {"global", "local", "param"}
+    return instruction.opcode in ("bar", "barrier", "call", "membar", "fence", "cp", "ldmatrix")
+
+
+def _scalar_bytes(instruction: Instruction) -> int:
+    """Bytes of a shared load that may merge, else 0."""
+    modifiers = instruction.modifiers
+    if instruction.opcode != "ld" or instruction.predicate is not None or not {"shared", "shared::cta"} & set(modifiers):
+        return 0
+    if {"volatile", "relaxed", "acquire", "v4"} & set(modifiers):
+        return 0
+    size = int(modifiers[-1][1:]) // 8 * (2 if "v2" in modifiers else 1)
+    return size if size in (4, 8) else 0
+
+
+def merge_runs(program: Program) -> list[dict[int, tuple[int, int]]]:
+    """Loads that may merge with each other: offset to (pc, bytes), of one block, base register and stretch."""
+    found: dict[tuple, dict[int, tuple[int, int]]] = defaultdict(dict)
+    stretch = 0
+    versions: dict[Register, int] = defaultdict(int)
+    for instruction in program.code:
+        size = _scalar_bytes(instruction)
+        if size:
+            address = instruction.operands[1]
+            base = address.base if isinstance(address.base, Register) else getattr(address.base, "name", None)
+            key = (instruction.block, base, versions[base] if isinstance(base, Register) else 0, stretch)
+            found[key].setdefault(address.offset, (instruction.pc, size))
+        if _breaks(instruction):
+            stretch += 1
+        for register in _destinations(instruction):
+            versions[register] += 1
+    return [run for run in found.values() if len(run) > 1]
+
+
+def covering(run: dict[int, tuple[int, int]], offset: int, wide: int) -> list[int] | None:
+    """The loads that make up `wide` bytes from an offset on; None where one is missing."""
+    parts, at = [], offset
+    while at < offset + wide:
+        if at not in run:
+            return None
+        pc, size = run[at]
+        parts.append(pc)
+        at += size
+    return parts if at == offset + wide else None
+
+
+def merge_candidates(program: Program) -> dict[int, tuple[int, ...]]:
+    """For each load that may lead a merged one, the widths."""
+    found: dict[int, tuple[int, ...]] = {}
+    for run in merge_runs(program):
+        for offset, (pc, size) in run.items():
+            widths = tuple(w for w in WIDE if w > size and covering(run, offset, w))
+            if widths:
+                found[pc] = widths
+    return found

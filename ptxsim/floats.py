@@ -1,0 +1,337 @@
+"""Rounding as the hardware does it, on arrays.
+
+The tool throughout: compute in float64, *round to odd* where float64 itself had to round, then round once more to the
+narrow format. Rounding to odd with at least two spare bits makes the second rounding the only one that shows
+(Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+
+A float32 NaN that arithmetic made becomes 0x7fffffff only when its bits are looked at: `canonical_bits`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+F4, F8 = np.dtype("f4"), np.dtype("f8")
+U2, U4, U8, I8 = np.dtype("u2"), np.dtype("u4"), np.dtype("u8"), np.dtype("i8")
+NAN32, NAN16 = np.uint32(0x7FFFFFFF), np.uint16(0x7FFF)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A binary floating-point format: bits of precision, least exponent of a normal number, largest finite value."""
+
+    precision: int
+    least: int
+    largest: float
+
+
+FORMATS = {
+    "f16": Format(11, -14, 65504.0),
+    "bf16": Format(8, -126, float.fromhex("0x1.FEp127")),
+    "tf32": Format(11, -126, float.fromhex("0x1.FFCp127")),
+    "f32": Format(24, -126, float.fromhex("0x1.FFFFFEp127")),
+}
+
+
+def canonical_bits(x: np.ndarray) -> np.ndarray:
+    """The bits of a float array; every NaN of a float32 becomes the one that arithmetic makes, 0x7fffffff."""
+    if x.dtype == F4:
+        bits = x.view(U4)
+        nan = np.isnan(x)
+        return np.where(nan, NAN32, bits) if np.count_nonzero(nan) else bits
+    return x.view(U8)
+
+
+def flush(x: np.ndarray) -> np.ndarray:
+    """`.ftz`: subnormal float32 values to zero of their sign."""
+    tiny = np.abs(x) < np.float32(2.0**-126)
+    return np.where(tiny, np.copysign(np.float32(0), x), x) if np.count_nonzero(tiny) else x
+
+
+def saturate(x: np.ndarray) -> np.ndarray:
+    """`.sat`: clamp to [0, 1]; NaN becomes +0."""
+    return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
+
+
+def two_sum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """float64 sum and its exact error (Knuth)."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def two_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """float64 product and its exact error (Dekker's splitting); without overflow or underflow."""
+    p = a * b
+    ta, tb = a * 134217729.0, b * 134217729.0
+    ah, bh = ta - (ta - a), tb - (tb - b)
+    al, bl = a - ah, b - bh
+    return p, al * bl - (((p - ah * bh) - al * bh) - ah * bl)
+
+
+def to_odd(nearest: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """A float64 rounded to nearest, and the sign of what rounding dropped, to the value rounded to odd."""
+    bits = nearest.view(I8)
+    even = ((bits & 1) == 0) & (error != 0) & np.isfinite(nearest)
+    away = (error > 0) == (nearest > 0)  # the exact value lies further from zero
+    step = np.where(away, I8.type(1), I8.type(-1))
+    return np.where(even & (nearest != 0), bits + step, bits).view(F8)
+
+
+def quantize(x: np.ndarray, format_name: str, mode: str = "rn", relu: bool = False) -> np.ndarray:
+    """float64 values to the nearest of a format, in the rounding mode rn, rz, rm, rp or rna; as float64.
+
+    Overflow follows the mode (PTX ISA 9.7.9.21): rz stops at the largest finite value, rn goes to infinity.
+    """
+    fmt = FORMATS[format_name]
+    _, exponent = np.frexp(x)
+    scale = np.maximum(exponent - fmt.precision, fmt.least - fmt.precision + 1)
+    units = np.ldexp(x, -scale)
+    match mode:
+        case "rn":
+            units = np.rint(units)
+        case "rz":
+            units = np.trunc(units)
+        case "rm":
+            units = np.floor(units)
+        case "rp":
+            units = np.ceil(units)
+        case "rna":
+            units = np.copysign(np.floor(np.abs(units) + 0.5), units)
+        case _:
+            raise ValueError(mode)
+    rounded = np.where(np.isfinite(x), np.copysign(np.ldexp(units, scale), x), x)
+    over = (np.abs(rounded) > fmt.largest) & np.isfinite(x)
+    if np.count_nonzero(over):
+        clamps = {
+            "rn": np.zeros_like(over),
+            "rna": np.zeros_like(over),
+            "rz": np.ones_like(over),
+            "rm": x > 0,
+            "rp": x < 0,
+        }[mode]
+        limit = np.where(clamps, fmt.largest, np.inf)
+        rounded = np.where(over, np.copysign(limit, x), rounded)
+    if relu:
+        rounded = np.where(rounded < 0, 0.0, rounded)
+    return rounded
+
+
+def to_f32(x: np.ndarray, mode: str = "rn") -> np.ndarray:
+    """float64 to float32, rounded once in the given mode."""
+    return x.astype(F4) if mode == "rn" else quantize(x, "f32", mode).astype(F4)
+
+
+_LOW, _HALF = np.int64(0x1FFFFFFF), np.int64(0x10000000)
+
+
+def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """float32 a * b + c, rounded once to nearest even.
+
+    The product of two float32 is exact in float64. Where the float64 sum lies exactly half-way between two float32
+    (its 29 spare bits are 100...0), or is so small that more bits are spare, it may have been rounded to there:
+    only then is the slow way taken.
+    """
+    s = np.multiply(a, b, dtype=F8)
+    s += c
+    r = s.astype(F4)
+    if np.count_nonzero((s.view(I8) & _LOW) == _HALF) or _tiny(r, s):
+        p = np.multiply(a, b, dtype=F8)
+        s, error = two_sum(p, c.astype(F8))
+        r = np.where(np.isfinite(s), to_odd(s, error), s).astype(F4)
+    return r
+
+
+def _tiny(r: np.ndarray, s: np.ndarray) -> bool:
+    """Whether any value is subnormal, or became zero: then the place of the half-way bit varies."""
+    if not np.count_nonzero((r.view(U4) << np.uint32(1)) < np.uint32(0x02000000)):
+        return False
+    magnitude = np.abs(s)
+    return bool(np.count_nonzero((magnitude < 2.0**-125) & (magnitude != 0)))
+
+
+def sum_odd(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """float64 sum rounded to odd."""
+    s, error = two_sum(a, b)
+    return np.where(np.isfinite(s), to_odd(s, error), s)
+
+
+def quotient_odd(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """float64 quotient of float32 values, rounded to odd."""
+    q = a / b
+    high, low = two_product(q, b)
+    error = ((a - high) - low) * np.where(b < 0, -1.0, 1.0)
+    return np.where(np.isfinite(q) & np.isfinite(b) & (q != 0), to_odd(q, error), q)
+
+
+def root_odd(a: np.ndarray) -> np.ndarray:
+    """float64 square root of float32 values, rounded to odd."""
+    q = np.sqrt(a)
+    high, low = two_product(q, q)
+    return np.where(np.isfinite(q) & (q != 0), to_odd(q, (a - high) - low), q)
+
+
+def rounded_f32(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
+    """A float32 operation in a rounding mode other than nearest."""
+    x = [o.astype(F8) for o in operands]
+    match operation:
+        case "add":
+            exact = sum_odd(x[0], x[1])
+        case "sub":
+            exact = sum_odd(x[0], -x[1])
+        case "mul":
+            exact = x[0] * x[1]
+        case "fma":
+            exact = sum_odd(x[0] * x[1], x[2])
+        case "div":
+            exact = quotient_odd(x[0], x[1])
+        case "rcp":
+            exact = quotient_odd(np.ones_like(x[0]), x[0])
+        case "sqrt":
+            exact = root_odd(x[0])
+        case _:
+            raise ValueError(operation)
+    result = to_f32(exact, mode)
+    if mode == "rm" and operation in ("add", "sub", "fma"):  # an exact zero of opposite signs is -0 when rounding down
+        first = x[0] * x[1] if operation == "fma" else x[0]
+        second = x[2] if operation == "fma" else (x[1] if operation == "add" else -x[1])
+        zero = (result == 0) & ~((np.copysign(1, first) > 0) & (np.copysign(1, second) > 0))
+        result = np.where(zero & (exact == 0), np.float32(-0.0), result)
+    return result
+
+
+def rounded_f64(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
+    """A float64 operation exactly, lane by lane: for fma in every mode, and for the modes other than nearest."""
+    out = np.empty_like(operands[0])
+    for i, values in enumerate(zip(*(o.tolist() for o in operands), strict=True)):
+        out[i] = _exact64(operation, mode, values)
+    return out
+
+
+def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
+    with np.errstate(all="ignore"):
+        x = [np.float64(v) for v in values]
+        plain = {
+            "add": lambda: x[0] + x[1],
+            "sub": lambda: x[0] - x[1],
+            "mul": lambda: x[0] * x[1],
+            "fma": lambda: x[0] * x[1] + x[2],
+            "div": lambda: x[0] / x[1],
+            "rcp": lambda: 1.0 / x[0],
+            "sqrt": lambda: np.sqrt(x[0]),
+        }[operation]()
+    if not all(np.isfinite(v) for v in values):
+        if operation == "fma" and np.isfinite(values[0]) and np.isfinite(values[1]):
+            return values[2]  # the product may overflow, but exactly it does not
+        return float(plain)
+    f = [Fraction(v) for v in values]
+    match operation:
+        case "add":
+            exact = f[0] + f[1]
+        case "sub":
+            exact = f[0] - f[1]
+        case "mul":
+            exact = f[0] * f[1]
+        case "fma":
+            exact = f[0] * f[1] + f[2]
+        case "div" | "rcp":
+            above, below = (f[0], f[1]) if operation == "div" else (Fraction(1), f[0])
+            if below == 0:
+                return float(plain)
+            exact = above / below
+        case "sqrt":
+            if f[0] < 0:
+                return float("nan")
+            return _root64(f[0], mode)
+    if exact == 0:
+        return -0.0 if mode == "rm" and operation in ("add", "sub", "fma") and plain == 0 else float(plain * 0.0)
+    return _fraction_to_double(exact, mode)
+
+
+def _root64(value: Fraction, mode: str) -> float:
+    if value == 0:
+        return 0.0
+    nearest = float(np.sqrt(float(value)))
+    exact = Fraction(nearest) ** 2
+    if mode == "rn" or exact == value:
+        return nearest
+    if mode == "rp":
+        return nearest if exact > value else float(np.nextafter(nearest, np.inf))
+    return nearest if exact < value else float(np.nextafter(nearest, 0.0))
+
+
+def _fraction_to_double(value: Fraction, mode: str) -> float:
+    try:
+        nearest = value.numerator / value.denominator  # Python rounds this quotient correctly
+    except OverflowError:
+        nearest = float("inf") if value > 0 else float("-inf")
+    if mode == "rn":
+        return nearest
+    up = mode == "rp" or (mode == "rz" and value < 0)
+    if np.isinf(nearest):
+        largest = float(np.finfo(F8).max)
+        return nearest if (value > 0) == up else (largest if value > 0 else -largest)
+    if up and Fraction(nearest) < value:
+        return float(np.nextafter(nearest, np.inf))
+    if not up and Fraction(nearest) > value:
+        return float(np.nextafter(nearest, -np.inf))
+    return nearest
+
+
+def fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """float64 a * b + c, rounded once (Boldo and Melquiond); exactly, lane by lane, where exponents are extreme."""
+    uh, ul = two_product(a, b)
+    th, tl = two_sum(c, ul)
+    vh, vl = two_sum(uh, th)
+    z, error = two_sum(tl, vl)
+    result = vh + to_odd(z, error)
+    magnitude = np.abs(np.stack(np.broadcast_arrays(a, b, c, a * b, result)))
+    safe = np.all(((magnitude < 2.0**900) & (magnitude > 2.0**-900)) | (magnitude == 0), axis=0)
+    safe &= (a != 0) & (b != 0) & (result != 0) & (c != 0)
+    if not safe.all():
+        odd = np.flatnonzero(~safe)
+        result[odd] = rounded_f64("fma", "rn", *(np.ascontiguousarray(o[odd]) for o in np.broadcast_arrays(a, b, c)))
+    return result
+
+
+# 16-bit formats: their bits as uint16
+
+
+def unpack(bits: np.ndarray, name: str) -> np.ndarray:
+    """Bits of f16 or bf16 (uint16), or tf32 (uint32), to float32, exactly. tf32: the upper 19 bits count."""
+    match name:
+        case "f16":
+            return bits.view(np.float16).astype(F4)
+        case "bf16":
+            return (bits.astype(U4) << np.uint32(16)).view(F4)
+        case "tf32":
+            return (bits & np.uint32(0xFFFFE000)).view(F4)
+    raise ValueError(name)
+
+
+def pack(x: np.ndarray, name: str, mode: str = "rn", relu: bool = False) -> np.ndarray:
+    """float64 (or exact float32) values to the bits of f16 or bf16 (uint16) or tf32 (uint32), rounded once."""
+    nan = np.isnan(x)
+    if name == "f16" and mode == "rn" and not relu:
+        bits = x.astype(np.float16).view(U2)
+        return np.where(nan, NAN16, bits)
+    rounded = quantize(x.astype(F8), name, mode, relu)
+    if name == "f16":
+        return np.where(nan, NAN16, rounded.astype(np.float16).view(U2))
+    bits = rounded.astype(F4).view(U4)
+    if name == "tf32":
+        return np.where(nan, NAN32, bits)
+    return np.where(nan, NAN16, (bits >> np.uint32(16)).astype(U2))
+
+
+def halves(bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper 16 bits of packed pairs."""
+    return (bits & np.uint32(0xFFFF)).astype(U2), (bits >> np.uint32(16)).astype(U2)
+
+
+def joined(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Packed pairs out of lower and upper 16 bits."""
+    return low.astype(U4) | (high.astype(U4) << np.uint32(16))

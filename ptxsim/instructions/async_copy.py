@@ -1,0 +1,166 @@
+"""cp.async: copies from global to shared memory that are under way until waited for (PTX ISA 9.7.9.25).
+
+The source is read when the copy is issued; the data land in shared memory when the thread waits for the group. What
+reads the destination before that is told of (see monitor.py), and gets the old bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import PtxError
+from ..parser import Immediate, Register
+from ..types import TYPES
+from .registry import Modifiers, effect
+
+U32 = TYPES["u32"]
+NEVER = 1 << 30  # the group of a copy that is not committed yet
+
+
+@dataclass
+class Copy:
+    """One executed cp.async."""
+
+    instruction: object
+    lanes: np.ndarray | None
+    access: object  # of the destination
+    data: list[np.ndarray]  # by element
+    size: int  # of an element
+    width: int
+    group: np.ndarray  # per lane of the batch; -1 once landed
+
+
+@effect("cp")
+def cp(m, instruction):
+    """cp.async and its commit_group, wait_group and wait_all (PTX ISA 9.7.9.25.3)."""
+    modifiers = Modifiers(instruction)
+    if not modifiers.flag("async"):
+        modifiers.reject("a cp other than cp.async")
+    if "bulk" in modifiers.left or "mbarrier" in modifiers.left:
+        modifiers.reject(f".{modifiers.left[0]}")
+    action = modifiers.one_of(("commit_group", "wait_group", "wait_all"))
+    if action == "commit_group":
+        modifiers.done()
+        return lambda: commit(m)
+    if action:
+        modifiers.done()
+        pending = int(instruction.operands[0].value) if action == "wait_group" else 0
+        everything = action == "wait_all"
+        return lambda: wait(m, pending, everything)
+    return _copy(m, instruction, modifiers)
+
+
+def _copy(m, instruction, modifiers: Modifiers):
+    """cp.async.{ca,cg}.shared.global [dst], [src], size{, src-size | ignore-src}{, policy}."""
+    level = modifiers.one_of(("ca", "cg"))
+    if not modifiers.one_of(("shared", "shared::cta")) or not modifiers.flag("global"):
+        modifiers.reject("a copy that is not from global to shared memory")
+    modifiers.drop(("L2::",))
+    modifiers.done()
+    destination, source, amount, *more = instruction.operands
+    width = int(amount.value) if isinstance(amount, Immediate) else 0
+    if width not in ((4, 8, 16) if level == "ca" else (16,)):
+        raise PtxError(f"{instruction.where}: cp.async.{level} cannot copy {width or amount} bytes")
+    _, to_slot, to_offset = m.address(destination, "shared")
+    _, from_slot, from_offset = m.address(source, "global")
+    source_size = ignore = None
+    if more:
+        operand = more[0]
+        if isinstance(operand, Register) and operand.type.name == "pred":
+            ignore = m.reader(operand, TYPES["pred"])
+        elif not (isinstance(operand, Register) and operand.type.bits == 64):  # a cache policy
+            source_size = m.reader(operand, U32)
+    size = min(width, 8)
+    count = width // size
+
+    def step() -> None:
+        if source_size is None and ignore is None:
+            taken = m.access("global", from_slot, from_offset, width, instruction, "cp_async_ld")
+            data = [taken.load(size, i) for i in range(count)]
+        else:
+            data = _partial(m, instruction, from_slot, from_offset, width, source_size, ignore, size, count)
+        to = m.access("shared", to_slot, to_offset, width, instruction, "cp_async")
+        group = np.full(m.lanes, -1, np.int64)
+        group[to.lanes if to.lanes is not None else slice(None)] = NEVER
+        copy = Copy(instruction, to.lanes, to, data, size, width, group)
+        m.copies.append(copy)
+        if m.monitor is not None:
+            m.monitor.copy_begins(copy)
+
+    return step
+
+
+def _partial(m, instruction, slot, offset, width, source_size, ignore, size, count) -> list[np.ndarray]:
+    """With a source size: that many bytes are read, the others are zero; nothing is read for size 0."""
+    lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
+    wanted = np.full(m.lanes, width, np.int64) if source_size is None else source_size().astype(np.int64)
+    if ignore is not None:
+        wanted = np.where(ignore(), 0, wanted)
+    too_long = wanted[lanes] > width
+    if too_long.any():
+        lane = int(lanes[np.flatnonzero(too_long)[0]])
+        raise m.fault(instruction, f"cp.async: source size {int(wanted[lane])} is more than {width}", lane)
+    raw = np.zeros((len(lanes), width), np.uint8)
+    saved = m.mask, m.active, m.whole, m.count
+    for amount in np.unique(wanted[lanes]).tolist():
+        if amount == 0:
+            continue
+        places = np.flatnonzero(wanted[lanes] == amount)
+        threads = np.zeros(m.lanes, bool)
+        threads[lanes[places]] = True
+        m.mask = m.active = threads
+        try:
+            space = m.spaces["global"]
+            where = m.addresses(space, slot)
+            taken = m.checked(space, where, offset, amount if amount & (amount - 1) == 0 else 1, instruction, "cp_async_ld")
+            for byte in range(amount):
+                raw[places, byte] = taken.load(1, byte)
+        finally:
+            m.mask, m.active, m.whole, m.count = saved
+    elements = raw.view(f"u{size}")
+    return [np.ascontiguousarray(elements[:, i]) for i in range(count)]
+
+
+def commit(m) -> None:
+    """cp.async.commit_group: the copies since the last commit become a group, of each thread by itself."""
+    acting = slice(None) if m.active is None else m.active
+    for copy in m.copies:
+        open_ = copy.group == NEVER
+        if m.active is not None:
+            open_ &= m.active
+        copy.group = np.where(open_, m.committed, copy.group)
+    m.committed = m.committed.copy()
+    m.committed[acting] += 1
+
+
+def wait(m, pending: int, everything: bool) -> None:
+    """cp.async.wait_group N: all but the last N groups of the thread land; wait_all: every copy of it."""
+    bound = np.full(m.lanes, NEVER + 1) if everything else m.committed - pending
+    if m.active is not None:
+        bound = np.where(m.active, bound, -1)
+    left = []
+    for copy in m.copies:
+        landing = (copy.group >= 0) & (copy.group < bound)
+        if np.count_nonzero(landing):
+            _land(m, copy, landing)
+            copy.group = np.where(landing, -1, copy.group)
+        if (copy.group >= 0).any():
+            left.append(copy)
+    m.copies = left
+
+
+def _land(m, copy: Copy, landing: np.ndarray) -> None:
+    if copy.lanes is None and landing.all():
+        for number, values in enumerate(copy.data):
+            copy.access.store(copy.size, values, number)
+        lanes = None
+    else:
+        lanes = np.flatnonzero(landing if copy.lanes is None else landing[copy.lanes])
+        view = copy.access.space.views[copy.size]
+        first = copy.access.flat()[lanes] // copy.size
+        for number, values in enumerate(copy.data):
+            view[first + number] = values[lanes]
+    if m.monitor is not None:
+        m.monitor.copy_lands(copy, lanes)

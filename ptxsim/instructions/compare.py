@@ -1,0 +1,154 @@
+"""Comparison and selection (PTX ISA 9.7.5, 9.7.6)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import floats
+from ..types import BITS, FLOATS, INTEGERS, TYPES, Type
+from .registry import Elementwise, Modifiers, elementwise
+
+ORDERED = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+UNSIGNED = {"lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
+COMBINE = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+PRED = TYPES["pred"]
+
+
+def _float_ne(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """ne of numbers: false where one is NaN."""
+    return (a != b) & ~np.isnan(a) & ~np.isnan(b)
+
+
+def _unordered(test):
+    return lambda a, b: test(a, b) | np.isnan(a) | np.isnan(b)
+
+
+FLOATING = {
+    **ORDERED,
+    "ne": _float_ne,
+    "equ": _unordered(np.equal),
+    "neu": np.not_equal,
+    "ltu": _unordered(np.less),
+    "leu": _unordered(np.less_equal),
+    "gtu": _unordered(np.greater),
+    "geu": _unordered(np.greater_equal),
+    "num": lambda a, b: ~np.isnan(a) & ~np.isnan(b),
+    "nan": lambda a, b: np.isnan(a) | np.isnan(b),
+}
+
+
+def comparison(m: Modifiers, t: Type):
+    """The comparison of `setp` and `set` on values of type t."""
+    if t.kind == "f":
+        test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
+        flushed = m.flag("ftz")
+        if t.name in ("f16", "bf16"):
+            return lambda a, b: test(floats.unpack(a, t.name), floats.unpack(b, t.name))
+        return (lambda a, b: test(floats.flush(a), floats.flush(b))) if flushed else test
+    tests = {**ORDERED, **UNSIGNED}
+    name = m.one_of(tests) or m.reject("a comparison")
+    if name in UNSIGNED and t.signed:
+        u = np.dtype(f"u{t.bytes}")
+        return lambda a, b: tests[name](a.view(u), b.view(u))
+    return tests[name]
+
+
+@elementwise("setp", (*INTEGERS, *BITS, *FLOATS, "f16", "bf16"))
+def setp(m: Modifiers) -> Elementwise:
+    """setp: p = (a cmp b) op c, q = !(a cmp b) op c (PTX ISA 9.7.6.2)."""
+    t = m.type
+    combine = COMBINE.get(m.one_of(COMBINE) or "")
+    test = comparison(m, t)
+    two = len(m.instruction.operands) and type(m.instruction.operands[0]).__name__ == "Pair"
+    result = (PRED, PRED) if two else PRED
+    if combine is None:
+        compute = (lambda a, b: (lambda p: (p, ~p))(test(a, b))) if two else test
+        return Elementwise(compute, result, (t, t))
+    if two:
+        compute = lambda a, b, c: (lambda p: (combine(p, c), combine(~p, c)))(test(a, b))  # noqa: E731
+    else:
+        compute = lambda a, b, c: combine(test(a, b), c)  # noqa: E731
+    return Elementwise(compute, result, (t, t, PRED))
+
+
+@elementwise("setp", ("f16x2", "bf16x2"))
+def setp_packed(m: Modifiers) -> Elementwise:
+    """setp of packed pairs: one predicate for each half (PTX ISA 9.7.7.2)."""
+    t = m.type
+    name = t.name.removesuffix("x2")
+    combine = COMBINE.get(m.one_of(COMBINE) or "")
+    test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
+    m.flag("ftz")
+
+    def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray):
+        pairs = zip(floats.halves(a), floats.halves(b), strict=True)
+        results = [test(floats.unpack(x, name), floats.unpack(y, name)) for x, y in pairs]
+        return tuple(combine(r, c[0]) if combine else r for r in results)
+
+    return Elementwise(compute, (PRED, PRED), (t, t, PRED) if combine else (t, t))
+
+
+@elementwise("set", (*INTEGERS, *BITS, *FLOATS, "f16", "bf16"))
+def set_(m: Modifiers) -> Elementwise:
+    """set: all ones (1.0 for a float result) where the comparison holds, else 0 (PTX ISA 9.7.6.1)."""
+    result, t = m.types[0], m.types[1]
+    combine = COMBINE.get(m.one_of(COMBINE) or "")
+    test = comparison(m, t)
+    yes = {
+        "f32": np.float32(1),
+        "f16": np.uint16(0x3C00),
+        "bf16": np.uint16(0x3F80),
+        "s32": np.int32(-1),
+        "u32": np.uint32(0xFFFFFFFF),
+        "u16": np.uint16(0xFFFF),
+        "s16": np.int16(-1),
+    }[result.name]
+
+    def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> np.ndarray:
+        holds = test(a, b)
+        return np.where(combine(holds, c[0]) if combine else holds, yes, type(yes)(0))
+
+    return Elementwise(compute, result, (t, t, PRED) if combine else (t, t))
+
+
+@elementwise("set", ("f16x2", "bf16x2"))
+def set_packed(m: Modifiers) -> Elementwise:
+    """set of packed pairs: 1.0, or all ones for an integer result, in each half where it holds (PTX ISA 9.7.7.1)."""
+    result, t = m.types[0], m.types[1]
+    name = t.name.removesuffix("x2")
+    test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
+    m.flag("ftz")
+    yes = np.uint16({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(result.name, 0xFFFF))
+
+    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        pairs = zip(floats.halves(a), floats.halves(b), strict=True)
+        holds = [test(floats.unpack(x, name), floats.unpack(y, name)) for x, y in pairs]
+        return floats.joined(*(np.where(h, yes, np.uint16(0)) for h in holds))
+
+    return Elementwise(compute, result, (t, t))
+
+
+@elementwise("selp", (*INTEGERS, *BITS, *FLOATS))
+def selp(m: Modifiers) -> Elementwise:
+    """selp: a where the predicate holds, else b (PTX ISA 9.7.6.3)."""
+    t = m.type
+    return Elementwise(lambda a, b, c: np.where(c, a, b), t, (t, t, PRED))
+
+
+@elementwise("slct", ("s32", "f32"))
+def slct(m: Modifiers) -> Elementwise:
+    """slct: a where c >= 0 (-0 included, NaN not), else b (PTX ISA 9.7.6.4)."""
+    t, sign = m.types[0], m.types[1]
+    flush = m.flag("ftz")
+
+    def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return np.where((floats.flush(c) if flush else c) >= 0, a, b)
+
+    return Elementwise(compute, t, (t, t, sign))

@@ -1,0 +1,452 @@
+"""Control flow: branches, calls, barriers, the end (PTX ISA 9.7.12, 9.7.13.1 to 9.7.13.3, 9.7.20).
+
+A step takes the mask of active threads. It returns the place where all of them go on, or None after it has sent them
+on their ways itself.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+
+from ..barriers import require_barrier_number
+from ..errors import PtxError
+from ..parser import Immediate, Register, Symbol
+from ..types import TYPES
+from .registry import Modifiers, control
+
+U32, PRED = TYPES["u32"], TYPES["pred"]
+
+
+@control("bra")
+def bra(m, instruction):
+    """bra: jump, where the predicate holds (PTX ISA 9.7.12.3); `.uni` says that all threads do the same."""
+    modifiers = Modifiers(instruction)
+    modifiers.flag("uni")
+    modifiers.done()
+    target, after = instruction.operands[0].place, instruction.pc + 1
+    if instruction.predicate is None:
+        return lambda active: target
+    registers, slot, negated = m.registers, instruction.predicate.slot, instruction.negated
+
+    def step(active: np.ndarray) -> int | None:
+        taken = registers[slot]
+        if negated:
+            taken = ~taken
+        if m.active is not None:
+            taken = taken & active
+        count = np.count_nonzero(taken)
+        if count == m.count:
+            return target
+        if count == 0:
+            return after
+        m.join(target, taken & active)
+        m.join(after, active & ~taken)
+        return None
+
+    return step
+
+
+@control("brx")
+def brx(m, instruction):
+    """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
+    places = np.array([label.place for label in instruction.operands[1]])
+    read = m.reader(instruction.operands[0], U32)
+
+    def step(active: np.ndarray) -> int | None:
+        index = read()
+        bad = active & (index >= len(places))
+        if bad.any():
+            lane = int(np.flatnonzero(bad)[0])
+            raise m.fault(instruction, f"brx.idx: index {int(index[lane])} is beyond the table", lane)
+        for number in np.unique(index[active]).tolist():
+            m.join(int(places[number]), active & (index == number))
+        return None
+
+    return step
+
+
+@control("exit")
+def exit_(m, instruction):
+    """exit: the thread ends (PTX ISA 9.7.12.7)."""
+
+    def step(active: np.ndarray) -> None:
+        m.leave(active)
+
+    return step
+
+
+@control("trap")
+def trap(m, instruction):
+    """trap: an error (PTX ISA 9.7.20.4)."""
+
+    def step(active: np.ndarray) -> None:
+        raise m.fault(instruction, "trap", int(np.flatnonzero(active)[0]))
+
+    return step
+
+
+@control("brkpt")
+def brkpt(m, instruction):
+    """brkpt: a breakpoint; nothing stops here (PTX ISA 9.7.20.1)."""
+    return lambda active: instruction.pc + 1
+
+
+@control("bar")
+def bar(m, instruction):
+    """bar.sync, bar.red, bar.arrive, bar.warp.sync: as barrier, aligned (PTX ISA 9.7.13.1, 9.7.13.2)."""
+    modifiers = Modifiers(instruction)
+    if modifiers.flag("warp"):
+        modifiers.flag("sync")
+        modifiers.done()
+        read = m.reader(instruction.operands[0], U32)
+        return lambda active: m.barriers.warp(instruction, active, read())
+    return _barrier(m, instruction, modifiers)
+
+
+@control("barrier")
+def barrier(m, instruction):
+    """barrier.sync, .red, .arrive: threads of a block wait for each other (PTX ISA 9.7.13.1)."""
+    modifiers = Modifiers(instruction)
+    if "cluster" in modifiers.left:
+        modifiers.reject(".cluster")
+    return _barrier(m, instruction, modifiers)
+
+
+def _barrier(m, instruction, modifiers: Modifiers):
+    modifiers.flag("cta")
+    modifiers.flag("aligned")
+    action = modifiers.one_of(("sync", "red", "arrive"))
+    reduction = modifiers.one_of(("popc", "and", "or")) if action == "red" else None
+    modifiers.done()
+    operands = list(instruction.operands)
+    destination = operands.pop(0) if action == "red" else None
+    source = operands.pop() if action == "red" else None
+    number = m.reader(operands[0] if operands else Immediate(0), U32)
+    constant = not operands or isinstance(operands[0], Immediate)
+    count = m.reader(operands[1], U32) if len(operands) > 1 else None
+    if action == "arrive":
+
+        def step(active: np.ndarray) -> int:
+            which = number().astype(np.int64)
+            require_barrier_number(m, instruction, which, active)
+            m.barriers.arrive(instruction, active, which, None)
+            return instruction.pc + 1
+
+        return step
+    finish = read = None
+    if action == "red":
+        read = m.reader(source, PRED)
+        finish = _reduction(m, reduction, m.writer(destination, U32 if reduction == "popc" else PRED))
+
+    def step(active: np.ndarray) -> int | None:
+        which = number().astype(np.int64)
+        if not constant:
+            require_barrier_number(m, instruction, which, active)
+        expected = None if count is None else count().astype(np.int64)
+        return m.barriers.block(instruction, active, which, expected, read() if read else None, finish)
+
+    return step
+
+
+def _reduction(m, name: str, write):
+    """bar.red: how many, whether all or any of the barrier's threads have the predicate set."""
+
+    def finish(threads: np.ndarray, value: np.ndarray, of_barrier: np.ndarray) -> None:
+        taking = of_barrier & m.alive
+        total = np.bincount(m.block_of[taking], minlength=len(m.blocks))
+        yes = np.bincount(m.block_of[taking & value], minlength=len(m.blocks))
+        result = {"popc": yes.astype(np.uint32), "and": yes == total, "or": yes > 0}[name]
+        write(result[m.block_of])
+
+    return finish
+
+
+# calls
+
+
+@control("ret")
+def ret(m, instruction):
+    """ret: back to where the thread came from; from the entry: the end (PTX ISA 9.7.12.6)."""
+
+    def step(active: np.ndarray) -> int | None:
+        depth = m.depth
+        outermost = active & (depth == 0)
+        if m.count == np.count_nonzero(outermost):
+            m.leave(active)
+            return None
+        if outermost.any():
+            m.leave(outermost)
+        return _return(m, active & ~outermost)
+
+    return step
+
+
+def _return(m, active: np.ndarray) -> int | None:
+    level = m.depth[active] - 1
+    if m.saved:
+        _restore(m, active)
+    stack = np.stack(m.return_to)
+    back = np.full(m.lanes, -1)
+    back[active] = stack[level, np.flatnonzero(active)]
+    m.depth = m.depth - active
+    places = np.unique(back[active]).tolist()
+    finishers = m.after_call
+    saved = m.mask, m.active, m.whole, m.count
+    for place in places:
+        here = active & (back == place)
+        m.mask = m.active = here
+        finishers[place]()
+        m.mask, m.active, m.whole, m.count = saved
+        if len(places) == 1 and m.count == np.count_nonzero(here):
+            return place
+        m.join(place, here)
+    return None
+
+
+def _restore(m, active: np.ndarray) -> None:
+    """Recursion: give the caller its registers and its local memory back."""
+    moved = np.zeros(m.lanes, np.int64)
+    for level, frame in enumerate(m.saved):
+        here = active & (m.depth == level + 1)
+        if not here.any():
+            continue
+        callers = {caller for caller, _ in frame}
+        for caller in callers:
+            mine = here & (m.caller_at[level] == caller)
+            if not mine.any():
+                continue
+            for (owner, slot), array in frame.items():
+                if owner == caller:
+                    m.registers[slot] = merged(mine, array, m.registers[slot])
+        moved[here] -= m.program.local_bytes
+    if moved.any():
+        m.pending_return = moved
+        # the results are still addressed by the callee's frame: the stack moves once they are copied
+
+
+def merged(mask, value, old):
+    from ..machine import merged as merge
+
+    return merge(mask, value, old)
+
+
+@control("call")
+def call(m, instruction):
+    """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail are the system's."""
+    modifiers = Modifiers(instruction)
+    modifiers.flag("uni")
+    modifiers.done()
+    returns, target, arguments = instruction.operands
+    if isinstance(target, Symbol) and target.name in ("vprintf", "__assertfail"):
+        system = _vprintf if target.name == "vprintf" else _assertfail
+        return system(m, instruction, arguments.items, returns.items)
+    if isinstance(target, Register):
+        return _indirect(m, instruction, target)
+    function = m.program.module.functions.get(target.name)
+    if function is None or function.name not in m.program.start:
+        raise PtxError(f"{instruction.where}: {target.name} is called but has no body here")
+    return _direct(m, instruction, function, returns.items, arguments.items)
+
+
+def _direct(m, instruction, function, returns: tuple, arguments: tuple):
+    if len(arguments) != len(function.params) or len(returns) != len(function.returns):
+        raise PtxError(f"{instruction.where}: {function.name} is called with {len(arguments)} arguments")
+    place, after = m.program.start[function.name], instruction.pc + 1
+    copies_in = list(zip(arguments, function.params, strict=True))
+    copies_out = list(zip(returns, function.returns, strict=True))
+    m.after_call[after] = lambda: _finish_call(m, copies_out)
+    caller = m.program.owner[instruction.pc].name
+
+    def step(active: np.ndarray) -> int:
+        level = m.depth[active]
+        if int(level.max()) >= m.limits.depth:
+            lane = int(np.flatnonzero(active)[int(level.argmax())])
+            raise m.fault(instruction, f"calls nest deeper than {m.limits.depth}: raise the limit `depth`", lane)
+        shift = m.program.local_bytes if m.program.recursive else 0
+        for given, formal in copies_in:
+            _pass(m, given, formal, to_shift=shift)
+        while len(m.return_to) <= int(level.max()):
+            m.return_to.append(np.full(m.lanes, -1))
+        stack = np.stack(m.return_to)
+        stack[level, np.flatnonzero(active)] = after
+        m.return_to = list(stack)
+        if m.program.recursive:
+            _save(m, active, caller)
+        m.depth = m.depth + active
+        if shift:
+            m.move_stack(np.where(active, shift, 0))
+        return place
+
+    return step
+
+
+def _save(m, active: np.ndarray, caller: str) -> None:
+    for level in np.unique(m.depth[active]).tolist():
+        while len(m.saved) <= level:
+            m.saved.append({})
+            m.caller_at.append(np.full(m.lanes, "", dtype=object))
+        here = active & (m.depth == level)
+        m.caller_at[level][here] = caller
+        frame = m.saved[level]
+        for slot in m.program.saved_slots[caller]:
+            now = m.registers[slot]
+            old = frame.get((caller, slot))
+            frame[caller, slot] = now if old is None else merged(here, now, old)
+
+
+def _finish_call(m, copies_out) -> None:
+    """The results to where the caller wants them."""
+    moved = getattr(m, "pending_return", None)
+    if moved is not None:
+        m.pending_return = None
+        m.move_stack(moved)
+    shift = m.program.local_bytes if m.program.recursive else 0
+    for wanted, formal in copies_out:
+        _pass(m, formal, wanted, from_shift=shift)
+
+
+def _pass(m, source, destination, from_shift: int = 0, to_shift: int = 0) -> None:
+    """Copy a parameter: from a variable, register or constant to a variable or register."""
+    lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
+    space = m.spaces["local"]
+    base = space.origin[lanes]
+    if m.stack_slot is not None:
+        base = base + m.registers[m.stack_slot][lanes]
+    to_variable, from_variable = _variable(destination), _variable(source)
+    if from_variable is not None:
+        size = from_variable.size
+        at = base + m.program.frames[from_variable] + from_shift
+        data = space.data[at[:, None] + np.arange(size)]
+    else:
+        t = (to_variable or destination).type
+        values = m.reader(source, TYPES[f"b{t.bits}"])()[lanes]
+        data = np.ascontiguousarray(values).view(np.uint8).reshape(len(lanes), -1)
+    if to_variable is not None:
+        at = base + m.program.frames[to_variable] + to_shift
+        space.data[at[:, None] + np.arange(min(to_variable.size, data.shape[1]))] = data[:, : to_variable.size]
+    else:
+        t = TYPES[f"b{destination.type.bits}"]
+        m.lane_writer(destination, t)(np.ascontiguousarray(data).view(t.dtype).reshape(-1), lanes)
+
+
+def _variable(operand):
+    """The frame variable that an operand of a call names."""
+    if isinstance(operand, (Register, Immediate)):
+        return None
+    return operand.variable if isinstance(operand, Symbol) else operand
+
+
+def _indirect(m, instruction, target: Register):
+    """A call through a pointer: each thread to the function whose number it holds."""
+    returns, _, arguments = instruction.operands
+    read = m.reader(target, TYPES["u64"])
+    steps = {}
+    for function in m.program.functions:
+        if function is m.program.entry:
+            continue
+        if len(function.params) == len(arguments.items) and len(function.returns) == len(returns.items):
+            place = m.program.start[function.name]
+            steps[place + 1] = _direct(m, instruction, function, returns.items, arguments.items)
+            finish = m.after_call[instruction.pc + 1]
+            steps[place + 1].finish = finish
+    # results are copied from the function that returned: by its formal parameters, so one finisher cannot serve all
+    if len(steps) > 1 and returns.items:
+        raise PtxError(f"{instruction.where}: a call by address with several possible functions is not supported")
+
+    def step(active: np.ndarray) -> int | None:
+        value = read()
+        for number in np.unique(value[active]).tolist():
+            here = active & (value == number)
+            if number not in steps:
+                raise m.fault(instruction, f"call of 0x{number:x}: no function", int(np.flatnonzero(here)[0]))
+            m.enter(here)
+            m.join(steps[number](here), here)
+        return None
+
+    return step
+
+
+# the system's functions
+
+
+def _argument_reader(m, argument):
+    """Values of an argument in a .param variable of the caller, as uint64 of the active threads."""
+
+    def read() -> tuple[np.ndarray, np.ndarray]:
+        lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
+        variable = argument.variable
+        at = m.spaces["local"].origin[lanes] + m.program.frames[variable]
+        if m.stack_slot is not None:
+            at = at + m.registers[m.stack_slot][lanes]
+        raw = m.spaces["local"].data[at[:, None] + np.arange(variable.size)]
+        return lanes, raw.view(f"u{variable.size}").reshape(-1).astype(np.uint64)
+
+    return read
+
+
+def _assertfail(m, instruction, arguments: tuple, returns: tuple):
+    """__assertfail(message, file, line, function, char size): a failed device-side assert."""
+    readers = [_argument_reader(m, a) for a in arguments]
+
+    def step(active: np.ndarray) -> None:
+        lanes, _ = readers[0]()
+        message, file, line, function = (int(read()[1][0]) for read in readers[:4])
+        text = m.arena.string
+        raise m.fault(
+            instruction,
+            f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}",
+            int(lanes[0]),
+        )
+
+    return step
+
+
+def _vprintf(m, instruction, arguments: tuple, returns: tuple):
+    """vprintf(format, arguments): printed on stdout, thread by thread."""
+    readers = [_argument_reader(m, a) for a in arguments]
+
+    def step(active: np.ndarray) -> int:
+        lanes, formats = readers[0]()
+        _, places = readers[1]()
+        for lane, address, place in zip(lanes.tolist(), formats.tolist(), places.tolist(), strict=True):
+            sys.stdout.write(formatted(m, lane, m.arena.string(address), place))
+        return instruction.pc + 1
+
+    return step
+
+
+def formatted(m, lane: int, text: str, place: int) -> str:
+    """A printf format with its arguments, which lie in the thread's local memory one after the other."""
+    from ..memory import BASES, WINDOW
+
+    offset = place % WINDOW
+    local = m.spaces["local"]
+    start = int(local.origin[lane])
+
+    def take(size: int) -> bytes:
+        nonlocal offset
+        offset = -(-offset // size) * size
+        raw = local.data[start + offset : start + offset + size].tobytes()
+        offset += size
+        return raw
+
+    def one(match: re.Match) -> str:
+        flags, length, kind = match[1], match[2], match[3]
+        if kind == "%":
+            return "%"
+        if place // WINDOW != BASES["local"] // WINDOW:
+            return match[0]
+        if kind in "eEfFgGaA":
+            return ("%" + flags + kind) % np.frombuffer(take(8), "f8")[0]
+        size = 8 if length in ("l", "ll", "z", "j", "t") or kind in "ps" else 4
+        value = int.from_bytes(take(size), "little", signed=kind in "di")
+        if kind == "s":
+            return ("%" + flags + "s") % m.arena.string(value)
+        if kind == "p":
+            return hex(value)
+        return ("%" + flags + ("d" if kind in "diu" else kind)) % value
+
+    return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)

@@ -1,0 +1,154 @@
+"""Conversion between types (PTX ISA 9.7.9.21)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import floats
+from ..types import TYPES, Type
+from .registry import Elementwise, Modifiers, elementwise
+
+INT_MODES = ("rni", "rzi", "rmi", "rpi")
+FLOAT_MODES = ("rn", "rz", "rm", "rp", "rna")
+NARROW = ("f16", "bf16", "tf32")
+ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+
+
+@elementwise("cvt", [name for name in TYPES if name != "pred"])
+def cvt(m: Modifiers) -> Elementwise:
+    """cvt: from the last type to the first, rounded and saturated as asked (PTX ISA 9.7.9.21)."""
+    if len(m.types) != 2:
+        m.reject("this combination of types")
+    to, source = m.types
+    integer_mode, float_mode = m.one_of(INT_MODES), m.one_of(FLOAT_MODES)
+    ftz, sat, relu = m.flag("ftz"), m.flag("sat"), m.flag("relu")
+    m.flag("satfinite") and m.reject(".satfinite")
+    packed = to.name in ("f16x2", "bf16x2")
+    if packed:
+        return _pack_two(m, to, float_mode or "rn", relu)
+    if source.kind == "f" and to.kind == "f":
+        compute = _float_to_float(to, source, float_mode or "rn", integer_mode, ftz, sat, relu)
+    elif source.kind == "f":
+        compute = _float_to_int(to, source, integer_mode or "rzi", ftz)
+    elif to.kind == "f":
+        compute = _int_to_float(to, source, float_mode or "rn", sat)
+    else:
+        compute = _int_to_int(to, source, sat)
+    return Elementwise(compute, to, (source,))
+
+
+def widened(x: np.ndarray, t: Type) -> np.ndarray:
+    """A value of a float type as float64, exactly."""
+    return (floats.unpack(x, t.name) if t.name in NARROW else x).astype(np.float64)
+
+
+def _pack_two(m: Modifiers, to: Type, mode: str, relu: bool) -> Elementwise:
+    """cvt.rn.f16x2.f32 d, a, b: a goes to the upper half, b to the lower."""
+    name, f32 = to.name.removesuffix("x2"), TYPES["f32"]
+    if m.types[1].name != "f32" or len(m.instruction.operands) != 3:
+        m.reject("this source type")
+
+    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return floats.joined(floats.pack(b, name, mode, relu), floats.pack(a, name, mode, relu))
+
+    return Elementwise(compute, to, (f32, f32))
+
+
+def _float_to_float(to: Type, source: Type, mode: str, integer: str | None, ftz: bool, sat: bool, relu: bool):
+    if to.name == source.name == "f32" and integer is None:
+        compute = lambda x: x  # noqa: E731
+    elif to.name == "f32" and source.name in NARROW and integer is None:
+        compute = lambda x: floats.unpack(x, source.name)  # noqa: E731
+    else:
+
+        def compute(x: np.ndarray) -> np.ndarray:
+            value = widened(x, source)
+            if integer is not None:
+                value = np.copysign(ROUND[integer](value), value)
+            if sat and to.name in NARROW:
+                value = floats.saturate(value)
+            if to.name in NARROW:
+                return floats.pack(value, to.name, mode, relu)
+            return floats.to_f32(value, mode) if to.name == "f32" else value
+
+    inner = compute
+    if ftz and (source.name == "f32" or to.name == "f32"):
+        before = floats.flush if source.name == "f32" else lambda x: x
+        after = floats.flush if to.name == "f32" else lambda x: x
+        compute = lambda x: after(inner(before(x)))  # noqa: E731
+    if sat and to.name not in NARROW:
+        unclamped = compute
+        return lambda x: floats.saturate(unclamped(x))
+    return compute
+
+
+def _float_to_int(to: Type, source: Type, mode: str, ftz: bool):
+    """Out of range: the nearest integer of the type. NaN: 0, but 2^(n-1) where a 64-bit type takes part."""
+    info = np.iinfo(to.dtype)
+    nan = to.dtype.type(0)
+    if source.name == "f64" or to.bits == 64:
+        nan = to.dtype.type(info.min if to.signed else 1 << (to.bits - 1))
+    above = float(info.max) + (0.0 if to.bits == 64 else 1.0)  # 2^63 and 2^64 as they round
+
+    def compute(x: np.ndarray) -> np.ndarray:
+        if ftz and source.name == "f32":
+            x = floats.flush(x)
+        whole = ROUND[mode](widened(x, source))
+        inside = (whole >= float(info.min)) & (whole < above)
+        result = np.where(inside, whole, 0.0).astype(to.dtype)
+        result = np.where(whole >= above, to.dtype.type(info.max), result)
+        result = np.where(whole < float(info.min), to.dtype.type(info.min), result)
+        return np.where(np.isnan(whole), nan, result)
+
+    return compute
+
+
+def _int_to_float(to: Type, source: Type, mode: str, sat: bool):
+    def exact_enough(x: np.ndarray) -> np.ndarray:
+        """Integers as float64, rounded to odd where 64 bits do not fit."""
+        value = x.astype(np.float64)
+        if source.bits < 64 or to.name == "f64":
+            return value
+        big = np.abs(value) >= 2.0**62
+        back = np.where(big, 0.0, value).astype(x.dtype)
+        error = np.where(big, x - _big(value, x.dtype), x - back).view(np.int64)
+        return floats.to_odd(value, np.sign(error).astype(np.float64))
+
+    def compute(x: np.ndarray) -> np.ndarray:
+        if to.name == "f64":
+            if mode == "rn" or source.bits < 64:
+                return x.astype(np.float64)
+            return _int64_to_double(x, mode)
+        value = exact_enough(x)
+        result = floats.pack(value, to.name, mode) if to.name in NARROW else floats.to_f32(value, mode)
+        return floats.saturate(result) if sat and to.name == "f32" else result
+
+    return compute
+
+
+def _big(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Doubles of 2^62 and more back to integers, modulo 2^64 (2^64 itself becomes 0)."""
+    with np.errstate(all="ignore"):
+        half = np.ldexp(value, -11).astype(np.int64)  # such doubles are multiples of 2^10; at least of 512
+        low = (value - np.ldexp(half.astype(np.float64), 11)).astype(np.int64)
+    return ((half << 11) + low).view(dtype)
+
+
+def _int64_to_double(x: np.ndarray, mode: str) -> np.ndarray:
+    nearest = x.astype(np.float64)
+    out = nearest.copy()
+    for i, (exact, value) in enumerate(zip(x.tolist(), nearest.tolist(), strict=True)):
+        error = exact - int(value)
+        up = mode == "rp" or (mode == "rz" and exact < 0)
+        if (up and error > 0) or (not up and error < 0):
+            out[i] = np.nextafter(value, np.inf if up else -np.inf)
+    return out
+
+
+def _int_to_int(to: Type, source: Type, sat: bool):
+    if not sat:
+        return lambda x: x.astype(to.dtype)
+    low, high = np.iinfo(to.dtype).min, np.iinfo(to.dtype).max
+    info = np.iinfo(source.dtype)
+    low, high = source.dtype.type(max(low, info.min)), source.dtype.type(min(high, info.max))
+    return lambda x: np.clip(x, low, high).astype(to.dtype)

@@ -1,0 +1,217 @@
+"""Arithmetic of f32 and f64 (PTX ISA 9.7.3).
+
+f32 results are rounded once, in the mode asked for; `.ftz` makes subnormal operands and results zero. The
+approximations (`.approx`, `.full`, and every ex2, lg2, sin, cos, tanh, rsqrt) are computed in float64 and rounded to
+nearest: at least as close as the hardware's, whose tables NVIDIA does not publish, so the last bits may differ.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import floats
+from ..types import FLOATS, TYPES
+from .registry import Elementwise, Modifiers, elementwise
+
+MODES = ("rn", "rz", "rm", "rp")
+
+
+def finished(m: Modifiers, compute, count: int) -> Elementwise:
+    """An operation on `count` operands of the instruction's type, with its `.ftz` and `.sat`."""
+    t = m.type
+    ftz, sat = m.flag("ftz"), m.flag("sat")
+    if ftz:
+        inner = compute
+        compute = lambda *x: floats.flush(inner(*map(floats.flush, x)))  # noqa: E731
+    if sat:
+        unclamped = compute
+        compute = lambda *x: floats.saturate(unclamped(*x))  # noqa: E731
+    return Elementwise(compute, t, (t,) * count)
+
+
+def arithmetic(m: Modifiers, operation: str, nearest, count: int) -> Elementwise:
+    """An IEEE operation in its rounding mode."""
+    mode = m.one_of(MODES, "rn")
+    if mode == "rn":
+        return finished(m, nearest, count)
+    exact = floats.rounded_f32 if m.type.name == "f32" else floats.rounded_f64
+    return finished(m, lambda *x: exact(operation, mode, *x), count)
+
+
+def approximate(function):
+    """A function computed in float64 and rounded to the type of its operand."""
+    return lambda x: function(x.astype(np.float64)).astype(x.dtype)
+
+
+@elementwise("add", FLOATS)
+def add(m: Modifiers) -> Elementwise:
+    """add: a + b (PTX ISA 9.7.3.3)."""
+    return arithmetic(m, "add", np.add, 2)
+
+
+@elementwise("sub", FLOATS)
+def sub(m: Modifiers) -> Elementwise:
+    """sub: a - b (PTX ISA 9.7.3.4)."""
+    return arithmetic(m, "sub", np.subtract, 2)
+
+
+@elementwise("mul", FLOATS)
+def mul(m: Modifiers) -> Elementwise:
+    """mul: a * b (PTX ISA 9.7.3.5)."""
+    return arithmetic(m, "mul", np.multiply, 2)
+
+
+def _fma(m: Modifiers) -> Elementwise:
+    return arithmetic(m, "fma", floats.fma32 if m.type.name == "f32" else floats.fma64, 3)
+
+
+@elementwise("fma", FLOATS)
+def fma(m: Modifiers) -> Elementwise:
+    """fma: a * b + c, rounded once (PTX ISA 9.7.3.6)."""
+    return _fma(m)
+
+
+@elementwise("mad", FLOATS)
+def mad(m: Modifiers) -> Elementwise:
+    """mad: as fma on sm_20 and later (PTX ISA 9.7.3.7)."""
+    return _fma(m)
+
+
+@elementwise("div", FLOATS)
+def div(m: Modifiers) -> Elementwise:
+    """div: a / b; `.approx` and `.full` are within 2 ulp on hardware, here rounded to nearest (PTX ISA 9.7.3.8)."""
+    m.one_of(("approx", "full"))
+    return arithmetic(m, "div", np.divide, 2)
+
+
+@elementwise("abs", FLOATS)
+def abs_(m: Modifiers) -> Elementwise:
+    """abs: |a| (PTX ISA 9.7.3.9)."""
+    return finished(m, np.abs, 1)
+
+
+@elementwise("neg", FLOATS)
+def neg(m: Modifiers) -> Elementwise:
+    """neg: -a (PTX ISA 9.7.3.10)."""
+    return finished(m, np.negative, 1)
+
+
+def least(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The lesser; a number wins over NaN; -0 is less than +0."""
+    return np.where((a == b) & np.signbit(a), a, np.fmin(b, a))
+
+
+def greatest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The greater; a number wins over NaN; +0 is greater than -0."""
+    return np.where((a == b) & ~np.signbit(a), a, np.fmax(b, a))
+
+
+def _extreme(m: Modifiers, choose) -> Elementwise:
+    nan, xorsign = m.flag("NaN"), m.flag("xorsign")
+    m.flag("abs")
+
+    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        x, y = (np.abs(a), np.abs(b)) if xorsign else (a, b)
+        result = choose(x, y)
+        if nan:
+            result = np.where(np.isnan(a) | np.isnan(b), a.dtype.type(np.nan), result)
+        if xorsign:
+            negative = np.signbit(a) ^ np.signbit(b)
+            result = np.where(negative, -result, result)
+        return result
+
+    return finished(m, compute if nan or xorsign else choose, 2)
+
+
+@elementwise("min", FLOATS)
+def min_(m: Modifiers) -> Elementwise:
+    """min: the lesser; `.NaN` lets NaN win; `.xorsign.abs` compares magnitudes (PTX ISA 9.7.3.11)."""
+    return _extreme(m, least)
+
+
+@elementwise("max", FLOATS)
+def max_(m: Modifiers) -> Elementwise:
+    """max: the greater, see min (PTX ISA 9.7.3.12)."""
+    return _extreme(m, greatest)
+
+
+@elementwise("rcp", FLOATS)
+def rcp(m: Modifiers) -> Elementwise:
+    """rcp: 1 / a; `.approx` rounded to nearest here (PTX ISA 9.7.3.13)."""
+    m.flag("approx")
+    return arithmetic(m, "rcp", lambda a: a.dtype.type(1) / a, 1)
+
+
+@elementwise("sqrt", FLOATS)
+def sqrt(m: Modifiers) -> Elementwise:
+    """sqrt: the square root; `.approx` rounded to nearest here (PTX ISA 9.7.3.15)."""
+    m.flag("approx")
+    return arithmetic(m, "sqrt", np.sqrt, 1)
+
+
+@elementwise("rsqrt", FLOATS)
+def rsqrt(m: Modifiers) -> Elementwise:
+    """rsqrt: 1 / sqrt(a), an approximation (PTX ISA 9.7.3.16)."""
+    m.flag("approx")
+    return finished(m, approximate(lambda x: 1 / np.sqrt(x)), 1)
+
+
+@elementwise("sin", ("f32",))
+def sin(m: Modifiers) -> Elementwise:
+    """sin: an approximation (PTX ISA 9.7.3.18)."""
+    m.flag("approx")
+    return finished(m, approximate(np.sin), 1)
+
+
+@elementwise("cos", ("f32",))
+def cos(m: Modifiers) -> Elementwise:
+    """cos: an approximation (PTX ISA 9.7.3.19)."""
+    m.flag("approx")
+    return finished(m, approximate(np.cos), 1)
+
+
+@elementwise("lg2", ("f32",))
+def lg2(m: Modifiers) -> Elementwise:
+    """lg2: base-2 logarithm, an approximation (PTX ISA 9.7.3.20)."""
+    m.flag("approx")
+    return finished(m, approximate(np.log2), 1)
+
+
+@elementwise("ex2", ("f32",))
+def ex2(m: Modifiers) -> Elementwise:
+    """ex2: 2 to the power a, an approximation (PTX ISA 9.7.3.21)."""
+    m.flag("approx")
+    return finished(m, approximate(np.exp2), 1)
+
+
+@elementwise("tanh", ("f32",))
+def tanh(m: Modifiers) -> Elementwise:
+    """tanh: an approximation (PTX ISA 9.7.3.22)."""
+    m.flag("approx")
+    return finished(m, approximate(np.tanh), 1)
+
+
+@elementwise("copysign", FLOATS)
+def copysign(m: Modifiers) -> Elementwise:
+    """copysign: b with the sign of a (PTX ISA 9.7.3.2)."""
+    t = m.type
+    return Elementwise(lambda a, b: np.copysign(b, a), t, (t, t))
+
+
+@elementwise("testp", FLOATS)
+def testp(m: Modifiers) -> Elementwise:
+    """testp: finite, infinite, number, notanumber, normal or subnormal (PTX ISA 9.7.3.1)."""
+    t = m.type
+    least_normal = np.finfo(t.dtype).smallest_normal
+    tests = {
+        "finite": np.isfinite,
+        "infinite": np.isinf,
+        "number": lambda a: ~np.isnan(a),
+        "notanumber": np.isnan,
+        "normal": lambda a: np.isfinite(a) & (np.abs(a) >= least_normal),
+        "subnormal": lambda a: (a != 0) & (np.abs(a) < least_normal),
+    }
+    test = m.one_of(tests)
+    if test is None:
+        m.reject("a test without its property")
+    return Elementwise(tests[test], TYPES["pred"], (t,))

@@ -1,0 +1,122 @@
+"""Arithmetic of f16, bf16 and their packed pairs (PTX ISA 9.7.4).
+
+Products and sums of these formats are exact in float64, so each result is rounded once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import floats
+from ..types import HALVES, Type
+from .floating import greatest, least
+from .registry import Elementwise, Modifiers, elementwise
+
+
+def on_halves(t: Type, function) -> callable:
+    """A function of float64 arrays as one of the bits of the type; of both halves for a packed type."""
+    name = t.name.removesuffix("x2")
+
+    def single(*bits: np.ndarray) -> np.ndarray:
+        return floats.pack(function(*(floats.unpack(b, name).astype(np.float64) for b in bits)), name)
+
+    def packed(*pairs: np.ndarray) -> np.ndarray:
+        low, high = zip(*(floats.halves(p) for p in pairs), strict=True)
+        return floats.joined(single(*low), single(*high))
+
+    return packed if t.name.endswith("x2") else single
+
+
+def operation(m: Modifiers, function, count: int) -> Elementwise:
+    t = m.type
+    m.one_of(("rn",))
+    if m.flag("ftz"):
+        inner, tiny = function, 2.0**-14 if t.name.startswith("f16") else 2.0**-126
+        flushed = lambda x: np.where(np.abs(x) < tiny, np.copysign(0.0, x), x)  # noqa: E731
+        function = lambda *x: flushed(inner(*map(flushed, x)))  # noqa: E731
+    if m.flag("sat"):
+        unclamped = function
+        function = lambda *x: floats.saturate(unclamped(*x))  # noqa: E731
+    if m.flag("relu"):
+        signed = function
+        function = lambda *x: _relu(signed(*x))  # noqa: E731
+    return Elementwise(on_halves(t, function), t, (t,) * count)
+
+
+def _relu(x: np.ndarray) -> np.ndarray:
+    return np.where(x < 0, 0.0, x)
+
+
+@elementwise("add", HALVES)
+def add(m: Modifiers) -> Elementwise:
+    """add: a + b (PTX ISA 9.7.4.1)."""
+    return operation(m, np.add, 2)
+
+
+@elementwise("sub", HALVES)
+def sub(m: Modifiers) -> Elementwise:
+    """sub: a - b (PTX ISA 9.7.4.2)."""
+    return operation(m, np.subtract, 2)
+
+
+@elementwise("mul", HALVES)
+def mul(m: Modifiers) -> Elementwise:
+    """mul: a * b (PTX ISA 9.7.4.3)."""
+    return operation(m, np.multiply, 2)
+
+
+@elementwise("fma", HALVES)
+def fma(m: Modifiers) -> Elementwise:
+    """fma: a * b + c, rounded once: the sum is rounded to odd in float64 before (PTX ISA 9.7.4.4)."""
+    return operation(m, lambda a, b, c: floats.sum_odd(a * b, c), 3)
+
+
+@elementwise("neg", HALVES)
+def neg(m: Modifiers) -> Elementwise:
+    """neg: -a (PTX ISA 9.7.4.5)."""
+    return operation(m, np.negative, 1)
+
+
+@elementwise("abs", HALVES)
+def abs_(m: Modifiers) -> Elementwise:
+    """abs: |a| (PTX ISA 9.7.4.6)."""
+    return operation(m, np.abs, 1)
+
+
+def _extreme(m: Modifiers, choose) -> Elementwise:
+    nan, xorsign = m.flag("NaN"), m.flag("xorsign")
+    m.flag("abs")
+
+    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        result = choose(np.abs(a), np.abs(b)) if xorsign else choose(a, b)
+        if xorsign:
+            result = np.where(np.signbit(a) ^ np.signbit(b), -result, result)
+        return np.where(np.isnan(a) | np.isnan(b), np.nan, result) if nan else result
+
+    return operation(m, compute, 2)
+
+
+@elementwise("min", HALVES)
+def min_(m: Modifiers) -> Elementwise:
+    """min: the lesser (PTX ISA 9.7.4.7)."""
+    return _extreme(m, least)
+
+
+@elementwise("max", HALVES)
+def max_(m: Modifiers) -> Elementwise:
+    """max: the greater (PTX ISA 9.7.4.8)."""
+    return _extreme(m, greatest)
+
+
+@elementwise("tanh", HALVES)
+def tanh(m: Modifiers) -> Elementwise:
+    """tanh: an approximation, here rounded to nearest (PTX ISA 9.7.4.9)."""
+    m.flag("approx")
+    return operation(m, np.tanh, 1)
+
+
+@elementwise("ex2", HALVES)
+def ex2(m: Modifiers) -> Elementwise:
+    """ex2: 2 to the power a, an approximation, here rounded to nearest (PTX ISA 9.7.4.10)."""
+    m.flag("approx")
+    return operation(m, np.exp2, 1)

@@ -1,0 +1,420 @@
+"""Integer arithmetic (PTX ISA 9.7.1) and extended precision (9.7.2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..types import INTEGERS, TYPES, Type
+from .registry import Elementwise, Modifiers, elementwise
+
+WORDS = ("s32", "u32", "s64", "u64")
+
+
+def double(t: Type) -> Type:
+    """The type of twice the width, as `.wide` gives."""
+    return TYPES[f"{t.kind}{2 * t.bits}"]
+
+
+def high_product(a: np.ndarray, b: np.ndarray, t: Type) -> np.ndarray:
+    """The upper half of a product."""
+    if t.bits < 64:
+        wide = double(t).dtype
+        return ((a.astype(wide) * b.astype(wide)) >> wide.type(t.bits)).astype(t.dtype)
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    ua, ub = a.view(np.uint64), b.view(np.uint64)
+    al, ah, bl, bh = ua & low, ua >> half, ub & low, ub >> half
+    middle = ah * bl + ((al * bl) >> half)
+    other = al * bh + (middle & low)
+    high = ah * bh + (middle >> half) + (other >> half)
+    if t.signed:
+        high = high - np.where(a < 0, ub, np.uint64(0)) - np.where(b < 0, ua, np.uint64(0))
+    return high.view(t.dtype)
+
+
+def product(m: Modifiers, t: Type):
+    """The function and result type of `mul` in its mode."""
+    mode = m.one_of(("lo", "hi", "wide"), "lo")
+    if mode == "lo":
+        return np.multiply, t
+    if mode == "hi":
+        return lambda a, b: high_product(a, b, t), t
+    wide = double(t)
+    return lambda a, b: np.multiply(a, b, dtype=wide.dtype), wide
+
+
+def clamped_add(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """s32 sum, clamped: `.sat`."""
+    return np.clip(a.astype(np.int64) + b, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+@elementwise("add", INTEGERS)
+def add(m: Modifiers) -> Elementwise:
+    """add: d = a + b; `.sat` clamps s32; `.cc` writes the carry out (PTX ISA 9.7.1.1, 9.7.2.1)."""
+    t = m.type
+    if m.flag("cc"):
+        return Elementwise(lambda a, b: _add_carry(a, b, None), t, (t, t), writes_carry=True)
+    if m.flag("sat"):
+        return Elementwise(clamped_add, t, (t, t))
+    return Elementwise(np.add, t, (t, t))
+
+
+@elementwise("addc", WORDS)
+def addc(m: Modifiers) -> Elementwise:
+    """addc: d = a + b + carry (PTX ISA 9.7.2.2)."""
+    t = m.type
+    if m.flag("cc"):
+        return Elementwise(_add_carry, t, (t, t), reads_carry=True, writes_carry=True)
+    return Elementwise(lambda a, b, c: _add_carry(a, b, c)[0], t, (t, t), reads_carry=True)
+
+
+def _add_carry(a: np.ndarray, b: np.ndarray, carry: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    unsigned = np.dtype(f"u{a.itemsize}")
+    ua, ub = a.view(unsigned), b.view(unsigned)
+    total = ua + ub
+    out = total < ua
+    if carry is not None:
+        total = total + carry.astype(unsigned)
+        out = out | (carry & (total == 0))
+    return total.view(a.dtype), out
+
+
+@elementwise("sub", INTEGERS)
+def sub(m: Modifiers) -> Elementwise:
+    """sub: d = a - b; `.sat` clamps s32; `.cc` writes the borrow (PTX ISA 9.7.1.2, 9.7.2.3)."""
+    t = m.type
+    if m.flag("cc"):
+        return Elementwise(lambda a, b: _sub_borrow(a, b, None), t, (t, t), writes_carry=True)
+    if m.flag("sat"):
+        clamp = lambda a, b: np.clip(a.astype(np.int64) - b, -(2**31), 2**31 - 1).astype(np.int32)  # noqa: E731
+        return Elementwise(clamp, t, (t, t))
+    return Elementwise(np.subtract, t, (t, t))
+
+
+@elementwise("subc", WORDS)
+def subc(m: Modifiers) -> Elementwise:
+    """subc: d = a - (b + borrow) (PTX ISA 9.7.2.4)."""
+    t = m.type
+    if m.flag("cc"):
+        return Elementwise(_sub_borrow, t, (t, t), reads_carry=True, writes_carry=True)
+    return Elementwise(lambda a, b, c: _sub_borrow(a, b, c)[0], t, (t, t), reads_carry=True)
+
+
+def _sub_borrow(a: np.ndarray, b: np.ndarray, borrow: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    unsigned = np.dtype(f"u{a.itemsize}")
+    ua, ub = a.view(unsigned), b.view(unsigned)
+    out = ua < ub
+    total = ua - ub
+    if borrow is not None:
+        out = out | (borrow & (total == 0))
+        total = total - borrow.astype(unsigned)
+    return total.view(a.dtype), out
+
+
+@elementwise("mul", INTEGERS)
+def mul(m: Modifiers) -> Elementwise:
+    """mul: the low half, the high half, or all (`.wide`) of a * b (PTX ISA 9.7.1.3)."""
+    t = m.type
+    compute, result = product(m, t)
+    return Elementwise(compute, result, (t, t))
+
+
+@elementwise("mad", INTEGERS)
+def mad(m: Modifiers) -> Elementwise:
+    """mad: d = a * b + c; with `.cc` carries out; `.hi.sat` clamps s32 (PTX ISA 9.7.1.4, 9.7.2.5)."""
+    t = m.type
+    carry, sat = m.flag("cc"), m.flag("sat")
+    multiply, result = product(m, t)
+    if carry:
+        return Elementwise(lambda a, b, c: _add_carry(multiply(a, b), c, None), t, (t, t, t), writes_carry=True)
+    if sat:
+        return Elementwise(lambda a, b, c: clamped_add(multiply(a, b), c), t, (t, t, t))
+    return Elementwise(lambda a, b, c: multiply(a, b) + c, result, (t, t, result))
+
+
+@elementwise("madc", WORDS)
+def madc(m: Modifiers) -> Elementwise:
+    """madc: d = a * b + c + carry (PTX ISA 9.7.2.6)."""
+    t = m.type
+    out = m.flag("cc")
+    multiply, _ = product(m, t)
+    if out:
+        compute = lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry)  # noqa: E731
+        return Elementwise(compute, t, (t, t, t), reads_carry=True, writes_carry=True)
+    compute = lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry)[0]  # noqa: E731
+    return Elementwise(compute, t, (t, t, t), reads_carry=True)
+
+
+def _low24(x: np.ndarray) -> np.ndarray:
+    """The low 24 bits, sign- or zero-extended to 64."""
+    shift = 40
+    return (x.astype(np.int64) << shift) >> shift if x.dtype.kind == "i" else x.astype(np.int64) & 0xFFFFFF
+
+
+def _product24(m: Modifiers, t: Type):
+    if m.one_of(("lo", "hi"), "lo") == "lo":
+        return lambda a, b: (_low24(a) * _low24(b)).astype(t.dtype)
+    return lambda a, b: ((_low24(a) * _low24(b)) >> 16).astype(t.dtype)
+
+
+@elementwise("mul24", ("s32", "u32"))
+def mul24(m: Modifiers) -> Elementwise:
+    """mul24: 32 bits of the 48-bit product of 24-bit integers (PTX ISA 9.7.1.5)."""
+    t = m.type
+    return Elementwise(_product24(m, t), t, (t, t))
+
+
+@elementwise("mad24", ("s32", "u32"))
+def mad24(m: Modifiers) -> Elementwise:
+    """mad24: mul24, plus c; `.hi.sat` clamps s32 (PTX ISA 9.7.1.6)."""
+    t = m.type
+    sat = m.flag("sat")
+    multiply = _product24(m, t)
+    finish = clamped_add if sat else np.add
+    return Elementwise(lambda a, b, c: finish(multiply(a, b), c), t, (t, t, t))
+
+
+@elementwise("sad", INTEGERS)
+def sad(m: Modifiers) -> Elementwise:
+    """sad: d = c + |a - b| (PTX ISA 9.7.1.7)."""
+    t = m.type
+    return Elementwise(lambda a, b, c: c + np.where(a < b, b - a, a - b), t, (t, t, t))
+
+
+def quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Division that truncates. By zero the result is unspecified in PTX; the hardware's sequence gives all ones."""
+    zero = b == 0
+    if a.dtype.kind == "u":
+        return np.where(zero, ~a.dtype.type(0), a // np.where(zero, a.dtype.type(1), b))
+    unsigned = np.dtype(f"u{a.itemsize}")
+    ua, ub = np.abs(a).view(unsigned), np.abs(b).view(unsigned)  # |least| is 2^(n-1) as an unsigned number
+    q = (ua // np.where(zero, unsigned.type(1), ub)).view(a.dtype)
+    return np.where(zero, a.dtype.type(-1), np.where((a < 0) != (b < 0), -q, q))
+
+
+@elementwise("div", INTEGERS)
+def div(m: Modifiers) -> Elementwise:
+    """div: a / b, truncated towards zero (PTX ISA 9.7.1.8)."""
+    return Elementwise(quotient, m.type, (m.type, m.type))
+
+
+@elementwise("rem", INTEGERS)
+def rem(m: Modifiers) -> Elementwise:
+    """rem: what truncating division leaves; it has the sign of a (PTX ISA 9.7.1.9)."""
+    return Elementwise(lambda a, b: a - quotient(a, b) * b, m.type, (m.type, m.type))
+
+
+@elementwise("abs", ("s16", "s32", "s64"))
+def abs_(m: Modifiers) -> Elementwise:
+    """abs: |a|; of the least number, itself (PTX ISA 9.7.1.10)."""
+    return Elementwise(np.abs, m.type, (m.type,))
+
+
+@elementwise("neg", ("s16", "s32", "s64"))
+def neg(m: Modifiers) -> Elementwise:
+    """neg: -a (PTX ISA 9.7.1.11)."""
+    return Elementwise(np.negative, m.type, (m.type,))
+
+
+@elementwise("min", INTEGERS)
+def min_(m: Modifiers) -> Elementwise:
+    """min: the lesser; `.relu` then clamps at 0 (PTX ISA 9.7.1.12)."""
+    return _extreme(m, np.minimum)
+
+
+@elementwise("max", INTEGERS)
+def max_(m: Modifiers) -> Elementwise:
+    """max: the greater; `.relu` then clamps at 0 (PTX ISA 9.7.1.13)."""
+    return _extreme(m, np.maximum)
+
+
+def _extreme(m: Modifiers, choose) -> Elementwise:
+    t = m.type
+    if m.flag("relu"):
+        return Elementwise(lambda a, b: np.maximum(choose(a, b), t.dtype.type(0)), t, (t, t))
+    return Elementwise(choose, t, (t, t))
+
+
+@elementwise("popc", ("b32", "b64"))
+def popc(m: Modifiers) -> Elementwise:
+    """popc: how many bits are set (PTX ISA 9.7.1.14)."""
+    return Elementwise(lambda a: np.bitwise_count(a).astype(np.uint32), TYPES["u32"], (m.type,))
+
+
+def bit_length(x: np.ndarray) -> np.ndarray:
+    """Position after the highest set bit of unsigned numbers; 0 for 0."""
+    length = np.zeros(x.shape, np.uint32)
+    rest = x
+    for step in (32, 16, 8, 4, 2, 1):
+        if step >= 8 * x.itemsize:
+            continue
+        upper = rest >> x.dtype.type(step)
+        there = upper != 0
+        length = length + np.where(there, np.uint32(step), np.uint32(0))
+        rest = np.where(there, upper, rest)
+    return length + (rest != 0).astype(np.uint32)
+
+
+@elementwise("clz", ("b32", "b64"))
+def clz(m: Modifiers) -> Elementwise:
+    """clz: leading zeros (PTX ISA 9.7.1.15)."""
+    bits = np.uint32(m.type.bits)
+    return Elementwise(lambda a: bits - bit_length(a), TYPES["u32"], (m.type,))
+
+
+@elementwise("bfind", WORDS)
+def bfind(m: Modifiers) -> Elementwise:
+    """bfind: position of the highest bit that is not a sign bit, else all ones; `.shiftamt` counts from the top
+    (PTX ISA 9.7.1.16)."""
+    t = m.type
+    shiftamt = m.flag("shiftamt")
+
+    def compute(a: np.ndarray) -> np.ndarray:
+        unsigned = (np.where(a < 0, ~a, a) if t.signed else a).view(f"u{t.bytes}")
+        length = bit_length(unsigned)
+        position = length - np.uint32(1)
+        return np.where(length == 0, position, np.uint32(t.bits - 1) - position) if shiftamt else position
+
+    return Elementwise(compute, TYPES["u32"], (t,))
+
+
+@elementwise("fns", ("b32",))
+def fns(m: Modifiers) -> Elementwise:
+    """fns: position of the n-th set bit from a base, up or down; all ones where there is none (PTX ISA 9.7.1.17)."""
+
+    def one(mask: int, base: int, offset: int) -> int:
+        if offset == 0:
+            return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF
+        places = range(base, 32) if offset > 0 else range(min(base, 31), -1, -1)
+        found = [p for p in places if mask >> p & 1]
+        return found[abs(offset) - 1] if abs(offset) <= len(found) else 0xFFFFFFFF
+
+    def compute(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarray:
+        values = zip(mask.tolist(), base.tolist(), offset.tolist(), strict=True)
+        return np.array([one(*v) for v in values], np.uint32)
+
+    return Elementwise(compute, TYPES["b32"], (TYPES["b32"], TYPES["b32"], TYPES["s32"]))
+
+
+@elementwise("brev", ("b32", "b64"))
+def brev(m: Modifiers) -> Elementwise:
+    """brev: the bits in reverse order (PTX ISA 9.7.1.18)."""
+    t = m.type
+
+    def compute(a: np.ndarray) -> np.ndarray:
+        swapped = a.byteswap()
+        for step, mask in ((4, 0x0F), (2, 0x33), (1, 0x55)):
+            pattern = t.dtype.type(int.from_bytes(bytes([mask]) * t.bytes, "little"))
+            shift = t.dtype.type(step)
+            swapped = ((swapped >> shift) & pattern) | ((swapped & pattern) << shift)
+        return swapped
+
+    return Elementwise(compute, t, (t,))
+
+
+def clamped_shift(op, a: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """A shift by an unsigned amount; from the width on, everything is shifted out."""
+    bits = 8 * a.itemsize
+    if by.strides == (0,) and by[0] < bits:  # one amount for all, mostly an immediate
+        return op(a, a.dtype.type(by[0]))
+    fits = by < bits
+    shifted = op(a, np.where(fits, by, 0).astype(a.dtype))
+    if a.dtype.kind == "i" and op is np.right_shift:
+        return np.where(fits, shifted, a >> a.dtype.type(bits - 1))
+    return np.where(fits, shifted, a.dtype.type(0))
+
+
+@elementwise("bfe", WORDS)
+def bfe(m: Modifiers) -> Elementwise:
+    """bfe: the field of `length` bits at `position`, sign- or zero-extended (PTX ISA 9.7.1.19)."""
+    t = m.type
+    u = np.dtype(f"u{t.bytes}")
+
+    def compute(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
+        position, length = position & np.uint32(255), length & np.uint32(255)
+        shifted = clamped_shift(np.right_shift, a, position)  # arithmetic for signed types
+        kept = np.minimum(length, np.uint32(t.bits))
+        mask = ~clamped_shift(np.left_shift, np.full(a.shape, ~u.type(0)), kept)
+        field = shifted.view(u) & mask
+        if not t.signed:
+            return field
+        top = np.minimum(position + length - np.uint32(1), np.uint32(t.bits - 1))
+        negative = (clamped_shift(np.right_shift, a.view(u), top) & u.type(1)) != 0
+        return np.where(length == 0, u.type(0), np.where(negative, field | ~mask, field)).view(t.dtype)
+
+    return Elementwise(compute, t, (t, TYPES["u32"], TYPES["u32"]))
+
+
+@elementwise("bfi", ("b32", "b64"))
+def bfi(m: Modifiers) -> Elementwise:
+    """bfi: `length` low bits of a put into b at `position` (PTX ISA 9.7.1.20)."""
+    t = m.type
+
+    def compute(a: np.ndarray, b: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
+        position, length = position & np.uint32(255), np.minimum(length & np.uint32(255), np.uint32(t.bits))
+        ones = np.full(a.shape, ~t.dtype.type(0))
+        mask = clamped_shift(np.left_shift, ~clamped_shift(np.left_shift, ones, length), position)
+        return (clamped_shift(np.left_shift, a, position) & mask) | (b & ~mask)
+
+    return Elementwise(compute, t, (t, t, TYPES["u32"], TYPES["u32"]))
+
+
+@elementwise("bmsk", ("b32",))
+def bmsk(m: Modifiers) -> Elementwise:
+    """bmsk: a mask of `b` ones from bit `a` on; `.clamp` or `.wrap` (PTX ISA 9.7.1.22)."""
+    wrap = m.one_of(("clamp", "wrap")) == "wrap"
+
+    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if wrap:
+            a, b = a & np.uint32(31), b & np.uint32(31)
+        ones = np.full(a.shape, np.uint32(0xFFFFFFFF))
+        return clamped_shift(np.left_shift, ~clamped_shift(np.left_shift, ones, b), a)
+
+    return Elementwise(compute, TYPES["b32"], (TYPES["u32"], TYPES["u32"]))
+
+
+@elementwise("szext", ("s32", "u32"))
+def szext(m: Modifiers) -> Elementwise:
+    """szext: sign- or zero-extend the low `b` bits of a; `.clamp` or `.wrap` (PTX ISA 9.7.1.21)."""
+    t = m.type
+    wrap = m.one_of(("clamp", "wrap")) == "wrap"
+
+    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if wrap:
+            b = b & np.uint32(31)
+        spare = np.uint32(32) - np.minimum(b, np.uint32(32))
+        shifted = clamped_shift(np.left_shift, a, spare)
+        return clamped_shift(np.right_shift, shifted, np.minimum(spare, np.uint32(31))) * (spare < 32)
+
+    return Elementwise(compute, t, (t, TYPES["u32"]))
+
+
+def _bytes(x: np.ndarray, signed: bool) -> np.ndarray:
+    return np.ascontiguousarray(x).view("i1" if signed else "u1").reshape(-1, 4).astype(np.int64)
+
+
+@elementwise("dp4a", ("s32", "u32"))
+def dp4a(m: Modifiers) -> Elementwise:
+    """dp4a: c plus the dot product of four bytes (PTX ISA 9.7.1.23); a and b have types of their own."""
+    ta, tb = m.types[0], m.types[1]
+    result = TYPES["s32" if ta.signed or tb.signed else "u32"]
+
+    def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        dot = (_bytes(a, ta.signed) * _bytes(b, tb.signed)).sum(axis=1)
+        return (c.astype(np.int64) + dot).astype(result.dtype)
+
+    return Elementwise(compute, result, (ta, tb, result))
+
+
+@elementwise("dp2a", ("s32", "u32"))
+def dp2a(m: Modifiers) -> Elementwise:
+    """dp2a: c plus the dot product of two halves of a with two bytes (`.lo` or `.hi`) of b (PTX ISA 9.7.1.24)."""
+    ta, tb = m.types[0], m.types[1]
+    first = 2 if m.one_of(("lo", "hi")) == "hi" else 0
+    result = TYPES["s32" if ta.signed or tb.signed else "u32"]
+
+    def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        pairs = np.ascontiguousarray(a).view("i2" if ta.signed else "u2").reshape(-1, 2).astype(np.int64)
+        dot = (pairs * _bytes(b, tb.signed)[:, first : first + 2]).sum(axis=1)
+        return (c.astype(np.int64) + dot).astype(result.dtype)
+
+    return Elementwise(compute, result, (ta, tb, result))

@@ -1,0 +1,116 @@
+"""Logic and shifts (PTX ISA 9.7.8)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..types import BITS, TYPES
+from .integer import clamped_shift
+from .registry import Elementwise, Modifiers, elementwise
+
+U32, B32 = TYPES["u32"], TYPES["b32"]
+
+
+@elementwise("and", ("pred", *BITS))
+def and_(m: Modifiers) -> Elementwise:
+    """and: a & b (PTX ISA 9.7.8.1)."""
+    return Elementwise(np.bitwise_and, m.type, (m.type, m.type))
+
+
+@elementwise("or", ("pred", *BITS))
+def or_(m: Modifiers) -> Elementwise:
+    """or: a | b (PTX ISA 9.7.8.2)."""
+    return Elementwise(np.bitwise_or, m.type, (m.type, m.type))
+
+
+@elementwise("xor", ("pred", *BITS))
+def xor(m: Modifiers) -> Elementwise:
+    """xor: a ^ b (PTX ISA 9.7.8.3)."""
+    return Elementwise(np.bitwise_xor, m.type, (m.type, m.type))
+
+
+@elementwise("not", ("pred", *BITS))
+def not_(m: Modifiers) -> Elementwise:
+    """not: ~a (PTX ISA 9.7.8.4)."""
+    return Elementwise(np.invert, m.type, (m.type,))
+
+
+@elementwise("cnot", BITS)
+def cnot(m: Modifiers) -> Elementwise:
+    """cnot: 1 where a is 0, else 0 (PTX ISA 9.7.8.5)."""
+    return Elementwise(lambda a: (a == 0).astype(a.dtype), m.type, (m.type,))
+
+
+@elementwise("lop3", ("b32",))
+def lop3(m: Modifiers) -> Elementwise:
+    """lop3: any function of three bits, by its truth table (PTX ISA 9.7.8.6). `.and` and `.or` with a predicate are
+    not supported."""
+
+    def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray, table: np.ndarray) -> np.ndarray:
+        result = np.zeros(a.shape, np.uint32)
+        truth = int(table[0])
+        for row in range(8):
+            if truth >> row & 1:
+                result = result | ((a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c))
+        return result
+
+    return Elementwise(compute, B32, (B32, B32, B32, U32))
+
+
+@elementwise("shf", ("b32",))
+def shf(m: Modifiers) -> Elementwise:
+    """shf: funnel shift of the pair b:a; `.l` gives the upper, `.r` the lower word; the amount is clamped at 32 or
+    wraps (PTX ISA 9.7.8.7)."""
+    left = m.one_of(("l", "r")) == "l"
+    wrap = m.one_of(("wrap", "clamp")) == "wrap"
+
+    def compute(a: np.ndarray, b: np.ndarray, by: np.ndarray) -> np.ndarray:
+        n = (by & np.uint32(31) if wrap else np.minimum(by, np.uint32(32))).astype(np.uint64)
+        pair = (b.astype(np.uint64) << np.uint64(32)) | a
+        shifted = (pair << n) >> np.uint64(32) if left else pair >> n
+        return shifted.astype(np.uint32)
+
+    return Elementwise(compute, B32, (B32, B32, U32))
+
+
+@elementwise("shl", BITS)
+def shl(m: Modifiers) -> Elementwise:
+    """shl: a << b; 0 from the width on (PTX ISA 9.7.8.8)."""
+    return Elementwise(lambda a, b: clamped_shift(np.left_shift, a, b), m.type, (m.type, U32))
+
+
+@elementwise("shr", (*BITS, "u16", "u32", "u64", "s16", "s32", "s64"))
+def shr(m: Modifiers) -> Elementwise:
+    """shr: a >> b; signed types keep the sign; from the width on only the sign is left (PTX ISA 9.7.8.9)."""
+    return Elementwise(lambda a, b: clamped_shift(np.right_shift, a, b), m.type, (m.type, U32))
+
+
+@elementwise("prmt", ("b32",))
+def prmt(m: Modifiers) -> Elementwise:
+    """prmt: four bytes picked out of the eight of b:a (PTX ISA 9.7.9.7); the modes are selections made of c[1:0]."""
+    mode = m.one_of(("f4e", "b4e", "rc8", "ecl", "ecr", "rc16"))
+    tables = {
+        "f4e": (0x3210, 0x4321, 0x5432, 0x6543),
+        "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
+        "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
+        "ecl": (0x3210, 0x3211, 0x3222, 0x3333),
+        "ecr": (0x0000, 0x1110, 0x2210, 0x3210),
+        "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
+    }
+
+    def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        if mode:
+            c = np.array(tables[mode], np.uint32)[c & np.uint32(3)]
+        pair = (b.astype(np.uint64) << np.uint64(32)) | a
+        result = np.zeros(a.shape, np.uint32)
+        for place in range(4):
+            choice = (c >> np.uint32(4 * place)) & np.uint32(0xF)
+            byte = (pair >> ((choice & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(np.uint32)
+            byte = byte & np.uint32(0xFF)
+            if not mode:  # the fourth bit of a selector spreads the sign
+                sign = np.where(byte & np.uint32(0x80), np.uint32(0xFF), np.uint32(0))
+                byte = np.where(choice & np.uint32(8), sign, byte)
+            result = result | (byte << np.uint32(8 * place))
+        return result
+
+    return Elementwise(compute, B32, (B32, B32, B32))

@@ -1,0 +1,281 @@
+"""Loads, stores, prefetches and atomic operations (PTX ISA 9.7.9.8 to 9.7.9.18, 9.7.13.14, 9.7.13.15)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import floats
+from ..errors import PtxError
+from ..parser import Address, Instruction, Symbol, Vector
+from ..types import TYPES, Type
+from .registry import Modifiers, effect
+
+SPACES = ("global", "shared::cta", "shared", "local", "param::entry", "param::func", "param", "const")
+ORDER = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
+SCOPES = ("cta", "cluster", "gpu", "sys")
+CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::", "L2::", "nc", "level::", "unified")
+
+
+def parse_access(instruction: Instruction) -> tuple[Modifiers, str, int, Type, bool]:
+    """Modifiers common to loads and stores: space, vector length, type, and whether it is ordered with others."""
+    m = Modifiers(instruction)
+    space = m.one_of(SPACES, "generic").split("::")[0]
+    order = m.one_of(ORDER, "weak")
+    m.one_of(SCOPES)
+    vector = int((m.one_of(("v2", "v4", "v8")) or "v1")[1])
+    m.drop(CACHE)
+    t = m.type
+    m.done()
+    return m, space, vector, t, order != "weak"
+
+
+def elements(operand, vector: int, instruction: Instruction) -> tuple:
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(items) != vector:
+        raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} registers")
+    return items
+
+
+@effect("ld")
+def ld(m, instruction: Instruction):
+    """ld: load from a space, a vector at once (PTX ISA 9.7.9.8); `.nc` and cache hints change nothing (9.7.9.9)."""
+    _, space, vector, t, ordered = parse_access(instruction)
+    destination, address = instruction.operands[:2]
+    if space == "param" and isinstance(address.base, Symbol) and m.symbol_space(address.base) == "param":
+        return _parameter(m, instruction, vector, t)
+    space, slot, offset = m.address(address, space)
+    size, width = t.bytes, t.bytes * vector
+    writers = [
+        (i, m.lane_writer(item, t))
+        for i, item in enumerate(elements(destination, vector, instruction))
+        if item is not None
+    ]
+    kind = "ld_ordered" if ordered else "ld"
+    if len(writers) == 1:
+        ((number, write),) = writers
+
+        def step() -> None:
+            access = m.access(space, slot, offset, width, instruction, kind)
+            write(access.load(size, number), access.lanes)
+
+        return step
+
+    def step() -> None:
+        access = m.access(space, slot, offset, width, instruction, kind)
+        lanes = access.lanes
+        values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
+        for (_, write), value in zip(writers, values, strict=True):
+            write(value, lanes)
+
+    return step
+
+
+@effect("ldu")
+def ldu(m, instruction: Instruction):
+    """ldu: load read-only data at a common address; as ld (PTX ISA 9.7.9.10)."""
+    return ld(m, instruction)
+
+
+def _parameter(m, instruction: Instruction, vector: int, t: Type):
+    """ld.param of the entry: one value for all threads."""
+    destination, address = instruction.operands
+    base = address.base
+
+    def maker(number: int):
+        def make() -> np.ndarray:
+            at = m.symbol_address(base) + address.offset + number * t.bytes
+            if at + t.bytes > len(m.param_space.data):
+                raise m.fault(instruction, f"parameter {base.name} is read beyond its end", 0)
+            return m.uniform(m.param_space.data[at : at + t.bytes].view(f"u{t.bytes}")[0])
+
+        return make
+
+    moves = []
+    for number, item in enumerate(elements(destination, vector, instruction)):
+        if item is None:
+            continue
+        slot, write = (
+            m._constant(("param", base.name, address.offset + number * t.bytes, t.bytes), maker(number)),
+            m.writer(item, t),
+        )
+        moves.append((slot, write))
+    registers = m.registers
+
+    def step() -> None:
+        for slot, write in moves:
+            write(registers[slot])
+
+    return step
+
+
+@effect("st")
+def st(m, instruction: Instruction):
+    """st: store to a space, a vector at once (PTX ISA 9.7.9.11)."""
+    _, space, vector, t, ordered = parse_access(instruction)
+    address, source = instruction.operands[:2]
+    if space == "const" or (space == "param" and m.symbol_space(address.base) == "param"):
+        raise PtxError(f"{instruction.where}: {instruction.name} stores to read-only memory")
+    space, slot, offset = m.address(address, space)
+    bits = TYPES[f"b{t.bits}"]
+    readers = [m.reader(item, bits) for item in elements(source, vector, instruction)]
+    size, width = t.bytes, t.bytes * vector
+    kind = "st_ordered" if ordered else "st"
+
+    def step() -> None:
+        access = m.access(space, slot, offset, width, instruction, kind)
+        lanes = access.lanes
+        values = [read() for read in readers]
+        if lanes is not None:
+            values = [value[lanes] for value in values]
+        access.values = values
+        for number, value in enumerate(values):
+            access.store(size, value, number)
+
+    return step
+
+
+def ignored(m, instruction: Instruction):
+    """An instruction without an effect here."""
+    return lambda: None
+
+
+@effect("prefetch")
+def prefetch(m, instruction: Instruction):
+    """prefetch: a hint to a cache (PTX ISA 9.7.9.13)."""
+    return ignored(m, instruction)
+
+
+@effect("prefetchu")
+def prefetchu(m, instruction: Instruction):
+    """prefetchu: a hint to the uniform cache (PTX ISA 9.7.9.13)."""
+    return ignored(m, instruction)
+
+
+@effect("applypriority")
+def applypriority(m, instruction: Instruction):
+    """applypriority: a hint to a cache (PTX ISA 9.7.9.14)."""
+    return ignored(m, instruction)
+
+
+@effect("discard")
+def discard(m, instruction: Instruction):
+    """discard: data may be dropped from L2; here they stay (PTX ISA 9.7.9.15)."""
+    return ignored(m, instruction)
+
+
+@effect("createpolicy")
+def createpolicy(m, instruction: Instruction):
+    """createpolicy: a cache policy, here the number 0 (PTX ISA 9.7.9.16)."""
+    write = m.writer(instruction.operands[0], TYPES["b64"])
+    return lambda: write(m.uniform(np.uint64(0)))
+
+
+def _wrap(name: str, t: Type):
+    """The new value of `atom.name`, from the old one and the operands (PTX ISA 9.7.13.14)."""
+
+    def half_sum(old: np.ndarray, b: np.ndarray) -> np.ndarray:
+        stem = t.name.removesuffix("x2")
+        total = lambda x, y: floats.pack(  # noqa: E731
+            floats.unpack(x, stem).astype(np.float64) + floats.unpack(y, stem), stem
+        )
+        if not t.name.endswith("x2"):
+            return total(old, b)
+        return floats.joined(*(total(x, y) for x, y in zip(floats.halves(old), floats.halves(b), strict=True)))
+
+    operations = {
+        "add": half_sum if t.name.removesuffix("x2") in ("f16", "bf16") else np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+        "exch": lambda old, b: b,
+        "cas": lambda old, b, c: np.where(old == b, c, old),
+        "inc": lambda old, b: np.where(old >= b, old.dtype.type(0), old + old.dtype.type(1)),
+        "dec": lambda old, b: np.where((old == 0) | (old > b), b, old - old.dtype.type(1)),
+    }
+    return operations.get(name)
+
+
+def _atomic(m, instruction: Instruction, destination, address: Address, operands: tuple):
+    modifiers = Modifiers(instruction)
+    modifiers.one_of(ORDER)
+    modifiers.one_of(SCOPES)
+    space = modifiers.one_of(("global", "shared::cta", "shared"), "generic").split("::")[0]
+    modifiers.flag("noftz")
+    name = modifiers.one_of(("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"))
+    modifiers.drop(("L2::",))
+    t = modifiers.type
+    if name is None:
+        modifiers.reject("this operation")
+    modifiers.done()
+    update = _wrap(name, t)
+    operands = operands[: 2 if name == "cas" else 1]
+    space, slot, offset = m.address(address, space)
+    readers = [m.reader(operand, t) for operand in operands]
+    write = m.lane_writer(destination, t) if destination is not None else None
+    size = t.bytes
+
+    def step() -> None:
+        """Threads that meet at one address take turns, in the order of their numbers; the others go together."""
+        access = m.access(space, slot, offset, size, instruction, "atom")
+        parts = getattr(access, "parts", None) or [(None, access)]
+        lanes = np.arange(m.lanes) if access.lanes is None else access.lanes
+        values = [read()[lanes] for read in readers]
+        before = np.zeros(len(lanes), f"u{size}")
+        for places, part in parts:
+            places = np.arange(len(lanes)) if places is None else places
+            before[places] = _in_turns(part, size, t, update, [v[places] for v in values])
+        if write is not None:
+            write(before, access.lanes)
+
+    return step
+
+
+def _in_turns(access, size: int, t: Type, update, values: list[np.ndarray]) -> np.ndarray:
+    index = access.flat() >> (size.bit_length() - 1)
+    view = access.space.views[size]
+    order = np.argsort(index, kind="stable")
+    sorted_index = index[order]
+    first = np.flatnonzero(np.r_[True, sorted_index[1:] != sorted_index[:-1]])
+    turn = np.arange(len(order)) - np.repeat(first, np.diff(np.r_[first, len(order)]))
+    before = np.zeros(len(index), view.dtype)
+    by_turn = np.argsort(turn, kind="stable")
+    for group in np.split(by_turn, np.cumsum(np.bincount(turn))[:-1]):
+        lanes = order[group]
+        old = view[index[lanes]]
+        before[lanes] = old
+        new = update(old.view(t.dtype), *(v[lanes] for v in values))
+        view[index[lanes]] = floats.canonical_bits(new) if t.dtype.kind == "f" else new.view(view.dtype)
+    return before
+
+
+@effect("atom")
+def atom(m, instruction: Instruction):
+    """atom: read, change and write in one; gives the old value (PTX ISA 9.7.13.14)."""
+    destination, address, *operands = instruction.operands
+    return _atomic(m, instruction, destination, address, tuple(operands))
+
+
+@effect("red")
+def red(m, instruction: Instruction):
+    """red: as atom, without the old value (PTX ISA 9.7.13.15)."""
+    address, *operands = instruction.operands
+    return _atomic(m, instruction, None, address, tuple(operands))
+
+
+@effect("membar")
+def membar(m, instruction: Instruction):
+    """membar: orders memory accesses; here they are in order (PTX ISA 9.7.13.4)."""
+    return ignored(m, instruction)
+
+
+@effect("fence")
+def fence(m, instruction: Instruction):
+    """fence: orders memory accesses; here they are in order (PTX ISA 9.7.13.4)."""
+    modifiers = Modifiers(instruction)
+    if "proxy" in modifiers.left:
+        modifiers.drop(("proxy", "alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu"))
+    modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster"))
+    modifiers.done()
+    return ignored(m, instruction)

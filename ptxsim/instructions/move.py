@@ -1,0 +1,106 @@
+"""Moves, packing, addresses (PTX ISA 9.7.9)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import PtxError
+from ..memory import BASES
+from ..parser import Immediate, Instruction, Special, Symbol, Vector
+from ..types import STORAGE, TYPES
+from .registry import Modifiers, effect
+from .special import CLOCKS, clock_value
+
+U64 = np.uint64
+
+
+@effect("mov")
+def mov(m, instruction: Instruction):
+    """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA 9.7.9.1, 9.7.9.2).
+
+    The array moves as it is: a move keeps bits, and which array they are in does not matter.
+    """
+    modifiers = Modifiers(instruction)
+    t = modifiers.type
+    modifiers.done()
+    destination, source = instruction.operands
+    if isinstance(source, Vector):
+        return _pack(m, instruction, t)
+    if isinstance(destination, Vector):
+        return _unpack(m, instruction, t)
+    if isinstance(source, Special) and source.name in CLOCKS:
+        write = m.writer(destination, TYPES["b64" if t.bits == 64 else "b32"])
+        return lambda: write(clock_value(m, source.name))
+    slot = m.operand_slot(source, t)
+    if isinstance(source, Symbol) or (isinstance(source, (Special, Immediate)) and t.bits != destination.type.bits):
+        read, write = m.reader(source, t), m.writer(destination, t)
+        return lambda: write(read())
+    write, registers = m.writer(destination, t), m.registers
+    return lambda: write(registers[slot])
+
+
+def _pack(m, instruction: Instruction, t):
+    """mov.b64 d, {a, b}: the first element is the least significant."""
+    destination, source = instruction.operands
+    part = TYPES[f"b{t.bits // len(source.items)}"]
+    readers = [m.reader(item, part) for item in source.items]
+    write = m.writer(destination, t)
+    wide = STORAGE[t.bits]
+
+    def step() -> None:
+        value = readers[0]().astype(wide)
+        for i, read in enumerate(readers[1:], 1):
+            value = value | (read().astype(wide) << wide.type(i * part.bits))
+        write(value)
+
+    return step
+
+
+def _unpack(m, instruction: Instruction, t):
+    """mov.b64 {a, b}, d; `_` leaves an element out."""
+    destination, source = instruction.operands
+    part = TYPES[f"b{t.bits // len(destination.items)}"]
+    read = m.reader(source, TYPES[f"b{t.bits}"])
+    wide, narrow = STORAGE[t.bits], STORAGE[part.bits]
+    writers = [(i, m.writer(item, part)) for i, item in enumerate(destination.items) if item is not None]
+
+    def step() -> None:
+        value = read()
+        for i, write in writers:
+            write((value >> wide.type(i * part.bits)).astype(narrow))
+
+    return step
+
+
+@effect("cvta")
+def cvta(m, instruction: Instruction):
+    """cvta: an address in a space to a generic one; `.to` the other way (PTX ISA 9.7.9.20)."""
+    modifiers = Modifiers(instruction)
+    to = modifiers.flag("to")
+    space = modifiers.one_of(("global", "const", "shared", "local", "param", "shared::cta"))
+    modifiers.drop(("entry",))
+    t = modifiers.type
+    modifiers.done()
+    if space is None:
+        raise PtxError(f"{instruction.where}: {instruction.name} does not name a space")
+    base = BASES.get(space.removesuffix("::cta"), 0)
+    read, write = m.reader(instruction.operands[1], t), m.writer(instruction.operands[0], t)
+    if base == 0:
+        return lambda: write(read())
+    shift = t.dtype.type(base & (2**t.bits - 1))
+    return lambda: write(read() - shift if to else read() + shift)
+
+
+@effect("isspacep")
+def isspacep(m, instruction: Instruction):
+    """isspacep: whether a generic address lies in a space's window (PTX ISA 9.7.9.19)."""
+    modifiers = Modifiers(instruction)
+    space = modifiers.one_of(("global", "const", "shared", "local", "param", "shared::cta", "shared::cluster"))
+    modifiers.drop(("entry",))
+    modifiers.done()
+    window = U64(BASES.get(space.split("::")[0], 0) >> 48)
+    read = m.reader(instruction.operands[1], TYPES["u64"])
+    write = m.writer(instruction.operands[0], TYPES["pred"])
+    if space == "const":
+        return lambda: write(m.uniform(np.bool_(False)))
+    return lambda: write((read() >> U64(48)) == window)

@@ -1,0 +1,78 @@
+"""Special registers (PTX ISA 10)."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from ..errors import PtxError
+
+WARP = 32
+CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
+
+
+def special_value(m, name: str) -> np.ndarray:
+    """The values of a special register for a batch, one a thread."""
+    stem, _, axis = name.partition(".")
+    place = "xyzw".index(axis) if axis else 0
+    u32 = np.uint32
+    if place == 3:
+        return m.uniform(u32(0))
+    thread = m.thread_of
+    lane = np.arange(m.lanes) % WARP
+    match stem:
+        case "%tid":
+            x, y, _ = m.block
+            return (thread % x, thread // x % y, thread // (x * y))[place].astype(u32)
+        case "%ntid":
+            return m.uniform(u32(m.block[place]))
+        case "%ctaid":
+            gx, gy, _ = m.grid
+            number = m.blocks[m.block_of]
+            return (number % gx, number // gx % gy, number // (gx * gy))[place].astype(u32)
+        case "%nctaid" | "%nclusterid":
+            return m.uniform(u32(m.grid[place]))
+        case "%clusterid":
+            return special_value(m, "%ctaid." + (axis or "x"))
+        case "%cluster_nctaid" | "%cluster_nctarank":
+            return m.uniform(u32(1))
+        case "%cluster_ctaid" | "%cluster_ctarank" | "%is_explicit_cluster":
+            return m.uniform(u32(0))
+        case "%laneid":
+            return lane.astype(u32)
+        case "%warpid":
+            return (thread // WARP).astype(u32)
+        case "%nwarpid":
+            return m.uniform(u32(64))
+        case "%smid":
+            return (m.blocks[m.block_of] % 132).astype(u32)
+        case "%nsmid":
+            return m.uniform(u32(132))
+        case "%gridid":
+            return m.uniform(np.uint64(1))
+        case "%lanemask_eq":
+            return (np.uint64(1) << lane.astype(np.uint64)).astype(u32)
+        case "%lanemask_lt":
+            return ((np.uint64(1) << lane.astype(np.uint64)) - np.uint64(1)).astype(u32)
+        case "%lanemask_le":
+            return ((np.uint64(2) << lane.astype(np.uint64)) - np.uint64(1)).astype(u32)
+        case "%lanemask_gt":
+            return ~special_value(m, "%lanemask_le")
+        case "%lanemask_ge":
+            return ~special_value(m, "%lanemask_lt")
+        case "%total_smem_size" | "%aggr_smem_size":
+            return m.uniform(u32(m.shared_bytes))
+        case "%dynamic_smem_size":
+            return m.uniform(u32(m.dynamic_shared_bytes))
+    raise PtxError(f"special register {name} is not supported")
+
+
+def clock_value(m, name: str) -> np.ndarray:
+    """%clock and %clock64 count the instructions that the batch has executed; %globaltimer is the host's clock in ns."""
+    value = time.time_ns() if name.startswith("%globaltimer") else m.executed
+    if name.endswith("_hi"):
+        return m.uniform(np.uint32(value >> 32))
+    if name in ("%clock64", "%globaltimer"):
+        return m.uniform(np.uint64(value))
+    return m.uniform(np.uint32(value & 0xFFFFFFFF))

@@ -1,0 +1,240 @@
+"""Instructions by which the threads of a warp exchange data (PTX ISA 9.7.9.5, 9.7.9.6, 9.7.13.9 to 9.7.13.13)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import PtxError
+from ..parser import Pair
+from ..types import TYPES
+from .registry import Modifiers, effect
+
+WARP = 32
+U32, B32, PRED = TYPES["u32"], TYPES["b32"], TYPES["pred"]
+LANE = np.arange(WARP)
+BIT = np.uint64(1) << LANE.astype(np.uint64)
+
+
+def active_masks(m) -> np.ndarray:
+    """For each warp, a bit for each active lane (uint64)."""
+    if m.active is None:
+        return np.full(m.warps, 0xFFFFFFFF, np.uint64)
+    return ballots(m.active)
+
+
+def ballots(flags: np.ndarray) -> np.ndarray:
+    """For each warp, a bit for each lane whose flag is set."""
+    return np.where(flags.reshape(-1, WARP), BIT, np.uint64(0)).sum(axis=1, dtype=np.uint64)
+
+
+def spread(per_warp: np.ndarray, dtype=np.uint32) -> np.ndarray:
+    """A value of each warp to its lanes."""
+    return np.repeat(per_warp.astype(dtype), WARP)
+
+
+def require_members(m, instruction, members: np.ndarray) -> np.ndarray:
+    """The threads that execute the instruction must be named, and the named ones that live must be here
+    (PTX ISA: otherwise undefined). Gives the masks, per thread."""
+    here = spread(active_masks(m), np.uint64)
+    alive = spread(ballots(m.alive), np.uint64)
+    own = np.tile(BIT, m.warps)
+    named = members.astype(np.uint64)
+    bad = ((named & own) == 0) | ((named & alive & ~here) != 0)
+    if m.active is not None:
+        bad &= m.active
+    if bad.any():
+        lane = int(np.flatnonzero(bad)[0])
+        raise m.fault(
+            instruction,
+            f"{instruction.name}: member mask 0x{int(named[lane]):08x}, but the threads that are here are "
+            f"0x{int(here[lane]):08x}",
+            lane,
+        )
+    return named
+
+
+@effect("activemask")
+def activemask(m, instruction):
+    """activemask: which threads of the warp execute this now (PTX ISA 9.7.13.11)."""
+    write = m.writer(instruction.operands[0], U32)
+    return lambda: write(spread(active_masks(m)))
+
+
+@effect("elect")
+def elect(m, instruction):
+    """elect.sync: one leader, here the lowest named lane (PTX ISA 9.7.13.13)."""
+    pair, mask = instruction.operands
+    read = m.reader(mask, U32)
+    write_lane = m.writer(pair.first, U32) if pair.first is not None else None
+    write = m.writer(pair.second, PRED)
+
+    def step() -> None:
+        members = require_members(m, instruction, read())
+        low = members & (~members + np.uint64(1))
+        leader = np.log2(low.astype(np.float64)).astype(np.uint32)
+        if write_lane is not None:
+            write_lane(leader)
+        write(np.tile(LANE, m.warps) == leader)
+
+    return step
+
+
+@effect("vote")
+def vote(m, instruction):
+    """vote.sync: all, any, uni or ballot of a predicate over the named threads (PTX ISA 9.7.13.9)."""
+    modifiers = Modifiers(instruction)
+    sync = modifiers.flag("sync")
+    mode = modifiers.one_of(("all", "any", "uni", "ballot"))
+    modifiers.done()
+    destination, source, *mask = instruction.operands
+    read = m.reader(source, PRED)
+    read_mask = m.reader(mask[0], U32) if sync else (lambda: spread(active_masks(m)))
+    write = m.writer(destination, B32 if mode == "ballot" else PRED)
+
+    def step() -> None:
+        members = require_members(m, instruction, read_mask())
+        flags = read() if m.active is None else read() & m.active
+        votes = spread(ballots(flags), np.uint64) & members
+        match mode:
+            case "all":
+                write(votes == members)
+            case "any":
+                write(votes != 0)
+            case "uni":
+                write((votes == members) | (votes == 0))
+            case _:
+                write(votes.astype(np.uint32))
+
+    return step
+
+
+@effect("shfl")
+def shfl(m, instruction):
+    """shfl.sync: the value of another lane, by index, up, down or butterfly, within segments (PTX ISA 9.7.9.6).
+
+    The predicate destination says whether the source lane lay in range; if not, a thread gets its own value. Reading
+    from a lane that is not active gives an unspecified value in PTX; here, that lane's register.
+    """
+    modifiers = Modifiers(instruction)
+    sync = modifiers.flag("sync")
+    mode = modifiers.one_of(("up", "down", "bfly", "idx"))
+    modifiers.done()
+    destination, source, by, clamp, *mask = instruction.operands
+    pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
+    read, read_by, read_clamp = m.reader(source, B32), m.reader(by, U32), m.reader(clamp, U32)
+    read_mask = m.reader(mask[0], U32) if sync else None
+    write = m.writer(pair[0], B32) if pair[0] is not None else None
+    write_in_range = m.writer(pair[1], PRED) if pair[1] is not None else None
+
+    def step() -> None:
+        if read_mask is not None:
+            require_members(m, instruction, read_mask())
+        lane = np.tile(LANE, m.warps)
+        b = read_by().astype(np.int64) & 31
+        c = read_clamp().astype(np.int64)
+        segment = (c >> 8) & 31
+        limit = (lane & segment) | (c & 31 & ~segment)
+        low = lane & segment
+        match mode:
+            case "up":
+                chosen = lane - b
+                inside = chosen >= limit
+            case "down":
+                chosen = lane + b
+                inside = chosen <= limit
+            case "bfly":
+                chosen = lane ^ b
+                inside = chosen <= limit
+            case _:
+                chosen = low | (b & ~segment)
+                inside = chosen <= limit
+        chosen = np.where(inside, chosen, lane)
+        if write is not None:
+            write(read()[np.arange(m.lanes) // WARP * WARP + chosen])
+        if write_in_range is not None:
+            write_in_range(inside)
+
+    return step
+
+
+@effect("match")
+def match_(m, instruction):
+    """match.sync: which named threads hold the same value; `.all` whether all do (PTX ISA 9.7.13.10)."""
+    modifiers = Modifiers(instruction)
+    modifiers.flag("sync")
+    mode = modifiers.one_of(("any", "all"))
+    t = modifiers.type
+    modifiers.done()
+    destination, source, mask = instruction.operands
+    pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
+    read, read_mask = m.reader(source, t), m.reader(mask, U32)
+    write = m.writer(pair[0], B32)
+    write_same = m.writer(pair[1], PRED) if pair[1] is not None else None
+
+    def step() -> None:
+        members = require_members(m, instruction, read_mask())
+        value = read().reshape(-1, WARP)
+        equal = value[:, :, None] == value[:, None, :]
+        same = np.where(equal, BIT, np.uint64(0)).sum(axis=2, dtype=np.uint64).reshape(-1) & members
+        if mode == "any":
+            write(same.astype(np.uint32))
+            return
+        all_same = same == members
+        write(np.where(all_same, members, np.uint64(0)).astype(np.uint32))
+        if write_same is not None:
+            write_same(all_same)
+
+    return step
+
+
+@effect("redux")
+def redux(m, instruction):
+    """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA 9.7.13.12)."""
+    modifiers = Modifiers(instruction)
+    modifiers.flag("sync")
+    name = modifiers.one_of(("add", "min", "max", "and", "or", "xor"))
+    t = modifiers.type
+    if t.kind == "f":
+        modifiers.reject("a floating-point type")
+    modifiers.done()
+    destination, source, mask = instruction.operands
+    read, read_mask, write = m.reader(source, t), m.reader(mask, U32), m.writer(destination, t)
+    operation = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }[name]
+
+    def step() -> None:
+        members = require_members(m, instruction, read_mask())
+        value = read()
+        result = value.copy()
+        acting = np.ones(m.lanes, bool) if m.active is None else m.active
+        keys = np.arange(m.lanes) // WARP * (1 << 32) + members.astype(np.int64)
+        for key in np.unique(keys[acting]):  # in a warp, threads with one mask reduce together
+            group = np.flatnonzero(acting & (keys == key))
+            result[group] = operation.reduce(value[group], dtype=t.dtype)
+        write(result)
+
+    return step
+
+
+@effect("nanosleep")
+def nanosleep(m, instruction):
+    """nanosleep: nothing to wait for here (PTX ISA 9.7.20.3)."""
+    return lambda: None
+
+
+@effect("griddepcontrol")
+def griddepcontrol(m, instruction):
+    """griddepcontrol: launches do not overlap here (PTX ISA 9.7.13.8)."""
+    return lambda: None
+
+
+@effect("getctarank")
+def getctarank(m, instruction):
+    """getctarank: clusters are not supported."""
+    raise PtxError(f"{instruction.where}: {instruction.name}: clusters are not supported")

@@ -1,0 +1,795 @@
+"""The executor: all threads of a batch of blocks at once, one array element (a lane) a thread.
+
+Threads of a batch are kept in groups, one for each place in the program where some wait; the group with the least
+place runs until it reaches the place of another, which it joins. Since compilers lay code out so that paths meet
+further on, that is reconvergence (min-PC scheduling); groups that jump back time and again let the others run now and
+then, so that one thread may wait for another in a loop. While all threads are in one group, as in a GEMM almost always,
+an instruction is one NumPy operation on whole arrays, without masks.
+
+Registers are slots of a list. An instruction does not change the array in a slot but puts a new one there; arrays are
+never written after that, so a move costs nothing, and what follows from an address register can be remembered for as
+long as the same array is in its slot. A float array in a slot stands for the result of arithmetic, whose NaN has
+canonical bits; what was loaded or moved keeps its bits, as unsigned integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import floats, program as programs
+from .barriers import Barriers
+from .errors import PtxError, PtxsimError
+from .instructions import registry
+from .instructions.special import special_value
+from .memory import BASES, Access, Addresses, Arena, Fault, GlobalSpace, MixedAccess, Space
+from .monitor import SharedMonitor
+from .parser import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable
+from .program import Program
+from .types import SIGNED, STORAGE, UNSIGNED, Type
+
+WARP = 32
+FAR = 1 << 60
+F4 = np.dtype("f4")
+BOOL = np.dtype(bool)
+ADDRESS = np.dtype("u8")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds a launch; the fields are arguments of `launch`."""
+
+    steps: int = 20_000_000  # instructions a batch may execute: an endless loop ends here
+    lanes: int = 16_384  # threads that run together
+    depth: int = 32  # of recursive calls
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Which checks are made. Bounds and alignment always are."""
+
+    races: bool = True
+    unwritten: bool = True
+    barriers: bool = True  # an exited thread counts as missing at a barrier, not as arrived
+
+
+class Machine:
+    """Compiles a program once, and runs batches of its blocks."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.registers: list[np.ndarray | None] = [None] * program.slots
+        self.makers: list[tuple[int, Callable[[], np.ndarray]]] = []  # fill constant slots at the start of a batch
+        self.constant_slots: dict = {}
+        self.carry = self._new_slot()
+        self.stack_slot = self._new_slot() if program.recursive else None
+        self.stacked: list[tuple[int, int]] = []  # slots with addresses of local variables, and their offsets
+        self.mask: np.ndarray | None = None  # threads whose registers an instruction writes; None: all
+        self.active: np.ndarray | None = None  # threads that act; None: every lane
+        self.observers: tuple = ()
+        self.after_call: dict[int, Callable[[], None]] = {}  # at the place after a call: hands the results over
+        self.granule = smallest_shared_access(program)
+        self.steps: list[Callable | None] = []
+        self.controls: list[Callable | None] = []
+        self.run_end: list[int] = []
+        for instruction in program.code:
+            self._compile(instruction)
+        end = len(program.code)
+        self.run_end = [0] * end
+        for pc in range(end - 1, -1, -1):
+            if self.controls[pc] is not None:
+                end = pc
+            self.run_end[pc] = end
+
+    # compilation
+
+    def _new_slot(self) -> int:
+        self.registers.append(None)
+        return len(self.registers) - 1
+
+    def _constant(self, key, make: Callable[[], np.ndarray]) -> int:
+        """A slot that is filled when a batch starts."""
+        if key not in self.constant_slots:
+            slot = self.constant_slots[key] = self._new_slot()
+            self.makers.append((slot, make))
+        return self.constant_slots[key]
+
+    def uniform(self, value) -> np.ndarray:
+        """One value for every lane, without storing it more than once."""
+        return np.broadcast_to(value, self.lanes)
+
+    def _compile(self, instruction: Instruction) -> None:
+        step = control = None
+        if instruction.opcode in registry.CONTROLS:
+            control = registry.CONTROLS[instruction.opcode](self, instruction)
+            if instruction.predicate is not None and instruction.opcode != "bra":
+                control = self._guarded_control(instruction, control)
+        else:
+            if instruction.opcode in registry.EFFECTS:
+                step = registry.EFFECTS[instruction.opcode](self, instruction)
+            else:
+                step = self._elementwise(instruction)
+            if instruction.predicate is not None:
+                step = self._guarded(instruction, step)
+        self.steps.append(step)
+        self.controls.append(control)
+
+    def _elementwise(self, instruction: Instruction) -> Callable[[], None]:
+        modifiers = registry.Modifiers(instruction)
+        operation = registry.find_elementwise(instruction)(modifiers)
+        modifiers.done()
+        destination, *sources = instruction.operands
+        if len(sources) != len(operation.sources):
+            raise PtxError(
+                f"{instruction.where}: {instruction.name} takes {len(operation.sources) + 1} operands, "
+                f"found {len(instruction.operands)}"
+            )
+        readers = [self.reader(o, t) for o, t in zip(sources, operation.sources, strict=True)]
+        compute, registers = operation.compute, self.registers
+        if operation.reads_carry:
+            readers.append(lambda: registers[self.carry])
+        if isinstance(operation.result, tuple) or operation.writes_carry:
+            return self._several(instruction, operation, readers)
+        slot, widen = self.target(destination, operation.result)
+        plain = [self._plain(o, t) for o, t in zip(sources, operation.sources, strict=True)]
+        if widen is None and all(p is not None for p in plain) and len(plain) == len(readers):
+            return self._fast(compute, slot, plain)
+
+        def step() -> None:
+            value = compute(*[read() for read in readers])
+            if widen is not None:
+                value = widen(value)
+            mask = self.mask
+            registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        return step
+
+    def _plain(self, operand, t: Type) -> tuple[int, np.dtype] | None:
+        """Slot and type of an operand that only needs to be looked at as that type."""
+        if isinstance(operand, Register) and operand.type.bits == t.bits:
+            return operand.slot, t.dtype
+        if isinstance(operand, Immediate):
+            return self._immediate(operand, t), t.dtype
+        return None
+
+    def _fast(self, compute, slot: int, plain: list[tuple[int, np.dtype]]) -> Callable[[], None]:
+        """Steps of one result and one to three operands."""
+        registers = self.registers
+        if len(plain) == 1:
+            ((a, ta),) = plain
+
+            def step() -> None:
+                x = registers[a]
+                if x.dtype is not ta:
+                    x = viewed(x, ta)
+                value, mask = compute(x), self.mask
+                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        elif len(plain) == 2:
+            (a, ta), (b, tb) = plain
+
+            def step() -> None:
+                x, y = registers[a], registers[b]
+                if x.dtype is not ta:
+                    x = viewed(x, ta)
+                if y.dtype is not tb:
+                    y = viewed(y, tb)
+                value, mask = compute(x, y), self.mask
+                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        elif len(plain) == 3:
+            (a, ta), (b, tb), (c, tc) = plain
+
+            def step() -> None:
+                x, y, z = registers[a], registers[b], registers[c]
+                if x.dtype is not ta:
+                    x = viewed(x, ta)
+                if y.dtype is not tb:
+                    y = viewed(y, tb)
+                if z.dtype is not tc:
+                    z = viewed(z, tc)
+                value, mask = compute(x, y, z), self.mask
+                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        else:
+
+            def step() -> None:
+                value = compute(*[viewed(registers[s], t) for s, t in plain])
+                mask = self.mask
+                registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        return step
+
+    def _several(self, instruction: Instruction, operation, readers) -> Callable[[], None]:
+        """Several destinations: `p|q`, or a result and the carry flag."""
+        destination = instruction.operands[0]
+        if operation.writes_carry:
+            writers = [self.writer(destination, operation.result), self._write_slot(self.carry)]
+        else:
+            if not isinstance(destination, Pair):
+                raise PtxError(f"{instruction.where}: {instruction.name} needs two destinations, p|q")
+            pair = (destination.first, destination.second)
+            writers = [self.writer(o, t) for o, t in zip(pair, operation.result, strict=True)]
+        compute = operation.compute
+
+        def step() -> None:
+            for write, value in zip(writers, compute(*[read() for read in readers]), strict=True):
+                write(value)
+
+        return step
+
+    def _guarded(self, instruction: Instruction, step) -> Callable[[], None]:
+        registers, slot, negated = self.registers, instruction.predicate.slot, instruction.negated
+
+        def guarded() -> None:
+            chosen = registers[slot]
+            if negated:
+                chosen = ~chosen
+            mask, active = self.mask, self.active
+            threads = chosen if active is None else chosen & active
+            count = np.count_nonzero(threads)
+            if count == self.count:
+                step()
+            elif count:
+                whole, total = self.whole, self.count
+                self.mask = self.active = threads
+                self.whole, self.count = False, count
+                try:
+                    step()
+                finally:
+                    self.mask, self.active, self.whole, self.count = mask, active, whole, total
+
+        return guarded
+
+    def _guarded_control(self, instruction: Instruction, step) -> Callable:
+        registers, slot, negated = self.registers, instruction.predicate.slot, instruction.negated
+        after = instruction.pc + 1
+
+        def guarded(active: np.ndarray) -> int | None:
+            chosen = active & (~registers[slot] if negated else registers[slot])
+            count = np.count_nonzero(chosen)
+            if count == 0:
+                return after
+            if count == self.count:
+                return step(active)
+            self.join(after, active & ~chosen)
+            self.enter(chosen)
+            place = step(chosen)
+            if place is not None:
+                self.join(place, chosen)
+            return None
+
+        return guarded
+
+    # operands
+
+    def reader(self, operand, t: Type) -> Callable[[], np.ndarray]:
+        """A function that gives the operand's values in the NumPy type of `t`."""
+        registers = self.registers
+        if isinstance(operand, Negated):
+            slot = operand.register.slot
+            return lambda: ~registers[slot]
+        slot = self.operand_slot(operand, t)
+        dtype = t.dtype
+
+        def read() -> np.ndarray:
+            x = registers[slot]
+            return x if x.dtype is dtype else viewed(x, dtype)
+
+        return read
+
+    def operand_slot(self, operand, t: Type) -> int:
+        """The slot of a register, or of a constant made for an immediate, a special register or an address."""
+        match operand:
+            case Register():
+                return operand.slot
+            case Immediate():
+                return self._immediate(operand, t)
+            case Special():
+                return self._constant(operand.name, lambda: special_value(self, operand.name))
+            case Symbol():
+                return self.symbol_slot(operand)
+        raise PtxError(f"an operand of this kind is not supported here: {operand}")
+
+    def _immediate(self, operand: Immediate, t: Type) -> int:
+        if t.kind == "p":
+            return self._constant(("pred", bool(operand.value)), lambda: self.uniform(np.bool_(operand.value)))
+        value = np.frombuffer(programs.immediate_bytes(operand, t), t.dtype)[0]
+        return self._constant((t.dtype, value.tobytes()), lambda: self.uniform(value))
+
+    def symbol_slot(self, symbol: Symbol) -> int:
+        """The slot with the address of a variable or function, in its own space."""
+        key = ("symbol", symbol.variable or symbol.name, symbol.offset)
+        space = self.symbol_space(symbol)
+        if space == "local" and self.stack_slot is not None:
+            if key not in self.constant_slots:
+                self.constant_slots[key] = self._new_slot()
+                self.stacked.append((self.constant_slots[key], self.symbol_address(symbol) + symbol.offset))
+            return self.constant_slots[key]
+        return self._constant(key, lambda: self.uniform(ADDRESS.type(self.symbol_address(symbol) + symbol.offset)))
+
+    def move_stack(self, by: np.ndarray) -> None:
+        """Recursion: addresses of local variables move with each thread's depth of calls."""
+        self.registers[self.stack_slot] = stack = self.registers[self.stack_slot] + by
+        for slot, offset in self.stacked:
+            self.registers[slot] = (stack + offset).view(ADDRESS)
+
+    def variable(self, symbol: Symbol) -> Variable | None:
+        return symbol.variable or self.program.module.variables.get(symbol.name)
+
+    def symbol_space(self, symbol: Symbol) -> str:
+        """The space a name lives in; parameters of device functions live in local memory."""
+        variable = self.variable(symbol)
+        if variable is None:
+            if programs.function_address(self.program, symbol.name) is not None:
+                return "function"
+            raise PtxError(f"{symbol.name} is not defined")
+        if variable in self.program.frames:
+            return "local"
+        return "global" if variable.space == "const" else variable.space
+
+    def symbol_address(self, symbol: Symbol) -> int:
+        variable, program = self.variable(symbol), self.program
+        if variable is None:
+            return programs.function_address(program, symbol.name)
+        if variable in program.shared:
+            return program.shared[variable]
+        if variable in program.frames:
+            return program.frames[variable]
+        for parameter in program.parameters:
+            if parameter.variable is variable:
+                return parameter.offset
+        if variable.opaque:
+            raise PtxError(f"{symbol.name}: texture and surface references are not supported, only texture objects")
+        if variable.name not in self.symbols:
+            raise PtxError(f"{symbol.name} is declared but not defined here")
+        return self.symbols[variable.name]
+
+    def target(self, operand, t: Type) -> tuple[int, Callable | None]:
+        """The slot of a destination, and how a value of type `t` is widened to the register, if at all."""
+        if not isinstance(operand, Register):
+            if operand is None:
+                return self._constant("sink", lambda: self.uniform(np.uint32(0))), None
+            raise PtxError(f"a destination must be a register, found {operand}")
+        bits = operand.type.bits
+        if bits <= t.bits or t.kind == "p":
+            return operand.slot, (lambda x: x.astype(STORAGE[bits])) if bits < t.bits else None
+        dtype = (SIGNED if t.signed else UNSIGNED)[bits // 8]
+        return operand.slot, lambda x: viewed(x, (SIGNED if t.signed else UNSIGNED)[x.itemsize]).astype(dtype)
+
+    def writer(self, operand, t: Type) -> Callable[[np.ndarray], None]:
+        """A function that writes a value for every lane; only `mask` keeps it."""
+        slot, widen = self.target(operand, t)
+        write = self._write_slot(slot)
+        return write if widen is None else lambda value: write(widen(value))
+
+    def _write_slot(self, slot: int) -> Callable[[np.ndarray], None]:
+        registers = self.registers
+
+        def write(value: np.ndarray) -> None:
+            mask = self.mask
+            registers[slot] = value if mask is None else merged(mask, value, registers[slot])
+
+        return write
+
+    def lane_writer(self, operand, t: Type) -> Callable[[np.ndarray, np.ndarray | None], None]:
+        """A function that writes values of some lanes (None: of all), as loads give them."""
+        slot, widen = self.target(operand, t)
+        registers = self.registers
+        is_float = t.dtype is F4
+
+        def write(values: np.ndarray, lanes: np.ndarray | None) -> None:
+            if widen is not None:
+                values = widen(values if values.dtype is t.dtype else viewed(values, t.dtype))
+            elif is_float and lanes is None:
+                seen = values.view(F4)
+                if not np.count_nonzero(seen != seen):  # without a NaN, bits and value are one
+                    values = seen
+            if lanes is None:
+                registers[slot] = values
+                return
+            old = registers[slot]
+            new = viewed(old, values.dtype).copy() if old is not None else np.zeros(self.lanes, values.dtype)
+            new[lanes] = values
+            registers[slot] = new
+
+        return write
+
+    # memory
+
+    def address(self, operand: Address, space: str) -> tuple[str, int, int]:
+        """Space, slot and offset of an address operand."""
+        base = operand.base
+        if isinstance(base, Register):
+            return space, base.slot, operand.offset
+        if base is None:
+            return space, self._constant("null", lambda: self.uniform(ADDRESS.type(0))), operand.offset
+        if not isinstance(base, Symbol):
+            raise PtxError(f"an address of this kind is not supported: {base}")
+        own = self.symbol_space(base)
+        if space == "generic" or (space == "param" and own == "local") or space == "const":
+            space = own
+        return space, self.symbol_slot(base), operand.offset
+
+    def addresses(self, space: Space, slot: int) -> Addresses:
+        """What a base register holds, resolved; remembered while neither register nor threads change."""
+        base, active = self.registers[slot], self.active
+        key = (space.name, slot)
+        found = self.resolved.get(key)
+        if found is None or found.base is not base or found.active is not active:
+            found = self.resolved[key] = space.addresses(base, active)
+        return found
+
+    def access(
+        self, space_name: str, slot: int, offset: int, width: int, instruction: Instruction, kind: str
+    ) -> Access | MixedAccess:
+        """A checked access of `width` bytes a thread at `[slot + offset]`."""
+        if space_name == "generic":
+            return self._generic(slot, offset, width, instruction, kind)
+        space = self.spaces[space_name]
+        where = self.addresses(space, slot)
+        return self.checked(space, where, offset, width, instruction, kind)
+
+    def checked(
+        self, space: Space, where: Addresses, offset: int, width: int, instruction: Instruction, kind: str
+    ) -> Access:
+        """Check bounds and alignment, tell the monitor and the observers."""
+        good = space.inside(where, offset, width)
+        if good is not None:
+            self._outside(space, where, offset, width, instruction, kind, good)
+        if width > 1 and (where.varying | (where.low_bits + offset)) & (width - 1):
+            bad = np.flatnonzero((where.raw + offset) & (width - 1))
+            if len(bad):
+                lane = self._lane(where, bad[0])
+                at = space.shown(int(where.raw[bad[0]]) + offset)
+                raise self.fault(instruction, f"misaligned {width}-byte {VERBS[kind]} at {at}", lane)
+        access = Access(space, where, offset)
+        if space.name == "shared" and self.monitor is not None:
+            self.monitor.touch(access, width, instruction, kind)
+        for observer in self.observers:
+            observer.memory(MemoryEvent(self, instruction, space.name, kind, width, access))
+        return access
+
+    def _outside(self, space, where, offset, width, instruction, kind, good) -> None:
+        bad = int(np.flatnonzero(~good)[0])
+        at = int(where.raw[bad]) + offset
+        what = f"out-of-bounds {space.name} {VERBS[kind]} of {width} bytes at {space.shown(at)}: {space.describe(at)}"
+        raise self.fault(instruction, what, self._lane(where, bad))
+
+    @staticmethod
+    def _lane(where: Addresses, index: int) -> int:
+        return int(index if where.lanes is None else where.lanes[index])
+
+    def _generic(self, slot: int, offset: int, width: int, instruction: Instruction, kind: str):
+        """A generic address: in which window it lies says which space is meant (PTX ISA 5.1)."""
+        base = viewed(self.registers[slot], ADDRESS)
+        active = self.active
+        lanes = np.arange(self.lanes) if active is None else np.flatnonzero(active)
+        windows = (base[lanes] + ADDRESS.type(offset & (2**64 - 1))) >> ADDRESS.type(48)
+        if int(windows.min()) == int(windows.max()):
+            name = WINDOWS.get(int(windows[0]))
+            if name is None:
+                at = f"generic address 0x{(int(base[lanes[0]]) + offset) & (2**64 - 1):x}"
+                raise self.fault(instruction, f"out-of-bounds {VERBS[kind]} at {at}: in no space", int(lanes[0]))
+            space = self.spaces[name]
+            key = (name, "generic", slot)
+            found = self.resolved.get(key)
+            if found is None or found.base is not base or found.active is not active:
+                found = self.resolved[key] = self._windowed(space, base, active)
+            return self.checked(space, found, offset, width, instruction, kind)
+        parts = []
+        saved = self.mask, self.active, self.whole, self.count
+        for window in np.unique(windows).tolist():
+            places = np.flatnonzero(windows == window)
+            threads = np.zeros(self.lanes, bool)
+            threads[lanes[places]] = True
+            self.mask = self.active = threads
+            self.whole, self.count = False, len(places)
+            try:
+                parts.append((places, self._generic(slot, offset, width, instruction, kind)))
+            finally:
+                self.mask, self.active, self.whole, self.count = saved
+        return MixedAccess(parts, None if active is None else lanes)
+
+    def _windowed(self, space: Space, base: np.ndarray, active) -> Addresses:
+        own = base if space.name == "global" else base - ADDRESS.type(BASES[space.name])
+        found = space.addresses(own, active)
+        found.base = base
+        return found
+
+    # a launch
+
+    def prepare(
+        self, arena: Arena, symbols: dict[str, int], params: bytes, grid, block, shared_bytes: int, textures: dict
+    ) -> None:
+        """Take what is common to all batches of a launch."""
+        self.textures = textures
+        self.arena, self.symbols = arena, symbols
+        self.grid, self.block = grid, block
+        self.threads = block[0] * block[1] * block[2]
+        self.padded = programs.align_up(self.threads, WARP)
+        size = programs.align_up(self.program.static_shared_bytes, 16) + shared_bytes
+        self.shared_bytes, self.dynamic_shared_bytes = size, shared_bytes
+        raw = np.zeros(programs.align_up(max(16, len(params)), 16), np.uint8)
+        raw[: len(params)] = np.frombuffer(params, np.uint8)
+        self.param_space = Space("param", raw, len(params), None)
+
+    def run_batch(self, blocks: np.ndarray, checks: Checks, limits: Limits, observers: Sequence) -> None:
+        """Run the blocks with these linear numbers to their end."""
+        self.blocks, self.checks, self.limits = blocks, checks, limits
+        self.observers = tuple(observers)
+        self.lanes = len(blocks) * self.padded
+        self.warps = self.lanes // WARP
+        self._start()
+        entry = self.program.start[self.program.name]
+        self.groups: dict[int, np.ndarray] = {entry: self.alive}
+        with np.errstate(all="ignore"):
+            try:
+                self._loop()
+            except Fault as fault:  # without its place, from outside an instruction
+                raise PtxsimError(f"{self.program.name}: {fault.what}") from None
+            if self.monitor is not None:
+                self.monitor.finish()
+
+    def _start(self) -> None:
+        thread = np.tile(np.arange(self.padded), len(self.blocks))
+        self.thread_of = thread
+        self.block_of = np.repeat(np.arange(len(self.blocks)), self.padded)
+        self.alive = thread < self.threads
+        self.exited = np.zeros(self.lanes, bool)
+        self.resolved: dict = {}
+        shared = programs.align_up(max(self.shared_bytes, 16), 16)
+        local = max(self.program.local_bytes * (self.limits.depth if self.program.recursive else 1), 16)
+        lane = np.arange(self.lanes, dtype=np.int64)
+        self.spaces = {
+            "global": GlobalSpace(self.arena),
+            "shared": Space(
+                "shared", np.zeros(len(self.blocks) * shared, np.uint8), self.shared_bytes, self.block_of * shared
+            ),
+            "local": Space("local", np.zeros(self.lanes * local, np.uint8), local, lane * local),
+            "param": self.param_space,
+        }
+        self.spaces["const"] = self.spaces["global"]
+        watched = self.shared_bytes and (self.checks.races or self.checks.unwritten)
+        self.monitor = SharedMonitor(self) if watched else None
+        self.barriers = Barriers(self)
+        zero = {t: self.uniform(t.type(0)) for t in STORAGE.values()}
+        for function in self.program.functions:
+            for register in function.registers:
+                self.registers[register.slot] = zero[STORAGE[register.type.bits]]
+        self.registers[self.carry] = zero[STORAGE[1]]
+        if self.stack_slot is not None:
+            self.registers[self.stack_slot] = np.zeros(self.lanes, np.int64)
+            self.move_stack(np.int64(0))
+        for slot, make in self.makers:
+            self.registers[slot] = make()
+        self.depth = np.zeros(self.lanes, np.int64)
+        self.return_to: list[np.ndarray] = []
+        self.saved: list[dict[int, np.ndarray]] = []
+        self.caller_at: list[np.ndarray] = []
+        self.pending_return = None
+        self.copies: list = []  # cp.async under way
+        self.committed = np.zeros(self.lanes, np.int64)  # groups of each thread
+        self.givers: dict = {}
+        self.executed = 0
+        self.turns = 0
+        self.enter(self.alive)
+
+    # scheduling
+
+    def join(self, pc: int, threads: np.ndarray) -> None:
+        """Put threads at a place."""
+        there = self.groups.get(pc)
+        self.groups[pc] = threads if there is None else there | threads
+
+    def enter(self, threads: np.ndarray) -> None:
+        """Make these the active threads."""
+        self.count = int(np.count_nonzero(threads))
+        self.whole = self.count == self.alive_count()
+        if self.whole:
+            self.mask = None
+            self.active = None if self.count == self.lanes else self.alive
+        else:
+            self.mask = self.active = threads
+
+    def alive_count(self) -> int:
+        if getattr(self, "_counted", None) is not self.alive:
+            self._counted, self._alive_count = self.alive, int(np.count_nonzero(self.alive))
+        return self._alive_count
+
+    def _loop(self) -> None:
+        groups = self.groups
+        while True:
+            if not groups:
+                if not self.barriers.waiting:
+                    return
+                self.barriers.stuck()
+            pc = self._choose()
+            threads = groups.pop(pc)
+            self.enter(threads)
+            if self.whole:
+                threads = self.alive
+            self._advance(pc, threads, min((p for p in groups if p > pc), default=FAR))
+
+    def _choose(self) -> int:
+        """The least place; but now and then another, so that no group waits for ever."""
+        if len(self.groups) == 1:
+            return next(iter(self.groups))
+        self.turns += 1
+        if self.turns % 512 >= 480:
+            return sorted(self.groups)[self.turns % len(self.groups)]
+        return min(self.groups)
+
+    def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
+        """Run a group until it meets another, parts or ends."""
+        steps, controls, run_end = self.steps, self.controls, self.run_end
+        while True:
+            end = run_end[pc]
+            stop = end if end < limit else limit
+            if self.observers:
+                self._observed(pc, stop)
+            else:
+                for step in steps[pc:stop]:
+                    step()
+            self.executed += stop - pc + 1
+            if self.executed > self.limits.steps:
+                raise self.fault(
+                    self.program.code[min(stop, len(steps) - 1)],
+                    f"more than {self.limits.steps} instructions executed: an endless loop, or raise the limit `steps`",
+                    int(np.flatnonzero(threads)[0]),
+                )
+            if stop == limit:
+                self.join(limit, threads)
+                return
+            if self.observers:
+                self._tell(self.program.code[end])
+            place = controls[end](threads)
+            if place is None:
+                return
+            if place >= limit or (place <= end and limit != FAR) or (place <= end and len(self.groups)):
+                self.join(place, threads)
+                return
+            pc = place
+
+    def _observed(self, pc: int, stop: int) -> None:
+        code, steps = self.program.code, self.steps
+        for at in range(pc, stop):
+            self._tell(code[at])
+            steps[at]()
+
+    def _tell(self, instruction: Instruction) -> None:
+        warps = self.active_warps()
+        for observer in self.observers:
+            observer.executed(instruction, warps)
+
+    def active_warps(self) -> int:
+        """How many warps have an active thread."""
+        if self.active is None:
+            return self.warps
+        if getattr(self, "_warps_of", None) is not self.active:
+            self._warps_of = self.active
+            self._warp_count = int(np.count_nonzero(self.active.reshape(-1, WARP).any(axis=1)))
+        return self._warp_count
+
+    def leave(self, threads: np.ndarray) -> None:
+        """Threads that end."""
+        self.alive = self.alive & ~threads
+        self.exited = self.exited | threads
+        self.barriers.after_exit()
+
+    def row_givers(self, count: int, lanes: np.ndarray) -> np.ndarray:
+        """The threads that give addresses to an ldmatrix of `count` matrices; the same array while threads are."""
+        key = (count, id(self.active))
+        if key not in self.givers:
+            mask = np.tile(lanes, self.warps)
+            self.givers[key] = (self.active, mask if self.active is None else mask & self.active)
+        return self.givers[key][1]
+
+    def fetched(self, instruction: Instruction, texture, lanes: np.ndarray, index: np.ndarray) -> None:
+        """Tell the observers of a texture fetch."""
+        for observer in self.observers:
+            observer.texture(instruction, texture, lanes, index)
+
+    # words
+
+    def coordinates(self, lane: int) -> str:
+        """Block and thread of a lane, in words."""
+        x, y, _ = self.block
+        thread = int(self.thread_of[lane])
+        tid = (thread % x, thread // x % y, thread // (x * y))
+        return f"block {self.block_index(lane)}, thread {tid}"
+
+    def block_index(self, lane: int) -> tuple[int, int, int]:
+        gx, gy, _ = self.grid
+        number = int(self.blocks[self.block_of[lane]])
+        return (number % gx, number // gx % gy, number // (gx * gy))
+
+    def fault(self, instruction: Instruction, what: str, lane: int) -> PtxsimError:
+        """The error of one thread, as one line."""
+        return PtxsimError(f"{self.program.name}: {instruction.where}: {self.coordinates(lane)}: {what}")
+
+
+VERBS = {
+    "ld": "load",
+    "ld_ordered": "load",
+    "st": "store",
+    "st_ordered": "store",
+    "atom": "atomic",
+    "cp_async": "cp.async store",
+    "cp_async_ld": "cp.async load",
+    "ldmatrix": "ldmatrix",
+}
+WINDOWS = {0: "global", **{base >> 48: name for name, base in BASES.items()}}
+
+
+class MemoryEvent:
+    """What an observer sees of a memory access. Arrays are made when asked for."""
+
+    __slots__ = ("_machine", "access", "active", "instruction", "kind", "space", "width")
+
+    def __init__(self, machine: Machine, instruction: Instruction, space: str, kind: str, width: int, access) -> None:
+        self._machine, self.instruction = machine, instruction
+        self.space, self.kind, self.width, self.access = space, kind, width, access
+        self.active = machine.active
+
+    def addresses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Byte addresses [warps, 32] within the space (for shared memory: within the block's), and the active mask."""
+        where = self.access.where
+        if where.lanes is None:
+            return (where.raw + self.access.offset).reshape(-1, WARP), np.ones((self._machine.warps, WARP), bool)
+        full = np.zeros(self._machine.lanes, np.int64)
+        full[where.lanes] = where.raw + self.access.offset
+        return full.reshape(-1, WARP), self.active.reshape(-1, WARP)
+
+    @property
+    def cache(self) -> dict:
+        """A place to remember what follows from the base addresses alone, whatever the offset."""
+        return self.access.where.cache
+
+    @property
+    def offset(self) -> int:
+        return self.access.offset
+
+
+def smallest_shared_access(program: Program) -> int:
+    """Bytes of the smallest access that may go to shared memory."""
+    smallest = 16
+    for instruction in program.code:
+        opcode, modifiers = instruction.opcode, instruction.modifiers
+        if opcode not in ("ld", "st", "atom", "red", "cp"):
+            continue
+        if opcode == "cp":
+            size = int(instruction.operands[2].value) if len(instruction.operands) > 2 else 16
+        elif {"global", "local", "const", "param"} & {m.split("::")[0] for m in modifiers}:
+            continue
+        else:
+            size = registry.Modifiers(instruction).type.bytes
+            size *= int(next((m[1] for m in modifiers if m in ("v2", "v4")), 1))
+        smallest = min(smallest, size)
+    return smallest
+
+
+def viewed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The bits of `x` in another type: the lower ones, if it is narrower."""
+    if x.dtype == dtype:
+        return x
+    if x.dtype.kind == "f":
+        x = floats.canonical_bits(x)
+    size = dtype.itemsize
+    if x.dtype == BOOL or dtype == BOOL:
+        return x.astype(dtype)
+    if x.itemsize == size:
+        return x.view(dtype)
+    if x.itemsize > size:
+        return x.astype(UNSIGNED[size]).view(dtype)
+    return x.view(UNSIGNED[x.itemsize]).astype(UNSIGNED[size]).view(dtype)
+
+
+def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """New values where the mask holds, old ones elsewhere; with the bits kept where one side is not a float."""
+    if old.dtype is not value.dtype:
+        unsigned = STORAGE[8 * value.itemsize] if value.dtype != BOOL else BOOL
+        value, old = viewed(value, unsigned), viewed(old, unsigned)
+    return np.where(mask, value, old)

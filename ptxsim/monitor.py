@@ -1,0 +1,351 @@
+"""Watches shared memory: reads of what nobody wrote, reads of copies still under way, and races.
+
+Two accesses race when two threads of a block touch the same bytes, at least one writes, and no barrier of the block
+(or of the warp, if they are of one warp) lies between. Whether a device would show it is a matter of luck; here it is
+an error always, since what counts is the order that barriers give, not the order in which lanes happened to run.
+
+Accesses are only noted as they happen, and examined together when a barrier lets threads go. In the stretch between
+two barriers their order does not matter: a granule written by one thread and touched by another is a race. So a
+stretch without writes costs nothing, and reads of places where no write fell are passed over by their extents.
+A granule is as large as the smallest access of the program.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .memory import SHIFT
+
+WARP = 32
+NONE, MANY = -1, -(1 << 30)  # no thread; threads of several warps. -2 - w: several threads of warp w
+
+
+class Event:
+    """One executed access: which granules of which lanes."""
+
+    __slots__ = ("access", "atomic", "first", "instruction", "kind", "lanes", "number", "where")
+
+    def __init__(self, access, where, first: int, number: int, lanes, instruction, kind: str) -> None:
+        self.access, self.where, self.first, self.number, self.lanes = access, where, first, number, lanes
+        self.instruction, self.kind = instruction, kind
+        self.atomic = kind == "atom"
+
+
+class SharedMonitor:
+    """The shadow of the shared memory of a batch."""
+
+    def __init__(self, machine) -> None:
+        self.machine = machine
+        space = machine.spaces["shared"]
+        self.shift = SHIFT[machine.granule]
+        self.size = machine.granule
+        granules = len(space.data) >> self.shift
+        self.granules = granules
+        self.granules_per_block = granules // len(machine.blocks)
+        self.watch_unwritten = machine.checks.unwritten
+        self.watch_races = machine.checks.races
+        self.written = np.zeros(granules, bool)
+        self.all_written = not self.watch_unwritten
+        self.under_way = np.zeros(granules, np.int32)  # lane + 1 of the copy that is to land
+        self.copies = 0
+        self.owner = np.full(granules, NONE, np.int32)  # who writes, in this stretch
+        self.reads: list[Event] = []
+        self.writes: list[Event] = []
+        self.all_lanes = np.arange(machine.lanes, dtype=np.int32)
+        self.epoch = np.zeros(len(machine.blocks), np.int64)
+        self.clock = np.zeros(machine.warps, np.int64)
+        self.past: _Past | None = None  # what happened before in the present epoch, after a partial barrier
+
+    # noting
+
+    def touch(self, access, width: int, instruction, kind: str) -> None:
+        """An access is about to happen."""
+        if kind == "cp_async":
+            return
+        where = access.where
+        first = (where.low_bits & (self.size - 1)) + access.offset >> self.shift
+        number = max(1, width >> self.shift)
+        event = Event(access, where, first, number, where.lanes, instruction, kind)
+        reading = kind in ("ld", "ldmatrix", "ld_ordered", "atom")
+        if self.copies:
+            self._require_landed(event)
+        if reading and not self.all_written:
+            self._require_written(event)
+        if kind in ("st", "st_ordered", "atom") and not self.all_written:
+            self._mark_written(event)
+        if not self.watch_races or kind.endswith("_ordered"):
+            return
+        (self.writes if kind in ("st", "atom") else self.reads).append(event)
+
+    def indices(self, event: Event):
+        """Granules of an event: an array for each granule of its width."""
+        base = event.where.index(self.shift)
+        for j in range(event.number):
+            yield base + (event.first + j)
+
+    def _mark_written(self, event: Event) -> None:
+        key = ("written", event.first, event.number)
+        if key not in event.where.cache:
+            for g in self.indices(event):
+                self.written[g] = True
+            event.where.cache[key] = True
+
+    def _require_written(self, event: Event) -> None:
+        """What was found written stays written: addresses already looked at need no second look."""
+        key = ("written", event.first, event.number)
+        if key in event.where.cache:
+            return
+        for g in self.indices(event):
+            good = self.written.take(g)
+            if np.count_nonzero(good) != len(good):
+                self._raise_at(event, g, ~good, "read of shared memory that nobody wrote")
+        event.where.cache[key] = True
+
+    def _require_landed(self, event: Event) -> None:
+        for g in self.indices(event):
+            waiting = self.under_way.take(g)
+            if np.count_nonzero(waiting):
+                bad = waiting != 0
+                lane = int(waiting[np.flatnonzero(bad)[0]]) - 1
+                copier = self.machine.coordinates(lane).split(", thread ")[1]
+                what = "read before the wait" if event.kind in ("ld", "ldmatrix") else "write"
+                self._raise_at(
+                    event, g, bad, f"{what}: a cp.async of thread {copier} to there has not been waited for"
+                )
+
+    def copy_begins(self, copy) -> None:
+        event = self._copy_event(copy)
+        lanes = self._lanes(event)
+        for g in self.indices(event):
+            self.under_way[g] = lanes + 1
+        self.copies += 1
+        if self.watch_races:
+            self.writes.append(event)
+
+    def copy_lands(self, copy, places: np.ndarray | None) -> None:
+        event = self._copy_event(copy)
+        for g in self.indices(event):
+            here = g if places is None else g[places]
+            self.under_way[here] = 0
+            if not self.all_written:
+                self.written[here] = True
+        if not self.under_way.any():
+            self.copies = 0
+        if self.watch_races and places is None:
+            self.writes.append(event)
+
+    def _copy_event(self, copy) -> Event:
+        where = copy.access.where
+        first = (where.low_bits & (self.size - 1)) + copy.access.offset >> self.shift
+        return Event(copy.access, where, first, copy.width >> self.shift, copy.lanes, copy.instruction, "cp_async")
+
+    # barriers
+
+    def barrier(self, done: np.ndarray | None = None) -> None:
+        """Blocks pass a barrier: all of them, or those marked."""
+        partial = done is not None and not done.all()
+        self._examine(keep=partial)
+        if done is None:
+            self.epoch += 1
+            self.past = None
+        else:
+            self.epoch = self.epoch + done
+        if not self.all_written and not partial and self.written.all():
+            self.all_written = True
+
+    def warp_sync(self, threads: np.ndarray) -> None:
+        """Warps pass a barrier of their own."""
+        if self.reads or self.writes:
+            self._examine(keep=True)
+        self.clock = self.clock + threads.reshape(-1, WARP).any(axis=1)
+
+    def finish(self) -> None:
+        self._examine(keep=False)
+
+    def _lanes(self, event: Event) -> np.ndarray:
+        return self.all_lanes if event.lanes is None else event.lanes.astype(np.int32)
+
+    def _examine(self, keep: bool) -> None:
+        """Look at the stretch that ends."""
+        reads, writes = self.reads, self.writes
+        self.reads, self.writes = [], []
+        if not writes and self.past is None and not keep:
+            return
+        if writes:
+            self._examine_writes(writes)
+            extents = _merged([(e.where.lo + e.access.offset, e.where.hi + e.access.offset + self._width(e)) for e in writes])
+            for event in reads:
+                low, high = event.where.lo + event.access.offset, event.where.hi + event.access.offset + self._width(event)
+                if any(low < end and start < high for start, end in extents):
+                    self._examine_read(event, writes)
+            for event in writes:
+                for g in self.indices(event):
+                    self.owner[g] = NONE
+        if self.past is None and keep:
+            self.past = _Past(self)
+        if self.past is not None:
+            for event in writes:
+                self.past.check(event, writing=True)
+            for event in reads:
+                self.past.check(event, writing=False)
+            if keep:
+                for event in writes:
+                    self.past.note_write(event)
+                for event in reads:
+                    self.past.note_read(event)
+
+    def _width(self, event: Event) -> int:
+        return event.number << self.shift
+
+    def _examine_writes(self, writes: list[Event]) -> None:
+        owner = self.owner
+        atomics = any(e.atomic for e in writes)
+        for event in writes:
+            lanes = self._lanes(event)
+            for g in self.indices(event):
+                before = owner.take(g)
+                clash = (before != lanes) & (before != NONE)
+                if np.count_nonzero(clash) and not self._harmless(event, g, clash, writes, before, atomics):
+                    self._report(event, g, clash, before, writes)
+                owner[g] = lanes
+                after = owner.take(g)
+                clash = after != lanes
+                if np.count_nonzero(clash) and not event.atomic and not self._same_values(event, g):
+                    self._report(event, g, clash, after, [event])
+
+    def _harmless(self, event, g, clash, writes, before, atomics: bool) -> bool:
+        """Atomic operations do not race with each other."""
+        if not (atomics and event.atomic):
+            return False
+        plain = [e for e in writes if not e.atomic and e is not event]
+        touched = np.zeros(self.granules, bool)
+        for other in plain:
+            for h in self.indices(other):
+                touched[h] = True
+        return not touched[g[clash]].any()
+
+    def _same_values(self, event: Event, g: np.ndarray) -> bool:
+        """Threads that store one value to one place with one instruction do no harm."""
+        values = getattr(event.access, "values", None)
+        if values is None or event.kind != "st":
+            return False
+        order = np.argsort(g, kind="stable")
+        same = g[order][1:] == g[order][:-1]
+        return all(not np.any(same & (v[order][1:] != v[order][:-1])) for v in values)
+
+    def _examine_read(self, event: Event, writes: list[Event]) -> None:
+        lanes = self._lanes(event)
+        for g in self.indices(event):
+            writer = self.owner.take(g)
+            clash = (writer != lanes) & (writer != NONE)
+            if np.count_nonzero(clash):
+                self._report(event, g, clash, writer, writes)
+
+    # words
+
+    def _report(self, event: Event, g, clash, others, candidates: list[Event]) -> None:
+        place = int(np.flatnonzero(clash)[0])
+        granule, other = int(g[place]), int(others[place])
+        where = "elsewhere"
+        for candidate in candidates:
+            if candidate is event and len(candidates) > 1:
+                continue
+            lanes = self._lanes(candidate)
+            if any(np.any((h == granule) & (lanes == other)) for h in self.indices(candidate)):
+                where = f"at {candidate.instruction.where}"
+                break
+        self._raise_race(event, g, clash, other, where)
+
+    def _raise_race(self, event: Event, g, clash, other: int, where: str) -> None:
+        thread = self.machine.coordinates(other).split(", thread ")[1]
+        verb = {"ld": "reads", "ldmatrix": "reads", "atom": "changes"}.get(event.kind, "writes")
+        self._raise_at(
+            event, g, clash, f"race: {verb} what thread {thread} writes {where}, without a barrier between"
+        )
+
+    def _raise_at(self, event: Event, g, bad, what: str) -> None:
+        place = int(np.flatnonzero(bad)[0])
+        lane = int(self._lanes(event)[place])
+        at = (int(g[place]) % self.granules_per_block) << self.shift
+        raise self.machine.fault(event.instruction, f"{what} (shared address 0x{at:x})", lane)
+
+
+def _merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Intervals, those that overlap or touch made one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(extents):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+class _Past:
+    """Who touched each granule earlier in the present epoch of its block: needed once some, but not all threads passed
+    a barrier, or a warp one of its own."""
+
+    def __init__(self, monitor: SharedMonitor) -> None:
+        self.monitor = monitor
+        n = monitor.granules
+        self.writer, self.reader = np.full(n, NONE, np.int64), np.full(n, NONE, np.int64)
+        self.write_epoch, self.read_epoch = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        self.write_clock, self.read_clock = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        self.atomic = np.zeros(n, bool)
+        self.instructions: dict[int, object] = {}
+
+    def _now(self, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        m = self.monitor
+        return m.epoch[m.machine.block_of[lanes]], m.clock[lanes // WARP]
+
+    def _clash(self, who, epoch, clock, lanes, now, tick) -> np.ndarray:
+        warp = lanes // WARP
+        who_warp = np.where(who >= 0, who // WARP, np.where(who > MANY, -2 - who, -1))
+        ordered = (who_warp == warp) & (clock < tick)
+        return (who != NONE) & (who != lanes) & (epoch == now) & ~ordered
+
+    def check(self, event: Event, writing: bool) -> None:
+        lanes = self.monitor._lanes(event)
+        now, tick = self._now(lanes)
+        for g in self.monitor.indices(event):
+            clash = self._clash(self.writer[g], self.write_epoch[g], self.write_clock[g], lanes, now, tick)
+            if event.atomic:
+                clash &= ~self.atomic[g]
+            if clash.any():
+                self.monitor._raise_race(event, g, clash, int(self.writer[g][clash][0]), "before")
+            if writing:
+                clash = self._clash(self.reader[g], self.read_epoch[g], self.read_clock[g], lanes, now, tick)
+                if clash.any():
+                    who = int(self.reader[g][clash][0])
+                    thread = (
+                        "thread " + self.monitor.machine.coordinates(who).split(", thread ")[1]
+                        if who >= 0
+                        else "another thread"
+                    )
+                    what = f"race: writes what {thread} reads before, without a barrier between"
+                    self.monitor._raise_at(event, g, clash, what)
+
+    def note_write(self, event: Event) -> None:
+        lanes = self.monitor._lanes(event)
+        now, tick = self._now(lanes)
+        for g in self.monitor.indices(event):
+            self.writer[g], self.write_epoch[g], self.write_clock[g] = lanes, now, tick
+            self.atomic[g] = event.atomic
+
+    def note_read(self, event: Event) -> None:
+        lanes = self.monitor._lanes(event).astype(np.int64)
+        now, tick = self._now(lanes)
+        warp = lanes // WARP
+        for g in self.monitor.indices(event):
+            old, fresh = self.reader[g], (self.read_epoch[g] != now) | (self.reader[g] == NONE)
+            old_warp = np.where(old >= 0, old // WARP, np.where(old > MANY, -2 - old, -1))
+            # readers of one warp that a warp barrier has since passed are forgotten for that warp's own new readers
+            fresh |= (old_warp == warp) & (self.read_clock[g] < tick)
+            joined = np.where(old == lanes, lanes, np.where(old_warp == warp, -2 - warp, MANY))
+            self.reader[g] = np.where(fresh, lanes, joined)
+            self.read_epoch[g], self.read_clock[g] = now, tick
+            seen = self.reader[g]
+            several = (seen != lanes) & (seen >= 0)  # lanes of this very access share the granule
+            if several.any():
+                other_warp = seen[several] // WARP
+                self.reader[g[several]] = np.where(other_warp == warp[several], -2 - warp[several], MANY)

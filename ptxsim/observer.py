@@ -1,0 +1,32 @@
+"""What can be told of a launch while it runs. A launch without observers pays nothing for this."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .api import Kernel, Texture
+    from .machine import MemoryEvent
+    from .parser import Instruction
+
+
+class Observer:
+    """Base class: does nothing. A `MemoryEvent` comes after the `executed` of its instruction."""
+
+    def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+        """A launch begins."""
+
+    def executed(self, instruction: Instruction, warps: int) -> None:
+        """An instruction is executed by so many warps (those whose threads its predicate leaves out included)."""
+
+    def memory(self, event: MemoryEvent) -> None:
+        """Threads access memory: `event.addresses()` gives byte addresses and active threads by warp and lane.
+
+        `event.kind` is ld, st, atom, ldmatrix, cp_async (the write to shared memory) or cp_async_ld (its read of global
+        memory, just before). With _ordered for volatile accesses and the like.
+        """
+
+    def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
+        """Threads fetch from a texture."""

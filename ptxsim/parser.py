@@ -1,0 +1,832 @@
+"""PTX text to a `Module`: a tokenizer and a recursive-descent parser (PTX ISA 4, 5, 10 and 11).
+
+Names are resolved while parsing: every `Register` is an object of its own, so that registers of the nested `{ }`
+scopes that inline assembly makes do not mix with those around them; labels are resolved within their scope.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from .errors import PtxError
+from .types import TYPES, Type
+
+KNOWN_VERSIONS = range(6, 10)  # major versions of PTX: CUDA 9 to CUDA 13
+
+TOKEN = re.compile(
+    r"""
+      (?P<space>[ \t\r\f\v]+ | //[^\n]* | /\*.*?\*/ )
+    | (?P<newline>\n)
+    | (?P<hexfloat>0[fF][0-9a-fA-F]{8}\b | 0[dD][0-9a-fA-F]{16}\b)
+    | (?P<float>\d+\.\d+(?:[eE][+-]?\d+)? | \d+[eE][+-]?\d+)
+    | (?P<number>0[xX][0-9a-fA-F]+U? | 0[bB][01]+U? | \d+U?)
+    | (?P<name>[a-zA-Z$_%][\w$]*(?:\.[a-zA-Z_0-9:]+)* )
+    | (?P<directive>\.[a-zA-Z_]\w*(?:::\w+)*)
+    | (?P<string>"(?:[^"\\]|\\.)*")
+    | (?P<sign>[-+!@|,;:{}()\[\]<>=*/~?&^])
+    """,
+    re.X | re.S,
+)
+
+SPECIAL = re.compile(
+    r"%(?:tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid|gridid|clock|clock_hi|clock64|globaltimer|globaltimer_lo"
+    r"|globaltimer_hi|lanemask_(?:eq|le|lt|ge|gt)|total_smem_size|dynamic_smem_size|aggr_smem_size|envreg\d+|pm\d+"
+    r"|clusterid|nclusterid|cluster_ctaid|cluster_nctaid|cluster_ctarank|cluster_nctarank|is_explicit_cluster)"
+    r"(?:\.[xyzw])?$"
+)
+
+
+@dataclass(frozen=True)
+class Location:
+    """A line of the CUDA source (`.loc`); `inlined_at` is where the function it belongs to was inlined."""
+
+    file: str
+    line: int
+    inlined_at: Location | None = None
+
+    def __str__(self) -> str:
+        return f"{PurePath(self.file).name}:{self.line}"
+
+
+@dataclass(eq=False)
+class Register:
+    """One register; `slot` is its place in the machine's storage."""
+
+    name: str
+    type: Type
+    slot: int
+
+
+@dataclass(frozen=True)
+class Negated:
+    """`!%p`: the complement of a predicate."""
+
+    register: Register
+
+
+@dataclass(frozen=True)
+class Special:
+    """A special register such as `%tid.x` (PTX ISA 10)."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Immediate:
+    """A constant: an int, or for 0f and 0d literals (and decimal ones) a float with its own bits."""
+
+    value: int | float
+    bits: int | None = None  # of a 0f or 0d literal
+    width: int = 0
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The name of a variable, function or label, with an offset; `variable` where it is one of the function's own."""
+
+    name: str
+    offset: int = 0
+    variable: object = None
+
+
+@dataclass(frozen=True)
+class Vector:
+    """`{a, b, c, d}`."""
+
+    items: tuple
+
+
+@dataclass(frozen=True)
+class Pair:
+    """`p|q`: two destinations."""
+
+    first: object
+    second: object
+
+
+@dataclass(frozen=True)
+class Address:
+    """`[base+offset]`; texture coordinates stand in `index`."""
+
+    base: Register | Symbol | Immediate
+    offset: int = 0
+    index: object = None
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """`(a, b)` of a call."""
+
+    items: tuple
+
+
+@dataclass(eq=False)
+class Instruction:
+    """One instruction as written."""
+
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple
+    predicate: Register | None
+    negated: bool
+    location: Location | None
+    ptx_line: int
+    pc: int = -1
+    block: int = -1  # number of its basic block in the program
+
+    @property
+    def name(self) -> str:
+        return ".".join((self.opcode, *self.modifiers))
+
+    @property
+    def where(self) -> str:
+        """Source line where the compiler gave one, else the line of the PTX."""
+        return str(self.location) if self.location else f"PTX line {self.ptx_line}"
+
+    def __repr__(self) -> str:
+        return f"<{self.name} at {self.where}>"
+
+
+@dataclass(eq=False)
+class Variable:
+    """A declared variable in a state space; `initial` holds numbers and `Symbol`s, `size` is in bytes."""
+
+    name: str
+    space: str
+    type: Type
+    align: int
+    size: int
+    initial: list | None = None
+    extern: bool = False
+    opaque: str | None = None  # texref, samplerref, surfref
+
+
+@dataclass(eq=False)
+class Label:
+    """A place in a function; `pc` is relative to the function until the program is laid out."""
+
+    name: str
+    pc: int
+    targets: list[str] | None = None  # of .branchtargets
+    place: int = -1  # in the program
+
+
+@dataclass(eq=False)
+class Function:
+    """An entry or a device function. Without a body: `code` is None."""
+
+    name: str
+    is_entry: bool
+    params: list[Variable] = field(default_factory=list)
+    returns: list[Variable] = field(default_factory=list)
+    registers: list[Register] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    code: list[Instruction] | None = None
+    attributes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed PTX file."""
+
+    version: tuple[int, int]
+    target: str
+    address_size: int
+    variables: dict[str, Variable]
+    functions: dict[str, Function]
+    files: dict[int, str]
+    pragmas: list[str]
+
+    @property
+    def entries(self) -> list[str]:
+        return [f.name for f in self.functions.values() if f.is_entry and f.code is not None]
+
+
+@dataclass
+class _Token:
+    kind: str
+    text: str
+    line: int
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens, line, at, end = [], 1, 0, len(text)
+    match = TOKEN.match
+    while at < end:
+        found = match(text, at)
+        if not found:
+            raise PtxError(f"PTX line {line}: unexpected character {text[at]!r}")
+        kind, value = found.lastgroup, found.group()
+        at = found.end()
+        if kind == "newline":
+            line += 1
+        elif kind == "space":
+            line += value.count("\n")
+        else:
+            tokens.append(_Token(kind, value, line))
+    tokens.append(_Token("end", "", line))
+    return tokens
+
+
+class _Scope:
+    """Names of one `{ }`: registers, variables and labels; looked up outwards."""
+
+    def __init__(self, parent: _Scope | None = None) -> None:
+        self.parent = parent
+        self.names: dict[str, Register | Variable | Label] = {}
+        self.ranges: dict[str, tuple[int, Type]] = {}
+
+    def find(self, name: str):
+        scope = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.tokens = _tokens(text)
+        self.at = 0
+        self.variables: dict[str, Variable] = {}
+        self.functions: dict[str, Function] = {}
+        self.files: dict[int, str] = {}
+        self.pragmas: list[str] = []
+        self.locations: dict[tuple, Location] = {}
+        self.location: tuple | None = None
+        self.function: Function | None = None
+        self.scope = _Scope()
+
+    # tokens
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.at]
+
+    def error(self, message: str) -> PtxError:
+        return PtxError(f"PTX line {self.token.line}: {message}")
+
+    def next(self) -> _Token:
+        token = self.tokens[self.at]
+        if token.kind == "end":
+            raise self.error("the text ends in the middle of a statement or function (truncated?)")
+        self.at += 1
+        return token
+
+    def accept(self, text: str) -> bool:
+        if self.tokens[self.at].text == text:
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str) -> None:
+        token = self.next()
+        if token.text != text:
+            self.at -= 1
+            raise self.error(f"expected {text!r}, found {token.text!r}")
+
+    def expect_kind(self, *kinds: str) -> str:
+        token = self.next()
+        if token.kind not in kinds:
+            self.at -= 1
+            raise self.error(f"expected a {kinds[0]}, found {token.text!r}")
+        return token.text
+
+    def integer(self) -> int:
+        sign = -1 if self.accept("-") else 1
+        return sign * _integer(self.expect_kind("number"))
+
+    # module
+
+    def module(self) -> Module:
+        version = target = None
+        address_size = 64
+        while self.token.kind != "end":
+            token = self.next()
+            match token.text:
+                case ".version":
+                    text = self.expect_kind("float", "number")
+                    version = tuple(int(part) for part in text.split("."))
+                    if version[0] not in KNOWN_VERSIONS:
+                        known = f"{KNOWN_VERSIONS.start}.x to {KNOWN_VERSIONS.stop - 1}.x"
+                        raise PtxError(f"PTX line {token.line}: PTX version {text} is not known (known: {known})")
+                case ".target":
+                    target = self.expect_kind("name")
+                    while self.accept(","):
+                        self.expect_kind("name")
+                case ".address_size":
+                    address_size = self.integer()
+                case ".file":
+                    self.file()
+                case ".section":
+                    self.section()
+                case ".pragma":
+                    self.pragma()
+                case ".loc":
+                    self.loc()
+                case ".alias":
+                    self.skip_statement()
+                case ".entry" | ".func":
+                    self.require_header(version, target, token)
+                    self.define(token.text == ".entry")
+                case ".visible" | ".extern" | ".weak" | ".common":
+                    self.require_header(version, target, token)
+                    self.linked(extern=token.text == ".extern")
+                case ".global" | ".const" | ".shared" | ".local" | ".tex":
+                    self.require_header(version, target, token)
+                    self.variable(token.text[1:])
+                case ";":
+                    pass
+                case _:
+                    if self.accept(":"):
+                        continue  # labels between sections
+                    self.at -= 1
+                    raise self.error(f"unexpected {token.text!r} at module level")
+        if version is None:
+            raise PtxError("not PTX: no .version directive")
+        if target is None:
+            raise PtxError("not PTX: no .target directive")
+        module = Module(version, target, address_size, self.variables, self.functions, self.files, self.pragmas)
+        self.resolve_files(module)
+        return module
+
+    def require_header(self, version, target, token: _Token) -> None:
+        if version is None or target is None:
+            missing = ".version" if version is None else ".target"
+            raise PtxError(f"PTX line {token.line}: no {missing} directive before {token.text}")
+
+    def linked(self, extern: bool) -> None:
+        token = self.next()
+        if token.text in (".entry", ".func"):
+            self.define(token.text == ".entry")
+        elif token.text in (".global", ".const", ".shared", ".local"):
+            self.variable(token.text[1:], extern)
+        else:
+            self.at -= 1
+            raise self.error(f"unexpected {token.text!r} after a linking directive")
+
+    def file(self) -> None:
+        number = self.integer()
+        self.files[number] = self.expect_kind("string")[1:-1]
+        while self.accept(","):
+            self.integer()
+
+    def section(self) -> None:
+        while self.next().text != "{":
+            pass
+        depth = 1
+        while depth:
+            text = self.next().text
+            depth += (text == "{") - (text == "}")
+
+    def pragma(self) -> None:
+        self.pragmas.append(self.expect_kind("string")[1:-1])
+        while self.accept(","):
+            self.pragmas.append(self.expect_kind("string")[1:-1])
+        self.expect(";")
+
+    def skip_statement(self) -> None:
+        while self.next().text != ";":
+            pass
+
+    def loc(self) -> None:
+        """`.loc file line column [, function_name label [+ n], inlined_at file line column]` (PTX ISA 11.5.4)."""
+        file, line, _ = self.integer(), self.integer(), self.integer()
+        inlined = None
+        while self.accept(","):
+            word = self.expect_kind("name")
+            if word == "function_name":
+                self.expect_kind("name")
+                if self.accept("+"):
+                    self.integer()
+            elif word == "inlined_at":
+                inlined = (self.integer(), self.integer())
+                self.integer()
+            else:
+                raise self.error(f"unknown attribute {word!r} of .loc")
+        if line:  # line 0 marks what the compiler made up: it stays with the line before
+            self.location = (file, line, inlined)
+
+    # declarations
+
+    def declared_type(self) -> tuple[Type | None, int, int, str | None]:
+        """`[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's name."""
+        align, vector, opaque, found = 0, 1, None, None
+        while self.token.kind == "directive":
+            text = self.next().text[1:]
+            if text == "align":
+                align = self.integer()
+            elif text in ("v2", "v4"):
+                vector = int(text[1])
+            elif text in ("texref", "samplerref", "surfref"):
+                opaque, found = text, TYPES["b64"]
+            elif text == "ptr":
+                pass
+            elif text in ("global", "const", "shared", "local", "param") or text in ("managed", "unified"):
+                pass
+            elif text == "attribute":
+                self.expect("(")
+                while self.next().text != ")":
+                    pass
+            elif text in TYPES:
+                found = TYPES[text]
+            elif text in ("b128",):
+                found, vector = TYPES["b64"], 2
+            else:
+                raise self.error(f"unknown type or attribute .{text}")
+        if found is None:
+            raise self.error(f"expected a type, found {self.token.text!r}")
+        return found, align, vector, opaque
+
+    def variable(self, space: str, extern: bool = False) -> list[Variable]:
+        """A declaration up to its semicolon; registers them in the present scope."""
+        made = []
+        type_, align, vector, opaque = self.declared_type()
+        while True:
+            made.append(self.declarator(space, type_, align, vector, opaque, extern))
+            if not self.accept(","):
+                break
+        self.expect(";")
+        for variable in made:
+            if self.function is None:
+                self.variables.setdefault(variable.name, variable)
+            else:
+                self.scope.names[variable.name] = variable
+                self.function.variables.append(variable)
+        return made
+
+    def declarator(self, space, type_, align, vector, opaque=None, extern=False) -> Variable:
+        name = self.expect_kind("name")
+        count, unsized = 1, False
+        while self.accept("["):
+            if self.accept("]"):
+                unsized = True
+                continue
+            count *= self.integer()
+            self.expect("]")
+        element = type_.bytes * vector
+        initial = self.initialiser() if self.accept("=") else None
+        if unsized:
+            count = len(initial) if initial else 0
+        return Variable(name, space, type_, align or element, count * element, initial, extern, opaque)
+
+    def initialiser(self) -> list:
+        if not self.accept("{"):
+            return [self.initial_value()]
+        values: list = []
+        while not self.accept("}"):
+            if self.token.text == "{":
+                values += self.initialiser()
+            else:
+                values.append(self.initial_value())
+            self.accept(",")
+        return values
+
+    def initial_value(self):
+        if self.token.kind == "name":
+            name = self.next().text
+            if self.accept("("):  # generic(symbol)
+                if name != "generic":
+                    raise self.error(f"initialiser {name}(...) is not supported")
+                name = self.expect_kind("name")
+                offset = self.offset()
+                self.expect(")")
+                return Symbol(name, offset)
+            return Symbol(name, self.offset())
+        return self.constant()
+
+    def offset(self) -> int:
+        total = 0
+        while self.token.text in ("+", "-"):
+            sign = 1 if self.next().text == "+" else -1
+            total += sign * self.integer()
+        return total
+
+    def constant(self) -> Immediate:
+        negative = self.accept("-")
+        token = self.next()
+        sign = -1 if negative else 1
+        if token.kind == "number":
+            return Immediate(sign * _integer(token.text))
+        if token.kind == "float":
+            return Immediate(sign * float(token.text))
+        if token.kind == "hexfloat":
+            return _hex_float(token.text, negative)
+        self.at -= 1
+        raise self.error(f"expected a constant, found {token.text!r}")
+
+    # functions
+
+    def define(self, is_entry: bool) -> None:
+        """`.entry name (params) attributes { body }`, `.func (return) name (params) ...`, or only declared: `;`."""
+        function = Function("", is_entry)
+        while self.token.text in (".noreturn", ".attribute"):
+            if self.next().text == ".attribute":
+                self.expect("(")
+                while self.next().text != ")":
+                    pass
+        outer, self.scope, self.function = self.scope, _Scope(self.scope), function
+        if not is_entry and self.token.text == "(":
+            function.returns = self.parameters()
+        function.name = self.expect_kind("name")
+        if self.token.text == "(":
+            function.params = self.parameters()
+        while self.token.kind == "directive":
+            name = self.next().text[1:]
+            if name == "pragma":
+                self.pragma()
+                continue
+            values = []
+            if self.token.kind == "number":
+                values.append(self.integer())
+                while self.accept(","):
+                    values.append(self.integer())
+            function.attributes[name] = tuple(values)
+        if self.accept("{"):
+            function.code = []
+            self.functions[function.name] = function  # may be called from its own body
+            self.location = None
+            self.body(function)
+        else:
+            self.expect(";")
+            self.functions.setdefault(function.name, function)
+        self.scope, self.function = outer, None
+
+    def parameters(self) -> list[Variable]:
+        self.expect("(")
+        made = []
+        while not self.accept(")"):
+            space = self.next().text
+            if space not in (".param", ".reg"):
+                self.at -= 1
+                raise self.error(f"expected a parameter, found {space!r}")
+            type_, align, vector, _ = self.declared_type()
+            if space == ".reg":
+                name = self.expect_kind("name")
+                made.append(self.register(name, type_))
+            else:
+                variable = self.declarator("param", type_, align, vector)
+                self.scope.names[variable.name] = variable
+                made.append(variable)
+            self.accept(",")
+        return made
+
+    def register(self, name: str, type_: Type) -> Register:
+        made = Register(name, type_, -1)
+        self.scope.names[name] = made
+        self.function.registers.append(made)
+        return made
+
+    def body(self, function: Function) -> None:
+        depth = 1
+        fixes: list[tuple[Instruction, _Scope]] = []
+        while depth:
+            token = self.next()
+            text = token.text
+            if token.kind == "name" or text == "@":
+                if token.kind == "name" and self.token.text == ":":
+                    self.at += 1
+                    self.label(text, function)
+                    continue
+                self.at -= 1
+                instruction = self.instruction()
+                function.code.append(instruction)
+                if instruction.opcode in ("bra", "brx"):
+                    fixes.append((instruction, self.scope))
+            elif text == "{":
+                depth += 1
+                self.scope = _Scope(self.scope)
+            elif text == "}":
+                depth -= 1
+                if depth:
+                    self.scope = self.scope.parent
+            elif text == ".loc":
+                self.loc()
+            elif text == ".reg":
+                self.registers()
+            elif text in (".shared", ".local", ".global", ".const", ".param"):
+                self.variable(text[1:])
+            elif text == ".pragma":
+                self.pragma()
+            elif text == ".file":
+                self.file()
+            elif text == ";":
+                pass
+            else:
+                self.at -= 1
+                raise self.error(f"unexpected {text!r} in {function.name}")
+        for instruction, scope in fixes:
+            self.resolve_labels(instruction, scope)
+
+    def label(self, name: str, function: Function) -> None:
+        made = Label(name, len(function.code))
+        self.scope.names[name] = made
+        if self.token.text == ".branchtargets":
+            self.next()
+            made.targets = [self.expect_kind("name")]
+            while self.accept(","):
+                made.targets.append(self.expect_kind("name"))
+            self.expect(";")
+        elif self.token.text in (".callprototype", ".calltargets"):
+            self.skip_statement()
+
+    def resolve_labels(self, instruction: Instruction, scope: _Scope) -> None:
+        """Put `Label` objects in place of the names that a branch names."""
+
+        def label(symbol) -> Label:
+            found = scope.find(symbol.name) if isinstance(symbol, Symbol) else None
+            if not isinstance(found, Label):
+                shown = getattr(symbol, "name", symbol)
+                raise PtxError(f"PTX line {instruction.ptx_line}: no label {shown}")
+            return found
+
+        if instruction.opcode == "bra":
+            instruction.operands = (label(instruction.operands[0]),)
+        else:
+            table = label(instruction.operands[1])
+            targets = tuple(label(Symbol(name)) for name in table.targets or ())
+            instruction.operands = (instruction.operands[0], targets)
+
+    def registers(self) -> None:
+        type_, _, vector, _ = self.declared_type()
+        if vector != 1:
+            raise self.error("vector registers are not supported")
+        while True:
+            name = self.expect_kind("name")
+            if self.accept("<"):
+                count = self.integer()
+                self.expect(">")
+                self.scope.ranges[name] = (count, type_)
+            else:
+                self.register(name, type_)
+            if not self.accept(","):
+                break
+        self.expect(";")
+
+    def find_register(self, name: str) -> Register | Variable | Label | None:
+        """A declared name; `%r7` is made when first used, out of the range `%r<n>`."""
+        scope = self.scope
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            if scope.ranges:
+                stem = name.rstrip("0123456789")
+                if stem in scope.ranges and stem != name:
+                    count, type_ = scope.ranges[stem]
+                    if int(name[len(stem) :]) < count:
+                        made = Register(name, type_, -1)
+                        scope.names[name] = made
+                        self.function.registers.append(made)
+                        return made
+            scope = scope.parent
+        return None
+
+    # instructions
+
+    def instruction(self) -> Instruction:
+        line = self.token.line
+        predicate, negated = None, False
+        if self.accept("@"):
+            negated = self.accept("!")
+            name = self.expect_kind("name")
+            predicate = self.find_register(name)
+            if not isinstance(predicate, Register) or predicate.type.name != "pred":
+                raise self.error(f"{name} is not a predicate register")
+        opcode, *modifiers = self.expect_kind("name").split(".")
+        operands = []
+        if opcode == "call":
+            operands = self.call_operands()
+        elif self.token.text != ";":
+            operands.append(self.operand())
+            while self.accept(","):
+                operands.append(self.operand())
+        self.expect(";")
+        return Instruction(
+            opcode, tuple(modifiers), tuple(operands), predicate, negated, self.location, line
+        )
+
+    def call_operands(self) -> list:
+        """`call (ret), name, (args), prototype;` and the forms that leave out parts (PTX ISA 9.7.12.5)."""
+        returns: tuple = ()
+        if self.token.text == "(":
+            returns = self.arguments()
+            self.expect(",")
+        target = self.operand()
+        arguments: tuple = ()
+        if self.accept(","):
+            if self.token.text == "(":
+                arguments = self.arguments()
+            else:
+                self.operand()
+        if self.accept(","):
+            self.operand()
+        return [Arguments(returns), target, Arguments(arguments)]
+
+    def arguments(self) -> tuple:
+        self.expect("(")
+        items = []
+        while not self.accept(")"):
+            items.append(self.operand())
+            self.accept(",")
+        return tuple(items)
+
+    def operand(self):
+        token = self.token
+        text = token.text
+        if token.kind == "name":
+            self.at += 1
+            first = self.named(text)
+            if self.tokens[self.at].text == "|":
+                self.at += 1
+                return Pair(first, self.operand())
+            return first
+        if text == "{":
+            self.at += 1
+            items = []
+            while not self.accept("}"):
+                items.append(self.operand())
+                self.accept(",")
+            return Vector(tuple(items))
+        if text == "[":
+            return self.address()
+        if text == "!":
+            self.at += 1
+            return Negated(self.operand())
+        return self.constant()
+
+    def named(self, text: str):
+        if text == "_":
+            return None
+        found = self.find_register(text)
+        if isinstance(found, Register):
+            return found
+        if text.startswith("%") and found is None:
+            if SPECIAL.match(text):
+                return Special(text)
+            self.at -= 1
+            raise self.error(f"register {text} is not declared")
+        if text == "WARP_SZ":
+            return Immediate(32)
+        return Symbol(text, self.offset(), found if isinstance(found, Variable) else None)
+
+    def address(self) -> Address:
+        self.expect("[")
+        if self.token.kind == "name":
+            base = self.named(self.next().text)
+        else:
+            base = self.constant()
+        offset = 0
+        if isinstance(base, Symbol):
+            base, offset = Symbol(base.name, 0, base.variable), base.offset
+        if isinstance(base, Immediate):
+            base, offset = None, int(base.value)
+        index = None
+        while not self.accept("]"):
+            if self.token.text in ("+", "-"):
+                offset += self.offset()
+            elif self.accept(","):
+                index = self.operand()
+            else:
+                raise self.error(f"expected ']', found {self.token.text!r}")
+        return Address(base, offset, index)
+
+    def resolve_files(self, module: Module) -> None:
+        """File numbers of `.loc` to names; the `.file` table stands at the end of the text."""
+
+        def location(key: tuple | None) -> Location | None:
+            if key is None or key[0] not in self.files:
+                return None
+            if key not in self.locations:
+                outer = Location(self.files[key[2][0]], key[2][1]) if key[2] and key[2][0] in self.files else None
+                self.locations[key] = Location(self.files[key[0]], key[1], outer)
+            return self.locations[key]
+
+        for function in module.functions.values():
+            for instruction in function.code or ():
+                instruction.location = location(instruction.location)
+
+
+def _integer(text: str) -> int:
+    text = text.rstrip("U")
+    if len(text) > 1 and text[0] == "0" and text.isdigit():
+        return int(text, 8)
+    return int(text, 0)
+
+
+def _hex_float(text: str, negative: bool) -> Immediate:
+    """0f and 0d literals: the bits of a float32 or float64 (PTX ISA 4.5.2)."""
+    width = 32 if text[1] in "fF" else 64
+    bits = int(text[2:], 16) ^ ((1 << (width - 1)) if negative else 0)
+    code = ("<I", "<f") if width == 32 else ("<Q", "<d")
+    return Immediate(struct.unpack(code[1], struct.pack(code[0], bits))[0], bits, width)
+
+
+def parse(text: str) -> Module:
+    """Parse PTX. Raises `PtxError`, one line, where it is malformed."""
+    if not text.strip():
+        raise PtxError("not PTX: the text is empty")
+    return _Parser(text).module()

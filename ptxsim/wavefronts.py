@@ -1,0 +1,100 @@
+"""How the memory system serves the 32 addresses of a warp: wavefronts of shared memory, sectors of global memory.
+
+Shared memory has 32 banks of 4 bytes; in one wavefront each bank gives one word, to as many lanes as want it.
+- Up to 32 bits a lane: the warp is served together. The wavefronts are the most distinct words that one bank must give.
+- 64 bits: by half-warps; 128 bits: by quarter-warps. The two halves (the two quarters of each half) are served together
+  if in every pair of lanes (i, i^1), or in every pair (i, i^2), the addresses are equal.
+- ldmatrix: each of its 8x8 matrices by itself, eight rows of 16 bytes.
+- cp.async: its writes arrive by lines of 128 bytes of global memory: each line by itself (provisional).
+The ideal is one wavefront for each part that is served by itself.
+
+All functions take byte addresses [warps, 32] and the mask of active lanes, and give a number for each warp.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+BANKS, WORD = 32, 4
+SECTOR, LINE = 32, 128
+
+
+def most_words_per_bank(words: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """For each row, the largest number of distinct words that fall on one bank."""
+    rows = len(words)
+    marked = np.where(valid, words, -1)
+    marked = np.sort(marked, axis=1)
+    first = np.empty(marked.shape, bool)
+    first[:, 0] = marked[:, 0] >= 0
+    first[:, 1:] = (marked[:, 1:] != marked[:, :-1]) & (marked[:, 1:] >= 0)
+    row, column = np.nonzero(first)
+    bank = marked[row, column] % BANKS
+    return np.bincount(row * BANKS + bank, minlength=rows * BANKS).reshape(rows, BANKS).max(axis=1)
+
+
+def _groups(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Wavefronts and ideal of groups of lanes, given as rows, each lane wanting `width` bytes."""
+    words = addresses[:, :, None] // WORD + np.arange(max(1, width // WORD))
+    valid = np.broadcast_to(active[:, :, None], words.shape)
+    waves = most_words_per_bank(words.reshape(len(words), -1), valid.reshape(len(words), -1))
+    return waves, active.any(axis=1).astype(np.int64)
+
+
+def _paired(addresses: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """For each row, whether all pairs (i, i^1), or all pairs (i, i^2), hold equal addresses."""
+    lane = np.arange(addresses.shape[1])
+    holds = np.zeros(len(addresses), bool)
+    for other in (lane ^ 1, lane ^ 2):
+        equal = (addresses == addresses[:, other]) | ~active | ~active[:, other]
+        holds |= equal.all(axis=1)
+    return holds
+
+
+def shared(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Wavefronts and ideal wavefronts of a load or store of `width` bytes a lane."""
+    if width <= WORD:
+        return _groups(addresses, active, width)
+    warps = len(addresses)
+    parts = 1 if width == 8 else 2  # of a warp, each of which may be served at once or in two
+    lanes = 32 // parts
+    a, on = addresses.reshape(-1, lanes), active.reshape(-1, lanes)
+    together, one = _groups(a, on, width)
+    halves, ones = _groups(a.reshape(-1, lanes // 2), on.reshape(-1, lanes // 2), width)
+    paired = _paired(a, on)
+    waves = np.where(paired, together, halves.reshape(-1, 2).sum(axis=1))
+    ideal = np.where(paired, one, ones.reshape(-1, 2).sum(axis=1))
+    return waves.reshape(warps, parts).sum(axis=1), ideal.reshape(warps, parts).sum(axis=1)
+
+
+def ldmatrix(addresses: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Wavefronts and ideal of an ldmatrix: lanes 8i to 8i+7 give the rows of matrix i."""
+    waves, ideal = _groups(addresses.reshape(-1, 8), active.reshape(-1, 8), 16)
+    return waves.reshape(-1, 4).sum(axis=1), ideal.reshape(-1, 4).sum(axis=1)
+
+
+def cp_async(
+    addresses: np.ndarray, active: np.ndarray, width: int, source: np.ndarray, reading: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Wavefronts and ideal of the writes of a cp.async; `source`: its global addresses, of the lanes that read."""
+    line = np.where(active & reading, source // LINE, -1)
+    waves = np.zeros(len(addresses), np.int64)
+    left = active.copy()
+    while left.any():
+        lead = line[np.arange(len(line)), left.argmax(axis=1)]
+        now = left & (line == lead[:, None])
+        waves += _groups(addresses, now, width)[0]
+        left &= ~now
+    bytes_wanted = distinct(addresses, active) * width
+    return waves, -(-bytes_wanted // (BANKS * WORD))
+
+
+def distinct(values: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """How many different values each row holds."""
+    marked = np.sort(np.where(active, values, -1), axis=1)
+    new = (marked[:, 1:] != marked[:, :-1]) & (marked[:, 1:] >= 0)
+    return new.sum(axis=1) + (marked[:, 0] >= 0)
+
+
+def sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sectors of 32 bytes that each request touches, and the distinct bytes it wants."""
+    return distinct(addresses // SECTOR, active), distinct(addresses, active) * width

@@ -1,0 +1,52 @@
+"""Markers that leave tests out by themselves, and what many tests read: real builds and the archived measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import ROOT
+
+from experiments import build, toolchain
+from kernels import catalogue
+
+ARCH = "sm_90a"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip `gpu` tests where there is none, and `slow` ones unless -m speaks of them."""
+    no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU")
+    not_asked = pytest.mark.skip(reason="slow: run with -m slow")
+    for item in items:
+        if "gpu" in item.keywords and toolchain.gpu() is None:
+            item.add_marker(no_gpu)
+        if "slow" in item.keywords and "slow" not in config.getoption("markexpr"):
+            item.add_marker(not_asked)
+
+
+@pytest.fixture(scope="session")
+def archive() -> Path:
+    """The archived measurements of an H200."""
+    folder = ROOT / "data" / "h200"
+    if not folder.is_dir():
+        pytest.skip("no data/h200: nothing is archived in this checkout")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with real builds of sgemm_vectorized and hgemm_naive_bf16 for sm_90a."""
+    folder = tmp_path_factory.mktemp("build")
+    for name in ("sgemm_vectorized", "hgemm_naive_bf16"):
+        build.build_variant(name, ARCH, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def variants_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The catalogue of this tree as variants.csv."""
+    from contracts import write_rows
+
+    path = tmp_path_factory.mktemp("catalogue") / "variants.csv"
+    write_rows(path, "variants", catalogue.rows())
+    return path

@@ -1,0 +1,174 @@
+"""Building with the real nvcc: what the cubin holds, that it is repeatable, and how a failure looks."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import ARCH
+from helpers import assert_one_line, run_module
+
+from contracts import UserError, read_json
+from experiments import build, toolchain
+from kernels import catalogue
+
+BROKEN = "__global__ void f(float* x) {\n    x[0] = 1.0f\n}\n"
+TOO_MUCH_SHARED = "__global__ void f(float* x) {\n    __shared__ float big[60000];\n    big[threadIdx.x] = x[0];\n"
+TOO_MUCH_SHARED += "    __syncthreads();\n    x[1] = big[threadIdx.x ^ 1];\n}\n"
+
+
+def row(folder: Path, name: str) -> dict:
+    """A built variant's row of resources.csv, checked against the schema."""
+    return read_json(folder / f"{name}.json", "resources")
+
+
+def test_an_fp32_kernel_s_row(built: Path) -> None:
+    vectorized = row(built, "sgemm_vectorized")
+    assert vectorized["source_hash"] == catalogue.find("sgemm_vectorized").source_hash
+    assert vectorized["arch"] == ARCH and vectorized["compiler"].startswith("nvcc 13.0.")
+    assert vectorized["threads"] == 256 and 64 <= vectorized["registers"] <= 255
+    assert vectorized["shared_bytes"] == 2 * 128 * 8 * 4  # the tiles of A and B
+    assert vectorized["ffma"] >= 8 * 8  # at least one step of an 8 x 8 patch
+    assert vectorized["hmma"] == vectorized["ldsm"] == vectorized["ldgsts"] == 0
+    assert vectorized["lds_128"] > 0 and vectorized["ldg_128"] > 0 and vectorized["stg_128"] > 0
+    assert vectorized["bar"] >= 2 and vectorized["stack_bytes"] == vectorized["spill_bytes"] == 0
+    counted = [
+        value for key, value in vectorized.items() if key.startswith(("ffma", "hmma", "lds", "sts", "ldg", "stg"))
+    ]
+    assert sum(counted) + vectorized["bar"] <= vectorized["sass_total"]
+
+
+def test_a_tensor_core_kernel_s_row(built: Path) -> None:
+    naive = row(built, "hgemm_naive_bf16")
+    assert naive["hmma"] > 0 and naive["ldsm"] > 0 and naive["ldgsts"] > 0
+    assert naive["shared_bytes"] == (128 * 32 + 32 * 128) * 2
+
+
+def test_the_counts_are_those_of_the_archive(built: Path, archive: Path) -> None:
+    """The same source, compiler and architecture give the same code as on the machine that measured."""
+    from contracts import read_rows
+
+    archived = {r["variant"]: r for r in read_rows(archive / "resources.csv", "resources")}
+    for name in ("sgemm_vectorized", "hgemm_naive_bf16"):
+        here, there = row(built, name), archived[name]
+        if (here["source_hash"], here["compiler"]) != (there["source_hash"], there["compiler"]):
+            pytest.skip(f"{name} has changed since the archive, or the compiler has")
+        assert here == there
+
+
+def test_building_again_gives_the_same_bytes(built: Path) -> None:
+    files = [built / f"sgemm_vectorized{suffix}" for suffix in (".cu", ".ptx", ".cubin", ".json")]
+    before = [path.read_bytes() for path in files]
+    for path in files:
+        path.unlink()
+    build.build_variant("sgemm_vectorized", ARCH, built)
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_the_only_entry_of_the_ptx_is_the_kernel(built: Path, tmp_path: Path) -> None:
+    ptx = built / "sgemm_vectorized.ptx"
+    name = build.entry_name(ptx)
+    assert "sgemm_vectorized" in name and f".visible .entry {name}(" in ptx.read_text()
+    assert ".loc" in ptx.read_text() and "vectorized.cu" in ptx.read_text()  # -lineinfo
+    (tmp_path / "two.ptx").write_text(ptx.read_text() + "\n.visible .entry other(\n")
+    with pytest.raises(UserError, match="2 kernel entries, expected 1"):
+        build.entry_name(tmp_path / "two.ptx")
+
+
+def test_spills_and_dynamic_shared_memory_are_counted(tmp_path: Path) -> None:
+    """A kernel held to 32 registers that needs more spills; a variant's dynamic shared memory adds to the static."""
+    source = tmp_path / "spills.cu"
+    source.write_text(
+        "extern \"C\" __global__ void __launch_bounds__(1024, 2) spills(const float* x, float* y) {\n"
+        "    __shared__ float tile[64];\n    tile[threadIdx.x % 64] = x[threadIdx.x];\n    __syncthreads();\n"
+        "    float v[64];\n#pragma unroll\n    for (int i = 0; i < 64; ++i) v[i] = x[threadIdx.x * 64 + i];\n"
+        "#pragma unroll\n    for (int i = 0; i < 64; ++i)\n#pragma unroll\n"
+        "        for (int j = 0; j < 64; ++j) v[j] = fmaf(v[i], tile[j], v[(i + j) % 64]);\n"
+        "#pragma unroll\n    for (int i = 0; i < 64; ++i) y[threadIdx.x * 64 + i] = v[i];\n}\n"
+    )  # fmt: skip
+    stem, compiler = tmp_path / "spills", toolchain.nvcc()
+    report = build.compile_source(source, stem, ARCH, compiler)
+    variant = replace(catalogue.kernels()["sgemm_naive"], name="spills", shared_bytes=1000)
+    found = build.resources(variant, stem, ARCH, compiler, report)
+    spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report)
+    assert spilled and int(spilled[1]) > 0 and found["spill_bytes"] == int(spilled[1]) + int(spilled[2])
+    assert found["registers"] == 32 and found["stack_bytes"] > 0
+    assert found["shared_bytes"] == 64 * 4 + 1000
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [(BROKEN, ["nvcc failed on bad.cu", 'expected a ";"']), (TOO_MUCH_SHARED, ["ptxas failed on bad.cu", "shared"])],
+)
+def test_a_source_that_does_not_compile_is_one_line_and_leaves_nothing(
+    code: str, words: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "bad.cu").write_text(code)
+    out = tmp_path / "out"
+    arguments = ("--source", tmp_path / "bad.cu", "--arch", ARCH, "--out-dir", out)
+    assert_one_line(run_module("experiments.build", *arguments), *words)
+    assert list(out.iterdir()) == []
+
+
+def test_no_host_compiler_is_one_line(tmp_path: Path) -> None:
+    arguments = ("sgemm_naive", "--arch", ARCH, "--out-dir", tmp_path / "out")
+    done = run_module("experiments.build", *arguments, PATH=str(tmp_path))
+    assert_one_line(done, "no g++ on PATH", "remedy: install g++")
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_nvcc_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "_wheel_bin", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match=r"no nvcc: not in the installed wheels and not on PATH; remedy: pip install"):
+        build.build_variant("sgemm_naive", ARCH, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_configured_nvcc_that_is_none_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a program")
+    for wrong in ("/no/such/nvcc", str(tmp_path), str(tmp_path / "text")):
+        done = run_module("experiments.toolchain", "--nvcc", wrong, "--out", tmp_path / "toolchain.json")
+        assert_one_line(done, f"config key nvcc = '{wrong}': not an executable file")
+    done = run_module("experiments.toolchain", "--nvcc", shutil.which("false"), "--out", tmp_path / "toolchain.json")
+    assert_one_line(done, "--version failed")
+    assert not (tmp_path / "toolchain.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["hgemm_naive_bf16", "--arch", "sm_75"], ["hgemm_naive_bf16 needs compute capability 8.0", "arch = sm_75"]),
+        (["sgemm_naive", "--arch", "pascal"], ["arch = 'pascal' is not allowed"]),
+        (["sgemm_naive", "--arch", "sm_9999"], ["nvcc failed on sgemm_naive.cu", "Unsupported gpu architecture"]),
+        (["cublas_fp32", "--arch", ARCH], ["cublas_fp32 is a library baseline: there is nothing to build"]),
+        (["--arch", ARCH], ["name one variant, or one file with --source"]),
+    ],
+)
+def test_what_cannot_be_built_is_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    assert_one_line(run_module("experiments.build", *arguments, "--out-dir", tmp_path), *words)
+    assert list(tmp_path.glob("*.cubin")) + list(tmp_path.glob("*.ptx")) + list(tmp_path.glob("*.json")) == []
+
+
+def test_the_fingerprint_is_stable_and_free_of_paths(tmp_path: Path) -> None:
+    out = tmp_path / "toolchain.json"
+    run_module("experiments.toolchain", "--out", out).check_returncode()
+    first, date = out.read_text(), out.stat().st_mtime_ns
+    run_module("experiments.toolchain", "--out", out).check_returncode()
+    assert out.read_text() == first and out.stat().st_mtime_ns == date
+    found = read_json(out, "toolchain")
+    assert found["nvcc"].startswith("13.0.") and found["arch"] == ARCH and found["gpu"] is None
+    assert "/" not in first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("name", list(catalogue.kernels()))
+def test_every_variant_builds_for_every_architecture(name: str, arch: str, tmp_path: Path) -> None:
+    if int(arch.removeprefix("sm_").rstrip("a")) < catalogue.kernels()[name].arch:
+        pytest.skip(f"{name} needs a newer architecture")
+    build.build_variant(name, arch, tmp_path)
+    assert row(tmp_path, name)["blocks_per_sm"] >= 1

@@ -1,0 +1,281 @@
+"""The catalogue: what loads, what is refused and in which words, and which edits change a source's hash."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from contracts import UserError, read_rows
+from kernels import catalogue
+from kernels.catalogue import Problem, Variant
+
+KERNELS = catalogue.kernels()
+NAMES = list(KERNELS)
+
+
+def edited(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> dict[str, catalogue.Entry]:
+    """Load a copy of the catalogue file with a change; its sources are the real ones."""
+    data = yaml.safe_load(catalogue.CATALOGUE.read_text())
+    change(data)
+    path = tmp_path / "catalogue.yaml"
+    path.write_text(yaml.safe_dump(data, sort_keys=False))
+    return catalogue.load(path)
+
+
+# ---- what is there ----------------------------------------------------------------------------------------------
+
+
+def test_the_first_ladder_is_there() -> None:
+    rungs = ["naive", "coalesced", "smem_tile", "blocktile_1d", "blocktile_2d", "vectorized", "warptile"]
+    ladder = [f"sgemm_{rung}" for rung in rungs]
+    assert [name for name in NAMES if name in ladder] == ladder
+    assert {"sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16", "hgemm_naive_fp16"} <= set(NAMES)
+    libraries = {"cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16", "torch_matmul_fp32", "torch_matmul_bf16"}
+    assert libraries <= set(catalogue.load()) - set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_variant_is_complete(name: str) -> None:
+    """Its tile is resolved to numbers, its block covers the tile, and what it is compared with has its precision."""
+    variant = KERNELS[name]
+    assert set(variant.tile) == {"m", "n", "k"} and all(isinstance(size, int) for size in variant.tile.values())
+    assert variant.tile["m"] * variant.tile["n"] % variant.threads == 0
+    baseline = catalogue.load()[variant.baseline]
+    assert isinstance(baseline, catalogue.Baseline) and baseline.dtype == variant.dtype
+    assert variant.idea and variant.entry in variant.source.read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_translation_unit_instantiates_the_kernel_once(name: str) -> None:
+    variant = KERNELS[name]
+    unit = variant.translation_unit()
+    values = ", ".join(map(str, variant.template.values()))
+    element = {"fp32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}[variant.dtype]
+    assert unit.startswith(f'#include "{variant.family}/{variant.source.name}"\n')
+    assert f"template __global__ void {variant.entry}<{values}>(" in unit
+    assert unit.count("template __global__") == 1
+    assert f"const {element}* A, int lda, const {element}* B, int ldb" in unit and f"{element}* C, int ldc" in unit
+
+
+def test_template_values_are_written_as_cuda_reads_them(tmp_path: Path) -> None:
+    """A boolean in lower case; a name as it is."""
+
+    def change(data: dict[str, Any]) -> None:
+        data["variants"]["sgemm_naive"]["template"] = {"BLOCK": 32, "SWIZZLE": True, "T": "__half"}
+
+    variant = edited(tmp_path, change)["sgemm_naive"]
+    assert isinstance(variant, Variant) and "sgemm_naive<32, true, __half>(" in variant.translation_unit()
+
+
+def test_a_tile_takes_numbers_and_template_parameters() -> None:
+    assert KERNELS["sgemm_naive"].tile == {"m": 32, "n": 32, "k": 1}
+    assert KERNELS["sgemm_warptile"].tile == {"m": 128, "n": 128, "k": 16}
+    assert KERNELS["sgemm_blocktile_1d"].multiples == {"m": 64, "n": 64, "k": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "m", "n", "blocks"),
+    [
+        ("sgemm_naive", 100, 200, (4, 7, 1)),  # x over m
+        ("sgemm_naive", 32, 33, (1, 2, 1)),
+        ("sgemm_vectorized", 256, 1280, (10, 2, 1)),  # x over n
+        ("hgemm_naive_fp16", 128, 129, (2, 1, 1)),
+    ],
+)
+def test_a_grid_covers_c(name: str, m: int, n: int, blocks: tuple[int, int, int]) -> None:
+    assert KERNELS[name].grid(Problem(m, n, 8, 8, n, n)) == blocks
+
+
+def test_rows_of_variants_csv_fit_their_schema(variants_csv: Path) -> None:
+    rows = {row["variant"]: row for row in read_rows(variants_csv, "variants")}
+    assert list(rows) == list(catalogue.load())
+    assert rows["sgemm_coalesced"]["builds_on"] == "sgemm_naive"
+    assert rows["sgemm_vectorized"]["source"] == "kernels/sgemm/vectorized.cu"
+    assert rows["sgemm_vectorized"]["requires"].endswith("ldc % 4 = 0, 16-byte aligned matrices")
+    assert rows["sgemm_naive"]["requires"] == "nothing"
+    assert rows["cublas_tf32"]["kind"] == "baseline" and rows["cublas_tf32"]["source"] is None
+    assert rows["cublas_tf32"]["label"] == "cuBLAS tf32"
+
+
+# ---- problems that are refused ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name in NAMES for key in KERNELS[name].multiples])
+def test_each_requirement_is_named_with_its_value(name: str, key: str) -> None:
+    """A problem that breaks this requirement alone is refused, in words that name it; one that keeps it is not."""
+    variant, multiple = KERNELS[name], KERNELS[name].multiples[key]
+    good = Problem(1024, 1024, 1024, 2048, 2048, 2048)
+    bad = replace(good, **{key: getattr(good, key) + multiple // 2})
+    assert variant.refusal(good) is None
+    assert variant.refusal(replace(good, **{key: getattr(good, key) + multiple})) is None
+    value = getattr(bad, key)
+    expected = f"{name} cannot take this problem: {key} = {value}, but {key} must be a multiple of {multiple}"
+    assert variant.refusal(bad) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("matrix", "ABC")
+def test_a_misaligned_matrix_is_refused(name: str, matrix: str) -> None:
+    variant = KERNELS[name]
+    aligned = {"A": 4096, "B": 8192, "C": 12288}
+    byte = aligned[matrix] + variant.align_bytes // 2
+    assert variant.refusal(Problem.square(1024), aligned) is None
+    said = variant.refusal(Problem.square(1024), aligned | {matrix: byte})
+    assert said and said.endswith(
+        f"{matrix} starts at byte {byte}, but it must be aligned to {variant.align_bytes} bytes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (Problem(0, 4, 4, 4, 4, 4), "m = 0, but m must be at least 1"),
+        (Problem(4, -1, 4, 4, 4, 4), "n = -1, but n must be at least 1"),
+        (Problem(4, 4, 0, 4, 4, 4), "k = 0, but k must be at least 1"),
+        (Problem(4, 5, 6, 5, 5, 5), "lda = 5, but a row has 6 elements"),
+        (Problem(4, 5, 6, 6, 4, 5), "ldb = 4, but a row has 5 elements"),
+        (Problem(4, 5, 6, 6, 5, 4), "ldc = 4, but a row has 5 elements"),
+        (Problem(2**16, 1, 1, 2**15, 1, 1), "A spans 2147483648 elements, but at most 2147483647 can be indexed"),
+        (Problem(1, 1, 2**16, 2**16, 2**15, 1), "B spans 2147483648 elements, but at most 2147483647 can be indexed"),
+        (Problem(2**16, 1, 1, 1, 1, 2**15), "C spans 2147483648 elements, but at most 2147483647 can be indexed"),
+    ],
+)
+def test_a_problem_that_nothing_can_take_is_refused_by_all(problem: Problem, said: str) -> None:
+    for entry in catalogue.load().values():
+        assert entry.refusal(problem) == f"{entry.name} cannot take this problem: {said}"
+
+
+def test_the_grid_limit_is_named() -> None:
+    naive = KERNELS["sgemm_naive"]
+    assert naive.refusal(Problem(1, 65535 * 32, 1, 1, 65535 * 32, 65535 * 32)) is None
+    n = 65535 * 32 + 1
+    assert naive.refusal(Problem(1, n, 1, 1, n, n)) == (
+        "sgemm_naive cannot take this problem: the grid has 65536 blocks in y, but CUDA allows 65535"
+    )
+
+
+def test_the_largest_problem_that_can_be_indexed_is_taken() -> None:
+    assert Problem(46340, 1, 1, 46340, 1, 1).refusal() is None
+    assert Problem.square(46340).refusal() is None and Problem.square(46341).refusal() is not None
+
+
+# ---- a catalogue that is broken ---------------------------------------------------------------------------------
+
+
+def test_an_unknown_variant_gives_the_nearest_names() -> None:
+    with pytest.raises(
+        UserError, match=r"unknown variant 'sgemm_warptle' in kernels/catalogue\.yaml; nearest: sgemm_w"
+    ):
+        catalogue.find("sgemm_warptle")
+
+
+@pytest.mark.parametrize(
+    ("variant", "change", "said"),
+    [
+        ("sgemm_naive", {"tile": {"m": "BLOK", "n": 32, "k": 1}}, r"'BLOK' in .*sgemm_naive\.tile\.m; nearest: BLOCK"),
+        ("hgemm_naive_bf16", {"tile": {"m": "T", "n": 1, "k": 1}}, r"tile\.m = '__nv_bfloat16' is not"),
+        ("sgemm_naive", {"multiples": {"m": "BM"}}, r"parameter 'BM' in .*sgemm_naive\.multiples\.m; valid"),
+        ("sgemm_naive", {"builds_on": "sgemm_nave"}, r"'sgemm_nave' in .*sgemm_naive\.builds_on; nearest: sgemm_naive"),
+        ("sgemm_naive", {"builds_on": "cublas_fp32"}, r"unknown variant 'cublas_fp32' in .*sgemm_naive\.builds_on"),
+        ("sgemm_naive", {"baseline": "cublas_fp31"}, r"baseline 'cublas_fp31' in .*sgemm_naive; nearest: cub"),
+        ("sgemm_naive", {"source": "sgemm/nave.cu"}, r"sgemm_naive\.source = 'sgemm/nave\.cu': no such file"),
+        ("sgemm_naive", {"threads": 2048}, r"sgemm_naive\.threads = 2048 is not allowed; allowed: at m"),
+        ("sgemm_naive", {"threads": 100}, r"threads = 100 is not allowed; allowed: a multiple of 32"),
+        ("sgemm_naive", {"dtype": "fp64"}, r'dtype = "fp64" is not allowed; allowed: one of fp32, bf16, fp16'),
+        ("sgemm_naive", {"grid": "xy"}, r'grid = "xy" is not allowed; allowed: one of mn, nm'),
+        ("sgemm_naive", {"treads": 64}, r"unknown key 'treads' in variants\.sgemm_naive; nearest: threads"),
+    ],
+)  # fmt: skip
+def test_a_broken_entry_names_file_entry_and_key(
+    variant: str, change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        edited(tmp_path, lambda data: data["variants"][variant].update(change))
+    assert str(tmp_path / "catalogue.yaml") in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_name_that_is_variant_and_baseline_is_refused(tmp_path: Path) -> None:
+    def change(data: dict[str, Any]) -> None:
+        data["baselines"]["sgemm_naive"] = data["baselines"]["cublas_fp32"]
+
+    with pytest.raises(UserError, match="'sgemm_naive' is both a variant and a baseline"):
+        edited(tmp_path, change)
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"variants\.sgemm_naive: 'idea' is a required property"):
+        edited(tmp_path, lambda data: data["variants"]["sgemm_naive"].pop("idea"))
+
+
+# ---- hashes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of kernels/ that the loader takes for the real one."""
+    copy = tmp_path / "kernels"
+    shutil.copytree(catalogue.ROOT, copy)
+    monkeypatch.setattr(catalogue, "ROOT", copy)
+    return copy
+
+
+def hashes(tree: Path) -> dict[str, str]:
+    """Every variant's hash, read afresh."""
+    catalogue.load.cache_clear()
+    entries = catalogue.load(tree / "catalogue.yaml").values()
+    return {entry.name: entry.source_hash for entry in entries if isinstance(entry, Variant)}
+
+
+def changed(tree: Path, name: str, edit: Callable[[str], str]) -> set[str]:
+    """The variants whose hash changes when a file below kernels/ is edited."""
+    before, text = hashes(tree), (tree / name).read_text()
+    assert edit(text) != text, "the edit changes nothing"
+    (tree / name).write_text(edit(text))
+    after = hashes(tree)
+    return {variant for variant in before if before[variant] != after[variant]}
+
+
+def test_comments_and_white_space_do_not_change_a_hash(tree: Path) -> None:
+    edits: list[Callable[[str], str]] = [
+        lambda text: "// a new first line\n" + text,
+        lambda text: text.replace("template <", "/* two\nlines */ template   <"),
+        lambda text: text.replace("    ", "\t\t") + "\n\n",
+    ]
+    for edit in edits:
+        assert changed(tree, "sgemm/naive.cu", edit) == set()
+
+
+def test_code_changes_the_hash_of_its_variants_alone(tree: Path) -> None:
+    assert changed(tree, "sgemm/naive.cu", lambda t: t.replace("float sum = 0.0f", "float sum = 1.0f")) == {
+        "sgemm_naive"
+    }
+    both = {"hgemm_naive_bf16", "hgemm_naive_fp16"}
+    assert changed(tree, "hgemm/naive.cu", lambda t: t.replace("STRIP = 8", "STRIP = 16")) == both
+
+
+def test_an_included_header_changes_the_hash_of_its_users(tree: Path) -> None:
+    users = {name for name, variant in KERNELS.items() if '"include/ptx.cuh"' in variant.source.read_text()}
+    assert users and changed(tree, "include/ptx.cuh", lambda t: t + "\nstruct Another {};\n") == users
+    assert changed(tree, "include/epilogue.cuh", lambda t: t + "\nstruct Another {};\n") == set(NAMES)
+
+
+def test_a_header_that_a_header_includes_counts_too(tree: Path) -> None:
+    (tree / "include" / "deep.cuh").write_text("#pragma once\n")
+    epilogue = tree / "include" / "epilogue.cuh"
+    epilogue.write_text(epilogue.read_text() + '#include "include/deep.cuh"\n')
+    assert changed(tree, "include/deep.cuh", lambda t: t + "struct Deep {};\n") == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("TM: 8, TN: 4,", "TM: 4, TN: 4,"), ("threads: 128", "threads: 96"), ("    idea: a tile", None)]
+)
+def test_template_values_and_launch_change_a_hash_but_words_do_not(old: str, new: str | None, tree: Path) -> None:
+    expected = {"sgemm_warptile"} if new else set()
+    edit = lambda text: text.replace(old, new or "    idea: another tile")  # noqa: E731
+    assert changed(tree, "catalogue.yaml", edit) == expected

@@ -1,0 +1,327 @@
+"""On a GPU: planted faults are found, libraries and clocks agree with what stands beside them, inputs are random."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import ROOT, assert_one_line, run_module
+
+from contracts import UserError
+from experiments import build, plan, toolchain, verify
+from experiments.cases import Case, cases, packed
+from experiments.check import GUARD, GpuDevice, check_variant, guarded, inside, run_case
+from experiments.lease import lease
+from kernels import catalogue
+from kernels.catalogue import Baseline, Problem, Variant
+
+pytestmark = pytest.mark.gpu
+
+FAULT_SOURCE = ROOT / "tests" / "faults" / "gemm.cu"
+# The faults in the order of the enum in FAULT_SOURCE, each with the problems that it must fail on and what is said then
+FAULTS: dict[str, tuple[Callable[[Problem], bool], str]] = {
+    "none": (lambda p: False, ""),
+    "dropped_product": (lambda p: p.alpha != 0, "expected"),
+    "dropped_step": (lambda p: p.alpha != 0, "expected"),
+    "missing_barrier": (lambda p: p.alpha != 0 and p.k > 16, ""),
+    "swapped": (lambda p: p.alpha != 0, "expected"),
+    "wrong_ld": (lambda p: p.alpha != 0 and p.ldb != p.ldc, ""),
+    "beta_ignored": (lambda p: p.beta != 0, "expected"),
+    "reads_c": (lambda p: p.beta == 0, "not finite"),
+    "nothing_written": (lambda p: p.beta == 0, "not finite"),
+    "one_nan": (lambda p: True, "1 elements are not finite"),
+    "writes_before": (lambda p: True, "wrote outside C: in C"),
+    "writes_behind": (lambda p: True, "wrote outside C: in C"),
+    "writes_input": (lambda p: True, "wrote outside C: in A"),
+}
+
+
+def faulty(name: str) -> Variant:
+    """A catalogue entry for the kernel with this fault."""
+    return replace(
+        catalogue.kernels()["sgemm_smem_tile"],
+        name=f"fault_{name}",
+        source=FAULT_SOURCE,
+        entry="faulty_gemm",
+        template={"FAULT": list(FAULTS).index(name)},
+        threads=256,
+        tile={"m": 64, "n": 64, "k": 16},
+        grid_axes="nm",
+        multiples={"m": 64, "n": 64, "k": 16},
+    )
+
+
+def build_fault(name: str, folder: Path, arch: str) -> None:
+    """What `experiments.build` does for an entry, for a source outside kernels/."""
+    variant = faulty(name)
+    stem = folder / variant.name
+    unit = replace(variant, source=catalogue.ROOT / "faults" / "gemm.cu").translation_unit()
+    stem.with_suffix(".cu").write_text(unit.replace("faults/gemm.cu", str(FAULT_SOURCE)))
+    build.compile_source(stem.with_suffix(".cu"), stem, arch, toolchain.nvcc())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The harness, every variant and every fault, built for this GPU."""
+    here = toolchain.gpu()
+    assert here is not None
+    out, arch = tmp_path_factory.mktemp("build"), here.arch
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        work = [pool.submit(build_fault, name, out, arch) for name in FAULTS]
+        work += [pool.submit(build.build_variant, name, arch, out) for name in catalogue.kernels()]
+        harness = ROOT / "experiments" / "harness.cu"
+        work.append(pool.submit(build.compile_source, harness, out / "harness", arch, toolchain.nvcc()))
+    for job in work:
+        job.result()
+    return out
+
+
+@pytest.fixture(scope="module")
+def device(folder: Path) -> Iterator[GpuDevice]:
+    """The GPU, leased for as long as this file's tests run."""
+    with lease(wait_s=600):
+        yield GpuDevice(folder)
+
+
+# ---- the check --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(catalogue.kernels()))
+def test_every_variant_passes(name: str, device: GpuDevice) -> None:
+    rows = check_variant(device, catalogue.kernels()[name], seed=3, large=1024)
+    assert [f"{row['case']}: {row['detail']}" for row in rows if not row["passed"]] == []
+
+
+def test_the_control_without_a_fault_passes(device: GpuDevice) -> None:
+    """The kernel that the faults are planted in is right; its late warp does no harm behind a barrier."""
+    rows = check_variant(device, faulty("none"), seed=5, large=1024)
+    assert [f"{row['case']}: {row['detail']}" for row in rows if not row["passed"]] == []
+
+
+@pytest.mark.parametrize("name", list(FAULTS)[1:])
+def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device: GpuDevice) -> None:
+    shows, said = FAULTS[name]
+    variant = faulty(name)
+    tried = [case for case in cases(variant, large=1024) if not case.refused and shows(case.problem)]
+    assert len(tried) >= 2
+    for seed, case in enumerate(tried):
+        verdict = run_case(device, variant, case, seed)
+        assert not verdict.passed, case.name
+        assert said in verdict.detail, (case.name, verdict.detail)
+
+
+def test_a_missing_barrier_shows_every_time(device: GpuDevice) -> None:
+    variant = faulty("missing_barrier")
+    case = Case("", packed(variant, 512, 512, 256))
+    assert not any(run_case(device, variant, case, seed).passed for seed in range(10))
+
+
+def test_dynamic_shared_memory_beyond_48_kib_is_asked_for(device: GpuDevice, folder: Path) -> None:
+    """A launch with more fails unless the loader raised the kernel's limit."""
+    name = "fault_more_shared"
+    for suffix in (".cubin", ".ptx"):
+        (folder / f"{name}{suffix}").write_bytes((folder / f"fault_none{suffix}").read_bytes())
+    variant = replace(faulty("none"), name=name, shared_bytes=64 * 1024)
+    assert run_case(device, variant, Case("", packed(variant, 128, 128, 64)), 1).passed
+
+
+def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None:
+    variant = replace(faulty("none"), name="fault_absent")
+    verdict = run_case(device, variant, Case("", packed(variant, 64, 64, 16)), 1)
+    assert not verdict.passed and "fault_absent.cubin: not built; run the build first" in verdict.detail
+
+
+# ---- timed runs -------------------------------------------------------------------------------------------------
+
+
+def bench(variant: Variant, folder: Path) -> Any:
+    """A short measurement of one size."""
+    from experiments import power
+    from experiments.bench import Bench
+
+    experiment = plan.Experiment(
+        "short", "t", "q?", (variant.name,), sizes=(1024,), warmup_s=0.05, window_s=0.05, samples=20
+    )
+    with power.nvml() as handle:
+        measured = Bench(experiment, variant, folder, handle)
+        measured.size(1024)
+    return measured
+
+
+def test_a_right_kernel_is_timed_and_its_output_checked(device: GpuDevice, folder: Path) -> None:
+    measured = bench(faulty("none"), folder)
+    assert [(row["variant"], row["passed"]) for row in measured.checks] == [("fault_none", True), ("cublas_fp32", True)]
+    (row,) = measured.bench
+    assert row["time_us_ci_low"] <= row["time_us_median"] <= row["time_us_ci_high"]
+    assert 0 < row["share_of_baseline"] < 1 and row["samples"] + row["rejected"] == 20
+    assert len(measured.samples) == 40
+
+
+@pytest.mark.parametrize("name", ["dropped_step", "nothing_written", "one_nan", "missing_barrier"])
+def test_a_wrong_result_has_no_speed(name: str, device: GpuDevice, folder: Path) -> None:
+    """The output of the timed runs is checked where it lies, and a failure leaves no row of bench.csv."""
+    measured = bench(faulty(name), folder)
+    assert [row["passed"] for row in measured.checks] == [False, True]
+    assert measured.checks[0]["detail"] and measured.bench == []
+
+
+def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice) -> None:
+    """A GEMM of some 30 ms: its clock is NVML's within 1%, its time that of many back to back within 2%."""
+    import pynvml
+
+    from experiments import power
+    from experiments.device import CatalogueKernel, Memory
+    from experiments.timing import Stopwatch, duration_us, warm_up
+
+    gpu, n, runs = device.gpu, 8192, 30
+    a, b, c = (Memory(n * n * 4) for _ in range(3))
+    for seed, matrix in enumerate((a, b)):
+        gpu.fill(matrix, "fp32", n * n, seed, "uniform")
+    kernel = CatalogueKernel(gpu, catalogue.kernels()["sgemm_warptile"])
+    work = kernel.bind(Problem.square(n), a.address, b.address, c.address)
+    stopwatch = Stopwatch(gpu, runs, flush_l2=False)
+    warm_up(gpu, work, 1.0)
+    seen: list[int] = []
+    stop = threading.Event()
+    with power.nvml() as handle:
+
+        def poll() -> None:
+            while not stop.wait(0.02):
+                seen.append(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))
+
+        watcher = threading.Thread(target=poll)
+        watcher.start()
+        samples = stopwatch.run([work] * runs)
+        stop.set()
+        watcher.join()
+    assert len(seen) >= 5 and samples.kept.sum() >= 0.9 * runs
+    assert np.median(samples.sm_clock_mhz) == pytest.approx(np.median(seen), rel=0.01)
+    assert np.mean(samples.time_us) == pytest.approx(duration_us(gpu, work, runs), rel=0.02)
+
+
+def test_a_flush_empties_l2_and_is_not_in_the_sample(device: GpuDevice) -> None:
+    """Reading 16 MB is slower after a flush, but by less than the flush itself takes."""
+    from experiments.device import Memory
+    from experiments.timing import Stopwatch
+
+    gpu, rows, cols = device.gpu, 4096, 1024
+    memory, out = Memory(rows * cols * 4), Memory(rows * 8)
+    gpu.fill(memory, "fp32", rows * cols, 1, "uniform")
+    matvec = gpu.harness_launcher("matvec_fp32", rows, 256)
+
+    def work() -> None:
+        matvec(memory.address, np.int32(cols), np.int32(cols), 0, np.int32(0), out.address)
+
+    warm, cold = (np.median(Stopwatch(gpu, 40, flush_l2=flush).run([work] * 40).time_us) for flush in (False, True))
+    flush_us = gpu.l2_bytes / 4e6  # at 4 TB/s
+    assert warm < cold < warm + flush_us
+
+
+def test_out_of_memory_is_one_line(device: GpuDevice, folder: Path) -> None:
+    arguments = ("sgemm_naive", "--size", 150_000, "--build-dir", folder)
+    visible = os.environ["CUDA_VISIBLE_DEVICES"]
+    done = run_module("experiments.launch", *arguments, CUDA_VISIBLE_DEVICES=visible)
+    assert_one_line(done, "GPU out of memory: 83.82 GiB asked for", "take a smaller size")
+
+
+# ---- libraries --------------------------------------------------------------------------------------------------
+
+ODD = Problem(257, 129, 65, lda=72, ldb=136, ldc=144)
+BASELINES = [entry for entry in catalogue.load().values() if isinstance(entry, Baseline)]
+
+
+def library_verdict(device: GpuDevice, entry: Baseline, p: Problem) -> verify.Verdict:
+    """Run a library on random matrices with guard bands; right by float64, and nothing outside C written."""
+    from experiments.libraries import load_gemm
+
+    gpu, dtype, rng = device.gpu, verify.NUMPY_DTYPES[entry.dtype], np.random.default_rng(17)
+    a, b = (verify.random_matrix(rng, *shape, dtype) for shape in ((p.m, p.k), (p.k, p.n)))
+    if entry.dtype == "tf32":  # as the library sees them
+        a, b = ((x.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32) for x in (a, b))
+    c0 = verify.random_matrix(rng, p.m, p.n, dtype) if p.beta else np.full((p.m, p.n), np.nan, dtype)
+    before = [guarded(x, ld) for x, ld in zip((a, b, c0), (p.lda, p.ldb, p.ldc), strict=True)]
+    memories = [gpu.upload(buffer) for buffer in before]
+    load_gemm(gpu, entry).bind(p, *(memory.address + GUARD * dtype.itemsize for memory in memories))()
+    after = gpu.download(memories[2], dtype, before[2].size)
+    c = inside(after, p.m, p.n, p.ldc).copy()
+    inside(after, p.m, p.n, p.ldc)[:] = c0
+    assert after.tobytes() == before[2].tobytes(), "wrote outside C"
+    return verify.check_whole(p, entry.dtype, a, b, c0, c)
+
+
+@pytest.mark.parametrize("entry", BASELINES, ids=lambda entry: entry.name)
+def test_a_library_is_right_on_an_odd_problem_with_wide_rows(entry: Baseline, device: GpuDevice) -> None:
+    verdict = library_verdict(device, entry, ODD)
+    assert verdict.passed, verdict.detail
+
+
+@pytest.mark.parametrize("entry", [e for e in BASELINES if e.library == "cublas"], ids=lambda entry: entry.name)
+@pytest.mark.parametrize(("alpha", "beta"), [(0.75, -1.5), (1.0, 1.0), (0.0, 1.0), (-2.0, 0.0)])
+def test_cublas_takes_alpha_and_beta(entry: Baseline, alpha: float, beta: float, device: GpuDevice) -> None:
+    verdict = library_verdict(device, entry, replace(ODD, alpha=alpha, beta=beta))
+    assert verdict.passed, verdict.detail
+
+
+def test_torch_refuses_alpha_and_beta(device: GpuDevice) -> None:
+    from experiments.libraries import load_gemm
+
+    torch_gemm = load_gemm(device.gpu, catalogue.find("torch_matmul_fp32"))
+    with pytest.raises(UserError, match=r"torch_matmul_fp32 takes alpha = 1, beta = 0 only, not 1\.0, 0\.5"):
+        torch_gemm.bind(replace(ODD, beta=0.5), 0, 0, 0)
+
+
+# ---- inputs -----------------------------------------------------------------------------------------------------
+
+
+def filled(device: GpuDevice, dtype: str, data: str, seed: int = 1, count: int = 2**20) -> np.ndarray:
+    """A buffer that the device filled, as it came."""
+    from experiments.device import Memory
+
+    kind = verify.NUMPY_DTYPES[dtype]
+    memory = Memory(count * kind.itemsize)
+    device.gpu.fill(memory, dtype, count, seed, data)
+    return device.gpu.download(memory, kind, count)
+
+
+@pytest.mark.parametrize("dtype", list(verify.NUMPY_DTYPES))
+def test_uniform_inputs(dtype: str, device: GpuDevice) -> None:
+    """In [-1, 1), or up to 1 where rounding takes them there; mean, deviation and neighbours as of random numbers."""
+    raw = filled(device, dtype, "uniform")
+    values = raw.astype(np.float64)
+    assert values.min() >= -1 and values.min() < -0.99 and values.max() > 0.99
+    assert values.max() < 1 if dtype in ("fp32", "tf32") else values.max() <= 1
+    assert abs(values.mean()) < 0.005 and values.std() == pytest.approx(3**-0.5, rel=0.01)
+    assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.01
+    assert len(np.unique(values)) > (200 if dtype == "bf16" else 1000)
+    assert (raw == filled(device, dtype, "uniform")).all()
+    assert (raw != filled(device, dtype, "uniform", seed=2)).mean() > 0.9
+    if dtype == "tf32":
+        assert (raw.view(np.uint32) & 0x1FFF == 0).all() and (raw.view(np.uint32) & 0x2000 != 0).any()
+    if dtype == "fp32":
+        assert (raw.view(np.uint32) & 0x1FFF != 0).any()
+
+
+@pytest.mark.parametrize("dtype", list(verify.NUMPY_DTYPES))
+def test_other_inputs(dtype: str, device: GpuDevice) -> None:
+    normal = filled(device, dtype, "normal").astype(np.float64)
+    assert np.isfinite(normal).all() and abs(normal.mean()) < 0.01 and normal.std() == pytest.approx(1, rel=0.01)
+    assert (np.abs(normal) < 1).mean() == pytest.approx(0.6827, abs=0.01)
+    assert not filled(device, dtype, "zeros").astype(np.float64).any()
+    assert np.isnan(filled(device, dtype, "nans").astype(np.float64)).all()
+
+
+def test_a_fill_ends_where_it_is_told_to(device: GpuDevice) -> None:
+    from experiments.device import Memory
+
+    memory = Memory(4 * 3000)
+    device.gpu.fill(memory, "fp32", 3000, 1, "nans")
+    device.gpu.fill(memory, "fp32", 1001, 1, "uniform")
+    values = device.gpu.download(memory, np.float32, 3000)
+    assert np.isfinite(values[:1001]).all() and np.isnan(values[1001:]).all()

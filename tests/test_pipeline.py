@@ -1,0 +1,349 @@
+"""Real Snakemake runs in copies of the project: what is made, what is made again, and what an error looks like."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from helpers import copy_tree, environment, snakemake
+from pypdf import PdfReader
+
+from contracts import read_json, read_rows
+from kernels import catalogue
+
+TWO = ("--config", 'variants=["sgemm_naive","sgemm_vectorized"]')
+NOTHING = "Nothing to be done"
+BUILD = Path("results/build/sm_90a")
+RESOURCES = Path("results/no-gpu/resources.csv")
+
+
+def output(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout + done.stderr
+
+
+def build(tree: Path) -> str:
+    """Build two kernels; Snakemake's words."""
+    done = snakemake(tree, "build", *TWO)
+    assert done.returncode == 0, output(done)
+    return output(done)
+
+
+def the_error(done: subprocess.CompletedProcess[str]) -> str:
+    """The run failed with one line that begins with "error:", and no traceback."""
+    errors = [line for line in output(done).splitlines() if line.startswith("error: ")]
+    assert done.returncode != 0 and len(errors) == 1, output(done)
+    assert "Traceback" not in output(done) and 'File "' not in output(done), output(done)
+    return errors[0]
+
+
+def jobs(words: str) -> dict[str, int]:
+    """Snakemake's table of jobs."""
+    table = words.partition("Job stats:")[2].partition("\n\n")[0]
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
+
+
+def dates(tree: Path) -> dict[str, int]:
+    """When each cubin was written."""
+    return {path.stem: path.stat().st_mtime_ns for path in (tree / BUILD).glob("*.cubin")}
+
+
+# ---- building ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project in which two kernels are built."""
+    tree = copy_tree(tmp_path_factory.mktemp("small") / "project")
+    made = jobs(build(tree))
+    assert (made["build_variant"], made["toolchain"], made["resources"]) == (2, 1, 1)
+    return tree
+
+
+@pytest.fixture
+def edit(small: Path) -> Iterator[Callable[[str, Callable[[str], str]], None]]:
+    """Edits a file of the copy; it is as before when the test ends."""
+    before: dict[Path, str] = {}
+
+    def change(name: str, how: Callable[[str], str]) -> None:
+        path = small / name
+        before.setdefault(path, path.read_text())
+        assert how(path.read_text()) != path.read_text()
+        path.write_text(how(path.read_text()))
+
+    yield change
+    for path, text in before.items():
+        path.write_text(text)
+
+
+def test_just_the_two_are_built(small: Path) -> None:
+    build(small)
+    assert set(dates(small)) == {"sgemm_naive", "sgemm_vectorized"}
+    rows = read_rows(small / RESOURCES, "resources")
+    assert [row["variant"] for row in rows] == ["sgemm_naive", "sgemm_vectorized"]
+    assert all(row["ffma"] > 0 and row["arch"] == "sm_90a" for row in rows)
+    assert read_json(small / "results/toolchain.json", "toolchain")["gpu"] is None
+
+
+def test_a_second_run_has_nothing_to_do(small: Path) -> None:
+    build(small)
+    assert NOTHING in build(small)
+
+
+def test_editing_one_kernel_builds_that_one_again(small: Path, edit: Callable) -> None:
+    build(small)
+    before, table = dates(small), (small / RESOURCES).read_text()
+    edit("kernels/sgemm/vectorized.cu", lambda text: text.replace("float", "float ", 1) + "\nstruct Edited {};\n")
+    assert jobs(build(small))["build_variant"] == 1
+    after = dates(small)
+    assert after["sgemm_vectorized"] > before["sgemm_vectorized"] and after["sgemm_naive"] == before["sgemm_naive"]
+    assert (small / RESOURCES).read_text() != table  # another source hash
+    assert NOTHING in build(small)
+
+
+def test_editing_a_header_builds_its_users_again(small: Path, edit: Callable) -> None:
+    build(small)
+    edit("kernels/include/ptx.cuh", lambda text: text + "\n// edited\n")  # neither includes it
+    assert NOTHING in build(small)
+    before = dates(small)
+    edit("kernels/include/epilogue.cuh", lambda text: text + "\n// edited\n")  # both do
+    assert jobs(build(small))["build_variant"] == 2
+    assert all(date > before[name] for name, date in dates(small).items())
+
+
+def test_editing_a_template_value_builds_that_variant_again(small: Path, edit: Callable) -> None:
+    build(small)
+    naive = "    template: {BLOCK: 32}\n    threads: 1024"
+    edit("kernels/catalogue.yaml", lambda t: t.replace(naive, naive.replace("32", "16").replace("1024", "256"), 1))
+    assert jobs(build(small))["build_variant"] == 1
+    assert read_rows(small / RESOURCES, "resources")[0]["threads"] == 256
+
+
+def test_another_toolchain_builds_all_again(small: Path, tmp_path: Path) -> None:
+    """A g++ that gives another version is another toolchain."""
+    build(small)
+    fake = tmp_path / "g++"
+    fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "g++ 99.9.9" && exit\nexec {shutil.which("g++")} "$@"\n')
+    fake.chmod(0o755)
+    path = os.pathsep.join([str(tmp_path), environment()["PATH"]])
+    done = snakemake(small, "-n", "build", *TWO, PATH=path)
+    assert jobs(output(done)).get("build_variant") == 2, output(done)
+
+
+def test_a_kernel_that_does_not_compile_is_one_clear_line_and_no_cubin(small: Path, edit: Callable) -> None:
+    build(small)
+    edit("kernels/sgemm/vectorized.cu", lambda text: text.replace("__global__ void", "__global__ viod", 1))
+    done = snakemake(small, "build", *TWO)
+    assert done.returncode != 0 and "Traceback" not in output(done)
+    assert re.search(r"^error: nvcc failed on sgemm_vectorized\.cu: .*vectorized\.cu\(\d+\): error", output(done), re.M)
+    assert set(dates(small)) == {"sgemm_naive"}
+    assert not list((small / BUILD).glob(".*"))
+
+
+# ---- errors -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("varients=1", "config.yaml: unknown key 'varients' in the file; nearest: variants"),
+        ("sizes_step=abc", 'config.yaml: sizes_step = "abc" is not allowed; allowed: integer'),
+        ("sizes_step=100", "sizes_step = 100 is not allowed; allowed: "),
+        ("arch=pascal", 'config.yaml: arch = "pascal" is not allowed; allowed: text like ^sm_'),
+        ('variants=["sgemm_naiv"]', "unknown variant 'sgemm_naiv' in config.yaml: variants; nearest: sgemm_naive"),
+        ("archive=foo", "archive = 'foo': no such folder in data/; there: h200"),
+        ("nvcc=/no/such/nvcc", "config key nvcc = '/no/such/nvcc': not an executable file"),
+        ("nvcc=/tmp", "config key nvcc = '/tmp': not an executable file"),
+        ("nvcc=/bin/false", "/bin/false --version failed"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(setting: str, said: str, small: Path) -> None:
+    before = dates(small)
+    assert said in the_error(snakemake(small, "build", "--config", setting))
+    assert dates(small) == before
+
+
+def test_an_unknown_target_is_named(small: Path) -> None:
+    done = snakemake(small, "sgemm_laddr")
+    assert done.returncode != 0 and "Traceback" not in output(done)
+    assert "sgemm_laddr" in output(done).strip().splitlines()[-1]
+
+
+def test_no_host_compiler_is_one_line(small: Path, tmp_path: Path) -> None:
+    for tool in ("bash", "sh", "env", "tee", "cat", "uname", "git", "snakemake"):
+        (tmp_path / tool).symlink_to(shutil.which(tool, path=environment()["PATH"]) or "/bin/false")
+    assert "no g++ on PATH: nvcc needs a host compiler" in the_error(
+        snakemake(small, "build", *TWO, PATH=str(tmp_path))
+    )
+
+
+def test_a_truncated_archive_is_a_clear_line_and_no_figure(small: Path) -> None:
+    path = small / "data" / "h200" / "bench.csv"
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(whole[: len(whole) // 2])
+        done = snakemake(small, "results/figures/ladder_sgemm_ladder.svg")
+    finally:
+        path.write_bytes(whole)
+    assert done.returncode != 0 and "Traceback" not in output(done)
+    assert re.search(r"^error: data/h200/bench\.csv.*truncated", output(done), re.M), output(done)
+    assert not (small / "results" / "figures" / "ladder_sgemm_ladder.svg").exists()
+
+
+def test_results_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    tree = copy_tree(tmp_path / "project")
+    (tree / "results").write_text("a file where the folder should be")
+    said = the_error(snakemake(tree, "build", *TWO))
+    assert said.startswith(f"error: {tree / 'results'}: not a folder that can be written")
+
+
+# ---- Ctrl-C -----------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_is_completed_by_the_next(tmp_path: Path) -> None:
+    """SIGINT to the whole group, as the terminal sends it, while kernels are being compiled."""
+    tree = copy_tree(tmp_path / "project")
+    names = ["sgemm_naive", "sgemm_vectorized", "sgemm_warptile", "sgemm_at_swizzle_dbf_rw"]
+    chosen = ("--config", f'variants=["{names[0]}","{names[1]}","{names[2]}","{names[3]}"]')
+    command = ["snakemake", "--cores", "1", "build", *chosen]
+    started = subprocess.Popen(
+        command, cwd=tree, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    folder, deadline = tree / BUILD, time.monotonic() + 60
+    while len(list(folder.glob("*.cubin"))) < 2 and started.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    while not list(folder.glob(".*.ptx")) and started.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)  # until the compiler is at work on the next
+    os.killpg(started.pid, signal.SIGINT)
+    words = started.communicate(timeout=60)[0].decode()
+    assert started.returncode != 0, words
+    assert "Traceback" not in words
+    done = {path.stem for path in folder.glob("*.json")}
+    assert len(done) < len(names) and not (tree / RESOURCES).exists()
+    for path in folder.iterdir():  # nothing half-written: a temporary file is gone, and a cubin has all its company
+        assert not path.name.startswith("."), path
+        assert path.suffix != ".cubin" or path.stem in done, path
+
+    kept = {name: date for name, date in dates(tree).items() if name in done}
+    again = snakemake(tree, "build", *chosen)
+    assert again.returncode == 0, output(again)
+    assert {name: dates(tree)[name] for name in kept} == kept
+    assert [row["variant"] for row in read_rows(tree / RESOURCES, "resources")] == names
+    assert all((folder / f"{name}.cubin").read_bytes().startswith(b"\x7fELF") for name in names)
+
+
+# ---- paper and report -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Path:
+    """A copy of the project in which the paper is drawn from the archive."""
+    tree = copy_tree(tmp_path_factory.mktemp("full") / "project")
+    done = snakemake(tree, "paper")
+    assert done.returncode == 0, output(done)
+    assert jobs(output(done))["build_variant"] == len(catalogue.kernels())
+    assert not (tree / "results" / "report.html").exists()
+    return tree
+
+
+def test_the_paper_says_what_machine_and_that_it_is_archived(full: Path, archive: Path) -> None:
+    reader = PdfReader(full / "results" / "paper.pdf")
+    text = " ".join(" ".join(page.extract_text() for page in reader.pages).split())
+    provenance = read_json(archive / "provenance.json", "provenance")
+    assert reader.metadata is not None and reader.metadata.title == "GEMM Ladder"
+    assert "GEMM Ladder" in text and "NVIDIA H200" in text
+    assert f"Archived: NVIDIA H200, {provenance['date']}" in text
+    assert provenance["driver"] in text and provenance["toolchain"]["nvcc"] in text
+    for name, variant in catalogue.kernels().items():
+        assert variant.label in text, name
+    assert "cuBLAS" in text and "torch.matmul" in text
+
+
+def test_figures_are_there_in_both_formats(full: Path) -> None:
+    figures = full / "results" / "figures"
+    expected = {
+        "ladder_sgemm_ladder",
+        "ladder_hgemm_ladder",
+        "sizes_sgemm_sizes",
+        "roofline",
+        "counters",
+        "correctness",
+    }
+    assert expected <= {path.stem for path in figures.glob("*.svg")} == {path.stem for path in figures.glob("*.pdf")}
+    for path in figures.glob("*.svg"):
+        assert "archived: NVIDIA H200" in " ".join(path.read_text().split()), path.name
+    assert all(len(PdfReader(path).pages) == 1 for path in figures.glob("*.pdf"))
+
+
+def test_a_paper_drawn_again_is_the_same_bytes(full: Path) -> None:
+    """All of it again, figures and tables too, from the same archive."""
+    before = {path.name: path.read_bytes() for path in (full / "results").rglob("*") if path.suffix in (".pdf", ".svg")}
+    shutil.rmtree(full / "results" / "figures")
+    (full / "results" / "paper.pdf").unlink()
+    done = snakemake(full, "paper")
+    assert done.returncode == 0, output(done)
+    assert "build_variant" not in jobs(output(done))
+    after = {path.name: path.read_bytes() for path in (full / "results").rglob("*") if path.suffix in (".pdf", ".svg")}
+    assert [name for name in before if before[name] != after.get(name)] == []
+
+
+def test_drawing_again_with_nothing_changed_does_nothing_in_five_seconds(full: Path) -> None:
+    snakemake(full, "paper")
+    start = time.monotonic()
+    assert NOTHING in output(snakemake(full, "paper"))
+    assert time.monotonic() - start < 5
+
+
+def test_all_plans_in_three_seconds(full: Path) -> None:
+    start = time.monotonic()
+    done = snakemake(full, "-n", "all")
+    assert done.returncode == 0 and time.monotonic() - start < 3
+    assert not {"check", "bench", "profile"} & set(jobs(output(done)))
+
+
+def test_all_makes_a_report_that_needs_nothing_else(full: Path) -> None:
+    """Offline: made behind a proxy that is not there, and with no address to load from."""
+    dead = "http://127.0.0.1:9"
+    done = snakemake(full, "all", http_proxy=dead, https_proxy=dead, HTTP_PROXY=dead, HTTPS_PROXY=dead)
+    assert done.returncode == 0, output(done)
+    page = (full / "results" / "report.html").read_text()
+    assert len(page) > 1_000_000
+    assert re.findall(r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
+    for word in ("ladder_sgemm_ladder", "Correctness", "Counters", "Paper", "GEMM Ladder rebuilds the kernels"):
+        assert word in page, word
+    assert NOTHING in output(snakemake(full, "all"))
+
+
+def test_one_experiment_by_its_name(full: Path) -> None:
+    """Without a GPU, it is its figures from the archive."""
+    done = snakemake(full, "sgemm_ladder")
+    assert done.returncode == 0, output(done)
+    assert (full / "results/figures/ladder_sgemm_ladder.svg").is_file()
+
+
+def test_an_edited_kernel_is_marked_in_the_figures_drawn_next(full: Path) -> None:
+    path = full / "kernels" / "sgemm" / "naive.cu"
+    text = path.read_text()
+    try:
+        path.write_text(text.replace("float sum = 0.0f", "float sum = -0.0f"))
+        done = snakemake(full, "results/figures/ladder_sgemm_ladder.svg")
+        words = (full / "results/figures/ladder_sgemm_ladder.svg").read_text()
+    finally:
+        path.write_text(text)
+    assert done.returncode == 0, output(done)
+    assert "<!-- naive† -->" in words
+
+
+def test_nothing_to_archive_without_a_gpu(full: Path) -> None:
+    before = {path.name: path.read_bytes() for path in (full / "data" / "h200").iterdir()}
+    done = snakemake(full, "archive")
+    assert done.returncode != 0 and "Traceback" not in output(done)
+    assert "nothing to archive" in output(done)
+    assert {path.name: path.read_bytes() for path in (full / "data" / "h200").iterdir()} == before
+    assert [path.name for path in (full / "data").iterdir()] == ["h200"]

@@ -1,0 +1,104 @@
+"""Experiments: those that ship load, and one that cannot be run says so before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from contracts import UserError
+from experiments import plan
+
+GOOD = {"title": "T", "question": "Q?", "variants": ["sgemm_vectorized", "cublas_fp32"], "sizes": [1024, 2048]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that the loader takes for experiments/."""
+    monkeypatch.setattr(plan, "FOLDER", tmp_path / "experiments")
+    (tmp_path / "experiments").mkdir()
+    return tmp_path / "experiments"
+
+
+def load(folder: Path, leave_out: str | None = None, **changes: Any) -> plan.Experiment:
+    """Load a good experiment with changes."""
+    data = {key: value for key, value in (GOOD | changes).items() if key != leave_out}
+    (folder / "mine.yaml").write_text(yaml.safe_dump(data))
+    return plan.load("mine")
+
+
+def test_the_four_experiments_load() -> None:
+    assert {"hgemm_ladder", "profile_2d_vs_vectorized", "sgemm_ladder", "sgemm_sizes"} <= set(plan.names())
+    loaded = {name: plan.load(name) for name in plan.names()}
+    assert loaded["sgemm_ladder"].sizes == (4096,) and not loaded["sgemm_ladder"].swept
+    assert loaded["sgemm_ladder"].variants[0] == "sgemm_naive" and "cublas_fp32" in loaded["sgemm_ladder"].variants
+    assert loaded["profile_2d_vs_vectorized"].sizes == ()
+    assert loaded["profile_2d_vs_vectorized"].profile_size == 4096
+    assert all(experiment.title and experiment.question.endswith("?") for experiment in loaded.values())
+
+
+def test_the_sweep_runs_to_its_end_in_its_step_or_another() -> None:
+    swept = plan.load("sgemm_sizes")
+    assert swept.swept and swept.sizes == tuple(range(1024, 12801, 512))
+    assert plan.load("sgemm_sizes", sizes_step=128).sizes == tuple(range(1024, 12801, 128))
+    assert plan.load("sgemm_ladder", sizes_step=128).sizes == (4096,)
+
+
+def test_chosen_variants_limit_an_experiment() -> None:
+    chosen = plan.load("sgemm_ladder", chosen=["sgemm_vectorized", "sgemm_naive"])
+    assert chosen.variants == ("sgemm_naive", "sgemm_vectorized")
+    assert plan.load("hgemm_ladder", chosen=["sgemm_naive"]).variants == ()
+
+
+def test_defaults_fill_what_is_left_out(folder: Path) -> None:
+    experiment = load(folder)
+    assert (experiment.data, experiment.flush_l2, experiment.profile_size) == ("uniform", True, None)
+    assert experiment.name == "mine" and plan.names() == ["mine"]
+
+
+def test_an_unknown_experiment_gives_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"unknown experiment 'sgemm_size' in experiments/; nearest: sgemm_sizes"):
+        plan.load("sgemm_size")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"variants": ["sgemm_vectorised"]}, "unknown variant 'sgemm_vectorised' in experiments/mine.yaml; near"),
+        ({"variants": []}, "variants = [] is not allowed; allowed: at least 1 item(s)"),
+        ({"samples": 3}, "samples = 3 is not allowed; allowed: at least 5"),
+        ({"window_s": 1000}, "window_s = 1000 is not allowed; allowed: at most 600"),
+        ({"flush_l2": 1}, "flush_l2 = 1 is not allowed; allowed: boolean"),
+        ({"sizes": [1024, 65536]}, "sizes.1 = 65536 is not allowed; allowed: at most 32768"),
+        ({"sizes": []}, "sizes = [] is not allowed; allowed: at least 1 item(s)"),
+        ({"sizes": "all"}, 'sizes = "all" is not allowed; allowed: array'),
+        ({"sizes": {"first": 2048, "last": 1024, "step": 512}}, "sizes.last = 1024 is not allowed; allowed: at l"),
+        ({"sizes": {"first": 2048, "last": 4096, "step": 0}}, "sizes.step = 0 is not allowed; allowed: at least 1"),
+        ({"sizes": {"first": 2048, "last": 4096}}, "sizes: 'step' is a required property"),
+        ({"windows_s": 1}, "unknown key 'windows_s' in the file; nearest: window_s"),
+        ({"sizes": [1000]}, "sizes: sgemm_vectorized cannot take this problem: m = 1000, but m must be a mu"),
+        ({"sizes": {"first": 1024, "last": 1152, "step": 64}}, "m = 1088, but m must be a multiple of 128"),
+        ({"profile_size": 1000}, "profile_size: sgemm_vectorized cannot take this problem: m = 1000, but m must"),
+    ],
+)  # fmt: skip
+def test_a_value_out_of_range_names_file_key_value_and_allowed(
+    changes: dict[str, Any], said: str, folder: Path
+) -> None:
+    with pytest.raises(UserError) as error:
+        load(folder, **changes)
+    assert said in str(error.value)
+    assert "experiments/mine.yaml" in str(error.value).replace(str(folder.parent) + "/", "")
+
+
+def test_an_experiment_without_any_size_is_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"experiments/mine\.yaml: neither sizes nor profile_size is given"):
+        load(folder, leave_out="sizes")
+
+
+def test_a_file_that_is_empty_or_not_yaml_is_refused(folder: Path) -> None:
+    for text, said in (("", "the file = null is not allowed"), ("a: [", "not YAML")):
+        (folder / "mine.yaml").write_text(text)
+        with pytest.raises(UserError, match=said):
+            plan.load("mine")

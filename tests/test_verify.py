@@ -1,0 +1,490 @@
+"""The check, checked: a right GEMM in NumPy passes every case, and each planted fault fails.
+
+`NumpyDevice` stands where the GPU does. Faults are subclasses that get one thing wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contracts import UserError, write_rows
+from experiments import verify
+from experiments.cases import Case, cases, packed
+from experiments.check import GUARD, check_variant, inside, run_case
+from kernels import catalogue
+from kernels.catalogue import Problem, Variant
+
+NAIVE, VECTORIZED = catalogue.kernels()["sgemm_naive"], catalogue.kernels()["sgemm_vectorized"]
+ALL_KINDS = ["sgemm_naive", "sgemm_vectorized", "hgemm_naive_bf16", "hgemm_naive_fp16"]
+SIXTEEN = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
+
+
+class NumpyDevice:
+    """A GEMM with the meaning of the catalogue's kernels: inputs of their precision, fp32 sums, C rounded once."""
+
+    name = "gpu"
+
+    def run(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+        """See `experiments.check.Device`."""
+        byte = 2**20 + (GUARD + offset) * buffers[0].itemsize
+        if reason := self.refusal(variant, p, byte):
+            raise UserError(reason)
+        after = [buffer.copy() for buffer in buffers]
+        a, b, c = (
+            inside(buffer, rows, cols, max(ld, cols), offset)
+            for buffer, rows, cols, ld in zip(
+                after, (p.m, p.k, p.m), (p.k, p.n, p.n), (p.lda, p.ldb, p.ldc), strict=True
+            )
+        )
+        self.gemm(p, a, b, c)
+        self.after(p, after, offset)
+        return after
+
+    def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
+        return variant.refusal(p, dict.fromkeys("ABC", byte))
+
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        c[:] = self.update(p, self.product(a.astype(np.float32), b.astype(np.float32)), c).astype(c.dtype)
+
+    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a @ b
+
+    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
+        result = np.float32(p.alpha) * product
+        return result + np.float32(p.beta) * c.astype(np.float32) if p.beta else result
+
+    def after(self, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        pass
+
+
+# ---- what is right passes ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL_KINDS)
+def test_a_right_gemm_passes_every_case(name: str, tmp_path: Any) -> None:
+    """All cases, with the large one that is checked by rows and Freivalds' test; the rows fit checks.csv."""
+    rows = check_variant(NumpyDevice(), catalogue.kernels()[name], seed=7, large=1024)
+    assert [row["case"] for row in rows if not row["passed"]] == []
+    shares = [row["worst_error_share"] for row in rows if not row["case"].startswith("refuses")]
+    assert len(shares) >= 17 and all(0 <= share <= 1 for share in shares)
+    write_rows(tmp_path / "checks.csv", "checks", rows)
+
+
+@pytest.mark.parametrize("name", ALL_KINDS)
+def test_the_cases_try_everything_that_a_kernel_can_get_wrong(name: str) -> None:
+    variant = catalogue.kernels()[name]
+    every = list(cases(variant, large=4096))
+    run = [case.problem for case in every if not case.refused]
+    assert all(variant.refusal(problem) is None for problem in run)
+    assert {0.0, 1.0} < {p.alpha for p in run} and {0.0, 1.0} < {p.beta for p in run}
+    assert any(p.beta == 0 and p.ldc > p.n for p in run) and any(p.beta != 0 and p.ldc > p.n for p in run)
+    assert any(p.lda > p.k and p.ldb > p.n and len({p.lda, p.ldb, p.ldc}) == 3 for p in run)
+    assert any(p.m < p.n < p.k for p in run) and any(p.m > p.n > p.k for p in run)
+    assert max(p.m * p.n * p.k for p in run) == 4096**3
+    broken = [case for case in every if case.refused]
+    at = {"offset": lambda case: dict.fromkeys("ABC", (2**20) + case.offset * (4 if variant.dtype == "fp32" else 2))}
+    assert all(variant.refusal(case.problem, at["offset"](case)) for case in broken)
+    assert {case.name.split()[1] for case in broken} >= {key for key, value in variant.multiples.items() if value > 1}
+
+
+def test_odd_sizes_are_tried_where_a_kernel_takes_them() -> None:
+    assert any(case.problem.m % 2 and case.problem.n % 2 and case.problem.k % 2 for case in cases(NAIVE))
+    assert not any(case.name.startswith("odd") for case in cases(VECTORIZED))
+
+
+sizes = st.integers(1, 70)
+scalars = st.integers(-16, 16).map(lambda eighths: eighths / 8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(m=sizes, n=sizes, k=sizes, wider=st.tuples(*[st.integers(0, 9)] * 3), alpha=scalars, beta=scalars, seed=sizes)
+def test_a_right_gemm_of_any_shape_passes(
+    m: int, n: int, k: int, wider: tuple[int, int, int], alpha: float, beta: float, seed: int
+) -> None:
+    problem = Problem(m, n, k, k + wider[0], n + wider[1], n + wider[2], alpha, beta)
+    verdict = run_case(NumpyDevice(), NAIVE, Case("any", problem), seed)
+    assert verdict.passed, verdict.detail
+
+
+class OneAfterTheOther(NumpyDevice):
+    """Sums as a thread does: one product after the other, in fp32."""
+
+    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+        for i in range(a.shape[1]):
+            total += a[:, i : i + 1] * b[i]
+        return total
+
+
+@pytest.mark.parametrize("k", [8, 1000, 4096])
+def test_the_bound_leaves_room_for_sums_in_any_order(k: int) -> None:
+    verdict = run_case(OneAfterTheOther(), NAIVE, Case("", packed(NAIVE, 64, 64, k)), seed=1)
+    assert verdict.passed and verdict.worst is not None and verdict.worst < 0.5
+
+
+# ---- planted faults ---------------------------------------------------------------------------------------------
+
+
+class LastProductDropped(NumpyDevice):
+    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a[:, :-1] @ b[:-1]
+
+
+class LastStepDropped(NumpyDevice):
+    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a[:, :-8] @ b[:-8]
+
+
+class FirstStepTwice(NumpyDevice):
+    def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a @ b + a[:, :8] @ b[:8]
+
+
+class Swapped(NumpyDevice):
+    """Two outputs in each other's place: the largest and the smallest of C."""
+
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        super().gemm(p, a, b, c)
+        values = c.astype(np.float32)
+        high, low = (np.unravel_index(index, c.shape) for index in (values.argmax(), values.argmin()))
+        c[high], c[low] = c[low].copy(), c[high].copy()
+
+
+def rows_apart(matrix: np.ndarray, ld: int) -> np.ndarray:
+    """The same memory, read as if its leading dimension were `ld`."""
+    return np.lib.stride_tricks.as_strided(matrix, strides=(ld * matrix.itemsize, matrix.itemsize))
+
+
+class PackedA(NumpyDevice):
+    """Takes k for A's leading dimension."""
+
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        super().gemm(p, rows_apart(a, p.k), b, c)
+
+
+class PackedB(NumpyDevice):
+    """Takes n for B's leading dimension."""
+
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        super().gemm(p, a, rows_apart(b, p.n), c)
+
+
+class LdcForB(NumpyDevice):
+    """Takes C's leading dimension for B's."""
+
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        super().gemm(p, a, rows_apart(b, p.ldc), c)
+
+
+class BetaIgnored(NumpyDevice):
+    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return np.float32(p.alpha) * product
+
+
+class AlphaIgnored(NumpyDevice):
+    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return super().update(replace(p, alpha=1.0), product, c)
+
+
+class ReadsCAlways(NumpyDevice):
+    """0 * C is not 0 where C is NaN."""
+
+    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return np.float32(p.alpha) * product + np.float32(p.beta) * c.astype(np.float32)
+
+
+class NothingWritten(NumpyDevice):
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        pass
+
+
+class OneNan(NumpyDevice):
+    value = np.nan
+
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        super().gemm(p, a, b, c)
+        c[-1, 0] = self.value
+
+
+class OneInfinity(OneNan):
+    value = np.inf
+
+
+class WritesElsewhere(NumpyDevice):
+    """Writes C, and one element more: in matrix `which`, `at` elements from its end (its start for negative ones)."""
+
+    def __init__(self, which: int, at: int) -> None:
+        self.which, self.at = which, at
+
+    def after(self, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        buffer = buffers[self.which]
+        buffer[GUARD + self.at if self.at < 0 else len(buffer) - GUARD + self.at] = 0
+
+
+class WritesPadding(NumpyDevice):
+    """Writes behind the end of a row, before the next one begins."""
+
+    def after(self, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        if p.ldc > p.n:
+            buffers[2][GUARD + offset + p.n] = 0
+
+
+class WritesItsInput(NumpyDevice):
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        super().gemm(p, a, b, c)
+        a[0, 0] = -a[0, 0]
+
+
+class RefusesNothing(NumpyDevice):
+    def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
+        return None
+
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        pass
+
+
+class RefusesAll(NumpyDevice):
+    def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
+        return "no"
+
+
+def always(p: Problem) -> bool:
+    return True
+
+
+def summed(p: Problem) -> bool:
+    """C depends on A and B."""
+    return p.alpha != 0
+
+
+FAULTS = [
+    (LastProductDropped(), summed, "expected"),
+    (LastStepDropped(), summed, "expected"),
+    (FirstStepTwice(), summed, "expected"),
+    (Swapped(), lambda p: p.alpha or p.beta, "expected"),
+    (PackedA(), lambda p: p.lda > p.k, ""),
+    (PackedB(), lambda p: p.ldb > p.n, ""),
+    (LdcForB(), lambda p: p.ldc > p.n, ""),
+    (BetaIgnored(), lambda p: p.beta != 0, "expected"),
+    (AlphaIgnored(), lambda p: p.alpha != 1, "expected"),
+    (ReadsCAlways(), lambda p: p.beta == 0, "not finite"),
+    (NothingWritten(), lambda p: p.beta == 0, "not finite"),
+    (NothingWritten(), lambda p: (p.alpha, p.beta) != (0, 1), ""),
+    (OneNan(), always, "1 elements are not finite"),
+    (OneInfinity(), always, "1 elements are not finite"),
+    (WritesElsewhere(2, 0), always, "wrote outside C: in C"),
+    (WritesElsewhere(2, GUARD - 1), always, "wrote outside C: in C"),
+    (WritesElsewhere(2, -1), always, "wrote outside C: in C"),
+    (WritesElsewhere(2, -GUARD), always, "wrote outside C: in C"),
+    (WritesElsewhere(0, 3), always, "wrote outside C: in A"),
+    (WritesElsewhere(1, -2), always, "wrote outside C: in B"),
+    (WritesPadding(), lambda p: p.ldc > p.n, "wrote outside C: in C"),
+    (WritesItsInput(), always, "wrote outside C: in A"),
+    (RefusesAll(), always, "no"),
+]
+
+
+@pytest.mark.parametrize(("device", "caught", "said"), FAULTS, ids=[type(f[0]).__name__ for f in FAULTS])
+@pytest.mark.parametrize("name", ["sgemm_vectorized", "hgemm_naive_bf16"])
+def test_a_planted_fault_fails_in_every_case_that_can_show_it(
+    name: str, device: NumpyDevice, caught: Any, said: str
+) -> None:
+    variant = catalogue.kernels()[name]
+    tried = [case for case in cases(variant) if not case.refused and caught(case.problem)]
+    assert tried
+    for seed, case in enumerate(tried):
+        verdict = run_case(device, variant, case, seed)
+        assert not verdict.passed, case.name
+        assert said in verdict.detail, (case.name, verdict.detail)
+
+
+def test_a_fault_is_a_row_that_says_what_and_where() -> None:
+    said: list[str] = []
+    rows = check_variant(OneNan(), VECTORIZED, seed=1, large=None, progress=said.append)
+    failed = [row for row in rows if not row["passed"]]
+    assert failed and all(row["worst_error_share"] is None for row in failed)
+    assert said[0].startswith("FAILED sgemm_vectorized, one tile, one k-step: 1 elements are not finite")
+    assert said[-1] == f"checked sgemm_vectorized: {len(rows) - len(failed)} of {len(rows)} cases passed"
+
+
+def test_running_what_must_be_refused_fails() -> None:
+    rows = check_variant(RefusesNothing(), VECTORIZED, seed=1, large=None)
+    refusals = [row for row in rows if row["case"].startswith("refuses")]
+    assert len(refusals) == 6 + 3 + 1 and not any(row["passed"] for row in refusals)
+    assert {row["detail"] for row in refusals} == {"ran a problem that it must refuse"}
+
+
+def test_each_refusal_breaks_one_requirement_alone() -> None:
+    for variant in catalogue.kernels().values():
+        for case in cases(variant):
+            if case.refused and case.name.endswith("off by one"):
+                key = case.name.split()[1]
+                rest = {other: value for other, value in variant.multiples.items() if other != key}
+                assert replace(variant, multiples=rest).refusal(case.problem) is None, (variant.name, case.name)
+
+
+# ---- a dropped product at every k -------------------------------------------------------------------------------
+
+
+def rounded(c: np.ndarray, dtype: str) -> np.ndarray:
+    return c.astype(SIXTEEN.get(dtype, np.dtype(np.float32)))
+
+
+@pytest.mark.parametrize("k", [8, 64, 1000, 4096])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_one_dropped_product_of_one_element_fails(dtype: str, k: int) -> None:
+    """The smallest product of the element with the largest |C|, where the bound is widest.
+
+    In bf16 of the median one: rounding C to 8 bits hides a product from 64 on.
+    """
+    rng = np.random.default_rng(k)
+    problem = Problem(32, 48, k, k, 48, 48)
+    a, b = (verify.random_matrix(rng, *shape, verify.NUMPY_DTYPES[dtype]) for shape in ((32, k), (k, 48)))
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    order = np.argsort(np.abs(exact), axis=None)
+    i, j = np.unravel_index(order[len(order) // 2 if dtype == "bf16" else -1], exact.shape)
+    assert verify.check_whole(problem, dtype, a, b, exact, rounded(exact, dtype)).passed
+    products = a[i].astype(np.float64) * b[:, j].astype(np.float64)
+    exact[i, j] -= products[np.argmin(np.abs(products))]
+    verdict = verify.check_whole(problem, dtype, a, b, exact, rounded(exact, dtype))
+    assert not verdict.passed and verdict.detail.startswith(f"C[{i}, {j}] = "), verdict
+    assert verdict.detail.endswith(f"1 of {32 * 48} elements are off")
+
+
+def test_inputs_are_kept_away_from_zero() -> None:
+    for dtype in verify.NUMPY_DTYPES.values():
+        values = verify.random_matrix(np.random.default_rng(3), 64, 64, dtype).astype(np.float64)
+        assert np.abs(values).min() >= 0.5 and np.abs(values).max() <= 1.0
+        assert 0.4 < (values > 0).mean() < 0.6
+
+
+# ---- the bound and the judge ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("k", "dtype", "factor"), [(1, "fp32", 4 + 1), (4096, "fp32", 67 + 1), (1, "fp16", 4 + 2**13)])
+def test_the_bound_at_some_points(k: int, dtype: str, factor: float) -> None:
+    """(sqrt(k) + 3) u |A||B| + u_out |C|, with both at 1; in units of u = 2^-24."""
+    allowed = verify.bound(Problem(1, 1, k, k, 1, 1), dtype, np.array([-1.0]), np.array([1.0]))
+    assert allowed[0] * 2**24 == pytest.approx(factor)
+
+
+def test_unit_roundoffs_are_those_of_the_formats() -> None:
+    for dtype, unit in verify.U_OUT.items():
+        info = ml_dtypes.finfo(verify.NUMPY_DTYPES[dtype])
+        assert unit == float(info.eps) / 2
+
+
+def test_the_judge_names_the_worst_element() -> None:
+    reference = np.array([[1.0, 2.0], [3.0, 4.0]])
+    verdict = verify.judge(np.array([[1.0, 2.5], [3.1, 4.0]], np.float32), reference, np.full((2, 2), 0.2))
+    assert verdict.worst == pytest.approx(2.5) and not verdict.passed
+    assert verdict.detail == "C[0, 1] = 2.5, expected 2 +- 0.2; 1 of 4 elements are off"
+    assert verify.judge(reference.astype(np.float32), reference, np.full((2, 2), 0.2)) == verify.Verdict(0.0)
+
+
+def test_an_error_where_none_is_allowed_fails() -> None:
+    """alpha = beta = 0: the bound is zero, and so must C be."""
+    zero = np.zeros((2, 2))
+    assert verify.judge(zero.astype(np.float32), zero, zero).passed
+    verdict = verify.judge(np.array([[0, 1e-30], [0, 0]], np.float32), zero, zero)
+    assert not verdict.passed and verdict.worst is not None and math.isfinite(verdict.worst)
+
+
+def test_nothing_that_is_not_finite_passes() -> None:
+    assert not verify.Verdict(None).passed and not verify.Verdict(float("nan")).passed
+    assert not verify.Verdict(0.0, "a reason").passed and not verify.Verdict(1.0001).passed
+    assert verify.Verdict(1.0).passed
+    one = np.ones((2, 2))
+    for value in (np.nan, np.inf, -np.inf):
+        c = np.ones((2, 2), np.float32)
+        c[1, 0] = value
+        verdict = verify.judge(c, one, np.full((2, 2), np.inf))
+        assert not verdict.passed and "(1, 0)" in verdict.detail
+
+
+def test_the_first_failure_of_several_verdicts_counts() -> None:
+    good, bad = verify.Verdict(0.25), verify.Verdict(None, "bad")
+    assert verify.combine(good, bad, verify.Verdict(0.5)) == bad
+    assert verify.combine(good, verify.Verdict(0.5)) == verify.Verdict(0.5)
+
+
+# ---- Freivalds --------------------------------------------------------------------------------------------------
+
+
+def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.Verdict:
+    """Freivalds' test of C = AB in float64, as `experiments.check` sets it up."""
+    (m, k), n = a.shape, b.shape[1]
+    a64, b64, c64 = (x.astype(np.float64) for x in (a, b, c))
+    x = np.random.default_rng(seed).choice([-1.0, 1.0], n)
+    sums = np.abs(a64) @ np.abs(b64).sum(axis=1)
+    return verify.freivalds(
+        Problem(m, n, k, k, n, n), "fp32", c64 @ x, a64 @ (b64 @ x), sums, np.linalg.norm(c64, axis=1)
+    )
+
+
+@pytest.fixture(scope="module")
+def big() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A, B and their product in fp32, 2048 x 2048."""
+    rng = np.random.default_rng(11)
+    a, b = (verify.random_matrix(rng, 2048, 2048, np.dtype(np.float32)) for _ in range(2))
+    return a, b, a @ b
+
+
+def test_freivalds_passes_what_is_right(big: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    a, b, c = big
+    for seed in range(8):
+        verdict = freivalds(c, a, b, seed)
+        assert verdict.passed and verdict.worst is not None and verdict.worst < 0.5
+
+
+def test_freivalds_finds_one_wrong_element_of_four_million(big: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    """One product dropped in one element, whichever it is; the row is named."""
+    a, b, c = big
+    for i, j in ((0, 0), (1234, 567), (2047, 2047)):
+        wrong = c.copy()
+        wrong[i, j] -= a[i, 5] * b[5, j]
+        verdict = freivalds(wrong, a, b, seed=i)
+        assert not verdict.passed and verdict.detail.startswith(f"C[{i}] = ")
+        assert "1 of 2048 elements are off" in verdict.detail
+
+
+def test_freivalds_finds_swapped_elements_and_nan(big: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    a, b, c = big
+    wrong = c.copy()
+    wrong[7, [3, 4]] = wrong[7, [4, 3]]
+    verdicts = [freivalds(wrong, a, b, seed).passed for seed in range(12)]
+    assert not all(verdicts)  # signs that are equal there hide a swap within a row, for half of the draws
+    wrong[9, 9] = np.nan
+    assert not freivalds(wrong, a, b, 0).passed
+
+
+class OneWrongOfLarge(NumpyDevice):
+    def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+        super().gemm(p, a, b, c)
+        c[701, 33] += np.float32(0.3)
+
+
+def test_the_large_case_looks_at_all_of_c() -> None:
+    """Above WHOLE_FLOP only eight rows are compared: the rest is Freivalds' to find."""
+    case = Case("large", Problem.square(1024))
+    assert run_case(NumpyDevice(), VECTORIZED, case, seed=5).passed
+    verdict = run_case(OneWrongOfLarge(), VECTORIZED, case, seed=5)
+    assert not verdict.passed and verdict.detail.startswith("C[701] = ")
+
+
+def test_a_case_can_be_run_again_by_its_seed() -> None:
+    """Fresh inputs for each case, from the seed that its row records."""
+    rows = check_variant(NumpyDevice(), NAIVE, seed=100, large=None)
+    assert all(later["seed"] == sooner["seed"] + 1 for sooner, later in pairwise(rows))
+    for row, case in zip(rows, cases(NAIVE), strict=True):
+        if not case.refused:
+            assert run_case(NumpyDevice(), NAIVE, case, row["seed"]).worst == row["worst_error_share"]
