@@ -57,6 +57,7 @@ rule build:
 rule paper:
     input:
         "results/paper.pdf",
+        [f"results/figures/{name}.svg" for name in FIGURES],
 
 
 for _name in EXPERIMENTS:

@@ -6,4 +6,16 @@ from .errors import PtxError, PtxsimError
 from .machine import Checks, Limits
 from .observer import Observer
 
-__all__ = ["Array", "Checks", "Counters", "Kernel", "Launch", "Limits", "Observer", "PtxError", "PtxsimError", "Texture", "load"]
+__all__ = [
+    "Array",
+    "Checks",
+    "Counters",
+    "Kernel",
+    "Launch",
+    "Limits",
+    "Observer",
+    "PtxError",
+    "PtxsimError",
+    "Texture",
+    "load",
+]

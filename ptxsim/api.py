@@ -1,10 +1,10 @@
 """The Python interface: load a program, make arrays, launch.
 
-    import numpy as np, ptxsim
-    program = ptxsim.load("kernel.ptx")
-    c = ptxsim.Array(np.zeros((128, 128), np.float32), "C")
-    program.launch(grid=(1, 1), block=256, args=[128, c])
-    c.numpy()
+import numpy as np, ptxsim
+program = ptxsim.load("kernel.ptx")
+c = ptxsim.Array(np.zeros((128, 128), np.float32), "C")
+program.launch(grid=(1, 1), block=256, args=[128, c])
+c.numpy()
 """
 
 from __future__ import annotations
@@ -177,7 +177,9 @@ class Kernel:
         elif isinstance(value, float):
             data = struct.pack({2: "<e", 4: "<f", 8: "<d"}.get(size, "<d"), value)
         else:
-            raise PtxsimError(f"{self.name}: argument {number} is a {type(value).__name__}; wrap arrays in ptxsim.Array")
+            raise PtxsimError(
+                f"{self.name}: argument {number} is a {type(value).__name__}; wrap arrays in ptxsim.Array"
+            )
         if len(data) != size:
             raise PtxsimError(f"{self.name}: argument {number} has {len(data)} bytes, the parameter {size}")
         return data

@@ -171,8 +171,12 @@ class Barriers:
         if w.members is not None:
             block = block & (np.arange(m.lanes) // WARP == lane // WARP)
         waits_here = np.logical_or.reduce(
-            [o.threads & (o.number == w.number[lane]) if w.number is not None and o.number is not None else
-             (o.threads if (o.number is None) == (w.number is None) else o.threads & False) for o in self.waiting]
+            [
+                o.threads & (o.number == w.number[lane])
+                if w.number is not None and o.number is not None
+                else (o.threads if (o.number is None) == (w.number is None) else o.threads & False)
+                for o in self.waiting
+            ]
         )
         missing = np.flatnonzero(block & (m.thread_of < m.threads) & ~waits_here)
         name = "warp barrier" if w.number is None else f"barrier {int(w.number[lane])}"
@@ -203,5 +207,3 @@ def require_barrier_number(machine, instruction: Instruction, number: np.ndarray
     if bad.any():
         lane = int(np.flatnonzero(bad)[0])
         raise machine.fault(instruction, f"barrier {int(number[lane])} does not exist (0 to 15 do)", lane)
-
-

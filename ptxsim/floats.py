@@ -116,7 +116,7 @@ def quantize(x: np.ndarray, format_name: str, mode: str = "rn", relu: bool = Fal
         limit = np.where(clamps, fmt.largest, np.inf)
         rounded = np.where(over, np.copysign(limit, x), rounded)
     if relu:
-        rounded = np.where(rounded < 0, 0.0, rounded)
+        rounded = np.where(rounded <= 0, 0.0, rounded)  # -0 too
     return rounded
 
 
@@ -247,7 +247,10 @@ def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
                 return float("nan")
             return _root64(f[0], mode)
     if exact == 0:
-        return -0.0 if mode == "rm" and operation in ("add", "sub", "fma") and plain == 0 else float(plain * 0.0)
+        if mode != "rm" or operation not in ("add", "sub", "fma"):
+            return float(plain * 0.0)
+        terms = {"add": (x[0], x[-1]), "sub": (x[0], -x[-1]), "fma": (x[0] * x[1], x[-1])}[operation]
+        return -0.0 if np.signbit(terms[0]) or np.signbit(terms[1]) else 0.0
     return _fraction_to_double(exact, mode)
 
 

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import floats, program as programs
+from . import floats
+from . import program as programs
 from .barriers import Barriers
 from .errors import PtxError, PtxsimError
 from .instructions import registry
@@ -69,7 +70,7 @@ class Machine:
         self.mask: np.ndarray | None = None  # threads whose registers an instruction writes; None: all
         self.active: np.ndarray | None = None  # threads that act; None: every lane
         self.observers: tuple = ()
-        self.after_call: dict[int, Callable[[], None]] = {}  # at the place after a call: hands the results over
+        self.after_call: dict[tuple[int, str], Callable[[], None]] = {}  # hands results over: place, function
         self.granule = smallest_shared_access(program)
         self.steps: list[Callable | None] = []
         self.controls: list[Callable | None] = []
@@ -491,7 +492,7 @@ class Machine:
                 parts.append((places, self._generic(slot, offset, width, instruction, kind)))
             finally:
                 self.mask, self.active, self.whole, self.count = saved
-        return MixedAccess(parts, None if active is None else lanes)
+        return MixedAccess(parts, lanes)
 
     def _windowed(self, space: Space, base: np.ndarray, active) -> Addresses:
         own = base if space.name == "global" else base - ADDRESS.type(BASES[space.name])
@@ -541,7 +542,7 @@ class Machine:
         self.exited = np.zeros(self.lanes, bool)
         self.resolved: dict = {}
         shared = programs.align_up(max(self.shared_bytes, 16), 16)
-        local = max(self.program.local_bytes * (self.limits.depth if self.program.recursive else 1), 16)
+        local = max(self.program.local_bytes * (self.limits.depth + 1 if self.program.recursive else 1), 16)
         lane = np.arange(self.lanes, dtype=np.int64)
         self.spaces = {
             "global": GlobalSpace(self.arena),
@@ -575,6 +576,7 @@ class Machine:
         self.givers: dict = {}
         self.executed = 0
         self.turns = 0
+        self.clock_reads = 0
         self.enter(self.alive)
 
     # scheduling

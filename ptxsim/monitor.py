@@ -109,9 +109,7 @@ class SharedMonitor:
                 lane = int(waiting[np.flatnonzero(bad)[0]]) - 1
                 copier = self.machine.coordinates(lane).split(", thread ")[1]
                 what = "read before the wait" if event.kind in ("ld", "ldmatrix") else "write"
-                self._raise_at(
-                    event, g, bad, f"{what}: a cp.async of thread {copier} to there has not been waited for"
-                )
+                self._raise_at(event, g, bad, f"{what}: a cp.async of thread {copier} to there has not been waited for")
 
     def copy_begins(self, copy) -> None:
         event = self._copy_event(copy)
@@ -173,9 +171,14 @@ class SharedMonitor:
             return
         if writes:
             self._examine_writes(writes)
-            extents = _merged([(e.where.lo + e.access.offset, e.where.hi + e.access.offset + self._width(e)) for e in writes])
+            extents = _merged(
+                [(e.where.lo + e.access.offset, e.where.hi + e.access.offset + self._width(e)) for e in writes]
+            )
             for event in reads:
-                low, high = event.where.lo + event.access.offset, event.where.hi + event.access.offset + self._width(event)
+                low, high = (
+                    event.where.lo + event.access.offset,
+                    event.where.hi + event.access.offset + self._width(event),
+                )
                 if any(low < end and start < high for start, end in extents):
                     self._examine_read(event, writes)
             for event in writes:
@@ -259,9 +262,7 @@ class SharedMonitor:
     def _raise_race(self, event: Event, g, clash, other: int, where: str) -> None:
         thread = self.machine.coordinates(other).split(", thread ")[1]
         verb = {"ld": "reads", "ldmatrix": "reads", "atom": "changes"}.get(event.kind, "writes")
-        self._raise_at(
-            event, g, clash, f"race: {verb} what thread {thread} writes {where}, without a barrier between"
-        )
+        self._raise_at(event, g, clash, f"race: {verb} what thread {thread} writes {where}, without a barrier between")
 
     def _raise_at(self, event: Event, g, bad, what: str) -> None:
         place = int(np.flatnonzero(bad)[0])

@@ -424,9 +424,11 @@ class _Parser:
                 vector = int(text[1])
             elif text in ("texref", "samplerref", "surfref"):
                 opaque, found = text, TYPES["b64"]
-            elif text == "ptr":
-                pass
-            elif text in ("global", "const", "shared", "local", "param") or text in ("managed", "unified"):
+            elif (
+                text == "ptr"
+                or text in ("global", "const", "shared", "local", "param")
+                or text in ("managed", "unified")
+            ):
                 pass
             elif text == "attribute":
                 self.expect("(")
@@ -495,7 +497,7 @@ class _Parser:
                 name = self.expect_kind("name")
                 offset = self.offset()
                 self.expect(")")
-                return Symbol(name, offset)
+                return Symbol(name, offset + self.offset())
             return Symbol(name, self.offset())
         return self.constant()
 
@@ -705,9 +707,7 @@ class _Parser:
             while self.accept(","):
                 operands.append(self.operand())
         self.expect(";")
-        return Instruction(
-            opcode, tuple(modifiers), tuple(operands), predicate, negated, self.location, line
-        )
+        return Instruction(opcode, tuple(modifiers), tuple(operands), predicate, negated, self.location, line)
 
     def call_operands(self) -> list:
         """`call (ret), name, (args), prototype;` and the forms that leave out parts (PTX ISA 9.7.12.5)."""
@@ -775,10 +775,7 @@ class _Parser:
 
     def address(self) -> Address:
         self.expect("[")
-        if self.token.kind == "name":
-            base = self.named(self.next().text)
-        else:
-            base = self.constant()
+        base = self.named(self.next().text) if self.token.kind == "name" else self.constant()
         offset = 0
         if isinstance(base, Symbol):
             base, offset = Symbol(base.name, 0, base.variable), base.offset

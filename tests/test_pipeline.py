@@ -82,18 +82,14 @@ def edit(small: Path) -> Iterator[Callable[[str, Callable[[str], str]], None]]:
         path.write_text(text)
 
 
-def test_just_the_two_are_built(small: Path) -> None:
+def test_just_the_two_are_built_and_a_second_run_has_nothing_to_do(small: Path) -> None:
     build(small)
+    assert NOTHING in build(small)
     assert set(dates(small)) == {"sgemm_naive", "sgemm_vectorized"}
     rows = read_rows(small / RESOURCES, "resources")
     assert [row["variant"] for row in rows] == ["sgemm_naive", "sgemm_vectorized"]
     assert all(row["ffma"] > 0 and row["arch"] == "sm_90a" for row in rows)
     assert read_json(small / "results/toolchain.json", "toolchain")["gpu"] is None
-
-
-def test_a_second_run_has_nothing_to_do(small: Path) -> None:
-    build(small)
-    assert NOTHING in build(small)
 
 
 def test_editing_one_kernel_builds_that_one_again(small: Path, edit: Callable) -> None:
@@ -188,7 +184,7 @@ def test_a_truncated_archive_is_a_clear_line_and_no_figure(small: Path) -> None:
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[: len(whole) // 2])
-        done = snakemake(small, "results/figures/ladder_sgemm_ladder.svg")
+        done = snakemake(small, "results/figures/ladder_sgemm_ladder.svg", *TWO)
     finally:
         path.write_bytes(whole)
     assert done.returncode != 0 and "Traceback" not in output(done)
@@ -238,7 +234,43 @@ def test_an_interrupted_run_is_completed_by_the_next(tmp_path: Path) -> None:
     assert all((folder / f"{name}.cubin").read_bytes().startswith(b"\x7fELF") for name in names)
 
 
-# ---- paper and report -------------------------------------------------------------------------------------------
+# ---- two kernels, all the way -----------------------------------------------------------------------------------
+
+
+def test_all_makes_a_report_that_needs_nothing_else(small: Path) -> None:
+    """Offline: made behind a proxy that is not there, and with no address to load from."""
+    dead = "http://127.0.0.1:9"
+    done = snakemake(small, "all", *TWO, http_proxy=dead, https_proxy=dead, HTTP_PROXY=dead, HTTPS_PROXY=dead)
+    assert done.returncode == 0, output(done)
+    page = (small / "results" / "report.html").read_text()
+    assert len(page) > 1_000_000
+    assert re.findall(r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
+    for word in ("ladder_sgemm_ladder", "Correctness", "Counters", "Paper", "GEMM Ladder rebuilds the kernels"):
+        assert word in page, word
+    assert NOTHING in output(snakemake(small, "all", *TWO))
+
+
+def test_one_experiment_by_its_name(small: Path) -> None:
+    """Without a GPU, it is its figures from the archive."""
+    done = snakemake(small, "sgemm_ladder", *TWO)
+    assert done.returncode == 0, output(done)
+    assert (small / "results/figures/ladder_sgemm_ladder.svg").is_file()
+
+
+def test_an_edited_kernel_is_marked_in_the_figures_drawn_next(small: Path) -> None:
+    path = small / "kernels" / "sgemm" / "naive.cu"
+    text = path.read_text()
+    try:
+        path.write_text(text.replace("float sum = 0.0f", "float sum = -0.0f"))
+        done = snakemake(small, "results/figures/ladder_sgemm_ladder.svg", *TWO)
+        words = (small / "results/figures/ladder_sgemm_ladder.svg").read_text()
+    finally:
+        path.write_text(text)
+    assert done.returncode == 0, output(done)
+    assert "<!-- naive† -->" in words
+
+
+# ---- the paper, of all kernels -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -282,9 +314,12 @@ def test_figures_are_there_in_both_formats(full: Path) -> None:
 
 
 def test_a_paper_drawn_again_is_the_same_bytes(full: Path) -> None:
-    """All of it again, figures and tables too, from the same archive."""
+    """One figure of each kind and the tables, from the same archive, and the paper from them."""
     before = {path.name: path.read_bytes() for path in (full / "results").rglob("*") if path.suffix in (".pdf", ".svg")}
-    shutil.rmtree(full / "results" / "figures")
+    for name in ("ladder_sgemm_ladder", "sizes_sgemm_sizes", "counters", "correctness"):
+        for suffix in ("svg", "pdf"):
+            (full / "results" / "figures" / f"{name}.{suffix}").unlink()
+    shutil.rmtree(full / "results" / "tables")
     (full / "results" / "paper.pdf").unlink()
     done = snakemake(full, "paper")
     assert done.returncode == 0, output(done)
@@ -305,39 +340,6 @@ def test_all_plans_in_three_seconds(full: Path) -> None:
     done = snakemake(full, "-n", "all")
     assert done.returncode == 0 and time.monotonic() - start < 3
     assert not {"check", "bench", "profile"} & set(jobs(output(done)))
-
-
-def test_all_makes_a_report_that_needs_nothing_else(full: Path) -> None:
-    """Offline: made behind a proxy that is not there, and with no address to load from."""
-    dead = "http://127.0.0.1:9"
-    done = snakemake(full, "all", http_proxy=dead, https_proxy=dead, HTTP_PROXY=dead, HTTPS_PROXY=dead)
-    assert done.returncode == 0, output(done)
-    page = (full / "results" / "report.html").read_text()
-    assert len(page) > 1_000_000
-    assert re.findall(r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
-    for word in ("ladder_sgemm_ladder", "Correctness", "Counters", "Paper", "GEMM Ladder rebuilds the kernels"):
-        assert word in page, word
-    assert NOTHING in output(snakemake(full, "all"))
-
-
-def test_one_experiment_by_its_name(full: Path) -> None:
-    """Without a GPU, it is its figures from the archive."""
-    done = snakemake(full, "sgemm_ladder")
-    assert done.returncode == 0, output(done)
-    assert (full / "results/figures/ladder_sgemm_ladder.svg").is_file()
-
-
-def test_an_edited_kernel_is_marked_in_the_figures_drawn_next(full: Path) -> None:
-    path = full / "kernels" / "sgemm" / "naive.cu"
-    text = path.read_text()
-    try:
-        path.write_text(text.replace("float sum = 0.0f", "float sum = -0.0f"))
-        done = snakemake(full, "results/figures/ladder_sgemm_ladder.svg")
-        words = (full / "results/figures/ladder_sgemm_ladder.svg").read_text()
-    finally:
-        path.write_text(text)
-    assert done.returncode == 0, output(done)
-    assert "<!-- naive† -->" in words
 
 
 def test_nothing_to_archive_without_a_gpu(full: Path) -> None:

@@ -17,6 +17,7 @@ from . import (  # noqa: F401
     memory,
     move,
     texture,
+    video,
     warp,
 )
 from .registry import CONTROLS, EFFECTS, find_elementwise

@@ -114,7 +114,9 @@ def _partial(m, instruction, slot, offset, width, source_size, ignore, size, cou
         try:
             space = m.spaces["global"]
             where = m.addresses(space, slot)
-            taken = m.checked(space, where, offset, amount if amount & (amount - 1) == 0 else 1, instruction, "cp_async_ld")
+            taken = m.checked(
+                space, where, offset, amount if amount & (amount - 1) == 0 else 1, instruction, "cp_async_ld"
+            )
             for byte in range(amount):
                 raw[places, byte] = taken.load(1, byte)
         finally:

@@ -171,6 +171,8 @@ def _reduction(m, name: str, write):
 def ret(m, instruction):
     """ret: back to where the thread came from; from the entry: the end (PTX ISA 9.7.12.6)."""
 
+    function = m.program.owner[instruction.pc].name
+
     def step(active: np.ndarray) -> int | None:
         depth = m.depth
         outermost = active & (depth == 0)
@@ -179,12 +181,12 @@ def ret(m, instruction):
             return None
         if outermost.any():
             m.leave(outermost)
-        return _return(m, active & ~outermost)
+        return _return(m, active & ~outermost, function)
 
     return step
 
 
-def _return(m, active: np.ndarray) -> int | None:
+def _return(m, active: np.ndarray, function: str) -> int | None:
     level = m.depth[active] - 1
     if m.saved:
         _restore(m, active)
@@ -198,7 +200,7 @@ def _return(m, active: np.ndarray) -> int | None:
     for place in places:
         here = active & (back == place)
         m.mask = m.active = here
-        finishers[place]()
+        finishers[place, function]()
         m.mask, m.active, m.whole, m.count = saved
         if len(places) == 1 and m.count == np.count_nonzero(here):
             return place
@@ -257,7 +259,7 @@ def _direct(m, instruction, function, returns: tuple, arguments: tuple):
     place, after = m.program.start[function.name], instruction.pc + 1
     copies_in = list(zip(arguments, function.params, strict=True))
     copies_out = list(zip(returns, function.returns, strict=True))
-    m.after_call[after] = lambda: _finish_call(m, copies_out)
+    m.after_call[after, function.name] = lambda: _finish_call(m, copies_out)
     caller = m.program.owner[instruction.pc].name
 
     def step(active: np.ndarray) -> int:
@@ -345,16 +347,10 @@ def _indirect(m, instruction, target: Register):
     read = m.reader(target, TYPES["u64"])
     steps = {}
     for function in m.program.functions:
-        if function is m.program.entry:
-            continue
-        if len(function.params) == len(arguments.items) and len(function.returns) == len(returns.items):
-            place = m.program.start[function.name]
-            steps[place + 1] = _direct(m, instruction, function, returns.items, arguments.items)
-            finish = m.after_call[instruction.pc + 1]
-            steps[place + 1].finish = finish
-    # results are copied from the function that returned: by its formal parameters, so one finisher cannot serve all
-    if len(steps) > 1 and returns.items:
-        raise PtxError(f"{instruction.where}: a call by address with several possible functions is not supported")
+        fits = len(function.params) == len(arguments.items) and len(function.returns) == len(returns.items)
+        if function is not m.program.entry and fits:
+            number = m.program.start[function.name] + 1
+            steps[number] = _direct(m, instruction, function, returns.items, arguments.items)
 
     def step(active: np.ndarray) -> int | None:
         value = read()

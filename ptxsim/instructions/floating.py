@@ -98,12 +98,12 @@ def neg(m: Modifiers) -> Elementwise:
 
 def least(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The lesser; a number wins over NaN; -0 is less than +0."""
-    return np.where((a == b) & np.signbit(a), a, np.fmin(b, a))
+    return np.where(a == b, np.where(np.signbit(a), a, b), np.fmin(a, b))
 
 
 def greatest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The greater; a number wins over NaN; +0 is greater than -0."""
-    return np.where((a == b) & ~np.signbit(a), a, np.fmax(b, a))
+    return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
 
 
 def _extreme(m: Modifiers, choose) -> Elementwise:

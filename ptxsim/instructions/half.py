@@ -44,7 +44,7 @@ def operation(m: Modifiers, function, count: int) -> Elementwise:
 
 
 def _relu(x: np.ndarray) -> np.ndarray:
-    return np.where(x < 0, 0.0, x)
+    return np.where(x <= 0, 0.0, x)
 
 
 @elementwise("add", HALVES)

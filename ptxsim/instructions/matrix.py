@@ -152,7 +152,12 @@ def mma(m, instruction):
     if len(modifiers.types) != 4:
         modifiers.reject("these types")
     d_type, a_type, b_type, c_type = (t.name for t in modifiers.types)
-    if (shape, a_type) not in SHAPES or a_type != b_type or d_type not in ("f16", "f32") or c_type not in ("f16", "f32"):
+    if (
+        (shape, a_type) not in SHAPES
+        or a_type != b_type
+        or d_type not in ("f16", "f32")
+        or c_type not in ("f16", "f32")
+    ):
         modifiers.reject("this shape and types")
     modifiers.done()
     depth = int(shape.split("k")[1])

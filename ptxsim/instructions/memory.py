@@ -275,7 +275,9 @@ def fence(m, instruction: Instruction):
     """fence: orders memory accesses; here they are in order (PTX ISA 9.7.13.4)."""
     modifiers = Modifiers(instruction)
     if "proxy" in modifiers.left:
-        modifiers.drop(("proxy", "alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu"))
+        modifiers.drop(
+            ("proxy", "alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu")
+        )
     modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster"))
     modifiers.done()
     return ignored(m, instruction)

@@ -69,8 +69,9 @@ def special_value(m, name: str) -> np.ndarray:
 
 
 def clock_value(m, name: str) -> np.ndarray:
-    """%clock and %clock64 count the instructions that the batch has executed; %globaltimer is the host's clock in ns."""
-    value = time.time_ns() if name.startswith("%globaltimer") else m.executed
+    """%clock and %clock64 count the instructions executed so far; %globaltimer is the host's clock in ns."""
+    m.clock_reads += 1
+    value = time.time_ns() if name.startswith("%globaltimer") else m.executed + m.clock_reads
     if name.endswith("_hi"):
         return m.uniform(np.uint32(value >> 32))
     if name in ("%clock64", "%globaltimer"):

@@ -1,0 +1,94 @@
+"""Arguments of a kernel on the command line.
+
+i32:5  u64:7  f32:1.5  f64:2  f16:1  bf16:1      a scalar of a type
+5  1.5                                           a scalar in the parameter's type
+file.npy                                         an array
+zeros:f32:256x256  ones:...  nan:...             an array of one value
+random:f32:256x256[:seed]                        uniform in [-1, 1) (integers: in [0, 100))
+out=ARG                                          an array that is saved as ARGn.npy after the launch
+out=result.npy=ARG                               ... under this name
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from .api import Array
+from .errors import PtxsimError
+
+DTYPES = {
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+MAKERS = ("zeros", "ones", "nan", "random")
+
+
+@dataclass
+class Argument:
+    """A parsed argument: what to pass, and where to save it afterwards."""
+
+    value: object
+    save_as: Path | None = None
+
+
+def parse_argument(text: str, number: int) -> Argument:
+    """Raises `PtxsimError`, one line, where the text says nothing that is known."""
+    if text.startswith("out="):
+        rest = text[4:]
+        name = f"arg{number}.npy"
+        if "=" in rest:
+            name, rest = rest.split("=", 1)
+        inner = parse_argument(rest, number)
+        if not isinstance(inner.value, Array):
+            raise PtxsimError(f"argument {text!r}: only an array can be saved")
+        return Argument(inner.value, Path(name))
+    kind, _, rest = text.partition(":")
+    try:
+        if kind in DTYPES and rest:
+            dtype = np.dtype(DTYPES[kind])
+            value = int(rest, 0) if dtype.kind in "iu" else float(rest)
+            return Argument(dtype.type(value))
+        if kind in MAKERS:
+            return Argument(_array(kind, rest.split(":"), number))
+        if text.endswith(".npy"):
+            return Argument(Array(np.load(text), Path(text).stem))
+        return Argument(float(text) if any(c in text for c in ".eEn") and not text.startswith("0x") else int(text, 0))
+    except (ValueError, OverflowError, KeyError, OSError) as error:
+        known = "i32:5, f32:1.5, file.npy, zeros:f32:4x4, random:f32:4x4[:seed]"
+        raise PtxsimError(f"argument {text!r}: {error}; known forms: {known}") from None
+
+
+def _array(kind: str, parts: list[str], number: int) -> Array:
+    if len(parts) < 2 or parts[0] not in DTYPES:
+        raise ValueError(f"expected {kind}:TYPE:SHAPE with a type of {', '.join(DTYPES)}")
+    dtype = np.dtype(DTYPES[parts[0]])
+    shape = tuple(int(size) for size in parts[1].split("x"))
+    if kind == "random":
+        generator = np.random.default_rng(int(parts[2]) if len(parts) > 2 else number)
+        values = generator.integers(0, 100, shape) if dtype.kind in "iu" else generator.uniform(-1, 1, shape)
+    else:
+        values = np.full(shape, {"zeros": 0, "ones": 1, "nan": np.nan}[kind])
+    return Array(values.astype(dtype), f"argument {number}")
+
+
+def parse_size(text: str) -> tuple[int, ...]:
+    """`2,2` or `256` as a grid or block."""
+    try:
+        sizes = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise PtxsimError(f"{text!r} is no size: expected X, X,Y or X,Y,Z") from None
+    return sizes

@@ -1,0 +1,157 @@
+"""`python -m ptxsim run | bench`: emulate a kernel, check its memory accesses, count what the memory system does.
+
+python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg random:f32:256x256 ...
+python -m ptxsim bench KERNEL.ptx --grid 2,2 --block 256 --arg ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from .api import load
+from .arguments import __doc__ as ARGUMENTS
+from .arguments import parse_argument, parse_size
+from .counters import Counters, Stats, totals
+from .errors import PtxsimError
+from .machine import Checks, Limits
+
+
+def report(kernel, counters: Counters) -> dict:
+    """What `--out` writes: totals under ncu's names, and each instruction that touched memory."""
+    stats = counters.by_instruction()
+    return {
+        "kernel": kernel.name,
+        "grid": list(counters.grid),
+        "block": list(counters.block),
+        "totals": totals(stats),
+        "instructions": [_row(s) for s in stats if s.requests or s.merged_into],
+    }
+
+
+def _row(s: Stats) -> dict:
+    location = s.instruction.location
+    return {
+        "pc": s.instruction.pc,
+        "ptx_line": s.instruction.ptx_line,
+        "file": location.file if location else None,
+        "line": location.line if location else None,
+        "instruction": s.instruction.name,
+        "space": s.space,
+        "kind": s.kind,
+        "bytes_per_thread": s.width,
+        "executed": s.executed,
+        "requests": s.requests,
+        "wavefronts": s.wavefronts,
+        "wavefronts_ideal": s.ideal,
+        "conflicts_by_ways": {str(ways): count for ways, count in sorted(s.ways.items())},
+        "sectors": s.sectors,
+        "sectors_excess": s.excess_sectors,
+        "bytes_per_sector": round(s.bytes_per_sector, 3),
+        "merged_into_pc": s.merged_into.pc if s.merged_into else None,
+    }
+
+
+def summary(kernel, counters: Counters) -> str:
+    """Totals and, by source line, the accesses that cost more than they must."""
+    lines = [f"{kernel.name}: grid {counters.grid}, block {counters.block}"]
+    for name, value in totals(counters.by_instruction()).items():
+        if value:
+            lines.append(f"  {name:72s} {value:>16,.6g}")
+    costly = []
+    for (file, line), stats in counters.by_line().items():
+        waves, ideal = sum(s.wavefronts for s in stats), sum(s.ideal for s in stats)
+        sectors, excess = sum(s.sectors for s in stats), sum(s.excess_sectors for s in stats)
+        if waves > ideal:
+            costly.append(f"  {Path(file).name}:{line}: {waves / ideal:.3g} wavefronts for each that would do")
+        if excess:
+            wanted = sum(s.bytes for s in stats)
+            costly.append(f"  {Path(file).name}:{line}: {wanted / sectors:.3g} of 32 bytes used in each sector")
+    return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
+
+
+def _launch(kernel, options, arguments, observers=()):
+    checks = Checks() if options.checks else False
+    limits = Limits(steps=options.steps, lanes=options.lanes)
+    return kernel.launch(
+        parse_size(options.grid),
+        parse_size(options.block),
+        [a.value for a in arguments],
+        options.shared,
+        observers,
+        checks,
+        limits,
+    )
+
+
+def run(options) -> int:
+    """Run a kernel; print the summary, write the report and the arrays that are to be saved."""
+    kernel = load(options.kernel, options.entry)
+    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    counters = Counters()
+    _launch(kernel, options, arguments, [counters])
+    print(summary(kernel, counters))
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(report(kernel, counters), indent=1) + "\n")
+    for argument in arguments:
+        if argument.save_as:
+            np.save(argument.save_as, argument.value.numpy())
+    return 0
+
+
+def bench(options) -> int:
+    """Time each kernel given: loading, running, and lane-instructions a second."""
+    print(f"{'kernel':48s} {'load s':>8s} {'run s':>8s} {'lane-instr/s':>14s}")
+    for path in options.kernels:
+        began = time.perf_counter()
+        kernel = load(path, options.entry)
+        loaded = time.perf_counter()
+        arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+        ready = time.perf_counter()
+        done = _launch(kernel, options, arguments)
+        taken = time.perf_counter() - ready
+        name = kernel.name if len(kernel.name) <= 48 else kernel.name[:45] + "..."
+        print(f"{name:48s} {loaded - began:8.3f} {taken:8.3f} {done.lane_instructions / taken:14,.0f}")
+    return 0
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--entry", help="name of the entry, or a part that only it has")
+    parser.add_argument("--grid", required=True, help="X, X,Y or X,Y,Z")
+    parser.add_argument("--block", required=True, help="X, X,Y or X,Y,Z")
+    parser.add_argument("--arg", action="append", default=[], help="an argument of the kernel, in order; see below")
+    parser.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
+    parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch shared memory")
+    parser.add_argument("--steps", type=int, default=Limits.steps, help="instructions after which a loop is endless")
+    parser.add_argument("--lanes", type=int, default=Limits.lanes, help="threads that run together")
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m ptxsim",
+        description="An emulator of PTX in NumPy.",
+        epilog=ARGUMENTS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("run", help=run.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
+    one.add_argument("kernel", type=Path, help="a .ptx file, or a .cu file that nvcc compiles")
+    one.add_argument("--out", type=Path, help="report as JSON")
+    _common(one)
+    one.set_defaults(act=run)
+    many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
+    many.add_argument("kernels", type=Path, nargs="+", help=".ptx files")
+    _common(many)
+    many.set_defaults(act=bench)
+    options = parser.parse_args(argv)
+    try:
+        return options.act(options)
+    except PtxsimError as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+        return 1

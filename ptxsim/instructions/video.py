@@ -1,0 +1,47 @@
+"""SIMD video instructions on two halves or four bytes (PTX ISA 9.7.19.8 to 9.7.19.13), in their plain form."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .registry import Elementwise, Modifiers, elementwise
+
+OPERATIONS = {
+    "vadd": np.add,
+    "vsub": np.subtract,
+    "vavrg": lambda a, b: (a + b + ((a + b) >= 0)) >> 1,
+    "vabsdiff": lambda a, b: np.abs(a - b),
+    "vmin": np.minimum,
+    "vmax": np.maximum,
+}
+
+
+def _register(name: str, lanes: int) -> None:
+    size = 4 // lanes
+
+    def build(m: Modifiers) -> Elementwise:
+        """v{add,sub,avrg,absdiff,min,max}{2,4}: d = a op b in each part; `.add` sums the parts onto c."""
+        td, ta, tb = m.types
+        total, sat = m.flag("add"), m.flag("sat")
+        parts = np.dtype(f"{'i' if td.signed else 'u'}{size}")
+
+        def split(x: np.ndarray, signed: bool) -> np.ndarray:
+            kind = "i" if signed else "u"
+            return np.ascontiguousarray(x).view(f"{kind}{size}").reshape(-1, lanes).astype(np.int64)
+
+        def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+            result = OPERATIONS[name](split(a, ta.signed), split(b, tb.signed))
+            if total:
+                return (c.astype(np.int64) + result.sum(axis=1)).astype(td.dtype)
+            if sat:
+                result = np.clip(result, np.iinfo(parts).min, np.iinfo(parts).max)
+            return np.ascontiguousarray(result.astype(parts)).reshape(-1).view(td.dtype)
+
+        return Elementwise(compute, td, (ta, tb, td))
+
+    elementwise(f"{name}{lanes}", ("s32", "u32"))(build)
+
+
+for _name in OPERATIONS:
+    for _lanes in (2, 4):
+        _register(_name, _lanes)

@@ -1,0 +1,770 @@
+"""Every instruction that works on one thread, against an oracle in Python's exact arithmetic, edge values included."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.ptxsim.conftest import execute
+
+WORDS = {
+    16: [0, 1, 2, 7, 8, 15, 16, 17, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF, 0x1234, 0xABCD],
+    32: [0, 1, 2, 3, 5, 7, 31, 32, 33, 64, 255, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0xFFFFFFFE, 0xDEADBEEF],
+    64: [
+        0,
+        1,
+        3,
+        31,
+        32,
+        63,
+        64,
+        65,
+        2**31,
+        2**32,
+        2**63 - 1,
+        2**63,
+        2**63 + 1,
+        2**64 - 1,
+        2**64 - 2,
+        0xFEDCBA9876543210,
+    ],
+}
+F32 = [
+    0.0, -0.0, 1.0, -1.0, 1.5, -2.5, 0.5, -0.5, 3.0, 1e10, -1e10, 1e-10, 2.0**-126, -(2.0**-126), 2.0**-149,
+    -(2.0**-149), 2.0**-140, 3.4028234663852886e38, -3.4028234663852886e38, math.inf, -math.inf, math.nan,
+    1 + 2.0**-23, 1 - 2.0**-24, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, 2.0**64,
+    0.1, 1 / 3, 123.456, 2.5, 3.5, 16777217.0, 65504.0, 65520.0, 6e-8,
+]  # fmt: skip
+
+
+def signed(x, bits):
+    x &= (1 << bits) - 1
+    return x - (1 << bits) if x >> (bits - 1) else x
+
+
+def pattern(value, bits):
+    return int(value) & ((1 << bits) - 1)
+
+
+def grid(*columns):
+    """All combinations, one column an input."""
+    rows = list(itertools.product(*columns))
+    return list(zip(*rows, strict=True))
+
+
+def check(lines, columns, widths, oracle, out, declare=""):
+    """Run `lines` on the columns; `oracle` takes and gives integers (bit patterns)."""
+    inputs = [np.array(c, f"u{w // 8}") for c, w in zip(columns, widths, strict=True)]
+    outs = out if isinstance(out, list) else [out]
+    got = execute(lines, inputs, outs, declare)
+    for row in range(len(inputs[0])):
+        values = [int(x[row]) for x in inputs]
+        want = oracle(*values)
+        want = list(want) if isinstance(want, tuple) else [want]
+        have = [int(g[row]) for g in got]
+        assert have == [pattern(w, b) for w, b in zip(want, outs, strict=True)], (lines, [hex(v) for v in values], have)
+
+
+def trunc_div(a, b):
+    q = abs(a) // abs(b)
+    return q if (a < 0) == (b < 0) else -q
+
+
+TWO = {
+    "add": lambda a, b, n: a + b,
+    "sub": lambda a, b, n: a - b,
+    "mul.lo": lambda a, b, n: a * b,
+    "mul.hi": lambda a, b, n: (a * b) >> n,
+    "min": lambda a, b, n: min(a, b),
+    "max": lambda a, b, n: max(a, b),
+    "div": lambda a, b, n: trunc_div(a, b) if b else -1,
+    "rem": lambda a, b, n: a - trunc_div(a, b) * b if b else a,
+}
+
+
+@pytest.mark.parametrize("kind", ["s", "u"])
+@pytest.mark.parametrize("bits", [16, 32, 64])
+@pytest.mark.parametrize("name", TWO)
+def test_integer_arithmetic(name, bits, kind):
+    values = WORDS[bits]
+    columns = grid(values, [v for v in values if v] if name in ("div", "rem") else values)
+    read = (lambda x: signed(x, bits)) if kind == "s" else (lambda x: x)
+    check(
+        f"{name}.{kind}{bits} %o0, %i0, %i1;",
+        columns,
+        [bits, bits],
+        lambda a, b: TWO[name](read(a), read(b), bits),
+        bits,
+    )
+
+
+@pytest.mark.parametrize("kind", ["s", "u"])
+@pytest.mark.parametrize("bits", [16, 32])
+def test_wide_products(bits, kind):
+    read = (lambda x: signed(x, bits)) if kind == "s" else (lambda x: x)
+    columns = grid(WORDS[bits], WORDS[bits])
+    check(f"mul.wide.{kind}{bits} %o0, %i0, %i1;", columns, [bits] * 2, lambda a, b: read(a) * read(b), 2 * bits)
+    columns = grid(WORDS[bits], WORDS[bits][::2], WORDS[2 * bits][::3])
+    check(
+        f"mad.wide.{kind}{bits} %o0, %i0, %i1, %i2;",
+        columns,
+        [bits, bits, 2 * bits],
+        lambda a, b, c: read(a) * read(b) + c,
+        2 * bits,
+    )
+
+
+@pytest.mark.parametrize("kind", ["s", "u"])
+@pytest.mark.parametrize("bits", [32, 64])
+def test_mad_and_sad(bits, kind):
+    read = (lambda x: signed(x, bits)) if kind == "s" else (lambda x: x)
+    columns = grid(WORDS[bits], WORDS[bits][::2], WORDS[bits][::3])
+    t, w = f"{kind}{bits}", [bits] * 3
+    check(f"mad.lo.{t} %o0, %i0, %i1, %i2;", columns, w, lambda a, b, c: a * b + c, bits)
+    check(f"mad.hi.{t} %o0, %i0, %i1, %i2;", columns, w, lambda a, b, c: (read(a) * read(b) >> bits) + c, bits)
+    check(f"sad.{t} %o0, %i0, %i1, %i2;", columns, w, lambda a, b, c: c + abs(read(a) - read(b)), bits)
+
+
+def test_saturating_and_24_bit():
+    columns = grid(WORDS[32], WORDS[32])
+    clamp = lambda x: max(-(2**31), min(2**31 - 1, x))  # noqa: E731
+    s = lambda x: signed(x, 32)  # noqa: E731
+    check("add.sat.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: clamp(s(a) + s(b)), 32)
+    check("sub.sat.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: clamp(s(a) - s(b)), 32)
+    low = lambda x: signed(x, 24)  # noqa: E731
+    check("mul24.lo.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: low(a) * low(b), 32)
+    check("mul24.hi.u32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF) >> 16, 32)
+
+
+def test_carry_chains():
+    columns = grid(WORDS[32][::2], WORDS[32][1::2], WORDS[32][::3], WORDS[32][1::3])
+    both = lambda lo, hi: lo | hi << 32  # noqa: E731
+    lines = "add.cc.u32 %o0, %i0, %i2; addc.u32 %o1, %i1, %i3;"
+    split = lambda x: (x, x >> 32)  # noqa: E731
+    check(lines, columns, [32] * 4, lambda a, b, c, d: split(both(a, b) + both(c, d)), [32, 32])
+    lines = "sub.cc.u32 %o0, %i0, %i2; subc.u32 %o1, %i1, %i3;"
+    check(lines, columns, [32] * 4, lambda a, b, c, d: split(both(a, b) - both(c, d)), [32, 32])
+    lines = (
+        "mul.lo.u32 %o0, %i0, %i2; mul.hi.u32 %o1, %i0, %i2;"
+        "mad.lo.cc.u32 %o1, %i1, %i2, %o1; madc.hi.u32 %o2, %i1, %i2, 0;"
+    )
+    columns = columns[:3]
+    check(
+        lines, columns, [32] * 3, lambda a, b, c: (both(a, b) * c, both(a, b) * c >> 32, both(a, b) * c >> 64), [32] * 3
+    )
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_bit_counting(bits):
+    columns, w = [WORDS[bits]], [bits]
+    check(f"popc.b{bits} %o0, %i0;", columns, w, lambda a: a.bit_count(), 32)
+    check(f"clz.b{bits} %o0, %i0;", columns, w, lambda a: bits - a.bit_length(), 32)
+    check(f"brev.b{bits} %o0, %i0;", columns, w, lambda a: int(f"{a:0{bits}b}"[::-1], 2), bits)
+    top = lambda a: a.bit_length() - 1 if a else 0xFFFFFFFF  # noqa: E731
+    check(f"bfind.u{bits} %o0, %i0;", columns, w, top, 32)
+    check(f"bfind.shiftamt.u{bits} %o0, %i0;", columns, w, lambda a: bits - 1 - top(a) if a else 0xFFFFFFFF, 32)
+    magnitude = lambda a: ~signed(a, bits) if signed(a, bits) < 0 else a  # noqa: E731
+    check(f"bfind.s{bits} %o0, %i0;", columns, w, lambda a: top(magnitude(a)), 32)
+    check(f"abs.s{bits} %o0, %i0;", columns, w, lambda a: abs(signed(a, bits)), bits)
+    check(f"neg.s{bits} %o0, %i0;", columns, w, lambda a: -a, bits)
+    check(f"not.b{bits} %o0, %i0;", columns, w, lambda a: ~a, bits)
+    check(f"cnot.b{bits} %o0, %i0;", columns, w, lambda a: int(a == 0), bits)
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_logic_and_shifts(bits):
+    columns, w = grid(WORDS[bits], WORDS[bits]), [bits, bits]
+    check(f"and.b{bits} %o0, %i0, %i1;", columns, w, lambda a, b: a & b, bits)
+    check(f"or.b{bits} %o0, %i0, %i1;", columns, w, lambda a, b: a | b, bits)
+    check(f"xor.b{bits} %o0, %i0, %i1;", columns, w, lambda a, b: a ^ b, bits)
+    columns, w = grid(WORDS[bits], [0, 1, 5, 15, 16, 31, 32, 33, 63, 64, 65, 255, 2**31, 2**32 - 1]), [bits, 32]
+    check(f"shl.b{bits} %o0, %i0, %i1;", columns, w, lambda a, b: a << b if b < 64 else 0, bits)
+    check(f"shr.u{bits} %o0, %i0, %i1;", columns, w, lambda a, b: a >> b if b < 64 else 0, bits)
+    check(f"shr.s{bits} %o0, %i0, %i1;", columns, w, lambda a, b: signed(a, bits) >> min(b, 64), bits)
+    check(f"shl.b{bits} %o0, %i0, {bits};", [WORDS[bits]], [bits], lambda a: 0, bits)
+    check(f"shr.s{bits} %o0, %i0, {bits + 5};", [WORDS[bits]], [bits], lambda a: signed(a, bits) >> 64, bits)
+
+
+def test_funnel_shifts():
+    columns = grid(WORDS[32][::2], WORDS[32][1::2], [0, 1, 13, 31, 32, 33, 64, 2**32 - 1])
+    pair = lambda a, b: b << 32 | a  # noqa: E731
+    w = [32] * 3
+    check("shf.l.wrap.b32 %o0, %i0, %i1, %i2;", columns, w, lambda a, b, n: pair(a, b) << (n & 31) >> 32, 32)
+    check("shf.r.wrap.b32 %o0, %i0, %i1, %i2;", columns, w, lambda a, b, n: pair(a, b) >> (n & 31), 32)
+    check("shf.l.clamp.b32 %o0, %i0, %i1, %i2;", columns, w, lambda a, b, n: pair(a, b) << min(n, 32) >> 32, 32)
+    check("shf.r.clamp.b32 %o0, %i0, %i1, %i2;", columns, w, lambda a, b, n: pair(a, b) >> min(n, 32), 32)
+
+
+@pytest.mark.parametrize("table", [0x00, 0x80, 0x96, 0xCA, 0xFE, 0xFF, 0x1B])
+def test_lop3(table):
+    def oracle(a, b, c):
+        return sum((table >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i for i in range(32))
+
+    columns = grid(WORDS[32][::2], WORDS[32][1::2], WORDS[32][::3])
+    check(f"lop3.b32 %o0, %i0, %i1, %i2, {table};", columns, [32] * 3, oracle, 32)
+
+
+def test_prmt():
+    def oracle(a, b, c):
+        octets = (b << 32 | a).to_bytes(8, "little")
+        out = []
+        for i in range(4):
+            s = c >> 4 * i & 15
+            byte = octets[s & 7]
+            out.append((0xFF if byte & 0x80 else 0) if s & 8 else byte)
+        return int.from_bytes(bytes(out), "little")
+
+    columns = grid([0xDEADBEEF, 0x00FF7F80], [0x01234567, 0x89ABCDEF], [0x3210, 0x7654, 0x0426, 0x8888, 0xFEDC, 0x5140])
+    check("prmt.b32 %o0, %i0, %i1, %i2;", columns, [32] * 3, oracle, 32)
+    check("prmt.b32.rc8 %o0, %i0, %i1, %i2;", grid([0xDEADBEEF], [5], [0, 1, 2, 3, 5]), [32] * 3,
+          lambda a, b, c: (a >> 8 * (c & 3) & 255) * 0x01010101, 32)  # fmt: skip
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_bit_fields(bits):
+    places = [0, 1, 5, 16, 31, 32, 33, 40, 63, 64, 200, 256]
+    columns, w = grid(WORDS[bits][::2], places, [0, 1, 8, 31, 32, 64, 255]), [bits, 32, 32]
+
+    def extract(a, position, length):
+        position, length = position & 255, length & 255
+        return (a >> position) & ((1 << length) - 1) if position < bits else 0
+
+    def extract_signed(a, position, length):
+        position, length = position & 255, length & 255
+        if length == 0:
+            return 0
+        sign = a >> min(position + length - 1, bits - 1) & 1
+        field = [(a >> (position + i) & 1) if i < length and position + i < bits else sign for i in range(bits)]
+        return sum(bit << i for i, bit in enumerate(field))
+
+    check(f"bfe.u{bits} %o0, %i0, %i1, %i2;", columns, w, extract, bits)
+    check(f"bfe.s{bits} %o0, %i0, %i1, %i2;", columns, w, extract_signed, bits)
+
+    def insert(a, b, position, length):
+        position, length = position & 255, length & 255
+        for i in range(length):
+            if position + i < bits and i < bits:
+                b = b & ~(1 << (position + i)) | (a >> i & 1) << (position + i)
+        return b
+
+    columns = grid(WORDS[bits][::3], WORDS[bits][1::4], places[::2], [0, 1, 8, 31, 32, 64, 255])
+    check(f"bfi.b{bits} %o0, %i0, %i1, %i2, %i3;", columns, [bits, bits, 32, 32], insert, bits)
+
+
+def test_masks_dots_and_others():
+    columns = grid([0, 1, 8, 31, 32, 40], [0, 1, 8, 31, 32, 40])
+    check("bmsk.clamp.b32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32), 32)
+    columns = grid(WORDS[32], [0, 1, 8, 31, 32, 40])
+    check("szext.clamp.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: signed(a, min(b, 32)) if b else 0, 32)
+    columns = grid(WORDS[32], WORDS[32][::2], [0, 7, 2**32 - 1])
+    octets = lambda x, s: [signed(x >> 8 * i, 8) if s else x >> 8 * i & 255 for i in range(4)]  # noqa: E731
+    dot = lambda a, b, c, sa, sb: c + sum(p * q for p, q in zip(octets(a, sa), octets(b, sb), strict=True))  # noqa: E731
+    check("dp4a.u32.u32 %o0, %i0, %i1, %i2;", columns, [32] * 3, lambda a, b, c: dot(a, b, c, 0, 0), 32)
+    check("dp4a.s32.u32 %o0, %i0, %i1, %i2;", columns, [32] * 3, lambda a, b, c: dot(a, b, c, 1, 0), 32)
+    half = lambda x, i: signed(x >> 16 * i, 16)  # noqa: E731
+    check("dp2a.lo.s32.s32 %o0, %i0, %i1, %i2;", columns, [32] * 3,
+          lambda a, b, c: c + half(a, 0) * octets(b, 1)[0] + half(a, 1) * octets(b, 1)[1], 32)  # fmt: skip
+    check("fns.b32 %o0, %i0, %i1, %i2;", grid([0b1011010, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2]), [32] * 3,
+          lambda m, b, n: fns(m, b, n), 32)  # fmt: skip
+
+
+def fns(mask, base, n):
+    if n == 0:
+        return base if mask >> base & 1 else 0xFFFFFFFF
+    found = [p for p in range(base, 32) if mask >> p & 1]
+    return found[n - 1] if n <= len(found) else 0xFFFFFFFF
+
+
+# comparison, selection
+
+
+INT_TESTS = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+}
+
+
+@pytest.mark.parametrize("name", INT_TESTS)
+def test_setp_integers(name):
+    columns = grid(WORDS[32], WORDS[32])
+    s = lambda x: signed(x, 32)  # noqa: E731
+    lines = "setp.{}.{}32 %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;"
+    check(lines.format(name, "s"), columns, [32] * 2, lambda a, b: INT_TESTS[name](s(a), s(b)), 32)
+    check(lines.format(name, "u"), columns, [32] * 2, INT_TESTS[name], 32)
+
+
+def test_setp_unsigned_names_combination_and_two_destinations():
+    columns = grid(WORDS[32][::2], WORDS[32])
+    check("setp.lo.u32 %p, %i0, %i1; selp.b32 %o0, 7, 9, %p;", columns, [32] * 2, lambda a, b: 7 if a < b else 9, 32)
+    check("setp.hs.u32 %p, %i0, %i1; selp.b32 %o0, 7, 9, %p;", columns, [32] * 2, lambda a, b: 7 if a >= b else 9, 32)
+    lines = (
+        "setp.ne.b32 %q, %i0, 0; setp.lt.and.s32 %p|%q, %i0, %i1, %q;selp.b32 %o0, 1, 0, %p; selp.b32 %o1, 1, 0, %q;"
+    )
+    s = lambda x: signed(x, 32)  # noqa: E731
+    check(lines, columns, [32] * 2, lambda a, b: (s(a) < s(b) and a != 0, s(a) >= s(b) and a != 0), [32, 32])
+    lines = "setp.ne.b32 %q, %i0, 0; setp.eq.xor.u32 %p, %i0, %i1, !%q; selp.b32 %o0, 1, 0, %p;"
+    check(lines, columns, [32] * 2, lambda a, b: (a == b) != (a == 0), 32)
+    check("set.gt.u32.s32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: -1 if s(a) > s(b) else 0, 32)
+    check("set.le.f32.u32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: 0x3F800000 if a <= b else 0, 32)
+    check("slct.u32.s32 %o0, %i0, 5, %i1;", columns, [32] * 2, lambda a, b: a if s(b) >= 0 else 5, 32)
+    lines = "setp.gt.s32 %p, %i0, %i1; @%p mov.u32 %o0, 1; @!%p mov.u32 %o0, 2;"
+    check(lines, columns, [32] * 2, lambda a, b: 1 if s(a) > s(b) else 2, 32)
+
+
+def f32(bits):
+    return float(np.uint32(bits).view(np.float32))
+
+
+def bits32(value):
+    return 0x7FFFFFFF if math.isnan(value) else int(np.float32(value).view(np.uint32))
+
+
+F32_BITS = [int(np.float32(v).view(np.uint32)) for v in F32]
+FLOAT_TESTS = {
+    **{name: (test, False) for name, test in INT_TESTS.items()},
+    **{name + "u": (test, True) for name, test in INT_TESTS.items()},
+    "num": (lambda a, b: True, False),
+    "nan": (lambda a, b: False, True),
+}
+
+
+@pytest.mark.parametrize("name", FLOAT_TESTS)
+def test_setp_floats(name):
+    test, if_nan = FLOAT_TESTS[name]
+
+    def oracle(a, b):
+        x, y = f32(a), f32(b)
+        return if_nan if math.isnan(x) or math.isnan(y) else test(x, y)
+
+    lines = f"setp.{name}.f32 %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;"
+    check(lines, grid(F32_BITS, F32_BITS), [32] * 2, oracle, 32)
+
+
+# floats
+
+
+def round_f32(value: Fraction, mode: str) -> float:
+    """A rational to float32, exactly; not zero."""
+    return round_to(value, 24, -126, 127, mode)
+
+
+def round_to(value: Fraction, precision: int, least: int, most: int, mode: str) -> float:
+    sign, size = (-1 if value < 0 else 1), abs(value)
+    exponent = max(size.numerator.bit_length() - size.denominator.bit_length() - 1, least)
+    while size >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    unit = Fraction(2) ** (exponent - precision + 1)
+    whole, rest = divmod(size, unit)
+    up = {
+        "rn": rest * 2 > unit or (rest * 2 == unit and whole % 2),
+        "rna": rest * 2 >= unit,
+        "rz": False,
+        "rm": sign < 0 and rest > 0,
+        "rp": sign > 0 and rest > 0,
+    }[mode]
+    result = (whole + bool(up)) * unit
+    largest = (2 - Fraction(2) ** (1 - precision)) * Fraction(2) ** most
+    if result > largest:
+        stops = mode == "rz" or (mode == "rm" and sign > 0) or (mode == "rp" and sign < 0)
+        return sign * (float(largest) if stops else math.inf)
+    return sign * float(result)
+
+
+EXACT = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+}
+
+
+def exact_f32(name, mode, *values):
+    """The result of an operation in IEEE arithmetic, NaN and infinities through NumPy."""
+    with np.errstate(all="ignore"):
+        x = [np.float64(v) for v in values]
+        plain = {
+            "add": lambda: x[0] + x[1],
+            "sub": lambda: x[0] - x[1],
+            "mul": lambda: x[0] * x[1],
+            "div": lambda: x[0] / x[1],
+            "fma": lambda: x[0] * x[1] + x[2],
+        }[name]()
+    if not all(map(math.isfinite, values)) or (name == "div" and values[1] == 0):
+        return float(plain)
+    f = [Fraction(v) for v in values]
+    exact = f[0] * f[1] + f[2] if name == "fma" else EXACT[name](*f)
+    if exact != 0:
+        return round_f32(exact, mode)
+    if mode == "rm" and name in ("add", "sub", "fma"):
+        first, second = {"add": (x[0], x[-1]), "sub": (x[0], -x[-1]), "fma": (x[0] * x[1], x[-1])}[name]
+        return 0.0 if math.copysign(1, first) > 0 and math.copysign(1, second) > 0 else -0.0
+    return float(plain * 0.0)
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+def test_f32_arithmetic(name, mode):
+    oracle = lambda a, b: bits32(exact_f32(name, mode, f32(a), f32(b)))  # noqa: E731
+    check(f"{name}.{mode}.f32 %o0, %i0, %i1;", grid(F32_BITS, F32_BITS), [32] * 2, oracle, 32)
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_f32_fma_is_rounded_once(mode):
+    rng = np.random.default_rng(5)
+    special = grid(F32_BITS[::2], F32_BITS[1::3], F32_BITS[::3])
+    near = []  # products that fall close to half-way between two floats, and tiny ones
+    for _ in range(400):
+        a, b = (1 + rng.integers(0, 2**23) * 2.0**-23 for _ in range(2))
+        c = float(np.float32(2.0 ** int(rng.integers(-30, 30)) * (1 + rng.integers(0, 2**23) * 2.0**-23)))
+        scale = float(2.0 ** rng.choice([0, -60, -130, -149, 60]))
+        near.append((a, b * scale if scale > 2.0**-126 else b, math.copysign(c * scale, rng.uniform(-1, 1))))
+    near.append((1 + 2.0**-12, 1 + 2.0**-12, 2.0**-60))
+    near.append((1 + 2.0**-12, 1 + 2.0**-12, -(2.0**-60)))
+    near.append((2.0**-75, 2.0**-75, 2.0**-149))
+    near.append((2.0**-75, 2.0**-75 * (1 + 2.0**-20), 0.0))
+    near.append((2.0**-75, -(2.0**-75), 0.0))
+    more = [[bits32(v) for v in column] for column in zip(*near, strict=True)]
+    columns = [list(s) + m for s, m in zip(special, more, strict=True)]
+    oracle = lambda a, b, c: bits32(exact_f32("fma", mode, f32(a), f32(b), f32(c)))  # noqa: E731
+    check(f"fma.{mode}.f32 %o0, %i0, %i1, %i2;", columns, [32] * 3, oracle, 32)
+
+
+def test_f32_one_operand():
+    columns, w = [F32_BITS], [32]
+    flip = lambda a: a ^ 0x80000000  # noqa: E731
+    keep = lambda a, r: 0x7FFFFFFF if math.isnan(f32(a)) else r  # noqa: E731
+    check("neg.f32 %o0, %i0;", columns, w, lambda a: keep(a, flip(a)), 32)
+    check("abs.f32 %o0, %i0;", columns, w, lambda a: keep(a, a & 0x7FFFFFFF), 32)
+    with np.errstate(all="ignore"):
+        for mode in ("rn", "rz", "rm", "rp"):
+            oracle = lambda a: bits32(exact_f32("div", mode, 1.0, f32(a)))  # noqa: B023, E731
+            check(f"rcp.{mode}.f32 %o0, %i0;", columns, w, oracle, 32)
+
+            def root(a):
+                x = f32(a)
+                if not math.isfinite(x) or x <= 0:
+                    return bits32(float(np.sqrt(np.float64(x))))
+                scaled = Fraction(x) * Fraction(4) ** 200
+                whole = math.isqrt(scaled.numerator // scaled.denominator)
+                exact = Fraction(whole) + (Fraction(1, 3) if whole**2 != scaled else 0)
+                return bits32(round_f32(exact / Fraction(2) ** 200, mode))  # noqa: B023
+
+            check(f"sqrt.{mode}.f32 %o0, %i0;", columns, w, root, 32)
+
+
+def test_flush_and_saturate():
+    def flushed(x):
+        return math.copysign(0, x) if abs(x) < 2.0**-126 else x
+
+    columns = grid(F32_BITS, F32_BITS[::2])
+    oracle = lambda a, b: bits32(flushed(exact_f32("mul", "rn", flushed(f32(a)), flushed(f32(b)))))  # noqa: E731
+    check("mul.ftz.f32 %o0, %i0, %i1;", columns, [32] * 2, oracle, 32)
+    oracle = lambda a, b: bits32(flushed(exact_f32("add", "rn", flushed(f32(a)), flushed(f32(b)))))  # noqa: E731
+    check("add.ftz.f32 %o0, %i0, %i1;", columns, [32] * 2, oracle, 32)
+
+    def saturated(a, b):
+        x = exact_f32("add", "rn", f32(a), f32(b))
+        return bits32(0.0 if math.isnan(x) or x <= 0 else min(x, 1.0))
+
+    check("add.sat.f32 %o0, %i0, %i1;", columns, [32] * 2, saturated, 32)
+
+
+def test_f32_min_max():
+    def least(a, b):
+        x, y = f32(a), f32(b)
+        if math.isnan(x) or math.isnan(y):
+            return bits32(y if math.isnan(x) else x)
+        return bits32(x if (x, math.copysign(1, x)) < (y, math.copysign(1, y)) else y)
+
+    columns = grid(F32_BITS, F32_BITS)
+    check("min.f32 %o0, %i0, %i1;", columns, [32] * 2, least, 32)
+    flip = lambda a: a if math.isnan(f32(a)) else a ^ 0x80000000  # noqa: E731
+    check("max.f32 %o0, %i0, %i1;", columns, [32] * 2, lambda a, b: flip(least(flip(a), flip(b))), 32)
+
+    def with_nan(a, b):
+        return 0x7FFFFFFF if math.isnan(f32(a)) or math.isnan(f32(b)) else least(a, b)
+
+    check("min.NaN.f32 %o0, %i0, %i1;", columns, [32] * 2, with_nan, 32)
+
+
+def test_moves_keep_the_bits_of_nan():
+    columns = [[0x7FC12345, 0xFFFFFFFF, 0x7F800001, 0x3F800000]]
+    check("mov.f32 %f, %i0; mov.b32 %o0, %f;", columns, [32], lambda a: a, 32, ".reg .f32 %f;")
+    canonical = lambda a: 0x7FFFFFFF if a != 0x3F800000 else a  # noqa: E731
+    check("add.f32 %f, %i0, 0f00000000; mov.b32 %o0, %f;", columns, [32], canonical, 32, ".reg .f32 %f;")
+
+
+@pytest.mark.parametrize("name", ["ex2", "lg2", "sin", "cos", "tanh", "rsqrt", "rcp", "sqrt"])
+def test_f32_approximations(name):
+    x = np.array([0.5, 1.0, 2.0, 3.7, 10.0, 0.001, 100.0], np.float32)
+    (got,) = execute(f"{name}.approx.f32 %o0, %i0;", [x.view(np.uint32)], [32])
+    wide = x.astype(np.float64)
+    want = {
+        "ex2": np.exp2,
+        "lg2": np.log2,
+        "sin": np.sin,
+        "cos": np.cos,
+        "tanh": np.tanh,
+        "rsqrt": lambda v: 1 / np.sqrt(v),
+        "rcp": lambda v: 1 / v,
+        "sqrt": np.sqrt,
+    }[name](wide)
+    assert np.allclose(got.view(np.float32), want, rtol=1e-7)
+
+
+F64 = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.5,
+    math.pi,
+    1e300,
+    -1e300,
+    5e-324,
+    2.0**-1022,
+    math.inf,
+    -math.inf,
+    0.1,
+    1 + 2.0**-52,
+    1e16,
+    -7.25,
+]
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "fma"])
+def test_f64_arithmetic(name, mode):
+    b64 = lambda v: int(np.float64(v).view(np.uint64))  # noqa: E731
+    d = lambda b: float(np.uint64(b).view(np.float64))  # noqa: E731
+    count = 3 if name == "fma" else 2
+    columns = grid(*[[b64(v) for v in F64]] * count)
+
+    def oracle(*raw):
+        values = [d(v) for v in raw]
+        if not all(map(math.isfinite, values)) or (name == "div" and values[1] == 0):
+            with np.errstate(all="ignore"):
+                if name == "fma" and all(map(math.isfinite, values[:2])):
+                    return b64(values[2])
+                return b64(exact_f32(name, "rn", *values))
+        f = [Fraction(v) for v in values]
+        exact = f[0] * f[1] + f[2] if name == "fma" else EXACT[name](*f)
+        if exact == 0:
+            return b64(exact_f32(name, mode, *values))
+        return b64(round_to(exact, 53, -1022, 1023, mode))
+
+    operands = ", ".join(f"%i{i}" for i in range(count))
+    inputs = [np.array(c, np.uint64) for c in columns]
+    (got,) = execute(f"{name}.{mode}.f64 %o0, {operands};", inputs, [64])
+    for row in range(len(got)):
+        raw = [int(x[row]) for x in inputs]
+        want = oracle(*raw)
+        if math.isnan(d(want)):
+            assert math.isnan(d(int(got[row])))
+        else:
+            assert int(got[row]) == want, (name, mode, [d(v) for v in raw])
+
+
+# conversions
+
+
+INT_MODES = {"rni": lambda x: round(x), "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+
+
+@pytest.mark.parametrize("mode", INT_MODES)
+@pytest.mark.parametrize("to", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
+def test_float_to_integer(to, mode):
+    bits, sign = int(to[1:]), to[0] == "s"
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if sign else (0, (1 << bits) - 1)
+    wide = max(bits, 32)
+
+    def oracle(a):
+        x = f32(a)
+        if math.isnan(x):
+            return (1 << (bits - 1)) if bits == 64 else 0
+        whole = (low if x < 0 else high) if math.isinf(x) else INT_MODES[mode](Fraction(x))
+        return max(low, min(high, whole))
+
+    check(f"cvt.{mode}.{to}.f32 %o0, %i0;", [F32_BITS], [32], oracle, wide)
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("source", ["s16", "u16", "s32", "u32", "s64", "u64"])
+def test_integer_to_float(source, mode):
+    bits = int(source[1:])
+    values = WORDS[bits] + ([16777217, 16777219, 33554434, 0x7FFFFF7F, 0x7FFFFFC0] if bits >= 32 else [])
+    if bits == 64:
+        values = [*values, 2**53 + 1, 2**60 + 2**36, 2**60 + 2**36 + 1, 2**62 + 1, 2**63 + 2**39, 2**63 + 2**39 + 1]
+
+    def oracle(a):
+        x = signed(a, bits) if source[0] == "s" else a
+        return bits32(round_f32(Fraction(x), mode)) if x else 0
+
+    check(f"cvt.{mode}.f32.{source} %o0, %i0;", [values], [bits], oracle, 32)
+
+    def to_double(a):
+        x = signed(a, bits) if source[0] == "s" else a
+        return int(np.float64(round_to(Fraction(x), 53, -1022, 1023, mode)).view(np.uint64)) if x else 0
+
+    check(f"cvt.{mode}.f64.{source} %o0, %i0;", [values], [bits], to_double, 64)
+
+
+def test_integer_to_integer():
+    for source, to in itertools.product(
+        ("s16", "u16", "s32", "u32", "s64", "u64"), ("s8", "u8", "s16", "u32", "s64", "u64")
+    ):
+        bits, out = int(source[1:]), int(to[1:])
+        read = (lambda x, b=bits: signed(x, b)) if source[0] == "s" else (lambda x: x)
+        write = (lambda x, b=out: signed(x, b)) if to[0] == "s" else (lambda x, b=out: x & ((1 << b) - 1))
+        wide = max(out, 32)
+        check(f"cvt.{to}.{source} %o0, %i0;", [WORDS[bits]], [bits], lambda a: write(read(a)), wide)  # noqa: B023
+        low, high = (-(1 << (out - 1)), (1 << (out - 1)) - 1) if to[0] == "s" else (0, (1 << out) - 1)
+        oracle = lambda a: max(low, min(high, read(a)))  # noqa: B023, E731
+        check(f"cvt.sat.{to}.{source} %o0, %i0;", [WORDS[bits]], [bits], oracle, wide)
+
+
+FORMATS = {"f16": (11, -14, 15), "bf16": (8, -126, 127)}
+NARROW = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}
+
+
+def narrow(value: float, name: str, mode: str = "rn") -> int:
+    if math.isnan(value):
+        return 0x7FFF
+    if math.isinf(value) or value == 0:
+        return int(np.array(value).astype(NARROW[name]).view(np.uint16))
+    rounded = round_to(Fraction(value), *FORMATS[name], mode)
+    result = int(np.array(abs(rounded)).astype(NARROW[name]).view(np.uint16))
+    return result | (0x8000 if value < 0 else 0)
+
+
+TIES = [
+    1 + 2.0**-11,
+    1 + 3 * 2.0**-11,
+    1 + 2.0**-8,
+    1 + 3 * 2.0**-8,
+    2.0**-24,
+    2.0**-25,
+    1.5 * 2.0**-24,
+    65519.0,
+    1 + 2.0**-12,
+]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_narrow_conversions(name):
+    values = F32_BITS + [bits32(v) for v in TIES] + [bits32(-v) for v in TIES]
+    for mode in ("rn", "rz"):
+        check(f"cvt.{mode}.{name}.f32 %o0, %i0;", [values], [32], lambda a: narrow(f32(a), name, mode), 16)  # noqa: B023
+    relu = lambda a: narrow(f32(a), name) if math.isnan(f32(a)) or f32(a) > 0 else 0  # noqa: E731
+    check(f"cvt.rn.relu.{name}.f32 %o0, %i0;", [values], [32], lambda a: relu(a), 16)
+    pair = lambda a, b: narrow(f32(a), name) << 16 | narrow(f32(b), name)  # noqa: E731
+    check(f"cvt.rn.{name}x2.f32 %o0, %i0, %i1;", grid(values, values[::4]), [32] * 2, pair, 32)
+    every = np.arange(65536, dtype=np.uint16)
+    (got,) = execute(f"cvt.f32.{name} %o0, %i0;", [every], [32])
+    want = every.view(NARROW[name]).astype(np.float32)
+    assert np.array_equal(got.view(np.float32), want, equal_nan=True)
+
+
+def test_tf32_conversion():
+    def oracle(a):
+        x = f32(a)
+        if not math.isfinite(x) or x == 0:
+            return bits32(x)
+        return bits32(round_to(Fraction(x), 11, -126, 127, "rna"))
+
+    values = F32_BITS + [bits32(v) for v in TIES]
+    check("cvt.rna.tf32.f32 %o0, %i0;", [values], [32], oracle, 32)
+
+
+def test_float_to_float():
+    b64 = lambda v: int(np.float64(v).view(np.uint64))  # noqa: E731
+    values = [
+        1 + 2.0**-24,
+        1 + 3 * 2.0**-24,
+        1 + 2.0**-24 + 2.0**-50,
+        1e39,
+        -1e39,
+        2.0**-150,
+        1.5 * 2.0**-150,
+        0.1,
+        -0.0,
+        math.inf,
+    ]
+    for mode in ("rn", "rz", "rm", "rp"):
+
+        def oracle(a):
+            x = float(np.uint64(a).view(np.float64))
+            return bits32(x if x == 0 or math.isinf(x) else round_f32(Fraction(x), mode))  # noqa: B023
+
+        check(f"cvt.{mode}.f32.f64 %o0, %i0;", [[b64(v) for v in values]], [64], oracle, 32)
+    check(
+        "cvt.f64.f32 %o0, %i0;",
+        [[b for b in F32_BITS if b & 0x7FFFFFFF <= 0x7F800000]],
+        [32],
+        lambda a: b64(f32(a)),
+        64,
+    )
+
+    def whole(a):
+        x = f32(a)
+        return bits32(x if not math.isfinite(x) else math.copysign(float(round(Fraction(x))), x))
+
+    check("cvt.rni.f32.f32 %o0, %i0;", [F32_BITS], [32], whole, 32)
+    sat = lambda a: bits32(0.0 if math.isnan(f32(a)) or f32(a) <= 0 else min(1.0, f32(a)))  # noqa: E731
+    check("cvt.sat.f32.f32 %o0, %i0;", [F32_BITS], [32], sat, 32)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_half_arithmetic(name):
+    values = [narrow(v, name) for v in (*F32[:12], 6e-8, 65504.0, 0.333, math.inf, math.nan, 1024.5, 3.25)]
+    value = lambda b: float(np.array(b, np.uint16).view(NARROW[name]).astype(np.float64))  # noqa: E731
+
+    def rounded(operation, *raw):
+        x = [value(b) for b in raw]
+        if all(map(math.isfinite, x)):
+            f = [Fraction(v) for v in x]
+            exact = f[0] * f[1] + f[2] if operation == "fma" else EXACT[operation](*f)
+            if exact != 0:
+                return narrow(round_to(exact, *FORMATS[name], "rn"), name)
+        return narrow(exact_f32(operation, "rn", *x), name)
+
+    for operation in ("add", "sub", "mul"):
+        oracle = lambda a, b: rounded(operation, a, b)  # noqa: B023, E731
+        check(f"{operation}.{name} %o0, %i0, %i1;", grid(values, values), [16] * 2, oracle, 16)
+    oracle = lambda a, b, c: rounded("fma", a, b, c)  # noqa: E731
+    check(f"fma.rn.{name} %o0, %i0, %i1, %i2;", grid(values, values[::2], values[::3]), [16] * 3, oracle, 16)
+    both = lambda a, b: rounded("mul", a & 0xFFFF, b & 0xFFFF) | rounded("mul", a >> 16, b >> 16) << 16  # noqa: E731
+    pairs = [a | b << 16 for a, b in itertools.product(values[::3], values[::4])]
+    check(f"mul.{name}x2 %o0, %i0, %i1;", grid(pairs, pairs), [32] * 2, both, 32)
+
+
+# moves and packing
+
+
+def test_packing():
+    columns = grid(WORDS[32], WORDS[32])
+    check("mov.b64 %o0, {%i0, %i1};", columns, [32] * 2, lambda a, b: b << 32 | a, 64)
+    check("mov.b64 {%o0, %o1}, %i0;", [WORDS[64]], [64], lambda a: (a, a >> 32), [32, 32])
+    check("mov.b32 {%o0, %o1}, %i0;", [WORDS[32]], [32], lambda a: (a, a >> 16), [16, 16])
+    check("mov.b32 {_, %o0}, %i0;", [WORDS[32]], [32], lambda a: a >> 16, 16)
+    check("mov.b64 %o0, {%i0, %i1, %i1, %i0};", grid(WORDS[16], WORDS[16]), [16] * 2,
+          lambda a, b: a | b << 16 | b << 32 | a << 48, 64)  # fmt: skip
+    check("mov.b32 %o0, 0f3F800000; mov.b32 %o1, -1;", [[0]], [32], lambda a: (0x3F800000, -1), [32, 32])
+    check("vabsdiff4.u32.u32.u32 %o0, %i0, %i1, %i0;", columns, [32] * 2,
+          lambda a, b: sum(abs((a >> s & 255) - (b >> s & 255)) << s for s in (0, 8, 16, 24)), 32)  # fmt: skip
+
+
+def test_special_registers():
+    got = execute(
+        "mov.u32 %o0, %laneid; mov.u32 %o1, %ntid.x; mov.u32 %o2, %lanemask_lt;", [np.zeros(64, np.uint32)], [32] * 3
+    )
+    lane = np.arange(64) % 32
+    assert (got[0] == lane).all() and (got[1] == 32).all() and (got[2] == (1 << lane) - 1).all()

@@ -1,0 +1,155 @@
+"""PTX text in: what is malformed or not known ends in one clear line; what is odd but legal is read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ptxsim
+from ptxsim.parser import Immediate, Symbol, parse
+
+HEADER = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+ENTRY = (
+    HEADER
+    + ".visible .entry k(.param .u64 p) {\n.reg .b32 %r<4>;\n.reg .f32 %f<4>;\n.reg .b64 %rd<4>;\nBODY\nret;\n}\n"
+)
+
+
+def entry(lines: str) -> str:
+    """An entry with these lines."""
+    return ENTRY.replace("BODY", lines)
+
+
+def refused(text: str, entry: str | None = None) -> str:
+    with pytest.raises(ptxsim.PtxError) as caught:
+        ptxsim.load(text + "\n", entry)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not PTX: the text is empty"),
+        ("\n\n", "not PTX: the text is empty"),
+        ("hello world\n", "PTX line 1: unexpected 'hello' at module level"),
+        (".version 42.0\n.target sm_90\n", "PTX line 1: PTX version 42.0 is not known (known: 6.x to 9.x)"),
+        (".target sm_90\n", "not PTX: no .version directive"),
+        (".version 9.0\n", "not PTX: no .target directive"),
+        (HEADER, "the PTX has no entry (.entry with a body)"),
+        (".version 9.0\n.visible .entry k() { ret; }\n", "PTX line 2: no .target directive before .visible"),
+        (HEADER + ".visible .entry k( {\n", "PTX line 4: expected a parameter, found '{'"),
+        (HEADER + ".visible .entry k() {\nret;\n", "PTX line 7: the text ends in the middle of a statement"),
+        (entry("add.s32 %r1, %r2"), "PTX line 9: expected ';', found 'ret'"),
+        (entry("add.s32 %r1, %r9, 1;"), "PTX line 8: register %r9 is not declared"),
+        (entry("bra nowhere;"), "PTX line 8: no label nowhere"),
+        (entry("@%r1 bra x;"), "PTX line 8: %r1 is not a predicate register"),
+        (entry("add.s32 %r1, %r2;"), "PTX line 8: add.s32 takes 3 operands, found 2"),
+        (entry("frobnicate.b32 %r1, %r2;"), "PTX line 8: instruction frobnicate.b32 is not known"),
+        (entry("add.strange.s32 %r1, %r2, 1;"), "PTX line 8: modifier .strange of add.strange.s32 is not supported"),
+        (entry("wgmma.fence.sync.aligned;"), "PTX line 8: instruction wgmma.fence.sync.aligned is not known"),
+        (entry("mov.u32 %r1, %what;"), "PTX line 8: register %what is not declared"),
+        (entry("call missing, ();"), "PTX line 8: missing is called but has no body here"),
+        (entry("mov.u32 %r1, ` ;"), "PTX line 8: unexpected character '`'"),
+    ],
+)
+def test_one_clear_line(text, message):
+    assert message in refused(text)
+
+
+def test_unknown_instruction_names_its_source_line():
+    text = entry(".loc 1 77 3\nfrobnicate.b32 %r1, %r2;") + '.file 1 "/some/where/kernel.cu"\n'
+    assert refused(text) == "kernel.cu:77: instruction frobnicate.b32 is not known"
+
+
+def test_missing_and_ambiguous_entries():
+    text = HEADER + ".visible .entry one() { ret; }\n.visible .entry two() { ret; }\n"
+    assert refused(text, "three") == "no entry 'three' in the PTX; it has: one, two"
+    assert refused(text) == "the PTX has 2 entries, name one: one, two"
+    assert ptxsim.load(text, "tw").name == "two"
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(ptxsim.PtxError, match="No such file"):
+        ptxsim.load(tmp_path / "none.ptx")
+
+
+def test_every_truncation_is_one_line(compiled):
+    """Cut anywhere, PTX is refused in one line or still whole."""
+    text = entry("mov.u32 %r1, {0};\n.loc 1 2 3\n@%p bra L;\nL:\nld.global.v2.f32 {%f1, %f2}, [%rd1+8];")
+    for cut in range(len(text)):
+        try:
+            parse(text[:cut])
+        except ptxsim.PtxError as error:
+            assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "k takes 1 arguments, got 0"),
+        ([np.float32(1)], "argument 0 has 4 bytes, the parameter 8"),
+        ([np.zeros(4)], "argument 0 has 32 bytes"),
+        ([[1]], "argument 0 is a list; wrap arrays in ptxsim.Array"),
+        ([1 << 70], "argument 0 = 1180591620717411303424 does not fit 8 bytes"),
+    ],
+)
+def test_arguments_that_do_not_fit(args, message):
+    with pytest.raises(ptxsim.PtxsimError) as caught:
+        ptxsim.load(entry("")).launch(1, 32, args)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("grid", "block"), [(0, 32), ((1, 2, 3, 4), 32), (1, 1025), (1, (33, 32))])
+def test_launches_that_cannot_be(grid, block):
+    with pytest.raises(ptxsim.PtxsimError):
+        ptxsim.load(entry("")).launch(grid, block, [0])
+
+
+def test_bounds_of_the_block_are_respected():
+    text = entry("").replace(") {", ")\n.maxntid 64, 1, 1\n{")
+    with pytest.raises(ptxsim.PtxsimError, match=r"does not fit its \.maxntid"):
+        ptxsim.load(text).launch(1, 65, [0])
+
+
+def test_declarations():
+    module = parse(
+        HEADER
+        + """
+        .extern .shared .align 16 .b8 dynamic[];
+        .global .align 4 .b8 text[6] = {104, 101, 108, 108, 111};
+        .const .align 4 .f32 values[2][2] = {{0f3F800000, 0f40000000}, {1.5, -2}};
+        .global .align 8 .u64 pointers[2] = {text, generic(text)+2};
+        .visible .global .u32 plain = 7;
+        .section .debug_str { .b8 1, 2 \n $L__info: .b8 3 }
+        .visible .entry k() .reqntid 32, 1, 1 .maxnreg 40 { .pragma "nounroll"; ret; }
+        """
+    )
+    v = module.variables
+    assert v["dynamic"].extern and v["dynamic"].size == 0 and v["dynamic"].align == 16
+    assert v["values"].size == 16 and [i.value for i in v["values"].initial] == [1.0, 2.0, 1.5, -2]
+    assert v["pointers"].initial == [Symbol("text"), Symbol("text", 2)]
+    assert v["plain"].initial == [Immediate(7)]
+    assert module.functions["k"].attributes == {"reqntid": (32, 1, 1), "maxnreg": (40,)}
+    assert module.version == (9, 0) and module.target == "sm_90a" and module.pragmas == ["nounroll"]
+
+
+def test_inlined_locations():
+    text = (
+        entry(".loc 2 5 1, function_name $L__i0, inlined_at 1 40 2\nmov.u32 %r1, 0;")
+        + '.file 1 "a.cu"\n.file 2 "b.cuh"\n'
+    )
+    location = parse(text).functions["k"].code[0].location
+    assert str(location) == "b.cuh:5" and str(location.inlined_at) == "a.cu:40"
+
+
+def test_scopes_have_their_own_names():
+    lines = "{ .reg .b32 t; mov.u32 t, 1; { .reg .b32 t; mov.u32 t, 2; } mov.u32 %r1, t; L: bra M; M: }\n{ L: bra L; }"
+    code = parse(entry(lines)).functions["k"].code
+    assert code[0].operands[0] is code[2].operands[1] and code[1].operands[0] is not code[0].operands[0]
+
+
+def test_reading_goes_on_where_optional_parts_are_missing():
+    text = ".version 8.5\n.target sm_80, debug\n.entry k { ret; }\n"
+    ptxsim.load(text).launch(1, 32, [])

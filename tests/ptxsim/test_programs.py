@@ -1,0 +1,127 @@
+"""Straight-line programs made by hypothesis, beside a direct evaluator on Python integers and NumPy scalars."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.ptxsim.conftest import execute
+
+MASK = 0xFFFFFFFF
+LANES = 32
+signed = lambda x: x - (1 << 32) if x >> 31 else x  # noqa: E731
+
+INTEGER = {
+    "add.s32": lambda a, b: a + b,
+    "sub.u32": lambda a, b: a - b,
+    "mul.lo.s32": lambda a, b: a * b,
+    "mul.hi.u32": lambda a, b: a * b >> 32,
+    "mul.hi.s32": lambda a, b: signed(a) * signed(b) >> 32,
+    "and.b32": lambda a, b: a & b,
+    "or.b32": lambda a, b: a | b,
+    "xor.b32": lambda a, b: a ^ b,
+    "min.s32": lambda a, b: min(signed(a), signed(b)),
+    "max.u32": lambda a, b: max(a, b),
+    "shl.b32": lambda a, b: a << b if b < 32 else 0,
+    "shr.s32": lambda a, b: signed(a) >> min(b, 32),
+    "shr.u32": lambda a, b: a >> b if b < 32 else 0,
+}
+FLOAT = {
+    "add.f32": lambda a, b: a + b,
+    "sub.f32": lambda a, b: a - b,
+    "mul.f32": lambda a, b: a * b,
+}
+
+step = st.tuples(
+    st.sampled_from([*sorted(INTEGER), "mad.lo.u32", "selp.b32"]),
+    st.integers(0, 5),  # destination
+    st.integers(0, 5),
+    st.one_of(st.integers(0, 5), st.integers(6, MASK).map(lambda v: ("immediate", v))),
+    st.integers(0, 5),
+    st.booleans(),  # guarded by a predicate
+)
+
+
+def shown(operand):
+    return str(operand[1]) if isinstance(operand, tuple) else f"%v{operand}"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(step, min_size=1, max_size=40), st.integers(0, 2**32 - 1))
+def test_integer_programs(steps, seed):
+    rng = np.random.default_rng(seed)
+    inputs = [rng.integers(0, 2**32, LANES, dtype=np.uint32) for _ in range(3)]
+    lines = [f"mov.u32 %v{i}, %i{i % 3};" for i in range(6)] + ["setp.lt.u32 %p, %i0, %i1;"]
+    state = [[int(inputs[i % 3][lane]) for i in range(6)] for lane in range(LANES)]
+    truth = [bool(inputs[0][lane] < inputs[1][lane]) for lane in range(LANES)]
+    for name, d, a, b, c, guarded in steps:
+        guard = "@%p " if guarded else ""
+        if name == "mad.lo.u32":
+            lines.append(f"{guard}{name} %v{d}, %v{a}, {shown(b)}, %v{c};")
+        elif name == "selp.b32":
+            lines.append(f"{guard}{name} %v{d}, %v{a}, {shown(b)}, %p;")
+        else:
+            lines.append(f"{guard}{name} %v{d}, %v{a}, {shown(b)};")
+        for lane, v in enumerate(state):
+            if guarded and not truth[lane]:
+                continue
+            y = b[1] if isinstance(b, tuple) else v[b]
+            if name == "mad.lo.u32":
+                result = v[a] * y + v[c]
+            elif name == "selp.b32":
+                result = v[a] if truth[lane] else y
+            else:
+                result = INTEGER[name](v[a], y)
+            v[d] = result & MASK
+    lines += [f"mov.u32 %o{i}, %v{i};" for i in range(6)]
+    got = execute("\n".join(lines), inputs, [32] * 6, ".reg .b32 %v<6>;")
+    assert [[int(g[lane]) for g in got] for lane in range(LANES)] == state
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(FLOAT)), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)),
+        min_size=1,
+        max_size=30,
+    ),
+    st.lists(st.floats(width=32), min_size=4, max_size=4),
+)
+def test_float_programs(steps, values):
+    inputs = [np.full(LANES, v, np.float32).view(np.uint32) for v in values]
+    lines = [f"mov.b32 %v{i}, %i{i};" for i in range(4)]
+    state = [np.float32(v) for v in values]
+    with np.errstate(all="ignore"):
+        for name, d, a, b in steps:
+            lines.append(f"{name} %v{d}, %v{a}, %v{b};")
+            state[d] = np.float32(FLOAT[name](state[a], state[b]))
+    lines += [f"mov.b32 %o{i}, %v{i};" for i in range(4)]
+    got = execute("\n".join(lines), inputs, [32] * 4, ".reg .f32 %v<4>;")
+    for g, want in zip(got, state, strict=True):
+        have = g.view(np.float32)
+        assert np.array_equal(have, np.full(LANES, want), equal_nan=True)
+        assert np.isnan(want) or (np.signbit(have) == np.signbit(want)).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 31), min_size=LANES, max_size=LANES), st.integers(1, 7), st.integers(0, 40))
+def test_divergent_loops(trips, stride, bound):
+    """Each thread leaves a loop by itself: by its count, or by a break in the middle."""
+    inputs = [np.array(trips, np.uint32)]
+    lines = f"""
+        mov.u32 %v0, 0; mov.u32 %v1, 0;
+        LOOP: setp.ge.u32 %p, %v0, %i0; @%p bra DONE;
+        mad.lo.u32 %v1, %v0, %v0, %v1;
+        setp.gt.u32 %q, %v1, {bound * 50}; @%q bra DONE;
+        add.u32 %v0, %v0, {stride}; bra LOOP;
+        DONE: mov.u32 %o0, %v1; mov.u32 %o1, %v0;"""
+    got = execute(lines, inputs, [32, 32], ".reg .b32 %v<2>;")
+    for lane, trip in enumerate(trips):
+        i = total = 0
+        while i < trip:
+            total += i * i
+            if total > bound * 50:
+                break
+            i += stride
+        assert (int(got[0][lane]), int(got[1][lane])) == (total, i)
