@@ -20,8 +20,9 @@ import numpy as np
 from .errors import PtxError, PtxsimError
 from .machine import Checks, Limits, Machine
 from .memory import Arena
-from .parser import Module, Variable, parse
+from .parser import parse
 from .program import link, place_globals
+from .syntax import Module, Variable
 
 
 class Array:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .parser import Instruction
+from .syntax import Instruction
 
 WARP = 32
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from . import wavefronts
 from .observer import Observer
-from .parser import Instruction, Pair, Register, Vector
 from .program import Program
+from .syntax import Instruction, Pair, Register, Vector
 
 WIDE = (8, 16)
 

@@ -27,8 +27,8 @@ from .instructions import registry
 from .instructions.special import special_value
 from .memory import BASES, Access, Addresses, Arena, Fault, GlobalSpace, MixedAccess, Space
 from .monitor import SharedMonitor
-from .parser import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable
 from .program import Program
+from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable
 from .types import SIGNED, STORAGE, UNSIGNED, Type
 
 WARP = 32

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from .api import Kernel, Texture
     from .machine import MemoryEvent
-    from .parser import Instruction
+    from .syntax import Instruction
 
 
 class Observer:

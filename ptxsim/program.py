@@ -15,7 +15,7 @@ import numpy as np
 from . import instructions
 from .errors import PtxError
 from .memory import Arena
-from .parser import Function, Immediate, Instruction, Label, Module, Symbol, Variable
+from .syntax import Function, Immediate, Instruction, Label, Module, Symbol, Variable
 
 BUILTIN_CALLS = ("vprintf", "__assertfail")
 

@@ -270,7 +270,7 @@ def test_an_edited_kernel_is_marked_in_the_figures_drawn_next(small: Path) -> No
     assert "<!-- naive† -->" in words
 
 
-# ---- the paper, of all kernels -------------------------------------------------------------------------------------------
+# ---- the paper, of all kernels -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import PtxError
-from ..parser import Instruction
+from ..syntax import Instruction
 from . import (  # noqa: F401
     async_copy,
     compare,

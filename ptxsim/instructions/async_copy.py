@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import PtxError
-from ..parser import Immediate, Register
+from ..syntax import Immediate, Register
 from ..types import TYPES
 from .registry import Modifiers, effect
 

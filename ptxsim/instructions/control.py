@@ -13,7 +13,7 @@ import numpy as np
 
 from ..barriers import require_barrier_number
 from ..errors import PtxError
-from ..parser import Immediate, Register, Symbol
+from ..syntax import Immediate, Register, Symbol
 from ..types import TYPES
 from .registry import Modifiers, control
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import floats
 from ..errors import PtxError
-from ..parser import Vector
+from ..syntax import Vector
 from ..types import TYPES
 from .registry import Modifiers, effect
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import floats
 from ..errors import PtxError
-from ..parser import Address, Instruction, Symbol, Vector
+from ..syntax import Address, Instruction, Symbol, Vector
 from ..types import TYPES, Type
 from .registry import Modifiers, effect
 

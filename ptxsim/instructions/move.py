@@ -6,7 +6,7 @@ import numpy as np
 
 from ..errors import PtxError
 from ..memory import BASES
-from ..parser import Immediate, Instruction, Special, Symbol, Vector
+from ..syntax import Immediate, Instruction, Special, Symbol, Vector
 from ..types import STORAGE, TYPES
 from .registry import Modifiers, effect
 from .special import CLOCKS, clock_value

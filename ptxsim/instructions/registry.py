@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from ..errors import PtxError
-from ..parser import Instruction
+from ..syntax import Instruction
 from ..types import TYPES, Type
 
 

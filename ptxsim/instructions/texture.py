@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..parser import Register, Symbol, Vector
+from ..syntax import Register, Symbol, Vector
 from ..types import TYPES
 from .registry import Modifiers, effect
 

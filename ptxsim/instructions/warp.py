@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import PtxError
-from ..parser import Pair
+from ..syntax import Pair
 from ..types import TYPES
 from .registry import Modifiers, effect
 
