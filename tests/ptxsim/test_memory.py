@@ -1,0 +1,233 @@
+"""Loads, stores, atomics and asynchronous copies in every width and space."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ptxsim
+from tests.ptxsim.conftest import execute
+
+HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
+
+
+def run(lines: str, data: np.ndarray, out: np.ndarray, declare: str = "", threads: int = 32, **options) -> np.ndarray:
+    """`%in` and `%out` hold the addresses of the arrays, `%t` the thread."""
+    text = HEADER + "\n".join(
+        [
+            ".visible .entry k(.param .u64 in, .param .u64 out) {",
+            ".reg .b16 %h<9>; .reg .b32 %r<9>, %t; .reg .f32 %f<9>; .reg .f64 %d<9>; .reg .pred %p<4>;",
+            f".reg .b64 %x<9>, %in, %out; {declare}",
+            "mov.u32 %t, %tid.x; ld.param.u64 %in, [in]; ld.param.u64 %out, [out];",
+            lines,
+            "ret; }",
+        ]
+    )
+    result = ptxsim.Array(out, "out")
+    ptxsim.load(text).launch(1, threads, [ptxsim.Array(data, "in"), result], **options)
+    return result.numpy()
+
+
+@pytest.mark.parametrize("space", ["global", "shared", "local", "generic"])
+@pytest.mark.parametrize(
+    ("type_", "register"), [("u8", "%h"), ("u16", "%h"), ("b32", "%r"), ("f32", "%f"), ("b64", "%x"), ("f64", "%d")]
+)
+@pytest.mark.parametrize("vector", [1, 2, 4])
+def test_every_width_and_space(space, type_, register, vector):
+    size = int(type_[1:]) // 8
+    width = size * vector
+    if width > 16:
+        pytest.skip("no access is wider than 16 bytes")
+    data = np.random.default_rng(0).integers(0, 256, 32 * width).astype(np.uint8)
+    registers = ", ".join(f"{register}{4 + i}" for i in range(vector))
+    registers = f"{{{registers}}}" if vector > 1 else registers
+    suffix = (f".v{vector}" if vector > 1 else "") + f".{type_}"
+    lines = f"mad.wide.u32 %x0, %t, {width}, %in; mad.wide.u32 %x1, %t, {width}, %out; ld.global{suffix} {registers}, [%x0];"
+    if space in ("shared", "local"):
+        lines += f"mov.u32 %r0, there; mad.lo.u32 %r0, %t, {width if space == 'shared' else 0}, %r0;"
+        lines += (
+            f"st.{space}{suffix} [%r0+{2 * width}], {registers}; ld.{space}{suffix} {registers}, [%r0+{2 * width}];"
+        )
+    elif space == "generic":
+        lines += f"mov.u64 %x2, there; cvta.shared.u64 %x2, %x2; mad.wide.u32 %x2, %t, {width}, %x2;"
+        lines += f"st{suffix} [%x2], {registers}; ld{suffix} {registers}, [%x2];"
+    lines += f"st.global{suffix} [%x1], {registers};"
+    declare = f".{'local' if space == 'local' else 'shared'} .align 16 .b8 there[{40 * width}];"
+    assert (run(lines, data, np.zeros_like(data), declare) == data).all()
+
+
+def test_loads_extend_to_the_register():
+    data = np.array([0x80, 0x7F, 0xFF, 0x01] * 8, np.uint8)
+    lines = (
+        "cvt.u64.u32 %x0, %t; add.u64 %x0, %in, %x0; mad.wide.u32 %x1, %t, 8, %out;"
+        "ld.global.s8 %r0, [%x0]; ld.global.u8 %r1, [%x0]; st.global.v2.b32 [%x1], {%r0, %r1};"
+    )
+    got = run(lines, data, np.zeros((32, 2), np.int32))
+    assert (got[:, 0] == data.view(np.int8)).all() and (got[:, 1] == data).all()
+
+
+def test_stores_of_part_of_a_register():
+    data = np.arange(32, dtype=np.uint32) * 0x01010101
+    lines = (
+        "mad.wide.u32 %x0, %t, 4, %in; mad.wide.u32 %x1, %t, 4, %out;"
+        "ld.global.u32 %r0, [%x0]; st.global.u8 [%x1+1], %r0; st.global.u16 [%x1+2], %r0;"
+    )
+    assert (run(lines, data, np.zeros(32, np.uint32)) == (data & 0xFFFFFF00)).all()
+
+
+def test_predicated_access_leaves_others_alone():
+    data = np.arange(32, dtype=np.uint32)
+    lines = (
+        "mad.wide.u32 %x0, %t, 400, %in; mad.wide.u32 %x1, %t, 4, %out; mov.u32 %r0, 77; setp.eq.u32 %p0, %t, 0;"
+        "@%p0 ld.global.u32 %r0, [%x0+12]; st.global.u32 [%x1], %r0;"
+    )
+    assert run(lines, data, np.zeros(32, np.uint32)).tolist() == [3] + [77] * 31
+
+
+ATOMS = {
+    "add.u32": (lambda old, b: old + b, 32),
+    "min.s32": (lambda old, b: min(old, b, key=lambda v: v - (1 << 32) if v >> 31 else v), 32),
+    "max.u32": (max, 32),
+    "and.b32": (lambda old, b: old & b, 32),
+    "or.b32": (lambda old, b: old | b, 32),
+    "xor.b32": (lambda old, b: old ^ b, 32),
+    "exch.b32": (lambda old, b: b, 32),
+    "inc.u32": (lambda old, b: 0 if old >= b else old + 1, 32),
+    "dec.u32": (lambda old, b: b if old == 0 or old > b else old - 1, 32),
+    "add.u64": (lambda old, b: old + b, 64),
+    "max.s64": (lambda old, b: max(old, b, key=lambda v: v - (1 << 64) if v >> 63 else v), 64),
+}
+
+
+@pytest.mark.parametrize("space", ["global", "shared"])
+@pytest.mark.parametrize("name", ATOMS)
+def test_atomics(name, space):
+    update, bits = ATOMS[name]
+    rng = np.random.default_rng(4)
+    start = rng.integers(0, 2**bits, 4, dtype=np.uint64)
+    operand = rng.integers(0, 2**bits, 32, dtype=np.uint64)
+    size, r = bits // 8, "%r" if bits == 32 else "%x"
+    data = np.concatenate([start, operand]).astype(f"u{size}")
+    lines = f"""
+        and.b32 %r0, %t, 3; mad.wide.u32 %x7, %r0, {size}, %in; mad.wide.u32 %x8, %t, {size}, %in;
+        ld.global.b{bits} {r}2, [%x8+{4 * size}]; mad.wide.u32 %x8, %t, {size}, %out;"""
+    if space == "global":
+        lines += f"atom.global.{name} {r}3, [%x7], {r}2; st.global.b{bits} [%x8], {r}3;"
+        lines += f"ld.global.b{bits} {r}4, [%x7]; st.global.b{bits} [%x8+{32 * size}], {r}4;"
+    else:
+        lines += f"""
+            mov.u32 %r1, there; mad.lo.u32 %r1, %r0, {size}, %r1; ld.global.b{bits} {r}4, [%x7];
+            setp.lt.u32 %p0, %t, 4; @%p0 st.shared.b{bits} [%r1], {r}4; bar.sync 0;
+            atom.shared.{name} {r}3, [%r1], {r}2; st.global.b{bits} [%x8], {r}3;
+            bar.sync 0; ld.shared.b{bits} {r}4, [%r1]; st.global.b{bits} [%x8+{32 * size}], {r}4;"""
+    got = run(lines, data, np.zeros(64, f"u{size}"), f".shared .align 8 .b8 there[{4 * size}];")
+    state = [int(v) % 2**bits for v in start]
+    for lane in range(32):
+        assert int(got[lane]) == state[lane % 4]
+        state[lane % 4] = update(state[lane % 4], int(operand[lane]) % 2**bits) % 2**bits
+    assert [int(v) for v in got[32:36]] == state
+
+
+def test_float_atomics_and_cas():
+    data = np.arange(32, dtype=np.float32)
+    lines = (
+        "mad.wide.u32 %x0, %t, 4, %in; ld.global.f32 %f0, [%x0]; red.global.add.f32 [%out], %f0;"
+        "atom.global.cas.b32 %r0, [%out+4], 0, 5; atom.global.cas.b32 %r0, [%out+4], 5, 6;"
+        "red.global.add.f64 [%out+8], 0d3FE0000000000000;"
+    )
+    got = run(lines, data, np.zeros(4, np.float32))
+    assert got[0] == data.sum() and got.view(np.uint32)[1] == 6 and got[2:].view(np.float64)[0] == 16.0
+
+
+@pytest.mark.parametrize(("level", "width"), [("ca", 4), ("ca", 8), ("ca", 16), ("cg", 16)])
+def test_cp_async_lands_when_waited_for(level, width):
+    data = np.random.default_rng(0).integers(0, 2**32, 8 * 32, dtype=np.uint32)
+    words = width // 4
+    lines = f"""
+        mov.u32 %r0, there; mad.lo.u32 %r0, %t, {width}, %r0; mad.wide.u32 %x0, %t, {width}, %in;
+        cp.async.{level}.shared.global [%r0], [%x0], {width}; cp.async.commit_group;
+        cp.async.{level}.shared.global [%r0+{32 * width}], [%x0+{32 * width}], {width}, {width // 2}; cp.async.commit_group;
+        cp.async.wait_group 1; mad.wide.u32 %x1, %t, {width}, %out;"""
+    for half in (0, 1):
+        for i in range(words):
+            at = half * 32 * width + 4 * i
+            lines += f"ld.shared.b32 %r1, [%r0+{at}]; st.global.b32 [%x1+{at}], %r1;"
+        lines += "cp.async.wait_all;" if half == 0 else ""
+    got = run(lines, data, np.zeros(64 * words, np.uint32), f".shared .align 16 .b8 there[{64 * width}];")
+    first, second = data[: 32 * words], data[32 * words : 64 * words].copy()
+    raw = second.view(np.uint8).reshape(32, width)
+    raw[:, width // 2 :] = 0
+    assert (got[: 32 * words] == first).all() and (got[32 * words :] == second).all()
+
+
+def test_cp_async_group_that_is_not_waited_for():
+    lines = """
+        mov.u32 %r0, there; mad.lo.u32 %r0, %t, 4, %r0; mad.wide.u32 %x0, %t, 4, %in;
+        cp.async.ca.shared.global [%r0], [%x0], 4; cp.async.commit_group;
+        cp.async.ca.shared.global [%r0+128], [%x0], 4; cp.async.commit_group;
+        cp.async.wait_group 1; ld.shared.b32 %r1, [%r0]; ld.shared.b32 %r1, [%r0+128];"""
+    with pytest.raises(ptxsim.PtxsimError, match="read before the wait"):
+        run(lines, np.zeros(64, np.uint32), np.zeros(1, np.uint32), ".shared .align 16 .b8 there[256];")
+
+
+def test_a_source_size_of_zero_reads_nothing():
+    lines = """
+        mov.u32 %r0, there; mad.lo.u32 %r0, %t, 16, %r0; setp.lt.u32 %p0, %t, 2; selp.b32 %r2, 16, 0, %p0;
+        mad.wide.u32 %x0, %t, 16, %in; cp.async.cg.shared.global [%r0], [%x0], 16, %r2; cp.async.wait_all;
+        ld.shared.b32 %r1, [%r0+12]; mad.wide.u32 %x1, %t, 4, %out; st.global.b32 [%x1], %r1;"""
+    data = np.arange(1, 9, dtype=np.uint32)  # 32 bytes: threads from 2 on would read past the end
+    got = run(lines, data, np.full(32, 9, np.uint32), ".shared .align 16 .b8 there[512];")
+    assert got.tolist() == [4, 8] + [0] * 30
+
+
+def test_parameters_of_many_types():
+    text = (
+        HEADER
+        + """
+        .visible .entry k(.param .u8 a, .param .s16 b, .param .f32 c, .param .f64 d, .param .align 8 .b8 e[16], .param .u64 out) {
+        .reg .b32 %r<4>; .reg .b64 %x<4>; .reg .f32 %f; .reg .f64 %d;
+        ld.param.u64 %x0, [out]; ld.param.u8 %r0, [a]; ld.param.s16 %r1, [b]; ld.param.f32 %f, [c]; ld.param.f64 %d, [d];
+        ld.param.v2.b32 {%r2, %r3}, [e+8]; mov.b64 %x1, e; ld.param.b32 %x2, [%x1+4];
+        st.global.b32 [%x0], %r0; st.global.b32 [%x0+4], %r1; st.global.f32 [%x0+8], %f; st.global.b32 [%x0+12], %r2;
+        st.global.f64 [%x0+16], %d; st.global.b32 [%x0+24], %r3; st.global.b32 [%x0+28], %x2;
+        ret; }"""
+    )
+    out = ptxsim.Array(np.zeros(8, np.int32))
+    ptxsim.load(text).launch(1, 32, [200, -5, 1.5, 2.25, np.array([1, 2, 3, 4], np.int32), out])
+    got = out.numpy()
+    assert got[[0, 1, 3, 6, 7]].tolist() == [200, -5, 3, 4, 2]
+    assert got.view(np.float32)[2] == 1.5 and got[4:6].view(np.float64)[0] == 2.25
+
+
+def test_null_and_wild_pointers():
+    for address, where in ((0, "in no allocation"), (2**63, "in no space")):
+        text = HEADER + f".visible .entry k() {{ .reg .b64 %x; mov.b64 %x, {address}; st.u32 [%x], %tid.x; ret; }}"
+        with pytest.raises(ptxsim.PtxsimError, match=where):
+            ptxsim.load(text.replace("%tid.x; ret", "1; ret")).launch(1, 32, [])
+
+
+def test_memory_between_arrays_belongs_to_nobody():
+    a, b = ptxsim.Array(np.zeros(4, np.uint8), "a"), ptxsim.Array(np.zeros(4, np.uint8), "b")
+    text = (
+        HEADER
+        + """.visible .entry k(.param .u64 a, .param .u64 b) { .reg .b64 %x; ld.param.u64 %x, [b];
+        st.global.u8 [%x+-1], 1; ret; }"""
+    )
+    with pytest.raises(ptxsim.PtxsimError, match="past the end of a"):
+        ptxsim.load(text).launch(1, 1, [a, b])
+
+
+def test_an_array_passed_twice_is_one():
+    a = ptxsim.Array(np.zeros(1, np.uint64))
+    text = (
+        HEADER
+        + """.visible .entry k(.param .u64 a, .param .u64 b) { .reg .b64 %x, %y; ld.param.u64 %x, [a];
+        ld.param.u64 %y, [b]; sub.s64 %y, %x, %y; add.s64 %y, %y, 7; st.global.u64 [%x], %y; ret; }"""
+    )
+    ptxsim.load(text).launch(1, 1, [a, a])
+    assert a.numpy()[0] == 7
+
+
+def test_execute_helper_reads_and_writes():
+    (got,) = execute("mov.b32 %o0, %i0;", [np.arange(70, dtype=np.uint32)], [32])
+    assert got.tolist() == list(range(70))
