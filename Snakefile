@@ -69,3 +69,8 @@ for _name in EXPERIMENTS:
             f"{RESULTS}/resources.csv",
             experiment_outputs(_name),
             verdict(_name),
+
+
+# Snakemake itself says only that no rule makes a misspelt name.
+if _slip := misspelt_target([rule.name for rule in workflow.rules]):
+    sys.exit(f"error: unknown target {_slip[0]!r} in Snakefile, experiments/; nearest: {', '.join(_slip[1])}")

@@ -52,7 +52,8 @@ def main() -> None:
         with replacing(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
     if (tests := options.measured.parent / TESTS).is_file():
-        shutil.copyfile(tests, options.data / TESTS)
+        with replacing(options.data / TESTS) as temporary:
+            shutil.copyfile(tests, temporary)
     print(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}", file=sys.stderr)
 
 

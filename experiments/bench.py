@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver
 
-from contracts import UserError, read_rows, replacing, run_command, write_rows
+from contracts import UserError, read_rows, run_command, write_rows
 from experiments import plan, power, statistics, verify
 from experiments.device import Gpu, Memory, cuda
 from experiments.lease import lease
 from experiments.libraries import load_gemm
+from experiments.samples import write_samples
 from experiments.timing import Samples, Stopwatch, duration_us, warm_up
 from kernels import catalogue
 from kernels.catalogue import Entry, Problem
@@ -252,31 +253,6 @@ def expected_s(experiment: plan.Experiment, n: int) -> float:
 def worklog_replays(n: int) -> int:
     """How often worklog C runs a problem of size n (seed 003, section 2)."""
     return int(800000 / n)
-
-
-def write_samples(path: Path, rows: list[dict]) -> None:
-    """Write samples.parquet; an empty table has the columns too."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    text, number = pa.dictionary(pa.int32(), pa.string()), pa.float32()
-    types = {
-        "experiment": text,
-        "variant": text,
-        "timed": text,
-        "m": pa.int32(),
-        "n": pa.int32(),
-        "k": pa.int32(),
-        "regime": text,
-        "window": text,
-        "index": pa.int32(),
-        "time_us": number,
-        "sm_clock_mhz": number,
-        "kept": pa.bool_(),
-    }
-    table = pa.Table.from_pylist(rows, schema=pa.schema(list(types.items())))
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
 
 
 def run(options: argparse.Namespace) -> tuple[list[dict], list[dict], list[dict]]:

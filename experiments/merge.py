@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from contracts import read_json, read_rows, replacing, run_command, write_rows
+from contracts import read_json, read_rows, run_command, write_rows
 
 
 def main() -> None:
@@ -20,12 +20,9 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     if options.table == "samples":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        from experiments.samples import join_samples
 
-        tables = [pq.read_table(part) for part in options.parts]
-        with replacing(options.out) as temporary:
-            pq.write_table(pa.concat_tables(tables).unify_dictionaries(), temporary, compression="zstd")
+        join_samples(options.parts, options.out)
     elif options.table == "resources":
         write_rows(options.out, "resources", [read_json(part, "resources") for part in options.parts])
     else:

@@ -7,8 +7,9 @@ beta and their sum, and one from storing C in its own precision:
 
     |C - C64| <= (sqrt(k) + 3) * u * (|alpha| |A||B| + |beta| |C0|) + u_out * |C64|
 
-The inputs of a check have magnitudes in [0.5, 1], so that any one dropped product changes C by at least 0.25 |alpha|;
-the bound stays below that for every k that is tested.
+The inputs of a check have magnitudes in [0.5, 1], so that any one dropped product changes C by at least 0.25 |alpha|.
+In fp32 the bound stays below that for every k that is tested; in 16 bits it does where the stored element is not so
+large (|C| < 64 in bf16) that its own last place hides a product.
 """
 
 from __future__ import annotations

@@ -179,7 +179,17 @@ class Variant:
     @property
     def source_hash(self) -> str:
         """Changes with the sources, template values or launch; not with comments or white space."""
-        launch = json.dumps([self.entry, dict(self.template), self.threads, self.shared_bytes, self.grid_axes])
+        launch = json.dumps(
+            [
+                self.entry,
+                self.dtype,
+                dict(self.template),
+                self.threads,
+                self.shared_bytes,
+                dict(self.tile),
+                self.grid_axes,
+            ]
+        )
         return _digest(launch, *(_without_comments(path.read_text()) for path in self.sources()))
 
 
@@ -192,7 +202,11 @@ def _digest(*parts: str) -> str:
 
 def _without_comments(text: str) -> str:
     text = re.sub(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', lambda m: m[0] if m[0][0] == '"' else " ", text, flags=re.S)
-    return re.sub(r"\s+", " ", text).strip()
+    lines = (re.sub(r"\s+", " ", line).strip() for line in text.splitlines())
+    # a preprocessor line ends where it ends; elsewhere a line end is a blank
+    return "".join(
+        f"\n{line}\n" if line.startswith("#") or line.endswith("\\") else f"{line} " for line in lines if line
+    )
 
 
 @functools.cache
@@ -240,10 +254,10 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         grid_axes=entry["grid"],
         multiples={key: number(f"{name}.multiples.{key}", v) for key, v in entry.get("multiples", {}).items()},
         align_bytes=entry.get("align_bytes", {"fp32": 4}.get(entry["dtype"], 2)),
-        arch=entry.get("arch", 70),
-        builds_on=entry["builds_on"],
+        arch=entry.get("arch", 75),
+        builds_on=entry.get("builds_on"),
         idea=entry["idea"],
-        origin=entry["origin"],
+        origin=entry.get("origin"),
         baseline=entry["baseline"],
     )
 

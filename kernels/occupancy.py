@@ -15,7 +15,8 @@ REGISTERS_PER_SM = 65536
 REGISTER_UNIT = 256  # registers are dealt to a warp in this unit
 SCHEDULERS = 4  # each owns a quarter of the register file and of the warps
 SHARED_UNIT = 128
-SHARED_RESERVE = 1024  # bytes a block that the driver keeps, from compute capability 8.0 on
+SHARED_RESERVE = 1024  # bytes a block that the driver keeps
+RESERVED_FROM = 80  # from this compute capability on
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Limits:
 
 
 LIMITS = {
+    75: Limits(warps=32, blocks=16, shared_bytes=64 * 1024),
     80: Limits(warps=64, blocks=32, shared_bytes=164 * 1024),
     86: Limits(warps=48, blocks=16, shared_bytes=100 * 1024),
     89: Limits(warps=48, blocks=24, shared_bytes=100 * 1024),
@@ -67,7 +69,8 @@ def occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> Occ
     warps = -(-threads // WARP)
     registers_per_warp = _round_up(registers * WARP, REGISTER_UNIT)
     warps_by_registers = SCHEDULERS * (REGISTERS_PER_SM // SCHEDULERS // registers_per_warp)
-    shared_per_block = _round_up(shared_bytes + SHARED_RESERVE, SHARED_UNIT)
+    reserve = SHARED_RESERVE if capability(arch) >= RESERVED_FROM else 0
+    shared_per_block = max(_round_up(shared_bytes + reserve, SHARED_UNIT), SHARED_UNIT)
     by = {
         "registers": warps_by_registers // warps,
         "shared": limits.shared_bytes // shared_per_block,

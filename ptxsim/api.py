@@ -124,10 +124,13 @@ class Kernel:
         steps = lanes = 0
         for observer in observers:
             observer.begins(self, grid, block)
-        for first in range(0, total, per_batch):
-            machine.run_batch(np.arange(first, min(first + per_batch, total)), checks, limits, observers)
-            steps += machine.executed
-            lanes += machine.executed * machine.lanes
+        try:
+            for first in range(0, total, per_batch):
+                machine.run_batch(np.arange(first, min(first + per_batch, total)), checks, limits, observers)
+                steps += machine.executed
+                lanes += machine.executed * machine.lanes
+        finally:
+            machine.release()
         for array, address in arrays.values():
             raw = arena.read(address, array.nbytes)
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()

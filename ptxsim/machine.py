@@ -534,6 +534,11 @@ class Machine:
             if self.monitor is not None:
                 self.monitor.finish()
 
+    def release(self) -> None:
+        """Let go of the memory of a launch."""
+        self.registers[:] = [None] * len(self.registers)
+        self.resolved, self.spaces, self.monitor, self.copies, self.saved = {}, {}, None, [], []
+
     def _start(self) -> None:
         thread = np.tile(np.arange(self.padded), len(self.blocks))
         self.thread_of = thread

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers import ROOT
+from helpers import ARCH, ROOT
 
 from experiments import build, toolchain
 from kernels import catalogue
-
-ARCH = "sm_90a"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+ARCH = "sm_90a"
 BIN = Path(sys.executable).parent  # snakemake, ruff and the others of this environment
 
 

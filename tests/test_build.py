@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ARCH
-from helpers import assert_one_line, run_module
+from helpers import ARCH, assert_one_line, run_module
 
 from contracts import UserError, read_json
 from experiments import build, toolchain

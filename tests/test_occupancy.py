@@ -97,5 +97,5 @@ def test_what_is_no_architecture_is_refused(arch: str) -> None:
 
 
 def test_an_architecture_without_known_limits_is_refused() -> None:
-    with pytest.raises(UserError, match=r"arch = 'sm_61': limits unknown; known: sm_80, sm_86"):
+    with pytest.raises(UserError, match=r"arch = 'sm_61': limits unknown; known: sm_75, sm_80, sm_86"):
         occupancy("sm_61", 128, 32, 0)

@@ -1,5 +1,6 @@
 # What all rules share: the configuration, whether there is a GPU, the experiments, and where files lie.
 
+import difflib
 import json
 import os
 import shlex
@@ -229,3 +230,12 @@ REPORTED = [
     *[f"results/tables/{name}.csv" for name in PAPER_TABLES],
     *[f"results/figures/{name}.svg" for name in FIGURES],
 ]
+
+
+def misspelt_target(rules):
+    """A word of the command line that is no target but nearly the name of one, and the names it is near to."""
+    for word in sys.argv[1:]:
+        if word.isidentifier() and word not in rules:
+            if near := difflib.get_close_matches(word, rules, n=3, cutoff=0.8):
+                return word, near
+    return None

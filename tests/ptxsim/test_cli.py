@@ -1,0 +1,90 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from ptxsim.arguments import parse_argument
+from ptxsim.cli import main
+
+SCALE = """
+extern "C" __global__ void scale(float* out, const float* in, float factor, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = in[i] * factor;
+}
+"""
+
+
+@pytest.fixture
+def source(tmp_path, compiled):
+    compiled("faults.cu", "trap_good")  # skips where there is no compiler
+    path = tmp_path / "scale.cu"
+    path.write_text(SCALE)
+    return path
+
+
+def test_run_a_cuda_file(source, tmp_path, capsys):
+    data = np.arange(100, dtype=np.float32)
+    np.save(tmp_path / "in.npy", data)
+    saved, report = tmp_path / "out.npy", tmp_path / "report.json"
+    arguments = [f"out={saved}=zeros:f32:100", str(tmp_path / "in.npy"), "f32:2.5", "i32:100"]
+    options = [part for text in arguments for part in ("--arg", text)]
+    assert (
+        main(["run", str(source), "--entry", "scale", "--grid", "2", "--block", "64", *options, "--out", str(report)])
+        == 0
+    )
+    assert (np.load(saved) == data * np.float32(2.5)).all()
+    shown = capsys.readouterr().out
+    assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in shown
+    written = json.loads(report.read_text())
+    assert written["kernel"] == "scale" and written["totals"]["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 4
+    assert {row["line"] for row in written["instructions"] if row["space"] == "global"} == {4}
+
+
+def test_bench(source, capsys):
+    options = [part for text in ("zeros:f32:64", "random:f32:64:1", "2.0", "64") for part in ("--arg", text)]
+    assert main(["bench", str(source), "--grid", "1", "--block", "64", *options]) == 0
+    assert "lane-instr/s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "missing.ptx", "--grid", "1", "--block", "32"], "ptxsim: missing.ptx: No such file"),
+        (["run", "missing.cu", "--grid", "1", "--block", "32"], "ptxsim: missing.cu: no such file"),
+    ],
+)
+def test_errors_are_one_line(arguments, message, capsys):
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(message) and error.count("\n") == 1
+
+
+def test_faults_are_one_line(source, capsys):
+    options = [part for text in ("zeros:f32:10", "ones:f32:64", "2.0", "64") for part in ("--arg", text)]
+    assert main(["run", str(source), "--grid", "1", "--block", "64", *options]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("ptxsim: scale: scale.cu:4: block (0, 0, 0), thread (10, 0, 0): out-of-bounds global store")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["nonsense", "i32:x", "random:f32", "random:q7:3", "zeros:f32:axb", "none.npy", "out=5"]
+)
+def test_arguments_that_say_nothing(text):
+    from ptxsim import PtxsimError
+
+    with pytest.raises(PtxsimError) as caught:
+        parse_argument(text, 0)
+    assert "\n" not in str(caught.value) and text in str(caught.value)
+
+
+def test_arguments():
+    assert parse_argument("i32:-5", 0).value == np.int32(-5)
+    assert parse_argument("0x10", 0).value == 16 and parse_argument("1.5", 0).value == 1.5
+    value = parse_argument("random:bf16:3x4:7", 0).value.numpy()
+    assert value.shape == (3, 4) and (value == parse_argument("random:bf16:3x4:7", 1).value.numpy()).all()
+    assert np.isnan(parse_argument("nan:f32:2", 0).value.numpy()).all()

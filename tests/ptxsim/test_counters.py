@@ -1,0 +1,141 @@
+"""Wavefronts and sectors, by hand and as the hardware counted them; what ptxas merges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ptxsim
+from ptxsim import wavefronts
+from ptxsim.counters import Counters, is_linear, scaled
+
+LANE = np.arange(32)
+ON = np.ones((1, 32), bool)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "width", "waves", "ideal"),
+    [
+        (LANE * 4, 4, 1, 1),  # consecutive words
+        (LANE * 0, 4, 1, 1),  # one word for all
+        (LANE * 8, 4, 2, 1),
+        (LANE * 128, 4, 32, 1),  # a column of a 32-wide tile
+        (LANE * 132, 4, 1, 1),  # padded
+        (LANE // 2 * 4, 2, 1, 1),
+        (LANE, 1, 1, 1),
+        (LANE * 8, 8, 2, 2),  # by half-warps
+        (LANE // 2 * 8, 8, 1, 1),  # equal pairs: together
+        (LANE * 16, 16, 4, 4),  # by quarter-warps
+        (LANE * 0, 16, 2, 2),  # one address for all: the quarters in pairs
+        (LANE // 16 * 512, 16, 2, 2),
+        (LANE * 32, 16, 8, 4),  # every other 16 bytes: 2-way in each quarter
+        (LANE // 2 * 16, 16, 2, 2),
+    ],
+)
+def test_shared_wavefronts(addresses, width, waves, ideal):
+    got = wavefronts.shared(addresses[None], ON, width)
+    assert (int(got[0][0]), int(got[1][0])) == (waves, ideal)
+
+
+def test_inactive_lanes_want_nothing():
+    active = ON & (LANE < 3)
+    assert wavefronts.shared((LANE * 128)[None], active, 4)[0].tolist() == [3]
+    assert wavefronts.shared((LANE * 128)[None], ON & False, 4)[0].tolist() == [0]
+    assert wavefronts.shared((LANE * 16)[None], ON & (LANE < 8), 16)[0].tolist() == [1]
+
+
+@pytest.mark.parametrize(("stride", "waves"), [(16, 4), (64, 16), (80, 4), (128, 32), (256, 32)])
+def test_ldmatrix_wavefronts(stride, waves):
+    assert wavefronts.ldmatrix((LANE % 8 * stride + LANE // 8 * 8192)[None], ON)[0].tolist() == [waves]
+
+
+def test_sectors():
+    assert [int(x[0]) for x in wavefronts.sectors((LANE * 4)[None], ON, 4)] == [4, 128]
+    assert [int(x[0]) for x in wavefronts.sectors((LANE * 4 + 4)[None], ON, 4)] == [5, 128]
+    assert [int(x[0]) for x in wavefronts.sectors((LANE * 4096)[None], ON, 4)] == [32, 128]
+    assert [int(x[0]) for x in wavefronts.sectors((LANE * 0)[None], ON, 4)] == [1, 4]
+    assert [int(x[0]) for x in wavefronts.sectors((LANE * 16)[None], ON, 16)] == [16, 512]
+
+
+HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
+
+
+def count(lines: str, threads: int = 32) -> Counters:
+    text = (
+        HEADER
+        + f""".visible .entry k(.param .u64 p) {{ .reg .b32 %r<20>, %t, %a; .reg .b64 %x; .reg .pred %q;
+        .reg .f32 %f<20>; .shared .align 16 .b8 s[4096]; mov.u32 %t, %tid.x; mov.u32 %a, s; {lines} ret; }}"""
+    )
+    counters = Counters()
+    ptxsim.load(text).launch(1, threads, [ptxsim.Array(np.zeros(4096, np.uint8))], observers=[counters], checks=False)
+    return counters
+
+
+LD = "smsp__inst_executed_op_shared_ld.sum"
+WAVES = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
+
+
+@pytest.mark.parametrize(
+    ("lines", "loads"),
+    [  # fmt: skip
+        (
+            "ld.shared.f32 %f0, [%a]; ld.shared.f32 %f1, [%a+4]; ld.shared.f32 %f2, [%a+8]; ld.shared.f32 %f3, [%a+12];",
+            1,
+        ),
+        (
+            "ld.shared.f32 %f3, [%a+12]; ld.shared.f32 %f0, [%a]; ld.shared.f32 %f1, [%a+4]; ld.shared.f32 %f2, [%a+8];",
+            1,
+        ),
+        ("ld.shared.f32 %f0, [%a+4]; ld.shared.f32 %f1, [%a+8]; ld.shared.f32 %f2, [%a+12];", 2),  # 4 | 8, 12
+        ("ld.shared.f32 %f0, [%a]; st.shared.f32 [%a], %f0; ld.shared.f32 %f1, [%a+4];", 2),
+        ("ld.shared.f32 %f0, [%a]; bar.sync 0; ld.shared.f32 %f1, [%a+4];", 2),
+        ("ld.shared.f32 %f0, [%a]; ld.global.f32 %f2, [%x]; ld.shared.f32 %f1, [%a+4];", 1),
+        ("ld.shared.f32 %f0, [%a]; add.u32 %a, %a, 4; ld.shared.f32 %f1, [%a];", 2),
+        ("ld.shared.f32 %f0, [%a]; bra L; L: ld.shared.f32 %f1, [%a+4];", 2),
+        ("ld.volatile.shared.f32 %f0, [%a]; ld.volatile.shared.f32 %f1, [%a+4];", 2),
+        ("mad.lo.u32 %a, %t, 4, %a; ld.shared.f32 %f0, [%a]; ld.shared.f32 %f1, [%a+4];", 2),  # not aligned
+        ("ld.shared.v2.f32 {%f0, %f1}, [%a]; ld.shared.v2.f32 {%f2, %f3}, [%a+8];", 1),
+    ],
+)
+def test_which_loads_merge(lines, loads):
+    totals = count(f"ld.param.u64 %x, [p]; {lines}").totals()
+    assert totals[LD] == loads
+
+
+def test_merged_loads_cost_what_the_wide_one_does():
+    lines = "mad.lo.u32 %a, %t, 16, %a;" + "".join(f"ld.shared.f32 %f{i}, [%a+{4 * i}];" for i in range(4))
+    counters = count(lines)
+    assert counters.totals()[WAVES] == 4  # four scalar loads would cost 4 each
+    assert sum(s.merged_into is not None for s in counters.by_instruction()) == 3
+    counters.merge_loads = False
+    assert counters.totals()[WAVES] == 16
+
+
+def test_conflicts_are_counted_by_their_degree():
+    counters = count("shl.b32 %r0, %t, 7; and.b32 %r0, %r0, 4095; st.shared.b32 [%r0], %t;")
+    (store,) = [s for s in counters.by_instruction() if s.kind == "st"]
+    assert dict(store.ways) == {32: 1} and store.conflicts == 31 and store.ideal == 1
+
+
+def test_cp_async_is_preceded_by_three_empty_loads():
+    line = "cp.async.ca.shared.global [%a], [%x], 4;"
+    totals = count(f"ld.param.u64 %x, [p]; {line}{line} bar.sync 0; {line}").totals()
+    assert totals[LD] == 6 and totals["smsp__inst_executed_op_ldgsts.sum"] == 3
+
+
+def test_predicated_off_instructions_are_executed_but_ask_nothing():
+    counters = count("setp.gt.u32 %q, %t, 99; @%q st.shared.b32 [%a], %t;")
+    (store,) = [s for s in counters.by_instruction() if s.instruction.opcode == "st"]
+    assert store.executed == 1 and store.requests == 0
+
+
+def test_divergence_shows_in_executions():
+    counters = count("setp.lt.u32 %q, %t, 40; @%q bra L; add.u32 %r0, %t, 1; L: add.u32 %r1, %t, 2;", threads=96)
+    adds = [s.executed for s in counters.by_instruction() if s.instruction.opcode == "add"]
+    assert adds == [2, 3]
+
+
+def test_scaling_is_refused_where_it_does_not_hold():
+    few, more = {"a": 10.0}, {"a": 14.0}
+    assert scaled(few, more, (3, 4), 2, 10, 20)["a"] == 20 * (5 + 2 * 7)
+    assert is_linear({"a": 1.0}, {"a": 1.0}) and not is_linear({"a": 1.0}, {"a": 1.1})

@@ -1,0 +1,160 @@
+"""The catalogue's kernels: right results, and the counters that Nsight Compute read on an H200."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ptxsim
+from kernels import catalogue
+from ptxsim.api import Kernel
+from ptxsim.compiler import compile_ptx
+from ptxsim.counters import Counters, is_linear, scaled
+from ptxsim.parser import parse
+
+ROOT = Path(__file__).resolve().parents[2]
+DTYPES = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
+MEASURED = ROOT / "data" / "h200" / "counters.csv"
+N = 4096
+
+# counted by the memory system itself, where warps meet: within these bounds of what one warp after another would need
+LOOSE = {
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum": 0.0025,
+    "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum": 0.12,
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": 0.01,
+}
+
+
+@pytest.fixture(scope="session")
+def variant(tmp_path_factory):
+    """A function: the catalogue's variant and its kernel."""
+    folder, made = tmp_path_factory.mktemp("ptx"), {}
+
+    def get(name: str) -> tuple[catalogue.Variant, str]:
+        if name not in made:
+            found = catalogue.find(name)
+            unit = folder / f"{name}.cu"
+            unit.write_text(found.translation_unit())
+            made[name] = (found, compile_ptx(unit, flags=[f"-I{catalogue.ROOT}"]))
+        return made[name]
+
+    return get
+
+
+NAMES = sorted(name for name in catalogue.kernels())
+
+
+def tiles(found) -> tuple[int, int, int]:
+    return found.tile["m"], found.tile["n"], found.tile["k"]
+
+
+def launch(found, text, m, n, k, alpha, beta, pad, seed=0, **options):
+    """C as the kernel leaves it, and in float64; C poisoned where it must not be read."""
+    rng = np.random.default_rng(seed)
+    dtype = DTYPES[found.dtype]
+    lda, ldb, ldc = k + pad, n + pad, n + pad
+
+    def matrix(rows: int, columns: int, stride: int) -> np.ndarray:
+        full = np.full((rows, stride), np.nan, np.float32)
+        full[:, :columns] = rng.uniform(-1, 1, (rows, columns))
+        return full.astype(dtype)
+
+    a, b, c = matrix(m, k, lda), matrix(k, n, ldb), matrix(m, n, ldc)
+    if beta == 0:
+        c[:] = np.nan
+    bm, bn, _ = tiles(found)
+    across, down = -(-n // bn), -(-m // bm)
+    grid = (across, down) if found.grid == "nm" else (down, across)
+    out = ptxsim.Array(c, "C")
+    args = [m, n, k, alpha, ptxsim.Array(a, "A"), lda, ptxsim.Array(b, "B"), ldb, beta, out, ldc]
+    Kernel(parse(text)).launch(grid, found.threads, args, found.shared_bytes, **options)
+    exact = alpha * (a[:, :k].astype(np.float64) @ b[:, :n].astype(np.float64))
+    if beta:
+        exact += beta * c[:, :n].astype(np.float64)
+    return out.numpy(), exact
+
+
+def smallest(found) -> tuple[int, int, int]:
+    bm, bn, bk = tiles(found)
+    return 2 * bm, 2 * bn, 3 * bk if bk > 1 else 40
+
+
+@pytest.mark.parametrize(("alpha", "beta", "pad"), [(1.0, 0.0, 0), (1.5, -0.5, 8)])
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_of_the_catalogue(variant, name, alpha, beta, pad):
+    found, text = variant(name)
+    m, n, k = smallest(found)
+    got, exact = launch(found, text, m, n, k, alpha, beta, pad)
+    error = np.abs(got[:, :n].astype(np.float64) - exact)
+    unit = {"fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}[found.dtype]
+    bound = 4 * 2.0**-24 * np.sqrt(k) * (k / 3 + 1) + unit * np.abs(exact)
+    assert (error <= bound).all(), float((error / bound).max())
+    assert np.isnan(got[:, n:].astype(np.float32)).all()
+
+
+def test_odd_sizes(variant):
+    for name in ("sgemm_naive", "sgemm_coalesced"):
+        found, text = variant(name)
+        got, exact = launch(found, text, 45, 77, 19, 1.5, -0.5, 3)
+        assert np.allclose(got[:, :77], exact, atol=1e-5)
+
+
+def test_a_matrix_too_small_is_out_of_bounds(variant):
+    _, text = variant("sgemm_vectorized")
+    with pytest.raises(
+        ptxsim.PtxsimError, match=r"vectorized.cu:\d+: .*out-of-bounds global load .* past the end of B"
+    ):
+        kernel = Kernel(parse(text))
+        a, b, c = (
+            ptxsim.Array(np.zeros(size, np.float32), name) for size, name in ((1024, "A"), (1020, "B"), (128**2, "C"))
+        )
+        kernel.launch(1, 256, [128, 128, 8, 1.0, a, 8, b, 128, 0.0, c, 128])
+
+
+def test_results_do_not_depend_on_the_batch(variant):
+    found, text = variant("sgemm_blocktile_1d")
+    m, n, k = smallest(found)
+    one, _ = launch(found, text, m, n, k, 1.0, 0.0, 0, limits=ptxsim.Limits(lanes=512))
+    all_, _ = launch(found, text, m, n, k, 1.0, 0.0, 0)
+    assert (one == all_).all()
+
+
+def measured() -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    if MEASURED.is_file():
+        with MEASURED.open() as file:
+            for row in csv.DictReader(file):
+                if int(row["n"]) == N:
+                    found[row["variant"]][row["metric"]] = float(row["value"])
+    return found
+
+
+def predicted(found, text) -> dict[str, float]:
+    """Totals at N, from 2x2 blocks with 3 and 4 k-steps."""
+    bm, bn, bk = tiles(found)
+    bk = max(bk, 32)
+    runs = []
+    for steps in (3, 4, 5):
+        counters = Counters()
+        launch(found, text, 2 * bm, 2 * bn, bk * steps, 1.0, 0.0, 0, observers=[counters], checks=False)
+        runs.append(counters.totals())
+    assert is_linear(scaled(runs[0], runs[1], (3, 4), 4, 5, 4), runs[2])
+    return scaled(runs[0], runs[1], (3, 4), 4, N // bk, (N // bm) * (N // bn))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_counters_as_measured_on_the_h200(variant, name):
+    hardware = measured().get(name)
+    if not hardware:
+        pytest.skip("not measured")
+    found, text = variant(name)
+    for metric, value in predicted(found, text).items():
+        if metric not in hardware or "bank_conflicts" in metric:
+            continue  # conflicts are wavefronts less the ideal ones
+        # counters.csv has nine digits
+        assert value == pytest.approx(hardware[metric], rel=LOOSE.get(metric, 1e-8), abs=0.5), metric
