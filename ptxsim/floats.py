@@ -46,9 +46,9 @@ def canonical_bits(x: np.ndarray) -> np.ndarray:
 
 
 def flush(x: np.ndarray) -> np.ndarray:
-    """`.ftz`: subnormal float32 values to zero of their sign."""
-    tiny = np.abs(x) < np.float32(2.0**-126)
-    return np.where(tiny, np.copysign(np.float32(0), x), x) if np.count_nonzero(tiny) else x
+    """`.ftz`: subnormal values to zero of their sign."""
+    tiny = np.abs(x) < (np.float32(2.0**-126) if x.dtype == F4 else 2.0**-1022)
+    return np.where(tiny, np.copysign(x.dtype.type(0), x), x) if np.count_nonzero(tiny) else x
 
 
 def saturate(x: np.ndarray) -> np.ndarray:

@@ -209,7 +209,7 @@ class Access:
         index = self.where.index(shift)
         first = ((self.where.low_bits & (size - 1)) + self.offset) >> shift
         first += number
-        if first < 0:
+        if first < 0 or self.where.lo < 0:  # an index below zero would count from the end
             return self.space.views[size], index + first
         return self.space.views[size][first:], index
 

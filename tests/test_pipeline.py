@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers import copy_tree, environment, snakemake
+from helpers import ROOT, copy_tree, environment, snakemake
 from pypdf import PdfReader
 
 from contracts import read_json, read_rows
@@ -326,6 +326,12 @@ def test_a_paper_drawn_again_is_the_same_bytes(full: Path) -> None:
     assert "build_variant" not in jobs(output(done))
     after = {path.name: path.read_bytes() for path in (full / "results").rglob("*") if path.suffix in (".pdf", ".svg")}
     assert [name for name in before if before[name] != after.get(name)] == []
+
+
+def test_the_readme_shows_what_the_archive_draws(full: Path) -> None:
+    """The README's figure is the pipeline's own, from the archive as it is."""
+    drawn = full / "results" / "figures" / "ladder_sgemm_ladder.svg"
+    assert (ROOT / "docs" / "ladder.svg").read_bytes() == drawn.read_bytes()
 
 
 def test_drawing_again_with_nothing_changed_does_nothing_in_five_seconds(full: Path) -> None:

@@ -1,4 +1,7 @@
-"""The semantics of instructions: one place each. Importing this package registers them all."""
+"""The semantics of instructions: one place each. Importing this package registers them all.
+
+Sections are those of the PTX ISA of CUDA 12.9 (version 8.8).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from . import (  # noqa: F401
     texture,
     video,
     warp,
+    wmma,
 )
 from .registry import CONTROLS, EFFECTS, find_elementwise
 

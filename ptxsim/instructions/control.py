@@ -1,4 +1,4 @@
-"""Control flow: branches, calls, barriers, the end (PTX ISA 9.7.12, 9.7.13.1 to 9.7.13.3, 9.7.20).
+"""Control flow: branches, calls, barriers, the end (PTX ISA 9.7.12, 9.7.13.1, 9.7.13.2, 9.7.19).
 
 A step takes the mask of active threads. It returns the place where all of them go on, or None after it has sent them
 on their ways itself.
@@ -80,7 +80,7 @@ def exit_(m, instruction):
 
 @control("trap")
 def trap(m, instruction):
-    """trap: an error (PTX ISA 9.7.20.4)."""
+    """trap: an error (PTX ISA 9.7.19.4)."""
 
     def step(active: np.ndarray) -> None:
         raise m.fault(instruction, "trap", int(np.flatnonzero(active)[0]))
@@ -90,7 +90,7 @@ def trap(m, instruction):
 
 @control("brkpt")
 def brkpt(m, instruction):
-    """brkpt: a breakpoint; nothing stops here (PTX ISA 9.7.20.1)."""
+    """brkpt: a breakpoint; nothing stops here (PTX ISA 9.7.19.1)."""
     return lambda active: instruction.pc + 1
 
 

@@ -1,4 +1,4 @@
-"""Loads, stores, prefetches and atomic operations (PTX ISA 9.7.9.8 to 9.7.9.18, 9.7.13.14, 9.7.13.15)."""
+"""Loads, stores, prefetches and atomic operations (PTX ISA 9.7.9.8 to 9.7.9.18, 9.7.13.5, 9.7.13.6)."""
 
 from __future__ import annotations
 
@@ -141,37 +141,37 @@ def ignored(m, instruction: Instruction):
 
 @effect("prefetch")
 def prefetch(m, instruction: Instruction):
-    """prefetch: a hint to a cache (PTX ISA 9.7.9.13)."""
+    """prefetch: a hint to a cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
 @effect("prefetchu")
 def prefetchu(m, instruction: Instruction):
-    """prefetchu: a hint to the uniform cache (PTX ISA 9.7.9.13)."""
+    """prefetchu: a hint to the uniform cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
 @effect("applypriority")
 def applypriority(m, instruction: Instruction):
-    """applypriority: a hint to a cache (PTX ISA 9.7.9.14)."""
+    """applypriority: a hint to a cache (PTX ISA 9.7.9.16)."""
     return ignored(m, instruction)
 
 
 @effect("discard")
 def discard(m, instruction: Instruction):
-    """discard: data may be dropped from L2; here they stay (PTX ISA 9.7.9.15)."""
+    """discard: data may be dropped from L2; here they stay (PTX ISA 9.7.9.17)."""
     return ignored(m, instruction)
 
 
 @effect("createpolicy")
 def createpolicy(m, instruction: Instruction):
-    """createpolicy: a cache policy, here the number 0 (PTX ISA 9.7.9.16)."""
+    """createpolicy: a cache policy, here the number 0 (PTX ISA 9.7.9.18)."""
     write = m.writer(instruction.operands[0], TYPES["b64"])
     return lambda: write(m.uniform(np.uint64(0)))
 
 
 def _wrap(name: str, t: Type):
-    """The new value of `atom.name`, from the old one and the operands (PTX ISA 9.7.13.14)."""
+    """The new value of `atom.name`, from the old one and the operands (PTX ISA 9.7.13.5)."""
 
     def half_sum(old: np.ndarray, b: np.ndarray) -> np.ndarray:
         stem = t.name.removesuffix("x2")
@@ -252,14 +252,14 @@ def _in_turns(access, size: int, t: Type, update, values: list[np.ndarray]) -> n
 
 @effect("atom")
 def atom(m, instruction: Instruction):
-    """atom: read, change and write in one; gives the old value (PTX ISA 9.7.13.14)."""
+    """atom: read, change and write in one; gives the old value (PTX ISA 9.7.13.5)."""
     destination, address, *operands = instruction.operands
     return _atomic(m, instruction, destination, address, tuple(operands))
 
 
 @effect("red")
 def red(m, instruction: Instruction):
-    """red: as atom, without the old value (PTX ISA 9.7.13.15)."""
+    """red: as atom, without the old value (PTX ISA 9.7.13.6)."""
     address, *operands = instruction.operands
     return _atomic(m, instruction, None, address, tuple(operands))
 

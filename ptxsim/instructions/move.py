@@ -16,7 +16,7 @@ U64 = np.uint64
 
 @effect("mov")
 def mov(m, instruction: Instruction):
-    """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA 9.7.9.1, 9.7.9.2).
+    """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA 9.7.9.3, 9.7.9.4).
 
     The array moves as it is: a move keeps bits, and which array they are in does not matter.
     """

@@ -1,4 +1,4 @@
-"""SIMD video instructions on two halves or four bytes (PTX ISA 9.7.19.8 to 9.7.19.13), in their plain form."""
+"""SIMD video instructions on two halves or four bytes (PTX ISA 9.7.18), in their plain form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions by which the threads of a warp exchange data (PTX ISA 9.7.9.5, 9.7.9.6, 9.7.13.9 to 9.7.13.13)."""
+"""Instructions by which the threads of a warp exchange data (PTX ISA 9.7.9.6, 9.7.13.9 to 9.7.13.14)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def activemask(m, instruction):
 
 @effect("elect")
 def elect(m, instruction):
-    """elect.sync: one leader, here the lowest named lane (PTX ISA 9.7.13.13)."""
+    """elect.sync: one leader, here the lowest named lane (PTX ISA 9.7.13.14)."""
     pair, mask = instruction.operands
     read = m.reader(mask, U32)
     write_lane = m.writer(pair.first, U32) if pair.first is not None else None
@@ -224,13 +224,13 @@ def redux(m, instruction):
 
 @effect("nanosleep")
 def nanosleep(m, instruction):
-    """nanosleep: nothing to wait for here (PTX ISA 9.7.20.3)."""
+    """nanosleep: nothing to wait for here (PTX ISA 9.7.19.2)."""
     return lambda: None
 
 
 @effect("griddepcontrol")
 def griddepcontrol(m, instruction):
-    """griddepcontrol: launches do not overlap here (PTX ISA 9.7.13.8)."""
+    """griddepcontrol: launches do not overlap here (PTX ISA 9.7.13.13)."""
     return lambda: None
 
 

@@ -77,15 +77,9 @@ WAVES = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
 
 @pytest.mark.parametrize(
     ("lines", "loads"),
-    [  # fmt: skip
-        (
-            "ld.shared.f32 %f0, [%a]; ld.shared.f32 %f1, [%a+4]; ld.shared.f32 %f2, [%a+8]; ld.shared.f32 %f3, [%a+12];",
-            1,
-        ),
-        (
-            "ld.shared.f32 %f3, [%a+12]; ld.shared.f32 %f0, [%a]; ld.shared.f32 %f1, [%a+4]; ld.shared.f32 %f2, [%a+8];",
-            1,
-        ),
+    [
+        ("".join(f"ld.shared.f32 %f{i}, [%a+{4 * i}];" for i in range(4)), 1),
+        ("".join(f"ld.shared.f32 %f{i}, [%a+{4 * i}];" for i in (3, 0, 1, 2)), 1),
         ("ld.shared.f32 %f0, [%a+4]; ld.shared.f32 %f1, [%a+8]; ld.shared.f32 %f2, [%a+12];", 2),  # 4 | 8, 12
         ("ld.shared.f32 %f0, [%a]; st.shared.f32 [%a], %f0; ld.shared.f32 %f1, [%a+4];", 2),
         ("ld.shared.f32 %f0, [%a]; bar.sync 0; ld.shared.f32 %f1, [%a+4];", 2),

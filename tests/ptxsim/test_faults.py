@@ -25,6 +25,7 @@ FAULTS = {
     "split_barrier": (r"barrier reached by part of a warp here, by the other part at faults.cu:\d+", 1),
     "early_read": (r"read before the wait: a cp.async of thread \(63, 0, 0\)", 0),
     "copy_race": (r"race: reads what thread \(63, 0, 0\) writes", 0),
+    "pipeline": (r"race: reads what thread \(63, 0, 0\) writes", 0),
     "endless": (r"more than 20000 instructions executed", 0),
     "assert": (r"assertion `a\[threadIdx.x\] != 17 \|\| n == 0` failed at .*faults.cu:\d+ in void assert_bad", 17),
     "trap": (r"trap$", 3),
@@ -67,6 +68,7 @@ def test_results_of_clean_kernels(compiled):
     x = np.arange(64, dtype=np.float32)
     assert (launch(compiled, "race_raw_good") == x[::-1]).all()
     assert (launch(compiled, "early_read_good") == x[::-1]).all()
+    assert (launch(compiled, "pipeline_good") == 64 * x[::-1]).all()
     assert (launch(compiled, "warp_race_good") == x[:32].sum() + x[32:48].sum() * 0 + _warp_sum(x)).all()
 
 

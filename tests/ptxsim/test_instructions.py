@@ -405,7 +405,8 @@ def exact_f32(name, mode, *values):
     if exact != 0:
         return round_f32(exact, mode)
     if mode == "rm" and name in ("add", "sub", "fma"):
-        first, second = {"add": (x[0], x[-1]), "sub": (x[0], -x[-1]), "fma": (x[0] * x[1], x[-1])}[name]
+        sign = np.copysign(1, x[0]) * np.copysign(1, x[1])
+        first, second = {"add": (x[0], x[-1]), "sub": (x[0], -x[-1]), "fma": (sign, x[-1])}[name]
         return 0.0 if math.copysign(1, first) > 0 and math.copysign(1, second) > 0 else -0.0
     return float(plain * 0.0)
 

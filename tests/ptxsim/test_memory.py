@@ -203,6 +203,25 @@ def test_parameters_of_many_types():
     assert got.view(np.float32)[2] == 1.5 and got[4:6].view(np.float64)[0] == 2.25
 
 
+@pytest.mark.parametrize("space", ["shared", "local", "global"])
+def test_base_registers_that_point_below_the_start(space):
+    """A compiler may keep `start - x` in a register, and add the rest as the offset of the access."""
+    data = np.arange(32, dtype=np.uint32)
+    lines = (
+        "mad.wide.u32 %x0, %t, 4, %in; ld.global.u32 %r1, [%x0]; mad.wide.u32 %x1, %t, 4, %out; mul.lo.u32 %r0, %t, -4;"
+    )
+    if space == "global":
+        lines += "cvt.s64.s32 %x2, %r0; add.s64 %x2, %x2, %in; sub.s64 %x2, %x2, 4096; ld.global.u32 %r2, [%x2+4220];"
+    elif space == "local":
+        lines += "st.local.u32 [%r0+124], %r1; ld.local.u32 %r2, [%r0+124]; sub.u32 %r2, 31, %r2;"
+    else:
+        lines += "shl.b32 %r3, %t, 2; st.shared.u32 [%r3], %r1; bar.sync 0; ld.shared.u32 %r2, [%r0+124];"
+    lines += "st.global.u32 [%x1], %r2;"
+    declare = f".{'local' if space == 'local' else 'shared'} .align 16 .b8 there[128];"
+    declare += " .reg .b32 %unused; mov.u32 %unused, there;"
+    assert (run(lines, data, np.zeros(32, np.uint32), declare) == data[::-1]).all()
+
+
 def test_null_and_wild_pointers():
     for address, where in ((0, "in no allocation"), (2**63, "in no space")):
         text = HEADER + f".visible .entry k() {{ .reg .b64 %x; mov.b64 %x, {address}; st.u32 [%x], %tid.x; ret; }}"

@@ -214,6 +214,27 @@ __global__ void copy_race_good(float* a, int n) {
     a[threadIdx.x] = s[threadIdx.x];
 }
 
+// three buffers in rotation; the barrier makes each thread's copies visible, and frees the buffer read a step ago
+__device__ __forceinline__ void pipeline(float* a, int n, bool barrier) {
+    __shared__ float s[3][64];
+    for (int stage = 0; stage < 2; ++stage) {
+        copy_async(&s[stage][threadIdx.x], &a[threadIdx.x]);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    float sum = 0;
+    for (int i = 0; i < n; ++i) {
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+        if (barrier) __syncthreads();
+        sum += s[i % 3][63 - threadIdx.x];
+        copy_async(&s[(i + 2) % 3][threadIdx.x], &a[threadIdx.x]);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    __syncthreads();
+    a[threadIdx.x] = sum;
+}
+__global__ void pipeline_bad(float* a, int n) { pipeline(a, n, false); }
+__global__ void pipeline_good(float* a, int n) { pipeline(a, n, true); }
+
 __global__ void endless_bad(int* a, int n) {
     while (*(volatile int*)a == 0) {
     }

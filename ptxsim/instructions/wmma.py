@@ -1,0 +1,142 @@
+"""wmma: matrix fragments whose layout is the implementation's own affair (PTX ISA 9.7.14.4).
+
+Here element e of a fragment (row-major in its matrix) is held by thread e % 32, as its element e / 32. Of f16 inputs
+a thread has twice as many elements as it needs, on hardware too: the second half repeats the first. Each element is
+accessed by itself, so counters of these loads and stores do not tell what the hardware does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .. import floats
+from ..errors import PtxError
+from ..types import TYPES
+from .matrix import require_whole_warps
+from .memory import SPACES
+from .registry import Modifiers, effect
+
+WARP = 32
+SHAPES = {
+    "m16n16k16": (16, 16, 16),
+    "m32n8k16": (32, 8, 16),
+    "m8n32k16": (8, 32, 16),
+    "m16n16k8": (16, 16, 8),
+}
+ELEMENT = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4}
+B32, U32, U64 = TYPES["b32"], TYPES["u32"], TYPES["u64"]
+
+
+def _size(role: str, shape: str) -> tuple[int, int]:
+    m, n, k = SHAPES[shape]
+    return {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}[role]
+
+
+@effect("wmma")
+def wmma(m, instruction):
+    """wmma.load, wmma.store, wmma.mma (PTX ISA 9.7.14.4.3 to 9.7.14.4.5); sums as of mma.sync."""
+    modifiers = Modifiers(instruction)
+    action = modifiers.one_of(("load", "store", "mma"))
+    role = modifiers.one_of(("a", "b", "c", "d")) or ""
+    modifiers.drop(("sync", "aligned"))
+    shape = modifiers.one_of(SHAPES) or modifiers.reject("this shape")
+    if action == "mma":
+        layouts = [name for name in instruction.modifiers if name in ("row", "col")]
+        modifiers.drop(("row", "col"))
+        modifiers.done()
+        return _mma(m, instruction, shape, modifiers.types, layouts)
+    layout = modifiers.one_of(("row", "col"))
+    space = modifiers.one_of(SPACES, "generic").split("::")[0]
+    name = modifiers.type.name
+    modifiers.done()
+    if name not in ELEMENT:
+        modifiers.reject("this type")
+    return _transfer(m, instruction, action, _size(role, shape), layout, space, name)
+
+
+def _transfer(m, instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str):
+    fragment, address = instruction.operands[:2] if action == "load" else instruction.operands[1::-1]
+    stride = instruction.operands[2] if len(instruction.operands) > 2 else None
+    space, slot, offset = m.address(address, space)
+    width, rows, columns = ELEMENT[name], *size
+    natural = columns if layout == "row" else rows
+    read_stride = m.reader(stride, U32) if stride is not None else lambda: m.uniform(np.uint32(natural))
+    needed, packed = rows * columns // WARP, width == 2
+    held = len(fragment.items) * (2 if packed else 1)
+    if held % needed:
+        raise PtxError(f"{instruction.where}: {instruction.name} with {len(fragment.items)} registers")
+    readers = [m.reader(item, B32) for item in fragment.items] if action == "store" else []
+    writers = [m.writer(item, B32) for item in fragment.items] if action == "load" else []
+    own = m._new_slot()  # addresses of one element of each thread
+
+    def place(number: int) -> None:
+        element = np.tile(np.arange(WARP), m.warps) + number * WARP
+        row, column = element // columns, element % columns
+        line, within = (row, column) if layout == "row" else (column, row)
+        base = m.registers[slot].astype(np.uint64)
+        m.registers[own] = base + ((line * read_stride().astype(np.int64) + within) * width).astype(np.uint64)
+
+    def load() -> None:
+        require_whole_warps(m, instruction)
+        values = []
+        for number in range(needed):
+            place(number)
+            access = m.access(space, own, offset, width, instruction, "ld")
+            full = np.zeros(m.lanes, np.uint32)
+            full[slice(None) if access.lanes is None else access.lanes] = access.load(width)
+            values.append(full)
+        values *= held // needed
+        for i, write in enumerate(writers):
+            write(values[2 * i] | values[2 * i + 1] << np.uint32(16) if packed else values[i])
+
+    def store() -> None:
+        require_whole_warps(m, instruction)
+        for number in range(needed):
+            place(number)
+            word = readers[number // 2]() if packed else readers[number]()
+            value = (word >> np.uint32(16 * (number % 2))).astype(np.uint16) if packed else word
+            access = m.access(space, own, offset, width, instruction, "st")
+            access.store(width, value if access.lanes is None else value[access.lanes])
+
+    return load if action == "load" else store
+
+
+def _matrix(m, readers, size: tuple[int, int], name: str) -> np.ndarray:
+    """A fragment as matrices [warps, rows, columns] in float64."""
+    needed = size[0] * size[1] // WARP
+    words = [read() for read in readers]
+    if ELEMENT[name] == 2:
+        halves = [half for word in words for half in floats.halves(word)]
+        values = [floats.unpack(half, name) for half in halves[:needed]]
+    elif name == "tf32":
+        values = [floats.unpack(word, "tf32") for word in words[:needed]]
+    else:
+        values = [np.ascontiguousarray(word).view(np.float32) for word in words[:needed]]
+    stacked = np.stack(values).astype(np.float64).reshape(needed, m.warps, WARP)
+    return stacked.transpose(1, 0, 2).reshape(m.warps, *size)
+
+
+def _mma(m, instruction, shape: str, types, layouts: list[str]):
+    d_name, c_name = types[0].name, types[-1].name
+    input_name = types[1].name if len(types) == 4 else "f16"
+    if input_name not in ("f16", "bf16", "tf32") or len(layouts) != 2:
+        raise PtxError(f"{instruction.where}: {instruction.name} is not supported")
+    d, a, b, c = (operand.items for operand in instruction.operands)
+    reading = [[m.reader(item, B32) for item in operand] for operand in (a, b, c)]
+    writers = [m.writer(item, B32) for item in d]
+
+    def step() -> None:
+        require_whole_warps(m, instruction)
+        left = _matrix(m, reading[0], _size("a", shape), input_name)
+        right = _matrix(m, reading[1], _size("b", shape), input_name)
+        total = np.matmul(left, right) + _matrix(m, reading[2], _size("c", shape), c_name)
+        by_element = total.reshape(m.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.lanes)
+        if d_name == "f32":
+            results = [value.astype(np.float32).view(np.uint32) for value in by_element]
+        else:
+            bits = [floats.pack(value, "f16") for value in by_element]
+            results = [floats.joined(low, high) for low, high in zip(bits[::2], bits[1::2], strict=True)]
+        for write, value in zip(writers, results, strict=True):
+            write(value)
+
+    return step

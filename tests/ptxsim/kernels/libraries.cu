@@ -1,0 +1,69 @@
+// What kernels take from libraries: block primitives of CUB, cooperative groups, wmma fragments.
+#include <cub/block/block_reduce.cuh>
+#include <cub/block/block_scan.cuh>
+#include <cub/block/block_radix_sort.cuh>
+#include <cub/warp/warp_reduce.cuh>
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cuda_fp16.h>
+#include <mma.h>
+namespace cg = cooperative_groups;
+extern "C" __global__ void reduce(int* out, const int* in) {
+    using R = cub::BlockReduce<int, 128>;
+    __shared__ typename R::TempStorage t;
+    int s = R(t).Sum(in[blockIdx.x * 128 + threadIdx.x]);
+    if (threadIdx.x == 0) out[blockIdx.x] = s;
+}
+extern "C" __global__ void scan(int* out, const int* in) {
+    using R = cub::BlockScan<int, 128>;
+    __shared__ typename R::TempStorage t;
+    int s;
+    R(t).InclusiveSum(in[blockIdx.x * 128 + threadIdx.x], s);
+    out[blockIdx.x * 128 + threadIdx.x] = s;
+}
+extern "C" __global__ void sort(int* out, const int* in) {
+    using R = cub::BlockRadixSort<int, 128, 4>;
+    __shared__ typename R::TempStorage t;
+    int k[4];
+    for (int i = 0; i < 4; ++i) k[i] = in[(blockIdx.x * 128 + threadIdx.x) * 4 + i];
+    R(t).Sort(k);
+    for (int i = 0; i < 4; ++i) out[(blockIdx.x * 128 + threadIdx.x) * 4 + i] = k[i];
+}
+extern "C" __global__ void coop(int* out, const int* in) {
+    auto b = cg::this_thread_block();
+    auto w = cg::tiled_partition<16>(b);
+    int s = cg::reduce(w, in[blockIdx.x * 128 + threadIdx.x], cg::plus<int>());
+    auto a = cg::coalesced_threads();
+    b.sync();
+    out[blockIdx.x * 128 + threadIdx.x] = s + a.size();
+}
+// Not a library, but what reductions in many kernels look like.
+extern "C" __global__ void softmax(float* out, const float* in, int n) {
+    __shared__ float part[4];
+    const float* row = in + blockIdx.x * n;
+    float m = -INFINITY;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) m = fmaxf(m, row[i]);
+    for (int d = 16; d; d /= 2) m = fmaxf(m, __shfl_down_sync(~0u, m, d));
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = m;
+    __syncthreads();
+    m = fmaxf(fmaxf(part[0], part[1]), fmaxf(part[2], part[3]));
+    __syncthreads();
+    float s = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) s += __expf(row[i] - m);
+    for (int d = 16; d; d /= 2) s += __shfl_xor_sync(~0u, s, d);
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = s;
+    __syncthreads();
+    s = part[0] + part[1] + part[2] + part[3];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) out[blockIdx.x * n + i] = __expf(row[i] - m) / s;
+}
+extern "C" __global__ void wmma_gemm(float* c, const half* a, const half* b) {
+    using namespace nvcuda::wmma;
+    fragment<matrix_a, 16, 16, 16, half, row_major> fa;
+    fragment<matrix_b, 16, 16, 16, half, row_major> fb;
+    fragment<accumulator, 16, 16, 16, float> fc;
+    fill_fragment(fc, 0.0f);
+    load_matrix_sync(fa, a, 16);
+    load_matrix_sync(fb, b, 16);
+    mma_sync(fc, fa, fb, fc);
+    store_matrix_sync(c, fc, 16, mem_row_major);
+}

@@ -1,0 +1,50 @@
+"""Kernels made of libraries that this project does not use: CUB, cooperative groups, wmma."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ptxsim
+
+X = np.random.default_rng(0).integers(-1000, 1000, 1024).astype(np.int32)
+
+
+def run(compiled, entry, grid, block, out, *args):
+    result = ptxsim.Array(out)
+    arguments = [ptxsim.Array(a) if isinstance(a, np.ndarray) else a for a in args]
+    compiled("libraries.cu", entry).launch(grid, block, [result, *arguments])
+    return result.numpy()
+
+
+def test_block_reduce(compiled):
+    assert (run(compiled, "reduce", 8, 128, np.zeros(8, np.int32), X) == X.reshape(8, 128).sum(1)).all()
+
+
+def test_block_scan(compiled):
+    got = run(compiled, "scan", 8, 128, np.zeros(1024, np.int32), X).reshape(8, 128)
+    assert (got == X.reshape(8, 128).cumsum(1)).all()
+
+
+def test_block_radix_sort(compiled):
+    got = run(compiled, "sort", 2, 128, np.zeros(1024, np.int32), X).reshape(2, 512)
+    assert (got == np.sort(X.reshape(2, 512), 1)).all()
+
+
+def test_cooperative_groups(compiled):
+    got = run(compiled, "coop", 8, 128, np.zeros(1024, np.int32), X).reshape(-1, 16)
+    assert (got == X.reshape(-1, 16).sum(1)[:, None] + 32).all()
+
+
+def test_softmax(compiled):
+    x = np.random.default_rng(1).normal(size=(4, 1000)).astype(np.float32)
+    e = np.exp(x - x.max(1, keepdims=True))
+    assert run(compiled, "softmax", 4, 128, np.zeros_like(x), x, 1000) == pytest.approx(
+        e / e.sum(1, keepdims=True), abs=1e-7
+    )
+
+
+def test_wmma(compiled):
+    a, b = (np.random.default_rng(s).random((16, 16)).astype(np.float16) for s in (2, 3))
+    got = run(compiled, "wmma_gemm", 1, 32, np.zeros((16, 16), np.float32), a, b)
+    assert (got == (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)).all()
