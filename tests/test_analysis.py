@@ -234,15 +234,29 @@ def test_a_gain_is_over_the_rung_that_it_builds_on(folder: Folder, tmp_path: Pat
 def test_counts_of_checks_and_resources(folder: Folder, tmp_path: Path) -> None:
     folder.edit("checks", warptile_fails)
     made = folder.tables(tmp_path / "t")
-    cases = [row for row in folder.rows("checks") if row["variant"] == "sgemm_warptile"]
-    (checked,) = [row for row in made["checks"] if row["variant"] == "sgemm_warptile"]
-    assert (int(checked["cases"]), int(checked["failed"])) == (len(cases), 1)
+    for device, failed in (("gpu", 1), ("ptxsim", 0)):
+        cases = [r for r in folder.rows("checks") if (r["variant"], r["device"]) == ("sgemm_warptile", device)]
+        (checked,) = [r for r in made["checks"] if (r["variant"], r["device"]) == ("sgemm_warptile", device)]
+        assert (int(checked["cases"]), int(checked["failed"])) == (len(cases), failed)
     assert not any(row["variant"] == "sgemm_warptile" for row in made["ladder"] + made["sizes"] + made["counters"])
     resources = {row["variant"]: row for row in made["resources"]}
     for source in folder.rows("resources"):
         row = resources[source["variant"]]
         assert int(row["registers"]) == source["registers"]
         assert float(row["occupancy_percent"]) == pytest.approx(100 * source["occupancy"])
+
+
+def test_what_fails_on_the_emulator_alone_is_withheld_too(folder: Folder, tmp_path: Path) -> None:
+    """Without a GPU an edited kernel is known to be wrong only from there."""
+
+    def fails(row: dict[str, Any]) -> dict[str, Any] | None:
+        bad = (row["variant"], row["device"], row["case"]) == ("sgemm_naive", "ptxsim", "one tile, one k-step")
+        return {"passed": False, "detail": "ptxsim: a race"} if bad else None
+
+    folder.edit("checks", fails)
+    made = folder.tables(tmp_path / "t")
+    assert not any(row["variant"] == "sgemm_naive" for row in made["ladder"] + made["counters"])
+    assert any(row["variant"] == "sgemm_coalesced" for row in made["ladder"])
 
 
 def test_the_comparison_names_the_better_value(folder: Folder, tmp_path: Path) -> None:
