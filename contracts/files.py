@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,21 +17,18 @@ def replacing(path: str | Path) -> Iterator[Path]:
     Raises `UserError` where the folder cannot be written.
     """
     path = Path(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}; choose a folder that can be written") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    temporary = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
+    try:  # from before the file is there, so that Ctrl-C at any moment removes it
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.touch(exist_ok=False)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}; choose a folder that can be written") from error
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
         temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(NotADirectoryError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str, *, only_if_changed: bool = False) -> None:
