@@ -122,14 +122,14 @@ class Counters(Observer):
 
     def _waves(self, event, width: int, kind: str):
         """Moving all addresses by one offset turns the banks around, and changes no count."""
-        key = (kind == "ldmatrix", width, event.offset & 3 if width < 4 else 0)
+        key = (kind, width, event.offset & 3 if width < 4 else 0)
         found = event.cache.get(key)
         if found is None:
             addresses, active = event.addresses()
             if kind == "ldmatrix":
                 result = wavefronts.ldmatrix(addresses, active)
             else:
-                result = wavefronts.shared(addresses, active, width)
+                result = wavefronts.shared(addresses, active, width, store=kind == "st")
             found = event.cache[key] = self._summary(result, active)
         return found
 

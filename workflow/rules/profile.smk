@@ -22,3 +22,22 @@ rule profile:
     shell:
         "python -m experiments.profile {wildcards.variant} --size {wildcards.size} --build-dir {params.build} {params.checked}"
         " --out {output.counters} --left-out {output.left_out} 2>&1 | tee {log}"
+
+
+# Not part of `all`: two minutes of microbenchmarks, from which the emulator's rules come.
+rule banks:
+    input:
+        f"{BUILD}/banks.cubin",
+        harness=f"{BUILD}/harness.cubin",
+    output:
+        f"{RESULTS}/banks.csv",
+    log:
+        f"results/logs/{MACHINE}/banks.log",
+    conda:
+        "../../env.yaml"
+    resources:
+        gpu=1,
+    params:
+        build=subpath(input.harness, parent=True),
+    shell:
+        "python -m experiments.banks --build-dir {params.build} --out {output} 2>&1 | tee {log}"
