@@ -3,11 +3,12 @@
 Shared memory has 32 banks of 4 bytes; in one wavefront each bank gives one word, to as many lanes as want it.
 - Up to 32 bits a lane: the warp is served together. The wavefronts are the most distinct words that one bank must give.
 - 64 bits: by half-warps; 128 bits: by quarter-warps. Of a load, the two halves (the two quarters of each half) are
-  served together if in every pair of lanes (i, i^1), or in every pair (i, i^2), the addresses are equal; of a store never.
+  served together if in every pair of lanes (i, i^1), or in every pair (i, i^2), the addresses are equal; of a store
+  never.
 - ldmatrix: each of its 8x8 matrices by itself, eight rows of 16 bytes.
 - cp.async: its writes arrive by lines of 128 bytes of global memory: each line by itself.
-These are exact on what Nsight Compute counted for a thousand patterns on an H200 (docs/shared-memory.md; a test holds them
-together). The ideal is one wavefront for each part that is served by itself.
+These are exact on what Nsight Compute counted for a thousand patterns on an H200 (docs/shared-memory.md; a test holds
+them together). The ideal is one wavefront for each part that is served by itself.
 
 All functions take byte addresses [warps, 32] and the mask of active lanes, and give a number for each warp.
 """
