@@ -32,6 +32,7 @@ if MEASURING:
     include: "workflow/rules/tables.smk"
 
 
+include: "workflow/rules/predict.smk"
 include: "workflow/rules/analyse.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/archive.smk"

@@ -15,7 +15,7 @@ import typst
 from contracts import UserError, replacing, run_command
 
 TABLES = ["summary.json", *(f"{name}.csv" for name in ("ladder", "sizes", "resources", "checks", "comparison"))]
-FIGURES = ["roofline", "counters", "correctness"]
+FIGURES = ["roofline", "counters", "predicted", "correctness"]
 
 
 def required(tables: Path, figures: Path) -> list[tuple[Path, str]]:

@@ -15,7 +15,7 @@ from contracts import read_json, read_rows, run_command, write_rows
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Join parts of a table.")
-    parser.add_argument("table", choices=["bench", "checks", "counters", "resources", "samples"])
+    parser.add_argument("table", choices=["bench", "checks", "counters", "predictions", "resources", "samples"])
     parser.add_argument("parts", nargs="*", type=Path)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
@@ -26,9 +26,8 @@ def main() -> None:
     elif options.table == "resources":
         write_rows(options.out, "resources", [read_json(part, "resources") for part in options.parts])
     else:
-        write_rows(
-            options.out, options.table, [row for part in options.parts for row in read_rows(part, options.table)]
-        )
+        schema = "counters" if options.table == "predictions" else options.table
+        write_rows(options.out, schema, [row for part in options.parts for row in read_rows(part, schema)])
 
 
 if __name__ == "__main__":

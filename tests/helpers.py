@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -53,3 +54,8 @@ def copy_tree(to: Path) -> Path:
         return [n for n in names if n.startswith(".") or n in top | {"__pycache__"} or n.endswith(".egg-info")]
 
     return Path(shutil.copytree(ROOT, to, ignore=left_out))
+
+
+def heed_ctrl_c() -> None:
+    """For a process about to start: SIGINT ends it, also where these tests run in a background job that ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

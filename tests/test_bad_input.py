@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, assert_one_line, environment, run_module
+from helpers import ROOT, assert_one_line, environment, heed_ctrl_c, run_module
 
 from contracts import UserError, read_rows, write_rows
 from experiments import profile
@@ -231,7 +231,13 @@ def test_a_build_that_is_interrupted_leaves_no_cubin(tmp_path: Path) -> None:
         str(tmp_path),
     ]
     started = subprocess.Popen(
-        command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=heed_ctrl_c,
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".*.ptx")) and time.monotonic() < deadline:

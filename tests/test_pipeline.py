@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, copy_tree, environment, snakemake
+from helpers import ROOT, copy_tree, environment, heed_ctrl_c, snakemake
 from pypdf import PdfReader
 
 from contracts import read_json, read_rows
@@ -209,7 +209,13 @@ def test_an_interrupted_run_is_completed_by_the_next(tmp_path: Path) -> None:
     chosen = ("--config", f'variants=["{names[0]}","{names[1]}","{names[2]}","{names[3]}"]')
     command = ["snakemake", "--cores", "1", "build", *chosen]
     started = subprocess.Popen(
-        command, cwd=tree, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+        command,
+        cwd=tree,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        preexec_fn=heed_ctrl_c,
     )
     folder, deadline = tree / BUILD, time.monotonic() + 60
     while len(list(folder.glob("*.cubin"))) < 2 and started.poll() is None and time.monotonic() < deadline:

@@ -166,12 +166,16 @@ def check_parts(wildcards):
     )
 
 
+def profiled(experiments):
+    """Each variant and size whose counters are wanted, once."""
+    return list(dict.fromkeys((v, e.profile_size) for e in experiments if e.profile_size for v in e.variants))
+
+
 def profile_parts(suffix):
     """One part per variant and profiled size."""
 
     def parts(wildcards):
-        chosen = [(v, e.profile_size) for e in in_scope(wildcards.scope) if e.profile_size for v in e.variants]
-        return [f"{RESULTS}/parts/profile/{v}-{size}{suffix}" for v, size in dict.fromkeys(chosen)]
+        return [f"{RESULTS}/parts/profile/{v}-{size}{suffix}" for v, size in profiled(in_scope(wildcards.scope))]
 
     return parts
 
@@ -223,6 +227,7 @@ def experiment_outputs(name):
 
 FIGURES = [
     *FIGURES_OVER_ALL,
+    "predicted",
     *(name for e in EXPERIMENTS.values() for name in figure_names(e)),
 ]
 REPORTED = [

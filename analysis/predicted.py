@@ -1,0 +1,91 @@
+"""Counters that the emulator predicts beside those that the hardware counted: a mark per kernel and counter.
+
+The mark's place is the relative difference; bank conflicts are compared as a share of the wavefronts that they are
+among, since a count near zero has no useful relative difference. A kernel whose source changed since it was measured is
+left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+import contracts
+from analysis import style
+from analysis.data import Measured, figure_arguments, read, table
+from analysis.style import plt
+from contracts import read_rows, run_command
+
+METRICS = Path(contracts.__file__).with_name("metrics.yaml")
+CONFLICTS = "data_bank_conflicts_pipe_lsu_mem_shared"
+WAVEFRONTS = "data_pipe_lsu_wavefronts_mem_shared"  # what such conflicts are a part of
+EXACT = 1e-6  # the tables hold nine digits
+LEFT = 1e-4  # percent: where exact marks stand
+
+
+def differences(counters: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
+    """One row per variant and counter that both have: label, metric, predicted, measured, difference_percent.
+
+    `difference_percent` is of the measured value; of the measured wavefronts for bank conflicts.
+    """
+    keys = ["variant", "n", "metric"]
+    current = counters[~counters["stale"].astype(bool)]
+    both = current.merge(predictions[[*keys, "value"]], on=keys, suffixes=("", "_predicted"))
+    both = both.rename(columns={"value": "measured", "value_predicted": "predicted"})
+    value = current.set_index(keys)["value"]
+    whole = [
+        value.get((r.variant, r.n, r.metric.replace(CONFLICTS, WAVEFRONTS)), r.measured) for r in both.itertuples()
+    ]
+    both = both.assign(whole=whole)
+    both = both[both["whole"] > 0]
+    both = both.assign(difference_percent=100 * (both["predicted"] - both["measured"]) / both["whole"])
+    return both[["variant", "label", "metric", "predicted", "measured", "difference_percent"]]
+
+
+def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
+    """The figure: a row per counter, exact predictions at its left edge."""
+    rows = differences(measured.counters, predictions)
+    if rows.empty:
+        return style.left_out(measured, "Predicted against measured counters", measured.reason("profile"))
+    groups = yaml.safe_load(METRICS.read_text()).values()
+    labels = {metric["ncu"]: metric["label"] for group in groups for metric in group.values()}
+    names = [name for name in labels if name in set(rows["metric"])]
+    places = {name: place for place, name in enumerate(names)}
+    size = rows["difference_percent"].abs()
+    exact = size <= 100 * EXACT
+    figure, axes = plt.subplots(figsize=(style.WIDTH, 1.3 + 0.2 * len(names)))
+    for number, (label, part) in enumerate(
+        rows.assign(x=size.where(~exact, LEFT), exact=exact).groupby("label", sort=False)
+    ):
+        shift = 0.5 * ((number + 0.5) / rows["label"].nunique() - 0.5)
+        look = {"color": style.LINES[number % len(style.LINES)], "marker": style.MARKERS[number % len(style.MARKERS)]}
+        axes.scatter(
+            part["x"].clip(lower=LEFT), part["metric"].map(places) + shift, s=14, label=label, zorder=3, **look
+        )
+    for name, part in exact.groupby(rows["metric"]):
+        text = f"{int(part.sum())} of {len(part)} exact"
+        axes.text(1.01, places[name], text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
+    axes.set(xscale="log", xlim=(0.6 * LEFT, 100), ylim=(len(names) - 0.5, -0.5))
+    axes.set_yticks(list(places.values()), [labels[name] for name in names])
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="both")
+    axes.set_xlabel("difference, % of the measured count; exact at the left edge")
+    kernels = list(dict.fromkeys(rows["label"]))
+    columns = style.legend_columns(kernels)
+    figure.legend(kernels, loc="outside upper center", ncols=columns, frameon=False, handletextpad=0.2)
+    style.note(figure, measured, "predicted by ptxsim from the PTX of this tree", withheld=False)
+    return figure
+
+
+def main() -> None:
+    parser = figure_arguments(__doc__)
+    parser.add_argument("--predictions", required=True, type=Path, metavar="FILE", help="predictions.csv of this tree")
+    args = parser.parse_args()
+    predictions = table(read_rows(args.predictions, "counters"), "counters")
+    style.save(draw(read(args), predictions), args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)
