@@ -2,9 +2,9 @@
 
 # A figure of one experiment: its bars, its sweep or its counters. One rule a kind, since a caption is one file.
 for _kind, _category in {
-    "ladder": "Ladder",
-    "sizes": "Sizes",
-    "counters": "Counters",
+    "ladder": "2 Ladder",
+    "sizes": "3 Sizes",
+    "counters": "4 Counters",
 }.items():
 
     rule:
