@@ -184,7 +184,8 @@ def failures(checks: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
 
 def marked(rows: pd.DataFrame) -> pd.Series:
     """The labels of rows, with a dagger at stale ones."""
-    return rows["label"] + rows["stale"].map({True: DAGGER, False: ""}).astype(str)
+    labels = [f"{label}{DAGGER if stale else ''}" for label, stale in zip(rows["label"], rows["stale"], strict=True)]
+    return pd.Series(labels, index=rows.index, dtype=object)
 
 
 def stale_variants(*tables: pd.DataFrame) -> list[str]:

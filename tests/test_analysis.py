@@ -246,6 +246,14 @@ def test_counts_of_checks_and_resources(folder: Folder, tmp_path: Path) -> None:
         assert float(row["occupancy_percent"]) == pytest.approx(100 * source["occupancy"])
 
 
+def test_labels_are_marked_also_where_there_are_no_rows() -> None:
+    """As when the only kernel that took part failed; a column of no rows may have any dtype."""
+    rows = pd.DataFrame({"label": ["naive", "warptile"], "stale": [False, True]})
+    assert list(data.marked(rows)) == ["naive", "warptile†"]
+    none = pd.DataFrame({"label": pd.Series([], dtype="float64"), "stale": pd.Series([], dtype="object")})
+    assert list(data.marked(none)) == []
+
+
 def test_what_fails_on_the_emulator_alone_is_withheld_too(folder: Folder, tmp_path: Path) -> None:
     """Without a GPU an edited kernel is known to be wrong only from there."""
 
