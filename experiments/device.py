@@ -97,11 +97,14 @@ class Gpu:
 
 
 def load_cubin(path: Path) -> ObjectCode:
-    """A module, loaded at once (lazy loading would deadlock behind a kernel that holds the queue)."""
+    """A cubin as a module.
+
+    The driver may load it only at its first launch, which would deadlock behind a kernel that holds the queue; that is
+    why `Stopwatch.run` runs everything once before it lets one hold.
+    """
     if not path.is_file():
         raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
-    module = ObjectCode.from_cubin(path.read_bytes(), name=path.stem)
-    return module
+    return ObjectCode.from_cubin(path.read_bytes(), name=path.stem)
 
 
 class CatalogueKernel:
