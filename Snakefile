@@ -29,6 +29,7 @@ if MEASURING:
 
     include: "workflow/rules/bench.smk"
     include: "workflow/rules/profile.smk"
+    include: "workflow/rules/agree.smk"
     include: "workflow/rules/tables.smk"
 
 

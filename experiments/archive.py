@@ -19,7 +19,12 @@ TABLES = {"bench.csv": "bench", "checks.csv": "checks", "counters.csv": "counter
 DOCUMENTS = {"machine.json": "machine", "provenance.json": "provenance"}
 TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
 SAMPLES = "samples.parquet"
-OPTIONAL = {"predictions.csv": "counters", "banks.csv": "banks"}
+OPTIONAL = {
+    "predictions.csv": "counters",
+    "agreement.csv": "agreement",
+    "sanitizer.csv": "sanitizer",
+    "banks.csv": "banks",
+}
 LIMIT_BYTES = 10_000_000
 
 

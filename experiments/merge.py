@@ -12,10 +12,12 @@ from pathlib import Path
 
 from contracts import read_json, read_rows, run_command, write_rows
 
+TABLES = ["agreement", "bench", "checks", "counters", "predictions", "resources", "samples"]
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Join parts of a table.")
-    parser.add_argument("table", choices=["bench", "checks", "counters", "predictions", "resources", "samples"])
+    parser.add_argument("table", choices=TABLES)
     parser.add_argument("parts", nargs="*", type=Path)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()

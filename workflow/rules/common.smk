@@ -109,7 +109,7 @@ def tables_of(experiment):
 
 def own_tables():
     """This machine's tables, where it measures."""
-    return [f"{RESULTS}/{table}" for table in TABLES] if MEASURING else []
+    return [f"{RESULTS}/{table}" for table in [*TABLES, "agreement.csv"]] if MEASURING else []
 
 
 def verdict(experiment=None):
