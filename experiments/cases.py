@@ -1,18 +1,22 @@
-"""The correctness cases of a variant, made from its tile and requirements: a new kernel has them by itself."""
+"""The correctness cases of a variant, made from its tile and requirements: a new kernel has them by itself.
+
+A dispatcher has those of its last choice, and others that show where it changes from one choice to the next.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kernels.catalogue import Problem, Variant
+from kernels.catalogue import CTYPES, Dispatcher, Problem, Runnable, Variant
 
 OTHER_ALPHA, OTHER_BETA = 0.75, -1.5
+ODD = ((1, 1, 1), (1, 127, 7), (127, 1, 129), (7, 129, 1000), (127, 129, 33), (1000, 7, 127), (129, 1000, 1))
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem to run, or one that must be refused (then `offset` may misalign the matrices, in elements)."""
+    """A problem to run, or one that must be refused. The matrices begin `offset` elements after an aligned address."""
 
     name: str
     problem: Problem
@@ -32,8 +36,12 @@ def packed(variant: Variant, m: int, n: int, k: int, **scalars: float) -> Proble
     return Problem(m, n, k, lda, ldb, ldc, **scalars)
 
 
-def cases(variant: Variant, large: int | None = None) -> Iterator[Case]:
-    """Every case; with `large`, also m = n = k = large, checked by rows and Freivalds' test."""
+def cases(entry: Runnable, large: int | None = None) -> Iterator[Case]:
+    """Every case; with `large`, also m = n = k = large (and one less), checked by rows and Freivalds' test."""
+    return _of_dispatcher(entry, large) if isinstance(entry, Dispatcher) else _of_variant(entry, large)
+
+
+def _of_variant(variant: Variant, large: int | None) -> Iterator[Case]:
     tm, tn, tk = (max(variant.tile[axis], multiple(variant, axis)) for axis in "mnk")
     tk = max(tk, 8)
     yield Case("one tile, one k-step", packed(variant, tm, tn, tk))
@@ -51,12 +59,18 @@ def cases(variant: Variant, large: int | None = None) -> Iterator[Case]:
     yield Case("leading dimensions beyond the row", wider)
     yield Case("leading dimensions beyond the row, beta = 0", replace(wider, beta=0.0))
     yield Case("nine grid columns", packed(variant, tm, 9 * tn, 2 * tk))
-    if all(multiple(variant, key) == 1 for key in "mnk"):
-        for m, n, k in ((1, 1, 1), (1, 127, 7), (127, 1, 129), (127, 129, 33), (tm + 1, tn - 1, 1)):
+    align = variant.align_bytes
+    least = packed(variant, tm, tn, 2 * tk)
+    yield Case(f"matrices aligned to {align} bytes and no more", least, offset=align // element_bytes(variant))
+    general = all(multiple(variant, key) == 1 for key in "mnk")
+    if general:
+        for m, n, k in (*ODD, (tm + 1, tn - 1, 1)):
             yield Case(f"odd: {m} x {n} x {k}", packed(variant, m, n, k, alpha=OTHER_ALPHA, beta=OTHER_BETA))
     yield Case("800 x 640 x 1000, rounded up", packed(variant, 800, 640, 1000))
     if large:
         yield Case("large", packed(variant, large, large, large))
+        if general:
+            yield Case("large and odd", packed(variant, large - 1, large - 1, large - 1))
     yield from refusals(variant)
 
 
@@ -77,6 +91,31 @@ def refusals(variant: Variant) -> Iterator[Case]:
         yield Case(f"refuses {ld} under a row", short, refused=True)
     if variant.align_bytes > 4:
         yield Case("refuses misaligned matrices", base, refused=True, offset=2)
+
+
+def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
+    last = entry.choices[-1].variant
+    found = [*_of_variant(last, large)]
+    for choice in entry.choices:
+        if least := choice.at_least:
+            sizes = {"m": 129, "n": 127, "k": 9} | least
+            found.append(Case(" x ".join(map(str, sizes.values())), packed(choice.variant, **sizes)))
+            for axis in least:
+                below = sizes | {axis: least[axis] - 1}
+                found.append(Case(" x ".join(map(str, below.values())), packed(choice.variant, **below)))
+        found += [case for case in refusals(choice.variant) if not entry.refusal(case.problem)]  # another takes them
+    for case in found:
+        addresses = dict.fromkeys("ABC", case.offset * element_bytes(last))
+        if entry.refusal(case.problem, addresses):
+            yield case  # for what every choice refuses
+        else:
+            name = f"{case.name.removeprefix('refuses ')}, by {entry.pick(case.problem, addresses).name}"
+            yield replace(case, name=name, refused=False)
+
+
+def element_bytes(variant: Variant) -> int:
+    """Of an element of A, B and C in memory."""
+    return 4 if CTYPES[variant.dtype] == "float" else 2
 
 
 def _up(value: int, unit: int) -> int:

@@ -19,10 +19,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
-from experiments import verify
+from experiments import arguments, verify
 from experiments.cases import Case, cases
 from kernels import catalogue
-from kernels.catalogue import Problem, Variant
+from kernels.catalogue import Baseline, Problem, Runnable
 
 GUARD = 256  # elements of NaN before and after each matrix, 512 bytes or more: alignment is kept
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
@@ -35,7 +35,7 @@ class Device(Protocol):
 
     name: str
 
-    def run(self, variant: Variant, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
 
         Raises `UserError` for a problem that the variant refuses.
@@ -54,15 +54,16 @@ class GpuDevice:
         self.gpu = Gpu(build_dir)
         self._loaded: dict[str, Any] = {}
 
-    def run(self, variant: Variant, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """See `Device.run`."""
         from experiments.device import CatalogueKernel
 
         if variant.name not in self._loaded:
-            self._loaded[variant.name] = CatalogueKernel(self.gpu, variant)
+            self._loaded[variant.name] = CatalogueKernel(self.gpu, variant)  # of a dispatcher, with all that it picks
         memories = [self.gpu.upload(buffer) for buffer in buffers]
         starts = [m.address + (GUARD + offset) * b.itemsize for m, b in zip(memories, buffers, strict=True)]
-        self._loaded[variant.name].bind(problem, *starts)()
+        work = self._loaded[variant.name].bind(problem, *starts)
+        work()
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
 
 
@@ -75,25 +76,26 @@ class EmulatedDevice:
         self.build_dir = build_dir
         self._loaded: dict[str, Any] = {}
 
-    def run(self, variant: Variant, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """See `Device.run`. A fault that the emulator finds is a `UserError` too."""
         import ptxsim
+        from experiments.predict import emulated_texture
 
         starts = {name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)}
-        if reason := variant.refusal(problem, starts):
-            raise UserError(reason)
-        p = problem
+        variant, p = variant.pick(problem, starts), problem
         try:
             if variant.name not in self._loaded:
                 path = self.build_dir / f"{variant.name}.ptx"
                 if not path.is_file():
                     raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
                 self._loaded[variant.name] = ptxsim.load(path)
-            spans = [slice(GUARD, GUARD + rows * ld) for rows, ld in ((p.m, p.lda), (p.k, p.ldb), (p.m, p.ldc))]
-            a, b, c = (ptxsim.Array(x[span], name) for x, span, name in zip(buffers, spans, "ABC", strict=True))
-            scalars = (np.float32(p.alpha), np.float32(p.beta))
-            arguments = [p.m, p.n, p.k, scalars[0], a, p.lda, b, p.ldb, scalars[1], c, p.ldc]
-            self._loaded[variant.name].launch(variant.grid(p), variant.threads, arguments, variant.shared_bytes)
+            sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
+            spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
+            a, b, c = (
+                ptxsim.Array(x[span], name, starts[name]) for x, span, name in zip(buffers, spans, "ABC", strict=True)
+            )
+            packed = arguments.pack(variant, p, a, b, c, emulated_texture)
+            self._loaded[variant.name].launch(variant.grid(p), variant.threads, packed, variant.shared_bytes)
         except ptxsim.PtxsimError as error:
             raise UserError(f"ptxsim: {error}") from error
         after = [buffer.copy() for buffer in buffers]
@@ -115,7 +117,7 @@ def inside(buffer: np.ndarray, rows: int, cols: int, ld: int, offset: int = 0) -
     return buffer[GUARD + offset : GUARD + offset + rows * ld].reshape(rows, ld)[:, :cols]
 
 
-def run_case(device: Device, variant: Variant, case: Case, seed: int) -> verify.Verdict:
+def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.Verdict:
     """One case, with fresh random inputs: right within the bound, and not a byte changed that is not C's."""
     p, dtype = case.problem, verify.NUMPY_DTYPES[variant.dtype]
     rng = np.random.default_rng(seed)
@@ -135,6 +137,7 @@ def run_case(device: Device, variant: Variant, case: Case, seed: int) -> verify.
     for name, old, new in zip("ABC", before, after, strict=True):
         if old.tobytes() != new.tobytes():
             return verify.Verdict(None, f"wrote outside C: in {name} or its guard bands")
+    a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (a, b))
     if p.flop <= WHOLE_FLOP:
         return verify.check_whole(p, variant.dtype, a, b, c0, c)
     return _check_large(p, variant.dtype, a, b, c, rng)
@@ -163,7 +166,7 @@ def _check_large(
 
 def check_variant(
     device: Device,
-    variant: Variant,
+    variant: Runnable,
     seed: int,
     large: int | None = LARGE,
     progress: Callable[[str], None] = lambda line: None,
@@ -195,7 +198,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     variant = catalogue.find(options.variant)
-    if not isinstance(variant, Variant):
+    if isinstance(variant, Baseline):
         raise UserError(f"{variant.name} is a library baseline: its output is checked where it is timed")
     seed = options.seed if options.seed is not None else int(np.random.SeedSequence().entropy % 2**31)
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import Device, LaunchConfig, ObjectCode, Stream, launch
+from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from contracts import UserError
+from experiments import arguments
 from experiments.build import entry_name
-from kernels.catalogue import Problem, Variant
+from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Runnable, Variant
 
 FILLS = {"uniform": 0, "normal": 1, "zeros": 2, "nans": 3}
 
@@ -77,10 +78,15 @@ class Gpu:
         cuda(driver.cuStreamSynchronize(self.stream.handle))
 
     def upload(self, array: np.ndarray) -> Memory:
-        """A device copy of a host array."""
+        """A device copy of a host array, there when this returns.
+
+        On our stream, and waited for: a plain cuMemcpyHtoD may return while its last part is still on its way, which a
+        kernel on a stream that does not wait for the default one could overtake.
+        """
         array = np.ascontiguousarray(array)
         memory = Memory(max(array.nbytes, 16))
-        cuda(driver.cuMemcpyHtoD(memory.address, array.ctypes.data, array.nbytes))
+        cuda(driver.cuMemcpyHtoDAsync(memory.address, array.ctypes.data, array.nbytes, self.stream.handle))
+        self.sync()
         return memory
 
     def download(self, memory: Memory, dtype: Any, count: int) -> np.ndarray:
@@ -107,42 +113,72 @@ def load_cubin(path: Path) -> ObjectCode:
     return ObjectCode.from_cubin(path.read_bytes(), name=path.stem)
 
 
-class CatalogueKernel:
-    """A catalogue variant, loaded."""
+def allow_shared(gpu: Gpu, kernel: Kernel, nbytes: int) -> None:
+    """Let `kernel` be launched with so much dynamic shared memory; above 48 KiB CUDA wants to be told."""
+    if nbytes > 48 * 1024:
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        device, handle = driver.CUdevice(gpu.device.device_id), driver.CUkernel(int(kernel.handle))
+        cuda(driver.cuKernelSetAttribute(attribute, nbytes, handle, device))
 
-    def __init__(self, gpu: Gpu, variant: Variant) -> None:
-        self.gpu, self.variant = gpu, variant
-        stem = gpu.build_dir / variant.name
-        self._module = load_cubin(stem.with_suffix(".cubin"))
-        self.kernel = self._module.get_kernel(entry_name(stem.with_suffix(".ptx")))
-        if variant.shared_bytes > 48 * 1024:
-            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            device = driver.CUdevice(gpu.device.device_id)
-            handle = driver.CUkernel(int(self.kernel.handle))
-            cuda(driver.cuKernelSetAttribute(attribute, variant.shared_bytes, handle, device))
+
+class Texture:
+    """A texture object over memory that others own, destroyed with this: 1-D, linear, elements of four floats.
+
+    It begins where CUDA lets it, at the last multiple of TEXTURE_ALIGNMENT bytes at or before `address`.
+    """
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        before = address % TEXTURE_ALIGNMENT
+        memory = driver.CUDA_RESOURCE_DESC()
+        memory.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_LINEAR
+        memory.res.linear.devPtr = driver.CUdeviceptr(address - before)
+        memory.res.linear.format = driver.CUarray_format.CU_AD_FORMAT_FLOAT
+        memory.res.linear.numChannels = 4
+        memory.res.linear.sizeInBytes = before + nbytes
+        self.handle = 0
+        self.handle = int(cuda(driver.cuTexObjectCreate(memory, driver.CUDA_TEXTURE_DESC(), None)))
+
+    def __del__(self) -> None:
+        if self.handle:
+            driver.cuCtxSynchronize()  # a launch may still read through it
+            driver.cuTexObjectDestroy(driver.CUtexObject(self.handle))
+
+
+class CatalogueKernel:
+    """A catalogue variant, loaded; of a dispatcher, all of its kernels."""
+
+    def __init__(self, gpu: Gpu, entry: Runnable) -> None:
+        self.gpu, self.entry = gpu, entry
+        self._modules: list[ObjectCode] = []
+        self._kernels = {variant.name: self._load(variant) for variant in entry.variants}
+
+    def _load(self, variant: Variant) -> Kernel:
+        stem = self.gpu.build_dir / variant.name
+        self._modules.append(load_cubin(stem.with_suffix(".cubin")))
+        kernel = self._modules[-1].get_kernel(entry_name(stem.with_suffix(".ptx")))
+        allow_shared(self.gpu, kernel, variant.shared_bytes)
+        return kernel
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Callable[[], None]:
-        """A launch of this problem on matrices at these addresses; raises `UserError` where it is refused."""
-        variant = self.variant
-        if reason := variant.refusal(problem, {"A": a, "B": b, "C": c}):
-            raise UserError(reason)
+        """A launch of this problem on matrices at these addresses; raises `UserError` where it is refused.
+
+        Texture objects that it needs live as long as what is returned.
+        """
+        variant = self.entry.pick(problem, {"A": a, "B": b, "C": c})
         config = LaunchConfig(grid=variant.grid(problem), block=variant.threads, shmem_size=variant.shared_bytes)
-        i32, f32, p = np.int32, np.float32, problem
-        arguments = (
-            i32(p.m),
-            i32(p.n),
-            i32(p.k),
-            f32(p.alpha),
-            a,
-            i32(p.lda),
-            b,
-            i32(p.ldb),
-            f32(p.beta),
-            c,
-            i32(p.ldc),
-        )
-        kernel, stream = self.kernel, self.gpu.stream
-        return lambda: launch(stream, config, kernel, *arguments)
+        textures: list[Texture] = []
+
+        def texture(address: int, nbytes: int) -> np.uint64:
+            textures.append(Texture(address, nbytes))
+            return np.uint64(textures[-1].handle)
+
+        packed = arguments.pack(variant, problem, a, b, c, texture)
+        kernel, stream = self._kernels[variant.name], self.gpu.stream
+
+        def work(keep: list[Texture] = textures) -> None:
+            launch(stream, config, kernel, *packed)
+
+        return work
 
 
 class PinnedFlag:

@@ -12,7 +12,7 @@ from typing import Any
 
 from contracts import UserError
 from experiments.device import CatalogueKernel, Gpu
-from kernels.catalogue import Baseline, Entry, Problem, Variant
+from kernels.catalogue import Baseline, Entry, Problem
 
 # library_types.h and cublas_api.h
 CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF = 0, 2, 14
@@ -120,6 +120,6 @@ Gemm = CatalogueKernel | CublasGemm | TorchGemm
 
 def load_gemm(gpu: Gpu, entry: Entry) -> Gemm:
     """Whatever runs a catalogue entry; all have `bind(problem, a, b, c)`."""
-    if isinstance(entry, Variant):
-        return CatalogueKernel(gpu, entry)
-    return {"cublas": CublasGemm, "torch": TorchGemm}[entry.library](gpu, entry)
+    if isinstance(entry, Baseline):
+        return {"cublas": CublasGemm, "torch": TorchGemm}[entry.library](gpu, entry)
+    return CatalogueKernel(gpu, entry)

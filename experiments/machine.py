@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 import pynvml
-from cuda.bindings import driver
 from cuda.core import LaunchConfig, launch
 
 from contracts import run_command, write_json
 from experiments import power, toolchain
-from experiments.device import Gpu, Memory, cuda, load_cubin
+from experiments.device import Gpu, Memory, allow_shared, load_cubin
 from experiments.lease import lease
 from experiments.timing import Stopwatch, Work, warm_up
 
@@ -40,10 +39,7 @@ class Ceilings:
     def work(self, name: str, grid: int, block: int, *arguments: Any, shared: int = 0) -> Work:
         """A launch of one of the kernels."""
         kernel, stream = self.module.get_kernel(name), self.gpu.stream
-        if shared:
-            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            device = driver.CUdevice(self.gpu.device.device_id)
-            cuda(driver.cuKernelSetAttribute(attribute, shared, driver.CUkernel(int(kernel.handle)), device))
+        allow_shared(self.gpu, kernel, shared)
         config = LaunchConfig(grid=grid, block=block, shmem_size=shared)
         return lambda: launch(stream, config, kernel, *arguments)
 

@@ -7,9 +7,12 @@ beta and their sum, and one from storing C in its own precision:
 
     |C - C64| <= (sqrt(k) + 3) * u * (|alpha| |A||B| + |beta| |C0|) + u_out * |C64|
 
+A TF32 kernel is judged by what it reads: fp32 data, narrowed as its catalogue entry says (`as_read`). Products of such
+numbers are exact in fp32, and the bound is that of fp32.
+
 The inputs of a check have magnitudes in [0.5, 1], so that any one dropped product changes C by at least 0.25 |alpha|.
-In fp32 the bound stays below that for every k that is tested; in 16 bits it does where the stored element is not so
-large (|C| < 64 in bf16) that its own last place hides a product.
+In fp32 and TF32 the bound stays below that for every k that is tested; in 16 bits it does where the stored element is
+not so large (|C| < 64 in bf16) that its own last place hides a product.
 """
 
 from __future__ import annotations
@@ -48,6 +51,18 @@ class Verdict:
 def random_matrix(rng: np.random.Generator, rows: int, cols: int, dtype: np.dtype) -> np.ndarray:
     """rows x cols of random sign and magnitude in [0.5, 1], rounded to `dtype`."""
     return (rng.uniform(0.5, 1.0, (rows, cols)) * rng.choice([-1.0, 1.0], (rows, cols))).astype(dtype)
+
+
+def as_read(matrix: np.ndarray, dtype: str, narrowing: str = "truncate") -> np.ndarray:
+    """The inputs as a kernel computes with them: for dtype tf32 fp32 numbers narrowed to 19 bits, else as they are.
+
+    `narrowing` is "truncate" (what mma does by itself) or "nearest" (ties away from zero, as cvt.rna.tf32.f32).
+    """
+    if dtype != "tf32":
+        return matrix
+    half = {"truncate": 0, "nearest": 0x1000}[narrowing]
+    bits = np.ascontiguousarray(matrix, np.float32).view(np.uint32)
+    return ((bits + np.uint32(half)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def bound(problem: Problem, dtype: str, reference: np.ndarray, magnitude: np.ndarray) -> np.ndarray:

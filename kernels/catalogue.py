@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import functools
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -15,14 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from contracts import UserError, choose, read_yaml, run_command, write_rows
+from contracts import UserError, choose, read_json, read_yaml, run_command, write_rows
 
 ROOT = Path(__file__).resolve().parent
 CATALOGUE = ROOT / "catalogue.yaml"
+TUNED = ROOT.parent / "results" / "tuned.json"  # the record in use here; workflow/rules/common.smk chooses it
 
 CTYPES = {"fp32": "float", "tf32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}
 MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
-MAX_GRID = (2**31 - 1, 65535)  # CUDA C++ Programming Guide, technical specifications per compute capability
+# CUDA C++ Programming Guide, technical specifications per compute capability
+MAX_GRID = (2**31 - 1, 65535)
+MAX_TEXELS = 2**27  # of a 1-D texture over linear memory
+TEXEL_BYTES = 16  # four floats
+TEXTURE_ALIGNMENT = 512  # CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: where linear memory of a texture must begin
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ class Variant:
     threads: int
     shared_bytes: int
     dtype: str
+    narrowing: Literal["truncate", "nearest"]
     tile: Mapping[str, int]
     grid_axes: str
     multiples: Mapping[str, int]
@@ -109,16 +116,29 @@ class Variant:
     idea: str
     origin: Mapping[str, str] | None
     baseline: str
+    textures: bool = False  # A and B come through texture objects too, the last two arguments
+    tuned: str | None = None  # the machine whose sweep chose the template; None: the catalogue's own values
 
     @property
     def family(self) -> str:
-        """The folder of the source: sgemm or hgemm."""
+        """The folder of the source: sgemm, hgemm or tf32gemm."""
         return self.source.parent.name
 
     @property
     def label(self) -> str:
         """Short name for figures."""
         return self.name.removeprefix(f"{self.family}_")
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kernels that it may run: itself."""
+        return (self,)
+
+    def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
+        """The kernel that runs `problem`: itself. Raises `UserError` where it is refused (see `refusal`)."""
+        if reason := self.refusal(problem, addresses):
+            raise UserError(reason)
+        return self
 
     def grid(self, problem: Problem) -> tuple[int, int, int]:
         """Blocks in x and y that cover C."""
@@ -136,20 +156,30 @@ class Variant:
             if reason is None and value % multiple:
                 reason = f"{name} = {value}, but {name} must be a multiple of {multiple}"
         for matrix, address in (addresses or {}).items():
-            if reason is None and address % self.align_bytes:
+            if reason is None and matrix in self.aligned and address % self.align_bytes:
                 reason = f"{matrix} starts at byte {address}, but it must be aligned to {self.align_bytes} bytes"
         if reason is None:
             for axis, blocks, most in zip("xy", self.grid(problem), MAX_GRID, strict=False):
                 if blocks > most:
                     reason = f"the grid has {blocks} blocks in {axis}, but CUDA allows {most}"
+        if reason is None and self.textures:
+            for matrix, texels in zip("AB", self._texels_of_tiles(problem), strict=True):
+                if texels > MAX_TEXELS:
+                    reason = f"the tiles of {matrix} span {texels} texels, but a texture has at most {MAX_TEXELS}"
         return f"{self.name} cannot take this problem: {reason}" if reason else None
+
+    def _texels_of_tiles(self, problem: Problem) -> tuple[int, int]:
+        """Up to where its whole tiles reach in the textures of A and B; an index beyond must not run over."""
+        rows = [-(-getattr(problem, axis) // self.tile[axis]) * self.tile[axis] for axis in "mk"]
+        before = TEXTURE_ALIGNMENT // TEXEL_BYTES
+        return tuple(before + r * ld * 4 // TEXEL_BYTES for r, ld in zip(rows, (problem.lda, problem.ldb), strict=True))
 
     @property
     def requires(self) -> str:
         """What it asks of a problem, for people."""
         parts = [f"{name} % {multiple} = 0" for name, multiple in self.multiples.items()]
         if self.align_bytes > 4:
-            parts.append(f"{self.align_bytes}-byte aligned matrices")
+            parts.append(f"{self.align_bytes}-byte aligned {'A and B' if self.textures else 'matrices'}")
         return ", ".join(parts) or "nothing"
 
     def sources(self) -> list[Path]:
@@ -163,17 +193,23 @@ class Variant:
                 queue += [ROOT / name for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(), re.M)]
         return found
 
+    @property
+    def aligned(self) -> str:
+        """The matrices that `align_bytes` speaks of: of a kernel with textures, those that they hold."""
+        return "AB" if self.textures else "ABC"
+
     def translation_unit(self) -> str:
         """CUDA source that instantiates the template once, with the catalogue's values."""
         arguments = ", ".join(
             str(value).lower() if isinstance(value, bool) else str(value) for value in self.template.values()
         )
         element = CTYPES[self.dtype]
+        textures = ", cudaTextureObject_t tex_a, cudaTextureObject_t tex_b" if self.textures else ""
         return (
             f'#include "{self.source.relative_to(ROOT).as_posix()}"\n\n'
             f"template __global__ void {self.entry}<{arguments}>(\n"
             f"    int m, int n, int k, float alpha, const {element}* A, int lda, const {element}* B, int ldb,\n"
-            f"    float beta, {element}* C, int ldc);\n"
+            f"    float beta, {element}* C, int ldc{textures});\n"
         )
 
     @property
@@ -188,12 +224,104 @@ class Variant:
                 self.shared_bytes,
                 dict(self.tile),
                 self.grid_axes,
+                *(["textures"] if self.textures else []),
             ]
         )
         return _digest(launch, *(_without_comments(path.read_text()) for path in self.sources()))
 
 
-Entry = Variant | Baseline
+@dataclass(frozen=True)
+class Choice:
+    """One of a dispatcher's kernels, and the least m, n, k from which it is taken."""
+
+    variant: Variant
+    at_least: Mapping[str, int]
+
+    def suits(self, problem: Problem, addresses: Mapping[str, int] | None) -> bool:
+        """Whether the sizes are reached and the kernel takes the problem."""
+        reached = all(getattr(problem, axis) >= least for axis, least in self.at_least.items())
+        return reached and self.variant.refusal(problem, addresses) is None
+
+    def __str__(self) -> str:
+        least = ", ".join(f"{axis} >= {value}" for axis, value in self.at_least.items())
+        return self.variant.name + (f" for {least}" if least else "")
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    """Runs each problem with one of several kernels: the first of its choices that suits."""
+
+    name: str
+    choices: tuple[Choice, ...]
+    builds_on: str | None
+    idea: str
+    origin: Mapping[str, str] | None
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kernels that it may run, each once."""
+        return tuple({choice.variant.name: choice.variant for choice in self.choices}.values())
+
+    @property
+    def family(self) -> str:
+        """That of its kernels."""
+        return self.variants[0].family
+
+    @property
+    def label(self) -> str:
+        """Short name for figures."""
+        return self.name.removeprefix(f"{self.family}_")
+
+    @property
+    def dtype(self) -> str:
+        """That of its kernels; they have one."""
+        return self.variants[0].dtype
+
+    @property
+    def narrowing(self) -> str:
+        """That of its kernels (see `Variant`)."""
+        return self.variants[0].narrowing
+
+    @property
+    def baseline(self) -> str:
+        """That of its kernels; they have one."""
+        return self.variants[0].baseline
+
+    @property
+    def arch(self) -> int:
+        """The most that one of its kernels needs."""
+        return max(variant.arch for variant in self.variants)
+
+    def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
+        """The kernel that runs `problem` with matrices at `addresses` (bytes; keys A, B, C).
+
+        Raises `UserError` where none does (see `refusal`).
+        """
+        if reason := self.refusal(problem, addresses):
+            raise UserError(reason)
+        return next(choice.variant for choice in self.choices if choice.suits(problem, addresses))
+
+    def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
+        """Why no choice takes this problem: the last one's reason. None where one does."""
+        reason = problem.refusal()
+        if reason is None and not any(choice.suits(problem, addresses) for choice in self.choices):
+            last = self.choices[-1]
+            reason = last.variant.refusal(problem, addresses) or f"its last choice is {last}"
+        return f"{self.name} cannot take this problem: {reason}" if reason else None
+
+    @property
+    def requires(self) -> str:
+        """What it asks of a problem, for people: what the last choice does, which the others fall back to."""
+        return self.choices[-1].variant.requires
+
+    @property
+    def source_hash(self) -> str:
+        """Changes with its choices and with their kernels."""
+        return _digest(*(f"{choice} {choice.variant.source_hash}" for choice in self.choices))
+
+
+Runnable = Variant | Dispatcher
+Entry = Variant | Dispatcher | Baseline
 
 
 def _digest(*parts: str) -> str:
@@ -211,24 +339,63 @@ def _without_comments(text: str) -> str:
 
 @functools.cache
 def load(path: Path = CATALOGUE) -> dict[str, Entry]:
-    """Every variant, then every baseline, by name, in the order of the file.
+    """Every variant, then every dispatcher and every baseline, by name, in the order of the file.
 
     Raises `UserError` naming the file, the entry and the key for whatever is wrong in it.
     """
     data = read_yaml(path, "catalogue")
-    both = set(data["variants"]) & set(data["baselines"])
-    if both:
-        raise UserError(f"{path}: {sorted(both)[0]!r} is both a variant and a baseline; names must differ")
-    entries: dict[str, Entry] = {name: _variant(name, entry, path) for name, entry in data["variants"].items()}
+    dispatchers = data.get("dispatchers", {})
+    kinds = {"variant": data["variants"], "dispatcher": dispatchers, "baseline": data["baselines"]}
+    for (one, names), (other, more) in itertools.combinations(kinds.items(), 2):
+        if both := sorted(set(names) & set(more)):
+            raise UserError(f"{path}: {both[0]!r} is both a {one} and a {other}; names must differ")
+    variants = {name: _variant(name, entry, path) for name, entry in data["variants"].items()}
+    entries: dict[str, Entry] = dict(variants)
+    entries |= {name: _dispatcher(name, entry, variants, path) for name, entry in dispatchers.items()}
     entries |= {name: Baseline(name, **entry) for name, entry in data["baselines"].items()}
     for entry in entries.values():
         choose(data["baselines"], entry.baseline, "baseline", f"{path}: {entry.name}")
-        if isinstance(entry, Variant) and entry.builds_on is not None:
+        if not isinstance(entry, Baseline) and entry.builds_on is not None:
             choose(data["variants"], entry.builds_on, "variant", f"{path}: {entry.name}.builds_on")
     return entries
 
 
+def retiled(name: str, called: str, template: Mapping[str, int], threads: int) -> Variant:
+    """The kernel of the entry `name` with another template and block, under the name `called`."""
+    entry = {key: value for key, value in _shipped()[name].items() if key != "tuned"}
+    return _variant(called, entry | {"template": dict(template), "threads": threads}, CATALOGUE)
+
+
+@functools.cache
+def _shipped() -> dict[str, dict[str, Any]]:
+    return read_yaml(CATALOGUE, "catalogue")["variants"]
+
+
+def tuned_record(archive: str) -> Path | None:
+    """The tuned.json that applies: this machine's, else the archive's that an entry names; None where neither is."""
+    paths = (TUNED, ROOT.parent / "data" / archive / "tuned.json")
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _with_tuned(name: str, entry: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The entry, its template and threads replaced by the recorded winner's; `tuned` becomes that record's machine."""
+    record_path = tuned_record(entry["tuned"])
+    record = read_json(record_path, "tuned") if record_path else {"kernels": {}}
+    if name not in record["kernels"]:
+        return entry | {"tuned": None}
+    winner = record["kernels"][name]
+    if list(winner["template"]) != list(entry["template"]):
+        raise UserError(
+            f"{record_path}: {name} has template values {', '.join(winner['template'])}, but {path.name} has "
+            f"{', '.join(entry['template'])}; tune again (snakemake --cores 1 tile_autotune) or remove that file"
+        )
+    return entry | {"template": winner["template"], "threads": winner["threads"], "tuned": record["machine"]}
+
+
 def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
+    if "tuned" in entry:
+        entry = _with_tuned(name, entry, path)
+
     def number(key: str, value: int | str) -> int:
         value = (
             choose(entry["template"], value, "template parameter", f"{path}: {key}")
@@ -250,16 +417,31 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         threads=entry["threads"],
         shared_bytes=entry.get("shared_bytes", 0),
         dtype=entry["dtype"],
+        narrowing=entry.get("narrowing", "truncate"),
         tile={axis: number(f"{name}.tile.{axis}", value) for axis, value in entry["tile"].items()},
         grid_axes=entry["grid"],
         multiples={key: number(f"{name}.multiples.{key}", v) for key, v in entry.get("multiples", {}).items()},
-        align_bytes=entry.get("align_bytes", {"fp32": 4}.get(entry["dtype"], 2)),
+        align_bytes=entry.get("align_bytes", 4 if CTYPES[entry["dtype"]] == "float" else 2),
         arch=entry.get("arch", 75),
         builds_on=entry.get("builds_on"),
         idea=entry["idea"],
         origin=entry.get("origin"),
         baseline=entry["baseline"],
+        textures=entry.get("textures", False),
+        tuned=entry.get("tuned"),
     )
+
+
+def _dispatcher(name: str, entry: dict[str, Any], variants: dict[str, Variant], path: Path) -> Dispatcher:
+    choices = tuple(
+        Choice(choose(variants, choice["variant"], "variant", f"{path}: {name}.choices"), choice.get("at_least", {}))
+        for choice in entry["choices"]
+    )
+    for key in ("dtype", "narrowing", "family", "baseline"):
+        values = list(dict.fromkeys(getattr(choice.variant, key) for choice in choices))
+        if len(values) > 1:
+            raise UserError(f"{path}: {name}.choices have {key} {' and '.join(values)}, but it must be one")
+    return Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"))
 
 
 def find(name: str) -> Entry:
@@ -272,20 +454,33 @@ def kernels() -> dict[str, Variant]:
     return {name: entry for name, entry in load().items() if isinstance(entry, Variant)}
 
 
+def runnable() -> dict[str, Runnable]:
+    """The kernels, and the dispatchers over them."""
+    return {name: entry for name, entry in load().items() if not isinstance(entry, Baseline)}
+
+
 def rows() -> list[dict[str, Any]]:
     """The catalogue as rows of variants.csv."""
     table = []
     for entry in load().values():
         row = {key: getattr(entry, key) for key in ("dtype", "label", "idea", "baseline", "source_hash")}
         row |= {"variant": entry.name, "kind": "baseline", "family": "library", "requires": "nothing"}
+        if not isinstance(entry, Baseline):
+            row |= {
+                "kind": "dispatcher",
+                "family": entry.family,
+                "builds_on": entry.builds_on,
+                "origin": f"{entry.origin['seed']}: {entry.origin['section']}" if entry.origin else None,
+                "requires": entry.requires,
+            }
+        if isinstance(entry, Dispatcher):
+            row |= {"choices": "; else ".join(map(str, entry.choices))}
         if isinstance(entry, Variant):
             row |= {
                 "kind": "kernel",
-                "family": entry.family,
-                "builds_on": entry.builds_on,
                 "source": f"kernels/{entry.source.relative_to(ROOT).as_posix()}",
-                "origin": f"{entry.origin['seed']}: {entry.origin['section']}" if entry.origin else None,
-                "requires": entry.requires,
+                "template": ", ".join(f"{key}={value}" for key, value in entry.template.items()),
+                "tuned": entry.tuned,
             }
         table.append(row)
     return table

@@ -31,11 +31,20 @@ def edited(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> dict[str
 # ---- what is there ----------------------------------------------------------------------------------------------
 
 
-def test_the_first_ladder_is_there() -> None:
+def test_the_ladders_are_there() -> None:
     rungs = ["naive", "coalesced", "smem_tile", "blocktile_1d", "blocktile_2d", "vectorized", "warptile"]
     ladder = [f"sgemm_{rung}" for rung in rungs]
     assert [name for name in NAMES if name in ladder] == ladder
-    assert {"sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16", "hgemm_naive_fp16"} <= set(NAMES)
+    assert "sgemm_at_swizzle_dbf_rw" in NAMES
+    rungs = ["naive", "bcf", "bcf_dbf", "bcf_dbf_rw"]
+    for dtype in ("bf16", "fp16"):
+        ladder = [f"hgemm_{rung}_{dtype}" for rung in rungs]
+        assert [name for name in NAMES if name in ladder] == ladder
+        assert [KERNELS[name].builds_on for name in ladder] == [None, *ladder[:-1]]
+    ladder = [f"tf32gemm_{rung}" for rung in (*rungs[:3], "bcf_dbf_rna")]
+    assert [name for name in NAMES if name in ladder] == ladder
+    assert [KERNELS[name].builds_on for name in ladder] == [None, *ladder[:-1]]
+    assert [KERNELS[name].narrowing for name in ladder] == [*["truncate"] * 3, "nearest"]
     libraries = {"cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16", "torch_matmul_fp32", "torch_matmul_bf16"}
     assert libraries <= set(catalogue.load()) - set(NAMES)
 
@@ -55,12 +64,13 @@ def test_a_variant_is_complete(name: str) -> None:
 def test_a_translation_unit_instantiates_the_kernel_once(name: str) -> None:
     variant = KERNELS[name]
     unit = variant.translation_unit()
-    values = ", ".join(map(str, variant.template.values()))
-    element = {"fp32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}[variant.dtype]
+    values = ", ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in variant.template.values())
+    element = {"fp32": "float", "tf32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}[variant.dtype]
     assert unit.startswith(f'#include "{variant.family}/{variant.source.name}"\n')
     assert f"template __global__ void {variant.entry}<{values}>(" in unit
     assert unit.count("template __global__") == 1
     assert f"const {element}* A, int lda, const {element}* B, int ldb" in unit and f"{element}* C, int ldc" in unit
+    assert unit.endswith("cudaTextureObject_t tex_a, cudaTextureObject_t tex_b);\n") == variant.textures
 
 
 def test_template_values_are_written_as_cuda_reads_them(tmp_path: Path) -> None:
@@ -119,8 +129,7 @@ def test_each_requirement_is_named_with_its_value(name: str, key: str) -> None:
     assert variant.refusal(bad) == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("matrix", "ABC")
+@pytest.mark.parametrize(("name", "matrix"), [(name, matrix) for name in NAMES for matrix in KERNELS[name].aligned])
 def test_a_misaligned_matrix_is_refused(name: str, matrix: str) -> None:
     variant = KERNELS[name]
     aligned = {"A": 4096, "B": 8192, "C": 12288}
@@ -165,6 +174,80 @@ def test_the_largest_problem_that_can_be_indexed_is_taken() -> None:
     assert Problem.square(46340).refusal() is None and Problem.square(46341).refusal() is not None
 
 
+def test_a_texture_is_not_asked_for_more_than_it_can_hold() -> None:
+    """Whole tiles must be within 2^27 texels, so that no index runs over; beyond that the dispatcher falls back."""
+    texld, dispatcher = KERNELS["sgemm_t128x128x8_texld"], catalogue.runnable()["sgemm_c_texld"]
+    fits, too_wide = Problem(1, 4, 4, 2**22 - 4, 4, 4), Problem(1, 4, 4, 2**22, 4, 4)  # 128 rows of the tile of A
+    assert texld.refusal(fits) is None and dispatcher.pick(fits) is texld
+    assert texld.refusal(too_wide) == (
+        "sgemm_t128x128x8_texld cannot take this problem: the tiles of A span 134217760 texels, "
+        "but a texture has at most 134217728"
+    )
+    assert dispatcher.pick(too_wide) is KERNELS["sgemm_t128x128x8"]
+
+
+# ---- dispatchers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "picked"),
+    [(2500, 2500, "t128x256x8_cpasync"), (2499, 2500, "t128x128x8"), (9999, 2499, "t128x128x8"), (1, 1, "t128x128x8")],
+)
+def test_a_dispatcher_picks_by_size(m: int, n: int, picked: str) -> None:
+    assert catalogue.runnable()["sgemm_c_dispatch"].pick(Problem(m, n, 1, 1, n, n)).name == f"sgemm_{picked}"
+
+
+@pytest.mark.parametrize(
+    ("problem", "addresses", "picked"),
+    [
+        (Problem.square(64), {"A": 16, "B": 32, "C": 4}, "t128x128x8_texld"),
+        (Problem.square(64), {"A": 24, "B": 32, "C": 4}, "t128x128x8"),
+        (Problem(5, 5, 5, 8, 8, 5), {}, "t128x128x8_texld"),
+        (Problem(5, 5, 5, 8, 7, 5), {}, "t128x128x8"),
+    ],
+)
+def test_a_dispatcher_passes_over_a_choice_that_refuses(
+    problem: Problem, addresses: dict[str, int], picked: str
+) -> None:
+    assert catalogue.runnable()["sgemm_c_texld"].pick(problem, addresses).name == f"sgemm_{picked}"
+
+
+def test_a_dispatcher_that_has_no_choice_for_a_problem_says_why(tmp_path: Path) -> None:
+    entries = edited(tmp_path, lambda data: data["dispatchers"]["sgemm_c_dispatch"]["choices"].pop())
+    with pytest.raises(UserError) as error:
+        entries["sgemm_c_dispatch"].pick(Problem.square(100))
+    assert str(error.value) == (
+        "sgemm_c_dispatch cannot take this problem: "
+        "its last choice is sgemm_t128x256x8_cpasync for m >= 2500, n >= 2500"
+    )
+
+
+def test_a_dispatchers_row_lists_its_choices(variants_csv: Path) -> None:
+    rows = {row["variant"]: row for row in read_rows(variants_csv, "variants")}
+    row = rows["sgemm_c_dispatch"]
+    assert row["kind"] == "dispatcher" and row["source"] is None and row["baseline"] == "cublas_fp32"
+    assert row["choices"] == "sgemm_t128x256x8_cpasync for m >= 2500, n >= 2500; else sgemm_t128x128x8"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"choices": [{"variant": "sgemm_t128x128x9"}]}, r"variant 'sgemm_t128x128x9' in .*c_texld\.choices; nearest"),
+        ({"choices": [{"variant": "cublas_fp32"}]}, r"unknown variant 'cublas_fp32' in .*c_texld\.choices"),
+        ({"choices": []}, r"c_texld\.choices = \[\] is not allowed; allowed: at least 1 item"),
+        (
+            {"choices": [{"variant": "sgemm_naive"}, {"variant": "hgemm_naive_bf16"}]},
+            r"c_texld\.choices have dtype fp32 and bf16, but it must be one",
+        ),
+        ({"builds_on": "sgemm_c_dispatch"}, r"unknown variant 'sgemm_c_dispatch' in .*c_texld\.builds_on"),
+    ],
+)
+def test_a_broken_dispatcher_names_file_entry_and_key(change: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said) as error:
+        edited(tmp_path, lambda data: data["dispatchers"]["sgemm_c_texld"].update(change))
+    assert str(tmp_path / "catalogue.yaml") in str(error.value) and "\n" not in str(error.value)
+
+
 # ---- a catalogue that is broken ---------------------------------------------------------------------------------
 
 
@@ -187,7 +270,7 @@ def test_an_unknown_variant_gives_the_nearest_names() -> None:
         ("sgemm_naive", {"source": "sgemm/nave.cu"}, r"sgemm_naive\.source = 'sgemm/nave\.cu': no such file"),
         ("sgemm_naive", {"threads": 2048}, r"sgemm_naive\.threads = 2048 is not allowed; allowed: at m"),
         ("sgemm_naive", {"threads": 100}, r"threads = 100 is not allowed; allowed: a multiple of 32"),
-        ("sgemm_naive", {"dtype": "fp64"}, r'dtype = "fp64" is not allowed; allowed: one of fp32, bf16, fp16'),
+        ("sgemm_naive", {"dtype": "fp64"}, r'dtype = "fp64" is not allowed; allowed: one of fp32, tf32, bf16, fp16'),
         ("sgemm_naive", {"grid": "xy"}, r'grid = "xy" is not allowed; allowed: one of mn, nm'),
         ("sgemm_naive", {"treads": 64}, r"unknown key 'treads' in variants\.sgemm_naive; nearest: threads"),
     ],
@@ -256,7 +339,23 @@ def test_code_changes_the_hash_of_its_variants_alone(tree: Path) -> None:
         "sgemm_naive"
     }
     both = {"hgemm_naive_bf16", "hgemm_naive_fp16"}
-    assert changed(tree, "hgemm/naive.cu", lambda t: t.replace("STRIP = 8", "STRIP = 16")) == both
+    assert changed(tree, "hgemm/naive.cu", lambda t: t.replace("WM = BM / 2", "WM = BM / 4")) == both
+
+
+def test_a_dispatchers_hash_changes_with_its_kernels_and_sizes(tree: Path) -> None:
+    def dispatchers() -> dict[str, str]:
+        catalogue.load.cache_clear()
+        entries = catalogue.load(tree / "catalogue.yaml").values()
+        return {entry.name: entry.source_hash for entry in entries if isinstance(entry, catalogue.Dispatcher)}
+
+    before = dispatchers()
+    file = tree / "catalogue.yaml"
+    file.write_text(file.read_text().replace("n: 2500}", "n: 2501}"))
+    resized = dispatchers()
+    assert {name for name in before if before[name] != resized[name]} == {"sgemm_c_dispatch"}
+    kernel = tree / "sgemm" / "t128x128x8_texld.cu"
+    kernel.write_text(kernel.read_text().replace("TM = 8,", "TM = 7 + 1,"))
+    assert {name for name, value in dispatchers().items() if value != resized[name]} == {"sgemm_c_texld"}
 
 
 def test_an_included_header_changes_the_hash_of_its_users(tree: Path) -> None:

@@ -25,6 +25,7 @@ from kernels.catalogue import Problem, Variant
 
 NAIVE, VECTORIZED = catalogue.kernels()["sgemm_naive"], catalogue.kernels()["sgemm_vectorized"]
 ALL_KINDS = ["sgemm_naive", "sgemm_vectorized", "hgemm_naive_bf16", "hgemm_naive_fp16"]
+ALL_KINDS += ["tf32gemm_naive", "tf32gemm_bcf_dbf_rna"]
 SIXTEEN = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
 
 
@@ -38,6 +39,7 @@ class NumpyDevice:
         byte = 2**20 + (GUARD + offset) * buffers[0].itemsize
         if reason := self.refusal(variant, p, byte):
             raise UserError(reason)
+        self.narrowing = variant.narrowing if variant.dtype == "tf32" else None
         after = [buffer.copy() for buffer in buffers]
         a, b, c = (
             inside(buffer, rows, cols, max(ld, cols), offset)
@@ -53,7 +55,16 @@ class NumpyDevice:
         return variant.refusal(p, dict.fromkeys("ABC", byte))
 
     def gemm(self, p: Problem, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
-        c[:] = self.update(p, self.product(a.astype(np.float32), b.astype(np.float32)), c).astype(c.dtype)
+        a, b = (self.read(x.astype(np.float32)) for x in (a, b))
+        c[:] = self.update(p, self.product(a, b), c).astype(c.dtype)
+
+    def read(self, x: np.ndarray) -> np.ndarray:
+        """To eleven significant bits where the variant is one of tf32, by arithmetic: the check does it by bits."""
+        if not self.narrowing:
+            return x
+        mantissa, exponent = np.frexp(x)
+        half = {"truncate": 0.0, "nearest": 0.5}[self.narrowing]
+        return np.ldexp(np.trunc(mantissa * 2**11 + np.copysign(np.float32(half), x)), exponent - 11)
 
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a @ b
@@ -91,8 +102,8 @@ def test_the_cases_try_everything_that_a_kernel_can_get_wrong(name: str) -> None
     assert any(p.m < p.n < p.k for p in run) and any(p.m > p.n > p.k for p in run)
     assert max(p.m * p.n * p.k for p in run) == 4096**3
     broken = [case for case in every if case.refused]
-    at = {"offset": lambda case: dict.fromkeys("ABC", (2**20) + case.offset * (4 if variant.dtype == "fp32" else 2))}
-    assert all(variant.refusal(case.problem, at["offset"](case)) for case in broken)
+    size = verify.NUMPY_DTYPES[variant.dtype].itemsize
+    assert all(variant.refusal(case.problem, dict.fromkeys("ABC", 2**20 + case.offset * size)) for case in broken)
     assert {case.name.split()[1] for case in broken} >= {key for key, value in variant.multiples.items() if value > 1}
 
 
@@ -147,6 +158,21 @@ class LastStepDropped(NumpyDevice):
 class FirstStepTwice(NumpyDevice):
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return a @ b + a[:, :8] @ b[:8]
+
+
+class NarrowsOtherwise(NumpyDevice):
+    """Cuts off what it should round to nearest, and the other way round."""
+
+    def run(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+        other = {"truncate": "nearest", "nearest": "truncate"}[variant.narrowing]
+        return super().run(replace(variant, narrowing=other), p, buffers, offset)
+
+
+class ReadsAllBits(NumpyDevice):
+    """Plain fp32 where tf32 is announced."""
+
+    def read(self, x: np.ndarray) -> np.ndarray:
+        return x
 
 
 class Swapped(NumpyDevice):
@@ -294,7 +320,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("device", "caught", "said"), FAULTS, ids=[type(f[0]).__name__ for f in FAULTS])
-@pytest.mark.parametrize("name", ["sgemm_vectorized", "hgemm_naive_bf16"])
+@pytest.mark.parametrize("name", ["sgemm_vectorized", "hgemm_naive_bf16", "tf32gemm_bcf_dbf"])
 def test_a_planted_fault_fails_in_every_case_that_can_show_it(
     name: str, device: NumpyDevice, caught: Any, said: str
 ) -> None:
@@ -340,7 +366,7 @@ def rounded(c: np.ndarray, dtype: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("k", [8, 64, 1000, 4096])
-@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("dtype", ["fp32", "tf32", "fp16", "bf16"])
 def test_one_dropped_product_of_one_element_fails(dtype: str, k: int) -> None:
     """The smallest product of the element with the largest |C|, where the bound is widest.
 
@@ -349,6 +375,7 @@ def test_one_dropped_product_of_one_element_fails(dtype: str, k: int) -> None:
     rng = np.random.default_rng(k)
     problem = Problem(32, 48, k, k, 48, 48)
     a, b = (verify.random_matrix(rng, *shape, verify.NUMPY_DTYPES[dtype]) for shape in ((32, k), (k, 48)))
+    a, b = verify.as_read(a, dtype), verify.as_read(b, dtype)
     exact = a.astype(np.float64) @ b.astype(np.float64)
     order = np.argsort(np.abs(exact), axis=None)
     i, j = np.unravel_index(order[len(order) // 2 if dtype == "bf16" else -1], exact.shape)
@@ -358,6 +385,37 @@ def test_one_dropped_product_of_one_element_fails(dtype: str, k: int) -> None:
     verdict = verify.check_whole(problem, dtype, a, b, exact, rounded(exact, dtype))
     assert not verdict.passed and verdict.detail.startswith(f"C[{i}, {j}] = "), verdict
     assert verdict.detail.endswith(f"1 of {32 * 48} elements are off")
+
+
+# ---- what a tf32 kernel reads -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("x", "cut", "nearest"),
+    [
+        (1.0, 1.0, 1.0),
+        (1.0 + 2.0**-10, 1.0 + 2.0**-10, 1.0 + 2.0**-10),  # the last bit that tf32 has
+        (1.0 + 2.0**-11, 1.0, 1.0 + 2.0**-10),  # a tie: away from zero
+        (1.0 + 2.0**-11 - 2.0**-23, 1.0, 1.0),
+        (1.0 + 2.0**-11 + 2.0**-23, 1.0, 1.0 + 2.0**-10),
+        (2.0 - 2.0**-23, 2.0 - 2.0**-10, 2.0),  # carries into the exponent
+    ],
+)
+def test_the_bits_that_a_tf32_kernel_reads(x: float, cut: float, nearest: float) -> None:
+    both = np.array([[x, -x]], np.float32)
+    assert verify.as_read(both, "tf32").tolist() == [[cut, -cut]]
+    assert verify.as_read(both, "tf32", "truncate").tolist() == [[cut, -cut]]
+    assert verify.as_read(both, "tf32", "nearest").tolist() == [[nearest, -nearest]]
+    assert verify.as_read(both, "fp32").tolist() == both.tolist()
+
+
+@pytest.mark.parametrize("device", [NarrowsOtherwise(), ReadsAllBits()], ids=lambda device: type(device).__name__)
+@pytest.mark.parametrize("name", ["tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna"])
+def test_inputs_narrowed_in_another_way_fail(name: str, device: NumpyDevice) -> None:
+    variant = catalogue.kernels()[name]
+    for seed, case in enumerate(case for case in cases(variant) if not case.refused and summed(case.problem)):
+        verdict = run_case(device, variant, case, seed)
+        assert not verdict.passed and "expected" in verdict.detail, case.name
 
 
 def test_inputs_are_kept_away_from_zero() -> None:

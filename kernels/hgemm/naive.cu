@@ -19,20 +19,20 @@
 //                                 +----+----+----+----+       A lane has, of C, rows lane/4 and +8
 //                                                             of columns lane%4*2 and +1.
 //
-// Blocks run in an order that keeps L2 warm: along the rows of a strip of 8 tile columns, down to
-// its end, then the next strip. The strip's part of B is small enough to stay, while A streams by.
+// Blocks run in strips of 8 tile columns, which keeps L2 warm (include/grid.cuh).
 //
 // Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
-// Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 8; A, B, C 16-byte
+// Requires:  m, n, k multiples of BM, BN, BK; lda, ldb multiples of 8, ldc of 2; A, B, C 16-byte
 //            aligned; sm_80 or newer.
 // Source:    worklog on hgemm (seed 004), section 1 (hgemm_naive).
 
 #include "include/epilogue.cuh"
+#include "include/grid.cuh"
 #include "include/ptx.cuh"
 
 template <typename T, int BM, int BN, int BK>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, 2)
 hgemm_naive(int m, int n, int k, float alpha, const T* A, int lda, const T* B, int ldb, float beta,
             T* C, int ldc) {
     constexpr int THREADS = 256;
@@ -49,15 +49,6 @@ hgemm_naive(int m, int n, int k, float alpha, const T* A, int lda, const T* B, i
     __shared__ alignas(16) T a_tile[BM][BK];
     __shared__ alignas(16) T b_tile[BK][BN];
 
-    // The block's place: the grid's linear order, bent into strips (the last may be narrower).
-    constexpr int STRIP = 8;
-    const int linear = blockIdx.y * gridDim.x + blockIdx.x;
-    const int strip = linear / (STRIP * gridDim.y);
-    const int in_strip = linear % (STRIP * gridDim.y);
-    const int strip_width = min(STRIP, static_cast<int>(gridDim.x) - strip * STRIP);
-    const int tile_n = strip * STRIP + in_strip % strip_width;
-    const int tile_m = in_strip / strip_width;
-
     // The eight elements that this thread copies (in the first pass).
     const int load_a_row = threadIdx.x / (BK / 8);
     const int load_a_col = threadIdx.x % (BK / 8) * 8;
@@ -70,12 +61,13 @@ hgemm_naive(int m, int n, int k, float alpha, const T* A, int lda, const T* B, i
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    A += (tile_m * BM + load_a_row) * lda + load_a_col;
-    B += load_b_row * ldb + tile_n * BN + load_b_col;
-    C += tile_m * BM * ldc + tile_n * BN;
+    const TilePlace tile = tile_in_strips();
+    A += (tile.m * BM + load_a_row) * lda + load_a_col;
+    B += load_b_row * ldb + tile.n * BN + load_b_col;
+    C += tile.m * BM * ldc + tile.n * BN;
 
-    float sum[MMA_M][MMA_N][4] = {};
-    for (int k0 = 0; k0 < k; k0 += BK) {
+    // A step over k, in two stages. First: from global to shared memory.
+    auto copy = [&] {
 #pragma unroll
         for (int i = 0; i < BM; i += A_ROWS) {
             ptx::cp_async_16(ptx::shared_address(&a_tile[load_a_row + i][load_a_col]), &A[i * lda]);
@@ -84,26 +76,30 @@ hgemm_naive(int m, int n, int k, float alpha, const T* A, int lda, const T* B, i
         for (int i = 0; i < BK; i += B_ROWS) {
             ptx::cp_async_16(ptx::shared_address(&b_tile[load_b_row + i][load_b_col]), &B[i * ldb]);
         }
+        ptx::cp_async_commit();
         A += BK;
         B += BK * ldb;
-        ptx::cp_async_commit();
-        ptx::cp_async_wait<0>();
-        __syncthreads();
+    };
 
+    // Second: from shared memory through the tensor cores.
+    float sum[MMA_M][MMA_N][4] = {};
+    auto multiply = [&] {
 #pragma unroll
         for (int p = 0; p < BK; p += 16) {
             uint32_t a[MMA_M][4], b[MMA_N][2];
 #pragma unroll
             for (int i = 0; i < MMA_M; ++i) {
                 // In the order of mma: rows 0-7, then 8-15, of columns 0-7; the same of 8-15.
-                const T* from = &a_tile[warp_row + i * 16 + lane % 16][p + lane / 16 * 8];
-                ptx::ldmatrix_x4(a[i], ptx::shared_address(from));
+                const int row = warp_row + i * 16 + lane % 16;
+                const int col = p + lane / 16 * 8;
+                ptx::ldmatrix_x4(a[i], ptx::shared_address(&a_tile[row][col]));
             }
 #pragma unroll
             for (int j = 0; j < MMA_N; ++j) {
                 // Lanes 0-15 give the addresses. B is row-major and mma wants columns: .trans
-                const T* from = &b_tile[p + lane % 16][warp_col + j * 8];
-                ptx::ldmatrix_x2_trans(b[j], ptx::shared_address(from));
+                const int row = p + lane % 16;
+                const int col = warp_col + j * 8;
+                ptx::ldmatrix_x2_trans(b[j], ptx::shared_address(&b_tile[row][col]));
             }
 #pragma unroll
             for (int i = 0; i < MMA_M; ++i) {
@@ -113,18 +109,25 @@ hgemm_naive(int m, int n, int k, float alpha, const T* A, int lda, const T* B, i
                 }
             }
         }
+    };
+
+    for (int k0 = 0; k0 < k; k0 += BK) {
+        copy();
+        ptx::cp_async_wait<0>();
+        __syncthreads();
+        multiply();
         __syncthreads();
     }
 
     // A lane's four sums of an mma: two neighbours in one row, two more eight rows below.
-    const int row = warp_row + lane / 4;
-    const int col = warp_col + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < MMA_M; ++i) {
 #pragma unroll
         for (int j = 0; j < MMA_N; ++j) {
-            update_c2(&C[(row + i * 16) * ldc + col + j * 8], alpha, &sum[i][j][0], beta);
-            update_c2(&C[(row + i * 16 + 8) * ldc + col + j * 8], alpha, &sum[i][j][2], beta);
+            const int row = warp_row + i * 16 + lane / 4;
+            const int col = warp_col + j * 8 + lane % 4 * 2;
+            update_c2(&C[row * ldc + col], alpha, &sum[i][j][0], beta);
+            update_c2(&C[(row + 8) * ldc + col], alpha, &sum[i][j][2], beta);
         }
     }
 }

@@ -26,6 +26,17 @@ __device__ __forceinline__ void update_c4(float* c, float alpha, const float* pr
     *reinterpret_cast<float4*>(c) = result;
 }
 
+// Two floats through one 64-bit access each way; c is 8-byte aligned.
+__device__ __forceinline__ void update_c2(float* c, float alpha, const float* product, float beta) {
+    float2 result = make_float2(alpha * product[0], alpha * product[1]);
+    if (beta != 0.0f) {
+        const float2 old = *reinterpret_cast<const float2*>(c);
+        result.x += beta * old.x;
+        result.y += beta * old.y;
+    }
+    *reinterpret_cast<float2*>(c) = result;
+}
+
 // Two 16-bit elements through one 32-bit access each way; c is 4-byte aligned. All arithmetic is in
 // fp32, and the result is rounded once.
 __device__ __forceinline__ void update_c2(__nv_bfloat16* c, float alpha, const float* product,

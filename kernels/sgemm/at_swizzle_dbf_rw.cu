@@ -7,25 +7,12 @@
 //     fetch 0, stage 0 | fetch 1   multiply 0   stage 1 | fetch 2   multiply 1   stage 2 | ...
 //                buf 0             buf 0        buf 1               buf 1        buf 0
 //
-// What it keeps from the rungs below:
-//   - A transposed in shared memory, and swizzled. A warp holds 8 rows x 16 k of A and stores them
-//     row by row of the transposed tile; column r of tile row p goes to column r ^ (p / 4 * 8). The
-//     four lanes that have one r differ in p / 4, so they hit four different groups of 8 banks, and
-//     the 8 rows fill each group. p / 4 * 8 leaves bits 0-2 of r alone, so that the eight words
-//     from r (a multiple of 8) stay together, as the 128-bit reads want.
+// The words that wait take 16 registers. Worklog B saves others, to stay below 128, for with more
+// only one block fits on an SM; but nvcc 13.0 gives its text 141 on sm_90. Here MIN_BLOCKS decides:
+// with 1 the compiler takes about as many, 2 holds it to 128, and 3 to 80, for which it must spill.
 //
-//         bank of lane (r, p / 4)    p/4=0   0  1  2  3  4  5  6  7      (unswizzled, all four
-//         for r = 0 .. 7             p/4=1   8  9 10 11 12 13 14 15       would be 0 .. 7)
-//                                    p/4=2  16 17 18 19 20 21 22 23
-//                                    p/4=3  24 25 26 27 28 29 30 31
-//
-//   - Whole lines of C. A thread's eight columns are two groups of four, BN / 2 apart, so 16 lanes
-//     together store 256 consecutive bytes:
-//
-//         columns   0       4       8            60   64      68
-//                   t0 t0 t0 t0 t1 t1 t1 t1 ...  t15  t0 t0 t0 t0 t1 ...
-//
-// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C.
+// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C; MIN_BLOCKS: how many
+//            blocks shall fit on an SM.
 // Launch:    BM * BN / 64 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK, and k not 0; lda, ldb, ldc multiples of 4; A, B, C
 //            16-byte aligned.
@@ -33,10 +20,8 @@
 
 #include "include/epilogue.cuh"
 
-// Two blocks an SM, hence at most 128 registers a thread, is what worklog B is after when it saves
-// registers; but nvcc 13.0 gives its text 141 on sm_90. So the bound is stated.
-template <int BM, int BN, int BK>
-__global__ void __launch_bounds__(BM * BN / 64, 2)
+template <int BM, int BN, int BK, int MIN_BLOCKS>
+__global__ void __launch_bounds__(BM * BN / 64, MIN_BLOCKS)
 sgemm_at_swizzle_dbf_rw(int m, int n, int k, float alpha, const float* A, int lda, const float* B,
                         int ldb, float beta, float* C, int ldc) {
     constexpr int TM = 8, TN = 8;
@@ -68,15 +53,15 @@ sgemm_at_swizzle_dbf_rw(int m, int n, int k, float alpha, const float* A, int ld
     C += (blockIdx.y * BM + row) * ldc + blockIdx.x * BN + col;
 
     // The three stages of a step. First: from global memory to registers.
-    float4 a_next[A_PASSES], b_next[B_PASSES];
+    float4 a_fetched[A_PASSES], b_fetched[B_PASSES];
     auto fetch = [&] {
 #pragma unroll
         for (int i = 0; i < A_PASSES; ++i) {
-            a_next[i] = *reinterpret_cast<const float4*>(&A[i * A_ROWS * lda]);
+            a_fetched[i] = *reinterpret_cast<const float4*>(&A[i * A_ROWS * lda]);
         }
 #pragma unroll
         for (int i = 0; i < B_PASSES; ++i) {
-            b_next[i] = *reinterpret_cast<const float4*>(&B[i * B_ROWS * ldb]);
+            b_fetched[i] = *reinterpret_cast<const float4*>(&B[i * B_ROWS * ldb]);
         }
         A += BK;
         B += BK * ldb;
@@ -87,15 +72,15 @@ sgemm_at_swizzle_dbf_rw(int m, int n, int k, float alpha, const float* A, int ld
 #pragma unroll
         for (int i = 0; i < A_PASSES; ++i) {
             const int swizzled = (load_a_row + i * A_ROWS) ^ (load_a_col / 4 * 8);
-            a_tile[buffer][load_a_col + 0][swizzled] = a_next[i].x;
-            a_tile[buffer][load_a_col + 1][swizzled] = a_next[i].y;
-            a_tile[buffer][load_a_col + 2][swizzled] = a_next[i].z;
-            a_tile[buffer][load_a_col + 3][swizzled] = a_next[i].w;
+            a_tile[buffer][load_a_col + 0][swizzled] = a_fetched[i].x;
+            a_tile[buffer][load_a_col + 1][swizzled] = a_fetched[i].y;
+            a_tile[buffer][load_a_col + 2][swizzled] = a_fetched[i].z;
+            a_tile[buffer][load_a_col + 3][swizzled] = a_fetched[i].w;
         }
 #pragma unroll
         for (int i = 0; i < B_PASSES; ++i) {
             float* to = &b_tile[buffer][load_b_row + i * B_ROWS][load_b_col];
-            *reinterpret_cast<float4*>(to) = b_next[i];
+            *reinterpret_cast<float4*>(to) = b_fetched[i];
         }
     };
 
@@ -116,11 +101,13 @@ sgemm_at_swizzle_dbf_rw(int m, int n, int k, float alpha, const float* A, int ld
                 *reinterpret_cast<float4*>(&b[j]) =
                     *reinterpret_cast<const float4*>(&b_tile[buffer][p][col + j / 4 * (BN / 2)]);
             }
-            // Column by column: with two blocks an SM, ptxas finds better registers for this order.
+            // Column by column, down and up in turns, so that a[i] stays when the column changes:
+            // of the simple orders, ptxas finds the fewest register-bank conflicts in this one.
 #pragma unroll
             for (int j = 0; j < TN; ++j) {
 #pragma unroll
-                for (int i = 0; i < TM; ++i) {
+                for (int turn = 0; turn < TM; ++turn) {
+                    const int i = j % 2 ? TM - 1 - turn : turn;
                     sum[i][j] += a[i] * b[j];
                 }
             }

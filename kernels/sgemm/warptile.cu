@@ -80,13 +80,17 @@ sgemm_warptile(int m, int n, int k, float alpha, const float* A, int lda, const 
         __syncthreads();
 
         for (int p = 0; p < BK; ++p) {
+            #pragma unroll
             for (int si = 0; si < WMITER; ++si) {
                 for (int i = 0; i < TM; ++i) a[si][i] = a_tile[p][row + si * SUB_M + i];
             }
+            #pragma unroll
             for (int sj = 0; sj < WNITER; ++sj) {
                 for (int j = 0; j < TN; ++j) b[sj][j] = b_tile[p][col + sj * SUB_N + j];
             }
+            #pragma unroll
             for (int si = 0; si < WMITER; ++si) {
+                #pragma unroll
                 for (int sj = 0; sj < WNITER; ++sj) {
                     for (int i = 0; i < TM; ++i) {
                         for (int j = 0; j < TN; ++j) {
@@ -99,7 +103,9 @@ sgemm_warptile(int m, int n, int k, float alpha, const float* A, int lda, const 
         __syncthreads();
     }
 
+    #pragma unroll
     for (int si = 0; si < WMITER; ++si) {
+        #pragma unroll
         for (int sj = 0; sj < WNITER; ++sj) {
             for (int i = 0; i < TM; ++i) {
                 for (int j = 0; j < TN; j += 4) {

@@ -1,0 +1,129 @@
+// at_swizzle_rw: a warp writes whole lines of C.
+//
+// The one idea it adds to `at_swizzle`: where a thread's eight columns are. They were neighbours,
+// stored as two groups of four, so each store of a warp wrote every other 16 bytes, half of each
+// 32-byte sector. Now the groups are BN / 2 apart, and a warp is 16 threads wide instead of 4: 16
+// lanes together store 256 consecutive bytes.
+//
+//     columns   0       4       8            60   64      68
+//     before    t0 t0 t0 t0 t0 t0 t0 t0 t1 ...
+//     now       t0 t0 t0 t0 t1 t1 t1 t1 ...  t15  t0 t0 t0 t0 t1 ...
+//
+// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C.
+// Launch:    BM * BN / 64 threads (1-D); grid x over tiles of n, y over tiles of m.
+// Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
+//            aligned.
+// Source:    worklog B (seed 000), section 5, sgemm_at_bcf_swizzling_rw.
+
+#include "include/epilogue.cuh"
+
+template <int BM, int BN, int BK>
+__global__ void __launch_bounds__(BM * BN / 64)
+sgemm_at_swizzle_rw(int m, int n, int k, float alpha, const float* A, int lda, const float* B,
+                    int ldb, float beta, float* C, int ldc) {
+    constexpr int TM = 8, TN = 8;
+    constexpr int THREADS = BM * BN / (TM * TN);
+    constexpr int A_ROWS = THREADS / (BK / 4);  // rows of the tile of A copied in one pass
+    constexpr int B_ROWS = THREADS / (BN / 4);
+    constexpr int A_PASSES = BM / A_ROWS;
+    constexpr int B_PASSES = BK / B_ROWS;
+    static_assert(THREADS % (BK / 4) == 0 && THREADS % (BN / 4) == 0, "a pass copies whole rows");
+    static_assert(BM % A_ROWS == 0 && BK % B_ROWS == 0, "the last pass is a full one");
+    static_assert(BK == 16, "the swizzle is made for four groups of four k");
+    static_assert(BM % 32 == 0, "a swizzled column stays in its group of 32");
+
+    __shared__ alignas(16) float a_tile[BK][BM];  // transposed and swizzled
+    __shared__ alignas(16) float b_tile[BK][BN];
+
+    // The four words that this thread copies (in the first pass).
+    const int load_a_row = threadIdx.x / (BK / 4);
+    const int load_a_col = threadIdx.x % (BK / 4) * 4;
+    const int load_b_row = threadIdx.x / (BN / 4);
+    const int load_b_col = threadIdx.x % (BN / 4) * 4;
+
+    // The upper left corner of its patch, whose right half is BN / 2 further on.
+    const int row = threadIdx.x / (BN / TN) * TM;
+    const int col = threadIdx.x % (BN / TN) * 4;
+
+    A += (blockIdx.y * BM + load_a_row) * lda + load_a_col;
+    B += load_b_row * ldb + blockIdx.x * BN + load_b_col;
+    C += (blockIdx.y * BM + row) * ldc + blockIdx.x * BN + col;
+
+    // The three stages of a step. First: from global memory to registers.
+    float4 a_fetched[A_PASSES], b_fetched[B_PASSES];
+    auto fetch = [&] {
+#pragma unroll
+        for (int i = 0; i < A_PASSES; ++i) {
+            a_fetched[i] = *reinterpret_cast<const float4*>(&A[i * A_ROWS * lda]);
+        }
+#pragma unroll
+        for (int i = 0; i < B_PASSES; ++i) {
+            b_fetched[i] = *reinterpret_cast<const float4*>(&B[i * B_ROWS * ldb]);
+        }
+        A += BK;
+        B += BK * ldb;
+    };
+
+    // Second: from registers to shared memory.
+    auto stage = [&] {
+#pragma unroll
+        for (int i = 0; i < A_PASSES; ++i) {
+            const int swizzled = (load_a_row + i * A_ROWS) ^ (load_a_col / 4 * 8);
+            a_tile[load_a_col + 0][swizzled] = a_fetched[i].x;
+            a_tile[load_a_col + 1][swizzled] = a_fetched[i].y;
+            a_tile[load_a_col + 2][swizzled] = a_fetched[i].z;
+            a_tile[load_a_col + 3][swizzled] = a_fetched[i].w;
+        }
+#pragma unroll
+        for (int i = 0; i < B_PASSES; ++i) {
+            float* to = &b_tile[load_b_row + i * B_ROWS][load_b_col];
+            *reinterpret_cast<float4*>(to) = b_fetched[i];
+        }
+    };
+
+    // Third: BK outer products.
+    float sum[TM][TN] = {};
+    auto multiply = [&] {
+#pragma unroll
+        for (int p = 0; p < BK; ++p) {
+            float a[TM], b[TN];
+            const int swizzled = row ^ (p / 4 * 8);
+#pragma unroll
+            for (int i = 0; i < TM; i += 4) {
+                *reinterpret_cast<float4*>(&a[i]) =
+                    *reinterpret_cast<const float4*>(&a_tile[p][swizzled + i]);
+            }
+#pragma unroll
+            for (int j = 0; j < TN; j += 4) {
+                *reinterpret_cast<float4*>(&b[j]) =
+                    *reinterpret_cast<const float4*>(&b_tile[p][col + j / 4 * (BN / 2)]);
+            }
+            // Column by column, down and up in turns, so that a[i] stays when the column changes:
+            // of the simple orders, ptxas finds the fewest register-bank conflicts in this one.
+#pragma unroll
+            for (int j = 0; j < TN; ++j) {
+#pragma unroll
+                for (int turn = 0; turn < TM; ++turn) {
+                    const int i = j % 2 ? TM - 1 - turn : turn;
+                    sum[i][j] += a[i] * b[j];
+                }
+            }
+        }
+    };
+
+    for (int k0 = 0; k0 < k; k0 += BK) {
+        fetch();
+        stage();
+        __syncthreads();  // the tiles are complete
+        multiply();
+        __syncthreads();  // nobody needs the tiles any more
+    }
+
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+#pragma unroll
+        for (int j = 0; j < TN; j += 4) {
+            update_c4(&C[i * ldc + j / 4 * (BN / 2)], alpha, &sum[i][j], beta);
+        }
+    }
+}

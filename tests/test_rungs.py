@@ -1,0 +1,65 @@
+"""Each rung of worklog B and each padded kernel does what its header says: banks, sectors, blocks per SM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import ARCH
+
+import ptxsim
+from contracts import read_json
+from experiments import build, predict
+from kernels import catalogue
+from kernels.catalogue import Problem
+from ptxsim.compiler import compile_ptx
+
+LADDER = ["tiling", "at_tiling", "at_swizzle", "at_swizzle_rw", "at_swizzle_dbf_rw"]
+
+# of the wavefronts of shared loads and of shared stores, the share that are conflicts; bytes of C used per sector
+MEMORY = {
+    "tiling": (1 / 2, 0, 16),  # A: 8 rows on one bank, 8 wavefronts for 2; B: none
+    "at_tiling": (0, 3 / 5, 16),  # of A's 8 stores each takes 4 wavefronts for 1; B's 2 take their 4
+    "at_swizzle": (0, 0, 16),
+    "at_swizzle_rw": (0, 0, 32),
+    "at_swizzle_dbf_rw": (0, 0, 32),
+    "blocktile_2d": (1 / 2, 0, 4),  # A and B both take twice what they must
+    "blocktile_2d_padded": (1 / 3, 1 / 3, 4),  # A no longer, but its stores do, by the gaps
+    "blocktile_2d_padded_ab": (3 / 5, 1 / 3, 4),  # B's reads are scalar, 4-way
+    "vectorized": (2 / 5, 1 / 3, 16),
+    "vectorized_padded": (2 / 5, 0, 16),  # the loads' conflicts are B's, which no padding of rows changes
+    "vectorized_padded_1": (1 / 3, 1 / 3, 16),
+}
+
+
+@pytest.mark.parametrize("rung", MEMORY)
+def test_banks_and_sectors(rung: str, tmp_path: Path) -> None:
+    """One block over three k-steps on the emulator, beta = 0."""
+    variant = catalogue.kernels()[f"sgemm_{rung}"]
+    unit = tmp_path / "unit.cu"
+    unit.write_text(variant.translation_unit())
+    kernel = ptxsim.load(compile_ptx(unit, flags=[f"-I{catalogue.ROOT}"]))
+    m, n, k = (variant.tile[axis] for axis in "mnk")
+    counted = predict.count(kernel, variant, Problem(m, n, 3 * k, 3 * k, n, n))
+    loads, stores, per_sector = MEMORY[rung]
+    for op, share in (("ld", loads), ("st", stores)):
+        conflicts = counted[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"]
+        wavefronts = counted[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"]
+        assert conflicts / wavefronts == pytest.approx(share), op
+    assert counted["smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio"] == per_sector
+
+
+@pytest.mark.parametrize(("suffix", "blocks"), [("", 1), ("_2blocks", 2), ("_3blocks", 3)])
+def test_launch_bounds_set_the_blocks_per_sm(suffix: str, blocks: int, tmp_path: Path) -> None:
+    """Registers are what limits them, and only three blocks cost spills."""
+    name = f"sgemm_at_swizzle_dbf_rw{suffix}"
+    build.build_variant(name, ARCH, tmp_path)
+    row = read_json(tmp_path / f"{name}.json", "resources")
+    assert catalogue.kernels()[name].template["MIN_BLOCKS"] == row["blocks_per_sm"] == blocks
+    assert row["limiter"] == "registers" and (row["spill_bytes"] > 0) == (blocks == 3)
+
+
+def test_worklog_b_s_rungs_build_on_each_other() -> None:
+    kernels = catalogue.kernels()
+    assert [kernels[f"sgemm_{rung}"].builds_on for rung in LADDER] == [None, *(f"sgemm_{rung}" for rung in LADDER[:-1])]
+    assert [name for name in kernels if name.removeprefix("sgemm_") in LADDER] == [f"sgemm_{rung}" for rung in LADDER]
