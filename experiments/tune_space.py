@@ -1,0 +1,205 @@
+"""What a sweep over tiles consists of: a grid of template values, and the restrictions that leave some of them out.
+
+A restriction is a function of the values: true where they may be built. Its docstring is the reason why others may not,
+as tuned.json and the report give it; its name stands in tuning.csv. Those of a kernel are tried in order, and the first
+that does not hold counts. The numbers are of CUDA's compute capabilities 7.5 to 12.0.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts import UserError, read_yaml
+from kernels import catalogue
+from kernels.catalogue import Variant
+
+SWEEP = Path(__file__).resolve().with_name("tile_autotune.yaml")
+
+WARP = 32
+STATIC_SHARED_BYTES = 48 * 1024
+REGISTERS_PER_THREAD = 255
+REGISTERS_PER_SM = 65536
+
+Values = Mapping[str, int]  # the template values, and `size`: m = n = k
+Restriction = Callable[[Values], bool]
+
+
+# ---- both kernels -----------------------------------------------------------------------------------------------
+
+
+def whole_tiles(v: Values) -> bool:
+    """The problem is made of whole tiles: the kernels have no code for a part of one."""
+    return all(v["size"] % v[key] == 0 for key in ("BM", "BN", "BK"))
+
+
+def whole_float4(v: Values) -> bool:
+    """Rows of a tile and of a patch are made of float4, the widest access there is."""
+    return v["BK"] % 4 == 0 and v["TM"] % 4 == 0 and v["TN"] % 4 == 0
+
+
+def shared_memory(v: Values) -> bool:
+    """Both tiles fit the 48 KiB of shared memory that a block may declare on every architecture."""
+    return (v["BM"] + v["BN"]) * v["BK"] * 4 <= STATIC_SHARED_BYTES
+
+
+def thread_registers(v: Values) -> bool:
+    """A thread's sums and the operands of one step fit its 255 registers, or they would live in memory."""
+    return registers_needed(v) <= REGISTERS_PER_THREAD
+
+
+def register_file(v: Values) -> bool:
+    """The sums and operands of all threads of a block fit the 65536 registers of a multiprocessor."""
+    return threads(v) * registers_needed(v) <= REGISTERS_PER_SM
+
+
+# ---- the autotuned kernel ---------------------------------------------------------------------------------------
+
+
+def patches_cover_tile(v: Values) -> bool:
+    """Patches of TM x TN cover the block's tile."""
+    return v["BM"] % v["TM"] == 0 and v["BN"] % v["TN"] == 0
+
+
+def whole_warps(v: Values) -> bool:
+    """One thread a patch makes whole warps, and not more than the 1024 threads that a block may have."""
+    return threads(v) % WARP == 0 and WARP <= threads(v) <= 1024
+
+
+# ---- the warp-tile kernel ---------------------------------------------------------------------------------------
+
+
+def warp_tiles_divide_block(v: Values) -> bool:
+    """Warp tiles of WM x WN divide the block's tile."""
+    return v["BM"] % v["WM"] == 0 and v["BN"] % v["WN"] == 0
+
+
+def warps_cover_tile(v: Values) -> bool:
+    """One warp a warp tile makes exactly the THREADS of the block."""
+    return (v["BM"] // v["WM"]) * (v["BN"] // v["WN"]) * WARP == v["THREADS"]
+
+
+def lanes_cover_subtile(v: Values) -> bool:
+    """The 32 lanes, a patch of TM x TN each, cover a subtile exactly, and subtiles the warp tile."""
+    if v["WM"] * v["WN"] % (WARP * v["TM"] * v["TN"] * v["WNITER"]):
+        return False
+    if v["WM"] % subtiles_m(v) or v["WN"] % v["WNITER"]:
+        return False
+    sub_m, sub_n = v["WM"] // subtiles_m(v), v["WN"] // v["WNITER"]
+    return sub_m % v["TM"] == 0 and sub_n % v["TN"] == 0 and (sub_m // v["TM"]) * (sub_n // v["TN"]) == WARP
+
+
+def full_passes(v: Values) -> bool:
+    """Every pass that copies a tile keeps all threads busy with whole rows: this kernel has no code for another."""
+    rows = v["BK"] // 4, v["BN"] // 4  # float4s in a row of A's tile and of B's
+    if any(v["THREADS"] % row for row in rows):
+        return False
+    rows_a, rows_b = (v["THREADS"] // row for row in rows)
+    return v["BM"] % rows_a == 0 and v["BK"] % rows_b == 0
+
+
+# ---- what they count with ---------------------------------------------------------------------------------------
+
+
+def threads(v: Values) -> int:
+    """Threads of a block: given, or one for each patch."""
+    return v["THREADS"] if "THREADS" in v else v["BM"] * v["BN"] // (v["TM"] * v["TN"])
+
+
+def subtiles_m(v: Values) -> int:
+    """Subtiles of a warp tile along m; 1 without warp tiles."""
+    return v["WM"] * v["WN"] // (WARP * v["TM"] * v["TN"] * v["WNITER"]) if "WM" in v else 1
+
+
+def registers_needed(v: Values) -> int:
+    """Registers of a thread for its sums and for one step's words of A and of B; addresses come on top."""
+    m, n = subtiles_m(v) * v["TM"], v.get("WNITER", 1) * v["TN"]
+    return m * n + m + n
+
+
+RESTRICTIONS: dict[str, tuple[Restriction, ...]] = {
+    "sgemm_autotuned": (
+        whole_float4,
+        whole_tiles,
+        patches_cover_tile,
+        whole_warps,
+        shared_memory,
+        thread_registers,
+        register_file,
+    ),
+    "sgemm_warptile": (
+        whole_float4,
+        whole_tiles,
+        warp_tiles_divide_block,
+        warps_cover_tile,
+        lanes_cover_subtile,
+        full_passes,
+        shared_memory,
+        thread_registers,
+        register_file,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A kernel with template values; `broken` names the first restriction that they do not meet."""
+
+    kernel: str
+    values: Values
+    broken: str | None
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return threads(self.values)
+
+    @property
+    def name(self) -> str:
+        """For files and progress: sgemm_autotuned_128x128x16_8x8."""
+        v = self.values
+        parts = [f"{v['BM']}x{v['BN']}x{v['BK']}"]
+        if "WM" in v:
+            parts.append(f"{v['WM']}x{v['WN']}_{v['WNITER']}")
+        parts.append(f"{v['TM']}x{v['TN']}")
+        return "_".join([self.kernel, *parts, *([str(v["THREADS"])] if "THREADS" in v else [])])
+
+    def variant(self) -> Variant:
+        """The catalogue's kernel with these values."""
+        return catalogue.retiled(self.kernel, self.name, self.values, self.threads)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """experiments/tile_autotune.yaml; the schema says what the fields mean."""
+
+    title: str
+    question: str
+    size: int
+    data: str
+    flush_l2: bool
+    samples: int
+    finalists: int
+    final_samples: int
+    kernels: Mapping[str, Mapping[str, list[int]]]
+
+    def configurations(self) -> Iterator[Configuration]:
+        """Every combination of every kernel's values, in the order of the grid."""
+        for kernel, grid in self.kernels.items():
+            for combination in itertools.product(*grid.values()):
+                values = dict(zip(grid, combination, strict=True))
+                full = values | {"size": self.size}
+                broken = next((r.__name__ for r in RESTRICTIONS[kernel] if not r(full)), None)
+                yield Configuration(kernel, values, broken)
+
+
+def load(path: Path = SWEEP) -> Sweep:
+    """The sweep. Raises `UserError` naming the file, the key and what is accepted."""
+    sweep = Sweep(**read_yaml(path, "tune"))
+    for kernel, grid in sweep.kernels.items():
+        parameters = list(catalogue.kernels()[kernel].template)
+        if list(grid) != parameters:
+            raise UserError(f"{path}: kernels.{kernel} has {', '.join(grid)}; expected: {', '.join(parameters)}")
+    return sweep
