@@ -5,33 +5,39 @@
 
 At each size: warm up until steady; a window in which variant and baseline alternate (every second pair in reverse
 order), from which time, clock and share come; the same outputs checked where they lie; a window of the variant alone
-for power; and, within the experiment's budget, worklog C's own protocol. Clocks are left as they are.
+for power; and, within the experiment's budget, worklog C's own protocol.
+
+Clocks are left as they are, unless `--regime locked` says to lock them through NVML while it runs
+(`experiments.clocks`). A sample whose SM clock, by the stamps around it, is then more than 1% off is rejected; a size
+at which too few are left has no row, and `--left-out` says why.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
 
-from contracts import UserError, read_rows, run_command, write_rows
-from experiments import plan, power, statistics, verify
+from contracts import UserError, read_rows, run_command, write_rows, write_text
+from experiments import clocks, plan, power, statistics, verify
 from experiments.device import Gpu, Memory, cuda
 from experiments.lease import lease
 from experiments.libraries import load_gemm
 from experiments.samples import write_samples
 from experiments.timing import Samples, Stopwatch, duration_us, warm_up
 from kernels import catalogue
-from kernels.catalogue import Entry, Problem
+from kernels.catalogue import Dispatcher, Entry, Problem
 
-REGIME, MECHANISM = "unlocked", "back to back until steady, clocks as found"
+AS_FOUND = "back to back until steady, clocks as found"
 LEAST_SAMPLES = 10
+LEAST_KEPT = 5
 POWER_WINDOW_S = 0.5
 SAMPLED_ROWS = 8
 
@@ -47,10 +53,17 @@ class Matrices:
 
 
 class Bench:
-    """One variant and its baseline on the leased GPU."""
+    """One variant and its baseline on the leased GPU; `target` is what its clocks are locked at, if they are."""
 
-    def __init__(self, experiment: plan.Experiment, entry: Entry, build_dir: Path, handle: object) -> None:
-        self.experiment, self.entry, self.handle = experiment, entry, handle
+    def __init__(
+        self,
+        experiment: plan.Experiment,
+        entry: Entry,
+        build_dir: Path,
+        handle: object,
+        target: clocks.Target | None = None,
+    ) -> None:
+        self.experiment, self.entry, self.handle, self.target = experiment, entry, handle, target
         self.baseline = catalogue.load()[entry.baseline]
         self.gpu = Gpu(build_dir)
         self.gemms = {"variant": load_gemm(self.gpu, entry), "baseline": load_gemm(self.gpu, self.baseline)}
@@ -60,6 +73,7 @@ class Bench:
         self.bench: list[dict] = []
         self.checks: list[dict] = []
         self.samples: list[dict] = []
+        self.left_out: list[str] = []
 
     def size(self, n: int) -> None:
         """Measure m = n = k = `n` and append its rows."""
@@ -81,11 +95,12 @@ class Bench:
         pairs = int(np.clip(self.experiment.window_s * 1e6 / pair_us, LEAST_SAMPLES, self.experiment.samples))
         order = [role for i in range(pairs) for role in (works if i % 2 == 0 else reversed(works))]
         samples = self.stopwatch.run([works[role] for role in order])
+        memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
         roles = np.array(order)
         verdicts = {role: self._verdict(problem, matrices, role) for role in works}
         window = power.watch(self.gpu, self.handle, variant, duration_us(self.gpu, variant), POWER_WINDOW_S)
         worklog = self._worklog(n, variant)
-        self._append(problem, matrices, samples, roles, verdicts, window, worklog)
+        self._append(problem, matrices, samples, roles, verdicts, window, worklog, memory)
 
     def _matrices(self, p: Problem) -> Matrices:
         dtype, size = self.entry.dtype, verify.NUMPY_DTYPES[self.entry.dtype].itemsize
@@ -163,6 +178,7 @@ class Bench:
         verdicts: dict[str, verify.Verdict],
         window: power.Window,
         worklog: Samples | None,
+        memory: str | None,
     ) -> None:
         experiment, entry = self.experiment, self.entry
         shape = {"m": p.m, "n": p.n, "k": p.k}
@@ -187,7 +203,13 @@ class Bench:
                     "detail": verdict.detail,
                 }
             )
-        head = {"experiment": experiment.name, "variant": entry.name, **shape, "regime": REGIME}
+        spoilt = None
+        if self.target:
+            spoilt = memory or off_target(samples, roles, self.target, window.throttle_reasons)
+            samples = only_on_target(samples, self.target)
+            worklog = only_on_target(worklog, self.target) if worklog else None
+        regime = "locked" if self.target else "unlocked"
+        head = {"experiment": experiment.name, "variant": entry.name, **shape, "regime": regime}
         for kind, taken, timed_roles in (("interleaved", samples, roles), ("worklog", worklog, None)):
             for i in range(len(taken.time_us) if taken else 0):
                 timed = self.baseline if timed_roles is not None and timed_roles[i] == "baseline" else entry
@@ -205,7 +227,10 @@ class Bench:
         if not all(verdict.passed for verdict in verdicts.values()):
             return  # a wrong result has no speed
         ours, theirs = (samples.of((roles == role) & samples.kept) for role in ("variant", "baseline"))
-        if min(len(ours.time_us), len(theirs.time_us)) < 5:
+        if spoilt:
+            self.left_out.append(f"{entry.name}, n = {p.n}: {spoilt}")
+            return
+        if min(len(ours.time_us), len(theirs.time_us)) < LEAST_KEPT:
             raise UserError(
                 f"{entry.name} at n = {p.n}: launch gaps spoilt {int((~samples.kept).sum())} of "
                 f"{len(roles)} samples; leave the host's processor to the measurement"
@@ -218,13 +243,13 @@ class Bench:
             {
                 **head,
                 "dtype": entry.dtype,
-                "mechanism": MECHANISM,
+                "mechanism": self.target.mechanism if self.target else AS_FOUND,
                 "data": experiment.data,
                 "baseline": self.baseline.name,
                 "time_us_median": middle,
                 "time_us_ci_low": low,
                 "time_us_ci_high": high,
-                "time_us_worklog": statistics.second_half_mean(worklog.time_us) if worklog else None,
+                "time_us_worklog": worklog_figure(worklog, locked=bool(self.target)) if worklog else None,
                 "tflops": p.flop / middle / 1e6,
                 "share_of_baseline": share,
                 "share_ci_low": share_low,
@@ -244,6 +269,39 @@ class Bench:
         )
 
 
+def only_on_target(samples: Samples, target: clocks.Target) -> Samples:
+    """The same samples, with those rejected whose SM clock is more than 1% off the locked one."""
+    return replace(samples, kept=samples.kept & clocks.on_target(samples.sm_clock_mhz, target.sm_mhz))
+
+
+def off_target(samples: Samples, roles: np.ndarray, target: clocks.Target, throttle_reasons: str) -> str | None:
+    """Why a locked window counts for nothing: of the samples without a launch gap, too few kept the clock.
+
+    None where enough are left of both roles, or where it is launch gaps that left too few.
+    """
+
+    def fewest(kept: np.ndarray) -> int:
+        return min(int(kept[roles == role].sum()) for role in ("variant", "baseline"))
+
+    kept = only_on_target(samples, target).kept
+    if fewest(kept) >= LEAST_KEPT or fewest(samples.kept) < LEAST_KEPT:
+        return None
+    off = samples.kept & ~kept
+    return (
+        f"{int(off.sum())} of {len(off)} samples were more than 1% off the locked {target.sm_mhz} MHz "
+        f"(their median: {np.nanmedian(samples.sm_clock_mhz[off]):.0f} MHz; throttle reasons: {throttle_reasons})"
+    )
+
+
+def worklog_figure(replays: Samples, *, locked: bool) -> float | None:
+    """Worklog C's figure; with locked clocks over those of its replays that kept them, None where none did."""
+    if not locked:
+        return statistics.second_half_mean(replays.time_us)
+    half = len(replays.time_us) // 2
+    times = replays.time_us[half:][replays.kept[half:]]
+    return float(np.mean(times)) if len(times) else None
+
+
 def expected_s(experiment: plan.Experiment, n: int) -> float:
     """A guess at the seconds that one size takes, for the time left: fixed windows, and samples at 40 TFLOP/s."""
     pair = 2 * 2 * n**3 / 40e12
@@ -255,8 +313,8 @@ def worklog_replays(n: int) -> int:
     return int(800000 / n)
 
 
-def run(options: argparse.Namespace) -> tuple[list[dict], list[dict], list[dict]]:
-    """Measure every size; rows of bench.csv, checks.csv and samples.parquet."""
+def run(options: argparse.Namespace) -> tuple[list[dict], list[dict], list[dict], list[str]]:
+    """Measure every size; rows of bench.csv, checks.csv and samples.parquet, and why sizes were left out."""
     experiment = plan.load(options.experiment, options.sizes_step)
     entry = catalogue.find(options.variant)
     if entry.name not in experiment.variants:
@@ -264,25 +322,34 @@ def run(options: argparse.Namespace) -> tuple[list[dict], list[dict], list[dict]
     failed = [row for row in read_rows(options.checked, "checks") if not row["passed"]] if options.checked else []
     if failed:
         say(f"{entry.name} is not timed: it failed {len(failed)} checks, first: {failed[0]['case']}")
-        return [], [], []
-    with lease(), power.nvml() as handle:
-        bench = Bench(experiment, entry, options.build_dir, handle)
+        return [], [], [], []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(lease())
+        handle = stack.enter_context(power.nvml())
+        target = None
+        if options.regime == "locked":
+            target = stack.enter_context(clocks.locked(handle, options.sm_mhz, options.memory_mhz))
+        bench = Bench(experiment, entry, options.build_dir, handle, target)
         start = time.monotonic()
         expected = [expected_s(experiment, n) for n in experiment.sizes]
         for i, n in enumerate(experiment.sizes):
+            left_out = len(bench.left_out)
             bench.size(n)
             left = (time.monotonic() - start) * sum(expected[i + 1 :]) / sum(expected[: i + 1])
             row = bench.bench[-1] if bench.bench and bench.bench[-1]["n"] == n else None
             result = (
                 f"{row['tflops']:.2f} TFLOP/s, {row['share_of_baseline']:.1%} of {row['baseline']}"
                 if row
+                else f"left out: {bench.left_out[-1]}"
+                if len(bench.left_out) > left_out
                 else "FAILED its check after timing"
             )
+            by = f", by {entry.pick(Problem.square(n)).name}" if isinstance(entry, Dispatcher) else ""
             say(
-                f"{experiment.name}: {entry.name}, n = {n} ({i + 1}/{len(experiment.sizes)}): {result}; "
+                f"{experiment.name}: {entry.name}{by}, n = {n} ({i + 1}/{len(experiment.sizes)}): {result}; "
                 f"about {left:.0f} s left"
             )
-    return bench.bench, bench.checks, bench.samples
+    return bench.bench, bench.checks, bench.samples, bench.left_out
 
 
 def say(line: str) -> None:
@@ -297,13 +364,18 @@ def main() -> None:
     parser.add_argument("--build-dir", required=True, type=Path)
     parser.add_argument("--checked", type=Path, help="its checks.csv; a variant that failed there is not timed")
     parser.add_argument("--sizes-step", type=int, help="step of swept sizes")
+    parser.add_argument("--regime", choices=["unlocked", "locked"], default="unlocked", help="locked: sets the clocks")
+    clocks.lock_arguments(parser)
     parser.add_argument("--bench", required=True, type=Path, help="written: rows of bench.csv")
     parser.add_argument("--checks", required=True, type=Path, help="written: rows of checks.csv")
     parser.add_argument("--samples", required=True, type=Path, help="written: samples.parquet")
+    parser.add_argument("--left-out", type=Path, help="written: why sizes were left out, or nothing")
     options = parser.parse_args()
-    bench, checks, samples = run(options)
+    bench, checks, samples, left_out = run(options)
     write_rows(options.checks, "checks", checks)
     write_samples(options.samples, samples)
+    if options.left_out:
+        write_text(options.left_out, "\n".join(left_out))
     write_rows(options.bench, "bench", bench)
 
 

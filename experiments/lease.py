@@ -19,7 +19,7 @@ from pathlib import Path
 import filelock
 
 from contracts import UserError
-from experiments import toolchain
+from experiments import clocks, toolchain
 
 HELD = "GEMM_LADDER_LEASE_HELD"  # set for the children of a process that holds a lease
 
@@ -28,7 +28,8 @@ HELD = "GEMM_LADDER_LEASE_HELD"  # set for the children of a process that holds 
 def lease(wait_s: float = 3600.0) -> Iterator[None]:
     """Hold one visible GPU; until the block ends, it is the only one that CUDA sees in this process and its children.
 
-    Must come before CUDA is initialised. Raises `UserError` where no GPU is visible or none came free in `wait_s`.
+    Clocks that a killed run left locked there are reset first (`experiments.clocks`). Must come before CUDA is
+    initialised. Raises `UserError` where no GPU is visible or none came free in `wait_s`.
     """
     if os.environ.get(HELD):
         yield
@@ -48,6 +49,7 @@ def lease(wait_s: float = 3600.0) -> Iterator[None]:
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ |= {"CUDA_VISIBLE_DEVICES": uuid, HELD: "1"}
     try:
+        clocks.repair(uuid)
         yield
     finally:
         del os.environ[HELD]

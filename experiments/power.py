@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pynvml
 from cuda.bindings import driver
 
+from contracts import UserError
 from experiments import toolchain
 from experiments.device import Gpu, cuda
 from experiments.timing import Work
@@ -45,10 +46,12 @@ class Window:
 
 @contextlib.contextmanager
 def nvml() -> Iterator[object]:
-    """NVML's handle of the leased GPU."""
+    """NVML's handle of the leased GPU; what NVML refuses in the block is a `UserError`."""
     pynvml.nvmlInit()
     try:
         yield toolchain.visible_handles()[0]
+    except pynvml.NVMLError as error:
+        raise UserError(f"NVML: {error}") from error
     finally:
         pynvml.nvmlShutdown()
 

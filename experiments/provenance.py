@@ -41,15 +41,20 @@ def git(*arguments: str) -> str | None:
 
 
 def left_out(arguments: list[str]) -> dict[str, str]:
-    """Stage to reason, from STAGE=FILE arguments; the first file of a stage that gives a reason counts."""
-    reasons: dict[str, str] = {}
+    """Stage to reason, from STAGE=FILE arguments: the different lines of a stage's files, three of them at most."""
+    lines: dict[str, dict[str, None]] = {}
     for argument in arguments:
         stage, _, path = argument.partition("=")
         if not path:
             raise UserError(f"--left-out {argument!r} is not allowed; allowed: STAGE=FILE")
-        if text := Path(path).read_text().strip():
-            reasons.setdefault(stage, text)
-    return reasons
+        for line in filter(None, map(str.strip, Path(path).read_text().splitlines())):
+            lines.setdefault(stage, {})[line] = None
+    return {stage: _few(list(found)) for stage, found in lines.items()}
+
+
+def _few(reasons: list[str]) -> str:
+    more = [f"and {len(reasons) - 3} more"] if len(reasons) > 3 else []
+    return "; ".join(reasons[:3] + more)
 
 
 def main() -> None:

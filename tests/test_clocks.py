@@ -1,0 +1,561 @@
+"""Locked clocks, with the real pynvml on a stand-in library: granted, refused, ignored, undone however a run ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import ROOT, assert_one_line, copy_tree, environment, heed_ctrl_c, run_module, snakemake
+
+from contracts import read_rows
+from experiments import bench, clocks
+from experiments.clocks import Target, on_target
+from experiments.lease import HELD
+from experiments.timing import Samples
+
+# A run in the place of one that measures: `how` it goes on once the clocks are locked; then SM and memory clock, 0 for
+# the default
+RUN = """
+import sys, time
+import pynvml
+from contracts import run_command
+from experiments import clocks, power
+from experiments.lease import lease
+
+clocks.QUIET_S = 0.4
+how, *named = sys.argv[1:]
+
+def main():
+    with lease(30), power.nvml() as handle:
+        if how == "unlocked":
+            return
+        context = clocks.locked(handle, *(int(mhz) or None for mhz in named))
+        if how == "forget":
+            sys.forgotten = context
+            print("locked", context.__enter__().sm_mhz, flush=True)
+            return
+        with context as target:
+            print("locked", target.sm_mhz, target.memory_mhz, flush=True)
+            if how == "raise":
+                raise ValueError("in the measurement")
+            if how == "exit":
+                sys.exit(3)
+            while how == "wait":
+                pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
+                time.sleep(0.02)
+            stamps = [pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM) for _ in range(10)]
+            print("kept", int(clocks.on_target(stamps, target.sm_mhz).sum()), clocks.memory_off_target(handle, target))
+
+run_command(main)
+"""
+# experiments.bench, on samples that take as long as NVML's clock says; DRIFT of the variant's ran 2% faster
+BENCH = """
+import os
+from types import SimpleNamespace
+import numpy as np
+import pynvml
+from contracts import run_command
+from experiments import bench, power, verify
+from experiments.timing import Samples
+from kernels import catalogue
+from kernels.catalogue import Problem
+
+class Bench(bench.Bench):
+    def __init__(self, experiment, entry, build_dir, handle, target=None):
+        self.experiment, self.entry, self.handle, self.target = experiment, entry, handle, target
+        self.baseline = catalogue.load()[entry.baseline]
+        self.gpu = SimpleNamespace(sm_count=132)
+        self.bench, self.checks, self.samples, self.left_out = [], [], [], []
+
+    def size(self, n):
+        mhz = np.full(40, float(pynvml.nvmlDeviceGetClockInfo(self.handle, pynvml.NVML_CLOCK_SM)))
+        roles = np.array(["variant", "baseline"] * 20)
+        mhz[np.flatnonzero(roles == "variant")[: int(os.environ.get("DRIFT", 0))]] *= 1.02
+        samples = Samples(1e6 / mhz, mhz, np.arange(40) != 0)
+        verdicts = {role: verify.Verdict(0.1, "") for role in ("variant", "baseline")}
+        window = power.Window(power_w=500.0, temperature_c=50.0, run_us=600.0, reasons={"power_cap"})
+        matrices = SimpleNamespace(seed=1)
+        self._append(Problem.square(n), matrices, samples, roles, verdicts, window, samples, None)
+
+bench.Bench = Bench
+run_command(bench.main)
+"""
+SMI = """#!/bin/sh
+[ "$1 $2" = "base-clocks -i" ] || exit 1
+printf 'GPU 00000000:01:00.0\\n    Graphics: 1500MHz\\n'
+"""
+SETTERS = r"nvml(?:Device|Gpu|Vgpu|Unit|Compute)(?!Get)\w+"
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the stand-in, by the name that pynvml loads."""
+    folder = tmp_path_factory.mktemp("nvml")
+    source, out = ROOT / "tests" / "nvml" / "stand_in.c", folder / "libnvidia-ml.so.1"
+    subprocess.run(["gcc", "-Wall", "-shared", "-fPIC", "-o", str(out), str(source)], check=True)
+    return folder
+
+
+class Card:
+    """The stand-in's cards, and runs that see nothing else."""
+
+    def __init__(self, folder: Path, library: Path) -> None:
+        self.folder, self.library = folder, library
+        self.state, self.journals = folder / "card", folder / "state" / "gemm-ladder"
+        self.started: list[subprocess.Popen[str]] = []
+        (folder / "tmp").mkdir()
+        (folder / "bin").mkdir()
+        self.state.write_text("cards 2\n")
+        self.nvidia_smi(SMI)
+
+    def nvidia_smi(self, script: str) -> None:
+        path = self.folder / "bin" / "nvidia-smi"
+        path.write_text(script)
+        path.chmod(0o755)
+
+    def set(self, **changes: int) -> None:
+        with self.state.open("a") as file:
+            file.writelines(f"{key} {value}\n" for key, value in changes.items())
+
+    def get(self, key: str) -> int:
+        pairs = dict(line.split() for line in self.state.read_text().splitlines())
+        return int(pairs.get(key, 0))
+
+    @property
+    def locked(self) -> tuple[int, int]:
+        """SM and memory clock of card 0, and nothing else of it changed."""
+        return self.get("sm0"), self.get("memory0")
+
+    @property
+    def calls(self) -> list[str]:
+        """What was asked of NVML that would change a card."""
+        path = self.folder / "card.calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    @property
+    def journal(self) -> list[Path]:
+        return sorted(self.journals.glob("*.json"))
+
+    def env(self, **changes: str) -> dict[str, str]:
+        return {
+            "LD_LIBRARY_PATH": str(self.library),
+            "NVML_STAND_IN": str(self.state),
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "TMPDIR": str(self.folder / "tmp"),
+            "PATH": os.pathsep.join([str(self.folder / "bin"), environment()["PATH"]]),
+            "CUDA_VISIBLE_DEVICES": "0",
+            **changes,
+        }
+
+    def start(self, *arguments: object, program: str = RUN, **changes: str) -> subprocess.Popen[str]:
+        """A process that runs `program`; it heeds signals."""
+        env = {key: value for key, value in environment(**self.env(**changes)).items() if key != HELD}
+        command, pipe = [sys.executable, "-c", program, *map(str, arguments)], subprocess.PIPE
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed_ctrl_c
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *arguments: object, program: str = RUN, **changes: str) -> subprocess.CompletedProcess[str]:
+        """The same, to its end."""
+        process = self.start(*arguments, program=program, **changes)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def waiting(self, **changes: str) -> subprocess.Popen[str]:
+        """A run that has the clocks locked and measures on."""
+        process = self.start("wait", 0, 0, **changes)
+        line = process.stdout.readline()  # type: ignore[union-attr]
+        assert line == "locked 1500 3201\n", line + process.communicate(timeout=30)[1]
+        return process
+
+
+@pytest.fixture
+def card(tmp_path: Path, library: Path) -> Iterator[Card]:
+    card = Card(tmp_path, library)
+    yield card
+    for process in card.started:
+        process.kill()
+        process.communicate()
+
+
+LOCK = ["SetMemoryLockedClocks 0 3201", "SetGpuLockedClocks 0 1500"]
+RESET = ["ResetGpuLockedClocks 0 0", "ResetMemoryLockedClocks 0 0"]
+
+
+# ---- locked, and unlocked again -----------------------------------------------------------------------------------
+
+
+def test_clocks_are_locked_at_the_base_and_reset(card: Card) -> None:
+    done = card.run("measure", 0, 0)
+    assert done.stdout == "locked 1500 3201\nkept 10 None\n", done.stderr
+    assert card.calls == LOCK + RESET and card.locked == (0, 0) and card.journal == []
+
+
+def test_clocks_are_locked_as_named(card: Card) -> None:
+    assert card.run("measure", 1260, 1593).stdout.startswith("locked 1260 1593\nkept 10")
+    assert card.calls[:2] == ["SetMemoryLockedClocks 0 1593", "SetGpuLockedClocks 0 1260"]
+
+
+def test_the_journal_is_there_before_the_lock(card: Card) -> None:
+    """Killed within the very call that locks."""
+    card.set(fatal=1)
+    assert card.run("measure", 0, 0).returncode == -signal.SIGKILL
+    assert card.calls == LOCK[:1] and card.locked == (0, 3201)
+    assert card.run("unlocked").returncode == 0
+    assert card.locked == (0, 0) and card.journal == []
+
+
+def test_without_a_place_for_the_journal_nothing_is_locked(card: Card) -> None:
+    card.folder.joinpath("state").write_text("a file where the folder should be")
+    assert_one_line(card.run("measure", 0, 0), "Not a directory", "state/gemm-ladder")
+    assert card.calls == []
+
+
+@pytest.mark.parametrize("how", ["raise", "exit", "forget"])
+def test_the_lock_is_undone_however_the_block_ends(how: str, card: Card) -> None:
+    done = card.run(how, 0, 0)
+    assert done.stdout.startswith("locked 1500")
+    assert ("ValueError: in the measurement" in done.stderr) == (how == "raise")
+    assert done.returncode == {"raise": 1, "exit": 3, "forget": 0}[how], done.stderr
+    assert card.calls == LOCK + RESET and card.locked == (0, 0) and card.journal == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_lock_is_undone_at_a_signal_and_a_second_one_does_not_cut_that_short(
+    number: signal.Signals, card: Card
+) -> None:
+    run = card.waiting()
+    assert card.locked == (1500, 3201) and len(card.journal) == 1
+    card.set(slow=500)
+    run.send_signal(number)
+    deadline = time.monotonic() + 20
+    while RESET[0] not in card.calls and time.monotonic() < deadline:
+        time.sleep(0.01)
+    run.send_signal(number)
+    words = run.communicate(timeout=30)[1]
+    assert run.returncode == 128 + number and "Traceback" not in words, words
+    assert card.locked == (0, 0) and card.journal == []
+
+
+def test_what_a_killed_run_left_locked_is_undone_by_the_next(card: Card) -> None:
+    run = card.waiting()
+    run.kill()
+    run.communicate(timeout=30)
+    assert card.locked == (1500, 3201) and len(card.journal) == 1
+    done = card.run("unlocked")
+    assert done.returncode == 0
+    assert done.stderr == "a run that was killed had left the clocks of this GPU locked: reset\n"
+    assert card.locked == (0, 0) and card.journal == [] and card.calls == LOCK + RESET
+    assert card.run("unlocked").stderr == "" and card.calls == LOCK + RESET
+
+
+def test_a_killed_run_is_undone_also_by_one_that_locks(card: Card) -> None:
+    run = card.waiting()
+    run.kill()
+    run.communicate(timeout=30)
+    assert card.run("measure", 1260, 0).stdout.startswith("locked 1260 3201")
+    assert card.calls[2:4] == RESET and card.locked == (0, 0) and card.journal == []
+
+
+def test_a_journal_from_before_the_last_boot_is_dropped(card: Card) -> None:
+    run = card.waiting()
+    run.kill()
+    run.communicate(timeout=30)
+    (path,) = card.journal
+    assert json.loads(path.read_text())["pid"] == run.pid
+    path.write_text(json.dumps({"boot_id": "another", "pid": 1}))
+    assert card.run("unlocked").returncode == 0
+    assert card.calls == LOCK and card.journal == []
+
+
+def test_a_damaged_journal_counts(card: Card) -> None:
+    card.waiting().kill()
+    card.started[0].communicate(timeout=30)
+    card.journal[0].write_text('{"boot')
+    assert card.run("unlocked").returncode == 0
+    assert card.locked == (0, 0) and card.journal == []
+
+
+def test_what_cannot_be_undone_stops_the_next_run_with_the_remedy(card: Card) -> None:
+    card.waiting().kill()
+    card.started[0].communicate(timeout=30)
+    card.set(deny=1)
+    assert_one_line(card.run("unlocked"), "left the clocks of this GPU locked", "as root", "--reset-gpu-clocks")
+    assert len(card.journal) == 1
+
+
+def test_each_gpu_has_a_journal_of_its_own(card: Card) -> None:
+    card.waiting().kill()
+    card.started[0].communicate(timeout=30)
+    assert card.run("measure", 0, 0, CUDA_VISIBLE_DEVICES="1").returncode == 0
+    assert card.locked == (1500, 3201) and len(card.journal) == 1
+    assert [call for call in card.calls if call.split()[1] == "0"] == LOCK
+    assert card.run("unlocked").returncode == 0
+    assert card.locked == (0, 0) and card.journal == []
+
+
+def test_a_journal_does_not_show_the_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")  # not allowed by the specification, so not used
+    paths = [clocks.journal_path(f"GPU-{number}-secret") for number in (1, 2)]
+    assert paths[0] != paths[1] and not any("secret" in str(path) for path in paths)
+    assert paths[0].parent == Path.home() / ".local" / "state" / "gemm-ladder"
+
+
+def test_a_gpu_whose_clocks_a_live_run_holds_is_not_measured_on(card: Card) -> None:
+    """As when the two do not share a temporary folder, and so not the lease."""
+    card.waiting()
+    (card.folder / "other").mkdir()
+    done = card.run("unlocked", TMPDIR=str(card.folder / "other"))
+    assert_one_line(done, "another run holds the clocks of this GPU locked")
+    assert card.locked == (1500, 3201)
+
+
+# ---- refused -------------------------------------------------------------------------------------------------------
+
+
+def test_without_permission_one_line_tells_the_remedy(card: Card) -> None:
+    card.set(deny=1)
+    done = card.run("measure", 0, 0)
+    assert_one_line(done, "no permission to lock the clocks", "remedy: run as root", "lock_clocks=false")
+    assert card.calls == LOCK[:1] and card.journal == []
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"processes0": 4711}, ["another process computes (pid 4711) on this GPU", "CUDA_VISIBLE_DEVICES"]),
+        ({"busy0": 97}, ["something that is not listed computes (97% busy)"]),
+        ({"unsupported_processes": 1}, ["does not tell whether another process computes here (Not Supported)"]),
+        ({"unsupported_offers": 1}, ["does not tell which clocks this GPU offers (Not Supported)"]),
+    ],
+)
+def test_nothing_is_set_where_that_would_be_wrong(state: dict[str, int], words: list[str], card: Card) -> None:
+    card.set(**state)
+    assert_one_line(card.run("measure", 0, 0), *words)
+    assert card.calls == [] and card.journal == []
+
+
+def test_a_process_that_is_just_ending_is_waited_for(card: Card) -> None:
+    card.set(processes0=4711)
+    program = RUN.replace("0.4", "20")
+    run = card.start("measure", 0, 0, program=program)
+    with pytest.raises(subprocess.TimeoutExpired):
+        run.wait(2)
+    assert card.calls == []
+    card.set(processes0=0)
+    assert run.communicate(timeout=30)[0].startswith("locked")
+
+
+@pytest.mark.parametrize(
+    ("sm", "memory", "words"),
+    [
+        (1501, 0, "lock_sm_mhz = 1501 is not a clock that this GPU offers; nearest: 1485, 1500, 1515 MHz"),
+        (1980, 1593, "lock_sm_mhz = 1980 is not a clock that this GPU offers; nearest: 1470, 1485, 1500 MHz"),
+        (0, 3200, "lock_memory_mhz = 3200 is not a clock that this GPU offers; nearest: 1593, 3201 MHz"),
+    ],
+)
+def test_a_clock_that_is_not_offered_names_the_nearest(sm: int, memory: int, words: str, card: Card) -> None:
+    assert_one_line(card.run("measure", sm, memory), words)
+    assert card.calls == []
+
+
+@pytest.mark.parametrize("script", ["#!/bin/sh\necho Unknown command\nexit 1\n", "#!/bin/sh\necho Graphics: N/A\n"])
+def test_where_the_base_clock_is_not_known_one_is_to_be_named(script: str, card: Card) -> None:
+    card.nvidia_smi(script)
+    assert_one_line(card.run("measure", 0, 0), "the base clock is not known", "lock_sm_mhz=")
+    assert card.calls == []
+    assert card.run("measure", 1500, 0).stdout.startswith("locked 1500 3201")
+
+
+def test_a_memory_clock_that_cannot_be_locked_is_told_where_it_was_named(card: Card) -> None:
+    card.set(unsupported_lock_memory=1)
+    assert card.run("measure", 0, 0).stdout == "locked 1500 None\nkept 10 None\n"
+    assert card.locked == (0, 0) and card.calls.count("SetGpuLockedClocks 0 1500") == 1
+    before = card.calls
+    assert_one_line(card.run("measure", 0, 3201), "cannot be locked: NVML says Not Supported")
+    assert card.calls == [*before, LOCK[0]]
+
+
+def test_without_nvml_one_line(card: Card) -> None:
+    (card.folder / "libnvidia-ml.so.1").write_text("no library")
+    assert_one_line(card.run("measure", 0, 0, LD_LIBRARY_PATH=str(card.folder)), "NVML Shared Library Not Found")
+
+
+def test_a_card_lost_while_locked_is_one_line_and_undone_once_it_is_back(card: Card) -> None:
+    run = card.waiting()
+    card.set(lost=1)
+    out, err = run.communicate(timeout=30)
+    assert_one_line(subprocess.CompletedProcess([], run.returncode, out, err), "GPU is lost", "stay locked", "as root")
+    assert card.locked == (1500, 3201) and len(card.journal) == 1
+    card.set(lost=0)
+    assert card.run("unlocked").returncode == 0
+    assert card.locked == (0, 0) and card.journal == []
+
+
+# ---- by default nothing is set -------------------------------------------------------------------------------------
+
+
+def test_no_other_module_can_set_anything() -> None:
+    found = {}
+    for path in [*ROOT.glob("*/*.py"), *ROOT.glob("workflow/rules/*.smk"), ROOT / "Snakefile"]:
+        if path.parent.name != "tests" and (calls := set(re.findall(SETTERS, path.read_text()))):
+            found[path.name] = calls
+    kinds = {f"nvmlDevice{act}{what}LockedClocks" for act in ("Set", "Reset") for what in ("Gpu", "Memory")}
+    assert found == {"clocks.py": kinds}
+    smi = [
+        path.name for path in ROOT.glob("*/*.py") if "nvidia-smi" in path.read_text() and path.parent.name != "tests"
+    ]
+    assert smi == ["clocks.py"]
+    assert re.findall(r"command = \[tool, (.*?),", (ROOT / "experiments" / "clocks.py").read_text()) == [
+        '"base-clocks"'
+    ]
+
+
+def test_by_default_no_stage_sets_anything(card: Card) -> None:
+    assert card.run("unlocked").returncode == 0
+    out = card.folder / "out"
+    done = run_module("experiments.clocks", "--left-out", out, **card.env())
+    assert done.returncode == 0 and out.read_text() == clocks.NOT_ASKED
+    arguments = ["sgemm_ladder", "cublas_fp32", "--build-dir", card.folder]
+    arguments += [f"--{name}={card.folder / name}" for name in ("bench", "checks", "samples")]
+    done = card.run(*arguments, program=BENCH)
+    assert done.returncode == 0, done.stderr
+    assert {row["regime"] for row in read_rows(card.folder / "bench", "bench")} == {"unlocked"}
+    assert card.calls == [] and not card.journals.exists()
+
+
+def test_the_trial_is_over_in_a_moment(card: Card) -> None:
+    out = card.folder / "out"
+    done = run_module("experiments.clocks", "--lock", "--left-out", out, **card.env())
+    assert done.stderr == "clocks can be locked: SM locked at 1500 MHz and memory at 3201 MHz, through NVML\n"
+    assert out.read_text() == "" and card.calls == LOCK + RESET
+    out.unlink()
+    card.set(deny=1)
+    assert_one_line(run_module("experiments.clocks", "--lock", "--left-out", out, **card.env()), "no permission")
+    assert not out.exists()
+
+
+# ---- the samples -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mhz", "kept"), [(1500, True), (1485, True), (1515, True), (1484.9, False), (1515.1, False), (np.nan, False)]
+)
+def test_a_sample_is_on_target_within_a_percent(mhz: float, kept: bool) -> None:
+    assert on_target(np.array([mhz]), 1500).tolist() == [kept]
+
+
+ROLES = np.array(["variant", "baseline"] * 6)
+
+
+@pytest.mark.parametrize(
+    ("off", "gaps", "words"),
+    [
+        ([], [], None),
+        ([0], [], None),  # 5 of 6 are left
+        ([0, 2], [], "2 of 12 samples were more than 1% off the locked 1500 MHz (their median: 1980 MHz; throttle"),
+        (range(1, 12, 2), [], "6 of 12 samples"),
+        ([0, 2], [4, 6], None),  # launch gaps are told in another way
+    ],
+)
+def test_a_size_with_too_few_samples_on_target_is_left_out(off: list[int], gaps: list[int], words: str | None) -> None:
+    clock, kept = np.full(12, 1500.0), np.ones(12, bool)
+    clock[list(off)], kept[list(gaps)] = 1980.0, False
+    reason = bench.off_target(Samples(np.ones(12), clock, kept), ROLES, Target(1500, None), "power_cap")
+    assert (reason is None) if words is None else reason.startswith(words), reason
+
+
+def test_the_worklog_s_figure_is_of_replays_that_kept_the_clock() -> None:
+    replays = Samples(np.arange(8.0), np.full(8, 1500.0), np.array([1, 1, 1, 1, 0, 1, 1, 1], bool))
+    assert bench.worklog_figure(replays, locked=False) == 5.5
+    assert bench.worklog_figure(replays, locked=True) == 6
+    assert bench.worklog_figure(Samples(replays.time_us, replays.time_us, np.zeros(8, bool)), locked=True) is None
+
+
+def measured(card: Card, *more: object, **changes: str) -> tuple[subprocess.CompletedProcess[str], list[dict], str]:
+    """A locked leg of the SGEMM ladder's naive kernel: its rows and what was left out."""
+    out = {name: card.folder / name for name in ("bench", "checks", "samples", "left_out")}
+    arguments = ["sgemm_ladder", "sgemm_naive", "--regime", "locked", "--build-dir", card.folder, *more]
+    arguments += [f"--{name.replace('_', '-')}={path}" for name, path in out.items()]
+    done = card.run(*arguments, program=BENCH, **changes)
+    rows = read_rows(out["bench"], "bench") if out["bench"].exists() else []
+    return done, rows, out["left_out"].read_text() if out["left_out"].exists() else ""
+
+
+def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) -> None:
+    done, (row,), left_out = measured(card, DRIFT="7")
+    assert (row["regime"], row["sm_clock_mhz"]) == ("locked", 1500), done.stderr
+    assert row["mechanism"] == "SM locked at 1500 MHz and memory at 3201 MHz, through NVML"
+    assert (row["samples"], row["rejected"], left_out) == (13, 7, "")  # the one with a gap is among those off target
+    assert row["time_us_worklog"] == pytest.approx(1e6 / 1500)
+    assert card.calls == LOCK + RESET
+
+
+def test_a_card_that_ignores_the_lock_leaves_the_leg_out_and_the_run_goes_on(card: Card) -> None:
+    card.set(ignore=1)
+    assert card.run("measure", 0, 0).stdout == "locked 1500 3201\nkept 0 the memory ran at 1593 MHz, not 3201\n"
+    done, rows, left_out = measured(card)
+    assert done.returncode == 0 and rows == []
+    assert left_out.startswith("sgemm_naive, n = 4096: 39 of 40 samples were more than 1% off the locked 1500 MHz")
+    assert "throttle reasons: power_cap" in left_out and left_out in done.stderr
+    assert card.locked == (0, 0)
+
+
+def test_a_refused_locked_leg_stops_with_one_line_and_writes_nothing(card: Card) -> None:
+    done, rows, _ = measured(card, "--sm-mhz", 1501)
+    assert_one_line(done, "lock_sm_mhz = 1501")
+    assert rows == [] and not (card.folder / "checks").exists()
+
+
+# ---- the pipeline ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_tree(tmp_path_factory.mktemp("clocks") / "project")
+
+
+def planned(tree: Path, card: Card, *config: str) -> str:
+    """The commands of a whole run on the stand-in's card."""
+    done = snakemake(tree, "-n", "-p", "all", "--config", 'variants=["sgemm_naive"]', *config, **card.env())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert card.calls == []
+    return done.stdout + done.stderr
+
+
+def test_locked_legs_are_planned_where_they_are_asked_for(tree: Path, card: Card) -> None:
+    leg = re.compile(r"experiments\.bench (\w+) sgemm_naive (.*?)--bench", re.DOTALL)
+    legs = leg.findall(planned(tree, card))
+    assert legs and not any("--regime" in options for _, options in legs)
+    commands = planned(tree, card, "lock_clocks=true", "lock_sm_mhz=1260")
+    both = leg.findall(commands)
+    assert len(both) == 2 * len(legs)
+    assert sum("--regime locked --sm-mhz 1260" in options for _, options in both) == len(legs)
+    assert "experiments.clocks --lock --sm-mhz 1260 " in commands
+
+
+def test_a_named_clock_needs_the_lock(tree: Path, card: Card) -> None:
+    done = snakemake(tree, "-n", "all", "--config", "lock_sm_mhz=1260", **card.env())
+    assert done.returncode != 0
+    assert "error: config.yaml: lock_sm_mhz = 1260 needs lock_clocks = true" in done.stdout + done.stderr
+
+
+def test_the_trial_stops_a_run_that_may_not_lock(tree: Path, card: Card) -> None:
+    card.set(deny=1)
+    target = "results/stand-in/parts/locked.left_out.txt"
+    done = snakemake(tree, target, "--config", "lock_clocks=true", **card.env())
+    errors = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("error: no permission")]
+    assert done.returncode != 0 and errors and not (tree / target).exists()
+    assert snakemake(tree, target, **card.env()).returncode == 0
+    assert (tree / target).read_text() == clocks.NOT_ASKED

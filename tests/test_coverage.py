@@ -1,0 +1,173 @@
+"""The coverage table: what ran, what is archived, what was left out, and the reasons from where they arise."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import assert_one_line, run_module
+
+from analysis import coverage
+from analysis.data import STAGES
+from contracts import read_json, read_rows, schema, write_json, write_rows
+from experiments import clocks, provenance
+
+LEGS = schema("coverage")["properties"]["leg"]["enum"]
+
+
+class Machine:
+    """A copy of the archived measurements that a test may change, and their coverage."""
+
+    def __init__(self, folder: Path, archive: Path) -> None:
+        self.folder, self.out = folder / "h200", folder / "coverage.csv"
+        shutil.copytree(archive, self.folder)
+
+    def keep(self, table: str, keep: Any) -> None:
+        path = self.folder / f"{table}.csv"
+        write_rows(path, table, filter(keep, read_rows(path, table)))
+
+    def write(self, name: str = "h200", **changes: Any) -> None:
+        """Change keys of provenance.json; `name` is the machine's."""
+        for document in ("provenance", "machine"):
+            path = self.folder / f"{document}.json"
+            more = changes if document == "provenance" else {}
+            write_json(path, document, read_json(path, document) | {"machine": name} | more)
+
+    def cover(self, *more: object, machine: str = "h200") -> dict[tuple[str, str], dict[str, Any]]:
+        """Rows by machine and leg, made by the command."""
+        arguments = ["--machine", machine, "--measured", self.folder, "--resources", self.folder / "resources.csv"]
+        done = run_module("analysis.coverage", *arguments, *more, "--out", self.out)
+        assert done.returncode == 0, done.stderr
+        return {(row["machine"], row["leg"]): row for row in read_rows(self.out, "coverage")}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, archive: Path) -> Machine:
+    return Machine(tmp_path, archive)
+
+
+def test_every_leg_has_a_stage_a_name_and_a_schema() -> None:
+    assert [STAGES[leg.stage] for leg in coverage.LEGS] == LEGS
+    assert {leg.stage for leg in coverage.LEGS} == set(STAGES)
+    for leg in coverage.LEGS:
+        assert schema(leg.table)["title"] == f"{leg.table}.csv" or leg.table == "resources"
+
+
+def test_where_it_was_measured_the_legs_ran(machine: Machine) -> None:
+    machine.write(date="2026-01-02")
+    rows = machine.cover()
+    assert [leg for _, leg in rows] == LEGS
+    unlocked = rows["h200", "unlocked"]
+    bench = read_rows(machine.folder / "bench.csv", "bench")
+    assert (unlocked["status"], unlocked["source"], unlocked["date"]) == ("ran", "h200", "2026-01-02")
+    assert unlocked["rows"] == sum(row["regime"] == "unlocked" for row in bench) > 0 and unlocked["reason"] is None
+    assert rows["h200", "build"]["status"] == "ran" and rows["h200", "build"]["date"] is None
+    devices = [row["device"] for row in read_rows(machine.folder / "checks.csv", "checks")]
+    for leg, device in (("check on GPU", "gpu"), ("check on ptxsim", "ptxsim")):
+        assert rows["h200", leg]["rows"] == devices.count(device) > 0, leg
+
+
+def test_without_a_gpu_the_archive_stands_in_and_says_why(machine: Machine) -> None:
+    machine.write(left_out={"locked": "not asked for"})
+    emulated = machine.folder / "checks.csv"
+    rows = machine.cover("--archived", "no GPU here", "--emulated", emulated, machine="no-gpu")
+    assert rows["no-gpu", "unlocked"]["status"] == "archived"
+    assert (rows["no-gpu", "unlocked"]["source"], rows["no-gpu", "unlocked"]["reason"]) == ("h200", "no GPU here")
+    for leg in ("build", "check on ptxsim"):
+        assert (rows["no-gpu", leg]["status"], rows["no-gpu", leg]["source"]) == ("ran", "no-gpu")
+        assert rows["no-gpu", leg]["reason"] is None
+    if not rows["no-gpu", "locked"]["rows"]:
+        assert (rows["no-gpu", "locked"]["status"], rows["no-gpu", "locked"]["reason"]) == ("left out", "not asked for")
+
+
+@pytest.mark.parametrize(
+    ("table", "stage", "leg"), [("counters", "profile", "counters"), ("bench", "bench", "unlocked")]
+)
+def test_a_leg_without_rows_is_left_out_with_its_reason(table: str, stage: str, leg: str, machine: Machine) -> None:
+    machine.keep(table, lambda row: False)
+    row = machine.cover()["h200", leg]
+    assert (row["status"], row["source"], row["rows"]) == ("left out", None, 0)
+    assert row["reason"] == f"no rows in {table}.csv, and no reason beside it"
+    machine.write(left_out={stage: "no permission here"})
+    assert machine.cover()["h200", leg]["reason"] == "no permission here"
+
+
+def test_a_leg_that_ran_in_part_says_what_is_not_there(machine: Machine) -> None:
+    rows = read_rows(machine.folder / "bench.csv", "bench")
+    write_rows(machine.folder / "bench.csv", "bench", [*rows, rows[0] | {"regime": "locked"}])
+    machine.write(left_out={"locked": "sgemm_naive, n = 4096: off"})
+    row = machine.cover()["h200", "locked"]
+    assert (row["status"], row["rows"], row["reason"]) == ("ran", 1, "sgemm_naive, n = 4096: off")
+
+
+def test_a_table_that_has_a_target_of_its_own_names_it(machine: Machine) -> None:
+    (machine.folder / "sanitizer.csv").unlink(missing_ok=True)
+    row = machine.cover()["h200", "sanitizer"]
+    assert row["status"] == "left out" and "snakemake --cores 1 sanitize makes it" in row["reason"]
+    reason = machine.folder / "left_out.txt"
+    reason.write_text("no compute-sanitizer\n")
+    rows = machine.cover("--left-out", f"sanitizer={reason}")
+    assert rows["h200", "sanitizer"]["reason"] == "no compute-sanitizer"
+    sanitized = {"variant": "sgemm_naive", "tool": "memcheck", "launches": 3, "errors": 0, "passed": True}
+    write_rows(machine.folder / "sanitizer.csv", "sanitizer", [sanitized | {"source_hash": "0"}])
+    assert machine.cover()["h200", "sanitizer"]["status"] == "ran"
+
+
+def test_other_archived_machines_follow(machine: Machine, tmp_path: Path, archive: Path) -> None:
+    other = Machine(tmp_path / "other", archive)
+    other.write("h100", left_out={"profile": "no ncu there"})
+    other.keep("counters", lambda row: False)
+    rows = machine.cover("--archives", archive, other.folder)
+    assert [leg for name, leg in rows if name == "h100"] == LEGS and len(rows) == 2 * len(LEGS)
+    assert (rows["h100", "unlocked"]["status"], rows["h100", "unlocked"]["source"]) == ("archived", "h100")
+    assert rows["h100", "counters"]["reason"] == "no ncu there"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--left-out", "sanitiser=x"], ["--left-out 'sanitiser=x' is not allowed", "sanitizer"]),
+        (["--left-out", "sanitizer=/no/such"], ["cannot read /no/such"]),
+        (["--archives", "/no/such"], ["no measurements in /no/such: it has no provenance.json"]),
+    ],
+)
+def test_a_wrong_argument_is_one_line(more: list[str], words: list[str], machine: Machine) -> None:
+    arguments = ["--machine", "h200", "--measured", machine.folder, "--resources", machine.folder / "resources.csv"]
+    assert_one_line(run_module("analysis.coverage", *arguments, *more, "--out", machine.out), *words)
+    assert not machine.out.exists()
+
+
+# ---- reasons come from where they arise ------------------------------------------------------------------------------
+
+
+def test_a_reason_travels_from_the_leg_to_the_table(machine: Machine, tmp_path: Path) -> None:
+    """By the commands that the pipeline runs."""
+    reason, toolchain = tmp_path / "locked.txt", tmp_path / "toolchain.json"
+    assert run_module("experiments.clocks", "--left-out", reason).returncode == 0
+    made = read_json(machine.folder / "provenance.json", "provenance")
+    write_json(toolchain, "toolchain", made["toolchain"])
+    arguments = [
+        "--machine-json",
+        machine.folder / "machine.json",
+        "--toolchain",
+        toolchain,
+        "--command",
+        "snakemake all",
+    ]
+    out = machine.folder / "provenance.json"
+    done = run_module("experiments.provenance", *arguments, "--left-out", f"locked={reason}", "--out", out)
+    assert done.returncode == 0, done.stderr
+    machine.keep("bench", lambda row: row["regime"] == "unlocked")
+    row = machine.cover()["h200", "locked"]
+    assert (row["status"], row["reason"]) == ("left out", clocks.NOT_ASKED)
+
+
+def test_reasons_of_a_stage_are_told_once_and_three_of_them(tmp_path: Path) -> None:
+    texts = ["", "no ncu", "no ncu", "a: off\nb: off", "c: off\nd: off"]
+    arguments = []
+    for i, text in enumerate(texts):
+        (tmp_path / str(i)).write_text(text)
+        arguments.append(f"{'profile' if i < 3 else 'locked'}={tmp_path / str(i)}")
+    assert provenance.left_out(arguments) == {"profile": "no ncu", "locked": "a: off; b: off; c: off; and 1 more"}
