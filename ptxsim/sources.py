@@ -1,0 +1,98 @@
+"""The CUDA source behind a kernel: the files that its `.loc` lines name, where they lie, and what they say."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path, PurePath
+
+from .errors import PtxsimError
+from .program import Program
+from .syntax import Location
+
+
+def places(program: Program) -> dict[int, tuple[Location, ...]]:
+    """By pc: the source line of an instruction, then the line that calls its function where that is inlined, and so on.
+
+    nvcc leaves out the call here and there; where all that is known of a line has it called from one place, that is it.
+    """
+    callers: dict[tuple[str, int], set[tuple[str, int]]] = defaultdict(set)
+    for instruction in program.code:
+        at = instruction.location
+        if at is not None and at.inlined_at is not None:
+            callers[at.file, at.line].add((at.inlined_at.file, at.inlined_at.line))
+
+    def chain(place: Location) -> tuple[Location, ...]:
+        made = [place]
+        while True:
+            last = made[-1]
+            known = callers.get((last.file, last.line), set())
+            after = last.inlined_at or (Location(*next(iter(known))) if len(known) == 1 else None)
+            if after is None or any((after.file, after.line) == (p.file, p.line) for p in made):
+                return tuple(made)
+            made.append(after)
+
+    found = {location: chain(location) for location in {i.location for i in program.code} if location is not None}
+    return {i.pc: found[i.location] for i in program.code if i.location is not None}
+
+
+def own_file(kernel) -> str:
+    """The file of the kernel itself, as `.file` names it: the one that most of its entry's code goes back to.
+
+    Raises `PtxsimError` for PTX without line information.
+    """
+    known = places(kernel.program)
+    files = Counter(known[i.pc][-1].file for i in kernel.program.entry.code if i.pc in known)
+    if not files:
+        raise PtxsimError(f"{kernel.name}: the PTX has no line information; compile with nvcc -lineinfo")
+    return files.most_common(1)[0][0]
+
+
+def choose_file(kernel, wanted: str | Path | None) -> str:
+    """The file that `wanted` means: its name or the end of its path. None: the kernel's own file."""
+    if wanted is None:
+        return own_file(kernel)
+    files = sorted({place.file for chain in places(kernel.program).values() for place in chain})
+    parts = PurePath(wanted).parts
+    matches = [name for name in files if name == str(wanted) or PurePath(name).parts[-len(parts) :] == parts]
+    if not matches and Path(wanted).is_file():
+        matches = [name for name in files if Path(name).is_file() and Path(name).samefile(wanted)]
+    if len(matches) != 1:
+        what = "is no file" if not matches else "could be several files"
+        raise PtxsimError(f"{wanted} {what} of {kernel.name}; its line information names: {', '.join(files)}")
+    return matches[0]
+
+
+def find_source(name: str, near: Iterable[Path] = ()) -> Path | None:
+    """A source file that `.file` names: as it is, or relative to one of the folders, or by its bare name there."""
+    candidates = [Path(name)]
+    for folder in near:
+        candidates += [folder / name, folder / PurePath(name).name]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def read_source(name: str, given: Path | None = None, near: Iterable[Path] = ()) -> list[str]:
+    """Its lines. Raises `PtxsimError` where it cannot be found or read."""
+    path = given or find_source(name, near)
+    if path is None:
+        raise PtxsimError(f"source {name} (named by the PTX) is not there; say where it is with --source FILE")
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except OSError as error:
+        raise PtxsimError(f"{path}: {error.strerror}") from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all. Raises `PtxsimError` where that cannot be."""
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise PtxsimError(f"cannot write {path}: {error.strerror}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)

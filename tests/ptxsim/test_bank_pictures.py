@@ -1,0 +1,357 @@
+"""Pictures of bank conflicts: what they show is what the counters count, for every access of every kernel."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import ARCH, assert_one_line, run_module
+
+import ptxsim
+from experiments import bank_pictures, build
+from kernels import catalogue
+from ptxsim import banks, wavefronts
+from ptxsim.cli import main
+from ptxsim.counters import Counters
+from ptxsim.sources import places
+
+HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
+LANE = np.arange(32)
+ON = np.ones(32, bool)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+# ---- which lanes go in which wavefront ----------------------------------------------------------------------------
+
+
+def count(parts) -> int:
+    return sum(len(part.wavefronts) for part in parts)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("kind", ["ld", "st", "atom"])
+def test_as_many_wavefronts_as_are_counted(width: int, kind: str) -> None:
+    """On random addresses, with strides, broadcasts, equal pairs and lanes that are not active."""
+    generator = np.random.default_rng(width)
+    for _ in range(60):
+        shape = generator.integers(4)
+        addresses = [
+            generator.integers(0, 512, 32) * width,
+            LANE * generator.integers(1, 40) * width,
+            LANE // generator.integers(1, 33) * generator.integers(1, 40) * width,
+            np.repeat(generator.integers(0, 512, 16), 2) * width,
+        ][shape]
+        active = ON if generator.integers(2) else generator.random(32) < 0.6
+        parts = wavefronts.serve(addresses, active, width, kind)
+        assert count(parts) == wavefronts.shared(addresses[None], active[None], width, kind == "st")[0][0]
+        complete(parts, addresses, active, width)
+
+
+def complete(parts, addresses, active, width: int) -> None:
+    """Each active lane gets each of its words once; no bank serves two words at a time."""
+    got = [(lane, word.address) for part in parts for row in part.wavefronts for word in row for lane in word.lanes]
+    words = range(0, max(width, 4), 4)
+    wanted = [(lane, int(addresses[lane]) // 4 * 4 + w) for lane in np.flatnonzero(active).tolist() for w in words]
+    assert sorted(got) == sorted(wanted)
+    rows = [row for part in parts for row in part.wavefronts]
+    assert all(len({word.bank for word in row}) == len(row) for row in rows)
+    assert sorted(lane for part in parts for lane in part.lanes) == np.flatnonzero(active).tolist()
+
+
+def test_ldmatrix_goes_matrix_by_matrix() -> None:
+    addresses = LANE % 8 * 64 + LANE // 8 * 4096
+    parts = wavefronts.serve(addresses, ON, 16, "ldmatrix")
+    assert [part.lanes for part in parts] == [tuple(range(8 * i, 8 * i + 8)) for i in range(4)]
+    assert count(parts) == wavefronts.ldmatrix(addresses[None], ON[None])[0][0] == 16
+    complete(parts, addresses, ON, 16)
+
+
+def test_cp_async_goes_by_lines_of_its_source() -> None:
+    addresses, source, reading = LANE * 16, LANE // 4 * 4096 + LANE % 4 * 16, LANE < 28
+    parts = wavefronts.serve(addresses, ON, 16, "cp_async", source, reading)
+    counted = wavefronts.cp_async(addresses[None], ON[None], 16, source[None], reading[None])
+    assert count(parts) == counted[0][0] == len(parts) == 8
+    complete(parts, addresses, ON, 16)
+
+
+def test_halves_that_pair_up_are_one_part() -> None:
+    assert [len(part.lanes) for part in wavefronts.serve(LANE // 2 * 8, ON, 8)] == [32]
+    assert [len(part.lanes) for part in wavefronts.serve(LANE // 2 * 8, ON, 8, "st")] == [16, 16]
+    assert wavefronts.serve(LANE * 4, ON & False, 4) == []
+
+
+# ---- every line of every kernel ------------------------------------------------------------------------------------
+
+COVERED = [
+    "sgemm_smem_tile",  # 128-bit loads merged from scalar ones
+    "sgemm_blocktile_1d",
+    "sgemm_blocktile_2d",
+    "sgemm_vectorized",
+    "sgemm_warptile",
+    "sgemm_at_swizzle_dbf_rw",
+    "hgemm_naive_bf16",  # cp.async and ldmatrix
+]
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """A function: name in the catalogue to the kernel and its launch on one tile of C."""
+    folder, made = tmp_path_factory.mktemp("build"), {}
+
+    def get(name: str):
+        if name not in made:
+            build.build_variant(name, ARCH, folder)
+            variant = catalogue.kernels()[name]
+            launch = bank_pictures.small_launch(variant)
+            made[name] = ptxsim.load(folder / f"{name}.ptx"), launch
+        return made[name]
+
+    return get
+
+
+REST = [pytest.param(name, marks=pytest.mark.slow) for name in catalogue.kernels() if name not in COVERED]
+
+
+@pytest.mark.parametrize("name", [*COVERED, *REST])
+def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
+    """Over all warps and executions of each access of each line: as many wavefronts and as many that would do."""
+    kernel, launch = kernels(name)
+    counters = Counters()
+    kernel.launch(**launch, observers=[counters], checks=False)
+    stats = counters.by_instruction()
+    counted = {s.instruction.pc: s for s in stats if s.wavefronts}
+    known, drawn = places(kernel.program), {}
+    for file, line in dict.fromkeys((known[pc][-1].file, known[pc][-1].line) for pc in counted):
+        found = banks.accesses(kernel, line=line, file=file, **launch)
+        assert [access.number for access in found] == list(range(1, found[0].of + 1))
+        recorder = banks.Recorder({access.instruction.pc for access in found}, 0)
+        kernel.launch(**launch, observers=[recorder], checks=False)
+        for access in found:
+            pc = access.instruction.pc
+            assert count(access.parts) == access.wavefronts
+            waves = 0
+            for warp in recorder.warps(pc):
+                for e in recorder.of_warp(pc, warp):
+                    parts = wavefronts.serve(e.addresses, e.active, access.width, access.kind, e.source, e.reading)
+                    waves += count(parts)
+            drawn[pc] = waves
+            worst = max(counted[pc].ways)
+            assert access.ways <= worst and access.width == counted[pc].width
+    assert drawn == {pc: s.wavefronts for pc, s in counted.items()}
+
+
+def test_a_merged_load_is_one_wide_access(kernels) -> None:
+    kernel, launch = kernels("sgemm_smem_tile")
+    line = line_of("sgemm/smem_tile.cu", "sum += a_tile")
+    wide = [access for access in banks.accesses(kernel, line=line, **launch) if access.merged]
+    assert wide and all(access.width == 16 and len(access.merged) == 3 for access in wide)
+    assert "made one LDS.128 by ptxas" in banks.draw(wide[:1])
+
+
+def line_of(source: str, text: str) -> int:
+    lines = (catalogue.ROOT / source).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, start=1) if text in line)
+
+
+# ---- what the picture says -----------------------------------------------------------------------------------------
+
+
+def access(lines: str, width: int = 32, **chosen) -> list[banks.Access]:
+    """Accesses at line 7 of a made-up source, by one warp."""
+    text = (
+        HEADER
+        + f""".visible .entry k(.param .u64 p) {{ .reg .b32 %r<9>, %t, %a; .reg .b64 %x; .reg .pred %q; .reg .f32 %f<9>;
+        .shared .align 16 .b8 s[8192]; mov.u32 %t, %tid.x; mov.u32 %a, s; ld.param.u64 %x, [p];
+        .loc 1 7 1
+        {lines}
+        .loc 1 8 1
+        ret; }}
+        .file 1 "made-up.cu"
+        """
+    )
+    kernel = ptxsim.load(text)
+    return banks.accesses(kernel, 1, width, [ptxsim.Array(np.zeros(9999, np.uint8))], **{"line": 7} | chosen)
+
+
+def test_a_conflict_in_words_and_colours() -> None:
+    (found,) = access("shl.b32 %r0, %t, 5; st.shared.b32 [%r0], %t;")
+    assert found.summary == "store, 32-bit, 8-way conflict: 8 wavefronts where 1 would do"
+    assert [word.lanes for word in found.parts[0].wavefronts[1]] == [(4,), (5,), (6,), (7,)]
+    root = ET.fromstring(banks.draw([found]))
+    cells = [group for group in root.iter(f"{SVG}g")]
+    assert len(cells) == 32 and sorted(int(cell.find(f"{SVG}text").text) for cell in cells) == list(range(32))
+    fills = [cell.find(f"{SVG}rect").get("fill") for cell in cells]
+    assert fills.count(banks.FIRST) == 4 and fills.count(banks.MORE) == 28
+    words = [element.text for element in root.iter(f"{SVG}text")]
+    assert found.summary in words and "made-up.cu:7 · st.shared.b32 [%r0], %t;" in words
+    assert root.get("viewBox") and root.find(f"{SVG}title").text and found.summary in root.find(f"{SVG}desc").text
+
+
+@pytest.mark.parametrize(
+    ("lines", "summary"),
+    [
+        ("ld.shared.b32 %r0, [%a];", "load, 32-bit, no conflict: 1 wavefront"),
+        (
+            "shl.b32 %r0, %t, 4; ld.shared.v4.f32 {%f0, %f1, %f2, %f3}, [%r0];",
+            "load, 128-bit, no conflict: 4 wavefronts, one a quarter-warp",
+        ),
+        (
+            "shl.b32 %r0, %t, 3; st.shared.v2.f32 [%r0], {%f0, %f1};",
+            "store, 64-bit, no conflict: 2 wavefronts, one a half-warp",
+        ),
+        (
+            "shl.b32 %r0, %t, 3; atom.shared.add.u32 %r1, [%r0], 1;",
+            "atomic, 32-bit, 2-way conflict: 2 wavefronts where 1",
+        ),
+        (
+            "and.b32 %r0, %t, 7; shl.b32 %r0, %r0, 7; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [%r0];",
+            "ldmatrix of 1 matrix, 8-way conflict: 8 wavefronts where 1 would do",
+        ),
+        (
+            "shl.b32 %r0, %t, 2; cvt.u64.u32 %x, %r0; ld.param.u64 %x, [p]; cp.async.ca.shared.global [%r0], [%x], 4;",
+            "cp.async write, 32-bit, no conflict: 1 wavefront",
+        ),
+    ],
+)
+def test_each_kind_in_words(lines: str, summary: str) -> None:
+    (found,) = access(lines)
+    assert found.summary.startswith(summary)
+    ET.fromstring(banks.draw([found]))
+
+
+def test_lanes_that_share_a_word_share_a_cell() -> None:
+    (found,) = access("shr.u32 %r0, %t, 4; shl.b32 %r0, %r0, 2; ld.shared.b32 %r1, [%r0];")
+    assert [word.lanes for word in found.parts[0].wavefronts[0]] == [tuple(range(16)), tuple(range(16, 32))]
+    titles = [element.text for element in ET.fromstring(banks.draw([found])).iter(f"{SVG}title")]
+    assert "lanes 0–15: bank 0, address 0" in titles and "lanes 16–31: bank 1, address 4" in titles
+
+
+def test_lanes_that_do_not_act_are_named() -> None:
+    (found,) = access("setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;")
+    assert "not active: lanes 30, 31" in banks.draw([found])
+
+
+def test_accesses_that_look_alike_are_drawn_once() -> None:
+    store = "st.shared.b32 [%r0{}], %t;"
+    found = access(
+        "shl.b32 %r0, %t, 2;"
+        + store.format("")
+        + store.format("+512")
+        + store.format("+4")
+        + "shl.b32 %r0, %t, 3;"
+        + store.format("")
+    )
+    assert [a.alike for a in found] == [(2, 3), (1, 3), (1, 2), ()]
+    assert [a.number for a in banks.distinct(found)] == [1, 4]
+
+
+def test_the_costliest_execution_is_taken_unless_one_is_named() -> None:
+    loop = """mov.u32 %r2, 0; L: shl.b32 %r0, %t, 2; shl.b32 %r0, %r0, %r2; st.shared.b32 [%r0], %t;
+    add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, 3; @%q bra L;"""
+    (found,) = access(loop)
+    assert (found.execution, found.executions, found.wavefronts, found.least, found.most) == (3, 3, 4, 1, 4)
+    assert access(loop, execution=1)[0].wavefronts == 1
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ({"line": 9}, "made-up.cu:9: no access to shared memory; lines that have one: 7"),
+        ({"warp": 1}, "warp 1 is not in a block of 1 warps"),
+        ({"of_block": (1, 0)}, "block (1, 0, 0) is not in the grid (1, 1, 1)"),
+        ({"execution": 2}, "accesses shared memory there 2 times; warps that do: 0"),
+        ({"file": "other.cu"}, "other.cu is no file of k; its line information names: made-up.cu"),
+    ],
+)
+def test_what_is_not_there_is_told(chosen: dict, message: str) -> None:
+    with pytest.raises(ptxsim.PtxsimError, match=re.escape(message)) as caught:
+        access("shl.b32 %r0, %t, 2; st.shared.b32 [%r0], %t;", **chosen)
+    assert "\n" not in str(caught.value)
+
+
+def test_global_memory_has_no_banks() -> None:
+    with pytest.raises(ptxsim.PtxsimError, match="accesses only global memory, which has no banks"):
+        access("ld.global.b32 %r0, [%x];")
+
+
+# ---- the command line ----------------------------------------------------------------------------------------------
+
+TRANSPOSE = """
+__global__ void transpose(float* out, const float* in) {
+    __shared__ float tile[32][32 + PAD];
+    tile[threadIdx.y][threadIdx.x] = in[threadIdx.y * 32 + threadIdx.x];
+    __syncthreads();
+    out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];
+}
+"""
+
+
+@pytest.mark.parametrize(("pad", "said"), [(0, "32-way conflict: 32 wavefronts where 1 would do"), (1, "no conflict")])
+def test_the_command_draws_a_cuda_file(pad: int, said: str, compiled, tmp_path, capsys) -> None:
+    compiled("faults.cu", "trap_good")  # skips where there is no compiler
+    source, out = tmp_path / "transpose.cu", tmp_path / "deep" / "picture.svg"
+    source.write_text(TRANSPOSE.replace("PAD", str(pad)))
+    options = ["--grid", "1", "--block", "32,32", "--arg", "zeros:f32:1024", "--arg", "ones:f32:1024"]
+    assert main(["banks", str(source), "--line", "6", *options, "--out", str(out)]) == 0
+    assert said in capsys.readouterr().out
+    words = [element.text for element in ET.fromstring(out.read_text()).iter(f"{SVG}text")]
+    assert "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x][threadIdx.y];" in words
+    assert [p.name for p in out.parent.iterdir()] == ["picture.svg"]
+
+    assert main(["banks", str(source), "--line", "6", *options]) == 0  # the picture itself is the output
+    shown = capsys.readouterr()
+    assert ET.fromstring(shown.out).tag == f"{SVG}svg" and said in shown.err
+
+    assert main(["banks", str(source), "--line", "6", *options, "--occurrence", "2"]) == 1
+    assert "--occurrence 2: line 6 has 1" in capsys.readouterr().err
+    assert main(["banks", str(source), "--line", "5", *options]) == 1
+    error = capsys.readouterr().err
+    assert "transpose.cu:5: no access to shared memory; lines that have one: 4, 6" in error and error.count("\n") == 1
+
+
+# ---- the pipeline's pictures ---------------------------------------------------------------------------------------
+
+
+def test_every_picture_of_the_list_finds_its_line() -> None:
+    pictures = bank_pictures.load()
+    assert {"transposed_store", "swizzled_store", "padded_rows"} <= set(pictures)
+    for picture in pictures.values():
+        for wanted in picture.accesses:
+            assert bank_pictures.source_line(catalogue.kernels()[wanted.variant], wanted.line) > 1
+    assert bank_pictures.load(chosen=["sgemm_naive"]) == {}
+
+
+def test_the_swizzle_takes_the_conflict_away(tmp_path: Path) -> None:
+    for name in bank_pictures.load()["transposed_store"].variants:
+        build.build_variant(name, ARCH, tmp_path)
+    out = tmp_path / "banks.svg"
+    done = run_module("experiments.bank_pictures", "transposed_store", "--build-dir", tmp_path, "--out", out)
+    assert done.returncode == 0, done.stderr
+    from contracts import read_json
+
+    before, after = read_json(out.with_suffix(".json"), "bank_picture")["accesses"]
+    assert (before["wavefronts"], before["ideal"]) == (2, 1) and (after["wavefronts"], after["ideal"]) == (1, 1)
+    assert before["summary"] in out.read_text() and out.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_wrong_entries_are_told_in_one_line(tmp_path: Path) -> None:
+    done = run_module(
+        "experiments.bank_pictures", "transposed_stor", "--build-dir", tmp_path, "--out", tmp_path / "x.svg"
+    )
+    assert_one_line(done, "unknown picture 'transposed_stor'", "nearest: transposed_store")
+    done = run_module("experiments.bank_pictures", "ldmatrix", "--build-dir", tmp_path, "--out", tmp_path / "x.svg")
+    assert_one_line(done, "not built")
+    from contracts import UserError
+
+    variant = catalogue.kernels()["sgemm_vectorized"]
+    with pytest.raises(UserError, match=r"matches lines \d+, .* of kernels/sgemm/vectorized.cu; it must match one"):
+        bank_pictures.source_line(variant, "a_tile")
+    with pytest.raises(UserError, match="matches no line of"):
+        bank_pictures.source_line(variant, "c_tile")
+    path = tmp_path / "list.yaml"
+    path.write_text("x: {title: T, text: t, accesses: [{variant: sgemm_vectorized, says: s, line: '('}]}\n")
+    with pytest.raises(UserError, match="is no regular expression"):
+        bank_pictures.load(path)
