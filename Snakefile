@@ -2,6 +2,7 @@
 
 snakemake --cores 1 all            everything that this machine can do
 snakemake --cores 1 sgemm_ladder   one experiment (any file name in experiments/*.yaml)
+snakemake --cores 1 tile_autotune  sweep over tiles; the winner is the kernel sgemm_autotuned from the next run on
 snakemake --cores 1 paper          figures and paper again, from what is measured or archived; measures nothing
 snakemake --cores 1 archive        put this machine's measurements under data/
 """
@@ -30,11 +31,16 @@ if MEASURING:
     include: "workflow/rules/bench.smk"
     include: "workflow/rules/profile.smk"
     include: "workflow/rules/agree.smk"
+    include: "workflow/rules/trust.smk"
     include: "workflow/rules/tables.smk"
 
 
 include: "workflow/rules/predict.smk"
+include: "workflow/rules/banks.smk"
+include: "workflow/rules/bounds.smk"
+include: "workflow/rules/tune.smk"
 include: "workflow/rules/analyse.smk"
+include: "workflow/rules/coverage.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/archive.smk"
 

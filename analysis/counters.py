@@ -27,7 +27,7 @@ GAP = 0.35  # between groups of rungs, in rows
 
 def groups(table: pd.DataFrame) -> list[pd.DataFrame]:
     """fp32 kernels, kernels on tensor cores, libraries: each in catalogue order."""
-    table = table.assign(library=table["kind"] != "kernel", tensor=table["dtype"].map(is_tensor))
+    table = table.assign(library=table["kind"] == "baseline", tensor=table["dtype"].map(is_tensor))
     table.loc[table["library"], "tensor"] = True
     return [group for _, group in table.sort_values(["order", "n"], kind="stable").groupby(["library", "tensor"])]
 

@@ -18,13 +18,18 @@ from contracts import UserError, read_json, read_rows, schema
 
 DAGGER = "†"  # stands at every label whose rows are stale
 
-# Of the words below, the first that a key of provenance.json's left_out contains says which stage it speaks of.
+# Stages and their names in coverage.csv. Of these words, the first that a key of provenance.json's left_out contains
+# says which stage it speaks of.
 STAGES = {
+    "build": "build",
     "check": "check on GPU",
     "emulator": "check on ptxsim",
-    "locked": "bench, locked clocks",
-    "bench": "bench, unlocked clocks",
-    "profile": "profile",
+    "locked": "locked",
+    "bench": "unlocked",
+    "profile": "counters",
+    "timeline": "timeline",
+    "sanitizer": "sanitizer",
+    "tuning": "tuning",
 }
 
 
@@ -73,11 +78,12 @@ def input_arguments(description: str | None) -> argparse.ArgumentParser:
 def figure_arguments(description: str | None) -> argparse.ArgumentParser:
     """The options of every command that draws a figure."""
     parser = input_arguments(description)
-    parser.add_argument("--out", required=True, type=_svg, metavar="FILE.svg", help="a PDF is written beside it")
+    parser.add_argument("--out", required=True, type=svg_path, metavar="FILE.svg", help="a PDF is written beside it")
     return parser
 
 
-def _svg(text: str) -> Path:
+def svg_path(text: str) -> Path:
+    """The argument of --out; for argparse."""
     if not text.endswith(".svg"):
         raise argparse.ArgumentTypeError(f"{text!r} should end in .svg")
     return Path(text)

@@ -15,31 +15,38 @@ import typst
 from contracts import UserError, replacing, run_command
 
 TABLES = ["summary.json", *(f"{name}.csv" for name in ("ladder", "sizes", "resources", "checks", "comparison"))]
-FIGURES = ["roofline", "counters", "predicted", "correctness"]
+FIGURES = ["roofline", "counters", "predicted", "bounds", "correctness"]
 
 
-def required(tables: Path, figures: Path) -> list[tuple[Path, str]]:
+def required(tables: Path, figures: Path, bank_pictures: list[str]) -> list[tuple[Path, str]]:
     """Every file that the paper reads, with the command that makes it."""
-    needed = [(tables / name, "analysis.tables") for name in TABLES]
+    needed = [(tables / name, "analysis.tables") for name in TABLES] + [(tables / "coverage.csv", "analysis.coverage")]
     needed += [(figures / f"{name}.pdf", f"analysis.{name}") for name in FIGURES]
-    for experiment in json.loads((tables / "summary.json").read_text())["experiments"]:
+    summary = json.loads((tables / "summary.json").read_text())
+    if summary["autotune"]:
+        needed.append((figures / "autotune.pdf", "analysis.autotune"))
+    for experiment in summary["experiments"]:
         kind, name = experiment["kind"], experiment["name"]
         needed.append((figures / f"{kind}_{name}.pdf", f"analysis.{kind} --experiment {name}"))
+    for name in bank_pictures:
+        made_by = f"experiments.bank_pictures {name}"
+        needed += [(figures / f"banks_{name}.{suffix}", made_by) for suffix in ("pdf", "json")]
     return needed
 
 
-def render(paper: Path, tables: Path, figures: Path, out: Path) -> None:
+def render(paper: Path, tables: Path, figures: Path, out: Path, bank_pictures: list[str] | None = None) -> None:
     """Compile `paper` to `out`. Paths may lie anywhere: Typst's root is the folder that they share."""
     for path, what in ((paper, "the paper's source"), (tables / "summary.json", "made by python -m analysis.tables")):
         if not path.is_file():
             raise UserError(f"no such file: {path} ({what})")
-    for path, command in required(tables, figures):
+    for path, command in required(tables, figures, bank_pictures or []):
         if not path.is_file():
             raise UserError(f"no such file: {path} (made by python -m {command})")
     paper, tables, figures = (path.resolve() for path in (paper, tables, figures))
     root = Path(os.path.commonpath([paper.parent, tables, figures]))
     folders = {"tables": tables, "figures": figures}
     inputs = {name: f"/{path.relative_to(root).as_posix()}" for name, path in folders.items()}
+    inputs["bank_pictures"] = ",".join(bank_pictures or [])
     with replacing(out) as temporary:
         try:
             typst.compile(
@@ -60,9 +67,10 @@ def main() -> None:
     parser.add_argument("--paper", required=True, type=Path, metavar="FILE.typ")
     parser.add_argument("--tables", required=True, type=Path, metavar="DIR", help="from analysis.tables")
     parser.add_argument("--figures", required=True, type=Path, metavar="DIR", help="with PDFs, KIND_EXPERIMENT.pdf")
+    parser.add_argument("--bank-pictures", nargs="*", default=[], metavar="NAME", help="of banks_NAME.pdf, .json")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.pdf")
     args = parser.parse_args()
-    render(args.paper, args.tables, args.figures, args.out)
+    render(args.paper, args.tables, args.figures, args.out, args.bank_pictures)
 
 
 if __name__ == "__main__":

@@ -32,11 +32,11 @@ CEILINGS = {
     "bf16_mma_tflops": "16-bit mma.sync",
     "bf16_wgmma_tflops": "16-bit wgmma",
 }
-LOOKS = {  # by kind and whether it runs on tensor cores
-    ("kernel", False): {"marker": "o", "color": style.KERNEL, "label": "fp32 kernels"},
-    ("kernel", True): {"marker": "^", "color": style.BAD, "label": "16-bit kernels"},
-    ("baseline", False): {"marker": "o", "color": "white", "edgecolor": style.KERNEL, "label": "fp32 libraries"},
-    ("baseline", True): {"marker": "^", "color": "white", "edgecolor": style.BAD, "label": "tensor-core libraries"},
+LOOKS = {  # by whether it is a library and whether it runs on tensor cores
+    (False, False): {"marker": "o", "color": style.KERNEL, "label": "fp32 kernels"},
+    (False, True): {"marker": "^", "color": style.BAD, "label": "16-bit kernels"},
+    (True, False): {"marker": "o", "color": "white", "edgecolor": style.KERNEL, "label": "fp32 libraries"},
+    (True, True): {"marker": "^", "color": "white", "edgecolor": style.BAD, "label": "tensor-core libraries"},
 }
 LEFT = 2.0  # FLOP/byte, where the axis starts
 
@@ -91,8 +91,9 @@ def draw(measured: Measured) -> plt.Figure:
     decades = np.log10(top / bottom)
     log_gap = decades * 0.15 / (figure.get_figheight() - 0.8)  # one line of text
     draw_ceilings(axes, measured.machine["ceilings"], right, log_gap)
-    for (kind, tensor), group in rows.groupby(["kind", rows["dtype"].map(is_tensor)], sort=False):
-        look = {"s": 34, "linewidth": 0.9, "zorder": 3, "edgecolor": "white"} | LOOKS[kind, tensor]
+    library = (rows["kind"] == "baseline").rename("library")
+    for (of_library, tensor), group in rows.groupby([library, rows["dtype"].map(is_tensor)], sort=False):
+        look = {"s": 34, "linewidth": 0.9, "zorder": 3, "edgecolor": "white"} | LOOKS[bool(of_library), bool(tensor)]
         axes.scatter(group["intensity"], group["tflops"], **look)
     several = rows["n"].nunique() > 1
     names = rows["mark"] + (" n=" + rows["n"].astype(str) if several else "")

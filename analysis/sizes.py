@@ -39,7 +39,7 @@ def line_looks(rows: pd.DataFrame) -> dict[str, dict]:
     looks = {}
     kernels = 0
     for row in rows.drop_duplicates("mark").sort_values("order").itertuples():
-        if row.kind == "kernel":
+        if row.kind != "baseline":
             cycle = kernels // len(style.LINES)
             looks[row.mark] = {
                 "color": style.LINES[kernels % len(style.LINES)],

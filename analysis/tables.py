@@ -2,7 +2,6 @@
 
 summary.json
     machine and provenance (as read), origin ("measured: GPU, DATE"), archived, date,
-    coverage: a list of {stage, status: "ran here" | "archived" | "left out", text},
     experiments: a list of {name, title, question, kind, sizes, rows, missing, best}: kind is "sizes" where the YAML
         gives a range of sizes, else "ladder", and names the figure; `missing` are labels of variants that have no row
         and did not fail; `best` has the fastest kernel per dtype, n and regime, as rows of ladder.csv,
@@ -12,7 +11,8 @@ summary.json
     gone_experiments: those that were measured and are not given; samples_min, samples_max, rejected: over all timings,
     kernels: the catalogue's, a list of {label, dtype, idea, builds_on (a label or null), source, section} (the last two
         say where it is from); library_functions: a list of {labels, dtype, n, kernel}, the function that libraries ran,
-    compiler and arch: of this tree's build.
+    compiler and arch: of this tree's build,
+    autotune: what the sweep over tiles found (analysis.autotune.summary), or null where there is none.
 
 ladder.csv and sizes.csv: one row per experiment, regime, size and variant
     experiment, regime, n, variant, label, kind, dtype, data, stale (true or false); tflops, tflops_ci_low,
@@ -23,7 +23,8 @@ ladder.csv and sizes.csv: one row per experiment, regime, size and variant
     power_w, gflop_per_j, samples, rejected.
 
 resources.csv: one row per kernel as built by this tree: variant, label, dtype, arch, registers, shared_bytes,
-    stack_bytes, spill_bytes, threads, blocks_per_sm, occupancy_percent, limiter, and the static SASS counts.
+    stack_bytes, spill_bytes, threads, blocks_per_sm, occupancy_percent, limiter, compiler, template (its values), tuned
+    (machine whose sweep chose them), and the static SASS counts.
 
 checks.csv: variant, label, dtype, device, cases, passed, failed, worst_share (largest error over its bound), stale.
 
@@ -42,12 +43,11 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import autotune
 from analysis.data import (
-    STAGES,
     Measured,
     describe,
     input_arguments,
-    left_out,
     library_functions,
     metric_names,
     read,
@@ -107,35 +107,6 @@ def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.Series:
     return bench["tflops"] / found["before"].set_axis(bench.index).astype(float)
 
 
-def coverage(measured: Measured, resources: pd.DataFrame) -> list[dict[str, str]]:
-    """What ran here, what stands in from the archive, and what was left out and why."""
-    rows = {
-        "check": (measured.checks["device"] == "gpu").any(),
-        "emulator": (measured.checks["device"] == "ptxsim").any(),
-        "bench": (measured.bench["regime"] == "unlocked").any(),
-        "locked": (measured.bench["regime"] == "locked").any(),
-        "profile": len(measured.counters) > 0,
-    }
-    reasons = left_out(measured.provenance)
-    stages = [_stage("build", bool(len(resources)), None, None)]
-    archive = measured.origin if measured.archived else None
-    for stage in ("check", "emulator", "bench", "locked", "profile"):
-        origin = None if stage == "emulator" and measured.emulated_here else archive
-        if rows[stage] or stage not in ("emulator", "locked") or stage in reasons:
-            stages.append(_stage(STAGES[stage], bool(rows[stage]), origin, reasons.get(stage)))
-    others = (stage for stage in reasons if stage not in STAGES)
-    return stages + [_stage(stage, False, None, reasons[stage]) for stage in others]
-
-
-def _stage(name: str, done: bool, archive: str | None, reason: str | None) -> dict[str, str]:
-    if not done:
-        return {"stage": name, "status": "left out", "text": f"left out: {reason or 'no rows'}"}
-    text = f"not run here; {archive}" if archive else "ran here"
-    if reason:  # rows, and a reason beside them: part of the stage did not run
-        text += f"; left out in part: {reason}"
-    return {"stage": name, "status": "archived" if archive else "ran here", "text": text}
-
-
 def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> list[dict[str, Any]]:
     """Every experiment that times something, with what was found, in the order of the catalogue."""
     order = measured.variants.set_index("variant")["order"]
@@ -148,7 +119,7 @@ def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> li
             continue
         part = rows[rows["experiment"] == path.stem]
         timed = set(part["variant"]) | set(measured.failed["variant"])
-        kernels = part[part["kind"] == "kernel"]
+        kernels = part[part["kind"] != "baseline"]
         best = kernels.loc[kernels.groupby(["dtype", "n", "regime"], sort=False)["tflops"].idxmax()]
         found.append(
             {
@@ -185,7 +156,8 @@ def resource_table(resources: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFr
     rows = describe(resources, variants)
     rows.insert(1, "occupancy_percent", 100 * rows.pop("occupancy").astype(float))
     first = ["variant", "label", "dtype", "arch", "registers", "shared_bytes", "stack_bytes", "spill_bytes", "threads"]
-    first += ["blocks_per_sm", "occupancy_percent", "limiter", "compiler"]
+    first += ["blocks_per_sm", "occupancy_percent", "limiter", "compiler", "template", "tuned"]
+    rows = rows.merge(variants[["variant", "template", "tuned"]], on="variant", how="left")
     others = [name for name in resources.columns if name in rows and name not in first and name != "source_hash"]
     return rows[first + others]
 
@@ -202,11 +174,11 @@ def counter_table(measured: Measured) -> pd.DataFrame:
 
 
 def kernel_list(variants: pd.DataFrame) -> list[dict[str, Any]]:
-    """The catalogue's kernels: what each adds to which, and where it is from."""
+    """The catalogue's kernels and dispatchers: what each adds to which, and where it is from."""
     labels = variants.set_index("variant")["label"]
     found = []
-    for row in variants[variants["kind"] == "kernel"].itertuples():
-        source, _, section = (row.origin or "").partition(": ")
+    for row in variants[variants["kind"] != "baseline"].itertuples():
+        source, _, section = (row.origin if pd.notna(row.origin) else "").partition(": ")
         found.append(
             {
                 "label": row.label,
@@ -266,7 +238,6 @@ def summary(
         "origin": measured.origin,
         "archived": measured.archived,
         "date": measured.provenance["date"],
-        "coverage": coverage(measured, resources),
         "experiments": found,
         "failed": measured.failed.to_dict(orient="records"),
         "stale": [labels[name] for name in stale],
@@ -295,12 +266,15 @@ def main() -> None:
     parser.add_argument(
         "--experiments", nargs="+", type=Path, metavar="YAML", help="those that take part (default: experiments/*.yaml)"
     )
+    parser.add_argument("--tuning", type=Path, metavar="DIR", help="with tuning.csv and tuned.json, if there are any")
+    parser.add_argument("--tuning-archived", action="store_true", help="say that these are an archive's")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the tables")
     args = parser.parse_args()
     measured = read(args)
     resources = table(read_rows(args.resources, "resources"), "resources")
     rows = timings(measured)
-    found = experiments(measured, rows, args.experiments or sorted(Path("experiments").glob("*.yaml")))
+    files = args.experiments or [f for f in sorted(Path("experiments").glob("*.yaml")) if f.stem != autotune.SWEEP]
+    found = experiments(measured, rows, files)
     kinds = {experiment["name"]: experiment["kind"] for experiment in found}
     tables = {
         "ladder": rows[rows["experiment"].map(kinds) == "ladder"],
@@ -312,7 +286,10 @@ def main() -> None:
     }
     for name, part in tables.items():
         write_csv(args.out / f"{name}.csv", part)
-    text = json.dumps(summary(measured, resources, rows, found), indent=2, allow_nan=False)
+    told = summary(measured, resources, rows, found) | {"autotune": None}
+    if args.tuning:
+        told["autotune"] = autotune.summary(autotune.read(args.tuning, args.variants, archived=args.tuning_archived))
+    text = json.dumps(told, indent=2, allow_nan=False)
     write_text(args.out / "summary.json", text + "\n")
 
 

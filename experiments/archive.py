@@ -21,10 +21,17 @@ TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
 SAMPLES = "samples.parquet"
 OPTIONAL = {
     "predictions.csv": "counters",
+    "bounds.csv": "bounds",
     "agreement.csv": "agreement",
     "sanitizer.csv": "sanitizer",
+    "cross_checks.csv": "cross_checks",
+    "protocols.csv": "protocols",
+    "timeline.csv": "timeline",
     "banks.csv": "banks",
+    "between_warps.csv": "between_warps",
+    "tuning.csv": "tuning",
 }
+OPTIONAL_DOCUMENTS = {"tuned.json": "tuned"}
 LIMIT_BYTES = 10_000_000
 
 
@@ -38,14 +45,15 @@ def main() -> None:
     if missing:
         raise UserError(f"{options.measured}: nothing to archive, {missing[0]} is missing; run snakemake all on a GPU")
     tables = TABLES | {name: kind for name, kind in OPTIONAL.items() if (options.measured / name).is_file()}
-    names += [name for name in tables if name not in names]
+    documents = DOCUMENTS | {n: kind for n, kind in OPTIONAL_DOCUMENTS.items() if (options.measured / n).is_file()}
+    names += [name for name in [*tables, *documents] if name not in names]
     for name, kind in tables.items():
         rows = read_rows(options.measured / name, kind)
         if failed := [row for row in rows if row.get("passed") is False]:
             raise UserError(
                 f"{options.measured}: {failed[0]['variant']} failed its check {failed[0]['case']!r}; not archived"
             )
-    for name, kind in DOCUMENTS.items():
+    for name, kind in documents.items():
         read_json(options.measured / name, kind)
     try:
         pq.read_metadata(options.measured / SAMPLES)

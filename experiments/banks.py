@@ -9,6 +9,7 @@ ldmatrix and cp.async, and its tests (docs/shared-memory.md says what they showe
 from __future__ import annotations
 
 import argparse
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -136,9 +137,29 @@ def launch_all(build_dir: Path) -> None:
     cuda(driver.cuProfilerStop())
 
 
-def read(module: Any, report: Path) -> list[dict[str, Any]]:
-    """Rows of banks.csv: the launches of the report, in the order of `cases`."""
-    launches = module.load_report(str(report)).range_by_idx(0)
+@contextlib.contextmanager
+def under_ncu(command: list[str], metrics: list[str]) -> Iterator[Any]:
+    """Run this Python with `command` under ncu; the launches of its report. Raises `UserError` where that fails."""
+    try:
+        ncu = find_ncu()
+        module = report_module(ncu)
+    except LeftOut as reason:
+        raise UserError(f"nothing can be counted: {reason}") from reason
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.ncu-rep"
+        whole = [
+            *(str(ncu), "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off"),
+            *("--metrics", ",".join(metrics), "--export", str(report.with_suffix("")), sys.executable, *command),
+        ]
+        done = subprocess.run(whole, capture_output=True, text=True)
+        if done.returncode or not report.is_file():
+            lines = (done.stdout + done.stderr).strip().splitlines() or ["no message"]
+            raise UserError(f"ncu failed: {lines[-1]}")
+        yield module.load_report(str(report)).range_by_idx(0)
+
+
+def read(launches: Any) -> list[dict[str, Any]]:
+    """Rows of banks.csv: the launches of a report, in the order of `cases`."""
     rows, empty = [], {}
     for i, case in enumerate(cases()):
         action = launches.action_by_idx(i)
@@ -174,23 +195,9 @@ def main() -> None:
         if options.launch:
             launch_all(options.build_dir)
             return
-        try:
-            ncu = find_ncu()
-            module = report_module(ncu)
-        except LeftOut as reason:
-            raise UserError(f"banks cannot be counted: {reason}") from reason
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder) / "report.ncu-rep"
-            command = [
-                *(str(ncu), "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off"),
-                *("--metrics", ",".join(METRICS), "--export", str(report.with_suffix(""))),
-                *(sys.executable, "-m", "experiments.banks", "--launch", "--build-dir", str(options.build_dir)),
-            ]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode or not report.is_file():
-                lines = (done.stdout + done.stderr).strip().splitlines() or ["no message"]
-                raise UserError(f"ncu failed: {lines[-1]}")
-            write_rows(options.out, "banks", read(module, report))
+        command = ["-m", "experiments.banks", "--launch", "--build-dir", str(options.build_dir)]
+        with under_ncu(command, METRICS) as launches:
+            write_rows(options.out, "banks", read(launches))
 
 
 if __name__ == "__main__":

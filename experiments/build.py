@@ -115,6 +115,9 @@ def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path,
 def build_variant(name: str, arch: str, out_dir: Path, configured_nvcc: str | None = None) -> Path:
     """Build a catalogue variant in `out_dir`; return the path of its cubin."""
     variant = catalogue.kernels().get(name) or catalogue.find(name)
+    if isinstance(variant, catalogue.Dispatcher):
+        kernels = ", ".join(kernel.name for kernel in variant.variants)
+        raise UserError(f"{name} is a dispatcher: there is nothing to build but its kernels, {kernels}")
     if not isinstance(variant, catalogue.Variant):
         raise UserError(f"{name} is a library baseline: there is nothing to build")
     if capability(arch) < variant.arch:

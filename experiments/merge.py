@@ -12,7 +12,19 @@ from pathlib import Path
 
 from contracts import read_json, read_rows, run_command, write_rows
 
-TABLES = ["agreement", "bench", "checks", "counters", "predictions", "resources", "samples"]
+TABLES = [
+    "agreement",
+    "bench",
+    "bounds",
+    "checks",
+    "counters",
+    "cross_checks",
+    "predictions",
+    "protocols",
+    "resources",
+    "samples",
+    "timeline",
+]
 
 
 def main() -> None:

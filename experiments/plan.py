@@ -10,6 +10,7 @@ from kernels import catalogue
 from kernels.catalogue import Problem
 
 FOLDER = Path(__file__).resolve().parent
+SWEEP = "tile_autotune"  # has a schema and a command of its own: experiments/tune.py
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
 
     Raises `UserError` naming the file, the key and what is accepted, also for a size that a variant cannot take.
     """
-    paths = {path.stem: path for path in sorted(FOLDER.glob("*.yaml"))}
+    paths = {name: FOLDER / f"{name}.yaml" for name in names()}
     path = choose(paths, name, "experiment", "experiments/")
     data = read_yaml(path, "experiment")
     shown = path.relative_to(FOLDER.parent)
@@ -60,4 +61,4 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
 
 def names() -> list[str]:
     """All experiments, by name."""
-    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != SWEEP)

@@ -1,5 +1,6 @@
 """An emulator of PTX in NumPy: runs compiled CUDA kernels without a GPU, checks their use of memory, counts it."""
 
+from . import annotate, banks
 from .api import Array, Kernel, Launch, Texture, load
 from .counters import Counters
 from .errors import PtxError, PtxsimError
@@ -17,5 +18,7 @@ __all__ = [
     "PtxError",
     "PtxsimError",
     "Texture",
+    "annotate",
+    "banks",
     "load",
 ]

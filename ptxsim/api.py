@@ -13,10 +13,12 @@ import numbers
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
+from . import merging
 from .errors import PtxError, PtxsimError
 from .machine import Checks, Limits, Machine
 from .memory import Arena
@@ -46,15 +48,24 @@ class Array:
 
 
 class Texture:
-    """A texture object over linear memory: elements of one to four components, fetched by tex1Dfetch."""
+    """A texture object over linear memory: elements of one to four components, fetched by tex1Dfetch.
 
-    def __init__(self, array: Array, components: int = 4) -> None:
-        self.array, self.components = array, components
+    CUDA wants such memory aligned to CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512 bytes on today's devices: with `align`
+    it begins at the last multiple of so many bytes at or before the array, as a host would let it. It ends `nbytes`
+    after the array's start; None: with the array."""
+
+    def __init__(self, array: Array, components: int = 4, align: int = 1, nbytes: int | None = None) -> None:
+        self.array, self.components, self.align = array, components, align
         data = array.numpy()
         self.dtype = data.dtype
         self.element_bytes = data.dtype.itemsize * components
-        self.elements = data.nbytes // self.element_bytes
-        self.address = 0
+        self.nbytes = data.nbytes if nbytes is None else nbytes
+        self.place(0)
+
+    def place(self, address: int) -> None:
+        """The array is at this address."""
+        before = address % self.align
+        self.address, self.elements = address - before, (before + self.nbytes) // self.element_bytes
 
 
 @dataclass(frozen=True)
@@ -79,14 +90,20 @@ def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
 class Kernel:
     """One entry of a module, ready to be launched."""
 
-    def __init__(self, module: Module, entry: str | None = None) -> None:
+    def __init__(self, module: Module, entry: str | None = None, cubin: Path | None = None) -> None:
         self.module = module
         self.program = link(module, entry)
+        self._from_cubin = merging.from_cubin(self.program, cubin) if cubin else None
         self.machine = Machine(self.program)
 
     @property
     def name(self) -> str:
         return self.program.name
+
+    @cached_property
+    def merges(self) -> merging.Merges:
+        """What ptxas makes of neighbouring shared accesses: as the cubin has it, or as the rule foresees."""
+        return self._from_cubin or merging.foreseen(self.program)
 
     @property
     def parameters(self) -> list[Variable]:
@@ -159,7 +176,7 @@ class Kernel:
     def _argument(self, number: int, value, variable: Variable, arena: Arena, arrays, textures) -> bytes:
         size = variable.size
         if isinstance(value, Texture):
-            value.address = self._place(value.array, arena, arrays)
+            value.place(self._place(value.array, arena, arrays))
             handle = 0x7E0000 + number + 1
             textures[handle] = value
             return handle.to_bytes(8, "little")
@@ -198,17 +215,22 @@ class Kernel:
         return arrays[id(array)][1]
 
 
-def load(source: str | Path, entry: str | None = None) -> Kernel:
-    """A kernel out of PTX: the text itself, or the path of a .ptx file (or .cu, through nvcc)."""
+def load(source: str | Path, entry: str | None = None, cubin: str | Path | None = None) -> Kernel:
+    """A kernel out of PTX: the text itself, or the path of a .ptx file (or .cu, through nvcc).
+
+    `cubin`: what ptxas made of that PTX with line information. Where neighbouring loads of shared memory were merged,
+    counters then follow the cubin instead of a rule; what the kernel computes comes from the PTX all the same.
+    """
+    cubin = Path(cubin) if cubin else None
     if isinstance(source, Path) or ("\n" not in str(source) and not str(source).lstrip().startswith(".version")):
         path = Path(source)
         if path.suffix == ".cu":
             from .compiler import compile_ptx
 
-            return Kernel(parse(compile_ptx(path)), entry)
+            return Kernel(parse(compile_ptx(path)), entry, cubin)
         try:
             source = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not a text file"
             raise PtxError(f"{path}: {reason}") from None
-    return Kernel(parse(str(source)), entry)
+    return Kernel(parse(str(source)), entry, cubin)

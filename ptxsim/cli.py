@@ -1,6 +1,10 @@
-"""`python -m ptxsim run | bench`: emulate a kernel, check its memory accesses, count what the memory system does.
+"""`python -m ptxsim run | annotate | banks | bounds | bench`: emulate a kernel, check its memory accesses, count what
+the memory system does.
 
 python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg random:f32:256x256 ...
+python -m ptxsim annotate KERNEL.cu --grid 2,2 --block 256 --arg ...
+python -m ptxsim banks KERNEL.cu --line 57 --out picture.svg --grid 1 --block 256 --arg ...
+python -m ptxsim bounds KERNEL.cu --grid 64,64 --block 256 --arg ... --machine h200
 python -m ptxsim bench KERNEL.ptx --grid 2,2 --block 256 --arg ...
 """
 
@@ -8,18 +12,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
+from . import bounds as limits
+from . import machines, sass
+from .annotate import listing
 from .api import load
 from .arguments import __doc__ as ARGUMENTS
 from .arguments import parse_argument, parse_size
+from .banks import accesses, distinct, draw
 from .counters import Counters, Stats, totals
 from .errors import PtxsimError
 from .machine import Checks, Limits
+from .sources import write_whole
 
 
 def report(kernel, counters: Counters) -> dict:
@@ -105,6 +117,82 @@ def run(options) -> int:
     return 0
 
 
+def annotate(options) -> int:
+    """Run a kernel; print its CUDA source with, beside each line, what its memory accesses cost."""
+    kernel = load(options.kernel, options.entry)
+    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    counters = Counters()
+    _launch(kernel, options, arguments, [counters])
+    terminal = options.out is None and sys.stdout.isatty()
+    colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    width = shutil.get_terminal_size().columns if terminal else None
+    near = [options.kernel.parent]
+    text = "\n".join(listing(kernel, counters, options.source, near, options.file, colour, width)) + "\n"
+    if options.out:
+        write_whole(options.out, text)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def banks(options) -> int:
+    """Run a kernel; draw which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
+    kernel = load(options.kernel, options.entry)
+    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    found = accesses(
+        kernel,
+        parse_size(options.grid),
+        parse_size(options.block),
+        [a.value for a in arguments],
+        options.line,
+        options.file,
+        shared_bytes=options.shared,
+        of_block=parse_size(options.of_block),
+        warp=options.warp,
+        execution=options.execution,
+        source=options.source,
+        near=[options.kernel.parent],
+        checks=options.checks,
+        limits=Limits(steps=options.steps, lanes=options.lanes),
+    )
+    shown = distinct(found)
+    if options.occurrence is not None:
+        shown = [access for access in found if access.number == options.occurrence]
+        if not shown:
+            numbers = ", ".join(str(access.number) for access in found)
+            raise PtxsimError(f"--occurrence {options.occurrence}: line {options.line} has {numbers}")
+    picture = draw(shown)
+    told = sys.stdout if options.out else sys.stderr
+    for access in shown:
+        alike = f" ({len(access.alike)} more alike)" if access.alike else ""
+        print(f"access {access.number} of {access.of}: {access.summary}{alike}", file=told)
+    if options.out:
+        write_whole(options.out, picture)
+    else:
+        sys.stdout.write(picture)
+    return 0
+
+
+def bounds(options) -> int:
+    """Run a kernel; tell the least cycles that each resource of a GPU needs for it, and which needs the most."""
+    machine = machines.find(options.machine)
+    if options.sms is not None:
+        machine = machines.with_sms(machine, options.sms)
+    with tempfile.TemporaryDirectory() as folder:
+        cubin, source = sass.build(options.kernel, options.ptx, Path(folder), options.arch)
+        kernel = load(source, options.entry, cubin)
+        function = sass.read(cubin, kernel.name)
+    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    counters, traffic = Counters(), limits.Traffic()
+    _launch(kernel, options, arguments, [counters, traffic])
+    work = limits.Work.observed(counters, traffic)
+    found = limits.compute(function, kernel.program, work, machine, options.shared)
+    print(found.table())
+    if options.out:
+        write_whole(options.out, json.dumps(found.report(), indent=1) + "\n")
+    return 0
+
+
 def bench(options) -> int:
     """Time each kernel given: loading, running, and lane-instructions a second."""
     print(f"{'kernel':48s} {'load s':>8s} {'run s':>8s} {'lane-instr/s':>14s}")
@@ -145,6 +233,36 @@ def main(argv: list[str] | None = None) -> int:
     one.add_argument("--out", type=Path, help="report as JSON")
     _common(one)
     one.set_defaults(act=run)
+    beside = commands.add_parser(
+        "annotate", help=annotate.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class
+    )
+    beside.add_argument("kernel", type=Path, help="a .ptx file with line information, or a .cu file that nvcc compiles")
+    beside.add_argument("--source", type=Path, help="the source, if not where the PTX says")
+    beside.add_argument("--file", help="another source file of the PTX to show, by name or end of path")
+    beside.add_argument("--out", type=Path, help="write the text there")
+    _common(beside)
+    beside.set_defaults(act=annotate)
+    drawn = commands.add_parser("banks", help=banks.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
+    drawn.add_argument("kernel", type=Path, help="a .ptx file with line information, or a .cu file that nvcc compiles")
+    drawn.add_argument("--line", type=int, required=True, help="of the source")
+    drawn.add_argument("--file", help="the source file, by name or end of path (default: the kernel's own)")
+    drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
+    drawn.add_argument("--warp", type=int, help="of the block, from 0 (default: the first that does the access)")
+    drawn.add_argument("--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)")
+    drawn.add_argument("--occurrence", type=int, help="which access of the line, from 1 (default: all that differ)")
+    drawn.add_argument("--execution", type=int, help="which time of the warp's, from 1 (default: the costliest)")
+    drawn.add_argument("--out", type=Path, metavar="FILE.svg", help="the picture (default: standard output)")
+    _common(drawn)
+    drawn.set_defaults(act=banks)
+    least = commands.add_parser("bounds", help=bounds.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
+    least.add_argument("kernel", type=Path, help="a .cubin with line information, or a .cu or .ptx file to compile")
+    least.add_argument("--ptx", type=Path, help="what the cubin was made from (default: the PTX that it holds)")
+    least.add_argument("--arch", default="sm_90a", help="what a .cu or .ptx file is compiled for")
+    least.add_argument("--machine", default="h200", help=f"{', '.join(machines.PRESETS)}, or a .toml file")
+    least.add_argument("--sms", type=int, help="multiprocessors, if not the machine's")
+    least.add_argument("--out", type=Path, help="the bounds as JSON")
+    _common(least)
+    least.set_defaults(act=bounds)
     many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     many.add_argument("kernels", type=Path, nargs="+", help=".ptx files")
     _common(many)

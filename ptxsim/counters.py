@@ -4,9 +4,8 @@
     kernel.launch(..., observers=[counters])
     counters.totals()["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]
 
-ptxas merges neighbouring scalar loads of shared memory into 64- and 128-bit ones; the PTX does not show it. The rule
-here: loads of one basic block with one base register, whose offsets form a run, with no store to shared memory, barrier
-or call between, become one where the address was aligned to the merged width on every execution.
+ptxas merges neighbouring accesses of shared memory into wider ones (`merging.py`): the counts are of the merged ones,
+as a cubin has them (`load(..., cubin=...)`), or else as the rule foresees them.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import wavefronts
+from .merging import Merges
 from .observer import Observer
 from .program import Program
-from .syntax import Instruction, Pair, Register, Vector
-
-WIDE = (8, 16)
+from .syntax import Instruction
 
 
 @dataclass
@@ -39,11 +37,9 @@ class Stats:
     bytes: int = 0
     space: str = ""
     kind: str = ""
-    width: int = 0  # bytes a thread
-    unaligned: int = 0  # address bits below 16 that were ever set
-    merged: dict[int, Stats] = field(default_factory=dict)  # what it would be as a wider access
-    merged_into: Instruction | None = None  # the load that does this one's work too
-    empty_loads: int = 0  # that ptxas puts before it, see `first_copies`
+    width: int = 0  # bytes a thread, merged as ptxas does
+    merged_into: Instruction | None = None  # the access that does this one's work too
+    empty_loads: float = 0  # that ptxas puts before it, see `merging.first_copies`
 
     @property
     def conflicts(self) -> int:
@@ -67,30 +63,37 @@ class Counters(Observer):
         self.program: Program | None = None
         self.grid = self.block = (0, 0, 0)
         self._source: tuple | None = None
+        self.merges = Merges()
 
     # observing
 
     def begins(self, kernel, grid, block) -> None:
         if self.program is not kernel.program:
             self.program, self.stats = kernel.program, {}
-            self.runs = merge_candidates(kernel.program)
-            self.first_copies = first_copies(kernel.program)
+            self.merges = kernel.merges if self.merge_loads else Merges()
+            self._empty_loads = kernel.merges.empty_loads
         self.grid, self.block = grid, block
 
     def _of(self, instruction: Instruction) -> Stats:
         found = self.stats.get(instruction.pc)
         if found is None:
-            empty = EMPTY_LOADS if instruction.pc in self.first_copies else 0
-            found = self.stats[instruction.pc] = Stats(instruction, empty_loads=empty)
+            leader = self.merges.parts.get(instruction.pc)
+            found = self.stats[instruction.pc] = Stats(
+                instruction,
+                empty_loads=self._empty_loads.get(instruction.pc, 0),
+                merged_into=None if leader is None else self.program.code[leader],
+            )
         return found
 
     def executed(self, instruction: Instruction, warps: int) -> None:
-        self._of(instruction).executed += warps
+        if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.across:
+            self._of(instruction).executed += warps
 
     def memory(self, event) -> None:
         stats = self._of(event.instruction)
         kind = event.kind.removesuffix("_ordered")
-        stats.width = max(stats.width, event.width)
+        if event.space != "shared" or kind == "cp_async":
+            stats.width = max(stats.width, event.width)
         if event.space == "shared":
             stats.space, stats.kind = "shared", kind
             self._shared(event, stats, kind)
@@ -104,7 +107,6 @@ class Counters(Observer):
 
     def _shared(self, event, stats: Stats, kind: str) -> None:
         where = event.access.where
-        stats.unaligned |= where.varying | ((where.low_bits + event.offset) & 15)
         if kind == "cp_async":
             addresses, active = event.addresses()
             source, reading = self._source or (addresses, active & False)
@@ -113,12 +115,16 @@ class Counters(Observer):
                 source, reading = addresses, active & False
             self._add(stats, wavefronts.cp_async(addresses, active, event.width, source, reading), active)
             return
-        width = 16 if kind == "ldmatrix" else event.width
+        pc = event.instruction.pc
+        width = self.merges.widths.get(pc, 16 if kind == "ldmatrix" else event.width)
+        if self.merges.is_gone(pc):
+            return
+        if pc in self.merges.across and (where.varying | (where.low_bits + event.offset)) & (width - 1):
+            return  # it is part of the access of an iteration before
+        stats.width = event.width if kind == "ldmatrix" else width
         self._add(stats, *self._waves(event, width, kind))
-        for wide in self.runs.get(event.instruction.pc, ()):
-            if (where.varying | (where.low_bits + event.offset)) & (wide - 1) == 0:
-                merged = stats.merged.setdefault(wide, Stats(stats.instruction, space="shared", kind="ld", width=wide))
-                self._add(merged, *self._waves(event, wide, kind))
+        if pc in self.merges.across:
+            stats.executed = stats.requests
 
     def _waves(self, event, width: int, kind: str):
         """Moving all addresses by one offset turns the banks around, and changes no count."""
@@ -170,36 +176,8 @@ class Counters(Observer):
     # results
 
     def by_instruction(self) -> list[Stats]:
-        """Counts per instruction, in program order, neighbouring shared loads merged as ptxas would."""
-        stats = dict(sorted(self.stats.items()))
-        if self.merge_loads and self.program is not None:
-            stats = self._merge(stats)
-        return list(stats.values())
-
-    def _merge(self, stats: dict[int, Stats]) -> dict[int, Stats]:
-        result = dict(stats)
-        taken: set[int] = set()
-        for run in merge_runs(self.program):
-            for wide in (16, 8):
-                for offset, (pc, _) in sorted(run.items()):
-                    own = stats.get(pc)
-                    parts = covering(run, offset, wide)
-                    if own is None or parts is None or taken & set(parts) or len(parts) < 2:
-                        continue
-                    merged = own.merged.get(wide)
-                    if merged is None or own.unaligned & (wide - 1) or merged.requests != own.requests:
-                        continue
-                    taken |= set(parts)
-                    merged.executed = own.executed
-                    for part in parts:
-                        old = stats.get(part)
-                        if old is not None:
-                            result[part] = Stats(
-                                old.instruction, space="shared", kind="ld", merged_into=own.instruction
-                            )
-                    merged.ways = own.merged[wide].ways
-                    result[pc] = merged
-        return result
+        """Counts per instruction, in program order, neighbouring shared accesses merged as ptxas does."""
+        return [stats for _, stats in sorted(self.stats.items())]
 
     def by_line(self) -> dict[tuple[str, int], list[Stats]]:
         """Counts of the instructions of each line of the source."""
@@ -286,103 +264,3 @@ def scaled(
 def is_linear(predicted: dict[str, float], counted: dict[str, float]) -> bool:
     """Whether a small launch came out as two smaller ones foretold."""
     return all(abs(predicted[name] - counted[name]) <= 1e-9 * abs(counted[name]) for name in counted)
-
-
-# what ptxas makes of the PTX
-
-EMPTY_LOADS = 3
-
-
-def first_copies(program: Program) -> set[int]:
-    """Places of the first cp.async of each stretch of a block without a barrier.
-
-    Before it ptxas puts three shared loads that no thread executes (`@!PT LDS RZ, [RZ]`, seen with CUDA 13.0); the
-    hardware counts them among the executed shared loads.
-    """
-    found, stretch, seen = set(), 0, set()
-    for instruction in program.code:
-        if instruction.opcode in ("bar", "barrier"):
-            stretch += 1
-        if instruction.opcode == "cp" and len(instruction.operands) > 2 and (instruction.block, stretch) not in seen:
-            seen.add((instruction.block, stretch))
-            found.add(instruction.pc)
-    return found
-
-
-def _destinations(instruction: Instruction) -> list[Register]:
-    if not instruction.operands or instruction.opcode in ("st", "red", "bar", "bra", "call"):
-        return []
-    first = instruction.operands[0]
-    items = (
-        first.items
-        if isinstance(first, Vector)
-        else (first.first, first.second)
-        if isinstance(first, Pair)
-        else (first,)
-    )
-    return [item for item in items if isinstance(item, Register)]
-
-
-def _breaks(instruction: Instruction) -> bool:
-    """Whether loads before and after it stay apart."""
-    if instruction.opcode in ("st", "red", "atom"):
-        spaces = {m.split("::")[0] for m in instruction.modifiers}
-        return not spaces & {"global", "local", "param"}
-    return instruction.opcode in ("bar", "barrier", "call", "membar", "fence", "cp", "ldmatrix")
-
-
-def _scalar_bytes(instruction: Instruction) -> int:
-    """Bytes of a shared load that may merge, else 0."""
-    modifiers = instruction.modifiers
-    if (
-        instruction.opcode != "ld"
-        or instruction.predicate is not None
-        or not {"shared", "shared::cta"} & set(modifiers)
-    ):
-        return 0
-    if {"volatile", "relaxed", "acquire", "v4"} & set(modifiers):
-        return 0
-    size = int(modifiers[-1][1:]) // 8 * (2 if "v2" in modifiers else 1)
-    return size if size in (4, 8) else 0
-
-
-def merge_runs(program: Program) -> list[dict[int, tuple[int, int]]]:
-    """Loads that may merge with each other: offset to (pc, bytes), of one block, base register and stretch."""
-    found: dict[tuple, dict[int, tuple[int, int]]] = defaultdict(dict)
-    stretch = 0
-    versions: dict[Register, int] = defaultdict(int)
-    for instruction in program.code:
-        size = _scalar_bytes(instruction)
-        if size:
-            address = instruction.operands[1]
-            base = address.base if isinstance(address.base, Register) else getattr(address.base, "name", None)
-            key = (instruction.block, base, versions[base] if isinstance(base, Register) else 0, stretch)
-            found[key].setdefault(address.offset, (instruction.pc, size))
-        if _breaks(instruction):
-            stretch += 1
-        for register in _destinations(instruction):
-            versions[register] += 1
-    return [run for run in found.values() if len(run) > 1]
-
-
-def covering(run: dict[int, tuple[int, int]], offset: int, wide: int) -> list[int] | None:
-    """The loads that make up `wide` bytes from an offset on; None where one is missing."""
-    parts, at = [], offset
-    while at < offset + wide:
-        if at not in run:
-            return None
-        pc, size = run[at]
-        parts.append(pc)
-        at += size
-    return parts if at == offset + wide else None
-
-
-def merge_candidates(program: Program) -> dict[int, tuple[int, ...]]:
-    """For each load that may lead a merged one, the widths."""
-    found: dict[int, tuple[int, ...]] = {}
-    for run in merge_runs(program):
-        for offset, (pc, size) in run.items():
-            widths = tuple(w for w in WIDE if w > size and covering(run, offset, w))
-            if widths:
-                found[pc] = widths
-    return found

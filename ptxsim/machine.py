@@ -750,6 +750,11 @@ class MemoryEvent:
         full[where.lanes] = where.raw + self.access.offset
         return full.reshape(-1, WARP), self.active.reshape(-1, WARP)
 
+    def blocks(self) -> np.ndarray:
+        """The linear number of the block that each warp of `addresses` belongs to."""
+        machine = self._machine
+        return np.asarray(machine.blocks)[machine.block_of[::WARP]]
+
     @property
     def cache(self) -> dict:
         """A place to remember what follows from the base addresses alone, whatever the offset."""

@@ -107,7 +107,9 @@ class _Parser:
         self.files: dict[int, str] = {}
         self.pragmas: list[str] = []
         self.locations: dict[tuple, Location] = {}
-        self.location: tuple | None = None
+        self.location: tuple | None = None  # file, line, and the same of the call where it is inlined
+        self.inlined: dict[tuple[int, int], str] = {}  # the function that was inlined, by file and line in it
+        self.caller: dict[str, tuple] = {}  # of an inlined function, where the latest code of it stands
         self.function: Function | None = None
         self.scope = _Scope()
 
@@ -244,22 +246,31 @@ class _Parser:
             pass
 
     def loc(self) -> None:
-        """`.loc file line column [, function_name label [+ n], inlined_at file line column]` (PTX ISA 11.5.4)."""
+        """`.loc file line column [, function_name label [+ n], inlined_at file line column]` (PTX ISA 11.5.4).
+
+        Where the calling line is itself in an inlined function, that function's latest `.loc` says where it is called.
+        """
         file, line, _ = self.integer(), self.integer(), self.integer()
-        inlined = None
+        name = inlined = None
         while self.accept(","):
             word = self.expect_kind("name")
             if word == "function_name":
-                self.expect_kind("name")
+                name = self.expect_kind("name")
                 if self.accept("+"):
-                    self.integer()
+                    name += f"+{self.integer()}"
             elif word == "inlined_at":
-                inlined = (self.integer(), self.integer())
+                call = (self.integer(), self.integer())
                 self.integer()
+                outer = self.caller.get(self.inlined.get(call))
+                if _is_within((file, line), outer) or _is_within(call, outer):  # recursion, inlined
+                    outer = None
+                inlined = (*call, outer)
             else:
                 raise self.error(f"unknown attribute {word!r} of .loc")
         if line:  # line 0 marks what the compiler made up: it stays with the line before
             self.location = (file, line, inlined)
+        if name is not None and inlined is not None:
+            self.inlined[file, line], self.caller[name] = name, inlined
 
     # declarations
 
@@ -402,6 +413,7 @@ class _Parser:
             function.code = []
             self.functions[function.name] = function  # may be called from its own body
             self.location = None
+            self.inlined, self.caller = {}, {}
             self.body(function)
         else:
             self.expect(";")
@@ -648,13 +660,17 @@ class _Parser:
             if key is None or key[0] not in self.files:
                 return None
             if key not in self.locations:
-                outer = Location(self.files[key[2][0]], key[2][1]) if key[2] and key[2][0] in self.files else None
-                self.locations[key] = Location(self.files[key[0]], key[1], outer)
+                self.locations[key] = Location(self.files[key[0]], key[1], location(key[2]))
             return self.locations[key]
 
         for function in module.functions.values():
             for instruction in function.code or ():
                 instruction.location = location(instruction.location)
+
+
+def _is_within(place: tuple[int, int], location: tuple | None) -> bool:
+    """Whether a file and line is among a location's and those of the calls around it."""
+    return location is not None and (location[:2] == place or _is_within(place, location[2]))
 
 
 def _integer(text: str) -> int:

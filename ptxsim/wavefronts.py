@@ -10,10 +10,13 @@ Shared memory has 32 banks of 4 bytes; in one wavefront each bank gives one word
 These are exact on what Nsight Compute counted for a thousand patterns on an H200 (docs/shared-memory.md; a test holds
 them together). The ideal is one wavefront for each part that is served by itself.
 
-All functions take byte addresses [warps, 32] and the mask of active lanes, and give a number for each warp.
+The functions that count take byte addresses [warps, 32] and the mask of active lanes, and give a number for each warp;
+`serve` takes one warp, and says which word of which lane goes with which wavefront.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -100,3 +103,84 @@ def distinct(values: np.ndarray, active: np.ndarray) -> np.ndarray:
 def sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Sectors of 32 bytes that each request touches, and the distinct bytes it wants."""
     return distinct(addresses // SECTOR, active), distinct(addresses, active) * width
+
+
+# one warp in detail
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word that a bank gives or takes in a wavefront: its byte address, and the lanes that it serves."""
+
+    address: int
+    lanes: tuple[int, ...]
+
+    @property
+    def bank(self) -> int:
+        return self.address // WORD % BANKS
+
+
+@dataclass(frozen=True)
+class Part:
+    """Lanes that are served by themselves, and the wavefronts that takes, each with at most one word a bank."""
+
+    lanes: tuple[int, ...]
+    wavefronts: tuple[tuple[Word, ...], ...]
+
+
+def serve(
+    addresses: np.ndarray,
+    active: np.ndarray,
+    width: int,
+    kind: str = "ld",
+    source: np.ndarray | None = None,
+    reading: np.ndarray | None = None,
+) -> list[Part]:
+    """How one access of one warp is served: `addresses` [32] in bytes, `active` [32], `width` in bytes a lane.
+
+    `kind` is ld, st, atom, ldmatrix or cp_async; of a cp_async, `source` [32] are the global addresses of the lanes
+    that are `reading`. The wavefronts are as many as `shared`, `ldmatrix` and `cp_async` count. Which word of a bank
+    goes first cannot be measured; here it is that of the lowest lane.
+    """
+    addresses, active = np.asarray(addresses, np.int64), np.asarray(active, bool)
+    if kind == "ldmatrix":
+        width = 16
+    groups = _served_together(addresses, active, width, kind, source, reading)
+    return [_part(lanes, addresses, width) for lanes in groups if lanes]
+
+
+def _served_together(addresses, active, width: int, kind: str, source, reading) -> list[list[int]]:
+    """The active lanes, in groups that are served one after the other."""
+    lanes = np.flatnonzero(active).tolist()
+    if kind == "cp_async":
+        where = addresses if source is None else np.asarray(source, np.int64)
+        read = active & (np.asarray(reading, bool) if reading is not None else False)
+        lines: dict[int, list[int]] = {}
+        for lane in lanes:
+            lines.setdefault(int(where[lane]) // LINE if read[lane] else -1, []).append(lane)
+        return list(lines.values())
+    size = 8 if kind == "ldmatrix" else 32 if width <= WORD else 32 * WORD // width
+    groups = [[lane for lane in lanes if lane // size == i] for i in range(32 // size)]
+    if kind in ("st", "ldmatrix") or width <= WORD:
+        return groups
+    both = 2 * size  # lanes of a half-warp (of the warp, at 64 bits): its two parts may go together
+    paired = _paired(addresses.reshape(-1, both), active.reshape(-1, both))
+    pairs = zip(groups[::2], groups[1::2], paired, strict=True)
+    return [group for a, b, together in pairs for group in ([a + b] if together else [a, b])]
+
+
+def _part(lanes: list[int], addresses: np.ndarray, width: int) -> Part:
+    wanted: dict[int, list[int]] = {}  # word to lanes
+    for lane in lanes:
+        first = int(addresses[lane]) // WORD
+        for word in range(first, first + max(1, width // WORD)):
+            wanted.setdefault(word, []).append(lane)
+    wavefronts: list[list[Word]] = []
+    turns = [0] * BANKS
+    for word, takers in wanted.items():
+        turn = turns[word % BANKS]
+        turns[word % BANKS] += 1
+        if turn == len(wavefronts):
+            wavefronts.append([])
+        wavefronts[turn].append(Word(word * WORD, tuple(takers)))
+    return Part(tuple(lanes), tuple(tuple(sorted(row, key=lambda w: w.bank)) for row in wavefronts))

@@ -29,11 +29,13 @@ def load(folder: Path, leave_out: str | None = None, **changes: Any) -> plan.Exp
     return plan.load("mine")
 
 
-def test_the_four_experiments_load() -> None:
-    assert {"hgemm_ladder", "profile_2d_vs_vectorized", "sgemm_ladder", "sgemm_sizes"} <= set(plan.names())
+def test_the_experiments_load() -> None:
+    expected = {"hgemm_ladder", "tf32_ladder", "profile_2d_vs_vectorized", "sgemm_ladder", "sgemm_sizes"}
+    assert expected <= set(plan.names())
     loaded = {name: plan.load(name) for name in plan.names()}
     assert loaded["sgemm_ladder"].sizes == (4096,) and not loaded["sgemm_ladder"].swept
     assert loaded["sgemm_ladder"].variants[0] == "sgemm_naive" and "cublas_fp32" in loaded["sgemm_ladder"].variants
+    assert loaded["tf32_ladder"].variants[-1] == "cublas_tf32"
     assert loaded["profile_2d_vs_vectorized"].sizes == ()
     assert loaded["profile_2d_vs_vectorized"].profile_size == 4096
     assert all(experiment.title and experiment.question.endswith("?") for experiment in loaded.values())

@@ -267,6 +267,15 @@ def test_texture_fetch_out_of_range_gives_zero(compiled):
     assert (out.numpy()[:2] == 0).all() and (out.numpy()[102:] == 0).all()
 
 
+def test_texture_begins_at_an_aligned_address_before_its_array(compiled):
+    """What CUDA asks of linear memory; its end is told in bytes."""
+    data = np.random.default_rng(0).random((100, 4), np.float32)
+    out = ptxsim.Array(np.full((128, 4), np.nan, np.float32))
+    array = ptxsim.Array(data, offset=48)  # of an address that is a multiple of 256
+    compiled("features.cu", "texture").launch(1, 128, [out, ptxsim.Texture(array, 4, align=256, nbytes=90 * 16)])
+    assert (out.numpy()[5:95] == data[:90]).all() and (out.numpy()[95:] == 0).all()
+
+
 def test_one_warp_waits_for_another(compiled):
     out, flag = ptxsim.Array(np.zeros(64, np.int32)), ptxsim.Array(np.zeros(1, np.int32))
     compiled("features.cu", "spin_between_warps").launch(1, 64, [out, flag])

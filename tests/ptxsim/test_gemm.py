@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ptxsim
+from experiments import verify
 from kernels import catalogue
 from ptxsim.api import Kernel
 from ptxsim.compiler import compile_ptx
@@ -18,7 +19,7 @@ from ptxsim.counters import Counters, is_linear, scaled
 from ptxsim.parser import parse
 
 ROOT = Path(__file__).resolve().parents[2]
-DTYPES = {"fp32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
+DTYPES = {"fp32": np.float32, "tf32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 MEASURED = ROOT / "data" / "h200" / "counters.csv"
 N = 4096
 
@@ -73,7 +74,8 @@ def launch(found, text, m, n, k, alpha, beta, pad, seed=0, **options):
     out = ptxsim.Array(c, "C")
     args = [m, n, k, alpha, ptxsim.Array(a, "A"), lda, ptxsim.Array(b, "B"), ldb, beta, out, ldc]
     Kernel(parse(text)).launch(grid, found.threads, args, found.shared_bytes, **options)
-    exact = alpha * (a[:, :k].astype(np.float64) @ b[:, :n].astype(np.float64))
+    a, b = (verify.as_read(x, found.dtype, found.narrowing).astype(np.float64) for x in (a[:, :k], b[:, :n]))
+    exact = alpha * (a @ b)
     if beta:
         exact += beta * c[:, :n].astype(np.float64)
     return out.numpy(), exact
@@ -91,7 +93,7 @@ def test_kernels_of_the_catalogue(variant, name, alpha, beta, pad):
     m, n, k = smallest(found)
     got, exact = launch(found, text, m, n, k, alpha, beta, pad)
     error = np.abs(got[:, :n].astype(np.float64) - exact)
-    unit = {"fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}[found.dtype]
+    unit = {"fp32": 2.0**-24, "tf32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}[found.dtype]
     bound = 4 * 2.0**-24 * np.sqrt(k) * (k / 3 + 1) + unit * np.abs(exact)
     assert (error <= bound).all(), float((error / bound).max())
     assert np.isnan(got[:, n:].astype(np.float32)).all()

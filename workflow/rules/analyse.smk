@@ -86,6 +86,7 @@ rule paper_tables:
         experiments=[f"experiments/{name}.yaml" for name in EXPERIMENTS],
         variants="results/variants.csv",
         resources=f"{RESULTS}/resources.csv",
+        tuning=[f"{TUNING}/tuning.csv", f"{TUNING}/tuned.json"] if TUNING else [],
     output:
         "results/tables/summary.json",
         [
@@ -105,6 +106,7 @@ rule paper_tables:
         measured=subpath(input[0], parent=True),
         label=LABEL,
         emulated=emulated_option,
+        tuning=f"--tuning {TUNING} {TUNING_LABEL.replace('--', '--tuning-')}".rstrip() if TUNING else "",
     shell:
-        "python -m analysis.tables --measured {params.measured} --experiments {input.experiments}"
+        "python -m analysis.tables --measured {params.measured} --experiments {input.experiments} {params.tuning}"
         " --variants {input.variants} --resources {input.resources} {params.label} {params.emulated} --out results/tables 2>&1 | tee {log}"

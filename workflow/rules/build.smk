@@ -27,13 +27,14 @@ rule build_harness:
     input:
         source="experiments/{harness}.cu",
         header="kernels/include/ptx.cuh",
+        kernels=lambda wildcards: included(f"experiments/{wildcards.harness}.cu"),
         toolchain="results/toolchain.json",
     output:
         multiext(f"{BUILD}/{{harness}}", ".ptx", ".cubin"),
     log:
         f"results/logs/build/{ARCH}/{{harness}}.log",
     wildcard_constraints:
-        harness="harness|ceilings|banks",
+        harness="harness|ceilings|banks|between_warps",
     conda:
         "../../env.yaml"
     params:

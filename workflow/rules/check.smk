@@ -4,8 +4,8 @@
 
 rule check_emulated:
     input:
+        lambda wildcards: built(wildcards.variant),
         emulator=EMULATOR,
-        ptx=f"{BUILD}/{{variant}}.ptx",
     output:
         f"{RESULTS}/parts/check/{{variant}}.ptxsim.csv",
     log:
@@ -13,7 +13,7 @@ rule check_emulated:
     conda:
         "../../env.yaml"
     params:
-        build=subpath(input.ptx, parent=True),
+        build=BUILD,
     shell:
         "python -m experiments.check {wildcards.variant} --device ptxsim --build-dir {params.build} --out {output}"
         " 2>&1 | tee {log}"

@@ -3,6 +3,7 @@
 import difflib
 import json
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 sys.path.insert(0, workflow.basedir)
 
 import contracts
-from experiments import plan, toolchain
+from experiments import bank_pictures, plan, toolchain, tuned
 from kernels import catalogue
 
 # --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
@@ -23,12 +24,18 @@ CONFIG_OPTIONS = " ".join(shlex.quote(f"{key}={json.dumps(value)}") for key, val
 
 def _load():
     contracts.validate(dict(config), "config", "config.yaml")
+    gpu = toolchain.gpu()
+    machine = config["machine"] or (gpu.machine if gpu else "no-gpu")
+    record = tuned.choose([f"results/{machine}", f"data/{machine}", f"data/{config['archive']}"])
     chosen = config["variants"]
     for name in chosen or []:
         contracts.choose(catalogue.load(), name, "variant", "config.yaml: variants")
     experiments = {name: plan.load(name, config["sizes_step"], chosen) for name in plan.names()}
+    named = [key for key in ("lock_sm_mhz", "lock_memory_mhz") if config[key]]
+    if named and not config["lock_clocks"]:
+        raise contracts.UserError(f"config.yaml: {named[0]} = {config[named[0]]} needs lock_clocks = true")
     identity = toolchain.identity(config["nvcc"], config["arch"])
-    return {name: e for name, e in experiments.items() if e.variants}, identity
+    return {name: e for name, e in experiments.items() if e.variants}, identity, record
 
 
 _folder = Path("results") if Path("results").exists() else Path()
@@ -36,7 +43,8 @@ if not (_folder.is_dir() and os.access(_folder, os.W_OK)):
     sys.exit(f"error: {_folder.resolve()}: not a folder that can be written; results/ must be one")
 
 try:
-    EXPERIMENTS, TOOLCHAIN = _load()
+    EXPERIMENTS, TOOLCHAIN, TUNED = _load()
+    BANK_PICTURES = bank_pictures.load(chosen=config["variants"])
 except contracts.UserError as error:
     sys.exit(f"error: {error}")
 
@@ -71,14 +79,40 @@ if ARCHIVED and not Path(SOURCE).is_dir():
     _archives = ", ".join(sorted(path.name for path in Path("data").glob("*/"))) or "none"
     sys.exit(f"error: config.yaml: archive = {config['archive']!r}: no such folder in data/; there: {_archives}")
 
+# The sweep over tiles is measured only where it is named; else its figure comes from where the tuned record does.
+SWEPT = ["sgemm_autotuned", "sgemm_warptile"]
+SWEEPING = MEASURING and "tile_autotune" in sys.argv
+TUNING = RESULTS if SWEEPING else str(TUNED) if TUNED and (TUNED / "tuning.csv").is_file() else None
+TUNING_LABEL = "--archived" if TUNING and TUNING != RESULTS else ""
+if "tile_autotune" in sys.argv and TUNING is None:
+    sys.exit(
+        f"error: tile_autotune needs a GPU: none here, and no sweep to draw in {RESULTS} or data/{config['archive']}"
+    )
+
+# Why nothing is measured here, as coverage.csv tells it
+if GPU is None:
+    WHY_ARCHIVED = "no NVIDIA GPU is visible here"
+else:
+    WHY_ARCHIVED = "only drawn again" if REDRAWING else "config: measure = false"
+# Other machines' folders in data/, and tables of this machine's that `all` does not make
+OTHERS = [
+    path.parent.as_posix() for path in sorted(Path("data").glob("*/provenance.json")) if path.parent.name != MACHINE
+]
+BY_NAME = ["sanitizer", "timeline", "tuning"]
+
+# Locked legs are planned where locking was asked for; where not, rule `clocks` leaves the reason behind.
+REGIMES = ["unlocked", "locked"] if config["lock_clocks"] else ["unlocked"]
+
 VARIANTS = [v for v in catalogue.load() if config["variants"] is None or v in config["variants"]]
-KERNELS = [v for v in VARIANTS if v in catalogue.kernels()]
+RUNNABLE = [v for v in VARIANTS if v in catalogue.runnable()]  # kernels, and dispatchers over them
+KERNELS = list(dict.fromkeys(kernel.name for v in RUNNABLE for kernel in catalogue.runnable()[v].variants))
 
 
 wildcard_constraints:
     variant="[a-z0-9_]+",
     experiment="[a-z0-9_]+",
     size="[0-9]+",
+    regime="unlocked|locked",
     scope="(/only/[a-z0-9_]+)?",
 
 
@@ -88,13 +122,14 @@ def nvcc_option():
 
 
 def built(variant):
-    """The cubin and PTX that running a catalogue entry needs; none for a library."""
-    return multiext(f"{BUILD}/{variant}", ".cubin", ".ptx") if variant in KERNELS else []
+    """The cubin and PTX that running a catalogue entry needs, of a dispatcher all its kernels'; none for a library."""
+    kernels = catalogue.runnable()[variant].variants if variant in RUNNABLE else []
+    return [path for kernel in kernels for path in multiext(f"{BUILD}/{kernel.name}", ".cubin", ".ptx")]
 
 
 def checked(variant):
-    """The correctness table of a kernel; none for a library."""
-    return f"{RESULTS}/parts/check/{variant}.csv" if variant in KERNELS else []
+    """The correctness table of a kernel or dispatcher; none for a library."""
+    return f"{RESULTS}/parts/check/{variant}.csv" if variant in RUNNABLE else []
 
 
 def in_scope(scope):
@@ -120,7 +155,7 @@ def verdict(experiment=None):
 
 def emulated_parts(scope):
     """The emulator's checks of each kernel that takes part."""
-    kernels = dict.fromkeys(v for e in in_scope(scope) for v in e.variants if v in KERNELS)
+    kernels = dict.fromkeys(v for e in in_scope(scope) for v in e.variants if v in RUNNABLE)
     return [f"{RESULTS}/parts/check/{variant}.ptxsim.csv" for variant in kernels]
 
 
@@ -142,15 +177,36 @@ def variant_sources(wildcards):
     return [path.relative_to(Path.cwd()).as_posix() for path in paths]
 
 
-def bench_parts(suffix):
-    """One part per experiment and variant that is timed."""
+def included(source):
+    """The catalogue's files that a file of experiments/ includes."""
+    names = re.findall(r'^#include "([^"]+)"', Path(source).read_text(), re.M)
+    paths = [path for name in names for path in ("kernels" / Path(name), Path("kernels/include/epilogue.cuh"))]
+    return [path.as_posix() for path in dict.fromkeys(paths) if path.is_file()]
+
+
+def clock_options():
+    """The clocks that config names, as options."""
+    named = {"--sm-mhz": config["lock_sm_mhz"], "--memory-mhz": config["lock_memory_mhz"]}
+    return " ".join(f"{option} {mhz}" for option, mhz in named.items() if mhz)
+
+
+def pictured(wildcards):
+    """A bank picture's variants: the source of each, in which the line to draw is looked for, and the PTX."""
+    kernels = [catalogue.kernels()[name] for name in BANK_PICTURES[wildcards.picture].variants]
+    sources = [kernel.source.relative_to(Path.cwd()).as_posix() for kernel in kernels]
+    return sources + [f"{BUILD}/{kernel.name}.ptx" for kernel in kernels]
+
+
+def bench_parts(suffix, regimes=REGIMES):
+    """One part per experiment, variant and clock regime that is timed."""
 
     def parts(wildcards):
         return [
-            f"{RESULTS}/parts/bench/{experiment.name}/{variant}{suffix}"
+            f"{RESULTS}/parts/bench/{experiment.name}/{variant}-{regime}{suffix}"
             for experiment in in_scope(wildcards.scope)
             if experiment.sizes
             for variant in experiment.variants
+            for regime in regimes
         ]
 
     return parts
@@ -158,7 +214,7 @@ def bench_parts(suffix):
 
 def check_parts(wildcards):
     """The checks of each kernel that takes part, then those of the timed runs."""
-    kernels = dict.fromkeys(v for e in in_scope(wildcards.scope) for v in e.variants if v in KERNELS)
+    kernels = dict.fromkeys(v for e in in_scope(wildcards.scope) for v in e.variants if v in RUNNABLE)
     return (
         [checked(variant) for variant in kernels]
         + emulated_parts(wildcards.scope)
@@ -228,12 +284,16 @@ def experiment_outputs(name):
 FIGURES = [
     *FIGURES_OVER_ALL,
     "predicted",
+    "bounds",
+    *(["autotune"] if TUNING else []),
+    *(f"banks_{name}" for name in BANK_PICTURES),
     *(name for e in EXPERIMENTS.values() for name in figure_names(e)),
 ]
 REPORTED = [
     "results/paper.pdf",
-    *[f"results/tables/{name}.csv" for name in PAPER_TABLES],
+    *[f"results/tables/{name}.csv" for name in [*PAPER_TABLES, "coverage"]],
     *[f"results/figures/{name}.svg" for name in FIGURES],
+    f"{RESULTS}/shared_widths.csv",
 ]
 
 

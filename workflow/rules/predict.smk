@@ -3,9 +3,9 @@
 
 rule predict:
     input:
+        lambda wildcards: built(wildcards.variant),
         "experiments/predict.py",
         emulator=EMULATOR,
-        ptx=f"{BUILD}/{{variant}}.ptx",
     output:
         f"{RESULTS}/parts/predict/{{variant}}-{{size}}.csv",
     log:
@@ -13,7 +13,7 @@ rule predict:
     conda:
         "../../env.yaml"
     params:
-        build=subpath(input.ptx, parent=True),
+        build=BUILD,
     shell:
         "python -m experiments.predict {wildcards.variant} --size {wildcards.size} --build-dir {params.build}"
         " --out {output} 2>&1 | tee {log}"
@@ -24,7 +24,7 @@ rule predictions_table:
         [
             f"{RESULTS}/parts/predict/{variant}-{size}.csv"
             for variant, size in profiled(EXPERIMENTS.values())
-            if variant in KERNELS
+            if variant in RUNNABLE
         ],
     output:
         f"{RESULTS}/predictions.csv",
@@ -34,6 +34,30 @@ rule predictions_table:
         "../../env.yaml"
     shell:
         "python -m experiments.merge predictions {input} --out {output} 2>&1 | tee {log}"
+
+
+# Whether ptxas merged neighbouring accesses of shared memory as the emulator foresees.
+rule shared_widths:
+    input:
+        "experiments/widths.py",
+        EMULATOR,
+        [multiext(f"{BUILD}/{kernel}", ".ptx", ".cubin") for kernel in KERNELS],
+    output:
+        report(
+            f"{RESULTS}/shared_widths.csv",
+            category="4 Counters",
+            caption="../report/shared_widths.rst",
+            labels={"table": "Widths of shared-memory accesses"},
+        ),
+    log:
+        f"results/logs/{MACHINE}/shared_widths.log",
+    conda:
+        "../../env.yaml"
+    params:
+        build=BUILD,
+        kernels=KERNELS,
+    shell:
+        "python -m experiments.widths {params.kernels} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
 
 
 rule predicted_figure:

@@ -41,3 +41,24 @@ rule banks:
         build=subpath(input.harness, parent=True),
     shell:
         "python -m experiments.banks --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+
+
+# Not part of `all` either: what stands behind the excess of wavefronts that no rule within a warp gives.
+rule between_warps:
+    input:
+        "experiments/between_warps.py",
+        EMULATOR,
+        multiext(f"{BUILD}/between_warps", ".cubin", ".ptx"),
+        harness=f"{BUILD}/harness.cubin",
+    output:
+        f"{RESULTS}/between_warps.csv",
+    log:
+        f"results/logs/{MACHINE}/between_warps.log",
+    conda:
+        "../../env.yaml"
+    resources:
+        gpu=1,
+    params:
+        build=subpath(input.harness, parent=True),
+    shell:
+        "python -m experiments.between_warps --build-dir {params.build} --out {output} 2>&1 | tee {log}"

@@ -6,7 +6,9 @@ rule paper_pdf:
         "analysis/render.py",
         "paper/references.bib",
         "results/tables/summary.json",
+        "results/tables/coverage.csv",
         [f"results/figures/{name}.pdf" for name in FIGURES],
+        [f"results/figures/banks_{name}.json" for name in BANK_PICTURES],
         paper="paper/paper.typ",
     output:
         report(
@@ -19,9 +21,11 @@ rule paper_pdf:
         "results/logs/paper.log",
     conda:
         "../../env.yaml"
+    params:
+        pictures=" ".join(BANK_PICTURES),
     shell:
         "python -m analysis.render --paper {input.paper} --tables results/tables --figures results/figures"
-        " --out {output} 2>&1 | tee {log}"
+        " --bank-pictures {params.pictures} --out {output} 2>&1 | tee {log}"
 
 
 rule report_html:

@@ -32,7 +32,8 @@ rule provenance:
         tables=[f"{RESULTS}{{scope}}/{table}" for table in ("bench.csv", "checks.csv", "counters.csv")],
         machine=f"{RESULTS}/parts/machine.json",
         toolchain="results/toolchain.json",
-        left_out=profile_parts(".left_out.txt"),
+        profile=profile_parts(".left_out.txt"),
+        locked=lambda wildcards: [*rules.clocks.output, *bench_parts(".left_out.txt", REGIMES[1:])(wildcards)],
     output:
         provenance=f"{RESULTS}{{scope}}/provenance.json",
         machine=f"{RESULTS}{{scope}}/machine.json",
@@ -41,7 +42,9 @@ rule provenance:
     conda:
         "../../env.yaml"
     params:
-        left_out=lambda wildcards, input: [f"--left-out profile={path}" for path in input.left_out],
+        left_out=lambda wildcards, input: [
+            f"--left-out {stage}={path}" for stage in ("profile", "locked") for path in input[stage]
+        ],
     shell:
         "python -m experiments.provenance --machine-json {input.machine} --toolchain {input.toolchain}"
         ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output.provenance} 2>&1 | tee {log}'

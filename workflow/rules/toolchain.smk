@@ -21,6 +21,7 @@ rule catalogue:
     input:
         catalogue.CATALOGUE.relative_to(Path.cwd()).as_posix(),
         sorted({p.relative_to(Path.cwd()).as_posix() for v in catalogue.kernels().values() for p in v.sources()}),
+        "results/tuned.json" if TUNED else [],
     output:
         "results/variants.csv",
     log:

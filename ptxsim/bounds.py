@@ -1,0 +1,333 @@
+"""The least cycles that each resource of a GPU needs for a launch, from counts alone: no GPU is needed.
+
+    counters, traffic = Counters(), Traffic()
+    kernel.launch(grid, block, arguments, observers=[counters, traffic])
+    function = sass.read(cubin, kernel.name)
+    print(compute(function, kernel.program, Work.observed(counters, traffic), machines.find("h200")).table())
+
+From the emulator: what the memory system does, and how often each instruction of the PTX is executed. From the cubin:
+the SASS, and with those counts how often each of its instructions is executed (`executions`). Each resource's work over
+its rate is a time that the launch cannot be faster than; the largest names the bottleneck.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import sass, wavefronts
+from .counters import Counters
+from .executions import Executions, executions, require_same
+from .machines import Machine
+from .observer import Observer
+from .program import Program
+
+WARP = 32
+BANKS = 2  # of a scheduler's register file
+SECTOR, LINE = wavefronts.SECTOR, wavefronts.LINE
+KEEP = 1 << 20  # numbers of sectors held before they are sorted out
+
+# Clocks of the FMA pipe (of one scheduler) for an instruction. Held against ncu's sm__pipe_fma_cycles_active:
+# docs/bounds.md. Multiplication to 64 bits takes two.
+FMA_PIPE = {"FFMA": 1, "FMUL": 1, "FADD": 1, "IMAD": 1}
+FMA_PIPE_TWICE = ("WIDE", "HI")
+FP64 = ("DFMA", "DMUL", "DADD")
+HMMA_K = {"16816": 16, "1688": 8, "1684": 4}  # of an HMMA's modifiers: k of m16n8k
+TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA", "QMMA", "OMMA", "UTCHMMA")
+
+LABELS = {
+    "fma": "FMA pipe",
+    "fp64": "fp64 pipe",
+    "tensor": "tensor cores",
+    "issue": "issue slots",
+    "registers": "register banks",
+    "shared": "shared memory",
+    "l1": "L1 lookups",
+    "l2": "L2 to SM",
+    "dram": "DRAM reads",
+}
+OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not slow it
+
+
+class Traffic(Observer):
+    """Counts how often each instruction is executed, and what of global memory must be fetched: lines looked up in L1,
+    and sectors by block and by launch."""
+
+    def __init__(self) -> None:
+        self.executions: Counter[int] = Counter()  # by warp, of the instruction at each place
+        self.lines = 0
+        self._seen: list[np.ndarray] = []  # block and sector in one number
+        self._held = 0
+
+    def begins(self, kernel, grid, block) -> None:
+        self._machine = kernel.machine
+
+    def executed(self, instruction, warps: int) -> None:
+        self.executions[instruction.pc] += warps
+
+    def memory(self, event) -> None:
+        kind = event.kind.removesuffix("_ordered")
+        if event.space not in ("global", "const") or kind not in ("ld", "atom", "cp_async_ld"):
+            return
+        addresses, active = event.addresses()
+        key = ("lines", event.width, event.offset % LINE)
+        if key not in event.cache:
+            event.cache[key] = count_lines(addresses, active, event.width)
+        self.lines += event.cache[key]
+        blocks = np.broadcast_to(event.blocks()[:, None], addresses.shape)
+        self._fetch(blocks[active], addresses[active], event.width)
+
+    def texture(self, instruction, texture, lanes: np.ndarray, index: np.ndarray) -> None:
+        inside = (index >= 0) & (index < texture.elements)
+        lanes = lanes[inside]
+        addresses = texture.address + index[inside].astype(np.int64) * texture.element_bytes
+        full, active = np.zeros(self._machine.lanes, np.int64), np.zeros(self._machine.lanes, bool)
+        full[lanes], active[lanes] = addresses, True
+        self.lines += count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)
+        self._fetch(self._machine.blocks[self._machine.block_of[lanes]], addresses, texture.element_bytes)
+
+    def _fetch(self, blocks: np.ndarray, addresses: np.ndarray, width: int) -> None:
+        """Remember which sectors the blocks touch."""
+        first, last = addresses // SECTOR, (addresses + width - 1) // SECTOR
+        for sectors in (first,) if np.array_equal(first, last) else (first, last):
+            self._keep(np.unique((blocks.astype(np.int64) << 40) + sectors))
+
+    def _keep(self, numbers: np.ndarray) -> None:
+        self._seen.append(numbers)
+        self._held += numbers.size
+        if self._held > KEEP:
+            self._seen = [np.unique(np.concatenate(self._seen))]
+            self._held = 0
+
+    def totals(self) -> dict[str, float]:
+        """Lines looked up; different sectors that each block reads, summed; different sectors that the launch reads."""
+        seen = np.unique(np.concatenate(self._seen)) if self._seen else np.zeros(0, np.int64)
+        return {
+            "lines": float(self.lines),
+            "block_sectors": float(seen.size),
+            "sectors": float(np.unique(seen & ((1 << 40) - 1)).size),
+        }
+
+
+def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> int:
+    """Different 128-byte lines that each warp's request touches, summed. `addresses` in bytes: [warps, 32]."""
+    lines = np.concatenate([addresses // LINE, (addresses + width - 1) // LINE], axis=1)
+    lines = np.sort(np.where(np.concatenate([active, active], axis=1), lines, -1), axis=1)
+    first = lines >= 0
+    first[:, 1:] &= lines[:, 1:] != lines[:, :-1]
+    return int(first.sum())
+
+
+@dataclass
+class Work:
+    """What a launch asks of the GPU, by names; all but `sectors` add up over blocks."""
+
+    blocks: int
+    threads: int  # a block
+    counts: dict[str, float]
+
+    @classmethod
+    def observed(cls, counters: Counters, traffic: Traffic) -> Work:
+        """That of the launch that both observed."""
+        counts = {f"executed:{pc}": float(times) for pc, times in traffic.executions.items()}
+        totals = counters.totals()
+        wanted = ("memory_l1_wavefronts_shared", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum")
+        counts |= {name: float(totals[name]) for name in wanted}
+        return cls(math.prod(counters.grid), math.prod(counters.block), counts | traffic.totals())
+
+    @property
+    def executed(self) -> dict[int, float]:
+        """Executions by warp of the PTX instruction at each place."""
+        return {int(name.partition(":")[2]): n for name, n in self.counts.items() if name.startswith("executed:")}
+
+    @property
+    def warps(self) -> int:
+        return self.blocks * -(-self.threads // WARP)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least cycles that one resource needs: amount / (rate per clock and SM x SMs)."""
+
+    resource: str
+    cycles_per_sm: float
+    amount: float  # of the whole launch
+    unit: str
+
+
+@dataclass
+class Bounds:
+    """Bounds of a launch. Cycles are of the SM, and of the average SM unless said otherwise."""
+
+    kernel: str
+    machine: Machine
+    blocks: int
+    threads: int
+    bounds: list[Bound]
+    instructions: float  # executed by warps
+    disagreement: float  # of the SASS's executions with the PTX's, a share
+    by_rule: float  # issue cycles, each FFMA taking as many as `ffma_cycles`
+    blocks_per_sm: int
+    unrated: dict[str, float] = field(default_factory=dict)  # executions of tensor instructions without a known rate
+
+    @property
+    def bottleneck(self) -> Bound:
+        """The resource that needs the most cycles."""
+        return max(self.bounds, key=lambda bound: bound.cycles_per_sm)
+
+    @property
+    def tail(self) -> float:
+        """Least cycles of the launch: as many blocks as there are more than SMs make one SM do a block more."""
+        uneven = math.ceil(self.blocks / self.machine.sms) / (self.blocks / self.machine.sms)
+        return max(b.cycles_per_sm * (1 if b.resource in OF_THE_GPU else uneven) for b in self.bounds)
+
+    @property
+    def waves(self) -> float:
+        """Blocks over those that the GPU holds at once."""
+        return self.blocks / (self.machine.sms * self.blocks_per_sm) if self.blocks_per_sm else math.inf
+
+    def report(self) -> dict[str, Any]:
+        """What `--out` writes."""
+        return {
+            "kernel": self.kernel,
+            "machine": asdict(self.machine),
+            "blocks": self.blocks,
+            "threads": self.threads,
+            "blocks_per_sm": self.blocks_per_sm,
+            "waves": self.waves if math.isfinite(self.waves) else None,
+            "instructions": self.instructions,
+            "disagreement": self.disagreement,
+            "bounds": [asdict(bound) for bound in self.bounds],
+            "bottleneck": self.bottleneck.resource,
+            "tail_cycles": self.tail,
+            "issue_cycles_by_register_rule": self.by_rule,
+            "unrated": self.unrated,
+        }
+
+    def table(self) -> str:
+        """The bounds, largest first, as text."""
+        lines = [
+            f"{self.kernel}: {self.blocks:,} blocks of {self.threads} threads",
+            f"{self.machine.name}, {self.machine.sms} SMs, {self.blocks_per_sm} blocks each: {self.waves:.2f} waves",
+            f"  {'resource':<16s}{'cycles per SM':>16s}{'of largest':>12s}  amount",
+        ]
+        most = self.bottleneck.cycles_per_sm
+        for bound in sorted(self.bounds, key=lambda b: -b.cycles_per_sm):
+            share = bound.cycles_per_sm / most if most else 0.0
+            lines.append(
+                f"  {LABELS[bound.resource]:<16s}{bound.cycles_per_sm:>16,.0f}{share:>12.1%}"
+                f"  {bound.amount:,.0f} {bound.unit}"
+            )
+        lines.append(f"bottleneck: {LABELS[self.bottleneck.resource]}, at least {most:,.0f} cycles per SM")
+        lines.append(f"the SM with the most blocks: at least {self.tail:,.0f} cycles")
+        if self.disagreement > 1e-3:
+            lines.append(f"SASS and PTX disagree on {self.disagreement:.1%} of the executions that were matched")
+        if self.unrated:
+            lines.append(f"without a known rate, left out of tensor cores: {', '.join(self.unrated)}")
+        return "\n".join(lines)
+
+
+def compute(function: sass.Function, program: Program, work: Work, machine: Machine, shared_bytes: int = 0) -> Bounds:
+    """The bounds of a launch. `shared_bytes`: its dynamic shared memory, for the blocks that an SM holds.
+
+    Raises `PtxsimError` where PTX and cubin do not belong together or no executions of the SASS fit.
+    """
+    require_same(function, program.code, function.name)
+    found = executions(function, program.code, work.executed, work.warps)
+    pipes = _pipes(function, found, machine)
+    reads, by_rule = register_reads(function, found)
+    c = work.counts
+    issued = found.total(function)
+    stored = c["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"]
+    dram_per_clock = machine.dram_gb_per_s * 1e3 / machine.clock_mhz / machine.sms
+    rows = [
+        ("fma", pipes.pop("fma"), "pipe clocks", machine.fma_per_clock),
+        ("fp64", pipes.pop("fp64"), "instructions", machine.fp64_per_clock),
+        ("tensor", pipes.pop("tensor"), "SM clocks", 1.0),
+        ("issue", issued, "instructions", machine.issue_per_clock),
+        ("registers", max(reads), "reads of the busier bank", machine.register_reads_per_clock),
+        ("shared", c["memory_l1_wavefronts_shared"], "wavefronts", machine.shared_wavefronts_per_clock),
+        ("l1", c["lines"], "lines", machine.l1_lines_per_clock),
+        ("l2", SECTOR * (c["block_sectors"] + stored), "bytes", machine.l2_bytes_per_clock),
+        ("dram", SECTOR * c["sectors"], "bytes", dram_per_clock),
+    ]
+    bounds = [Bound(name, float(a / (rate * machine.sms)), float(a), unit) for name, a, unit, rate in rows if a > 0]
+    return Bounds(
+        function.name,
+        machine,
+        work.blocks,
+        work.threads,
+        bounds,
+        issued,
+        found.disagreement,
+        float(by_rule / (machine.issue_per_clock * machine.sms)),
+        held(machine, work.threads, function.registers, function.shared_bytes + shared_bytes),
+        pipes,
+    )
+
+
+def held(machine: Machine, threads: int, registers: int, shared_bytes: int) -> int:
+    """Blocks that one SM holds. Registers are dealt to a warp by 256, and by quarters of the SM; shared memory by 128
+    bytes, with 1024 more for each block (Nsight Compute's occupancy calculator)."""
+    warps = -(-threads // WARP)
+    a_warp = -(-registers * WARP // 256) * 256
+    by_registers = 4 * (machine.registers // 4 // a_warp) // warps if a_warp else machine.blocks
+    by_shared = machine.shared_bytes // (-(-(shared_bytes + 1024) // 128) * 128)
+    return min(by_registers, by_shared, machine.warps // warps, machine.blocks)
+
+
+def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict[str, float]:
+    """Clocks of the FMA pipe, instructions of the fp64 pipe, clocks of an SM's tensor cores; then the executions of
+    tensor instructions whose rate is not known, by opcode."""
+    clocks: Counter[str] = Counter({"fma": 0.0, "fp64": 0.0, "tensor": 0.0})
+    for block, times in zip(function.blocks, found.blocks, strict=True):
+        for i in block.instructions if times else ():
+            if i.name in FMA_PIPE:
+                clocks["fma"] += times * (2 if set(FMA_PIPE_TWICE) & set(i.modifiers) else FMA_PIPE[i.name])
+            elif i.name in FP64:
+                clocks["fp64"] += times
+            elif i.name in TENSOR:
+                k = next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None) if i.name == "HMMA" else None
+                if k is None:
+                    clocks[i.opcode] += times
+                else:
+                    tf32 = "TF32" in i.modifiers
+                    rate = machine.mma_tf32_flop_per_clock if tf32 else machine.mma_flop_per_clock
+                    clocks["tensor"] += times * 2 * 16 * 8 * k / rate
+    return {name: float(value) for name, value in clocks.items()}
+
+
+def bank_reads(instruction: sass.Instruction, before: sass.Instruction | None) -> tuple[int, ...]:
+    """Operands that an instruction reads from each register bank (number of the register modulo 2). One that the
+    instruction before kept with `.reuse`, in the same slot, is not read again."""
+    kept = before.sources() if before is not None else []
+    reads = [0] * BANKS
+    for slot, (register, _) in enumerate(instruction.sources()):
+        if register is not None and not (slot < len(kept) and kept[slot] == (register, True)):
+            reads[register % BANKS] += 1
+    return tuple(reads)
+
+
+def ffma_cycles(instruction: sass.Instruction, before: sass.Instruction | None) -> int:
+    """Issue cycles of an FFMA by the rule that docs/bounds.md tests: the most operands read from one bank."""
+    return max(1, *bank_reads(instruction, before))
+
+
+def register_reads(function: sass.Function, found: Executions) -> tuple[list[float], float]:
+    """Reads of the FFMAs from each bank, and issue cycles of all instructions where an FFMA takes `ffma_cycles`."""
+    reads, cycles = [0.0] * BANKS, 0.0
+    for block, times in zip(function.blocks, found.blocks, strict=True):
+        before = None
+        for i in block.instructions if times else ():
+            if i.name == "FFMA":
+                own = bank_reads(i, before)
+                reads = [total + times * n for total, n in zip(reads, own, strict=True)]
+                cycles += times * max(1, *own)
+            else:
+                cycles += times
+            before = i
+    return reads, cycles

@@ -1,0 +1,333 @@
+"""How often each basic block of a kernel's SASS is executed, from how often the emulator executed its PTX.
+
+ptxas unrolls loops further than the PTX shows, peels them, moves and merges instructions. What it does not do is make
+two fused multiply-adds, stores, copies or barriers out of one. Each such machine instruction stands for one execution
+of the PTX instruction that the cubin's line table names for it; so over the blocks that hold copies of it, executions
+add up to those of the PTX. With the flow of control (as many warps come to a block as leave it; where a warp parts,
+both ways are counted) this is a linear programme. It is solved twice: for the least disagreement with the counts, and,
+with that disagreement, for the fewest instructions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import LinearConstraint, linprog, milp
+from scipy.sparse import coo_array
+
+from . import sass, syntax
+from .errors import PtxError, PtxsimError
+
+# SASS opcodes of which each execution is one of a PTX instruction: opcodes of that, and words that it must have
+ONE_TO_ONE: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
+    "FFMA": (("fma",), frozenset({"f32"})),
+    "DFMA": (("fma",), frozenset({"f64"})),
+    "HMMA": (("mma",), frozenset({"sync"})),
+    "LDG": (("ld", "ldu"), frozenset()),
+    "STG": (("st",), frozenset()),
+    "STS": (("st",), frozenset()),
+    "LDGSTS": (("cp",), frozenset({"async"})),
+    "LDSM": (("ldmatrix",), frozenset()),
+    "BAR": (("bar", "barrier"), frozenset()),
+    "ATOMG": (("atom",), frozenset()),
+    "ATOMS": (("atom",), frozenset()),
+    "RED": (("red", "atom"), frozenset()),
+    "SHFL": (("shfl",), frozenset()),
+    "TEX": (("tex",), frozenset()),
+    "TLD": (("tex",), frozenset()),
+}
+# shapes of mma.sync that are one HMMA each, on every architecture from Ampere on
+ONE_HMMA = {("m16n8k16", "f16"), ("m16n8k16", "bf16"), ("m16n8k8", "f16"), ("m16n8k8", "bf16"), ("m16n8k8", "tf32")}
+ONE_HMMA |= {("m16n8k4", "tf32")}
+APART = 1e-4  # what a parting, or meeting, of each warp once costs, beside a count that is missed altogether
+SOME = 1e-4  # executions a warp above which a block counts as executed
+LOOSE = 1e-6  # by how much the second solution may fit worse than the first
+PATIENCE = 10.0  # seconds for a second solution in whole numbers
+SYNCHRONISES = ("BSYNC", "WARPSYNC")  # parted threads come to what follows one by one, and leave together
+
+
+@dataclass(frozen=True)
+class Executions:
+    """Executions, by warp, of each block of `function.blocks`."""
+
+    blocks: np.ndarray
+    compared: float  # executions of the PTX that were matched
+    missed: float  # of these, those that the blocks' executions do not give, or give too many
+
+    @property
+    def disagreement(self) -> float:
+        """Executions missed as a share of those compared."""
+        return self.missed / self.compared if self.compared else 0.0
+
+    def total(self, function: sass.Function) -> float:
+        """Instructions executed, by warp: ncu's sm__inst_executed.sum."""
+        return float(sum(x * len(b.instructions) for x, b in zip(self.blocks, function.blocks, strict=True)))
+
+
+@dataclass
+class _Anchor:
+    """An equation: executions of blocks, each times the copies in it, add up to a count; or to more, or fewer."""
+
+    blocks: dict[int, int]
+    count: float
+    more: bool
+    fewer: bool
+    weight: float = 1.0  # how many instructions say the same
+
+    def cost(self, warps: float) -> float:
+        """Of missing the count by one execution a warp: 1 for missing it altogether."""
+        return self.weight / max(self.count / warps, 1e-3)
+
+
+def require_same(function: sass.Function, code: list[syntax.Instruction], source: str) -> None:
+    """Raise `PtxError` where the PTX is not the one that the cubin was made from."""
+    if function.ptx is None or not any(i.ptx_line for i in function.instructions):
+        raise PtxError(f"{function.name}: the cubin has no line table; remedy: compile with -lineinfo (nvcc or ptxas)")
+    lines = function.ptx.splitlines()
+    for instruction in code:
+        line = instruction.ptx_line
+        if line > len(lines) or instruction.opcode not in lines[line - 1]:
+            raise PtxError(
+                f"{source}: not the PTX that the cubin was made from (line {line} of it has no {instruction.opcode})"
+            )
+
+
+def executions(
+    function: sass.Function, code: list[syntax.Instruction], counts: Mapping[int, float], warps: float
+) -> Executions:
+    """Executions of each SASS block. `counts`: executions by warp of each instruction of `code`, by its pc; a missing
+    one was not executed. `warps`: those of the launch. Raises `PtxsimError` where no flow of control fits."""
+    reached = _reachable(function.blocks)
+    anchors = _anchors(function, code, counts, reached)
+    flow = _Flow(function.blocks, reached, anchors, float(warps))
+    solved = flow.solve()
+    while cut_off := flow.cut_off(solved):
+        flow.require_entry(cut_off)
+        solved = flow.solve()
+    missed = sum(
+        a.weight * warps * ((not a.more) * solved[over] + (not a.fewer) * solved[under])
+        for a, over, under in zip(anchors, flow.over, flow.under, strict=True)
+    )
+    result = np.zeros(len(function.blocks))
+    for number, column in flow.block.items():
+        result[number] = round(solved[column] * warps)
+    return Executions(result, sum(a.weight * a.count for a in anchors), float(missed))
+
+
+class _Flow:
+    """The linear programme. All quantities are shares of the warps launched; each is a column:
+
+    executions of a block, and of an edge between two; warps that part at a block's end, and that meet at its start; by
+    how much an anchor's blocks are executed too often, and too seldom; by how much a loop is entered too seldom.
+    """
+
+    def __init__(self, blocks: list[sass.Block], reached: set[int], anchors: list[_Anchor], warps: float) -> None:
+        self.columns = 0
+        self.cost: list[float] = []
+        self.limit: list[float] = []
+        self.equalities: list[tuple[dict[int, float], float]] = []
+        self.at_most: list[tuple[dict[int, float], float]] = []
+        self.blocks = [block for block in blocks if block.number in reached]
+        self.block = {b.number: self._column() for b in self.blocks}
+        self.edge = {(b.number, s): self._column() for b in self.blocks for s in b.successors}
+        self.entered: list[frozenset[int]] = []
+        callers = defaultdict(list)
+        for b in self.blocks:
+            if b.calls is not None:
+                callers[b.calls].append(b.number)
+        self.callers = callers
+        synchronised = {s for b in self.blocks if b.instructions[-1].name in SYNCHRONISES for s in b.successors}
+        for b in self.blocks:
+            self._comes(b, b.number in synchronised)
+            self._leaves(b)
+        self.over = [self._column(0.0 if a.more else a.cost(warps)) for a in anchors]
+        self.under = [self._column(0.0 if a.fewer else a.cost(warps)) for a in anchors]
+        for anchor, over, under in zip(anchors, self.over, self.under, strict=True):
+            terms = {self.block[b]: float(c) for b, c in anchor.blocks.items()}
+            self.equalities.append((terms | {over: -1.0, under: 1.0}, anchor.count / warps))
+
+    def _column(self, cost: float = 0.0, limit: float = np.inf) -> int:
+        self.cost.append(cost)
+        self.limit.append(limit)
+        self.columns += 1
+        return self.columns - 1
+
+    def _comes(self, b: sass.Block, synchronised: bool) -> None:
+        """Who comes to a block: from blocks before it, by a call, and at the start every warp once."""
+        before = [column for (_, to), column in self.edge.items() if to == b.number]
+        calling = [self.block[c] for c in self.callers[b.number]]
+        terms = dict.fromkeys([*before, *calling], 1.0)
+        terms[self.block[b.number]] = terms.get(self.block[b.number], 0.0) - 1.0
+        if synchronised or len(before) + len(calling) + (b.number == 0) > 1:
+            terms[self._column(APART)] = -1.0
+        self.equalities.append((terms, -1.0 if b.number == 0 else 0.0))
+        if not synchronised:
+            self.at_most += [({column: 1.0, self.block[b.number]: -1.0}, 0.0) for column in before]
+
+    def _leaves(self, b: sass.Block) -> None:
+        """Who leaves it: all, and each way at most all of them."""
+        after = [self.edge[b.number, s] for s in b.successors]
+        if not after:
+            return
+        own = self.block[b.number]
+        terms = dict.fromkeys(after, 1.0) | {own: -1.0}
+        if len(after) > 1:
+            terms[self._column(APART)] = -1.0
+        (self.at_most if b.leaves else self.equalities).append((terms, 0.0))
+        self.at_most += [({column: 1.0, own: -1.0}, 0.0) for column in after]
+
+    def cut_off(self, solved: np.ndarray) -> frozenset[int] | None:
+        """Blocks that are executed though nothing comes to them: a loop that only goes round. None if there are none,
+        or no more that could be helped."""
+        taken = defaultdict(list)
+        for (a, b), column in self.edge.items():
+            if solved[column] > SOME:
+                taken[a].append(b)
+        for block in self.blocks:
+            if block.calls is not None and solved[self.block[block.number]] > SOME:
+                taken[block.number].append(block.calls)
+
+        def from_(start: int) -> frozenset[int]:
+            found, waiting = set(), [start]
+            while waiting:
+                number = waiting.pop()
+                if number not in found:
+                    found.add(number)
+                    waiting += taken[number]
+            return frozenset(found)
+
+        there = from_(0)
+        for block in self.blocks:
+            if block.number not in there and solved[self.block[block.number]] > SOME:
+                loop = frozenset(b for b in from_(block.number) if block.number in from_(b))
+                if loop not in self.entered:
+                    return loop
+        return None
+
+    def require_entry(self, loop: frozenset[int]) -> None:
+        """Every warp enters the loop, where that costs no more than a parting of warps would."""
+        self.entered.append(loop)
+        entries = [column for (a, b), column in self.edge.items() if b in loop and a not in loop]
+        short = self._column(APART / 2)
+        self.at_most.append((dict.fromkeys([*entries, short], -1.0), -1.0))
+
+    def solve(self) -> np.ndarray:
+        """The flow that fits best; of those one where all warps do the same, if there is one; of those the one with the
+        fewest instructions."""
+        cost, limit = np.array(self.cost), np.array(self.limit)
+        fitted = self._minimum(cost, limit)
+        size = np.zeros(self.columns)
+        for b in self.blocks:
+            size[self.block[b.number]] = len(b.instructions)
+        no_worse = np.where(cost > 0, np.minimum(limit, fitted + LOOSE * np.maximum(1.0, fitted)), limit)
+        return self._minimum(size, no_worse, alike=True)
+
+    def _minimum(self, cost: np.ndarray, limit: np.ndarray, alike: bool = False) -> np.ndarray:
+        (a_eq, b_eq), (a_ub, b_ub) = self._matrix(self.equalities), self._matrix(self.at_most)
+        if alike:
+            whole = np.zeros(self.columns)
+            whole[list(self.block.values())] = 1
+            rows = [LinearConstraint(a_eq, b_eq - LOOSE, b_eq + LOOSE), LinearConstraint(a_ub, ub=b_ub + LOOSE)]
+            options = {"time_limit": PATIENCE}
+            solved = milp(cost, integrality=whole, bounds=(0, limit), constraints=rows, options=options)
+            if solved.status == 0:
+                return np.where(whole, np.round(solved.x), solved.x)
+        bounds = np.column_stack([np.zeros(self.columns), limit])
+        solved = linprog(cost, a_ub, b_ub, a_eq, b_eq, bounds, method="highs")
+        if solved.status != 0:
+            raise PtxsimError(f"no executions of the SASS fit those of the PTX: {solved.message.splitlines()[0]}")
+        return solved.x
+
+    def _matrix(self, rows: list[tuple[dict[int, float], float]]):
+        entries = [(r, c, v) for r, (terms, _) in enumerate(rows) for c, v in terms.items()]
+        r, c, v = zip(*entries, strict=True) if entries else ((), (), ())
+        return coo_array((v, (r, c)), shape=(len(rows), self.columns)).tocsr(), np.array([value for _, value in rows])
+
+
+def _reachable(blocks: list[sass.Block]) -> set[int]:
+    found, waiting = set(), [0]
+    while waiting:
+        number = waiting.pop()
+        if number not in found:
+            found.add(number)
+            block = blocks[number]
+            waiting += block.successors + ([block.calls] if block.calls is not None else [])
+    return found
+
+
+def _anchors(
+    function: sass.Function, code: list[syntax.Instruction], counts: Mapping[int, float], reached: set[int]
+) -> list[_Anchor]:
+    by_line: dict[int, list[syntax.Instruction]] = defaultdict(list)
+    for instruction in code:
+        by_line[instruction.ptx_line].append(instruction)
+    copies: dict[tuple[str, int], list[tuple[int, sass.Instruction]]] = defaultdict(list)
+    read: dict[tuple[str, int], list[tuple[int, sass.Instruction]]] = defaultdict(list)
+    for block in function.blocks:
+        if block.number in reached:
+            for i in block.instructions:
+                if i.name in ONE_TO_ONE and not i.never:
+                    copies[i.name, i.ptx_line].append((block.number, i))
+                elif i.name == "LDS" and not i.never:
+                    read[i.file, i.line].append((block.number, i))
+    merged: dict[tuple, _Anchor] = {}
+    for (name, line), places in copies.items():
+        origin = [p for p in by_line[line] if _corresponds(name, p)]
+        if len(origin) != 1:
+            continue
+        count = float(counts.get(origin[0].pc, 0.0))
+        # a branch in one and a predicate in the other: a predicate counts the warps that it leaves out, too
+        guarded, conditional = any(not i.always for _, i in places), origin[0].predicate is not None
+        more, fewer = guarded and not conditional, conditional and not guarded
+        held: dict[int, int] = defaultdict(int)
+        for block, _ in places:
+            held[block] += 1
+        _add(merged, dict(held), count, more, fewer)
+    # loads of shared memory are merged into wider ones: of each source line, the bits stay the same
+    wanted: dict[tuple[str, int], float] = defaultdict(float)
+    conditional = set()
+    for p in code:
+        if p.opcode == "ld" and "shared" in {m.split("::")[0] for m in p.modifiers} and p.location:
+            key = (p.location.file, p.location.line)
+            wanted[key] += _bits(p) * float(counts.get(p.pc, 0.0))
+            if p.predicate is not None:
+                conditional.add(key)
+    for key, places in read.items():
+        if key in wanted and key not in conditional and all(i.always for _, i in places):
+            held = defaultdict(int)
+            for block, i in places:
+                held[block] += i.bits
+            unit = min(held.values())
+            _add(merged, {b: v / unit for b, v in held.items()}, wanted[key] / unit, False, False)
+    return list(merged.values())
+
+
+def _add(merged: dict[tuple, _Anchor], held: dict, count: float, more: bool, fewer: bool) -> None:
+    key = (tuple(sorted(held.items())), count, more, fewer)
+    if key in merged:
+        merged[key].weight += 1
+    else:
+        merged[key] = _Anchor(held, count, more, fewer)
+
+
+def _corresponds(name: str, p: syntax.Instruction) -> bool:
+    opcodes, words = ONE_TO_ONE[name]
+    if p.opcode not in opcodes or not words <= set(p.modifiers):
+        return False
+    spaces = {m.split("::")[0] for m in p.modifiers}
+    if name in ("LDG", "STG", "ATOMG"):
+        return not spaces & {"shared", "local", "param", "const"}
+    if name in ("STS", "ATOMS"):
+        return "shared" in spaces
+    if name == "HMMA":
+        shape = next((m for m in p.modifiers if m.startswith("m16n8k")), None)
+        return any((shape, t) in ONE_HMMA for t in p.modifiers)
+    return True
+
+
+def _bits(p: syntax.Instruction) -> int:
+    count = next((int(m[1]) for m in p.modifiers if m in ("v2", "v4")), 1)
+    return int(p.modifiers[-1][1:]) * count

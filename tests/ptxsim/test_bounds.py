@@ -1,0 +1,341 @@
+"""Bounds from counts: rules by hand, executions of the machine code of real kernels, machines, the command."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import ptxsim
+from ptxsim import bounds, compiler, executions, machines, sass
+from ptxsim.cli import main
+from ptxsim.counters import Counters
+from ptxsim.errors import PtxError, PtxsimError
+from ptxsim.sass import Instruction
+
+SOURCE = """
+extern "C" __global__ void dot(float* out, const float* a, int n) {
+    float s = 0;
+    for (int i = 0; i < n; i++) s = fmaf(a[i], s, 1.0f);
+    out[blockIdx.x * blockDim.x + threadIdx.x] = s;
+}
+extern "C" __global__ void nested(float* out, const float* a, int n, int m) {
+    __shared__ float tile[64];
+    float s = 0;
+    for (int i = 0; i < n; i++) {
+        __syncthreads();
+        tile[threadIdx.x & 63] = a[i];
+        __syncthreads();
+        for (int j = 0; j < m; j++) s = fmaf(tile[j], s, a[j]);
+    }
+    out[threadIdx.x] = s;
+}
+extern "C" __global__ void parting(float* out, const float* a) {
+    float s = threadIdx.x;
+    #pragma unroll 1
+    for (int i = 0; i < (int)threadIdx.x; i++) s = fmaf(s, a[i], 2.0f);
+    out[threadIdx.x] = s;
+}
+extern "C" __global__ void some(float* out, const float* a, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    if (threadIdx.x / 32 == 1) out[i] = fmaf(a[i], a[i + 1], 1.0f); else out[i] = a[i];
+}
+__device__ __noinline__ float poly(float x, float y) { return fmaf(fmaf(x, y, 1.0f), y, x); }
+extern "C" __global__ void calling(float* out, const float* a) {
+    out[threadIdx.x] = poly(a[threadIdx.x], poly(a[threadIdx.x + 1], 3.0f));
+}
+extern "C" __global__ void fetch(float4* out, cudaTextureObject_t t) {
+    out[blockIdx.x * 64 + threadIdx.x] = tex1Dfetch<float4>(t, threadIdx.x);
+}
+extern "C" __global__ void axpy(float4* y, const float4* x, float f) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float4 v = x[i], w = y[i];
+    y[i] = make_float4(fmaf(f, v.x, w.x), fmaf(f, v.y, w.y), fmaf(f, v.z, w.z), fmaf(f, v.w, w.w));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, compiled):
+    """A function: entry, grid, block, arguments to the kernel, its SASS and its work."""
+    compiled("faults.cu", "trap_good")  # skips where there is no compiler
+    folder = tmp_path_factory.mktemp("bounds")
+    (folder / "all.cu").write_text(SOURCE)
+    cubin, ptx = sass.build(folder / "all.cu", None, folder)
+
+    def run(entry, grid, block, arguments):
+        kernel = ptxsim.load(ptx, entry)
+        counters, traffic = Counters(), bounds.Traffic()
+        kernel.launch(grid, block, arguments, observers=[counters, traffic], checks=False)
+        return kernel, sass.read(cubin, entry), bounds.Work.observed(counters, traffic)
+
+    run.cubin, run.ptx = cubin, ptx
+    return run
+
+
+def array(count):
+    return ptxsim.Array(np.ones(count, np.float32))
+
+
+def ffma(*operands):
+    return Instruction(0, "FFMA", operands, None, "", 0, 0)
+
+
+def executed(function, found, name):
+    return sum(
+        times for b, times in zip(function.blocks, found.blocks, strict=True) for i in b.instructions if i.name == name
+    )
+
+
+# the rule of the register banks
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reads", "cycles"),
+    [
+        (None, ("R0", "R2", "R4", "R0"), (3, 0), 3),
+        (None, ("R0", "R2", "R5", "R0"), (2, 1), 2),
+        (None, ("R1", "R2", "R4", "R1"), (2, 1), 2),
+        (None, ("R1", "R2", "RZ", "R1"), (1, 1), 1),
+        (None, ("R1", "R2", "c[0x0][0x210]", "RZ"), (1, 0), 1),
+        (None, ("R1", "RZ", "UR4", "RZ"), (0, 0), 1),
+        # kept in the same slot: not read again
+        (("R0", "R2", "R4.reuse", "R0"), ("R6", "R3", "R4", "R6"), (1, 1), 1),
+        # not kept, another slot, another register: read
+        (("R0", "R2", "R4", "R0"), ("R6", "R3", "R4", "R6"), (2, 1), 2),
+        (("R0", "R4.reuse", "R2", "R0"), ("R6", "R3", "R4", "R6"), (2, 1), 2),
+        (("R0", "R2", "R8.reuse", "R0"), ("R6", "R3", "R4", "R6"), (2, 1), 2),
+        # two kept
+        (("R0", "R2.reuse", "R4.reuse", "R0"), ("R6", "R2", "R4", "R6"), (1, 0), 1),
+        # the same register twice is two reads
+        (None, ("R0", "R2", "R2", "R1"), (2, 1), 2),
+    ],
+)
+def test_bank_reads(before, now, reads, cycles):
+    before = ffma(*before) if before else None
+    assert bounds.bank_reads(ffma(*now), before) == reads
+    assert bounds.ffma_cycles(ffma(*now), before) == cycles
+
+
+def test_register_reads_follow_executions():
+    loop = [ffma("R0", "R2", "R4.reuse", "R0"), ffma("R6", "R3", "R4", "R7"), Instruction(0, "NOP", (), None, "", 0, 0)]
+    function = sass.Function("k", loop, {"top": 0})
+    found = executions.Executions(np.array([10.0]), 0.0, 0.0)
+    reads, cycles = bounds.register_reads(function, found)
+    assert reads == [30.0, 20.0]  # R2 R4 R0; R3 R7
+    assert cycles == 10 * (3 + 2 + 1)
+
+
+# executions of the machine code
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 16, 19, 64])
+def test_a_loop_that_ptxas_unrolls_further(made, n):
+    kernel, function, work = made("dot", 2, 96, [array(192), array(64), n])
+    assert len([i for i in function.instructions if i.name == "FFMA"]) > 4
+    found = executions.executions(function, kernel.program.code, work.executed, work.warps)
+    assert executed(function, found, "FFMA") == 6 * n
+    assert executed(function, found, "STG") == 6
+    assert found.disagreement < 1e-6 and found.blocks[0] == 6
+
+
+def test_nested_loops_are_entered(made):
+    n, m = 5, 7
+    kernel, function, work = made("nested", 3, 64, [array(64), array(64), n, m])
+    found = executions.executions(function, kernel.program.code, work.executed, work.warps)
+    assert executed(function, found, "FFMA") == 6 * n * m
+    assert executed(function, found, "BAR") == 6 * n * 2
+    taken = {b.number for b, times in zip(function.blocks, found.blocks, strict=True) if times > 0}
+    reached, waiting = set(), [0]
+    while waiting:
+        number = waiting.pop()
+        if number in taken and number not in reached:
+            reached.add(number)
+            waiting += function.blocks[number].successors
+    assert taken == reached
+
+
+def test_threads_of_a_warp_that_go_round_at_different_times(made):
+    kernel, function, work = made("parting", 1, 32, [array(32), array(32)])
+    found = executions.executions(function, kernel.program.code, work.executed, work.warps)
+    assert executed(function, found, "FFMA") == 31
+    assert executed(function, found, "STG") == 1
+    assert found.disagreement < 1e-5
+
+
+def test_warps_that_leave_and_warps_that_part(made):
+    kernel, function, work = made("some", 2, 128, [array(256), array(257), 160])
+    found = executions.executions(function, kernel.program.code, work.executed, work.warps)
+    assert work.warps == 8
+    assert executed(function, found, "FFMA") == 1  # warp 5 is gone before it parts
+    # a predicate in place of a branch: the warp that stores later comes to the store of the others, too
+    guarded = {i.predicate is not None for i in function.instructions if i.name == "STG"}
+    assert executed(function, found, "STG") == (6 if True in guarded else 5)
+    assert found.disagreement < 0.01
+
+
+def test_functions_that_are_called(made):
+    kernel, function, work = made("calling", 1, 64, [array(64), array(65)])
+    found = executions.executions(function, kernel.program.code, work.executed, work.warps)
+    assert executed(function, found, "FFMA") == 2 * 4
+    assert executed(function, found, "CALL") == 2 * 2
+
+
+def test_another_kernel_s_ptx_is_refused(made):
+    kernel, _, work = made("dot", 1, 32, [array(32), array(64), 4])
+    function = sass.read(made.cubin, "dot")
+    function.ptx = "\n".join("// nothing" for _ in function.ptx.splitlines())
+    with pytest.raises(PtxError, match="not the PTX that the cubin was made from"):
+        bounds.compute(function, kernel.program, work, machines.find("h200"))
+    function.ptx = None
+    with pytest.raises(PtxError, match="no line table; remedy: compile with -lineinfo"):
+        bounds.compute(function, kernel.program, work, machines.find("h200"))
+
+
+# work and bounds
+
+
+def test_lines_of_requests():
+    active = np.ones((1, 32), bool)
+    lane = np.arange(32)[None, :]
+    assert bounds.count_lines(4 * lane, active, 4) == 1
+    assert bounds.count_lines(4 * lane + 64, active, 4) == 2
+    assert bounds.count_lines(16 * lane, active, 16) == 4
+    assert bounds.count_lines(4096 * lane, active, 4) == 32
+    assert bounds.count_lines(0 * lane, active, 4) == 1
+    assert bounds.count_lines(4096 * lane, lane < 5, 4) == 5
+    assert bounds.count_lines(4096 * lane, lane < 0, 4) == 0
+
+
+def test_bounds_of_a_copy_by_hand(made):
+    """128 bytes a thread pass: 16 read of each of two arrays, 16 written; the memory is what holds it back."""
+    blocks, threads = 264, 128
+    n = blocks * threads
+    kernel, function, work = made("axpy", blocks, threads, [array(4 * n), array(4 * n), np.float32(2)])
+    assert work.counts["sectors"] == work.counts["block_sectors"] == 2 * n * 16 / 32
+    assert work.counts["lines"] == 2 * n * 16 / 128
+    found = bounds.compute(function, kernel.program, work, machines.find("h200"))
+    cycles = {b.resource: b.cycles_per_sm for b in found.bounds}
+    assert cycles["dram"] == pytest.approx(2 * n * 16 / (4.8e12 / 1.98e9))
+    assert cycles["l2"] == pytest.approx(3 * n * 16 / 132 / 64)
+    assert cycles["l1"] == pytest.approx(2 * n * 16 / 128 / 132)
+    assert cycles["fma"] >= 4 * n / 32 / 132 / 4
+    length = [i.name for i in function.instructions].index("EXIT") + 1
+    assert cycles["issue"] == work.warps * length / 132 / 4
+    assert "shared" not in cycles and "tensor" not in cycles
+    assert found.bottleneck.resource == "dram" and found.tail == pytest.approx(cycles["dram"])
+
+
+def test_textures_are_fetched_too(made):
+    """Three blocks fetch the same 64 elements of 16 bytes: 8 lines and 32 sectors each."""
+    _, _, work = made("fetch", 3, 64, [array(4 * 192), ptxsim.Texture(array(4 * 64))])
+    assert work.counts["lines"] == 3 * 8
+    assert work.counts["block_sectors"] == 3 * 32 and work.counts["sectors"] == 32
+
+
+def test_the_tail_is_a_block_more(made):
+    kernel, function, work = made("axpy", 133, 32, [array(4 * 133 * 32), array(4 * 133 * 32), np.float32(2)])
+    machine = machines.Machine(**{**vars(machines.find("h200")), "dram_gb_per_s": 1e9, "l2_bytes_per_clock": 1e9})
+    found = bounds.compute(function, kernel.program, work, machine)
+    assert found.tail == pytest.approx(found.bottleneck.cycles_per_sm * 2 * 132 / 133)
+    assert found.waves == pytest.approx(133 / (132 * 32)) and found.blocks_per_sm == 32
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "blocks"),
+    [(256, 93, 8192, 2), (128, 168, 16384, 3), (1024, 32, 8192, 2), (512, 39, 4096, 3), (256, 127, 32768, 2)],
+)
+def test_blocks_that_an_sm_holds(threads, registers, shared, blocks):
+    """As ncu's launch__occupancy limits have it for the first ladder."""
+    assert bounds.held(machines.find("h200"), threads, registers, shared) == blocks
+
+
+# machines
+
+
+def test_a_machine_from_a_file(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('like = "h100-sxm"\nname = "mine"\nsms = 100\nclock_mhz = 1500\n')
+    machine = machines.find(str(path))
+    assert (machine.name, machine.sms, machine.clock_mhz, machine.dram_gb_per_s) == ("mine", 100, 1500, 3350)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('like = "h300"', "like = 'h300' is not known; known: h200"),
+        ("sms = 132", "is missing"),
+        ('like = "h200"\nsmss = 1', "unknown key 'smss'"),
+        ('like = "h200"\nsms = 1.5', "sms = 1.5 is not allowed; allowed: a positive whole number"),
+        ('like = "h200"\nclock_mhz = -1', "clock_mhz = -1 is not allowed"),
+        ("sms = ", "not TOML"),
+    ],
+)
+def test_a_machine_that_cannot_be(tmp_path, text, words):
+    path = tmp_path / "bad.toml"
+    path.write_text(text)
+    with pytest.raises(PtxsimError) as caught:
+        machines.find(str(path))
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_unknown_machine():
+    with pytest.raises(PtxsimError, match=r"machine 'h300' is not known; known: h200, h100-sxm, h100-pcie, or a .toml"):
+        machines.find("h300")
+
+
+# the command
+
+
+OPTIONS = ["--entry", "dot", "--grid", "2", "--block", "96"]
+ARGUMENTS = ["--arg", "zeros:f32:192", "--arg", "random:f32:64:1", "--arg", "i32:19"]
+
+
+def test_the_command(made, tmp_path, capsys):
+    out = tmp_path / "bounds.json"
+    assert main(["bounds", str(made.cubin), *OPTIONS, *ARGUMENTS, "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "bottleneck: " in text and "issue slots" in text and "2 blocks of 96 threads" in text
+    written = json.loads(out.read_text())
+    assert written["kernel"] == "dot" and written["machine"]["sms"] == 132
+    rows = {row["resource"]: row for row in written["bounds"]}
+    assert rows["issue"]["amount"] == written["instructions"]
+    assert max(rows.values(), key=lambda row: row["cycles_per_sm"])["resource"] == written["bottleneck"]
+    assert main(["bounds", str(made.cubin), *OPTIONS, *ARGUMENTS, "--ptx", str(made.ptx), "--sms", "66"]) == 0
+    assert "66 SMs" in capsys.readouterr().out
+
+
+def test_the_command_compiles(made, tmp_path, capsys):
+    source = tmp_path / "all.cu"
+    source.write_text(SOURCE)
+    assert main(["bounds", str(source), *OPTIONS, *ARGUMENTS]) == 0
+    assert "bottleneck: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options", "words"),
+    [
+        ("gone.cubin", [], "gone.cubin: no such file"),
+        ("all.cubin", ["--machine", "h300"], "machine 'h300' is not known"),
+        ("all.cubin", ["--sms", "0"], "sms = 0 is not allowed"),
+        ("all.txt", [], "not a .cubin, .cu or .ptx file"),
+        ("all.ptx", ["--ptx", "x.ptx"], "only goes with a .cubin"),
+        ("text.cubin", [], "not a cubin"),
+    ],
+)
+def test_faults_are_one_line(made, tmp_path, capsys, kernel, options, words):
+    (tmp_path / "all.cubin").write_bytes(made.cubin.read_bytes())
+    (tmp_path / "text.cubin").write_text("not a cubin")
+    assert main(["bounds", str(tmp_path / kernel), *OPTIONS, *ARGUMENTS, *options]) == 1
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1 and told[0].startswith("ptxsim: ") and words in told[0], told
+
+
+def test_missing_nvdisasm_is_one_line(made, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["bounds", str(made.cubin), *OPTIONS, *ARGUMENTS]) == 1
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1 and "no nvdisasm" in told[0] and "remedy" in told[0]

@@ -1,0 +1,154 @@
+"""The merged accesses that the rule foresees, against what ptxas makes of the same PTX."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ptxsim
+from ptxsim import merging, sass
+from ptxsim.compiler import compile_ptx, tool
+from ptxsim.errors import PtxError
+
+SOURCE = Path(__file__).parent / "kernels" / "merging.cu"
+ENTRIES = re.findall(r"^KERNEL (\w+)\(", SOURCE.read_text(), re.M)
+LD = "smsp__inst_executed_op_shared_ld.sum"
+
+
+def assemble(ptx: Path, arch: str) -> Path:
+    """A cubin of a PTX file."""
+    cubin = ptx.with_suffix(".cubin")
+    subprocess.run([tool("ptxas"), "-O3", "--generate-line-info", f"-arch={arch}", ptx, "-o", cubin], check=True)
+    return cubin
+
+
+@pytest.fixture(scope="session", params=["sm_80", "sm_90a"])
+def built(request, tmp_path_factory):
+    """Module and cubin of merging.cu, which is disassembled once."""
+    if not shutil.which("g++"):
+        pytest.skip("nvcc needs g++")
+    try:
+        tool("nvcc"), tool("nvdisasm")
+    except PtxError as error:
+        pytest.skip(str(error))
+    ptx = tmp_path_factory.mktemp("merging") / "merging.ptx"
+    ptx.write_text(compile_ptx(SOURCE, request.param))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sass, "_disassemble", functools.cache(sass._disassemble))
+        yield ptxsim.load(ptx, ENTRIES[0]).module, assemble(ptx, request.param)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_the_rule_foresees_what_ptxas_merges(built, entry):
+    module, cubin = built
+    program = ptxsim.Kernel(module, entry).program
+    different = [line for line in merging.compare(program, cubin) if not line.agree]
+    assert not different
+    rule, found = merging.foreseen(program), merging.from_cubin(program, cubin)
+    assert rule.widths == found.widths
+    assert rule.parts == found.parts
+    assert not found.dropped
+
+
+@pytest.mark.parametrize("entry", ["all_four", "a_hole", "pairs", "stores", "rows_in_a_loop", "volatile_loads"])
+def test_counts_are_the_same_by_rule_and_by_cubin(built, entry):
+    module, cubin = built
+    totals = []
+    for given in (None, cubin):
+        counters = ptxsim.Counters()
+        kernel = ptxsim.Kernel(module, entry, given)
+        arguments = [ptxsim.Array(np.zeros(128)), np.int32(4)][: len(kernel.parameters)]
+        kernel.launch(1, 64, arguments, 8192, [counters], checks=False)
+        totals.append(counters.totals())
+    assert totals[0] == totals[1]
+
+
+HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
+ENTRY = """.visible .entry {name}(.param .u64 out) {{
+.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<64>; .shared .align 16 .b8 s[8192];
+mov.u32 %r1, %tid.x; mov.u32 %r4, s; mad.lo.s32 %r3, %r1, 32, %r4;
+ld.param.u64 %rd1, [out]; cvta.to.global.u64 %rd2, %rd1; mad.wide.u32 %rd3, %r1, 4, %rd2;
+cvt.rn.f32.u32 %f63, %r1; st.shared.f32 [%r3], %f63; bar.sync 0;
+{lines}
+st.global.f32 [%rd3], %f0; ret; }}
+"""
+
+
+def words(subset, accesses: str) -> str:
+    """An access of each word of a row; what is loaded is added up in %f0."""
+    lines = [accesses.format(register=f"%f{word + 1}", offset=4 * word) for word in subset]
+    total = [f"fma.rn.f32 %f0, %f0, 0f40400000, %f{word + 1};" for word in subset] if "ld" in accesses else []
+    return "\n".join(["mov.f32 %f0, %f63;", *lines, *total, "bar.sync 0; ld.shared.f32 %f40, [%r3+128];"])
+
+
+@pytest.mark.parametrize(
+    "access", ["ld.shared.f32 {register}, [%r3+{offset}];", "st.shared.f32 [%r3+{offset}], %f63;"], ids=["ld", "st"]
+)
+def test_every_set_of_eight_words(access, tmp_path):
+    """All 255 sets of words that a thread may take of a row of eight."""
+    subsets = [c for count in range(1, 9) for c in itertools.combinations(range(8), count)]
+    text = HEADER + "".join(ENTRY.format(name=f"k{i}", lines=words(s, access)) for i, s in enumerate(subsets))
+    (tmp_path / "sets.ptx").write_text(text)
+    try:
+        cubin = assemble(tmp_path / "sets.ptx", "sm_90")
+        sections, names = sass._disassemble(cubin)
+    except PtxError as error:
+        pytest.skip(str(error))
+    assert len(names) == len(subsets)
+    module = ptxsim.load(text, "k0").module
+    for i in range(len(subsets)):
+        program = ptxsim.Kernel(module, f"k{i}").program
+        rule = merging.foreseen(program)
+        mine = sorted(
+            8 * rule.widths.get(a.pc, 4)
+            for a in program.code
+            if a.pc not in rule.parts and a.name in ("ld.shared.f32", "st.shared.f32") and "128" not in str(a.operands)
+        )
+        found = sorted(x.bits for x in sections[f".text.k{i}"][0] if x.name in ("LDS", "STS") and not x.never)
+        assert mine == found, subsets[i]
+
+
+def test_a_load_that_merges_across_iterations_is_counted_as_in_the_cubin(tmp_path):
+    """ptxas unrolls this loop of 16 words, each of which is 4 bytes further, into four loads of 128 bits."""
+    loop = """mov.u32 %r5, %r3; mov.u32 %r6, 0; mov.f32 %f0, 0f00000000;
+    L: ld.shared.f32 %f1, [%r5]; fma.rn.f32 %f0, %f1, %f0, %f1; add.s32 %r5, %r5, 4; add.s32 %r6, %r6, 1;
+    setp.lt.s32 %p1, %r6, 16; @%p1 bra L;"""
+    text = HEADER + ENTRY.format(name="k", lines=loop).replace(".reg .b32", ".reg .pred %p<2>; .reg .b32")
+    ptx = tmp_path / "loop.ptx"
+    ptx.write_text(text)
+    try:
+        cubin = assemble(ptx, "sm_90")
+        counted = []
+        for given in (None, cubin):
+            counters = ptxsim.Counters()
+            kernel = ptxsim.load(ptx, cubin=given)
+            kernel.launch(1, 32, [ptxsim.Array(np.zeros(32, np.float32))], observers=[counters], checks=False)
+            counted.append(counters.totals()[LD])
+    except PtxError as error:
+        pytest.skip(str(error))
+    assert counted == [16, 4]
+    assert [(line.foreseen, line.found) for line in merging.compare(kernel.program, cubin) if not line.agree]
+
+
+def test_a_cubin_of_other_ptx_is_refused(built):
+    module, cubin = built
+    with pytest.raises(PtxError, match="made from other PTX"):
+        ptxsim.Kernel(module, "all_four", _renamed(cubin, "pairs", "all_four"))
+
+
+def _renamed(cubin: Path, entry: str, other: str) -> Path:
+    """The cubin of PTX in which two kernels have changed names."""
+    ptx = cubin.with_suffix(".ptx")
+    text = ptx.read_text().replace(f"entry {entry}(", "entry x(").replace(f"entry {other}(", f"entry {entry}(")
+    text = text.replace("entry x(", f"entry {other}(").replace(f"{entry}_param", "y_param")
+    text = text.replace(f"{other}_param", f"{entry}_param").replace("y_param", f"{other}_param")
+    changed = ptx.with_name("renamed.ptx")
+    changed.write_text("\n".join(["//", "//", *text.split("\n")]))
+    return assemble(changed, re.search(r"\.target (\w+)", text)[1])

@@ -1,0 +1,169 @@
+"""Reading machine code: real cubins, and operands written by hand."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+import ptxsim
+from ptxsim import compiler, sass
+from ptxsim.errors import PtxError
+from ptxsim.sass import Instruction
+
+SOURCE = """
+extern "C" __global__ void merged(float* out, const float* in) {
+    __shared__ __align__(16) float tile[256];
+    tile[threadIdx.x] = in[threadIdx.x];
+    __syncthreads();
+    const float* own = &tile[4 * (threadIdx.x / 32)];
+    out[threadIdx.x] = own[0] * own[1] + own[2] * own[3];
+}
+__device__ __noinline__ float power(float x, int n) {
+    float s = 1;
+    for (int i = 0; i < n; i++) s = s * x + i;
+    return s;
+}
+extern "C" __global__ void branching(float* a, int n, int* which) {
+    int i = threadIdx.x;
+    if (i < n) a[i] = power(a[i], n);
+    switch (which[0]) {
+        case 0: a[0] = 1; break;
+        case 1: a[2] = which[1]; break;
+        case 2: a[5] *= 3; break;
+        case 3: a[7] += 2; break;
+        case 4: a[9] = 2; break;
+        default:;
+    }
+}
+"""
+
+
+def nvcc(folder, name, text, *flags):
+    source = folder / f"{name}.cu"
+    source.write_text(text)
+    cubin = folder / f"{name}.cubin"
+    command = [str(compiler.tool("nvcc")), "-cubin", "-arch=sm_90a", *flags, str(source), "-o", str(cubin)]
+    subprocess.run(command, check=True, capture_output=True)
+    return cubin
+
+
+@pytest.fixture(scope="module")
+def cubin(tmp_path_factory, compiled):
+    compiled("faults.cu", "trap_good")  # skips where there is no compiler
+    return nvcc(tmp_path_factory.mktemp("sass"), "both", SOURCE, "-lineinfo")
+
+
+def ffma(*operands):
+    return Instruction(0, "FFMA", operands, None, "", 0, 0)
+
+
+def test_shared_accesses_by_line_and_width(cubin):
+    found = {(a.line, a.opcode, a.bits, a.count) for a in sass.shared_accesses(cubin, "merged")}
+    assert found == {(4, "STS", 32, 1), (7, "LDS", 128, 1)}  # four loads of 32 bits are one of 128
+    assert {a.file.rpartition("/")[2] for a in sass.shared_accesses(cubin, "merged")} == {"both.cu"}
+
+
+def test_resources_and_the_ptx_inside(cubin):
+    function = sass.read(cubin, "merged")
+    assert 8 <= function.registers <= 32 and function.shared_bytes == 1024
+    kernel = ptxsim.load(function.ptx, "merged")
+    lines = function.ptx.splitlines()
+    named = {i.ptx_line for i in function.instructions if i.name == "STS"}
+    assert named and all("st.shared" in lines[line - 1] for line in named)
+    assert named <= {i.ptx_line for i in kernel.program.code}
+
+
+def test_blocks_loops_calls_and_jumps(cubin):
+    function = sass.read(cubin, "branching")
+    blocks = function.blocks
+    assert sum(len(b.instructions) for b in blocks) == len(function.instructions)
+    for block in blocks:
+        assert not [i for i in block.instructions[:-1] if i.name in ("BRA", "EXIT", "BRX", "CALL", "RET", "BSYNC")]
+    called = [b for b in blocks if b.calls is not None]
+    assert len(called) == 1 and called[0].successors == [called[0].number + 1]
+    assert any(b.leaves and b.instructions[-1].name == "RET" for b in blocks[called[0].calls :])
+    assert any(len(b.successors) > 2 for b in blocks if b.instructions[-1].name == "BRX")
+    assert function.loops() and all(
+        any(i.name == "FFMA" for b in loop for i in b.instructions) for loop in function.loops()
+    )
+    assert sass.read(cubin, "merged").loops() == []
+
+
+def test_source_operands():
+    assert ffma("R0", "R12.reuse", "-R9", "R0").sources() == [(12, True), (9, False), (0, False)]
+    assert ffma("R0", "|R3|", "c[0x0][0x210]", "RZ").sources() == [(3, False), (None, False), (None, False)]
+    assert ffma("R0", "-|R3.reuse|", "UR4", "1").sources() == [(3, True), (None, False), (None, False)]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "bits"),
+    [
+        ("LDS", 32),
+        ("LDS.64", 64),
+        ("LDS.U.128", 128),
+        ("LDS.U8", 8),
+        ("LDS.S16", 16),
+        ("LDSM.16.MT88.2", 64),
+        ("LDSM.16.M88.4", 128),
+        ("LDSM.16.M88", 32),
+        ("LDGSTS.E.BYPASS.LTC128B.128", 128),
+    ],
+)
+def test_widths(opcode, bits):
+    assert Instruction(0, opcode, (), None, "", 0, 0).bits == bits
+
+
+def test_what_no_thread_executes_is_left_out(built_hgemm):
+    empty = [i for i in sass.read(built_hgemm).instructions if i.name == "LDS"]
+    assert empty and all(i.never for i in empty)  # ptxas puts them before a cp.async
+    assert "LDS" not in {a.opcode for a in sass.shared_accesses(built_hgemm)}
+
+
+@pytest.fixture
+def built_hgemm(tmp_path, compiled):
+    compiled("faults.cu", "trap_good")
+    text = """
+extern "C" __global__ void copy(float* out, const float4* in) {
+    __shared__ __align__(16) float tile[512];
+    unsigned to = (unsigned)__cvta_generic_to_shared(tile + 4 * threadIdx.x);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(in + threadIdx.x));
+    asm volatile("cp.async.commit_group;\\ncp.async.wait_group 0;");
+    __syncthreads();
+    unsigned a;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a) : "r"(to));
+    out[threadIdx.x] = __uint_as_float(a);
+}
+"""
+    return nvcc(tmp_path, "copy", text, "-lineinfo")
+
+
+def test_a_cubin_without_lines_still_reads(tmp_path, compiled):
+    compiled("faults.cu", "trap_good")
+    plain = nvcc(tmp_path, "plain", SOURCE)
+    function = sass.read(plain, "merged")
+    assert function.ptx is None and {i.line for i in function.instructions} == {0}
+    assert [(a.file, a.opcode) for a in sass.shared_accesses(plain, "merged")] == [("", "STS"), ("", "LDS")]
+
+
+def test_faults_are_one_clear_line(cubin, tmp_path, monkeypatch):
+    def fails(path, entry, *words):
+        with pytest.raises(PtxError) as caught:
+            sass.read(path, entry)
+        text = str(caught.value)
+        assert "\n" not in text and all(word in text for word in words), text
+
+    fails(cubin, "nothing", "0 entries match 'nothing'", "branching, merged")
+    fails(cubin, None, "2 entries", "branching, merged")
+    fails(cubin, "r", "entries match 'r'")
+    fails(tmp_path / "gone.cubin", None, "gone.cubin: no such file")
+    (tmp_path / "text.cubin").write_text("not a cubin")
+    fails(tmp_path / "text.cubin", None, "text.cubin: not a cubin")
+    data = cubin.read_bytes()
+    (tmp_path / "short.cubin").write_bytes(data[: len(data) // 2])
+    fails(tmp_path / "short.cubin", None, "short.cubin: truncated or damaged")
+    (tmp_path / "head.cubin").write_bytes(data[:50])
+    fails(tmp_path / "head.cubin", None, "head.cubin: truncated or damaged")
+    monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    fails(cubin, "merged", "no nvdisasm", "remedy")
