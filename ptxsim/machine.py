@@ -27,6 +27,7 @@ from .instructions import registry
 from .instructions.special import special_value
 from .memory import BASES, Access, Addresses, Arena, Fault, GlobalSpace, MixedAccess, Space
 from .monitor import SharedMonitor
+from .phases import Phases
 from .program import Program
 from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable
 from .types import SIGNED, STORAGE, UNSIGNED, Type
@@ -561,6 +562,7 @@ class Machine:
         watched = self.shared_bytes and (self.checks.races or self.checks.unwritten)
         self.monitor = SharedMonitor(self) if watched else None
         self.barriers = Barriers(self)
+        self.phases = Phases(self)
         zero = {t: self.uniform(t.type(0)) for t in STORAGE.values()}
         for function in self.program.functions:
             for register in function.registers:
@@ -610,9 +612,11 @@ class Machine:
         groups = self.groups
         while True:
             if not groups:
-                if not self.barriers.waiting:
-                    return
-                self.barriers.stuck()
+                if self.barriers.waiting:
+                    self.barriers.stuck()
+                if self.phases.waiting:
+                    self.phases.stuck()
+                return
             pc = self._choose()
             threads = groups.pop(pc)
             self.enter(threads)

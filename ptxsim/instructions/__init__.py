@@ -17,6 +17,7 @@ from . import (  # noqa: F401
     integer,
     logic,
     matrix,
+    mbarrier,
     memory,
     move,
     texture,

@@ -38,8 +38,12 @@ def cp(m, instruction):
     modifiers = Modifiers(instruction)
     if not modifiers.flag("async"):
         modifiers.reject("a cp other than cp.async")
-    if "bulk" in modifiers.left or "mbarrier" in modifiers.left:
-        modifiers.reject(f".{modifiers.left[0]}")
+    from . import mbarrier
+
+    if modifiers.flag("bulk"):
+        return mbarrier.bulk(m, instruction, modifiers)
+    if modifiers.flag("mbarrier"):
+        return mbarrier.signal_by_copies(m, instruction, modifiers)
     action = modifiers.one_of(("commit_group", "wait_group", "wait_all"))
     if action == "commit_group":
         modifiers.done()
@@ -151,6 +155,16 @@ def wait(m, pending: int, everything: bool) -> None:
         if (copy.group >= 0).any():
             left.append(copy)
     m.copies = left
+
+
+def land_copies_of(m, copies: list[Copy], lanes: np.ndarray) -> None:
+    """Copies of some lanes land."""
+    for copy in copies:
+        landing = np.zeros(m.lanes, bool)
+        landing[lanes] = copy.group[lanes] >= 0
+        if landing.any():
+            _land(m, copy, landing)
+            copy.group = np.where(landing, -1, copy.group)
 
 
 def _land(m, copy: Copy, landing: np.ndarray) -> None:

@@ -4,7 +4,6 @@
 rule agree:
     input:
         lambda wildcards: built(wildcards.variant),
-        emulator=EMULATOR,
         harness=f"{BUILD}/harness.cubin",
     output:
         f"{RESULTS}/parts/agree/{{variant}}.csv",
@@ -15,6 +14,7 @@ rule agree:
     resources:
         gpu=1,
     params:
+        emulator=EMULATOR,
         build=subpath(input.harness, parent=True),
     shell:
         "python -m experiments.agree {wildcards.variant} --build-dir {params.build} --out {output} 2>&1 | tee {log}"

@@ -7,7 +7,6 @@ rule bank_picture:
         "experiments/bank_pictures.py",
         "workflow/bank_pictures.yaml",
         pictured,
-        emulator=EMULATOR,
     output:
         svg=report(
             "results/figures/banks_{picture}.svg",
@@ -23,6 +22,7 @@ rule bank_picture:
     conda:
         "../../env.yaml"
     params:
+        emulator=EMULATOR,
         build=BUILD,
     shell:
         "python -m experiments.bank_pictures {wildcards.picture} --build-dir {params.build} --out {output.svg} 2>&1 | tee {log}"

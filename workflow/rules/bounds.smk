@@ -5,7 +5,6 @@ rule bounds:
     input:
         "experiments/bounds.py",
         "experiments/predict.py",
-        emulator=EMULATOR,
         ptx=f"{BUILD}/{{variant}}.ptx",
         cubin=f"{BUILD}/{{variant}}.cubin",
     output:
@@ -15,6 +14,7 @@ rule bounds:
     conda:
         "../../env.yaml"
     params:
+        emulator=EMULATOR,
         build=subpath(input.ptx, parent=True),
     shell:
         "python -m experiments.bounds {wildcards.variant} --size {wildcards.size} --build-dir {params.build}"

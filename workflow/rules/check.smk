@@ -5,7 +5,6 @@
 rule check_emulated:
     input:
         lambda wildcards: built(wildcards.variant),
-        emulator=EMULATOR,
     output:
         f"{RESULTS}/parts/check/{{variant}}.ptxsim.csv",
     log:
@@ -13,6 +12,7 @@ rule check_emulated:
     conda:
         "../../env.yaml"
     params:
+        emulator=EMULATOR,
         build=BUILD,
     shell:
         "python -m experiments.check {wildcards.variant} --device ptxsim --build-dir {params.build} --out {output}"

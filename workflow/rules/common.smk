@@ -1,6 +1,7 @@
 # What all rules share: the configuration, whether there is a GPU, the experiments, and where files lie.
 
 import difflib
+import hashlib
 import json
 import os
 import re
@@ -243,7 +244,8 @@ ANALYSIS = [
     "analysis/style.py",
     "contracts/metrics.yaml",
 ]
-EMULATOR = sorted(path.as_posix() for path in Path("ptxsim").rglob("*.py"))
+# The emulator's code, as a parameter of each job that runs it: fifty files as its inputs would bury all others
+EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(Path("ptxsim").rglob("*.py")))).hexdigest()
 PAPER_TABLES = {
     "ladder": "Timings, ladders",
     "sizes": "Timings, sweeps of sizes",

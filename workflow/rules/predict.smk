@@ -5,7 +5,6 @@ rule predict:
     input:
         lambda wildcards: built(wildcards.variant),
         "experiments/predict.py",
-        emulator=EMULATOR,
     output:
         f"{RESULTS}/parts/predict/{{variant}}-{{size}}.csv",
     log:
@@ -13,6 +12,7 @@ rule predict:
     conda:
         "../../env.yaml"
     params:
+        emulator=EMULATOR,
         build=BUILD,
     shell:
         "python -m experiments.predict {wildcards.variant} --size {wildcards.size} --build-dir {params.build}"
@@ -39,9 +39,8 @@ rule predictions_table:
 # Whether ptxas merged neighbouring accesses of shared memory as the emulator foresees.
 rule shared_widths:
     input:
-        "experiments/widths.py",
-        EMULATOR,
         [multiext(f"{BUILD}/{kernel}", ".ptx", ".cubin") for kernel in KERNELS],
+        command="experiments/widths.py",
     output:
         report(
             f"{RESULTS}/shared_widths.csv",
@@ -54,7 +53,8 @@ rule shared_widths:
     conda:
         "../../env.yaml"
     params:
-        build=BUILD,
+        emulator=EMULATOR,
+        build=subpath(input[0], parent=True),
         kernels=KERNELS,
     shell:
         "python -m experiments.widths {params.kernels} --build-dir {params.build} --out {output} 2>&1 | tee {log}"

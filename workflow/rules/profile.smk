@@ -47,7 +47,6 @@ rule banks:
 rule between_warps:
     input:
         "experiments/between_warps.py",
-        EMULATOR,
         multiext(f"{BUILD}/between_warps", ".cubin", ".ptx"),
         harness=f"{BUILD}/harness.cubin",
     output:
@@ -59,6 +58,7 @@ rule between_warps:
     resources:
         gpu=1,
     params:
+        emulator=EMULATOR,
         build=subpath(input.harness, parent=True),
     shell:
         "python -m experiments.between_warps --build-dir {params.build} --out {output} 2>&1 | tee {log}"

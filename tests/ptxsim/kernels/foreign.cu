@@ -16,6 +16,7 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <cuda_pipeline.h>
+#include <alloca.h>
 
 namespace cg = cooperative_groups;
 
@@ -324,7 +325,7 @@ KERNEL special_functions(float* out, const float* in) {
 KERNEL rounding(int* out, const float* in) {
     const float x = in[ME];
     out[ME] = __float2int_rn(x) + 10 * __float2int_rz(x) + 100 * __float2int_ru(x) + 1000 * __float2int_rd(x) +
-              static_cast<int>(__float2uint_rn(fabsf(x))) + static_cast<int>(__float2ll_rn(x * 1e3f)) + __float2half_rn(x) * 2 +
+              static_cast<int>(__float2uint_rn(fabsf(x))) + static_cast<int>(__float2ll_rn(x * 1e3f)) + static_cast<int>(2 * __half2float(__float2half_rn(x))) +
               static_cast<int>(__double2int_rn(x * 2.5)) + __float_as_int(__int2float_rz(__float_as_int(x))) % 1000;
 }
 

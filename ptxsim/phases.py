@@ -1,0 +1,159 @@
+"""mbarrier objects: barriers in shared memory that count arrivals, and bytes of copies, phase by phase (PTX ISA 9.7.13.15).
+
+The object is one word of 64 bits in shared memory; what is in it is the implementation's own: here the parity of the
+present phase, the arrivals that a phase expects, those still to come, and the bytes still to come. Threads that meet at
+one object take turns, in the order of their numbers.
+
+A thread at a try_wait goes on when its phase is over; where that can never be, the launch ends with an error that says
+how many arrivals are missing. Copies that signal an object land when somebody waits for it, so that what reads their
+destination before that is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+COUNT, BYTES = 20, 21  # bits of the fields
+MOST = (1 << COUNT) - 1
+PARITY_AT, EXPECTED_AT, PENDING_AT, BYTES_AT = 0, 1, 1 + COUNT, 1 + 2 * COUNT
+
+
+@dataclass
+class State:
+    """What an object holds."""
+
+    parity: int
+    expected: int
+    pending: int
+    bytes: int
+
+    @classmethod
+    def unpack(cls, word: int) -> State:
+        return cls(
+            word & 1,
+            word >> EXPECTED_AT & MOST,
+            word >> PENDING_AT & MOST,
+            (word >> BYTES_AT & (1 << BYTES) - 1) - (1 << BYTES - 1),
+        )
+
+    def pack(self) -> int:
+        held = self.bytes + (1 << BYTES - 1)
+        return self.parity | self.expected << EXPECTED_AT | self.pending << PENDING_AT | held << BYTES_AT
+
+
+@dataclass
+class Parked:
+    """Threads at a try_wait: objects and the parities of the phases that they wait for, by lane of the batch."""
+
+    instruction: object
+    threads: np.ndarray  # mask
+    objects: np.ndarray  # bytes from the start of the batch's shared memory
+    parity: np.ndarray
+    write: Callable  # of the predicate
+
+
+class Phases:
+    """The mbarrier objects of a batch."""
+
+    def __init__(self, machine) -> None:
+        self.machine = machine
+        self.waiting: list[Parked] = []
+        self.signals: dict[int, list[Callable[[], None]]] = {}  # by object: copies that have not landed
+
+    @property
+    def _words(self) -> np.ndarray:
+        return self.machine.spaces["shared"].views[8]
+
+    def read(self, objects: np.ndarray) -> np.ndarray:
+        return self._words[objects >> 3]
+
+    def change(self, instruction, objects: np.ndarray, lanes: np.ndarray, act: Callable) -> np.ndarray:
+        """`act(state, index)` for each thread, in turns; the words that they found."""
+        before = np.zeros(len(objects), np.uint64)
+        for index, (at, lane) in enumerate(zip(objects.tolist(), lanes.tolist(), strict=True)):
+            word = int(self._words[at >> 3])
+            before[index] = word
+            state = State.unpack(word)
+            act(state, index)
+            self._settle(instruction, state, lane)
+            self._words[at >> 3] = state.pack()
+        if self.waiting:
+            self.release()
+        return before
+
+    def _settle(self, instruction, state: State, lane: int) -> None:
+        """Refuse what no object may hold; end the phase when nothing is to come any more."""
+        if state.pending < 0 or state.expected < 0:
+            raise self.machine.fault(instruction, "mbarrier: more arrivals than the phase expects", lane)
+        if not -(1 << BYTES - 1) < state.bytes < 1 << BYTES - 1:
+            raise self.machine.fault(instruction, f"mbarrier: {state.bytes} bytes to come are too many", lane)
+        if state.pending == 0 and state.bytes == 0:
+            state.parity ^= 1
+            state.pending = state.expected
+
+    def signal(self, at: int, land: Callable[[], None]) -> None:
+        """A copy that will signal the object at `at` is under way."""
+        self.signals.setdefault(at, []).append(land)
+        if any((p.objects[p.threads] == at).any() for p in self.waiting):
+            self.arrive_now(at)
+            self.release()
+
+    def arrive_now(self, at: int) -> None:
+        """Whatever is to signal an object does."""
+        for land in self.signals.pop(at, []):
+            land()
+
+    def over(self, objects: np.ndarray, parity: np.ndarray) -> np.ndarray:
+        """Whether the phases of these parities are over, of each object."""
+        for at in np.unique(objects).tolist():
+            if at in self.signals:
+                self.arrive_now(at)
+        return (self.read(objects) & np.uint64(1)) != parity
+
+    def wait(self, instruction, threads: np.ndarray, objects: np.ndarray, parity: np.ndarray, write) -> int | None:
+        """Threads come to a try_wait; `objects` and `parity` by lane of the batch."""
+        self.waiting.append(Parked(instruction, threads, objects, parity, write))
+        self.release()
+        return None
+
+    def release(self) -> None:
+        """Let go whoever's phase is over."""
+        m = self.machine
+        parked, self.waiting = self.waiting, []
+        for p in parked:
+            lanes = np.flatnonzero(p.threads)
+            done = self.over(p.objects[lanes], p.parity[lanes])
+            if done.any():
+                gone = np.zeros(m.lanes, bool)
+                gone[lanes[done]] = True
+                self.passed(gone)
+                saved = m.mask, m.active, m.whole, m.count
+                m.mask = m.active = gone
+                p.write(m.uniform(np.bool_(True)))
+                m.mask, m.active, m.whole, m.count = saved
+                m.join(p.instruction.pc + 1, gone)
+                p.threads = p.threads & ~gone
+            if p.threads.any():
+                self.waiting.append(p)
+
+    def passed(self, threads: np.ndarray) -> None:
+        """Threads have seen a phase end: what others did before their arrival is ordered before what these do now.
+
+        The watch over shared memory takes it for a barrier of the block.
+        """
+        m = self.machine
+        if m.monitor is not None:
+            m.monitor.barrier(np.bincount(m.block_of[threads], minlength=len(m.blocks)) > 0)
+
+    def stuck(self) -> None:
+        """Nobody can run, and some wait for a phase: say for what."""
+        p = self.waiting[0]
+        lane = int(np.flatnonzero(p.threads)[0])
+        state = State.unpack(int(self.read(p.objects[lane : lane + 1])[0]))
+        missing = [f"{state.pending} of {state.expected} arrivals"] * bool(state.pending)
+        missing += [f"{state.bytes} bytes of copies"] * bool(state.bytes)
+        what = " and ".join(missing) or "nothing"
+        raise self.machine.fault(p.instruction, f"deadlock: the phase of this mbarrier waits for {what}", lane)
