@@ -1,6 +1,7 @@
 """Measured tables, with what may not be shown taken out and what is out of date marked.
 
-Functions on DataFrames are pure; only `read`, `metric_names` and the two `*_arguments` touch files or a command line.
+Functions on DataFrames are pure; only `read`, `offered`, `write_csv`, `metric_names` and the two `*_arguments` touch
+files or a command line.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ import pandas as pd
 import yaml
 
 import contracts
-from contracts import UserError, read_json, read_rows, schema
+from contracts import UserError, read_json, read_rows, replacing, schema
 
 DAGGER = "†"  # stands at every label whose rows are stale
 
 # Stages and their names in coverage.csv. Of these words, the first that a key of provenance.json's left_out contains
 # says which stage it speaks of.
 STAGES = {
+    "cross_checks": "cross-checks",  # before "check", which it contains
     "build": "build",
     "check": "check on GPU",
     "emulator": "check on ptxsim",
     "locked": "locked",
     "bench": "unlocked",
     "profile": "counters",
+    "agreement": "agreement",
+    "protocols": "protocols",
     "timeline": "timeline",
     "sanitizer": "sanitizer",
     "tuning": "tuning",
@@ -110,6 +114,24 @@ def read(args: argparse.Namespace) -> Measured:
         archived=args.archived,
         emulated_here=bool(args.emulated),
     )
+
+
+def offered(folder: Path, name: str, measured: Measured, *, timed: bool) -> pd.DataFrame:
+    """Rows of a table that need not be in the folder, with the catalogue's columns joined.
+
+    Of a table of times, those of variants that failed a check are left out.
+    """
+    path = folder / f"{name}.csv"
+    rows = describe(table(read_rows(path, name) if path.is_file() else [], name), measured.variants)
+    rows["stale"] = rows["stale"].astype(bool)
+    return rows[~rows["variant"].isin(measured.failed["variant"])] if timed else rows
+
+
+def write_csv(path: Path, rows: pd.DataFrame, digits: int = 6) -> None:
+    """A table, whole; truth as true and false, nothing as an empty cell, floats to so many significant digits."""
+    flags = {name: rows[name].map({True: "true", False: "false"}) for name in rows if rows[name].dtype == bool}
+    with replacing(path) as temporary:
+        rows.assign(**flags).to_csv(temporary, index=False, float_format=f"%.{digits}g", lineterminator="\n")
 
 
 def table(rows: list[dict[str, Any]], name: str) -> pd.DataFrame:

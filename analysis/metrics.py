@@ -135,6 +135,7 @@ COMPARISON = {
         Shown("ipc_elapsed", "IPC, elapsed cycles", "inst/cycle", +1),
         Shown("issue_slots_busy", "Issue slots busy", "%", +1),
         Shown("fma_pipe", "FMA pipe", "%", +1),
+        Shown("tensor_pipe", "Tensor pipe", "%", +1),
     ],
     "Memory": [
         Shown("load_bytes_per_sector", "Global load, bytes used per 32-byte sector", "byte", +1),

@@ -2,7 +2,8 @@
 
 The mark's place is the relative difference; bank conflicts are compared as a share of the wavefronts that they are
 among, since a count near zero has no useful relative difference. A kernel whose source changed since it was measured is
-left out.
+left out. `--table FILE.csv` also writes what is drawn: variant, label, n, counter (a name in words), metric (ncu's),
+predicted, measured, difference_percent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import yaml
 
 import contracts
 from analysis import style
-from analysis.data import Measured, figure_arguments, read, table
+from analysis.data import Measured, figure_arguments, read, table, write_csv
 from analysis.style import plt
 from contracts import read_rows, run_command
 
@@ -26,7 +27,8 @@ LEFT = 1e-4  # percent: where exact marks stand
 
 
 def differences(counters: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant and counter that both have: label, metric, predicted, measured, difference_percent.
+    """One row per variant and counter that both have: variant, label, n, metric, predicted, measured,
+    difference_percent.
 
     `difference_percent` is of the measured value; of the measured wavefronts for bank conflicts.
     """
@@ -41,7 +43,22 @@ def differences(counters: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFra
     both = both.assign(whole=whole)
     both = both[both["whole"] > 0]
     both = both.assign(difference_percent=100 * (both["predicted"] - both["measured"]) / both["whole"])
-    return both[["variant", "label", "metric", "predicted", "measured", "difference_percent"]]
+    return both[["variant", "label", "n", "metric", "predicted", "measured", "difference_percent"]]
+
+
+def names() -> dict[str, str]:
+    """ncu's names of counters, and their names in words, in the order of contracts/metrics.yaml."""
+    groups = yaml.safe_load(METRICS.read_text()).values()
+    return {metric["ncu"]: metric["label"] for group in groups for metric in group.values()}
+
+
+def counter_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of `differences`, what --table writes: kernels in the catalogue's order, counters in that of `names`."""
+    words = names()
+    rows = rows.assign(place=rows["metric"].map(list(words).index), counter=rows["metric"].map(words))
+    order = {variant: number for number, variant in enumerate(dict.fromkeys(rows["variant"]))}
+    rows = rows.assign(kernel=rows["variant"].map(order)).sort_values(["kernel", "n", "place"], kind="stable")
+    return rows[["variant", "label", "n", "counter", "metric", "predicted", "measured", "difference_percent"]]
 
 
 def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
@@ -49,13 +66,11 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
     rows = differences(measured.counters, predictions)
     if rows.empty:
         return style.left_out(measured, "Predicted against measured counters", measured.reason("profile"))
-    groups = yaml.safe_load(METRICS.read_text()).values()
-    labels = {metric["ncu"]: metric["label"] for group in groups for metric in group.values()}
-    names = [name for name in labels if name in set(rows["metric"])]
-    places = {name: place for place, name in enumerate(names)}
+    labels = {name: label for name, label in names().items() if name in set(rows["metric"])}
+    places = {name: place for place, name in enumerate(labels)}
     size = rows["difference_percent"].abs()
     exact = size <= 100 * EXACT
-    figure, axes = plt.subplots(figsize=(style.WIDTH, 1.3 + 0.2 * len(names)))
+    figure, axes = plt.subplots(figsize=(style.WIDTH, 1.3 + 0.2 * len(labels)))
     for number, (label, part) in enumerate(
         rows.assign(x=size.where(~exact, LEFT), exact=exact).groupby("label", sort=False)
     ):
@@ -67,8 +82,8 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
     for name, part in exact.groupby(rows["metric"]):
         text = f"{int(part.sum())} of {len(part)} exact"
         axes.text(1.01, places[name], text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
-    axes.set(xscale="log", xlim=(0.6 * LEFT, 100), ylim=(len(names) - 0.5, -0.5))
-    axes.set_yticks(list(places.values()), [labels[name] for name in names])
+    axes.set(xscale="log", xlim=(0.6 * LEFT, 100), ylim=(len(labels) - 0.5, -0.5))
+    axes.set_yticks(list(places.values()), list(labels.values()))
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="both")
     axes.set_xlabel("difference, % of the measured count; exact at the left edge")
@@ -82,9 +97,12 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
 def main() -> None:
     parser = figure_arguments(__doc__)
     parser.add_argument("--predictions", required=True, type=Path, metavar="FILE", help="predictions.csv of this tree")
+    parser.add_argument("--table", type=Path, metavar="FILE.csv", help="write the numbers behind the figure there")
     args = parser.parse_args()
-    predictions = table(read_rows(args.predictions, "counters"), "counters")
-    style.save(draw(read(args), predictions), args.out)
+    measured, predictions = read(args), table(read_rows(args.predictions, "counters"), "counters")
+    if args.table:
+        write_csv(args.table, counter_table(differences(measured.counters, predictions)), digits=9)
+    style.save(draw(measured, predictions), args.out)
 
 
 if __name__ == "__main__":

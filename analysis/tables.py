@@ -31,8 +31,7 @@ checks.csv: variant, label, dtype, device, cases, passed, failed, worst_share (l
 counters.csv: variant, label, dtype, n, stale, kernel (the function that ran), then a column "KEY [UNIT]" per counter of
     contracts/metrics.yaml.
 
-comparison.csv: worklog 002's head to head at one size: section, metric, unit, n, blocktile_2d, vectorized, better
-    ("blocktile_2d", "vectorized", "same" within 1%, or empty where neither more nor less is better).
+comparison.csv: worklog 002's head to head of blocktile_2d and vectorized, in the columns of `analysis.compare`.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import autotune
+from analysis.compare import compare
 from analysis.data import (
     Measured,
     describe,
@@ -54,11 +54,11 @@ from analysis.data import (
     stale_variants,
     table,
     wide,
+    write_csv,
 )
-from analysis.metrics import COMPARISON, with_derived
-from contracts import read_rows, read_yaml, replacing, run_command, write_text
+from contracts import read_rows, read_yaml, run_command, write_text
 
-PAIR = {"blocktile_2d": "sgemm_blocktile_2d", "vectorized": "sgemm_vectorized"}  # worklog 002's two kernels
+PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")  # worklog 002's two kernels
 
 
 def timings(measured: Measured) -> pd.DataFrame:
@@ -198,33 +198,6 @@ def _plain(unit: str) -> str:
     return "ns" if unit in ("ns", "nsecond", "us", "usecond", "ms", "msecond", "s") else unit
 
 
-def comparison(measured: Measured) -> pd.DataFrame:
-    """Worklog 002's two kernels at the largest size where both have counters."""
-    rows = with_derived(wide(measured.counters, metric_names()))
-    columns = ["section", "metric", "unit", "n", *PAIR, "better"]
-    sizes = [set(rows.loc[rows["variant"] == variant, "n"]) for variant in PAIR.values()]
-    common = set.intersection(*sizes)
-    if not common:
-        return pd.DataFrame(columns=columns)
-    n = max(common)
-    first, second = (rows[(rows["variant"] == variant) & (rows["n"] == n)].iloc[0] for variant in PAIR.values())
-    table_rows = []
-    for section, shown in COMPARISON.items():
-        for metric in shown:
-            values = [float(row.get(metric.key, float("nan"))) for row in (first, second)]
-            better = _better(*values, metric.better)
-            table_rows.append([section, metric.label, metric.unit, n, *values, better])
-    return pd.DataFrame(table_rows, columns=columns)
-
-
-def _better(first: float, second: float, direction: int) -> str:
-    if pd.isna(first) or pd.isna(second) or not direction:
-        return ""
-    if abs(first - second) <= 0.01 * max(abs(first), abs(second)):
-        return "same"
-    return list(PAIR)[(second > first) == (direction > 0)]
-
-
 def summary(
     measured: Measured, resources: pd.DataFrame, rows: pd.DataFrame, found: list[dict[str, Any]]
 ) -> dict[str, Any]:
@@ -253,13 +226,6 @@ def summary(
     }
 
 
-def write_csv(path: Path, rows: pd.DataFrame) -> None:
-    """A table, whole; truth as true and false, nothing as an empty cell."""
-    flags = {name: rows[name].map({True: "true", False: "false"}) for name in rows if rows[name].dtype == bool}
-    with replacing(path) as temporary:
-        rows.assign(**flags).to_csv(temporary, index=False, float_format="%.6g", lineterminator="\n")
-
-
 def main() -> None:
     parser = input_arguments(__doc__)
     parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
@@ -282,7 +248,7 @@ def main() -> None:
         "resources": resource_table(resources, measured.variants),
         "checks": check_table(measured),
         "counters": counter_table(measured),
-        "comparison": comparison(measured),
+        "comparison": compare(measured, *PAIR),
     }
     for name, part in tables.items():
         write_csv(args.out / f"{name}.csv", part)

@@ -9,7 +9,6 @@ ldmatrix and cp.async, and its tests (docs/shared-memory.md says what they showe
 from __future__ import annotations
 
 import argparse
-import contextlib
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,7 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from experiments.lease import lease
-from experiments.profile import LeftOut, find_ncu, report_module
+from experiments.profile import LeftOut, find_ncu, read_report, report_folder
 
 REPEATS = 64
 SHARED_BYTES = 32768
@@ -137,12 +136,14 @@ def launch_all(build_dir: Path) -> None:
     cuda(driver.cuProfilerStop())
 
 
-@contextlib.contextmanager
-def under_ncu(command: list[str], metrics: list[str]) -> Iterator[Any]:
-    """Run this Python with `command` under ncu; the launches of its report. Raises `UserError` where that fails."""
+def under_ncu(command: list[str], metrics: list[str]) -> list[dict[str, Any]]:
+    """Run this Python with `command` under ncu; the launches, as `experiments.read_report` prints them.
+
+    Raises `UserError` where that fails.
+    """
     try:
         ncu = find_ncu()
-        module = report_module(ncu)
+        reader = report_folder(ncu)
     except LeftOut as reason:
         raise UserError(f"nothing can be counted: {reason}") from reason
     with tempfile.TemporaryDirectory() as folder:
@@ -155,17 +156,16 @@ def under_ncu(command: list[str], metrics: list[str]) -> Iterator[Any]:
         if done.returncode or not report.is_file():
             lines = (done.stdout + done.stderr).strip().splitlines() or ["no message"]
             raise UserError(f"ncu failed: {lines[-1]}")
-        yield module.load_report(str(report)).range_by_idx(0)
+        return read_report(reader, report, metrics)
 
 
-def read(launches: Any) -> list[dict[str, Any]]:
+def read(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of banks.csv: the launches of a report, in the order of `cases`."""
     rows, empty = [], {}
-    for i, case in enumerate(cases()):
-        action = launches.action_by_idx(i)
-        if action.name() != case.access:
-            raise UserError(f"launch {i} of the report is {action.name()}, expected {case.access}")
-        counted = np.array([action.metric_by_name(name).as_double() for name in METRICS])
+    for i, (case, launch) in enumerate(zip(cases(), launches, strict=True)):
+        if launch["name"] != case.access:
+            raise UserError(f"launch {i} of the report is {launch['name']}, expected {case.access}")
+        counted = np.array([launch["metrics"][name][0] for name in METRICS])
         threads = len(case.offsets)
         if not case.repeats:
             empty[case.access, threads] = counted
@@ -196,8 +196,7 @@ def main() -> None:
             launch_all(options.build_dir)
             return
         command = ["-m", "experiments.banks", "--launch", "--build-dir", str(options.build_dir)]
-        with under_ncu(command, METRICS) as launches:
-            write_rows(options.out, "banks", read(launches))
+        write_rows(options.out, "banks", read(under_ncu(command, METRICS)))
 
 
 if __name__ == "__main__":

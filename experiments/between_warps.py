@@ -204,7 +204,7 @@ def find(names: list[str], case: Case) -> str:
     return next(name for name in names if name == case.entry or (case.tile and case.entry in name))
 
 
-def read(launches: Any, build_dir: Path) -> list[dict[str, Any]]:
+def read(launches: list[dict[str, Any]], build_dir: Path) -> list[dict[str, Any]]:
     """Rows of between_warps.csv: the launches of a report, in the order of `cases`."""
     names = entries(build_dir)
     module = ptxsim.load(build_dir / "between_warps.ptx", names[0]).module
@@ -212,11 +212,11 @@ def read(launches: Any, build_dir: Path) -> list[dict[str, Any]]:
     of_block = functools.cache(lambda alone: needed(kernel(find(names, alone)), alone))
 
     rows = []
-    for i, case in enumerate(cases()):
-        action = launches.action_by_idx(i)
-        if action.name() not in (case.entry, case.kernel):
-            raise UserError(f"launch {i} of the report is {action.name()}, expected {case.entry}")
-        blocks = action.metric_by_name(GRID).as_uint64()
+    for i, (case, launch) in enumerate(zip(cases(), launches, strict=True)):
+        if launch["name"] not in (case.entry, case.kernel):
+            raise UserError(f"launch {i} of the report is {launch['name']}, expected {case.entry}")
+        metrics = {name: value for name, (value, _) in launch["metrics"].items()}
+        blocks = int(metrics[GRID])
         rows.append(
             {
                 "kernel": case.kernel,
@@ -226,7 +226,7 @@ def read(launches: Any, build_dir: Path) -> list[dict[str, Any]]:
                 "blocks_per_sm": case.blocks_per_sm,
                 "steps": case.steps,
                 **{name: blocks * count for name, count in of_block(replace(case, blocks_per_sm=1)).items()},
-                **{name: action.metric_by_name(metric).as_double() for name, metric in METRICS.items()},
+                **{name: metrics[metric] for name, metric in METRICS.items()},
             }
         )
     return rows
@@ -243,8 +243,8 @@ def main() -> None:
             launch_all(options.build_dir)
             return
         command = ["-m", "experiments.between_warps", "--launch", "--build-dir", str(options.build_dir)]
-        with under_ncu(command, [GRID, *METRICS.values()]) as launches:
-            write_rows(options.out, "between_warps", read(launches, options.build_dir))
+        launches = under_ncu(command, [GRID, *METRICS.values()])
+        write_rows(options.out, "between_warps", read(launches, options.build_dir))
 
 
 if __name__ == "__main__":

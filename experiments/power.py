@@ -46,10 +46,10 @@ class Window:
 
 @contextlib.contextmanager
 def nvml() -> Iterator[object]:
-    """NVML's handle of the leased GPU; what NVML refuses in the block is a `UserError`."""
+    """NVML's handle of the leased GPU, for a MIG instance of all of it; what NVML refuses here is a `UserError`."""
     pynvml.nvmlInit()
     try:
-        yield toolchain.visible_handles()[0]
+        yield toolchain.physical(toolchain.visible_handles()[0])
     except pynvml.NVMLError as error:
         raise UserError(f"NVML: {error}") from error
     finally:

@@ -11,11 +11,12 @@ says why and what would help; otherwise left_out.txt is empty.
 from __future__ import annotations
 
 import argparse
-import importlib
+import json
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ def find_ncu() -> Path:
     return Path(found).resolve()
 
 
-def report_module(ncu: Path) -> Any:
-    """`ncu_report`, from the installation that `ncu` belongs to."""
+def report_folder(ncu: Path) -> Path:
+    """Where `ncu_report` lies, in the installation that `ncu` belongs to."""
     roots = [
         *ncu.parents,
         *Path("/opt/nvidia/nsight-compute").glob("*"),
@@ -61,22 +62,29 @@ def report_module(ncu: Path) -> Any:
     for root in roots:
         folder = root / "extras" / "python"
         if (folder / "ncu_report.py").is_file():
-            sys.path.insert(0, str(folder))
-            return importlib.import_module("ncu_report")
+            return folder
     raise LeftOut(f"no ncu_report module beside {ncu.name}; remedy: a full install of Nsight Compute")
 
 
-def read_report(module: Any, path: Path, entry: Entry, size: int) -> list[dict[str, Any]]:
+def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+    """The kernels of a report with these counters, as `experiments.read_report` prints them in its own process."""
+    command = [sys.executable, "-m", "experiments.read_report", str(folder), str(path), *names]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise UserError(f"{path}: not a report that this ncu's module can read: {last}")
+    return json.loads(done.stdout)
+
+
+def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int) -> list[dict[str, Any]]:
     """Rows of counters.csv from the longest kernel of a report."""
-    ranges = module.load_report(str(path))
-    actions = [ranges.range_by_idx(0).action_by_idx(i) for i in range(ranges.range_by_idx(0).num_actions())]
-    action = max(actions, key=lambda a: a.metric_by_name("gpu__time_duration.sum").as_double())
+    action = max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
     rows = []
     for name in metric_names():
-        metric = action.metric_by_name(name)
-        if metric is None:
+        if name not in action["metrics"]:
             print(f"counter {name} is not known to this ncu or GPU: left out", file=sys.stderr)
             continue
+        value, unit = action["metrics"][name]
         rows.append(
             {
                 "variant": entry.name,
@@ -84,9 +92,9 @@ def read_report(module: Any, path: Path, entry: Entry, size: int) -> list[dict[s
                 "n": size,
                 "k": size,
                 "metric": name,
-                "value": metric.as_double(),
-                "unit": metric.unit(),
-                "kernel": action.name(),
+                "value": value,
+                "unit": unit,
+                "kernel": action["name"],
                 "source_hash": entry.source_hash,
             }
         )
@@ -96,7 +104,7 @@ def read_report(module: Any, path: Path, entry: Entry, size: int) -> list[dict[s
 def profile(entry: Entry, size: int, build_dir: Path) -> list[dict[str, Any]]:
     """Run ncu on one launch; rows of counters.csv. Raises `LeftOut` where counters cannot be read here."""
     ncu = find_ncu()
-    module = report_module(ncu)
+    reader = report_folder(ncu)
     with tempfile.TemporaryDirectory() as folder, lease():
         report = Path(folder) / "report.ncu-rep"
         command = [
@@ -113,7 +121,7 @@ def profile(entry: Entry, size: int, build_dir: Path) -> list[dict[str, Any]]:
             raise UserError(
                 f"ncu failed on {entry.name}: {(lines or output.splitlines() or ['no message'])[-1].strip()}"
             )
-        return read_report(module, report, entry, size)
+        return longest_kernel(read_report(reader, report, metric_names()), entry, size)
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ TABLES = {
 }
 
 
-def summarise(events: Iterable[Mapping[str, Any]], variant: str) -> list[dict[str, Any]]:
+def summarise(events: Iterable[Mapping[str, Any]], variant: Variant) -> list[dict[str, Any]]:
     """Rows of timeline.csv, the longest of each table first, from the events of a Chrome trace (times in us)."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for event in events:
@@ -53,7 +53,7 @@ def summarise(events: Iterable[Mapping[str, Any]], variant: str) -> list[dict[st
         moved = [int(event.get("args", {}).get("bytes", 0)) for event in members]
         rows.append(
             {
-                "variant": variant,
+                "variant": variant.name,
                 "table": table,
                 "name": name,
                 "calls": len(times),
@@ -65,6 +65,7 @@ def summarise(events: Iterable[Mapping[str, Any]], variant: str) -> list[dict[st
                 "max_us": max(times),
                 "stddev_us": statistics.stdev(times) if len(times) > 1 else None,
                 "bytes": sum(moved) if table == "memory" else None,
+                "source_hash": variant.source_hash,
             }
         )
     order = list(dict.fromkeys(TABLES.values()))
@@ -110,7 +111,7 @@ def record(variant: Variant, build_dir: Path) -> list[dict[str, Any]]:
         trace = Path(folder) / "trace.json"
         recorded.export_chrome_trace(str(trace))
         events = json.loads(trace.read_text())["traceEvents"]
-    rows = summarise(events, variant.name)
+    rows = summarise(events, variant)
     launches = sum(row["calls"] for row in rows if row["table"] == "kernel" and variant.entry in row["name"])
     expected = len(SIZES) * (1 + LAUNCHES)
     if launches != expected:

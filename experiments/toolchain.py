@@ -3,11 +3,15 @@
     python -m experiments.toolchain --out results/toolchain.json
 
 nvcc: the one named by config, else the pinned wheel, else the one on PATH; cuobjdump likewise. A host g++ is needed.
+
+Where Snakemake runs on a node without the GPU that its jobs get, the file is made on one that has it: the config key
+gpu_node names it, and `--node` takes it over.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib.util
 import os
@@ -16,8 +20,11 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from contracts import UserError, run_command, write_json
+from contracts import UserError, read_json, run_command, write_json
+
+KNOWN = "GEMM_LADDER_TOOLCHAIN"  # set by Snakemake for its jobs: what toolchain.json holds, as JSON
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ def gpu() -> Gpu | None:
         if not handles:
             return None
         name = pynvml.nvmlDeviceGetName(handles[0])
-        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handles[0])
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(physical(handles[0]))
         arch = f"sm_{major}{minor}" + ("a" if major == 9 else "")
         return Gpu(name, arch, pynvml.nvmlSystemGetDriverVersion())
     except pynvml.NVMLError:
@@ -57,23 +64,78 @@ def gpu() -> Gpu | None:
         pynvml.nvmlShutdown()
 
 
+def gpu_of(known: dict[str, Any]) -> Gpu | None:
+    """The GPU that a toolchain.json tells of."""
+    return Gpu(known["gpu"], known["arch"], known["driver"]) if known["gpu"] else None
+
+
 def visible_handles() -> list:
-    """NVML handles of the GPUs in CUDA_VISIBLE_DEVICES (indices or UUIDs), in its order; NVML must be initialised."""
+    """NVML handles of the devices that CUDA_VISIBLE_DEVICES names, in its order, each once; NVML must be initialised.
+
+    A device is a GPU or, of a GPU in MIG mode, an instance. Numbers count GPUs in nvidia-smi's order, and one in MIG
+    mode stands for its first instance; names are UUIDs, whole or cut short where that is unambiguous. A GPU that was
+    given to somebody else (a cgroup then denies it) is not there and has no number.
+    """
     import pynvml
 
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+    gpus = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        with contextlib.suppress(pynvml.NVMLError_NoPermission):
+            gpus.append(_devices(pynvml.nvmlDeviceGetHandleByIndex(index)))
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
     if wanted is None:
-        return handles
-    chosen = []
-    for item in filter(None, wanted.split(",")):
-        if item.strip().isdigit() and int(item) < len(handles):
-            chosen.append(handles[int(item)])
-        elif matches := [h for h in handles if pynvml.nvmlDeviceGetUUID(h).startswith(item.strip())]:
-            chosen.append(matches[0])
+        return [devices[0] for devices in gpus if devices]
+    chosen: dict[str, Any] = {}
+    for item in map(str.strip, wanted.split(",")):
+        if re.fullmatch("[0-9]+", item):
+            found = gpus[int(item)][:1] if int(item) < len(gpus) else []
         else:
+            found = _named(item, gpus)
+        if len(found) != 1:
             break  # as CUDA does: what follows an unknown device is not visible
-    return chosen
+        chosen.setdefault(pynvml.nvmlDeviceGetUUID(found[0]), found[0])
+    return list(chosen.values())
+
+
+def _devices(gpu: Any) -> list:
+    """What CUDA can use of a GPU: the GPU itself, in MIG mode its instances."""
+    import pynvml
+
+    try:
+        if pynvml.nvmlDeviceGetMigMode(gpu)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+            return [gpu]
+        instances = []
+        for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+            with contextlib.suppress(pynvml.NVMLError_NotFound):
+                instances.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
+        return instances
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return [gpu]  # it knows no MIG
+
+
+def _named(item: str, gpus: list[list]) -> list:
+    """The devices whose UUID is or begins with `item`; of a GPU in MIG mode that is named, the first instance."""
+    import pynvml
+
+    if not item.startswith(("GPU-", "MIG-")):
+        return []
+    found = []
+    for devices in gpus:
+        if devices and pynvml.nvmlDeviceGetUUID(physical(devices[0])).startswith(item):
+            found.append(devices[0])
+        else:
+            found += [device for device in devices if pynvml.nvmlDeviceGetUUID(device).startswith(item)]
+    return found
+
+
+def physical(device: Any) -> Any:
+    """NVML's handle of the GPU that a MIG instance is part of; a GPU is its own."""
+    import pynvml
+
+    try:
+        return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device)
+    except pynvml.NVMLError:
+        return device
 
 
 def _wheel_bin() -> Path | None:
@@ -142,9 +204,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the toolchain's fingerprint.")
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--arch", default="sm_90a", help="architecture where there is no GPU")
+    parser.add_argument("--node", type=Path, help="toolchain.json of another node: taken over")
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    write_json(options.out, "toolchain", identity(options.nvcc, options.arch), only_if_changed=True)
+    known = read_json(options.node, "toolchain") if options.node else identity(options.nvcc, options.arch)
+    write_json(options.out, "toolchain", known, only_if_changed=True)
 
 
 if __name__ == "__main__":

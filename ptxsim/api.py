@@ -155,6 +155,9 @@ class Kernel:
 
     def _require_block(self, block: tuple[int, int, int]) -> None:
         attributes = self.program.entry.attributes
+        cluster = attributes.get("reqnctapercluster", ())
+        if any(size > 1 for size in cluster):
+            raise PtxsimError(f"{self.name}: clusters of several blocks are not supported (here {cluster})")
         threads = block[0] * block[1] * block[2]
         for name, exact in (("reqntid", True), ("maxntid", False)):
             if name in attributes:

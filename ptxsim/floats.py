@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 
 F4, F8 = np.dtype("f4"), np.dtype("f8")
@@ -328,6 +329,23 @@ def pack(x: np.ndarray, name: str, mode: str = "rn", relu: bool = False) -> np.n
     if name == "tf32":
         return np.where(nan, NAN32, bits)
     return np.where(nan, NAN16, (bits >> np.uint32(16)).astype(U2))
+
+
+FP8 = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
+
+
+def unpack_fp8(bits: np.ndarray, name: str) -> np.ndarray:
+    """8-bit floats to float32, exactly."""
+    return bits.view(FP8[name]).astype(np.float32)
+
+
+def pack_fp8(x: np.ndarray, name: str, relu: bool = False) -> np.ndarray:
+    """float32 to 8-bit floats: to nearest, ties to even; what is too large becomes the largest (`.satfinite`), NaN the
+    NaN 0x7f (PTX ISA 9.7.9.21)."""
+    largest = np.float32(ml_dtypes.finfo(FP8[name]).max)
+    inside = np.clip(x, np.float32(0) if relu else -largest, largest).astype(np.float32)
+    bits = inside.astype(FP8[name]).view(np.uint8)
+    return np.where(np.isnan(x), np.uint8(0x7F), bits)
 
 
 def halves(bits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -24,6 +24,7 @@ from . import program as programs
 from .barriers import Barriers
 from .errors import PtxError, PtxsimError
 from .instructions import registry
+from .instructions.memory import STACK
 from .instructions.special import special_value
 from .memory import BASES, Access, Addresses, Arena, Fault, GlobalSpace, MixedAccess, Space
 from .monitor import SharedMonitor
@@ -549,6 +550,9 @@ class Machine:
         self.resolved: dict = {}
         shared = programs.align_up(max(self.shared_bytes, 16), 16)
         local = max(self.program.local_bytes * (self.limits.depth + 1 if self.program.recursive else 1), 16)
+        self.stack_top = np.full(self.lanes, local, np.int64)  # what alloca gives lies behind the frames
+        local += STACK if any(i.opcode == "alloca" for i in self.program.code) else 0
+        self.stack_end = local
         lane = np.arange(self.lanes, dtype=np.int64)
         self.spaces = {
             "global": GlobalSpace(self.arena),
@@ -777,7 +781,8 @@ def smallest_shared_access(program: Program) -> int:
         if opcode not in ("ld", "st", "atom", "red", "cp"):
             continue
         if opcode == "cp":
-            size = int(instruction.operands[2].value) if len(instruction.operands) > 2 else 16
+            amount = instruction.operands[2] if len(instruction.operands) > 2 else None
+            size = int(amount.value) if isinstance(amount, Immediate) else 16
         elif {"global", "local", "const", "param"} & {m.split("::")[0] for m in modifiers}:
             continue
         else:

@@ -8,6 +8,9 @@ Accesses are only noted as they happen, and examined together when a barrier let
 two barriers their order does not matter: a granule written by one thread and touched by another is a race. So a
 stretch without writes costs nothing, and reads of places where no write fell are passed over by their extents.
 A granule is as large as the smallest access of the program.
+
+Atomic operations do not race with each other. Nor does a plain read with a compare-and-swap: such loops begin with one,
+and the swap finds out if it was late.
 """
 
 from __future__ import annotations
@@ -23,12 +26,13 @@ NONE, MANY = -1, -(1 << 30)  # no thread; threads of several warps. -2 - w: seve
 class Event:
     """One executed access: which granules of which lanes."""
 
-    __slots__ = ("access", "atomic", "first", "instruction", "kind", "lanes", "number", "where")
+    __slots__ = ("access", "atomic", "first", "instruction", "kind", "lanes", "number", "swaps", "where")
 
     def __init__(self, access, where, first: int, number: int, lanes, instruction, kind: str) -> None:
         self.access, self.where, self.first, self.number, self.lanes = access, where, first, number, lanes
         self.instruction, self.kind = instruction, kind
         self.atomic = kind == "atom"
+        self.swaps = self.atomic and "cas" in instruction.modifiers
 
 
 class SharedMonitor:
@@ -221,11 +225,20 @@ class SharedMonitor:
         if not (atomics and event.atomic):
             return False
         plain = [e for e in writes if not e.atomic and e is not event]
+        return not self._touched(plain)[g[clash]].any()
+
+    def _touched(self, events: list[Event]) -> np.ndarray:
         touched = np.zeros(self.granules, bool)
-        for other in plain:
-            for h in self.indices(other):
-                touched[h] = True
-        return not touched[g[clash]].any()
+        for event in events:
+            for g in self.indices(event):
+                touched[g] = True
+        return touched
+
+    def _only_swapped(self, granules: np.ndarray, writes: list[Event]) -> bool:
+        """Whether compare-and-swap is all that writes there."""
+        if not any(e.swaps for e in writes):
+            return False
+        return not self._touched([e for e in writes if not e.swaps])[granules].any()
 
     def _same_values(self, event: Event, g: np.ndarray) -> bool:
         """Threads that store one value to one place with one instruction do no harm."""
@@ -241,7 +254,7 @@ class SharedMonitor:
         for g in self.indices(event):
             writer = self.owner.take(g)
             clash = (writer != lanes) & (writer != NONE)
-            if np.count_nonzero(clash):
+            if np.count_nonzero(clash) and not self._only_swapped(g[clash], writes):
                 self._report(event, g, clash, writer, writes)
 
     # words
@@ -292,7 +305,7 @@ class _Past:
         self.writer, self.reader = np.full(n, NONE, np.int64), np.full(n, NONE, np.int64)
         self.write_epoch, self.read_epoch = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self.write_clock, self.read_clock = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        self.atomic = np.zeros(n, bool)
+        self.atomic, self.swapped = np.zeros(n, bool), np.zeros(n, bool)
         self.instructions: dict[int, object] = {}
 
     def _now(self, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -312,9 +325,11 @@ class _Past:
             clash = self._clash(self.writer[g], self.write_epoch[g], self.write_clock[g], lanes, now, tick)
             if event.atomic:
                 clash &= ~self.atomic[g]
+            elif not writing:
+                clash &= ~self.swapped[g]
             if clash.any():
                 self.monitor._raise_race(event, g, clash, int(self.writer[g][clash][0]), "before")
-            if writing:
+            if writing and not event.swaps:
                 clash = self._clash(self.reader[g], self.read_epoch[g], self.read_clock[g], lanes, now, tick)
                 if clash.any():
                     who = int(self.reader[g][clash][0])
@@ -331,7 +346,7 @@ class _Past:
         now, tick = self._now(lanes)
         for g in self.monitor.indices(event):
             self.writer[g], self.write_epoch[g], self.write_clock[g] = lanes, now, tick
-            self.atomic[g] = event.atomic
+            self.atomic[g], self.swapped[g] = event.atomic, event.swaps
 
     def note_read(self, event: Event) -> None:
         lanes = self.monitor._lanes(event).astype(np.int64)

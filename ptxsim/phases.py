@@ -1,4 +1,4 @@
-"""mbarrier objects: barriers in shared memory that count arrivals, and bytes of copies, phase by phase (PTX ISA 9.7.13.15).
+"""mbarrier objects: barriers in shared memory that count arrivals and bytes of copies by phases (PTX ISA 9.7.13.15).
 
 The object is one word of 64 bits in shared memory; what is in it is the implementation's own: here the parity of the
 present phase, the arrivals that a phase expects, those still to come, and the bytes still to come. Threads that meet at
@@ -149,11 +149,13 @@ class Phases:
             m.monitor.barrier(np.bincount(m.block_of[threads], minlength=len(m.blocks)) > 0)
 
     def stuck(self) -> None:
-        """Nobody can run, and some wait for a phase: say for what."""
-        p = self.waiting[0]
-        lane = int(np.flatnonzero(p.threads)[0])
-        state = State.unpack(int(self.read(p.objects[lane : lane + 1])[0]))
+        """Nobody can run, and some wait for a phase: say for what, and of several name one that waits for copies."""
+        found = []
+        for p in self.waiting:
+            lane = int(np.flatnonzero(p.threads)[0])
+            found.append((p, lane, State.unpack(int(self.read(p.objects[lane : lane + 1])[0]))))
+        p, lane, state = max(found, key=lambda entry: entry[2].bytes != 0)
         missing = [f"{state.pending} of {state.expected} arrivals"] * bool(state.pending)
         missing += [f"{state.bytes} bytes of copies"] * bool(state.bytes)
-        what = " and ".join(missing) or "nothing"
+        what = " and ".join(missing)
         raise self.machine.fault(p.instruction, f"deadlock: the phase of this mbarrier waits for {what}", lane)

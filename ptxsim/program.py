@@ -57,15 +57,27 @@ class Program:
         return self.entry.name
 
 
-def callees(function: Function) -> Iterator[tuple[Instruction, str]]:
-    """Names that a function calls, or whose address it takes."""
+def callees(module: Module, function: Function) -> Iterator[tuple[Instruction, str]]:
+    """Names that a function calls, or whose address it takes: itself, or out of a variable that it uses (a table of
+    virtual functions, say)."""
     for instruction in function.code or ():
         if instruction.opcode == "call" and isinstance(instruction.operands[1], Symbol):
             yield instruction, instruction.operands[1].name
-        elif instruction.opcode == "mov":
-            for operand in instruction.operands:
-                if isinstance(operand, Symbol):
-                    yield instruction, operand.name
+        for name in _names(instruction):
+            for reached in reachable_names(module, name):
+                yield instruction, reached
+
+
+def reachable_names(module: Module, name: str) -> list[str]:
+    """A name, and those that the initialisers of variables lead to from there."""
+    found, left = [], [name]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.append(name)
+            variable = module.variables.get(name)
+            left += [item.name for item in (variable.initial or ()) if isinstance(item, Symbol)] if variable else []
+    return found
 
 
 def choose_entry(module: Module, entry: str | None) -> Function:
@@ -117,7 +129,7 @@ def _order(program: Program) -> None:
         if function.name in done:
             return
         path.append(function.name)
-        for instruction, name in callees(function):
+        for instruction, name in callees(program.module, function):
             target = program.module.functions.get(name)
             if target is None or name in BUILTIN_CALLS:
                 continue
@@ -204,9 +216,11 @@ def _names(instruction: Instruction) -> Iterator[str]:
 
 
 def place_globals(program: Program, arena: Arena) -> dict[str, int]:
-    """Put the module's global and constant variables in memory, initialised; their addresses."""
+    """Put the global and constant variables that the program uses in memory, initialised; their addresses."""
     placed: dict[str, tuple[Variable, int]] = {}
-    variables = list(program.module.variables.values())
+    named = {name for i in program.code for name in _names(i)}
+    used = {reached for name in named for reached in reachable_names(program.module, name)}
+    variables = [variable for name, variable in program.module.variables.items() if name in used]
     variables += [v for f in program.functions for v in f.variables]
     for variable in variables:
         if variable.space in ("global", "const") and not variable.extern and not variable.opaque:

@@ -6,6 +6,7 @@ reads the destination before that is told of (see monitor.py), and gets the old 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,7 +158,7 @@ def wait(m, pending: int, everything: bool) -> None:
     m.copies = left
 
 
-def land_copies_of(m, copies: list[Copy], lanes: np.ndarray) -> None:
+def land_copies_of(m, copies: Sequence[Copy], lanes: np.ndarray) -> None:
     """Copies of some lanes land."""
     for copy in copies:
         landing = np.zeros(m.lanes, bool)

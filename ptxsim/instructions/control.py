@@ -18,6 +18,7 @@ from ..types import TYPES
 from .registry import Modifiers, control
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
+CLUSTER = 16  # the number that the cluster's barrier has among those of a block
 
 
 @control("bra")
@@ -110,9 +111,19 @@ def bar(m, instruction):
 def barrier(m, instruction):
     """barrier.sync, .red, .arrive: threads of a block wait for each other (PTX ISA 9.7.13.1)."""
     modifiers = Modifiers(instruction)
-    if "cluster" in modifiers.left:
-        modifiers.reject(".cluster")
+    if modifiers.flag("cluster"):
+        return _cluster_barrier(m, instruction, modifiers)
     return _barrier(m, instruction, modifiers)
+
+
+def _cluster_barrier(m, instruction, modifiers: Modifiers):
+    """barrier.cluster.arrive, .wait (PTX ISA 9.7.13.4): the cluster is one block here, whose threads meet at wait."""
+    waits = modifiers.flag("wait")
+    modifiers.drop(("arrive", "aligned", "release", "acquire", "relaxed"))
+    modifiers.done()
+    if not waits:
+        return lambda active: instruction.pc + 1
+    return lambda active: m.barriers.block(instruction, active, np.full(m.lanes, CLUSTER))
 
 
 def _barrier(m, instruction, modifiers: Modifiers):

@@ -17,6 +17,9 @@ ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 @elementwise("cvt", [name for name in TYPES if name != "pred"])
 def cvt(m: Modifiers) -> Elementwise:
     """cvt: from the last type to the first, rounded and saturated as asked (PTX ISA 9.7.9.21)."""
+    for name in ("e4m3x2", "e5m2x2"):
+        if m.flag(name):
+            return _fp8(m, name.removesuffix("x2"))
     if len(m.types) != 2:
         m.reject("this combination of types")
     to, source = m.types
@@ -52,6 +55,31 @@ def _pack_two(m: Modifiers, to: Type, mode: str, relu: bool) -> Elementwise:
         return floats.joined(floats.pack(b, name, mode, relu), floats.pack(a, name, mode, relu))
 
     return Elementwise(compute, to, (f32, f32))
+
+
+def _fp8(m: Modifiers, name: str) -> Elementwise:
+    """Pairs of 8-bit floats, from two f32 or a pair of f16, and back to a pair of f16."""
+    t, b16 = m.type, TYPES["b16"]
+    m.flag("rn")
+    relu = m.flag("relu")
+    to_fp8 = m.instruction.modifiers[-1] == t.name
+    if m.flag("satfinite") != to_fp8 or t.name not in (("f32", "f16x2") if to_fp8 else ("f16x2",)):
+        m.reject("this combination of types")
+
+    def joined(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+        packed = [floats.pack_fp8(x, name, relu).astype(np.uint16) for x in (high, low)]
+        return packed[0] << np.uint16(8) | packed[1]
+
+    if not to_fp8:
+
+        def widen(x: np.ndarray) -> np.ndarray:
+            low, high = (floats.unpack_fp8(np.ascontiguousarray(x).view(np.uint8)[i::2].copy(), name) for i in (0, 1))
+            return floats.joined(*(floats.pack(v.astype(np.float64), "f16", "rn", relu) for v in (low, high)))
+
+        return Elementwise(widen, t, (b16,))
+    if t.name == "f32":
+        return Elementwise(joined, b16, (t, t))
+    return Elementwise(lambda x: joined(*(floats.unpack(h, "f16") for h in floats.halves(x)[::-1])), b16, (t,))
 
 
 def _float_to_float(to: Type, source: Type, mode: str, integer: str | None, ftz: bool, sat: bool, relu: bool):

@@ -227,6 +227,28 @@ def max_(m: Modifiers) -> Elementwise:
     return _extreme(m, np.maximum)
 
 
+def _pairs(name: str, operation) -> None:
+    def build(m: Modifiers) -> Elementwise:
+        """add, min and max of two 16-bit integers, `.relu` with them (PTX ISA 9.7.1.1, 9.7.1.12, 9.7.1.13)."""
+        kind = m.one_of(("s16x2", "u16x2"))
+        if kind is None:
+            m.reject("this type")
+        relu = m.flag("relu")
+        dtype = np.dtype("i2" if kind[0] == "s" else "u2")
+
+        def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            result = operation(np.ascontiguousarray(a).view(dtype), np.ascontiguousarray(b).view(dtype))
+            return (np.maximum(result, dtype.type(0)) if relu else result).view(np.uint32)
+
+        return Elementwise(compute, TYPES["b32"], (TYPES["b32"],) * 2)
+
+    elementwise(name)(build)
+
+
+for _name, _operation in (("add", np.add), ("min", np.minimum), ("max", np.maximum)):
+    _pairs(_name, _operation)
+
+
 def _extreme(m: Modifiers, choose) -> Elementwise:
     t = m.type
     if m.flag("relu"):

@@ -79,6 +79,48 @@ def ldmatrix(m, instruction):
     return step
 
 
+@effect("stmatrix")
+def stmatrix(m, instruction):
+    """stmatrix: the opposite of ldmatrix (PTX ISA 9.7.14.5.16)."""
+    modifiers = Modifiers(instruction)
+    modifiers.flag("sync")
+    modifiers.flag("aligned")
+    if not modifiers.flag("m8n8"):
+        modifiers.reject("a shape other than m8n8")
+    count = int((modifiers.one_of(("x1", "x2", "x4")) or modifiers.reject("this number"))[1])
+    trans = modifiers.flag("trans")
+    space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
+    modifiers.done()
+    address, source = instruction.operands
+    space, slot, offset = m.address(address, space)
+    readers = [m.reader(item, B32) for item in _items(source)]
+    if len(readers) != count:
+        raise PtxError(f"{instruction.where}: {instruction.name} with {len(readers)} registers")
+    row_takers = np.arange(WARP) < 8 * count
+
+    def step() -> None:
+        require_whole_warps(m, instruction)
+        here = slice(None) if m.active is None else m.active
+        values = np.stack([read()[here] for read in readers]).reshape(count, -1, 8, 4).transpose(1, 0, 2, 3)
+        matrices = np.ascontiguousarray(values)  # [warps, count, rows, words]
+        if trans:
+            elements = matrices.view(np.uint16).transpose(0, 1, 3, 2)
+            matrices = np.ascontiguousarray(elements).view(np.uint32)
+        rows = matrices.reshape(-1, 4)
+        saved = m.mask, m.active, m.whole, m.count
+        if count < 4:
+            m.active = m.row_givers(count, row_takers)
+        try:
+            access = m.access(space, slot, offset, 16, instruction, "st")
+        finally:
+            m.mask, m.active, m.whole, m.count = saved
+        access.values = [np.ascontiguousarray(rows[:, i]) for i in range(4)]
+        for i, value in enumerate(access.values):
+            access.store(4, value, i)
+
+    return step
+
+
 @effect("movmatrix")
 def movmatrix(m, instruction):
     """movmatrix: transpose an 8x8 matrix of 16-bit elements across the warp (PTX ISA 9.7.14.5.17)."""
@@ -95,44 +137,65 @@ def movmatrix(m, instruction):
     return step
 
 
-def _a_16bit(words: list[np.ndarray], depth: int) -> np.ndarray:
-    """A, 16 x depth: registers hold rows lane/4 and +8, then columns 8 further; two elements each
-    (PTX ISA 9.7.14.5.8, figures of matrix fragments)."""
-    w = [x.reshape(-1, 8, 4) for x in words]
-    left = np.concatenate(w[0:2], axis=1)  # rows 0-7, 8-15 of columns 0-7, as pairs
-    if depth == 8:
-        return left
-    return np.concatenate([left, np.concatenate(w[2:4], axis=1)], axis=2)
-
-
-def _operands_16bit(a: list[np.ndarray], b: list[np.ndarray], depth: int, name: str) -> tuple[np.ndarray, np.ndarray]:
-    pairs = np.ascontiguousarray(_a_16bit(a, depth))  # [warps, 16, depth / 2]
-    left = floats.unpack(pairs.view(np.uint16), name).astype(np.float64)
-    # B, depth x 8: column lane/4, rows lane%4*2 and the next, then 8 further
-    columns = np.concatenate([x.reshape(-1, 8, 4) for x in b], axis=2)  # [warps, 8 columns, depth / 2 pairs]
-    right = floats.unpack(np.ascontiguousarray(columns).view(np.uint16), name).astype(np.float64)
-    return left, right.transpose(0, 2, 1)
-
-
-def _operands_tf32(a: list[np.ndarray], b: list[np.ndarray], depth: int) -> tuple[np.ndarray, np.ndarray]:
-    """A, 16 x depth: rows lane/4 and +8 of column lane%4, then of column +4; B: row lane%4 (and +4), column lane/4."""
-    w = [floats.unpack(x, "tf32").astype(np.float64).reshape(-1, 8, 4) for x in a]
-    left = np.concatenate(w[0:2], axis=1)
-    if depth == 8:
-        left = np.concatenate([left, np.concatenate(w[2:4], axis=1)], axis=2)
-    columns = [floats.unpack(x, "tf32").astype(np.float64).reshape(-1, 8, 4) for x in b]
-    return left, np.concatenate(columns, axis=2).transpose(0, 2, 1)
-
-
-SHAPES = {
-    # (shape, type of A and B): registers of A, of B
-    ("m16n8k16", "f16"): (4, 2),
-    ("m16n8k16", "bf16"): (4, 2),
-    ("m16n8k8", "f16"): (2, 1),
-    ("m16n8k8", "bf16"): (2, 1),
-    ("m16n8k8", "tf32"): (4, 2),
-    ("m16n8k4", "tf32"): (2, 1),
+# Types of elements: bits of one, whether mma sums integers
+ELEMENTS = {
+    "f16": 16,
+    "bf16": 16,
+    "tf32": 32,
+    "f64": 64,
+    "e4m3": 8,
+    "e5m2": 8,
+    "s8": 8,
+    "u8": 8,
+    "s4": 4,
+    "u4": 4,
+    "b1": 1,
 }
+INTEGERS = ("s8", "u8", "s4", "u4", "b1")
+# rows of A and bits along k (a row of A in 4, 8 or 16 words), for each kind of element
+SHAPES = {
+    "f16": ("m16n8k8", "m16n8k16"),
+    "bf16": ("m16n8k8", "m16n8k16"),
+    "tf32": ("m16n8k4", "m16n8k8"),
+    "f64": ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"),
+    "e4m3": ("m16n8k16", "m16n8k32"),
+    "e5m2": ("m16n8k16", "m16n8k32"),
+    "s8": ("m8n8k16", "m16n8k16", "m16n8k32"),
+    "u8": ("m8n8k16", "m16n8k16", "m16n8k32"),
+    "s4": ("m8n8k32", "m16n8k32", "m16n8k64"),
+    "u4": ("m8n8k32", "m16n8k32", "m16n8k64"),
+    "b1": ("m8n8k128", "m16n8k128", "m16n8k256"),
+}
+
+
+def _elements(words: np.ndarray, name: str) -> np.ndarray:
+    """Words [..., n] to elements [..., n * elements of a word], as float64 (of integers: int64)."""
+    words = np.ascontiguousarray(words)
+    match name:
+        case "f64":
+            return words.view(np.float64)
+        case "tf32":
+            return floats.unpack(words, "tf32").astype(np.float64)
+        case "f16" | "bf16":
+            return floats.unpack(words.view(np.uint16), name).astype(np.float64)
+        case "e4m3" | "e5m2":
+            return floats.unpack_fp8(words.view(np.uint8), name).astype(np.float64)
+        case "s8" | "u8":
+            return words.view(f"{'i' if name == 's8' else 'u'}1").astype(np.int64)
+        case "s4" | "u4":
+            bytes_ = words.view(np.uint8)
+            nibbles = np.stack([bytes_ & 15, bytes_ >> 4], axis=-1).reshape(*words.shape[:-1], -1).astype(np.int64)
+            return np.where(nibbles > 7, nibbles - 16, nibbles) if name == "s4" else nibbles
+    return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little").astype(np.int64)
+
+
+def _rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
+    """A fragment as [warps, rows, words]: thread lane holds, of row lane/4 and those 8 further, word lane%4, then of
+    the same rows the word 4 further, and so on (PTX ISA 9.7.14.5, figures of matrix fragments; B by columns)."""
+    halves = height // 8
+    parts = [x.reshape(-1, 8, 4) for x in registers]
+    columns = [np.concatenate(parts[i : i + halves], axis=1) for i in range(0, len(parts), halves)]
+    return np.concatenate(columns, axis=2)
 
 
 @effect("mma")
@@ -141,62 +204,75 @@ def mma(m, instruction):
 
     Products are exact; all of an instruction's products and C are summed in float64 and rounded to the accumulator's
     type once, to nearest. The hardware aligns and truncates instead, in an order that NVIDIA does not document: expect
-    differences in the last bits. Of a tf32 operand the upper 19 bits count.
+    differences in the last bits. Of a tf32 operand the upper 19 bits count. Sums of integers wrap, or with .satfinite
+    stop at the ends.
     """
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
     modifiers.flag("aligned")
-    shape = modifiers.one_of([s for s, _ in SHAPES])
+    shape = modifiers.one_of({s for shapes in SHAPES.values() for s in shapes})
     if not (modifiers.flag("row") and modifiers.flag("col")):
         modifiers.reject("a layout other than .row.col")
-    if len(modifiers.types) != 4:
-        modifiers.reject("these types")
-    d_type, a_type, b_type, c_type = (t.name for t in modifiers.types)
-    if (
-        (shape, a_type) not in SHAPES
-        or a_type != b_type
-        or d_type not in ("f16", "f32")
-        or c_type not in ("f16", "f32")
-    ):
+    modifiers.flag("kind::f8f6f4")
+    saturate = modifiers.flag("satfinite")
+    combine = modifiers.one_of(("xor", "and")) if modifiers.flag("popc") else None
+    names = [name for name in instruction.modifiers if name in ELEMENTS or name in ("f32", "s32")]
+    modifiers.drop([name for name in names if name not in TYPES])
+    if len(names) != 4 or shape is None:
+        modifiers.reject("this shape and types")
+    d_type, a_type, b_type, c_type = names
+    fits = shape in SHAPES.get(a_type, ()) and shape in SHAPES.get(b_type, ())
+    sums = ("s32",) if a_type in INTEGERS else ("f64",) if a_type == "f64" else ("f16", "f32")
+    same = a_type == b_type or ELEMENTS.get(a_type) == ELEMENTS.get(b_type) != 16
+    if not (fits and same and d_type in sums and c_type in sums) or (a_type == "b1") != (combine is not None):
         modifiers.reject("this shape and types")
     modifiers.done()
-    depth = int(shape.split("k")[1])
+    height, depth = int(shape[1:].split("n")[0]), int(shape.split("k")[1])
+    groups = depth * ELEMENTS[a_type] // max(ELEMENTS[a_type], 32) // 4
     d, a, b, c = (_items(o) for o in instruction.operands)
-    registers_a, registers_b = SHAPES[shape, a_type]
-    wanted = (4 if d_type == "f32" else 2, registers_a, registers_b, 4 if c_type == "f32" else 2)
+    results = height // 4
+    wanted = tuple(
+        results // (2 if t == "f16" else 1) if t else count
+        for t, count in ((d_type, 0), (None, height // 8 * groups), (None, groups), (c_type, 0))
+    )
     if tuple(map(len, (d, a, b, c))) != wanted:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(d)}, {len(a)}, {len(b)}, {len(c)} registers")
-    read_a, read_b = [m.reader(x, B32) for x in a], [m.reader(x, B32) for x in b]
-    f32 = TYPES["f32"]
-    read_c = [m.reader(x, f32 if c_type == "f32" else B32) for x in c]
-    writers = [m.writer(x, f32 if d_type == "f32" else B32) for x in d]
+    word = TYPES["b64"] if a_type == "f64" else B32
+    read_a, read_b = [m.reader(x, word) for x in a], [m.reader(x, word) for x in b]
+    held = {"f16": B32}
+    read_c = [m.reader(x, held.get(c_type) or TYPES[c_type]) for x in c]
+    writers = [m.writer(x, held.get(d_type) or TYPES[d_type]) for x in d]
+
+    def product() -> np.ndarray:
+        left = _elements(_rows_of_words([np.ascontiguousarray(read()) for read in read_a], height), a_type)
+        right = _elements(_rows_of_words([np.ascontiguousarray(read()) for read in read_b], 8), b_type)
+        inner = np.matmul(left, right.transpose(0, 2, 1))  # [warps, height, 8]
+        if combine == "xor":
+            return left.sum(axis=2)[:, :, None] + right.sum(axis=2)[:, None, :] - 2 * inner
+        return inner
 
     def step() -> None:
         require_whole_warps(m, instruction)
-        words_a = [np.ascontiguousarray(read()) for read in read_a]
-        words_b = [np.ascontiguousarray(read()) for read in read_b]
-        if a_type == "tf32":
-            left, right = _operands_tf32(words_a, words_b, depth)
+        # D: rows lane/4 and, of 16, 8 further; columns lane%4*2 and the next
+        parts = product().reshape(-1, height // 8, 8, 4, 2).transpose(1, 4, 0, 2, 3).reshape(results, -1)
+        total = [part + c for part, c in zip(parts, _accumulators(read_c, c_type), strict=True)]
+        if d_type == "f16":
+            packed = [floats.pack(value, "f16") for value in total]
+            total = [floats.joined(packed[i], packed[i + 1]) for i in range(0, results, 2)]
+        elif d_type == "s32":
+            ends = np.iinfo(np.int32)
+            total = [np.clip(x, ends.min, ends.max) if saturate else x for x in total]
+            total = [x.astype(np.int32) for x in total]
         else:
-            left, right = _operands_16bit(words_a, words_b, depth, a_type)
-        product = np.matmul(left, right)  # [warps, 16, 8]
-        # D: rows lane/4 and +8, columns lane%4*2 and the next
-        parts = product.reshape(-1, 2, 8, 4, 2).transpose(1, 4, 0, 2, 3).reshape(2, 2, -1)  # [row half, column, lane]
-        sums = _accumulators(read_c, c_type)
-        results = [parts[0, 0] + sums[0], parts[0, 1] + sums[1], parts[1, 0] + sums[2], parts[1, 1] + sums[3]]
-        if d_type == "f32":
-            for write, value in zip(writers, results, strict=True):
-                write(value.astype(np.float32))
-        else:
-            packed = [floats.pack(value, "f16") for value in results]
-            writers[0](floats.joined(packed[0], packed[1]))
-            writers[1](floats.joined(packed[2], packed[3]))
+            total = [x.astype(TYPES[d_type].dtype) for x in total]
+        for write, value in zip(writers, total, strict=True):
+            write(value)
 
     return step
 
 
 def _accumulators(read_c, c_type: str) -> list[np.ndarray]:
-    if c_type == "f32":
-        return [read().astype(np.float64) for read in read_c]
-    pairs = [floats.halves(read()) for read in read_c]
-    return [floats.unpack(x, "f16").astype(np.float64) for pair in pairs for x in pair]
+    if c_type == "f16":
+        pairs = [floats.halves(read()) for read in read_c]
+        return [floats.unpack(x, "f16").astype(np.float64) for pair in pairs for x in pair]
+    return [read().astype(np.int64 if c_type == "s32" else np.float64) for read in read_c]

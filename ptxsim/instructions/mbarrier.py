@@ -17,10 +17,10 @@ ORDER = ("release", "acquire", "relaxed", "acq_rel")
 ACTIONS = (
     "init",
     "inval",
-    "expect_tx",
-    "complete_tx",
     "arrive_drop",
     "arrive",
+    "expect_tx",
+    "complete_tx",
     "test_wait",
     "try_wait",
     "pending_count",
@@ -73,7 +73,7 @@ def mbarrier(m, instruction):
     write = m.lane_writer(result, B64) if result is not None else None
 
     def step(active) -> int:
-        kind = "st" if action in ("init", "inval") else "atom"
+        kind = "st" if action == "init" else "atom"
         objects, lanes = _objects(m, slot, offset, instruction, kind)
         values = number()[lanes].astype(np.int64) if number is not None else np.zeros(len(lanes), np.int64)
         if action == "init":
@@ -152,7 +152,7 @@ def signal_by_copies(m, instruction, modifiers: Modifiers):
         for at in np.unique(objects).tolist():
             here = lanes[objects == at]
 
-            def land(at=at, here=here, copies=list(m.copies)) -> None:
+            def land(at=at, here=here, copies=tuple(m.copies)) -> None:
                 land_copies_of(m, copies, here)
                 m.phases.change(instruction, np.full(len(here), at), here, _arrive)
 
@@ -166,7 +166,7 @@ def _arrive(state: State, index: int) -> None:
 
 
 def bulk(m, instruction, modifiers: Modifiers):
-    """cp.async.bulk: so many bytes at once, from global to shared memory, which signals an mbarrier, or back, in groups;
+    """cp.async.bulk: many bytes at once, from global to shared memory, which signals an mbarrier, or back, in groups;
     of clusters only a block's own memory (PTX ISA 9.7.9.25.4)."""
     if "tensor" in modifiers.left:
         modifiers.reject("a tensor map")

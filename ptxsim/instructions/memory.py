@@ -13,6 +13,7 @@ from .registry import Modifiers, effect
 SPACES = ("global", "shared::cta", "shared", "local", "param::entry", "param::func", "param", "const")
 ORDER = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
+STACK = 4096  # bytes a thread that alloca may take
 CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::", "L2::", "nc", "level::", "unified")
 
 
@@ -278,6 +279,51 @@ def fence(m, instruction: Instruction):
         modifiers.drop(
             ("proxy", "alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu")
         )
-    modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster"))
+    modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster", "mbarrier_init"))
     modifiers.done()
     return ignored(m, instruction)
+
+
+@effect("alloca")
+def alloca(m, instruction: Instruction):
+    """alloca: so many bytes of the thread's local memory, until it ends (PTX ISA 9.7.15.3)."""
+    modifiers = Modifiers(instruction)
+    t = modifiers.type
+    modifiers.done()
+    destination, size, *align = instruction.operands
+    read, write = m.reader(size, t), m.writer(destination, t)
+    boundary = int(align[0].value) if align else 8
+
+    def step() -> None:
+        here = np.ones(m.lanes, bool) if m.active is None else m.active
+        start = -(-m.stack_top // boundary) * boundary
+        top = start + read().astype(np.int64)
+        full = here & (top > m.stack_end)
+        if full.any():
+            lane = int(np.flatnonzero(full)[0])
+            raise m.fault(instruction, f"alloca: more than {STACK} bytes in all", lane)
+        m.stack_top = np.where(here, top, m.stack_top)
+        write(start.astype(t.dtype))
+
+    return step
+
+
+@effect("stacksave")
+def stacksave(m, instruction: Instruction):
+    """stacksave: where alloca would take the next bytes (PTX ISA 9.7.15.1)."""
+    t = Modifiers(instruction).type
+    write = m.writer(instruction.operands[0], t)
+    return lambda: write(m.stack_top.astype(t.dtype))
+
+
+@effect("stackrestore")
+def stackrestore(m, instruction: Instruction):
+    """stackrestore: back to what stacksave said (PTX ISA 9.7.15.2)."""
+    t = Modifiers(instruction).type
+    read = m.reader(instruction.operands[0], t)
+
+    def step() -> None:
+        here = True if m.active is None else m.active
+        m.stack_top = np.where(here, read().astype(np.int64), m.stack_top)
+
+    return step

@@ -1,4 +1,4 @@
-"""SIMD video instructions on two halves or four bytes (PTX ISA 9.7.18), in their plain form."""
+"""Video instructions on a word (PTX ISA 9.7.17), on two halves or four bytes (9.7.18), in their plain form."""
 
 from __future__ import annotations
 
@@ -45,3 +45,38 @@ def _register(name: str, lanes: int) -> None:
 for _name in OPERATIONS:
     for _lanes in (2, 4):
         _register(_name, _lanes)
+
+
+SECOND = {"add": np.add, "min": np.minimum, "max": np.maximum}
+
+
+def _shifted(a: np.ndarray, b: np.ndarray, left: bool, wrap: bool) -> np.ndarray:
+    amount = b & 31 if wrap else np.clip(b, 0, 32)
+    return a << amount if left else a >> amount
+
+
+def _register_word(name: str) -> None:
+    def build(m: Modifiers) -> Elementwise:
+        """v{add,sub,absdiff,min,max,shl,shr}: d = a op b on 34-bit integers; `.sat` clamps to the type of d; a second
+        operation with c follows."""
+        td, ta, tb = m.types
+        sat, second = m.flag("sat"), m.one_of(SECOND)
+        wrap = m.flag("wrap")
+        m.flag("clamp")
+        ends = np.iinfo(td.dtype)
+
+        def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> np.ndarray:
+            x, y = a.astype(np.int64), b.astype(np.int64)
+            result = _shifted(x, y, name == "vshl", wrap) if name in ("vshl", "vshr") else OPERATIONS[name](x, y)
+            if sat:
+                result = np.clip(result, ends.min, ends.max)
+            result = result.astype(td.dtype)
+            return SECOND[second](result, c[0]) if c else result
+
+        return Elementwise(compute, td, (ta, tb, *((td,) if second else ())))
+
+    elementwise(name, ("s32", "u32"))(build)
+
+
+for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr"):
+    _register_word(_name)

@@ -27,6 +27,7 @@ rule agreement_table:
         f"{RESULTS}/agreement.csv",
     log:
         f"results/logs/{MACHINE}/agreement.log",
+    localrule: True
     conda:
         "../../env.yaml"
     shell:

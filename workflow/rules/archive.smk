@@ -6,6 +6,7 @@ rule archive:
         [] if ARCHIVED else [f"{RESULTS}/{table}" for table in [*TABLES, "resources.csv"]],
     log:
         "results/logs/archive.log",
+    localrule: True
     conda:
         "../../env.yaml"
     params:

@@ -32,6 +32,7 @@ rule bounds_table:
         f"{RESULTS}/bounds.csv",
     log:
         "results/logs/bounds.log",
+    localrule: True
     conda:
         "../../env.yaml"
     shell:

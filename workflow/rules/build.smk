@@ -52,6 +52,7 @@ rule resources:
         f"{RESULTS}/resources.csv",
     log:
         "results/logs/resources.log",
+    localrule: True
     conda:
         "../../env.yaml"
     shell:

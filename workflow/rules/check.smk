@@ -46,6 +46,7 @@ rule emulated_checks:
         f"{RESULTS}{{scope}}/emulated-checks.csv",
     log:
         f"results/logs/{MACHINE}{{scope}}/emulated-checks.log",
+    localrule: True
     conda:
         "../../env.yaml"
     shell:
@@ -65,6 +66,7 @@ rule verdict:
         f"{RESULTS}{{scope}}/verdict.txt",
     log:
         f"results/logs/{MACHINE}{{scope}}/verdict.log",
+    localrule: True
     conda:
         "../../env.yaml"
     shell:

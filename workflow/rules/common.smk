@@ -23,19 +23,40 @@ config.update({key: yaml.safe_load(value) for key, value in config.items() if is
 CONFIG_OPTIONS = " ".join(shlex.quote(f"{key}={json.dumps(value)}") for key, value in sorted(config.items()))
 
 
+# A job on a cluster's node and the report's own Snakemake read this file again: they go by what the first one was asked
+# and what it found, whatever GPU they see.
+ASKED = shlex.split(os.environ.setdefault("GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]])))
+
+
+def _found():
+    if known := os.environ.get(toolchain.KNOWN):
+        return json.loads(known)
+    if config["gpu_node"]:
+        return contracts.read_json(config["gpu_node"], "toolchain")
+    return toolchain.identity(config["nvcc"], config["arch"])
+
+
 def _load():
     contracts.validate(dict(config), "config", "config.yaml")
-    gpu = toolchain.gpu()
+    identity = _found()
+    gpu = toolchain.gpu_of(identity)
     machine = config["machine"] or (gpu.machine if gpu else "no-gpu")
     record = tuned.choose([f"results/{machine}", f"data/{machine}", f"data/{config['archive']}"])
     chosen = config["variants"]
     for name in chosen or []:
         contracts.choose(catalogue.load(), name, "variant", "config.yaml: variants")
     experiments = {name: plan.load(name, config["sizes_step"], chosen) for name in plan.names()}
+    pair = [config[key] for key in ("a", "b")]
+    for key, name in zip("ab", pair):
+        if name is not None:
+            contracts.choose(catalogue.load(), name, "variant", f"config.yaml: {key}")
+    if "compare" in sys.argv and (None in pair or pair[0] == pair[1]):
+        raise contracts.UserError(
+            f"compare needs two variants; given: a = {pair[0]}, b = {pair[1]}; add --config a=NAME b=NAME"
+        )
     named = [key for key in ("lock_sm_mhz", "lock_memory_mhz") if config[key]]
     if named and not config["lock_clocks"]:
         raise contracts.UserError(f"config.yaml: {named[0]} = {config[named[0]]} needs lock_clocks = true")
-    identity = toolchain.identity(config["nvcc"], config["arch"])
     return {name: e for name, e in experiments.items() if e.variants}, identity, record
 
 
@@ -49,16 +70,15 @@ try:
 except contracts.UserError as error:
     sys.exit(f"error: {error}")
 
-# Jobs run with the Python that runs Snakemake. The command line is what provenance.json quotes; it is not a parameter of
-# that rule, for then any other command line would make it run again.
-shell.prefix(
-    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
-    f" GEMM_LADDER_COMMAND={shlex.quote(' '.join(['snakemake', *sys.argv[1:]]))}; "
-)
+os.environ[toolchain.KNOWN] = json.dumps(TOOLCHAIN)
+
+# Jobs run with the Python that runs Snakemake. The command line is in their environment, where provenance.json quotes it
+# from, and no parameter of that rule, for then any other command line would make it run again.
+shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 # `snakemake paper` draws what is there: the measuring rules are left out, so that what they made is plain input.
-GPU = toolchain.gpu()
-REDRAWING = "paper" in sys.argv
+GPU = toolchain.gpu_of(TOOLCHAIN)
+REDRAWING = "paper" in ASKED
 MEASURING = GPU is not None and config["measure"] and not REDRAWING
 MACHINE = config["machine"] or (GPU.machine if GPU else "no-gpu")
 ARCH = TOOLCHAIN["arch"]
@@ -82,10 +102,10 @@ if ARCHIVED and not Path(SOURCE).is_dir():
 
 # The sweep over tiles is measured only where it is named; else its figure comes from where the tuned record does.
 SWEPT = ["sgemm_autotuned", "sgemm_warptile"]
-SWEEPING = MEASURING and "tile_autotune" in sys.argv
+SWEEPING = MEASURING and "tile_autotune" in ASKED
 TUNING = RESULTS if SWEEPING else str(TUNED) if TUNED and (TUNED / "tuning.csv").is_file() else None
 TUNING_LABEL = "--archived" if TUNING and TUNING != RESULTS else ""
-if "tile_autotune" in sys.argv and TUNING is None:
+if "tile_autotune" in ASKED and TUNING is None:
     sys.exit(
         f"error: tile_autotune needs a GPU: none here, and no sweep to draw in {RESULTS} or data/{config['archive']}"
     )
@@ -99,7 +119,28 @@ else:
 OTHERS = [
     path.parent.as_posix() for path in sorted(Path("data").glob("*/provenance.json")) if path.parent.name != MACHINE
 ]
-BY_NAME = ["sanitizer", "timeline", "tuning"]
+BY_NAME = ["sanitizer", "protocols", "cross_checks", "timeline", "tuning"]
+
+# Tables that need not be there, each with the target that makes it. What this run makes is an input of what draws it;
+# what is there already is only read, lest `all` measure it again.
+OFFERED = {
+    "agreement": "all",
+    "sanitizer": "sanitize",
+    "protocols": "trust",
+    "cross_checks": "trust",
+    "timeline": "trust",
+}
+OFFERED_NOW = [name for name, target in OFFERED.items() if MEASURING and (target == "all" or target in sys.argv)]
+OFFERED_BEFORE = [name for name in OFFERED if name not in OFFERED_NOW and Path(SOURCE, f"{name}.csv").is_file()]
+
+# The pair of `snakemake compare`, as an experiment that only profiles
+COMPARED = plan.Experiment(
+    name="compare",
+    title="Two variants head to head",
+    question="Which counters differ?",
+    variants=tuple(name for name in (config["a"], config["b"]) if name),
+    profile_size=4096,
+)
 
 # Locked legs are planned where locking was asked for; where not, rule `clocks` leaves the reason behind.
 REGIMES = ["unlocked", "locked"] if config["lock_clocks"] else ["unlocked"]
@@ -135,7 +176,8 @@ def checked(variant):
 
 def in_scope(scope):
     """The experiments of a folder of tables: results/MACHINE has all, results/MACHINE/only/NAME has one."""
-    return [EXPERIMENTS[scope.rpartition("/")[2]]] if scope else list(EXPERIMENTS.values())
+    named = EXPERIMENTS | {COMPARED.name: COMPARED}
+    return [named[scope.rpartition("/")[2]]] if scope else list(EXPERIMENTS.values())
 
 
 def tables_of(experiment):
@@ -146,6 +188,17 @@ def tables_of(experiment):
 def own_tables():
     """This machine's tables, where it measures."""
     return [f"{RESULTS}/{table}" for table in [*TABLES, "agreement.csv"]] if MEASURING else []
+
+
+def offered(*names):
+    """Of tables that need not be there, those that the run makes or, where it measures nothing, finds."""
+    return [f"{SOURCE}/{name}.csv" for name in names if name in [*OFFERED_NOW, *([] if MEASURING else OFFERED_BEFORE)]]
+
+
+def offered_before(*names):
+    """The others that are there, as a parameter that changes with them."""
+    paths = [Path(SOURCE, f"{name}.csv") for name in names if MEASURING and name in OFFERED_BEFORE]
+    return [f"{path}: {path.stat().st_size} bytes, {path.stat().st_mtime_ns}" for path in paths]
 
 
 def verdict(experiment=None):
@@ -254,6 +307,14 @@ PAPER_TABLES = {
     "counters": "Hardware counters",
     "comparison": "2D block tiling against vectorized accesses",
 }
+# Tables of second opinions, with category and title in the report, where there is anything in them
+TRUST_TABLES = {
+    "agreement": ("5 Correctness", "GPU and emulator, bit by bit"),
+    "sanitizer": ("5 Correctness", "compute-sanitizer"),
+    "protocols": ("7 Second opinions", "Ways of timing"),
+    "cross_checks": ("7 Second opinions", "Other tools"),
+    "timeline": ("7 Second opinions", "A recorded process"),
+}
 LABEL = "--archived" if ARCHIVED else ""
 # Figures over all experiments, with category and title in the report
 FIGURES_OVER_ALL = {
@@ -286,6 +347,7 @@ def experiment_outputs(name):
 FIGURES = [
     *FIGURES_OVER_ALL,
     "predicted",
+    "protocols",
     "bounds",
     *(["autotune"] if TUNING else []),
     *(f"banks_{name}" for name in BANK_PICTURES),
@@ -293,7 +355,7 @@ FIGURES = [
 ]
 REPORTED = [
     "results/paper.pdf",
-    *[f"results/tables/{name}.csv" for name in [*PAPER_TABLES, "coverage"]],
+    *[f"results/tables/{name}.csv" for name in [*PAPER_TABLES, *TRUST_TABLES, "predicted", "coverage"]],
     *[f"results/figures/{name}.svg" for name in FIGURES],
     f"{RESULTS}/shared_widths.csv",
 ]

@@ -5,6 +5,7 @@
 rule coverage:
     input:
         measured(SOURCE),
+        offered(*OFFERED),
         "analysis/coverage.py",
         "analysis/data.py",
         [f"{folder}/provenance.json" for folder in OTHERS],
@@ -19,6 +20,7 @@ rule coverage:
         ),
     log:
         "results/logs/coverage.log",
+    localrule: True
     conda:
         "../../env.yaml"
     params:

@@ -30,6 +30,7 @@ rule predictions_table:
         f"{RESULTS}/predictions.csv",
     log:
         "results/logs/predictions.log",
+    localrule: True
     conda:
         "../../env.yaml"
     shell:
@@ -75,6 +76,12 @@ rule predicted_figure:
             labels={"figure": "Predicted beside measured"},
         ),
         pdf="results/figures/predicted.pdf",
+        table=report(
+            "results/tables/predicted.csv",
+            category="6 Tables",
+            caption="../report/predicted.rst",
+            labels={"table": "Counters, predicted beside measured"},
+        ),
     log:
         "results/logs/figures/predicted.log",
     conda:
@@ -84,4 +91,4 @@ rule predicted_figure:
         label=LABEL,
     shell:
         "python -m analysis.predicted --measured {params.measured} --variants {input.variants} {params.label}"
-        " --predictions {input.predictions} --out {output.svg} 2>&1 | tee {log}"
+        " --predictions {input.predictions} --table {output.table} --out {output.svg} 2>&1 | tee {log}"

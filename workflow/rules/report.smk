@@ -7,6 +7,7 @@ rule paper_pdf:
         "paper/references.bib",
         "results/tables/summary.json",
         "results/tables/coverage.csv",
+        [f"results/tables/{name}.csv" for name in TRUST_TABLES],
         [f"results/figures/{name}.pdf" for name in FIGURES],
         [f"results/figures/banks_{name}.json" for name in BANK_PICTURES],
         paper="paper/paper.typ",
@@ -35,6 +36,7 @@ rule report_html:
         "results/report.html",
     log:
         "results/logs/report.log",
+    localrule: True
     conda:
         "../../env.yaml"
     params:

@@ -19,6 +19,7 @@ for _table, _parts in PARTS.items():
             f"{RESULTS}{{scope}}/{_table}.{'parquet' if _table == 'samples' else 'csv'}",
         log:
             f"results/logs/{MACHINE}{{scope}}/{_table}.log",
+        localrule: True
         conda:
             "../../env.yaml"
         params:
@@ -39,6 +40,7 @@ rule provenance:
         machine=f"{RESULTS}{{scope}}/machine.json",
     log:
         f"results/logs/{MACHINE}{{scope}}/provenance.log",
+    localrule: True
     conda:
         "../../env.yaml"
     params:

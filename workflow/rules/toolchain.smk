@@ -7,14 +7,16 @@ rule toolchain:
         "results/toolchain.json",
     log:
         "results/logs/toolchain.log",
+    localrule: True
     conda:
         "../../env.yaml"
     params:
         identity=TOOLCHAIN,
         nvcc=nvcc_option(),
         arch=config["arch"],
+        node=f"--node '{config['gpu_node']}'" if config["gpu_node"] else "",
     shell:
-        "python -m experiments.toolchain {params.nvcc} --arch {params.arch} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.toolchain {params.nvcc} --arch {params.arch} {params.node} --out {output} 2>&1 | tee {log}"
 
 
 rule catalogue:
@@ -26,6 +28,7 @@ rule catalogue:
         "results/variants.csv",
     log:
         "results/logs/catalogue.log",
+    localrule: True
     conda:
         "../../env.yaml"
     shell:

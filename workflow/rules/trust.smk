@@ -53,6 +53,7 @@ for _table, (_variants, _module, _options) in TRUST.items():
             f"{RESULTS}/{_table}.csv",
         log:
             f"results/logs/{MACHINE}/{_table}.log",
+        localrule: True
         conda:
             "../../env.yaml"
         params:

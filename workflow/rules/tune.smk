@@ -17,7 +17,7 @@ if SWEEPING:
             f"results/logs/{MACHINE}/tune.log",
         conda:
             "../../env.yaml"
-        threads: workflow.cores
+        threads: 64  # or all of this machine: the sweep compiles on every core
         resources:
             gpu=1,
         params:
