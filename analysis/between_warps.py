@@ -6,13 +6,10 @@ an SM there is nothing beside it to collide with.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import pandas as pd
 
 from analysis import style
-from analysis.data import table
+from analysis.data import Measured, figure_arguments, read, table
 from analysis.style import plt
 from contracts import read_rows, run_command
 
@@ -31,8 +28,8 @@ def excess(rows: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def draw(rows: pd.DataFrame, origin: str) -> plt.Figure:
-    """The figure of the catalogue kernels; a sentence under it says what their pieces show."""
+def draw(measured: Measured, rows: pd.DataFrame) -> plt.Figure:
+    """The figure: stores beside loads."""
     rows = excess(rows)
     gemms = rows[rows["bits"].isna() & (rows["source"].isin(["A and B", "L2"]))]
     swept = gemms.groupby("kernel")["warps"].nunique()
@@ -59,18 +56,14 @@ def draw(rows: pd.DataFrame, origin: str) -> plt.Figure:
     panels[0].set_ylabel("wavefronts beyond need, %")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
-    figure.supxlabel(f"{origin} · need: by ptxsim's rules within a warp", x=0.01, ha="left", fontsize=8)
+    style.note(figure, measured, "need: by ptxsim's rules within a warp", withheld=False)
     return figure
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--table", required=True, type=Path, metavar="FILE", help="between_warps.csv")
-    parser.add_argument("--origin", required=True, help='what the figure says of the machine: "archived: NVIDIA H200"')
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE.svg", help="a PDF is written beside it")
-    options = parser.parse_args()
-    rows = table(read_rows(options.table, "between_warps"), "between_warps")
-    style.save(draw(rows, options.origin), options.out)
+    args = figure_arguments(__doc__).parse_args()
+    rows = table(read_rows(args.measured / "between_warps.csv", "between_warps"), "between_warps")
+    style.save(draw(read(args), rows), args.out)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import sys
@@ -87,11 +88,12 @@ def summary(kernel, counters: Counters) -> str:
     return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
 
 
-def _launch(kernel, options, arguments, observers=()):
+def _launch(kernel, options, arguments, observers=(), factor: int = 1):
     checks = Checks() if options.checks else False
     limits = Limits(steps=options.steps, lanes=options.lanes)
+    x, *rest = parse_size(options.grid)
     return kernel.launch(
-        parse_size(options.grid),
+        (x * factor, *rest),
         parse_size(options.block),
         [a.value for a in arguments],
         options.shared,
@@ -103,7 +105,7 @@ def _launch(kernel, options, arguments, observers=()):
 
 def run(options) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved."""
-    kernel = load(options.kernel, options.entry)
+    kernel = load(options.kernel, options.entry, options.cubin)
     arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
     counters = Counters()
     _launch(kernel, options, arguments, [counters])
@@ -194,18 +196,20 @@ def bounds(options) -> int:
 
 
 def bench(options) -> int:
-    """Time each kernel given: loading, running, and lane-instructions a second."""
-    print(f"{'kernel':48s} {'load s':>8s} {'run s':>8s} {'lane-instr/s':>14s}")
+    """Time each kernel given: loading, running, lane-instructions a second; and how that grows with the grid."""
+    print(f"{'kernel':48s} {'blocks':>8s} {'load s':>8s} {'run s':>8s} {'lane-instr/s':>14s}")
     for path in options.kernels:
         began = time.perf_counter()
         kernel = load(path, options.entry)
-        loaded = time.perf_counter()
-        arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
-        ready = time.perf_counter()
-        done = _launch(kernel, options, arguments)
-        taken = time.perf_counter() - ready
-        name = kernel.name if len(kernel.name) <= 48 else kernel.name[:45] + "..."
-        print(f"{name:48s} {loaded - began:8.3f} {taken:8.3f} {done.lane_instructions / taken:14,.0f}")
+        loaded = time.perf_counter() - began
+        for factor in parse_size(options.grow):
+            arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+            began = time.perf_counter()
+            done = _launch(kernel, options, arguments, factor=factor)
+            taken = time.perf_counter() - began
+            name = kernel.name if len(kernel.name) <= 48 else kernel.name[:45] + "..."
+            rate = done.lane_instructions / taken
+            print(f"{name:48s} {math.prod(done.grid):8d} {loaded:8.3f} {taken:8.3f} {rate:14,.0f}")
     return 0
 
 
@@ -231,6 +235,7 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("run", help=run.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     one.add_argument("kernel", type=Path, help="a .ptx file, or a .cu file that nvcc compiles")
     one.add_argument("--out", type=Path, help="report as JSON")
+    one.add_argument("--cubin", type=Path, help="what ptxas made of that PTX: merged accesses count as there")
     _common(one)
     one.set_defaults(act=run)
     beside = commands.add_parser(
@@ -265,6 +270,7 @@ def main(argv: list[str] | None = None) -> int:
     least.set_defaults(act=bounds)
     many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     many.add_argument("kernels", type=Path, nargs="+", help=".ptx files")
+    many.add_argument("--grow", default="1", metavar="1,2,4", help="run with so many times the blocks along x, too")
     _common(many)
     many.set_defaults(act=bench)
     options = parser.parse_args(argv)

@@ -343,7 +343,7 @@ def pack_fp8(x: np.ndarray, name: str, relu: bool = False) -> np.ndarray:
     """float32 to 8-bit floats: to nearest, ties to even; what is too large becomes the largest (`.satfinite`), NaN the
     NaN 0x7f (PTX ISA 9.7.9.21)."""
     largest = np.float32(ml_dtypes.finfo(FP8[name]).max)
-    inside = np.clip(x, np.float32(0) if relu else -largest, largest).astype(np.float32)
+    inside = np.clip(np.where(x > 0, x, np.float32(0)) if relu else x, -largest, largest).astype(np.float32)
     bits = inside.astype(FP8[name]).view(np.uint8)
     return np.where(np.isnan(x), np.uint8(0x7F), bits)
 

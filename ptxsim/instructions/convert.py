@@ -14,7 +14,10 @@ NARROW = ("f16", "bf16", "tf32")
 ROUND = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
-@elementwise("cvt", [name for name in TYPES if name != "pred"])
+SOURCES = [name for name, t in TYPES.items() if t.kind in "su" or name in ("f16", "bf16", "f32", "f64", "f16x2")]
+
+
+@elementwise("cvt", SOURCES)
 def cvt(m: Modifiers) -> Elementwise:
     """cvt: from the last type to the first, rounded and saturated as asked (PTX ISA 9.7.9.21)."""
     for name in ("e4m3x2", "e5m2x2"):

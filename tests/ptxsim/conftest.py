@@ -12,6 +12,7 @@ from ptxsim.api import Kernel
 from ptxsim.compiler import compile_ptx
 from ptxsim.errors import PtxError
 from ptxsim.parser import parse
+from ptxsim.types import TYPES
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -44,6 +45,9 @@ def run_lines():
     gives the results as arrays of unsigned integers.
     """
     return execute
+
+
+TRIED: set[tuple[str, str | None]] = set()  # opcodes with their types that `execute` ran
 
 
 def execute(lines: str, inputs: list, outputs: list[int], declare: str = ""):
@@ -83,5 +87,11 @@ def execute(lines: str, inputs: list, outputs: list[int], declare: str = ""):
     padded = [np.resize(x, blocks * 32) for x in inputs]
     arrays = [ptxsim.Array(x) for x in padded]
     results = [ptxsim.Array(np.zeros(blocks * 32, f"u{w // 8}")) for w in outputs]
-    ptxsim.load(text).launch(blocks, 32, [*arrays, *results])
+    kernel = ptxsim.load(text)
+    kernel.launch(blocks, 32, [*arrays, *results])
+    written = lines.replace("\n", " ").split(";")  # without the loads and stores around them
+    for i in kernel.program.code:
+        if any(f"{i.name} " in f"{line.strip().split(' ', 1)[-1]} {line} " for line in written):
+            types = [name for name in i.modifiers if name in TYPES]
+            TRIED.add((i.opcode, types[-1] if types else None))
     return [r.numpy()[:count] for r in results]

@@ -46,8 +46,10 @@ def test_run_a_cuda_file(source, tmp_path, capsys):
 
 def test_bench(source, capsys):
     options = [part for text in ("zeros:f32:64", "random:f32:64:1", "2.0", "64") for part in ("--arg", text)]
-    assert main(["bench", str(source), "--grid", "1", "--block", "64", *options]) == 0
-    assert "lane-instr/s" in capsys.readouterr().out
+    assert main(["bench", str(source), "--grid", "1", "--block", "64", "--grow", "1,2,4", *options]) == 0
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert "lane-instr/s" in heading
+    assert [int(line.split()[1]) for line in lines] == [1, 2, 4]  # blocks
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import ptxsim
-from experiments import verify
+from experiments import arguments, verify
+from experiments.predict import emulated_texture
 from kernels import catalogue
 from ptxsim.api import Kernel
 from ptxsim.compiler import compile_ptx
@@ -72,7 +73,8 @@ def launch(found, text, m, n, k, alpha, beta, pad, seed=0, **options):
     across, down = -(-n // bn), -(-m // bm)
     grid = (across, down) if found.grid == "nm" else (down, across)
     out = ptxsim.Array(c, "C")
-    args = [m, n, k, alpha, ptxsim.Array(a, "A"), lda, ptxsim.Array(b, "B"), ldb, beta, out, ldc]
+    problem = catalogue.Problem(m, n, k, lda, ldb, ldc, alpha, beta)
+    args = arguments.pack(found, problem, ptxsim.Array(a, "A"), ptxsim.Array(b, "B"), out, emulated_texture)
     Kernel(parse(text)).launch(grid, found.threads, args, found.shared_bytes, **options)
     a, b = (verify.as_read(x, found.dtype, found.narrowing).astype(np.float64) for x in (a[:, :k], b[:, :n]))
     exact = alpha * (a @ b)

@@ -29,7 +29,7 @@ def assemble(ptx: Path, arch: str) -> Path:
     return cubin
 
 
-@pytest.fixture(scope="session", params=["sm_80", "sm_90a"])
+@pytest.fixture(scope="module", params=["sm_80", "sm_90a"])
 def built(request, tmp_path_factory):
     """Module and cubin of merging.cu, which is disassembled once."""
     if not shutil.which("g++"):

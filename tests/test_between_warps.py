@@ -1,0 +1,77 @@
+"""The microbenchmark of wavefronts between warps: its launches, what it counts itself, and its figure."""
+
+from __future__ import annotations
+
+import shutil
+
+import pandas as pd
+import pytest
+
+import ptxsim
+from analysis.between_warps import draw, excess
+from contracts import schema
+from experiments import between_warps
+from experiments.between_warps import Case, cases, entries, find, needed
+from experiments.build import compile_source
+from experiments.toolchain import nvcc
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    if not shutil.which("g++"):
+        pytest.skip("nvcc needs g++")
+    folder = tmp_path_factory.mktemp("between_warps")
+    source = between_warps.Path(between_warps.__file__).with_suffix(".cu")
+    compile_source(source, folder / "between_warps", "sm_90a", nvcc(None))
+    return folder
+
+
+def test_every_launch_has_its_kernel(built):
+    names = entries(built)
+    assert {find(names, case) for case in cases()} == set(names)
+
+
+@pytest.mark.parametrize(
+    ("case", "loads", "stores"),
+    [
+        (Case("store", 32, None, 2, 1), 0, 2 * 128 * 4),
+        (Case("store_load", 128, None, 1, 1), 128 * 16, 128 * 4),
+        (Case("copy_beside_load", 32, "L2 scattered", 8, 1), 4 * 8 * 128 * 16, 4 * 128 * 4),
+        (Case("sgemm_smem_tile", None, "A and B", 32, 1), None, 32 * 2 * 128),
+        (Case("sgemm_blocktile_2d", None, "A", 1, 1), None, 128 * (64 * 8 + 8 * 32) // 32),
+    ],
+)
+def test_what_a_block_executes_and_needs(built, case, loads, stores):
+    counted = needed(ptxsim.load(built / "between_warps.ptx", find(entries(built), case)), case)
+    assert counted["stores"] == stores
+    width = 4 if case.bits == 128 else 1  # wavefronts of each: there are no conflicts within a warp
+    assert counted["stores_need"] == width * stores
+    if loads is not None:
+        assert counted["loads"] == loads and counted["loads_need"] == width * loads
+
+
+def rows(store_wavefronts: int) -> pd.DataFrame:
+    row = {
+        "kernel": "sgemm_blocktile_2d", "source": "A and B", "steps": 128, "loads": 100, "stores": 100,
+        "load_wavefronts": 200, "store_wavefronts": store_wavefronts, "load_conflicts": 0, "store_conflicts": 0,
+        "loads_need": 200, "stores_need": 100, "cycles": 1000, "blocks_per_sm": 1,
+    }  # fmt: skip
+    found = [row | {"warps": warps} for warps in (1, 2)]
+    return pd.DataFrame(found, columns=list(schema("between_warps")["properties"]))
+
+
+def test_excess_is_a_share_of_what_is_needed():
+    found = excess(rows(110))
+    assert list(found["store_excess"]) == [10, 10] and list(found["load_excess"]) == [0, 0]
+    none = rows(0).assign(stores_need=0)
+    assert excess(none)["store_excess"].isna().all()
+
+
+def test_the_figure_shows_each_kernel_over_its_warps():
+    class Measured:
+        origin = "archived: a GPU"
+
+    figure = draw(Measured(), rows(110))
+    stores, loads = figure.axes
+    assert list(stores.lines[0].get_ydata()) == [10, 10] and list(loads.lines[0].get_ydata()) == [0, 0]
+    assert list(stores.lines[0].get_xdata()) == [1, 2]
