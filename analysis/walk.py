@@ -70,12 +70,14 @@ def quantities() -> dict[str, Quantity]:
             unit = "%" if ".pct" in entry["ncu"] or entry["ncu"].endswith("_pct") else ""
             label = entry["label"]
             if section == "stalls":
-                label, unit = f"Stalled, {label}", "cycles an instruction"
+                reason = label if label[:2].isupper() else label[0].lower() + label[1:]
+                label, unit = f"Stalled: {reason}", "cycles an instruction"
             found[key] = Quantity(label, unit, "counters")
     told = {shown.key: shown for section in COMPARISON.values() for shown in section}
     for key in DERIVED:
         shown = told.get(key)
-        found[key] = Quantity(shown.label if shown else "Math pipe", shown.unit if shown else "%", "counters")
+        label = shown.label if shown else key.replace("_", " ").capitalize()
+        found[key] = Quantity(label, shown.unit if shown else "%", "counters")
     for column in schema("resources")["properties"]:
         if re.fullmatch(r"(lds|sts|ldg|stg)_\d+|ffma|hmma|ldgsts|ldsm|bar", column):
             found[column] = Quantity(f"{column.upper().replace('_', '.')} in the SASS", "", "resources")
@@ -107,6 +109,8 @@ class Facts:
         self.bench = one_row_each(measured.bench)
         bench = self.bench.assign(time_us=self.bench["time_us_median"], share=self.bench["share_of_baseline"])
         counted = with_derived(wide(measured.counters, metric_names()))
+        limits = counted.filter(regex="^blocks_by_")
+        counted = counted.assign(blocks_per_sm=limits.min(axis=1) if len(limits.columns) else float("nan"))
         described = describe(resources, measured.variants)
         described = described[~described["variant"].isin(measured.failed["variant"])]
         self.rows = {
@@ -117,8 +121,10 @@ class Facts:
         }
 
     def row(self, variant: str, key: str, n: int = SIZE) -> dict[str, Any] | None:
-        """The row of the table that `key` is from."""
+        """The row of the table that `key` is from; what a library took of an SM, only the counters tell."""
         source = self.quantities[key].source
+        if source == "resources" and self.variants[variant]["kind"] == "baseline":
+            source = "counters"
         return self.rows[source].get((variant, n if source in ("bench", "counters") else None))
 
     def value(self, variant: str, key: str, n: int = SIZE) -> Any:
@@ -220,9 +226,9 @@ def scale(values: Sequence[float]) -> tuple[float, str]:
     return next((step for step in ((1e9, "billions"), (1e6, "millions")) if largest >= step[0]), (1.0, ""))
 
 
-def number(value: float) -> str:
-    """Three digits, whole numbers as they are, and thousands set apart."""
-    if value == int(value) and abs(value) < 1e6:
+def number(value: float, *, percent: bool = False) -> str:
+    """Three digits, whole numbers that are no percentages as they are, and thousands set apart."""
+    if value == 0 or (not percent and value == int(value) and abs(value) < 1e6):
         return f"{int(value):,}"
     if abs(value) >= 1000:
         return f"{value:,.0f}"
@@ -241,8 +247,8 @@ def quantity_row(facts: Facts, key: str, variants: Sequence[str]) -> list[str]:
     if not unit:
         step, unit = scale([value for value in values if value is not None])
         values = [None if value is None else value / step for value in values]
-    label = quantity.label + (f", {unit}" if unit else "")
-    return [label, *("–" if value is None else number(value) for value in values)]
+    label = quantity.label + (f", {unit}" if unit and unit not in quantity.label else "")
+    return [label, *("–" if value is None else number(value, percent=unit == "%") for value in values)]
 
 
 def variant_table(facts: Facts, comment: Comment, where: str) -> list[str]:
@@ -273,7 +279,7 @@ def size_table(facts: Facts, comment: Comment, where: str) -> list[str]:
             continue
         stale = any(facts.stale(variant, "share", n) for n in numbers)
         label = facts.variants[variant]["label"] + (DAGGER if stale else "")
-        body.append([label, *("–" if share is None else number(100 * share) for share in shares)])
+        body.append([label, *("–" if share is None else number(100 * share, percent=True) for share in shares)])
     rest = absent(facts, missing)
     lines = grid(["Share of cuBLAS, %, at n =", *(f"{n:,}" for n in numbers)], body) if body else []
     return [*lines, *(["", *rest] if rest and body else rest)]

@@ -126,8 +126,9 @@ class Variant:
 
     @property
     def label(self) -> str:
-        """Short name for figures."""
-        return self.name.removeprefix(f"{self.family}_")
+        """Short name for figures, with the dtype where that is not fp32."""
+        short = self.name.removeprefix(f"{self.family}_")
+        return short if self.dtype == "fp32" or short.endswith(self.dtype) else f"{short}_{self.dtype}"
 
     @property
     def variants(self) -> tuple[Variant, ...]:

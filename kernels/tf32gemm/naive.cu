@@ -22,7 +22,7 @@
 //                                 +----+----+----+----+       A lane has, of C, rows lane/4 and +8
 //                                                             of columns lane%4*2 and +1.
 //
-// Cutting off the other 13 bits rounds towards zero; bcf_dbf_rw has the other way as well.
+// Cutting off the other 13 bits rounds towards zero; bcf_dbf has the other way as well.
 //
 // Template:  BM, BN, BK: the block's tile.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.

@@ -1,0 +1,218 @@
+"""docs/kernels.md shows what was measured, has a section for every kernel, and says nothing that its tables deny."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, assert_one_line, run_module
+
+from analysis import walk
+from contracts import read_rows, write_rows
+from kernels import catalogue
+
+DOC = Path("docs/kernels.md")
+SECTION = re.compile(r"^### (.*)\n((?:(?!^##).*\n?)*)", re.MULTILINE)
+
+
+def facts(measured: Path, variants: Path) -> walk.Facts:
+    return walk.read_facts(argparse.Namespace(measured=measured, variants=variants, resources=None))
+
+
+@pytest.fixture(scope="module")
+def current(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalogue by which nothing in the archive is stale."""
+    hashes = {row["variant"]: row["source_hash"] for row in read_rows(archive / "bench.csv", "bench")}
+    rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.rows()]
+    path = tmp_path_factory.mktemp("current") / "variants.csv"
+    write_rows(path, "variants", rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def known(archive: Path, current: Path) -> walk.Facts:
+    return facts(archive, current)
+
+
+def filled(known: walk.Facts, text: str) -> tuple[str, list[walk.Statement]]:
+    return walk.fill(text, known, Path("doc.md"))
+
+
+# ---- the document -----------------------------------------------------------------------------------------------
+
+
+def test_the_document_is_what_the_command_makes_of_the_archive(archive: Path, variants_csv: Path) -> None:
+    text = (ROOT / DOC).read_text()
+    made, statements = walk.fill(text, facts(archive, variants_csv), DOC)
+    again = "python -m analysis.walk --measured data/h200 --variants results/variants.csv --doc docs/kernels.md"
+    assert made == text, f"out of date: {again}"
+    assert [statement for statement in statements if statement.verdict is False] == []
+
+
+def test_every_kernel_and_dispatcher_has_a_section_with_its_source_and_a_table() -> None:
+    runnable = catalogue.runnable()
+    shown = []
+    for title, body in SECTION.findall((ROOT / DOC).read_text()):
+        names = re.findall(r"`(\w+)`", title)
+        assert names and set(names) <= set(runnable), title
+        shown += names
+        tables = " ".join(re.findall(r"^<!-- (?:table|sizes): (.*?)\|", body, re.MULTILINE)).split()
+        links = re.findall(r"\]\(([^)]+)\)", body)
+        for name in names:
+            assert name in tables, name
+            entry = runnable[name]
+            source = entry.source if isinstance(entry, catalogue.Variant) else catalogue.CATALOGUE
+            assert f"../kernels/{source.relative_to(catalogue.ROOT)}" in links, name
+    assert sorted(shown) == sorted(runnable)
+    assert [name for name in shown if name in catalogue.kernels()] == list(catalogue.kernels())
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", (ROOT / DOC).read_text())
+    assert links and [link for link in links if not (ROOT / "docs" / link).exists()] == []
+
+
+# ---- tables -----------------------------------------------------------------------------------------------------
+
+
+def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(known: walk.Facts, archive: Path) -> None:
+    names = "sgemm_naive sgemm_warptile cublas_fp32"
+    text = f"Before\n<!-- table: {names} | global_load_requests lds_128 -->\nold\n<!-- end -->\n"
+    made, _ = filled(known, text)
+    times = {
+        row["variant"]: row["time_us_median"]
+        for row in read_rows(archive / "bench.csv", "bench")
+        if row["experiment"] == "sgemm_ladder"
+    }
+    assert f"| Time, µs | {times['sgemm_naive']:,.0f} | {times['sgemm_warptile']:,.0f} | " in made
+    assert "|  | naive | warptile | cuBLAS fp32 |" in made
+    assert "| Global load requests, billions | 4.29 | 0.008 | 0.025 |" in made  # 4096^3 * 2 / 32 for naive
+    assert re.search(r"^\| LDS\.128 in the SASS \| 0 \| [1-9]\d* \| – \|$", made, re.MULTILINE)
+    assert re.search(r"^\| Registers per thread \| 32 \| \d+ \| 2\d\d \|$", made, re.MULTILINE)  # the library's by ncu
+    assert "old" not in made and filled(known, made)[0] == made
+
+
+def test_what_is_not_measured_stale_or_failed_is_told(archive: Path, current: Path, tmp_path: Path) -> None:
+    bench = read_rows(archive / "bench.csv", "bench")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for path in archive.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    write_rows(folder / "bench.csv", "bench", [row for row in bench if row["variant"] != "sgemm_warptile"])
+    checks = read_rows(archive / "checks.csv", "checks")
+    bad = [row | {"passed": row["passed"] and row["variant"] != "sgemm_naive"} for row in checks]
+    write_rows(folder / "checks.csv", "checks", bad)
+    catalogue_rows = read_rows(current, "variants")
+    changed = [
+        row | ({"source_hash": "other"} if row["variant"] == "sgemm_coalesced" else {}) for row in catalogue_rows
+    ]
+    variants = tmp_path / "variants.csv"
+    write_rows(variants, "variants", changed)
+    names = "sgemm_naive sgemm_coalesced sgemm_vectorized sgemm_warptile"
+    text = (
+        "<!-- origin -->\n<!-- end -->\n"
+        f"<!-- table: {names} | -->\n<!-- end -->\n<!-- sizes: {names} | 4096 -->\n<!-- end -->\n"
+        "<!-- holds: sgemm_coalesced.share < 1 -->\n<!-- holds: sgemm_naive.share < 1 -->\n"
+    )
+    made, statements = filled(facts(folder, variants), text)
+    assert "|  | coalesced† | vectorized |" in made and "| coalesced† | 12" in made
+    assert made.count("*Not measured yet on NVIDIA H200: `sgemm_warptile`.*") == 2
+    assert made.count("*Failed a check, so not shown: `sgemm_naive`.*") == 2
+    assert "† source changed since measured" in made
+    assert [(statement.verdict, statement.waits_for) for statement in statements] == [
+        (None, ("sgemm_coalesced",)),
+        (None, ("sgemm_naive",)),
+    ]
+
+
+# ---- statements -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "verdict"),
+    [
+        ("sgemm_coalesced.share > 10 * sgemm_naive.share", True),
+        ("sgemm_coalesced.share > 100 * sgemm_naive.share", False),
+        ("0.99 < sgemm_coalesced.global_load_requests / sgemm_naive.global_load_requests < 1.01", True),
+        ("1 < sgemm_naive.load_bytes_per_sector < 4", False),
+        ("sgemm_naive.registers + 2 * (sgemm_naive.spill_bytes + 1) <= 34", True),
+        ("sgemm_warptile.share[1024] < sgemm_warptile.share", True),
+        ("sgemm_warptile.share[1024] >= sgemm_warptile.share[4096]", False),
+        ("sgemm_warptile.share[1000] > 0", None),
+        ("cublas_fp32.share / sgemm_naive.shared_load_conflicts > 0", False),
+    ],
+)
+def test_statements_are_judged(known: walk.Facts, expression: str, verdict: bool | None) -> None:
+    text = f"<!-- statements -->\n<!-- end -->\n<!-- holds: {expression} -->\n"
+    made, (statement,) = filled(known, text)
+    assert statement.verdict is verdict and statement.line == 3
+    counts = {True: "1 hold on", False: "1 do not", None: "1 wait for measurements of `sgemm_warptile`"}
+    assert "Of 1 statements" in made and counts[verdict] in made
+
+
+def command(doc: Path, archive: Path, variants: Path) -> tuple[object, ...]:
+    return ("analysis.walk", "--measured", archive, "--variants", variants, "--doc", doc)
+
+
+def test_the_command_writes_the_tables_and_fails_for_a_false_statement(
+    archive: Path, current: Path, tmp_path: Path
+) -> None:
+    doc = tmp_path / "doc.md"
+    doc.write_text("<!-- table: sgemm_naive | -->\n<!-- end -->\n\nToo good.\n<!-- holds: sgemm_naive.share > 1 -->\n")
+    done = run_module(*command(doc, archive, current))
+    assert done.returncode == 1 and "| Share of cuBLAS, % | 0.9" in doc.read_text()
+    assert f"{doc}:5: false on NVIDIA H200: sgemm_naive.share > 1 (values: 0.0097" in done.stdout
+    doc.write_text(doc.read_text().replace("share > 1", "share < 1"))
+    assert run_module(*command(doc, archive, current)).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("<!-- table: sgemm_niave | -->", ["unknown variant 'sgemm_niave'", "doc.md:2", "nearest: sgemm_naive"]),
+        ("<!-- table: sgemm_naive | fma_pip -->", ["unknown key 'fma_pip'", "doc.md:2", "nearest: fma_pipe"]),
+        ("<!-- tabel: sgemm_naive | -->", ["unknown comment 'tabel'", "nearest: table"]),
+        ("<!-- table -->", ["doc.md:2", "allowed: <!-- table: VARIANT ... | KEY ... -->"]),
+        ("<!-- sizes: sgemm_naive | big -->", ["'big' is not a size"]),
+        ("<!-- holds: sgemm_naive.shares > 1 -->", ["unknown key 'shares'", "share"]),
+        ("<!-- holds: sgemm_naive.template > 1 -->", ["sgemm_naive.template is text"]),
+        ("<!-- holds: sgemm_naive.share -->", ["sgemm_naive.share is not allowed; allowed: a comparison"]),
+        ("<!-- holds: __import__('os').getpid() > 1 -->", ["__import__('os').getpid() is not allowed"]),
+        ("<!-- holds: sgemm_naive.share ** 9 > 1 -->", ["sgemm_naive.share ** 9 is not allowed"]),
+        ("<!-- holds: 1 < -->", ["1 < is not allowed"]),
+    ],
+)
+def test_a_wrong_comment_is_one_line_and_nothing_is_written(
+    line: str, words: list[str], known: walk.Facts, tmp_path: Path
+) -> None:
+    with pytest.raises(walk.UserError) as error:
+        filled(known, f"Text\n{line}\n<!-- end -->\n" if "holds" not in line else f"Text\n{line}\n")
+    assert all(word in str(error.value) for word in words) and "\n" not in str(error.value), error.value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- table: sgemm_naive | -->\n",
+        "<!-- table: sgemm_naive | -->\n<!-- holds: 1 < 2 -->\n<!-- end -->\n",
+        "<!-- holds: 1 < 2 -->\n<!-- end -->\n",
+        "<!-- end -->\n",
+        "<!-- table: sgemm_naive | -->\n<!-- end -->\n<!-- end -->\n",
+    ],
+)
+def test_a_block_has_a_beginning_and_an_end(text: str, known: walk.Facts) -> None:
+    with pytest.raises(walk.UserError, match="<!-- end -->"):
+        filled(known, text)
+
+
+def test_the_command_tells_a_fault_in_one_line_and_leaves_the_document(
+    archive: Path, current: Path, tmp_path: Path
+) -> None:
+    doc = tmp_path / "doc.md"
+    text = "<!-- table: sgemm_naive | -->\n<!-- end -->\n<!-- table: sgemm_niave | -->\n<!-- end -->\n"
+    doc.write_text(text)
+    assert_one_line(run_module(*command(doc, archive, current)), "sgemm_niave", "nearest: sgemm_naive", f"{doc}:3")
+    assert doc.read_text() == text and [path.name for path in tmp_path.iterdir()] == ["doc.md"]
+    assert_one_line(run_module(*command(tmp_path / "none.md", archive, current)), "cannot read", "none.md")
