@@ -3,7 +3,7 @@
 snakemake --cores 1 all            everything that this machine can do
 snakemake --cores 1 sgemm_ladder   one experiment (any file name in experiments/*.yaml)
 snakemake --cores 1 tile_autotune  sweep over tiles; the winner is the kernel sgemm_autotuned from the next run on
-snakemake --cores 1 compare --config a=NAME b=NAME   two variants' counters side by side
+snakemake --cores 1 compare        counters of two variants side by side: --config variant_a=NAME variant_b=NAME
 snakemake --cores 1 paper          figures and paper again, from what is measured or archived; measures nothing
 snakemake --cores 1 archive        put this machine's measurements under data/
 """

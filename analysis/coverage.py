@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Leg:
-    """A key of `STAGES`, the table that its rows are in, and the target that makes it where `all` does not."""
+    """A key of `STAGES`, the table that its rows are in, and the target that makes a table that need not be there."""
 
     stage: str
     table: str
@@ -38,7 +38,7 @@ LEGS = [
     Leg("bench", "bench", lambda row: row["regime"] == "unlocked"),
     Leg("locked", "bench", lambda row: row["regime"] == "locked"),
     Leg("profile", "counters"),
-    Leg("agreement", "agreement"),
+    Leg("agreement", "agreement", target="all"),
     Leg("protocols", "protocols", target="trust"),
     Leg("cross_checks", "cross_checks", target="trust"),
     Leg("timeline", "timeline", target="trust"),

@@ -15,12 +15,14 @@ import typst
 from contracts import UserError, replacing, run_command
 
 TABLES = ["summary.json", *(f"{name}.csv" for name in ("ladder", "sizes", "resources", "checks", "comparison"))]
-FIGURES = ["roofline", "counters", "predicted", "bounds", "correctness"]
+TRUST_TABLES = ["agreement", "sanitizer", "protocols", "cross_checks", "timeline"]
+FIGURES = ["roofline", "counters", "predicted", "bounds", "correctness", "protocols"]
 
 
 def required(tables: Path, figures: Path, bank_pictures: list[str]) -> list[tuple[Path, str]]:
     """Every file that the paper reads, with the command that makes it."""
     needed = [(tables / name, "analysis.tables") for name in TABLES] + [(tables / "coverage.csv", "analysis.coverage")]
+    needed += [(tables / f"{name}.csv", "analysis.trust") for name in TRUST_TABLES]
     needed += [(figures / f"{name}.pdf", f"analysis.{name}") for name in FIGURES]
     summary = json.loads((tables / "summary.json").read_text())
     if summary["autotune"]:

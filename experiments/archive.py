@@ -50,9 +50,8 @@ def main() -> None:
     for name, kind in tables.items():
         rows = read_rows(options.measured / name, kind)
         if failed := [row for row in rows if row.get("passed") is False]:
-            raise UserError(
-                f"{options.measured}: {failed[0]['variant']} failed its check {failed[0]['case']!r}; not archived"
-            )
+            check = failed[0].get("case") or failed[0].get("tool") or kind
+            raise UserError(f"{options.measured}: {failed[0]['variant']} failed its check {check!r}; not archived")
     for name, kind in documents.items():
         read_json(options.measured / name, kind)
     try:

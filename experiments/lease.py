@@ -1,19 +1,23 @@
 """One process measures on a GPU at a time.
 
-The lock is a file in the system's temporary folder, named after a hash of the GPU's UUID, so that two checkouts and two
-users of one machine meet at the same lock. A GPU taken by one run is waited for; on a host with several, the first free
-one is taken. CUDA_VISIBLE_DEVICES says which may be.
+The lock is a file in /tmp, named after a hash of the GPU's UUID, so that two checkouts and two users of one machine
+meet at the same lock, whatever their TMPDIR is. A GPU taken by one run is waited for; on a host with several, the first
+free one is taken, but never one of another model than the run is about. CUDA_VISIBLE_DEVICES says which may be, be it a
+person's or Slurm's. The instances of a GPU in MIG mode share its clocks and power, so each takes the lock of the GPU.
+
+Containers that share a GPU meet if GEMM_LADDER_LOCKS names a folder that they share too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import filelock
@@ -22,6 +26,15 @@ from contracts import UserError
 from experiments import clocks, toolchain
 
 HELD = "GEMM_LADDER_LEASE_HELD"  # set for the children of a process that holds a lease
+LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU or MIG instance that may be leased: the UUID that CUDA knows it by, and that of the GPU it is on."""
+
+    uuid: str
+    gpu: str
 
 
 @contextlib.contextmanager
@@ -29,27 +42,17 @@ def lease(wait_s: float = 3600.0) -> Iterator[None]:
     """Hold one visible GPU; until the block ends, it is the only one that CUDA sees in this process and its children.
 
     Clocks that a killed run left locked there are reset first (`experiments.clocks`). Must come before CUDA is
-    initialised. Raises `UserError` where no GPU is visible or none came free in `wait_s`.
+    initialised. Raises `UserError` where no GPU is visible, where none is of the model that Snakemake planned for, or
+    none came free in `wait_s`.
     """
     if os.environ.get(HELD):
         yield
         return
-    import pynvml
-
-    try:
-        pynvml.nvmlInit()
-        uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in toolchain.visible_handles()]
-        pynvml.nvmlShutdown()
-    except pynvml.NVMLError as error:
-        raise UserError(f"no GPU: NVML says {error}; this stage needs an NVIDIA GPU and its driver") from error
-    if not uuids:
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        raise UserError(f"no GPU is visible (CUDA_VISIBLE_DEVICES = {visible!r}); this stage needs one")
-    uuid, lock = _first_free(uuids, wait_s)
+    device, lock = _first_free(_candidates(), wait_s)
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ |= {"CUDA_VISIBLE_DEVICES": uuid, HELD: "1"}
+    os.environ |= {"CUDA_VISIBLE_DEVICES": device.uuid, HELD: "1"}
     try:
-        clocks.repair(uuid)
+        clocks.repair(device.gpu)
         yield
     finally:
         del os.environ[HELD]
@@ -62,18 +65,54 @@ def lease(wait_s: float = 3600.0) -> Iterator[None]:
 
 def lock_path(uuid: str) -> Path:
     """Where the lock of a GPU lies. The UUID itself is not shown."""
-    return Path(tempfile.gettempdir()) / f"gemm-ladder-gpu-{hashlib.sha256(uuid.encode()).hexdigest()[:12]}.lock"
+    folder = Path(os.environ.get(LOCKS) or "/tmp")
+    return folder / f"gemm-ladder-gpu-{hashlib.sha256(uuid.encode()).hexdigest()[:12]}.lock"
 
 
-def _first_free(uuids: list[str], wait_s: float) -> tuple[str, filelock.BaseFileLock]:
+def _candidates() -> list[Device]:
+    """The visible devices of one model: Snakemake's, where it runs this process, else the first one's."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        try:
+            found = [
+                (pynvml.nvmlDeviceGetName(handle), Device(*map(pynvml.nvmlDeviceGetUUID, (handle, physical))))
+                for handle in toolchain.visible_handles()
+                for physical in [toolchain.physical(handle)]
+            ]
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise UserError(f"no GPU: NVML says {error}; this stage needs an NVIDIA GPU and its driver") from error
+    if not found:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        raise UserError(f"no GPU is visible (CUDA_VISIBLE_DEVICES = {visible!r}); this stage needs one")
+    model = json.loads(os.environ.get(toolchain.KNOWN, "{}")).get("gpu") or found[0][0]
+    chosen = [device for name, device in found if name == model]
+    if not chosen:
+        names = ", ".join(sorted({name for name, _ in found}))
+        raise UserError(
+            f"this run is about {model}, and visible here: {names}; choose the GPU with CUDA_VISIBLE_DEVICES, in Slurm "
+            "with a partition or constraint"
+        )
+    return chosen
+
+
+def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.BaseFileLock]:
     deadline = time.monotonic() + wait_s
     told = False
     while True:
-        for uuid in uuids:
-            lock = filelock.FileLock(lock_path(uuid), mode=0o666)
-            with contextlib.suppress(filelock.Timeout):
+        for device in devices:
+            path = lock_path(device.gpu)
+            lock = filelock.FileLock(path, mode=0o666)
+            try:
                 lock.acquire(timeout=0)
-                return uuid, lock
+            except filelock.Timeout:
+                continue
+            except OSError as error:
+                raise UserError(f"cannot lock {path}: {error.strerror}; {LOCKS} names another folder") from error
+            return device, lock
         if time.monotonic() > deadline:
             raise UserError(f"every visible GPU stayed leased for {wait_s:.0f} s; wait for the other run to end")
         if not told:

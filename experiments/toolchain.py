@@ -72,9 +72,9 @@ def gpu_of(known: dict[str, Any]) -> Gpu | None:
 def visible_handles() -> list:
     """NVML handles of the devices that CUDA_VISIBLE_DEVICES names, in its order, each once; NVML must be initialised.
 
-    A device is a GPU or, of a GPU in MIG mode, an instance. Numbers count GPUs in nvidia-smi's order, and one in MIG
-    mode stands for its first instance; names are UUIDs, whole or cut short where that is unambiguous. A GPU that was
-    given to somebody else (a cgroup then denies it) is not there and has no number.
+    A device is a GPU or, of a GPU in MIG mode, an instance. Numbers count GPUs in the order of the PCI bus, and one in
+    MIG mode stands for its first instance; names are UUIDs, whole or cut short where that is unambiguous. A GPU that
+    was given to somebody else (a cgroup then denies it) is not there and has no number.
     """
     import pynvml
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("build")
     for name in ("sgemm_vectorized", "hgemm_naive_bf16"):
         build.build_variant(name, ARCH, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the stand-in for NVML, by the name that pynvml loads."""
+    folder = tmp_path_factory.mktemp("nvml")
+    source, out = ROOT / "tests" / "nvml" / "stand_in.c", folder / "libnvidia-ml.so.1"
+    subprocess.run(["gcc", "-Wall", "-shared", "-fPIC", "-o", str(out), str(source)], check=True)
     return folder
 
 

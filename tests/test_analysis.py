@@ -15,7 +15,7 @@ import pytest
 from helpers import ROOT, assert_one_line, run_module
 from pypdf import PdfReader
 
-from analysis import correctness, counters, data, ladder, roofline, sizes, style, tables
+from analysis import correctness, counters, data, ladder, roofline, sizes, style
 from analysis.data import Measured
 from contracts import read_json, read_rows, schema, write_json, write_rows
 from kernels import catalogue
@@ -299,13 +299,6 @@ def test_the_comparison_names_the_better_value(folder: Folder, tmp_path: Path) -
     duration = next(row for row in rows if "uration" in row["metric"])
     assert float(duration["vectorized"]) < float(duration["blocktile_2d"]) and duration["better"] == "vectorized"
     assert {row["better"] for row in rows} <= {"", "same", "vectorized", "blocktile_2d"}
-
-
-@pytest.mark.parametrize(("direction", "better"), [(1, "vectorized"), (-1, "blocktile_2d"), (0, "")])
-def test_better_follows_the_direction(direction: int, better: str) -> None:
-    assert tables._better(1.0, 2.0, direction) == better
-    assert tables._better(1.0, 1.005, direction) == ("same" if direction else "")
-    assert tables._better(float("nan"), 1.0, direction) == ""
 
 
 def test_the_summary_tells_what_is_archived_and_what_is_stale(folder: Folder, tmp_path: Path) -> None:

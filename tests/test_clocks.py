@@ -96,15 +96,6 @@ printf 'GPU 00000000:01:00.0\\n    Graphics: 1500MHz\\n'
 SETTERS = r"nvml(?:Device|Gpu|Vgpu|Unit|Compute)(?!Get)\w+"
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the stand-in, by the name that pynvml loads."""
-    folder = tmp_path_factory.mktemp("nvml")
-    source, out = ROOT / "tests" / "nvml" / "stand_in.c", folder / "libnvidia-ml.so.1"
-    subprocess.run(["gcc", "-Wall", "-shared", "-fPIC", "-o", str(out), str(source)], check=True)
-    return folder
-
-
 class Card:
     """The stand-in's cards, and runs that see nothing else."""
 
@@ -112,7 +103,7 @@ class Card:
         self.folder, self.library = folder, library
         self.state, self.journals = folder / "card", folder / "state" / "gemm-ladder"
         self.started: list[subprocess.Popen[str]] = []
-        (folder / "tmp").mkdir()
+        (folder / "locks").mkdir()
         (folder / "bin").mkdir()
         self.state.write_text("cards 2\n")
         self.nvidia_smi(SMI)
@@ -150,7 +141,7 @@ class Card:
             "LD_LIBRARY_PATH": str(self.library),
             "NVML_STAND_IN": str(self.state),
             "XDG_STATE_HOME": str(self.folder / "state"),
-            "TMPDIR": str(self.folder / "tmp"),
+            "GEMM_LADDER_LOCKS": str(self.folder / "locks"),
             "PATH": os.pathsep.join([str(self.folder / "bin"), environment()["PATH"]]),
             "CUDA_VISIBLE_DEVICES": "0",
             **changes,
@@ -313,10 +304,10 @@ def test_a_journal_does_not_show_the_uuid(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_gpu_whose_clocks_a_live_run_holds_is_not_measured_on(card: Card) -> None:
-    """As when the two do not share a temporary folder, and so not the lease."""
+    """As when the two do not share the folder of locks, and so not the lease."""
     card.waiting()
     (card.folder / "other").mkdir()
-    done = card.run("unlocked", TMPDIR=str(card.folder / "other"))
+    done = card.run("unlocked", GEMM_LADDER_LOCKS=str(card.folder / "other"))
     assert_one_line(done, "another run holds the clocks of this GPU locked")
     assert card.locked == (1500, 3201)
 

@@ -15,7 +15,7 @@ import pytest
 from helpers import ROOT, copy_tree, environment, heed_ctrl_c, snakemake
 from pypdf import PdfReader
 
-from contracts import read_json, read_rows
+from contracts import read_json, read_rows, write_rows
 from kernels import catalogue
 
 TWO = ("--config", 'variants=["sgemm_naive","sgemm_vectorized"]')
@@ -254,6 +254,27 @@ def test_all_makes_a_report_that_needs_nothing_else(small: Path) -> None:
     for word in ("ladder_sgemm_ladder", "Correctness", "Counters", "Paper", "GEMM Ladder rebuilds the kernels"):
         assert word in page, word
     assert NOTHING in output(snakemake(small, "all", *TWO))
+
+
+def test_a_table_that_need_not_be_there_is_drawn_where_it_is(small: Path) -> None:
+    """And gone again with it; the archive stands in without it, with the reason."""
+    archived, drawn = small / "data/h200/sanitizer.csv", small / "results/tables/sanitizer.csv"
+    before = archived.read_bytes() if archived.is_file() else None
+    row = {"variant": "sgemm_naive", "tool": "memcheck", "launches": 7, "errors": 3}
+    coverage = small / "results/tables/coverage.csv"
+    try:
+        write_rows(archived, "sanitizer", [row | {"detail": "a race", "passed": False, "source_hash": "0"}])
+        done = snakemake(small, str(drawn.relative_to(small)), str(coverage.relative_to(small)), *TWO)
+        assert done.returncode == 0, output(done)
+        assert "sgemm_naive" in drawn.read_text() and "a race" in drawn.read_text()
+        assert "sanitizer,archived,h200" in coverage.read_text()
+        archived.unlink()
+        done = snakemake(small, str(drawn.relative_to(small)), str(coverage.relative_to(small)), *TWO)
+        assert done.returncode == 0 and len(drawn.read_text().splitlines()) == 1
+        assert "sanitizer,left out," in coverage.read_text()
+    finally:
+        if before is not None:
+            archived.write_bytes(before)
 
 
 def test_one_experiment_by_its_name(small: Path) -> None:

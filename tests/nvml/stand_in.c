@@ -4,6 +4,7 @@
 //
 //   cards N             how many there are
 //   sm0 N, memory0 N    the locked clocks of card 0, in MHz; none or 0: not locked
+//   model0 N            card 0 is of another model;  denied0 1: it was given to somebody else;  mig0 N: N instances on it
 //   processes0 N        the pid of a process that computes on card 0;  busy0 N: its utilisation in percent
 //   deny 1              setting needs a permission that is not there
 //   ignore 1            locks are granted and have no effect
@@ -20,7 +21,7 @@
 
 typedef int nvmlReturn_t;
 typedef char *nvmlDevice_t; // its index, from the address of `anchor`
-enum { SUCCESS, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, INSUFFICIENT_SIZE = 7, LOST = 15 };
+enum { SUCCESS, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, LOST = 15 };
 enum { SM_BOOST = 1980, SM_BASE = 1500, SM_STEP = 15, MEMORY_HIGH = 3201, MEMORY_LOW = 1593 };
 
 typedef struct {
@@ -29,7 +30,8 @@ typedef struct {
     unsigned gpu_instance, compute_instance;
 } Process;
 
-static char anchor[16];
+static char anchor[256];
+enum { CARDS = 16 }; // then 8 instances of card 0, 8 of card 1, and so on
 
 static const char *state_path(void) {
     const char *path = getenv("NVML_STAND_IN");
@@ -102,11 +104,34 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
     *device = anchor + index;
-    return (int)index < get("cards") ? SUCCESS : INVALID_ARGUMENT;
+    if ((int)index >= get("cards")) return INVALID_ARGUMENT;
+    return get(keyed("denied", *device)) ? NO_PERMISSION : SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
+    *current = *pending = get(keyed("mig", device)) > 0;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned *count) {
+    *count = 7;
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned index, nvmlDevice_t *instance) {
+    *instance = anchor + CARDS + 8 * index_of(device) + index;
+    return (int)index < get(keyed("mig", device)) ? SUCCESS : NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t instance, nvmlDevice_t *device) {
+    *device = anchor + (index_of(instance) - CARDS) / 8;
+    return index_of(instance) < CARDS ? INVALID_ARGUMENT : SUCCESS;
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned length) {
-    snprintf(uuid, length, "GPU-stand-in-%d", index_of(device));
+    int index = index_of(device), instance = index - CARDS;
+    if (index < CARDS) snprintf(uuid, length, "GPU-stand-in-%d", index);
+    else snprintf(uuid, length, "MIG-stand-in-%d-%d", instance / 8, instance % 8);
     return SUCCESS;
 }
 
@@ -122,7 +147,8 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *index) {
 }
 
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned length) {
-    snprintf(name, length, "NVIDIA Stand-in");
+    int model = get(keyed("model", device));
+    snprintf(name, length, "NVIDIA Stand-in%s%.0d", model ? " " : "", model);
     return SUCCESS;
 }
 

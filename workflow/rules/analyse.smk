@@ -81,6 +81,7 @@ rule paper_tables:
     input:
         measured(SOURCE),
         ANALYSIS,
+        "analysis/compare.py",
         "analysis/tables.py",
         emulated=emulated(),
         experiments=[f"experiments/{name}.yaml" for name in EXPERIMENTS],

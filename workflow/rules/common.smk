@@ -46,13 +46,14 @@ def _load():
     for name in chosen or []:
         contracts.choose(catalogue.load(), name, "variant", "config.yaml: variants")
     experiments = {name: plan.load(name, config["sizes_step"], chosen) for name in plan.names()}
-    pair = [config[key] for key in ("a", "b")]
-    for key, name in zip("ab", pair):
+    pair = {key: config[key] for key in ("variant_a", "variant_b")}
+    for key, name in pair.items():
         if name is not None:
             contracts.choose(catalogue.load(), name, "variant", f"config.yaml: {key}")
-    if "compare" in sys.argv and (None in pair or pair[0] == pair[1]):
+    if "compare" in ASKED and (None in pair.values() or len(set(pair.values())) < 2):
+        given = ", ".join(f"{key} = {name or 'null'}" for key, name in pair.items())
         raise contracts.UserError(
-            f"compare needs two variants; given: a = {pair[0]}, b = {pair[1]}; add --config a=NAME b=NAME"
+            f"config.yaml: {given}; compare needs two variants: --config variant_a=NAME variant_b=NAME"
         )
     named = [key for key in ("lock_sm_mhz", "lock_memory_mhz") if config[key]]
     if named and not config["lock_clocks"]:
@@ -130,7 +131,7 @@ OFFERED = {
     "cross_checks": "trust",
     "timeline": "trust",
 }
-OFFERED_NOW = [name for name, target in OFFERED.items() if MEASURING and (target == "all" or target in sys.argv)]
+OFFERED_NOW = [name for name, target in OFFERED.items() if MEASURING and (target == "all" or target in ASKED)]
 OFFERED_BEFORE = [name for name in OFFERED if name not in OFFERED_NOW and Path(SOURCE, f"{name}.csv").is_file()]
 
 # The pair of `snakemake compare`, as an experiment that only profiles
@@ -138,7 +139,7 @@ COMPARED = plan.Experiment(
     name="compare",
     title="Two variants head to head",
     question="Which counters differ?",
-    variants=tuple(name for name in (config["a"], config["b"]) if name),
+    variants=tuple(name for name in (config["variant_a"], config["variant_b"]) if name),
     profile_size=4096,
 )
 
@@ -358,12 +359,22 @@ REPORTED = [
     *[f"results/tables/{name}.csv" for name in [*PAPER_TABLES, *TRUST_TABLES, "predicted", "coverage"]],
     *[f"results/figures/{name}.svg" for name in FIGURES],
     f"{RESULTS}/shared_widths.csv",
+    *(["results/figures/between_warps.svg"] if Path(SOURCE, "between_warps.csv").is_file() else []),
 ]
+
+
+def trust_output(name):
+    """A table, shown in the report where it has rows: cross-checks against ncu come from tables that are always there."""
+    path = f"results/tables/{name}.csv"
+    if name not in [*OFFERED_NOW, *OFFERED_BEFORE, "cross_checks"]:
+        return path
+    category, title = TRUST_TABLES[name]
+    return report(path, category=category, caption=f"../report/{name}.rst", labels={"table": title})
 
 
 def misspelt_target(rules):
     """A word of the command line that is no target but nearly the name of one, and the names it is near to."""
-    for word in sys.argv[1:]:
+    for word in ASKED[1:]:
         if word.isidentifier() and word not in rules:
             if near := difflib.get_close_matches(word, rules, n=3, cutoff=0.8):
                 return word, near

@@ -92,3 +92,31 @@ rule predicted_figure:
     shell:
         "python -m analysis.predicted --measured {params.measured} --variants {input.variants} {params.label}"
         " --predictions {input.predictions} --table {output.table} --out {output.svg} 2>&1 | tee {log}"
+
+
+# Drawn where the microbenchmark's table is there.
+rule between_warps_figure:
+    input:
+        measured(SOURCE),
+        ANALYSIS,
+        "analysis/between_warps.py",
+        f"{SOURCE}/between_warps.csv",
+        variants="results/variants.csv",
+    output:
+        svg=report(
+            "results/figures/between_warps.svg",
+            category="4 Counters",
+            caption="../report/between_warps.rst",
+            labels={"figure": "Shared-memory wavefronts between warps"},
+        ),
+        pdf="results/figures/between_warps.pdf",
+    log:
+        "results/logs/figures/between_warps.log",
+    conda:
+        "../../env.yaml"
+    params:
+        measured=subpath(input[0], parent=True),
+        label=LABEL,
+    shell:
+        "python -m analysis.between_warps --measured {params.measured} --variants {input.variants} {params.label}"
+        " --out {output.svg} 2>&1 | tee {log}"

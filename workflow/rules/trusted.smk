@@ -2,15 +2,6 @@
 # coverage.csv says why.
 
 
-def trust_output(name):
-    """A table, shown in the report where it has rows: cross-checks against ncu come from tables that are always there."""
-    path = f"results/tables/{name}.csv"
-    if name not in [*OFFERED_NOW, *OFFERED_BEFORE, "cross_checks"]:
-        return path
-    category, title = TRUST_TABLES[name]
-    return report(path, category=category, caption=f"../report/{name}.rst", labels={"table": title})
-
-
 rule trust_tables:
     input:
         measured(SOURCE),

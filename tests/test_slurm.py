@@ -1,0 +1,274 @@
+"""The pipeline through a real Slurm: one host, over loopback, started by these tests and gone when they end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from helpers import ROOT, copy_tree, environment
+
+from contracts import read_json, read_rows
+from experiments.lease import LOCKS
+
+PROFILE = ROOT / "profiles" / "slurm" / "config.yaml"
+TOOLS = ["munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol"]
+TWO = ("--config", 'variants=["sgemm_naive","sgemm_vectorized"]')
+# What a cluster's own accounting and patience would give
+QUICK = ("--workflow-profile", "profiles/slurm", "--slurm-no-account", "--slurm-status-command", "squeue")
+QUICK += ("--slurm-init-seconds-before-status-checks", "2")
+# Two GPUs that are only names: Slurm wants device files, and nothing opens them
+CONFIGURATION = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SlurmdParameters=config_overrides
+MinJobAge=3600
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0
+GresTypes=gpu
+NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=32000 Gres=gpu:2 State=UNKNOWN
+PartitionName=all Nodes={host} Default=YES State=UP
+"""
+# A rule that measures nothing, but as measuring rules do: it leases what Slurm gave it. Two of them meet.
+MEETING = """
+include: "Snakefile"
+
+rule meet:
+    output:
+        "results/met/{name}.json"
+    resources:
+        gpu=1
+    shell:
+        "python meet.py {wildcards.name} {output}"
+"""
+MEET = """
+import json, os, sys, time
+from pathlib import Path
+from experiments.lease import lease
+name, out = sys.argv[1], Path(sys.argv[2])
+given = {key: os.environ.get(key) for key in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID")}
+with lease(5):
+    given["leased"] = os.environ["CUDA_VISIBLE_DEVICES"]
+    Path(f"{name}.here").touch()
+    deadline = time.monotonic() + 60
+    while len(list(Path().glob("*.here"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    given["met"] = len(list(Path().glob("*.here")))
+out.write_text(json.dumps(given))
+"""
+
+
+class Slurm:
+    """Munge, slurmctld and slurmd of this host, with all their state in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.daemons: list[subprocess.Popen[bytes]] = []
+        self.host = socket.gethostname().partition(".")[0]
+        for name in ("state", "spool", "bin"):
+            (folder / name).mkdir()
+        (folder / "munge.key").write_bytes(os.urandom(128))
+        (folder / "munge.key").chmod(0o600)
+        for number in range(2):
+            (folder / f"gpu{number}").symlink_to("/dev/null")
+        (folder / "gres.conf").write_text(f"NodeName={self.host} Name=gpu File={folder}/gpu[0-1]\n")
+        self.conf = folder / "slurm.conf"
+        user = os.environ.get("USER") or "root"
+        self.conf.write_text(
+            CONFIGURATION.format(host=self.host, user=user, ports=free_ports(2), folder=folder).lstrip()
+        )
+        # The executor's jobstep drops SLURM_CONF; elsewhere the configuration is in its usual place
+        wrapper = folder / "bin" / "srun"
+        wrapper.write_text(f'#!/bin/sh\nSLURM_CONF={self.conf} exec {shutil.which("srun")} "$@"\n')
+        wrapper.chmod(0o755)
+
+    @property
+    def env(self) -> dict[str, str]:
+        path = os.pathsep.join([str(self.folder / "bin"), environment()["PATH"]])
+        return {"SLURM_CONF": str(self.conf), "PATH": path}
+
+    def daemon(self, name: str, *options: str) -> None:
+        log = (self.folder / f"{name}.out").open("wb")
+        command = [shutil.which(name) or name, *options]
+        env = environment(**self.env)
+        self.daemons.append(subprocess.Popen(command, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+
+    def ask(self, *command: str) -> str:
+        return subprocess.run(command, env=environment(**self.env), capture_output=True, text=True).stdout
+
+    def start(self) -> None:
+        files = [
+            f"--{kind}={self.folder}/munge.{kind.partition('-')[0]}" for kind in ("key-file", "socket", "pid-file")
+        ]
+        # --force: the folders of a test are its user's alone, where munged likes its socket open to all
+        self.daemon("munged", "-F", "--force", *files, f"--seed-file={self.folder}/munge.seed")
+        self.wait(lambda: (self.folder / "munge.socket").exists(), "munged")
+        self.daemon("slurmctld", "-D", "-f", str(self.conf))
+        self.wait(lambda: "UP" in self.ask("scontrol", "ping"), "slurmctld")
+        self.daemon("slurmd", "-D", "-f", str(self.conf))
+        self.wait(lambda: "idle gpu:2" in self.ask("sinfo", "-h", "-N", "-o", "%T %G"), "slurmd")
+
+    def wait(self, ready: object, what: str) -> None:
+        deadline = time.monotonic() + 30
+        while not ready():  # type: ignore[operator]
+            if time.monotonic() > deadline or any(daemon.poll() is not None for daemon in self.daemons):
+                said = "\n".join(path.read_text(errors="replace")[-2000:] for path in self.folder.glob("*.out"))
+                raise RuntimeError(f"{what} did not start:\n{said}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Its jobs are cancelled, and every daemon ends."""
+        if len(self.daemons) > 1:
+            self.ask("scancel", "--full", "--user", os.environ.get("USER") or "root")
+            deadline = time.monotonic() + 20
+            while self.ask("squeue", "-h").strip() and time.monotonic() < deadline:
+                time.sleep(0.2)
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+            try:
+                daemon.wait(10)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+    def jobs(self) -> dict[str, dict[str, str]]:
+        """What Slurm knows of each job so far, by the rule or group that it ran."""
+        found = {}
+        for line in self.ask("scontrol", "-o", "show", "job").splitlines():
+            fields = dict(item.partition("=")[::2] for item in line.split() if "=" in item)
+            found[fields["Comment"].removeprefix("rule_")] = fields
+        return found
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    if missing := [tool for tool in TOOLS if not shutil.which(tool)]:
+        pytest.skip(f"no Slurm here ({', '.join(missing)} missing); Debian: apt-get install slurm-wlm munge")
+    if os.geteuid() != 0:
+        pytest.skip("slurmd starts jobs only as root")
+    pytest.importorskip("snakemake_executor_plugin_slurm", reason="needs pip install -e '.[slurm]'")
+    slurm = Slurm(tmp_path_factory.mktemp("slurm"))
+    try:
+        slurm.start()
+        yield slurm
+    finally:
+        slurm.stop()
+        shutil.rmtree(slurm.folder)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_tree(tmp_path_factory.mktemp("tree") / "project")
+
+
+def run(tree: Path, *arguments: str, **changes: str) -> str:
+    """`snakemake arguments` in a copy of the project; what it said."""
+    env = environment(**changes)
+    done = subprocess.run(["snakemake", *arguments], cwd=tree, env=env, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_profile_speaks_of_rules_that_there_are(tmp_path: Path) -> None:
+    """Of those that measure too, which are there only where a GPU is known."""
+    profile = yaml.safe_load(PROFILE.read_text())
+    node = tmp_path / "node.json"
+    versions = dict.fromkeys(("nvcc", "ptxas", "host_compiler", "cuobjdump", "driver"), "1")
+    node.write_text(json.dumps(versions | {"gpu": "NVIDIA H200", "arch": "sm_90a"}))
+    asked = {"GEMM_LADDER_COMMAND": "snakemake tile_autotune"}
+    rules = set(run(ROOT, "--list-rules", "--config", f"gpu_node={node}", **asked).split())
+    named = {*profile["groups"], *profile["set-resources"], *profile["set-threads"]}
+    assert named - rules == set()
+    assert {"bench", "tune"} <= rules
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_through_slurm_the_results_are_those_of_a_local_run(tree: Path, slurm: Slurm, tmp_path: Path) -> None:
+    """Two kernels compiled, checked on the emulator, and a figure from the archive."""
+    checks, resources = "results/no-gpu/emulated-checks.csv", "results/no-gpu/resources.csv"
+    figure = "results/figures/ladder_sgemm_ladder.svg"
+    local = copy_tree(tmp_path / "local")
+    run(local, "--cores", "2", resources, checks, figure, *TWO)
+    said = run(tree, *QUICK, resources, checks, figure, *TWO, **slurm.env)
+    assert "SLURM run ID" in said
+    cubins = [f"results/build/sm_90a/{name}.cubin" for name in ("sgemm_naive", "sgemm_vectorized")]
+    for path in (resources, figure, "results/variants.csv", *cubins):
+        assert (tree / path).read_bytes() == (local / path).read_bytes(), path
+    drawn_anew = ("seed", "worst_error_share")  # the inputs are fresh each time
+    here, there = ([*map(dict, read_rows(folder / checks, "checks"))] for folder in (local, tree))
+    assert len(here) == len(there) > 10 and all(row["passed"] for row in there)
+    for row in here + there:
+        for column in drawn_anew:
+            row.pop(column)
+    assert here == there
+
+    jobs = slurm.jobs()
+    assert {name.partition("_wildcards_")[0] for name in jobs} == {
+        "build_build_variant",  # both kernels
+        "check_emulated",
+        "draw_ladder_of_experiment",
+    }
+    assert all(job["JobState"] == "COMPLETED" and "TresPerJob" not in job for job in jobs.values())
+    built = jobs["build_build_variant"]
+    assert (built["NumCPUs"], built["MinMemoryNode"], built["TimeLimit"]) == ("1", "1000M", "00:10:00")
+    assert not list((tree / ".snakemake" / "slurm_logs").rglob("*.log"))  # those of jobs that went well
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_measuring_jobs_have_a_gpu_each(tree: Path, slurm: Slurm, library: Path, tmp_path: Path) -> None:
+    """Snakemake runs where no GPU is to be seen; its jobs see two of the stand-in's cards, and Slurm's choice of one."""
+    (tmp_path / "cards").write_text("cards 2\n")
+    cards = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
+    env = {**slurm.env, **cards}
+    (tree / "meeting.smk").write_text(MEETING)
+    (tree / "meet.py").write_text(MEET)
+    look = ["srun", "--gpus=1", "python", "-m", "experiments.toolchain", "--out", "gpu-node.json"]
+    subprocess.run(look, cwd=tree, env=environment(**env), check=True, timeout=60)
+    assert read_json(tree / "gpu-node.json", "toolchain")["gpu"] == "NVIDIA Stand-in"
+
+    marker = "results/stand-in/parts/locked.left_out.txt"  # of rule `clocks`, the one that needs no kernel to be run
+    met = [tree / "results" / "met" / f"{name}.json" for name in "ab"]
+    targets = [marker, *(path.relative_to(tree).as_posix() for path in met)]
+    run(tree, *QUICK, "-s", "meeting.smk", *targets, *TWO, "gpu_node=gpu-node.json", **env)
+    assert "not asked for" in (tree / marker).read_text()
+    given = [json.loads(path.read_text()) for path in met]
+    assert [job["met"] for job in given] == [2, 2]  # at once
+    assert sorted(job["CUDA_VISIBLE_DEVICES"] for job in given) == ["0", "1"]
+    for job in given:
+        assert job["leased"] == f"GPU-stand-in-{job['CUDA_VISIBLE_DEVICES']}"
+    jobs = {name: job for name, job in slurm.jobs().items() if name.startswith(("meet", "clocks"))}
+    assert len(jobs) == 3
+    assert {job.get("TresPerJob") for job in jobs.values()} == {"gres:gpu:1"}
