@@ -12,7 +12,7 @@ all: .venv/installed
 	$(BIN)/snakemake --cores $(CORES) all
 
 test: .venv/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # On a machine with a GPU: the tests that need one. `snakemake archive` keeps what they printed.
 test-gpu: .venv/installed
