@@ -66,6 +66,11 @@ class Measured:
         """Why a stage (a key of `STAGES`) was left out, or None where provenance.json names no reason."""
         return left_out(self.provenance).get(stage)
 
+    def untimed(self, experiment: str) -> str | None:
+        """Why an experiment has no timings; where others have some, how to get them."""
+        hint = f"snakemake --cores 1 {experiment} measures it where there is a GPU." if len(self.bench) else None
+        return self.reason("bench") or hint
+
 
 def input_arguments(description: str | None) -> argparse.ArgumentParser:
     """The options of every command that reads measurements."""

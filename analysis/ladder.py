@@ -1,8 +1,8 @@
 """Bars per rung: TFLOP/s with its 95% interval, and the share of cuBLAS.
 
-One panel per clock regime and size. Where nothing was measured with locked clocks, FLOP/clock/SM stands in, labelled as
-derived. A bar of another dtype than the kernels' (TF32 beside fp32 kernels) that would squeeze all others is cut at the
-axis's end and carries its number.
+One panel per clock regime, size and kind of data. Where nothing was measured with locked clocks, FLOP/clock/SM stands
+in, labelled as derived. A bar of another dtype than the kernels' (TF32 beside fp32 kernels) that would squeeze all
+others is cut at the axis's end and carries its number.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def draw(measured: Measured, experiment: str) -> plt.Figure:
     """The figure of one experiment."""
     rows = measured.bench[measured.bench["experiment"] == experiment]
     if rows.empty:
-        return style.left_out(measured, f"Timings of {experiment}", measured.reason("bench"))
+        return style.left_out(measured, f"Timings of {experiment}", measured.untimed(experiment))
     flop = 2e-6 * rows["m"] * rows["n"] * rows["k"]
     rows = rows.assign(
         mark=marked(rows),
@@ -64,13 +64,18 @@ def draw(measured: Measured, experiment: str) -> plt.Figure:
         share=100 * rows["share_of_baseline"].where(rows["variant"] != rows["baseline"]),
     )
     places = {label: place for place, label in enumerate(rows["mark"].drop_duplicates())}
-    groups = sorted(rows.groupby(["regime", "n"]), key=lambda group: (group[0][0] != "unlocked", group[0][1]))
-    panels = [(f"n = {n}, {regime} clocks", "TFLOP/s (share of cuBLAS)", part) for (regime, n), part in groups]
+    legs = rows.groupby(["regime", "n", "data"])
+    groups = sorted(legs, key=lambda group: (group[0][0] != "unlocked", *group[0][1:]))
+    several = rows["data"].nunique() > 1
+    panels, per_clock = [], []
+    for (regime, n, data), part in groups:
+        title = f"n = {n}, {data}" if several else f"n = {n}"
+        panels.append((f"{title}, {regime} clocks", "TFLOP/s (share of cuBLAS)", part))
+        clock = part["flop_per_clock_sm"]
+        part = part.assign(value=clock, low=clock, high=clock, share=float("nan"))
+        per_clock.append((f"{title}, per clock", "FLOP/clock/SM (derived)", part))
     if "locked" not in set(rows["regime"]):
-        for (_, n), part in groups:
-            clock = part["flop_per_clock_sm"]
-            part = part.assign(value=clock, low=clock, high=clock, share=float("nan"))
-            panels.append((f"n = {n}, per clock", "FLOP/clock/SM (derived)", part))
+        panels += per_clock
     columns = min(2, len(panels))
     lines = -(-len(panels) // columns)
     figure, grid = plt.subplots(

@@ -14,9 +14,10 @@ import typst
 
 from contracts import UserError, replacing, run_command
 
-TABLES = ["summary.json", *(f"{name}.csv" for name in ("ladder", "sizes", "resources", "checks", "comparison"))]
+CSV_TABLES = ["ladder", "sizes", "regimes", "resources", "checks", "comparison", "tail"]
+TABLES = ["summary.json", *(f"{name}.csv" for name in CSV_TABLES)]
 TRUST_TABLES = ["agreement", "sanitizer", "protocols", "cross_checks", "timeline"]
-FIGURES = ["roofline", "counters", "predicted", "bounds", "correctness", "protocols"]
+FIGURES = ["roofline", "counters", "stalls", "tail", "predicted", "bounds", "correctness", "protocols"]
 
 
 def required(tables: Path, figures: Path, bank_pictures: list[str]) -> list[tuple[Path, str]]:

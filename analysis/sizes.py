@@ -54,27 +54,27 @@ def line_looks(rows: pd.DataFrame) -> dict[str, dict]:
 
 
 def draw(measured: Measured, experiment: str) -> plt.Figure:
-    """The figure of one experiment: a line of two panels per clock regime."""
+    """The figure of one experiment: a line of two panels per clock regime and kind of data."""
     rows = measured.bench[measured.bench["experiment"] == experiment]
     if rows.empty:
-        return style.left_out(measured, f"Timings of {experiment}", measured.reason("bench"))
+        return style.left_out(measured, f"Timings of {experiment}", measured.untimed(experiment))
     flop = 2e-6 * rows["m"] * rows["n"] * rows["k"]
     rows = rows.assign(
         mark=marked(rows), tflops_low=flop / rows["time_us_ci_high"], tflops_high=flop / rows["time_us_ci_low"]
     )
     looks = line_looks(rows)
-    regimes = sorted(rows["regime"].unique(), reverse=True)
+    legs = sorted(rows.groupby(["regime", "data"]), key=lambda leg: (leg[0][0] != "unlocked", leg[0][1]))
     legend_lines = -(-len(looks) // style.legend_columns(list(looks)))
     figure, grid = plt.subplots(
-        len(regimes), 2, figsize=(style.WIDTH, 0.55 + 2.35 * len(regimes) + 0.17 * legend_lines), squeeze=False
+        len(legs), 2, figsize=(style.WIDTH, 0.55 + 2.35 * len(legs) + 0.17 * legend_lines), squeeze=False
     )
-    for regime, (left, right) in zip(regimes, grid, strict=True):
-        part = rows[rows["regime"] == regime]
+    for ((regime, data), part), (left, right) in zip(legs, grid, strict=True):
+        of = f"{regime} clocks" + (f", {data}" if rows["data"].nunique() > 1 else "")
         draw_lines(left, part, "tflops", "tflops_low", "tflops_high", looks)
         draw_lines(right, part, "share_of_baseline", "share_ci_low", "share_ci_high", looks)
         right.yaxis.set_major_formatter(PercentFormatter(1))
-        left.set_title(f"TFLOP/s, {regime} clocks", loc="left")
-        right.set_title(f"share of cuBLAS, {regime} clocks", loc="left")
+        left.set_title(f"TFLOP/s, {of}", loc="left")
+        right.set_title(f"share of cuBLAS, {of}", loc="left")
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=style.legend_columns(labels))
     band = "bands: 95% intervals, where wider than the line"

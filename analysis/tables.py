@@ -1,10 +1,12 @@
-"""Tidy tables for the paper and for readers: one JSON file and six CSV files in the folder --out.
+"""Tidy tables for the paper and for readers: one JSON file and eight CSV files in the folder --out.
 
 summary.json
     machine and provenance (as read), origin ("measured: GPU, DATE"), archived, date,
     experiments: a list of {name, title, question, kind, sizes, rows, missing, best}: kind is "sizes" where the YAML
-        gives a range of sizes, else "ladder", and names the figure; `missing` are labels of variants that have no row
-        and did not fail; `best` has the fastest kernel per dtype, n and regime, as rows of ladder.csv,
+        gives a range of sizes, "regimes" where it gives several kinds of data, else "ladder", and names the figure;
+        `missing` are labels of variants that have no row and did not fail; `best` has the fastest kernel per dtype, n
+        and regime (on uniform data, if there are several kinds), as rows of ladder.csv,
+    by_name: names of experiments that are no part of `all` and have no rows; they are not among `experiments`,
     failed: a list of {variant, label, cases, failed, case, detail} (of the first failure), which are left out of all
         performance tables,
     stale: labels of variants with stale rows; gone: variants that were measured and are no longer in the catalogue;
@@ -14,10 +16,10 @@ summary.json
     compiler and arch: of this tree's build,
     autotune: what the sweep over tiles found (analysis.autotune.summary), or null where there is none.
 
-ladder.csv and sizes.csv: one row per experiment, regime, size and variant
+ladder.csv and sizes.csv: one row per experiment, regime, size, variant and kind of data
     experiment, regime, n, variant, label, kind, dtype, data, stale (true or false); tflops, tflops_ci_low,
     tflops_ci_high; share_percent, share_ci_low_percent, share_ci_high_percent (of the baseline timed beside it);
-    gain (TFLOP/s over those of the rung it builds on, in the same experiment, size and regime);
+    gain (TFLOP/s over those of the rung it builds on, in the same experiment, size, regime and kind of data);
     time_us_median, time_us_worklog, tflops_worklog; flop_per_clock_sm, share_of_ceiling_percent (FLOP/clock/SM over the
     best measured one of its arithmetic), sm_clock_mhz, clock_held (5th to 95th percentile within 1% of the median);
     power_w, gflop_per_j, samples, rejected.
@@ -27,6 +29,11 @@ resources.csv: one row per kernel as built by this tree: variant, label, dtype, 
     (machine whose sweep chose them), and the static SASS counts.
 
 checks.csv: variant, label, dtype, device, cases, passed, failed, worst_share (largest error over its bound), stale.
+
+regimes.csv: the rows of experiments of several kinds of data, in the columns of ladder.csv and of
+    `analysis.regimes.spreads`.
+
+tail.csv: waves and load balance, in the columns of `analysis.tail.tails`.
 
 counters.csv: variant, label, dtype, n, stale, kernel (the function that ran), then a column "KEY [UNIT]" per counter of
     contracts/metrics.yaml.
@@ -42,7 +49,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import autotune
+from analysis import autotune, regimes, tail
 from analysis.compare import compare
 from analysis.data import (
     Measured,
@@ -92,14 +99,15 @@ def timings(measured: Measured) -> pd.DataFrame:
             **{name: bench[name] for name in ("power_w", "gflop_per_j", "samples", "rejected")},
         }
     )
-    rows = rows.assign(locked=rows["regime"] == "locked", order=bench["order"])
-    rows = rows.sort_values(["experiment", "locked", "n", "order"], kind="stable", ignore_index=True)
-    return rows.drop(columns=["locked", "order"])
+    power = rows["data"].map({"zeros": 0, "uniform": 1, "normal": 2})
+    rows = rows.assign(locked=rows["regime"] == "locked", order=bench["order"], power=power)
+    rows = rows.sort_values(["experiment", "locked", "n", "order", "power"], kind="stable", ignore_index=True)
+    return rows.drop(columns=["locked", "order", "power"])
 
 
 def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.Series:
     """TFLOP/s over those of the rung that each builds on; NaN where that was not timed beside it."""
-    keys = ["experiment", "regime", "n"]
+    keys = ["experiment", "regime", "n", "data"]
     before = bench["variant"].map(variants.set_index("variant")["builds_on"])
     known = bench.drop_duplicates([*keys, "variant"])[[*keys, "variant", "tflops"]]
     known = known.rename(columns={"variant": "builds_on", "tflops": "before"})
@@ -108,7 +116,10 @@ def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.Series:
 
 
 def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> list[dict[str, Any]]:
-    """Every experiment that times something, with what was found, in the order of the catalogue."""
+    """Every experiment that times something, with what was found, in the order of the catalogue.
+
+    One that is measured by its name alone is there only where it was.
+    """
     order = measured.variants.set_index("variant")["order"]
     labels = measured.variants.set_index("variant")["label"]
     plans = {path: read_yaml(path, "experiment") for path in files}
@@ -118,15 +129,19 @@ def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> li
         if "sizes" not in plan:
             continue
         part = rows[rows["experiment"] == path.stem]
+        if plan.get("by_name") and part.empty:
+            continue
         timed = set(part["variant"]) | set(measured.failed["variant"])
         kernels = part[part["kind"] != "baseline"]
+        kinds = sorted(set(kernels["data"]), key=lambda data: (data != "uniform", data))
+        kernels = kernels[kernels["data"].isin(kinds[:1])]
         best = kernels.loc[kernels.groupby(["dtype", "n", "regime"], sort=False)["tflops"].idxmax()]
         found.append(
             {
                 "name": path.stem,
                 "title": plan["title"],
                 "question": plan["question"],
-                "kind": "sizes" if isinstance(plan["sizes"], dict) else "ladder",
+                "kind": kind_of(plan),
                 "sizes": sorted(int(n) for n in part["n"].unique()),
                 "rows": len(part),
                 "missing": [labels.get(name, name) for name in plan["variants"] if name not in timed],
@@ -134,6 +149,13 @@ def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> li
             }
         )
     return found
+
+
+def kind_of(plan: dict[str, Any]) -> str:
+    """Which figure shows an experiment: "sizes", "regimes" or "ladder"."""
+    if isinstance(plan["sizes"], dict):
+        return "sizes"
+    return "regimes" if isinstance(plan.get("data"), list) and len(plan["data"]) > 1 else "ladder"
 
 
 def check_table(measured: Measured) -> pd.DataFrame:
@@ -242,17 +264,20 @@ def main() -> None:
     files = args.experiments or [f for f in sorted(Path("experiments").glob("*.yaml")) if f.stem != autotune.SWEEP]
     found = experiments(measured, rows, files)
     kinds = {experiment["name"]: experiment["kind"] for experiment in found}
+    untimed = [f.stem for f in files if f.stem not in kinds and read_yaml(f, "experiment").get("by_name")]
     tables = {
         "ladder": rows[rows["experiment"].map(kinds) == "ladder"],
         "sizes": rows[rows["experiment"].map(kinds) == "sizes"],
+        "regimes": regimes.spreads(rows[rows["experiment"].map(kinds) == "regimes"]),
         "resources": resource_table(resources, measured.variants),
         "checks": check_table(measured),
         "counters": counter_table(measured),
+        "tail": tail.tails(measured, resources),
         "comparison": compare(measured, *PAIR),
     }
     for name, part in tables.items():
         write_csv(args.out / f"{name}.csv", part)
-    told = summary(measured, resources, rows, found) | {"autotune": None}
+    told = summary(measured, resources, rows, found) | {"autotune": None, "by_name": untimed}
     if args.tuning:
         told["autotune"] = autotune.summary(autotune.read(args.tuning, args.variants, archived=args.tuning_archived))
     text = json.dumps(told, indent=2, allow_nan=False)

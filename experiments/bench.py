@@ -3,9 +3,9 @@
     python -m experiments.bench sgemm_ladder sgemm_warptile --build-dir results/build/sm_90a \
         --bench bench.csv --samples samples.parquet --checks checks.csv
 
-At each size: warm up until steady; a window in which variant and baseline alternate (every second pair in reverse
-order), from which time, clock and share come; the same outputs checked where they lie; a window of the variant alone
-for power; and, within the experiment's budget, worklog C's own protocol.
+At each size, on each kind of data that the experiment names: warm up until steady; a window in which variant and
+baseline alternate (every second pair in reverse order), from which time, clock and share come; the same outputs checked
+where they lie; a window of the variant alone for power; and, within the experiment's budget, worklog C's own protocol.
 
 Clocks are left as they are, unless `--regime locked` says to lock them through NVML while it runs
 (`experiments.clocks`). A sample whose SM clock, by the stamps around it, is then more than 1% off is rejected; a size
@@ -36,20 +36,19 @@ from kernels import catalogue
 from kernels.catalogue import Dispatcher, Entry, Problem
 
 AS_FOUND = "back to back until steady, clocks as found"
-LEAST_SAMPLES = 10
 LEAST_KEPT = 5
-POWER_WINDOW_S = 0.5
 SAMPLED_ROWS = 8
 
 
 @dataclass
 class Matrices:
-    """A, B and the two outputs of one problem on the device; `seed` made A and B."""
+    """A, B and the two outputs of one problem on the device; `seed` made A and B, of the kind `data`."""
 
     a: Memory
     b: Memory
     c: dict[str, Memory]
     seed: int
+    data: str
 
 
 class Bench:
@@ -75,10 +74,11 @@ class Bench:
         self.samples: list[dict] = []
         self.left_out: list[str] = []
 
-    def size(self, n: int) -> None:
-        """Measure m = n = k = `n` and append its rows."""
+    def measure(self, n: int, data: str) -> None:
+        """Measure m = n = k = `n` on inputs of this kind and append its rows."""
+        experiment = self.experiment
         problem = Problem.square(n)
-        matrices = self._matrices(problem)
+        matrices = self._matrices(problem, data)
         works = {
             role: gemm.bind(problem, matrices.a.address, matrices.b.address, matrices.c[role].address)
             for role, gemm in self.gemms.items()
@@ -89,26 +89,27 @@ class Bench:
             variant()
             baseline()
 
-        pair_us = warm_up(self.gpu, pair, self.experiment.warmup_s)
+        pair_us = warm_up(self.gpu, pair, experiment.warmup_s, chunk_s=min(0.1, max(experiment.warmup_s, 0.1) / 2))
         for memory in matrices.c.values():  # what is checked below was written by timed runs
             self.gpu.fill(memory, self.entry.dtype, n * n, 0, "nans")
-        pairs = int(np.clip(self.experiment.window_s * 1e6 / pair_us, LEAST_SAMPLES, self.experiment.samples))
+        least = min(experiment.least_samples, experiment.samples)
+        pairs = int(np.clip(experiment.window_s * 1e6 / pair_us, least, experiment.samples))
         order = [role for i in range(pairs) for role in (works if i % 2 == 0 else reversed(works))]
         samples = self.stopwatch.run([works[role] for role in order])
         memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
         roles = np.array(order)
         verdicts = {role: self._verdict(problem, matrices, role) for role in works}
-        window = power.watch(self.gpu, self.handle, variant, duration_us(self.gpu, variant), POWER_WINDOW_S)
+        window = power.watch(self.gpu, self.handle, variant, duration_us(self.gpu, variant), experiment.power_s)
         worklog = self._worklog(n, variant)
         self._append(problem, matrices, samples, roles, verdicts, window, worklog, memory)
 
-    def _matrices(self, p: Problem) -> Matrices:
+    def _matrices(self, p: Problem, data: str) -> Matrices:
         dtype, size = self.entry.dtype, verify.NUMPY_DTYPES[self.entry.dtype].itemsize
         seed = int(np.random.SeedSequence().entropy % 2**31)
         a, b = Memory(p.m * p.k * size), Memory(p.k * p.n * size)
-        self.gpu.fill(a, dtype, p.m * p.k, seed, self.experiment.data)
-        self.gpu.fill(b, dtype, p.k * p.n, seed + 1, self.experiment.data)
-        return Matrices(a, b, {role: Memory(p.m * p.n * size) for role in self.gemms}, seed)
+        self.gpu.fill(a, dtype, p.m * p.k, seed, data)
+        self.gpu.fill(b, dtype, p.k * p.n, seed + 1, data)
+        return Matrices(a, b, {role: Memory(p.m * p.n * size) for role in self.gemms}, seed, data)
 
     def _worklog(self, n: int, work: Any) -> Samples | None:
         replays = worklog_replays(n)
@@ -182,9 +183,10 @@ class Bench:
     ) -> None:
         experiment, entry = self.experiment, self.entry
         shape = {"m": p.m, "n": p.n, "k": p.k}
+        of_data = f", {matrices.data}" if len(experiment.data) > 1 else ""
         for role, verdict in verdicts.items():
             timed = entry if role == "variant" else self.baseline
-            case = f"after timing {experiment.name}" + ("" if role == "variant" else f" beside {entry.name}")
+            case = f"after timing {experiment.name}" + ("" if role == "variant" else f" beside {entry.name}") + of_data
             self.checks.append(
                 {
                     "variant": timed.name,
@@ -209,7 +211,7 @@ class Bench:
             samples = only_on_target(samples, self.target)
             worklog = only_on_target(worklog, self.target) if worklog else None
         regime = "locked" if self.target else "unlocked"
-        head = {"experiment": experiment.name, "variant": entry.name, **shape, "regime": regime}
+        head = {"experiment": experiment.name, "variant": entry.name, **shape, "regime": regime, "data": matrices.data}
         for kind, taken, timed_roles in (("interleaved", samples, roles), ("worklog", worklog, None)):
             for i in range(len(taken.time_us) if taken else 0):
                 timed = self.baseline if timed_roles is not None and timed_roles[i] == "baseline" else entry
@@ -228,7 +230,7 @@ class Bench:
             return  # a wrong result has no speed
         ours, theirs = (samples.of((roles == role) & samples.kept) for role in ("variant", "baseline"))
         if spoilt:
-            self.left_out.append(f"{entry.name}, n = {p.n}: {spoilt}")
+            self.left_out.append(f"{entry.name}, n = {p.n}{of_data}: {spoilt}")
             return
         if min(len(ours.time_us), len(theirs.time_us)) < LEAST_KEPT:
             raise UserError(
@@ -244,7 +246,6 @@ class Bench:
                 **head,
                 "dtype": entry.dtype,
                 "mechanism": self.target.mechanism if self.target else AS_FOUND,
-                "data": experiment.data,
                 "baseline": self.baseline.name,
                 "time_us_median": middle,
                 "time_us_ci_low": low,
@@ -303,9 +304,10 @@ def worklog_figure(replays: Samples, *, locked: bool) -> float | None:
 
 
 def expected_s(experiment: plan.Experiment, n: int) -> float:
-    """A guess at the seconds that one size takes, for the time left: fixed windows, and samples at 40 TFLOP/s."""
+    """A guess at the seconds that one size takes with one kind of data: fixed windows, and samples at 40 TFLOP/s."""
     pair = 2 * 2 * n**3 / 40e12
-    return experiment.warmup_s + POWER_WINDOW_S + max(experiment.window_s, LEAST_SAMPLES * pair) + 5 * pair
+    window = max(experiment.window_s, experiment.least_samples * pair)
+    return experiment.warmup_s + experiment.power_s + window + 5 * pair
 
 
 def worklog_replays(n: int) -> int:
@@ -331,12 +333,13 @@ def run(options: argparse.Namespace) -> tuple[list[dict], list[dict], list[dict]
             target = stack.enter_context(clocks.locked(handle, options.sm_mhz, options.memory_mhz))
         bench = Bench(experiment, entry, options.build_dir, handle, target)
         start = time.monotonic()
-        expected = [expected_s(experiment, n) for n in experiment.sizes]
-        for i, n in enumerate(experiment.sizes):
-            left_out = len(bench.left_out)
-            bench.size(n)
+        problems = [(n, data) for n in experiment.sizes for data in experiment.data]
+        expected = [expected_s(experiment, n) for n, _ in problems]
+        for i, (n, data) in enumerate(problems):
+            timed, left_out = len(bench.bench), len(bench.left_out)
+            bench.measure(n, data)
             left = (time.monotonic() - start) * sum(expected[i + 1 :]) / sum(expected[: i + 1])
-            row = bench.bench[-1] if bench.bench and bench.bench[-1]["n"] == n else None
+            row = bench.bench[-1] if len(bench.bench) > timed else None
             result = (
                 f"{row['tflops']:.2f} TFLOP/s, {row['share_of_baseline']:.1%} of {row['baseline']}"
                 if row
@@ -344,9 +347,10 @@ def run(options: argparse.Namespace) -> tuple[list[dict], list[dict], list[dict]
                 if len(bench.left_out) > left_out
                 else "FAILED its check after timing"
             )
+            on = f", {data}" if len(experiment.data) > 1 else ""
             by = f", by {entry.pick(Problem.square(n)).name}" if isinstance(entry, Dispatcher) else ""
             say(
-                f"{experiment.name}: {entry.name}{by}, n = {n} ({i + 1}/{len(experiment.sizes)}): {result}; "
+                f"{experiment.name}: {entry.name}{by}, n = {n}{on} ({i + 1}/{len(problems)}): {result}; "
                 f"about {left:.0f} s left"
             )
     return bench.bench, bench.checks, bench.samples, bench.left_out

@@ -23,13 +23,16 @@ class Experiment:
     variants: tuple[str, ...]
     sizes: tuple[int, ...] = ()
     swept: bool = False  # sizes were given as a range
-    data: str = "uniform"
+    data: tuple[str, ...] = ("uniform",)
     flush_l2: bool = True
     warmup_s: float = 0.5
     window_s: float = 1.0
     samples: int = 300
+    least_samples: int = 10
+    power_s: float = 0.5
     worklog_budget_s: float = 0.0
     profile_size: int | None = None
+    by_name: bool = False  # no part of `all`
 
 
 def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = None) -> Experiment:
@@ -47,6 +50,11 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
         if sizes["last"] < sizes["first"]:
             raise UserError(f"{shown}: sizes.last = {sizes['last']} is not allowed; allowed: at least {sizes['first']}")
         sizes = range(sizes["first"], sizes["last"] + 1, sizes_step or sizes["step"])
+    kinds = data.pop("data", list(Experiment.data))
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    if swept and len(kinds) > 1:
+        told = f"data = {', '.join(kinds)} over a range of sizes is not allowed"
+        raise UserError(f"{shown}: {told}; allowed: one kind of data, or a list of sizes")
     if not sizes and "profile_size" not in data:
         raise UserError(f"{shown}: neither sizes nor profile_size is given; at least one is needed")
     for variant in data["variants"]:
@@ -56,7 +64,7 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
             if reason := entry.refusal(Problem.square(size)):
                 raise UserError(f"{shown}: {key}: {reason}")
     variants = [v for v in data.pop("variants") if chosen is None or v in chosen]
-    return Experiment(name=name, variants=tuple(variants), sizes=tuple(sizes), swept=swept, **data)
+    return Experiment(name=name, variants=tuple(variants), sizes=tuple(sizes), swept=swept, data=kinds, **data)
 
 
 def names() -> list[str]:

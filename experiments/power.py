@@ -28,6 +28,8 @@ REASONS = {
     0x0100: "display_clocks",
 }
 
+POLL_S = 0.001
+
 
 @dataclass
 class Window:
@@ -66,7 +68,8 @@ def _energy_mj(handle: object) -> int | None:
 def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) -> Window:
     """Run `work` back to back for `seconds` or a little more, from one tick of the energy counter to another.
 
-    Power is energy over time between the ticks, so the counter's coarse period does not matter.
+    Power is energy over time between the ticks, so the counter's coarse period does not matter; it is read while work
+    runs, too, lest a launch of some 100 ms hide when it ticked.
     """
     window = Window()
     batch = max(1, round(5000 / work_us))
@@ -75,16 +78,25 @@ def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) 
     first = last = None  # (time, energy) at the first and the latest tick
     before = _energy_mj(handle)
     count, start = 0, time.perf_counter()
+
+    def read() -> float:
+        nonlocal first, last, before
+        now, energy = time.perf_counter(), _energy_mj(handle)
+        if energy is not None and energy != before:
+            first, last, before = first or (now, energy), (now, energy), energy
+        return now
+
     while True:
         for _ in range(batch):
             work()
         cuda(driver.cuEventRecord(events[count % 3], stream))
         count += 1
         if count >= 3:
+            while driver.cuEventQuery(events[count % 3])[0] == driver.CUresult.CUDA_ERROR_NOT_READY:
+                read()
+                time.sleep(POLL_S)
             cuda(driver.cuEventSynchronize(events[count % 3]))  # two batches stay queued
-        now, energy = time.perf_counter(), _energy_mj(handle)
-        if energy is not None and energy != before:
-            first, last, before = first or (now, energy), (now, energy), energy
+        now = read()
         with contextlib.suppress(pynvml.NVMLError):
             mask = pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
             window.reasons |= {name for bit, name in REASONS.items() if mask & bit}

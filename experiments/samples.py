@@ -16,7 +16,7 @@ COLUMNS = pa.schema(
     [
         *((name, NAME) for name in ("experiment", "variant", "timed")),
         *((name, pa.int32()) for name in ("m", "n", "k")),
-        *((name, NAME) for name in ("regime", "window")),
+        *((name, NAME) for name in ("regime", "data", "window")),
         ("index", pa.int32()),
         ("time_us", NUMBER),
         ("sm_clock_mhz", NUMBER),

@@ -480,6 +480,8 @@ def rows() -> list[dict[str, Any]]:
             row |= {
                 "kind": "kernel",
                 "source": f"kernels/{entry.source.relative_to(ROOT).as_posix()}",
+                "tile_m": entry.tile["m"],
+                "tile_n": entry.tile["n"],
                 "template": ", ".join(f"{key}={value}" for key, value in entry.template.items()),
                 "tuned": entry.tuned,
             }

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from helpers import ROOT, assert_one_line, copy_tree, environment, heed_ctrl_c, run_module, snakemake
 
@@ -20,6 +21,7 @@ from contracts import read_rows
 from experiments import bench, clocks
 from experiments.clocks import Target, on_target
 from experiments.lease import HELD
+from experiments.samples import COLUMNS
 from experiments.timing import Samples
 
 # A run in the place of one that measures: `how` it goes on once the clocks are locked; then SM and memory clock, 0 for
@@ -76,14 +78,14 @@ class Bench(bench.Bench):
         self.gpu = SimpleNamespace(sm_count=132)
         self.bench, self.checks, self.samples, self.left_out = [], [], [], []
 
-    def size(self, n):
+    def measure(self, n, data):
         mhz = np.full(40, float(pynvml.nvmlDeviceGetClockInfo(self.handle, pynvml.NVML_CLOCK_SM)))
         roles = np.array(["variant", "baseline"] * 20)
         mhz[np.flatnonzero(roles == "variant")[: int(os.environ.get("DRIFT", 0))]] *= 1.02
         samples = Samples(1e6 / mhz, mhz, np.arange(40) != 0)
         verdicts = {role: verify.Verdict(0.1, "") for role in ("variant", "baseline")}
         window = power.Window(power_w=500.0, temperature_c=50.0, run_us=600.0, reasons={"power_cap"})
-        matrices = SimpleNamespace(seed=1)
+        matrices = SimpleNamespace(seed=1, data=data)
         self._append(Problem.square(n), matrices, samples, roles, verdicts, window, samples, None)
 
 bench.Bench = Bench
@@ -491,6 +493,19 @@ def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) 
     assert (row["samples"], row["rejected"], left_out) == (13, 7, "")  # the one with a gap is among those off target
     assert row["time_us_worklog"] == pytest.approx(1e6 / 1500)
     assert card.calls == LOCK + RESET
+
+
+def test_each_kind_of_data_is_timed_and_checked_at_each_size(card: Card) -> None:
+    out = {name: card.folder / name for name in ("bench", "checks", "samples")}
+    arguments = ["clock_regimes", "sgemm_t128x128x8", "--build-dir", card.folder]
+    done = card.run(*arguments, *(f"--{name}={path}" for name, path in out.items()), program=BENCH)
+    expected = [(n, data) for n in (4096, 8192) for data in ("zeros", "uniform", "normal")]
+    assert [(row["n"], row["data"]) for row in read_rows(out["bench"], "bench")] == expected, done.stderr
+    cases = [(row["n"], row["case"]) for row in read_rows(out["checks"], "checks") if row["variant"] != "cublas_fp32"]
+    assert cases == [(n, f"after timing clock_regimes, {data}") for n, data in expected]
+    samples = pq.read_table(out["samples"], schema=COLUMNS).to_pylist()
+    assert {(row["n"], row["data"]) for row in samples if row["window"] == "interleaved"} == set(expected)
+    assert "n = 8192, normal (6/6): " in done.stderr
 
 
 def test_a_card_that_ignores_the_lock_leaves_the_leg_out_and_the_run_goes_on(card: Card) -> None:

@@ -141,7 +141,7 @@ def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None
 # ---- timed runs -------------------------------------------------------------------------------------------------
 
 
-def bench(variant: Variant, folder: Path) -> Any:
+def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     """A short measurement of one size."""
     from experiments import power
     from experiments.bench import Bench
@@ -151,7 +151,7 @@ def bench(variant: Variant, folder: Path) -> Any:
     )
     with power.nvml() as handle:
         measured = Bench(experiment, variant, folder, handle)
-        measured.size(1024)
+        measured.measure(1024, data)
     return measured
 
 
@@ -162,6 +162,15 @@ def test_a_right_kernel_is_timed_and_its_output_checked(device: GpuDevice, folde
     assert row["time_us_ci_low"] <= row["time_us_median"] <= row["time_us_ci_high"]
     assert 0 < row["share_of_baseline"] < 1 and row["samples"] + row["rejected"] == 20
     assert len(measured.samples) == 40
+
+
+def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder: Path) -> None:
+    """The bound is zero there, so what passes is exact; what was in C before was not."""
+    measured = bench(faulty("none"), folder, "zeros")
+    assert [(row["passed"], row["worst_error_share"]) for row in measured.checks] == [(True, 0.0)] * 2
+    assert measured.bench[0]["data"] == "zeros" and {row["data"] for row in measured.samples} == {"zeros"}
+    for name in ("nothing_written", "one_nan"):
+        assert not bench(faulty(name), folder, "zeros").checks[0]["passed"], name
 
 
 @pytest.mark.parametrize("name", ["dropped_step", "nothing_written", "one_nan", "missing_barrier"])

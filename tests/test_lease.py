@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from helpers import ROOT, environment, run_module
@@ -71,9 +73,10 @@ class Host:
         return words.split()[0] if words else errors.strip()
 
 
-def line(stream: object) -> str:
+def line(stream: TextIO, within_s: float = 30) -> str:
     """The next line that a process says."""
-    return stream.readline().strip()  # type: ignore[attr-defined]
+    assert select.select([stream], [], [], within_s)[0], f"not a word in {within_s:.0f} s"
+    return stream.readline().strip()
 
 
 def taken(process: subprocess.Popen[str]) -> str:

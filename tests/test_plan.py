@@ -10,6 +10,7 @@ import yaml
 
 from contracts import UserError
 from experiments import plan
+from experiments.bench import expected_s
 
 GOOD = {"title": "T", "question": "Q?", "variants": ["sgemm_vectorized", "cublas_fp32"], "sizes": [1024, 2048]}
 
@@ -54,10 +55,34 @@ def test_chosen_variants_limit_an_experiment() -> None:
     assert plan.load("hgemm_ladder", chosen=["sgemm_naive"]).variants == ()
 
 
+def test_the_experiments_of_no_run_but_their_own() -> None:
+    loaded = {name: plan.load(name) for name in plan.names()}
+    assert {name for name, e in loaded.items() if e.by_name} == {"clock_regimes", "sgemm_sweep", "hgemm_sweep"}
+    assert loaded["clock_regimes"].data == ("zeros", "uniform", "normal")
+    assert loaded["sgemm_sweep"].sizes == tuple(range(1024, 12801, 128))
+    assert loaded["hgemm_sweep"].sizes[:2] == (1024, 1280) and loaded["hgemm_sweep"].sizes[-1] == 16384
+
+
+def test_a_process_ends_within_ten_minutes_and_the_full_sweeps_within_twelve() -> None:
+    """A process is what a killed run repeats. As `experiments.bench` expects it, which is slow for 16 bits."""
+    for name in plan.names():
+        experiment = plan.load(name)
+        one = len(experiment.data) * sum(expected_s(experiment, n) for n in experiment.sizes)
+        assert one < 600, name
+        assert one * len(experiment.variants) < 720, name
+
+
 def test_defaults_fill_what_is_left_out(folder: Path) -> None:
     experiment = load(folder)
-    assert (experiment.data, experiment.flush_l2, experiment.profile_size) == ("uniform", True, None)
+    assert (experiment.data, experiment.flush_l2, experiment.profile_size) == (("uniform",), True, None)
+    assert (experiment.least_samples, experiment.power_s, experiment.by_name) == (10, 0.5, False)
     assert experiment.name == "mine" and plan.names() == ["mine"]
+
+
+def test_one_kind_of_data_or_several(folder: Path) -> None:
+    assert load(folder, data="normal").data == ("normal",)
+    assert load(folder, data=["zeros", "normal"]).data == ("zeros", "normal")
+    assert load(folder, data=["zeros"], sizes={"first": 1024, "last": 2048, "step": 512}).data == ("zeros",)
 
 
 def test_an_unknown_experiment_gives_the_nearest() -> None:
@@ -79,6 +104,13 @@ def test_an_unknown_experiment_gives_the_nearest() -> None:
         ({"sizes": {"first": 2048, "last": 1024, "step": 512}}, "sizes.last = 1024 is not allowed; allowed: at l"),
         ({"sizes": {"first": 2048, "last": 4096, "step": 0}}, "sizes.step = 0 is not allowed; allowed: at least 1"),
         ({"sizes": {"first": 2048, "last": 4096}}, "sizes: 'step' is a required property"),
+        ({"data": "ones"}, 'data = "ones" is not allowed; allowed: '),
+        ({"data": []}, "data = [] is not allowed"),
+        ({"data": ["zeros", "zeros"]}, 'data = ["zeros", "zeros"] is not allowed'),
+        ({"data": ["zeros", "normal"], "sizes": {"first": 1024, "last": 2048, "step": 512}},
+         "data = zeros, normal over a range of sizes is not allowed; allowed: one kind of data, or a list of sizes"),
+        ({"least_samples": 5}, "least_samples = 5 is not allowed; allowed: at least 6"),
+        ({"power_s": 0}, "power_s = 0 is not allowed; allowed: more than 0"),
         ({"windows_s": 1}, "unknown key 'windows_s' in the file; nearest: window_s"),
         ({"sizes": [1000]}, "sizes: sgemm_vectorized cannot take this problem: m = 1000, but m must be a mu"),
         ({"sizes": {"first": 1024, "last": 1152, "step": 64}}, "m = 1088, but m must be a multiple of 128"),

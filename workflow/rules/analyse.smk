@@ -3,6 +3,7 @@
 # A figure of one experiment: its bars, its sweep or its counters. One rule a kind, since a caption is one file.
 for _kind, _category in {
     "ladder": "2 Ladder",
+    "regimes": "2 Ladder",
     "sizes": "3 Sizes",
     "counters": "4 Counters",
 }.items():
@@ -52,6 +53,7 @@ for _figure, (_category, _title) in FIGURES_OVER_ALL.items():
         input:
             measured(SOURCE),
             ANALYSIS,
+            ["analysis/compare.py", "analysis/counters.py"] if _figure == "stalls" else [],
             command=f"analysis/{_figure}.py",
             emulated=emulated(),
             variants="results/variants.csv",
@@ -77,12 +79,43 @@ for _figure, (_category, _title) in FIGURES_OVER_ALL.items():
             " --out {output.svg} 2>&1 | tee {log}"
 
 
+rule tail_figure:
+    input:
+        measured(SOURCE),
+        ANALYSIS,
+        "analysis/tail.py",
+        emulated=emulated(),
+        variants="results/variants.csv",
+        resources=f"{RESULTS}/resources.csv",
+    output:
+        svg=report(
+            "results/figures/tail.svg",
+            category="4 Counters",
+            caption="../report/tail.rst",
+            labels={"figure": "Waves and load balance"},
+        ),
+        pdf="results/figures/tail.pdf",
+    log:
+        "results/logs/figures/tail.log",
+    conda:
+        "../../env.yaml"
+    params:
+        measured=subpath(input[0], parent=True),
+        label=LABEL,
+        emulated=emulated_option,
+    shell:
+        "python -m analysis.tail --measured {params.measured} --variants {input.variants} --resources {input.resources}"
+        " {params.label} {params.emulated} --out {output.svg} 2>&1 | tee {log}"
+
+
 rule paper_tables:
     input:
         measured(SOURCE),
         ANALYSIS,
         "analysis/compare.py",
+        "analysis/regimes.py",
         "analysis/tables.py",
+        "analysis/tail.py",
         emulated=emulated(),
         experiments=[f"experiments/{name}.yaml" for name in EXPERIMENTS],
         variants="results/variants.csv",

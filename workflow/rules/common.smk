@@ -134,6 +134,10 @@ OFFERED = {
 OFFERED_NOW = [name for name, target in OFFERED.items() if MEASURING and (target == "all" or target in ASKED)]
 OFFERED_BEFORE = [name for name in OFFERED if name not in OFFERED_NOW and Path(SOURCE, f"{name}.csv").is_file()]
 
+# Experiments that `all` measures, and those that are measured where the command line names them, or a file of theirs
+PLANNED = [e for e in EXPERIMENTS.values() if not e.by_name or any(re.search(rf"\b(\w+_)?{e.name}\b", w) for w in ASKED)]
+UNPLANNED = [e for e in EXPERIMENTS.values() if e not in PLANNED]
+
 # The pair of `snakemake compare`, as an experiment that only profiles
 COMPARED = plan.Experiment(
     name="compare",
@@ -176,14 +180,14 @@ def checked(variant):
 
 
 def in_scope(scope):
-    """The experiments of a folder of tables: results/MACHINE has all, results/MACHINE/only/NAME has one."""
+    """The experiments of a folder of tables: results/MACHINE has those planned, results/MACHINE/only/NAME has one."""
     named = EXPERIMENTS | {COMPARED.name: COMPARED}
-    return [named[scope.rpartition("/")[2]]] if scope else list(EXPERIMENTS.values())
+    return [named[scope.rpartition("/")[2]]] if scope else PLANNED
 
 
 def tables_of(experiment):
     """The folder whose tables an experiment's own figures are drawn from."""
-    return f"{RESULTS}/only/{experiment}" if MEASURING else SOURCE
+    return f"{RESULTS}/only/{experiment}" if MEASURING and EXPERIMENTS[experiment] in PLANNED else SOURCE
 
 
 def own_tables():
@@ -196,10 +200,14 @@ def offered(*names):
     return [f"{SOURCE}/{name}.csv" for name in names if name in [*OFFERED_NOW, *([] if MEASURING else OFFERED_BEFORE)]]
 
 
+def as_they_are(paths):
+    """Files that are no inputs, as a parameter that changes with them."""
+    return [f"{path}: {Path(path).stat().st_size} bytes, {Path(path).stat().st_mtime_ns}" for path in paths]
+
+
 def offered_before(*names):
     """The others that are there, as a parameter that changes with them."""
-    paths = [Path(SOURCE, f"{name}.csv") for name in names if MEASURING and name in OFFERED_BEFORE]
-    return [f"{path}: {path.stat().st_size} bytes, {path.stat().st_mtime_ns}" for path in paths]
+    return as_they_are(f"{SOURCE}/{name}.csv" for name in names if MEASURING and name in OFFERED_BEFORE)
 
 
 def verdict(experiment=None):
@@ -267,6 +275,26 @@ def bench_parts(suffix, regimes=REGIMES):
     return parts
 
 
+def parts_before(suffix):
+    """Parts that experiments not planned now left behind: they join the machine's tables, and are not made again."""
+
+    def parts(wildcards):
+        stems = [
+            f"{RESULTS}/parts/bench/{e.name}/{v}-{regime}" for e in UNPLANNED for v in e.variants for regime in REGIMES
+        ]
+        return [] if wildcards.scope else [stem + suffix for stem in stems if Path(stem + suffix).is_file()]
+
+    return parts
+
+
+def checks_before(wildcards):
+    """The same for checks, with those of kernels that take part in no experiment that is planned."""
+    timed = parts_before(".checks.csv")(wildcards)
+    others = {Path(path).name.partition("-")[0] for path in timed} - {v for e in PLANNED for v in e.variants}
+    paths = [f"{RESULTS}/parts/check/{v}.{suffix}" for v in sorted(others) for suffix in ("csv", "ptxsim.csv")]
+    return [path for path in paths if Path(path).is_file()] + timed
+
+
 def check_parts(wildcards):
     """The checks of each kernel that takes part, then those of the timed runs."""
     kernels = dict.fromkeys(v for e in in_scope(wildcards.scope) for v in e.variants if v in RUNNABLE)
@@ -303,9 +331,11 @@ EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(Path("
 PAPER_TABLES = {
     "ladder": "Timings, ladders",
     "sizes": "Timings, sweeps of sizes",
+    "regimes": "Timings on several kinds of data",
     "resources": "Resources of each kernel",
     "checks": "Correctness",
     "counters": "Hardware counters",
+    "tail": "Waves and load balance",
     "comparison": "2D block tiling against vectorized accesses",
 }
 # Tables of second opinions, with category and title in the report, where there is anything in them
@@ -320,6 +350,7 @@ LABEL = "--archived" if ARCHIVED else ""
 # Figures over all experiments, with category and title in the report
 FIGURES_OVER_ALL = {
     "counters": ("4 Counters", "All kernels"),
+    "stalls": ("4 Counters", "Stall reasons"),
     "roofline": ("4 Counters", "Roofline"),
     "correctness": ("5 Correctness", "Worst error as a share of its bound"),
 }
@@ -331,10 +362,11 @@ def measured(folder):
 
 
 def figure_names(experiment):
-    """The figures of one experiment alone: its bars or its sweep, and its counters."""
+    """The figures of one experiment alone: its bars, its sweep or its kinds of data, and its counters."""
     names = []
     if experiment.sizes:
-        names.append(f"{'sizes' if experiment.swept else 'ladder'}_{experiment.name}")
+        kind = "sizes" if experiment.swept else "regimes" if len(experiment.data) > 1 else "ladder"
+        names.append(f"{kind}_{experiment.name}")
     if experiment.profile_size:
         names.append(f"counters_{experiment.name}")
     return names
@@ -347,6 +379,7 @@ def experiment_outputs(name):
 
 FIGURES = [
     *FIGURES_OVER_ALL,
+    "tail",
     "predicted",
     "protocols",
     "bounds",

@@ -1,14 +1,15 @@
 # The parts that jobs wrote, joined: once for all experiments, and once for each alone.
 
 
+# Those of this run, and those that stay as they are
 PARTS = {
-    "bench": bench_parts(".csv"),
-    "checks": check_parts,
-    "counters": profile_parts(".csv"),
-    "samples": bench_parts(".parquet"),
+    "bench": (bench_parts(".csv"), parts_before(".csv")),
+    "checks": (check_parts, checks_before),
+    "counters": (profile_parts(".csv"), lambda wildcards: []),
+    "samples": (bench_parts(".parquet"), parts_before(".parquet")),
 }
 
-for _table, _parts in PARTS.items():
+for _table, (_parts, _before) in PARTS.items():
 
     rule:
         name:
@@ -24,8 +25,10 @@ for _table, _parts in PARTS.items():
             "../../env.yaml"
         params:
             table=_table,
+            before=_before,
+            as_they_are=lambda wildcards, before=_before: as_they_are(before(wildcards)),
         shell:
-            "python -m experiments.merge {params.table} {input} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.merge {params.table} {input} {params.before} --out {output} 2>&1 | tee {log}"
 
 
 rule provenance:

@@ -22,6 +22,7 @@ rule toolchain:
 rule catalogue:
     input:
         catalogue.CATALOGUE.relative_to(Path.cwd()).as_posix(),
+        "kernels/catalogue.py",
         sorted({p.relative_to(Path.cwd()).as_posix() for v in catalogue.kernels().values() for p in v.sources()}),
         "results/tuned.json" if TUNED else [],
     output:
