@@ -80,9 +80,9 @@ def draw(measured: Measured, resources: pd.DataFrame) -> plt.Figure:
     for row in rows.itertuples():
         waves = row.measured_waves if pd.isna(row.waves) else row.waves
         empty = "" if pd.isna(row.waves) else f"{row.last_wave_empty_percent:.0f}%"
-        for x, text in ((1.09, f"{waves:.2f}"), (1.19, empty)):
+        for x, text in ((1.08, f"{waves:.2f}"), (1.19, empty)):
             axes.text(x, row.Index, text, transform=axes.get_yaxis_transform(), ha="right", va="center")
-    for x, text in ((1.09, "waves"), (1.19, "empty")):
+    for x, text in ((1.08, "waves"), (1.19, "empty")):
         axes.text(x, -0.9, text, transform=axes.get_yaxis_transform(), ha="right", va="bottom", weight="bold")
     axes.set_yticks(rows.index, labels)
     axes.set_ylim(len(rows) - 0.4, -0.7)
@@ -94,7 +94,7 @@ def draw(measured: Measured, resources: pd.DataFrame) -> plt.Figure:
         figure,
         measured,
         "" if len(sizes) > 1 else f"m = n = k = {sizes[0]}",
-        "empty: share of the last wave's places that no block takes; of libraries only what ncu saw",
+        "empty: share of the last wave's places that no block takes; of libraries and dispatchers only what ncu saw",
         twins,
         stale=rows["stale"].any(),
     )

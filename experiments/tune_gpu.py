@@ -52,7 +52,8 @@ class GpuMeasurer(Bench):
         a, b = Memory(4 * p.m * p.k), Memory(4 * p.k * p.n)
         self.gpu.fill(a, "fp32", p.m * p.k, self.seed, sweep.data)
         self.gpu.fill(b, "fp32", p.k * p.n, self.seed + 1, sweep.data)
-        self.matrices = Matrices(a, b, {role: Memory(4 * p.m * p.n) for role in ("variant", "baseline")}, self.seed)
+        outputs = {role: Memory(4 * p.m * p.n) for role in ("variant", "baseline")}
+        self.matrices = Matrices(a, b, outputs, self.seed, sweep.data)
         self.stopwatch = Stopwatch(self.gpu, 2 * max(sweep.samples, sweep.final_samples), sweep.flush_l2)
         self._cublas = load_gemm(self.gpu, self.baseline)  # keeps the library's handle
         self.cublas = self._cublas.bind(p, a.address, b.address, self.matrices.c["baseline"].address)

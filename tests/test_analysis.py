@@ -15,7 +15,7 @@ import pytest
 from helpers import ROOT, assert_one_line, run_module
 from pypdf import PdfReader
 
-from analysis import correctness, counters, data, ladder, roofline, sizes, style
+from analysis import correctness, counters, data, ladder, regimes, roofline, sizes, stalls, style, tables, tail
 from analysis.data import Measured
 from contracts import read_json, read_rows, schema, write_json, write_rows
 from kernels import catalogue
@@ -41,6 +41,9 @@ class Folder:
 
     def read(self, archived: bool = True) -> Measured:
         return data.read(Namespace(measured=self.measured, variants=self.variants, archived=archived, emulated=None))
+
+    def tail(self) -> pd.DataFrame:
+        return tail.tails(self.read(), data.table(self.rows("resources"), "resources"))
 
     def tables(self, out: Path) -> dict[str, list[dict[str, str]]]:
         """The paper's tables, made by the command."""
@@ -130,6 +133,7 @@ FIGURES = {
     "ladder": lambda measured: ladder.draw(measured, "sgemm_ladder"),
     "sizes": lambda measured: sizes.draw(measured, "sgemm_sizes"),
     "counters": counters.draw,
+    "stalls": stalls.draw,
     "roofline": roofline.draw,
     "correctness": correctness.draw,
 }
@@ -196,7 +200,14 @@ def test_flop_per_clock_stands_in_where_no_clock_was_locked(folder: Folder, tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "table"), [("ladder", "bench"), ("sizes", "bench"), ("counters", "counters"), ("correctness", "checks")]
+    ("name", "table"),
+    [
+        ("ladder", "bench"),
+        ("sizes", "bench"),
+        ("counters", "counters"),
+        ("stalls", "counters"),
+        ("correctness", "checks"),
+    ],
 )
 def test_a_figure_with_nothing_to_draw_says_so(name: str, table: str, folder: Folder, tmp_path: Path) -> None:
     folder.edit(table, lambda row: None, keep=lambda row: False)
@@ -232,12 +243,160 @@ def test_a_wrong_argument_is_one_line(arguments: list[str], words: list[str], fo
     assert not (tmp_path / "x.svg").exists()
 
 
+def test_an_experiment_that_was_not_measured_says_how_it_is(folder: Folder, tmp_path: Path) -> None:
+    _, words = drawn(sizes.draw(folder.read(), "sgemm_sweep"), tmp_path)
+    assert "Timings of sgemm_sweep: left out" in words and "snakemake --cores 1 sgemm_sweep measures it" in words
+
+
+# ---- kinds of data ----------------------------------------------------------------------------------------------
+
+
+FACTORS = {"zeros": 1.1, "uniform": 1.0, "normal": 0.9}  # of the clock
+
+
+def several_kinds(folder: Folder, per_clock: float = 1.0, experiment: str = "clock_regimes") -> list[dict[str, Any]]:
+    """Rows of two fp32 variants in an experiment of three kinds of data, at clocks that differ; for normal data
+    FLOP/clock/SM are `per_clock` times as many, too.
+    """
+    rows = [row for row in folder.rows("bench") if row["experiment"] == "sgemm_ladder"]
+    made = []
+    for row in rows:
+        if row["variant"] not in ("sgemm_vectorized", "cublas_fp32"):
+            continue
+        for kind, clock in FACTORS.items():
+            more = per_clock if kind == "normal" and row["variant"] == "sgemm_vectorized" else 1.0
+            change = {name: row[name] / (clock * more) for name in row if name.startswith("time_us") and row[name]}
+            change |= {name: row[name] * clock * more for name in ("tflops", "gflop_per_j")}
+            change |= {
+                "flop_per_clock_sm": row["flop_per_clock_sm"] * more,
+                "sm_clock_mhz": row["sm_clock_mhz"] * clock,
+            }
+            made.append(row | change | {"experiment": experiment, "data": kind})
+    write_rows(folder.measured / "bench.csv", "bench", folder.rows("bench") + made)
+    return made
+
+
+@pytest.mark.parametrize(("per_clock", "verdict"), [(1.0, "yes"), (1.009, "yes"), (1.02, "no")])
+def test_the_clock_moves_tflops_and_not_flop_per_clock(
+    per_clock: float, verdict: str, folder: Folder, tmp_path: Path
+) -> None:
+    several_kinds(folder, per_clock)
+    made = folder.tables(tmp_path / "t")
+    rows = [row for row in made["regimes"] if row["variant"] == "sgemm_vectorized"]
+    assert [row["data"] for row in rows] == ["zeros", "uniform", "normal"]
+    assert {row["agrees_within_1_percent"] for row in rows} == {verdict}
+    for row in rows:
+        assert float(row["flop_per_clock_sm_spread_percent"]) == pytest.approx(100 * (per_clock - 1), abs=1e-4)
+        assert float(row["tflops_spread_percent"]) == pytest.approx(100 * (1.1 / (0.9 * per_clock) - 1), rel=1e-4)
+        alone = float(row["power_w"]) * float(row["gflop_per_j"]) / 1e3
+        assert float(row["tflops_alone"]) == pytest.approx(alone, rel=1e-4)
+    assert {r["agrees_within_1_percent"] for r in made["regimes"] if r["variant"] == "cublas_fp32"} == {"yes"}
+    assert not any(row["experiment"] == "clock_regimes" for row in made["ladder"] + made["sizes"])
+    words, _ = drawn(regimes.draw(folder.read(), "clock_regimes"), tmp_path)
+    assert "zeros" in words and "normal" in words and "n = 4096, unlocked clocks" in words
+    assert f"{100 * (1.1 / (0.9 * per_clock) - 1):.1f}" in words and f"{100 * (per_clock - 1):.1f}" in words
+
+
+def test_one_kind_of_data_alone_has_no_verdict(folder: Folder) -> None:
+    rows = several_kinds(folder)
+    (row,) = regimes.spreads(pd.DataFrame(rows[:1])).to_dict("records")
+    assert (row["kinds"], row["agrees_within_1_percent"], row["tflops_spread_percent"]) == (1, "", 0)
+
+
+def test_the_summary_has_an_experiment_by_name_where_it_was_measured(folder: Folder, tmp_path: Path) -> None:
+    folder.tables(tmp_path / "before")
+    before, after = tmp_path / "before/summary.json", tmp_path / "after/summary.json"
+    rows = several_kinds(folder)
+    folder.tables(tmp_path / "after")
+    told = json.loads(before.read_text())
+    assert set(told["by_name"]) == {"clock_regimes", "hgemm_sweep", "sgemm_sweep"}
+    assert not {e["name"] for e in told["experiments"]} & set(told["by_name"])
+    told = json.loads(after.read_text())
+    assert set(told["by_name"]) == {"hgemm_sweep", "sgemm_sweep"}
+    (found,) = (e for e in told["experiments"] if e["name"] == "clock_regimes")
+    (best,) = found["best"]
+    assert (found["kind"], found["rows"], best["data"]) == ("regimes", len(rows), "uniform")
+
+
+def test_other_figures_keep_kinds_of_data_apart(folder: Folder, tmp_path: Path) -> None:
+    """Where a file had one kind and now has another, for instance; a gain is over the same kind."""
+    rows = several_kinds(folder, experiment="sgemm_sizes")
+    words, _ = drawn(sizes.draw(folder.read(), "sgemm_sizes"), tmp_path, "sizes")
+    assert "TFLOP/s, unlocked clocks, zeros" in words and "TFLOP/s, unlocked clocks, normal" in words
+    folder.edit("bench", lambda row: {"experiment": "sgemm_ladder"} if row["data"] != "uniform" else None)
+    words, _ = drawn(ladder.draw(folder.read(), "sgemm_ladder"), tmp_path, "ladder")
+    assert "n = 4096, zeros, unlocked clocks" in words and "n = 4096, uniform, per clock" in words
+    timed = tables.timings(folder.read())
+    timed = timed[(timed["experiment"] == "sgemm_ladder") & (timed["variant"] == "sgemm_vectorized")]
+    assert timed.set_index("data")["gain"].notna().to_dict() == {"zeros": False, "uniform": True, "normal": False}
+    assert len(rows) == 6 and set(data.one_row_each(folder.read().bench)["data"]) == {"uniform"}
+
+
+# ---- stalls, waves ----------------------------------------------------------------------------------------------
+
+
+def test_the_stalls_are_all_of_a_warp_s_cycles(folder: Folder) -> None:
+    """The parts that are drawn add up to what ncu counts by itself."""
+    counted = data.wide(folder.read().counters, data.metric_names())
+    parts = stalls.split(counted)
+    total = parts.sum(axis=1)
+    assert len(parts.columns) == 2 + stalls.NAMED + 1 and (parts >= 0).all(axis=None)
+    assert list(total) == pytest.approx(list(counted["cycles_per_instruction"]), rel=0.02)
+    assert (parts["stall_selected"] - 1).abs().max() < 0.01
+    assert {"stall_long_scoreboard", "stall_barrier", "stall_mio_throttle"} <= set(parts)
+
+
+def test_a_bar_beyond_the_axis_is_cut_and_has_its_number(folder: Folder, tmp_path: Path) -> None:
+    words, _ = drawn(stalls.draw(folder.read()), tmp_path)
+    naive = data.wide(folder.read().counters, data.metric_names()).set_index("variant").loc["sgemm_naive"]
+    assert f"{naive['cycles_per_instruction']:.0f} ▶" in words and "Other reasons" in words
+    assert "Long scoreboard" in words and "Barrier" in words and "Not selected" in words
+    assert stalls.axis_end(pd.Series([2.0, 3.0, 4.0, 8.9, 450.0])) == pytest.approx(1.12 * 8.9)
+
+
+def test_waves_and_imbalance_of_worklog_002(folder: Folder) -> None:
+    """1024 blocks, two on each of 84 SMs: 6.10 waves, the last one 16 of 168 blocks, 6.6% computed (6.4% measured)."""
+    machine = read_json(folder.measured / "machine.json", "machine")
+    write_json(folder.measured / "machine.json", "machine", machine | {"sm_count": 84})
+    row = folder.tail().set_index("variant").loc["sgemm_vectorized"]
+    assert (row["blocks"], row["blocks_per_sm"]) == (1024, 2)
+    assert row["waves"] == pytest.approx(1024 / 168)
+    assert row["last_wave_empty_percent"] == pytest.approx(100 * (168 - 16) / 168)
+    assert row["busiest_percent"] == pytest.approx(100 * (13 / (1024 / 84) - 1))
+    assert row["idlest_percent"] == pytest.approx(100 * (12 / (1024 / 84) - 1))
+
+
+def test_blocks_computed_and_counted_agree(folder: Folder, tmp_path: Path) -> None:
+    """The waves of this tree are those that ncu saw, and most imbalances are those of whole blocks."""
+    rows = folder.tail()
+    kernels = rows[rows["kind"] == "kernel"]
+    assert len(kernels) >= 10 and kernels["busiest_percent"].notna().all()
+    assert list(kernels["waves"]) == pytest.approx(list(kernels["measured_waves"]), rel=1e-6)
+    near = (kernels["busiest_percent"] - kernels["measured_busiest_percent"]).abs() < 0.5
+    assert near.mean() >= 0.7
+    assert rows.loc[rows["kind"] == "baseline", "blocks"].isna().all()
+    made = {row["variant"]: row for row in folder.tables(tmp_path / "t")["tail"]}
+    assert made["cublas_fp32"]["blocks"] == "" and float(made["cublas_fp32"]["measured_waves"]) > 0
+    assert int(made["sgemm_naive"]["blocks"]) == 128 * 128
+
+
+def test_the_figure_of_waves(folder: Folder, tmp_path: Path) -> None:
+    folder.edit("checks", warptile_fails)
+    resources = data.table(folder.rows("resources"), "resources")
+    words, _ = drawn(tail.draw(folder.read(), resources), tmp_path)
+    assert "62.06" in words and "94%" in words and "busiest SM, computed" in words
+    assert "not shown, failed a check: warptile" in words and words.count("warptile") == 1
+    folder.edit("counters", lambda row: None, keep=lambda row: False)
+    words, _ = drawn(tail.draw(folder.read(), resources), tmp_path, "none")
+    assert "Waves and load balance: left out" in words
+
+
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
 def test_the_paper_s_tables_follow_from_the_measured_ones(folder: Folder, tmp_path: Path) -> None:
     made = folder.tables(tmp_path / "tables")
-    assert set(made) >= {"ladder", "sizes", "resources", "checks", "counters", "comparison"}
+    assert set(made) >= {"ladder", "sizes", "regimes", "tail", "resources", "checks", "counters", "comparison"}
     bench = {(row["experiment"], row["variant"], row["n"]): row for row in folder.rows("bench")}
     timed = made["ladder"] + made["sizes"]
     assert len(timed) == len(bench)

@@ -285,6 +285,35 @@ def test_one_experiment_by_its_name(small: Path) -> None:
     assert (small / "results/figures/ladder_sgemm_ladder.svg").is_file()
 
 
+def test_what_was_measured_by_its_name_joins_the_tables_and_is_not_measured_again(small: Path) -> None:
+    """A plan for a GPU: `all` leaves the full sweep out, takes a part of it that is there, and measures it if named."""
+    known = read_json(small / "results/toolchain.json", "toolchain") | {"gpu": "NVIDIA H200", "driver": "580.0"}
+    one = ("--config", 'variants=["sgemm_warptile"]')
+    part = small / "results/h200/parts/bench/sgemm_sweep/sgemm_warptile-unlocked.csv"
+
+    def commands(*targets: str) -> dict[str, list[str]]:
+        done = snakemake(small, "-n", "-p", *targets, *one, GEMM_LADDER_TOOLCHAIN=json.dumps(known))
+        assert done.returncode == 0, output(done)
+        called = {"timed": r"-m experiments\.bench (\w+)", "joined": r"-m experiments\.merge bench (.*?) *--out"}
+        return {name: re.findall(pattern, output(done)) for name, pattern in called.items()}
+
+    try:
+        before = commands("all")
+        assert "sgemm_ladder" in before["timed"] and "sgemm_sweep" not in before["timed"]
+        assert not any("sgemm_sweep" in parts for parts in before["joined"])
+        write_rows(part, "bench", [])
+        after = commands("all")
+        assert "sgemm_sweep" not in after["timed"]
+        assert sum(str(part.relative_to(small)) in parts for parts in after["joined"]) == 1
+        part.unlink()
+        for target in ("sgemm_sweep", "results/figures/sizes_sgemm_sweep.svg"):
+            named = commands(target)
+            assert named["timed"] == ["sgemm_sweep"], target
+            assert named["joined"] == [str(part.relative_to(small))], target
+    finally:
+        shutil.rmtree(small / "results/h200")
+
+
 def test_an_edited_kernel_is_marked_in_the_figures_drawn_next(small: Path) -> None:
     path = small / "kernels" / "sgemm" / "naive.cu"
     text = path.read_text()

@@ -1,4 +1,4 @@
-"""The pipeline through a real Slurm: one host, over loopback, started by these tests and gone when they end."""
+"""Jobs on two GPUs at once; and all through a real Slurm: one host, over loopback, gone when these tests end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=32000 Gres=gpu:2 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES State=UP
 """
-# A rule that measures nothing, but as measuring rules do: it leases what Slurm gave it. Two of them meet.
+# A rule that measures nothing, but leases a GPU as measuring rules do, and tells whether it met the other one
 MEETING = """
 include: "Snakefile"
 
@@ -70,10 +70,10 @@ from pathlib import Path
 from experiments.lease import lease
 name, out = sys.argv[1], Path(sys.argv[2])
 given = {key: os.environ.get(key) for key in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID")}
-with lease(5):
+with lease(30):
     given["leased"] = os.environ["CUDA_VISIBLE_DEVICES"]
     Path(f"{name}.here").touch()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + float(os.environ["WAIT_S"])
     while len(list(Path().glob("*.here"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.1)
     given["met"] = len(list(Path().glob("*.here")))
@@ -200,6 +200,19 @@ def run(tree: Path, *arguments: str, **changes: str) -> str:
     return done.stdout + done.stderr
 
 
+def meet(tree: Path, options: tuple[str, ...], *others: str, **env: str) -> list[dict]:
+    """Run the rule that meets for two names, and make `others`; what each of the two was given."""
+    (tree / "meeting.smk").write_text(MEETING)
+    (tree / "meet.py").write_text(MEET)
+    shutil.rmtree(tree / "results" / "met", ignore_errors=True)
+    for path in tree.glob("*.here"):
+        path.unlink()
+    met = [f"results/met/{name}.json" for name in "ab"]
+    node = ["gpu_node=gpu-node.json"] if (tree / "gpu-node.json").exists() else []
+    run(tree, *options, "-s", "meeting.smk", *met, *others, *TWO, *node, **env)
+    return [json.loads((tree / path).read_text()) for path in met]
+
+
 def test_the_profile_speaks_of_rules_that_there_are(tmp_path: Path) -> None:
     """Of those that measure too, which are there only where a GPU is known."""
     profile = yaml.safe_load(PROFILE.read_text())
@@ -213,15 +226,30 @@ def test_the_profile_speaks_of_rules_that_there_are(tmp_path: Path) -> None:
     assert {"bench", "tune"} <= rules
 
 
+@pytest.mark.parametrize("limit", [(), ("--resources", "gpu=2")])
+def test_on_a_host_with_two_gpus(limit: tuple[str, ...], tree: Path, library: Path, tmp_path: Path) -> None:
+    """No more jobs measure at a time than the profile says, which is one, or the command line; each has a GPU alone."""
+    (tmp_path / "cards").write_text("cards 2\n")
+    env = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
+    env |= {"CUDA_VISIBLE_DEVICES": "0,1", "WAIT_S": "60" if limit else "2"}
+    given = meet(tree, ("--cores", "2", *limit), **env)
+    if limit:
+        assert [job["met"] for job in given] == [2, 2]
+        assert sorted(job["leased"] for job in given) == ["GPU-stand-in-0", "GPU-stand-in-1"]
+    else:
+        assert sorted(job["met"] for job in given) == [1, 2]  # the second finds what the first left
+        assert [job["leased"] for job in given] == ["GPU-stand-in-0"] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_through_slurm_the_results_are_those_of_a_local_run(tree: Path, slurm: Slurm, tmp_path: Path) -> None:
-    """Two kernels compiled, checked on the emulator, and a figure from the archive."""
+    """All that can be made of two kernels without a GPU, report and paper with it."""
     checks, resources = "results/no-gpu/emulated-checks.csv", "results/no-gpu/resources.csv"
     figure = "results/figures/ladder_sgemm_ladder.svg"
     local = copy_tree(tmp_path / "local")
     run(local, "--cores", "2", resources, checks, figure, *TWO)
-    said = run(tree, *QUICK, resources, checks, figure, *TWO, **slurm.env)
+    said = run(tree, *QUICK, "all", *TWO, **slurm.env)
     assert "SLURM run ID" in said
     for path in (resources, figure, "results/variants.csv", "results/toolchain.json"):
         assert (tree / path).read_bytes() == (local / path).read_bytes(), path
@@ -233,13 +261,13 @@ def test_through_slurm_the_results_are_those_of_a_local_run(tree: Path, slurm: S
             row.pop(column)
     assert here == there
 
+    for name in ("results/paper.pdf", "results/report.html", "results/no-gpu/verdict.txt"):
+        assert (tree / name).stat().st_size > 0
     jobs = slurm.jobs()
-    assert {name.partition("_wildcards_")[0] for name in jobs} == {
-        "build_build_variant",  # both kernels
-        "check_emulated",
-        "draw_ladder_of_experiment",
-    }
     assert all(job["JobState"] == "COMPLETED" and "TresPerJob" not in job for job in jobs.values())
+    assert {f"check_emulated_wildcards_sgemm_{name}" for name in ("naive", "vectorized")} <= set(jobs)
+    assert any(name.startswith("draw_") for name in jobs)  # several figures to a job
+    assert not {"toolchain", "catalogue", "resources", "report_html"} & set(jobs)  # beside Snakemake itself
     built = jobs["build_build_variant"]
     assert (built["NumCPUs"], built["MinMemoryNode"], built["TimeLimit"]) == ("1", "1000M", "00:10:00")
     assert not list((tree / ".snakemake" / "slurm_logs").rglob("*.log"))  # those of jobs that went well
@@ -251,19 +279,14 @@ def test_measuring_jobs_have_a_gpu_each(tree: Path, slurm: Slurm, library: Path,
     """Snakemake runs where no GPU is to be seen; a job sees one of the stand-in's two cards, which Slurm chose."""
     (tmp_path / "cards").write_text("cards 2\n")
     cards = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
-    env = {**slurm.env, **cards}
-    (tree / "meeting.smk").write_text(MEETING)
-    (tree / "meet.py").write_text(MEET)
+    env = {**slurm.env, **cards, "WAIT_S": "60"}
     look = ["srun", "--gpus=1", "python", "-m", "experiments.toolchain", "--out", "gpu-node.json"]
     subprocess.run(look, cwd=tree, env=environment(**env), check=True, timeout=60)
     assert read_json(tree / "gpu-node.json", "toolchain")["gpu"] == "NVIDIA Stand-in"
 
     marker = "results/stand-in/parts/locked.left_out.txt"  # of rule `clocks`, the one that needs no kernel to be run
-    met = [tree / "results" / "met" / f"{name}.json" for name in "ab"]
-    targets = [marker, *(path.relative_to(tree).as_posix() for path in met)]
-    run(tree, *QUICK, "-s", "meeting.smk", *targets, *TWO, "gpu_node=gpu-node.json", **env)
+    given = meet(tree, QUICK, marker, **env)
     assert "not asked for" in (tree / marker).read_text()
-    given = [json.loads(path.read_text()) for path in met]
     assert [job["met"] for job in given] == [2, 2]  # at once
     assert sorted(job["CUDA_VISIBLE_DEVICES"] for job in given) == ["0", "1"]
     for job in given:

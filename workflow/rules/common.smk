@@ -135,7 +135,9 @@ OFFERED_NOW = [name for name, target in OFFERED.items() if MEASURING and (target
 OFFERED_BEFORE = [name for name in OFFERED if name not in OFFERED_NOW and Path(SOURCE, f"{name}.csv").is_file()]
 
 # Experiments that `all` measures, and those that are measured where the command line names them, or a file of theirs
-PLANNED = [e for e in EXPERIMENTS.values() if not e.by_name or any(re.search(rf"\b(\w+_)?{e.name}\b", w) for w in ASKED)]
+PLANNED = [
+    e for e in EXPERIMENTS.values() if not e.by_name or any(re.search(rf"\b(\w+_)?{e.name}\b", w) for w in ASKED)
+]
 UNPLANNED = [e for e in EXPERIMENTS.values() if e not in PLANNED]
 
 # The pair of `snakemake compare`, as an experiment that only profiles
