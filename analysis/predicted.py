@@ -24,6 +24,8 @@ CONFLICTS = "data_bank_conflicts_pipe_lsu_mem_shared"
 WAVEFRONTS = "data_pipe_lsu_wavefronts_mem_shared"  # what such conflicts are a part of
 EXACT = 1e-6  # the tables hold nine digits
 LEFT = 1e-4  # percent: where exact marks stand
+NAMED = 0.05  # percent: from here on the kernel that is farthest off is named
+SIXTEEN_BITS = dict.fromkeys(("bf16", "fp16"), "16-bit")
 
 
 def differences(counters: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
@@ -62,7 +64,7 @@ def counter_table(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
-    """The figure: a row per counter, exact predictions at its left edge."""
+    """The figure: a row per counter, exact predictions at its left edge; the kernel farthest off is named."""
     rows = differences(measured.counters, predictions)
     if rows.empty:
         return style.left_out(measured, "Predicted against measured counters", measured.reason("profile"))
@@ -70,26 +72,27 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
     places = {name: place for place, name in enumerate(labels)}
     size = rows["difference_percent"].abs()
     exact = size <= 100 * EXACT
-    figure, axes = plt.subplots(figsize=(style.WIDTH, 1.3 + 0.2 * len(labels)))
-    for number, (label, part) in enumerate(
-        rows.assign(x=size.where(~exact, LEFT), exact=exact).groupby("label", sort=False)
-    ):
-        shift = 0.5 * ((number + 0.5) / rows["label"].nunique() - 0.5)
-        look = {"color": style.LINES[number % len(style.LINES)], "marker": style.MARKERS[number % len(style.MARKERS)]}
-        axes.scatter(
-            part["x"].clip(lower=LEFT), part["metric"].map(places) + shift, s=14, label=label, zorder=3, **look
-        )
+    figure, axes = plt.subplots(figsize=(style.WIDTH, 1.0 + 0.2 * len(labels)))
+    kinds = rows["variant"].map(measured.variants.set_index("variant")["dtype"]).replace(SIXTEEN_BITS)
+    rows = rows.assign(x=size.where(~exact, LEFT).clip(lower=LEFT), y=rows["metric"].map(places), of=kinds)
+    for number, (kind, part) in enumerate(rows.groupby("of", sort=False)):
+        shift = 0.3 * (number - (kinds.nunique() - 1) / 2)
+        look = {"color": style.LINES[number], "marker": style.MARKERS[number]}
+        axes.scatter(part["x"], part["y"] + shift, s=14, label=f"{kind} kernels", zorder=3, **look)
+    for _, part in rows[rows["x"] > NAMED].groupby("metric"):
+        worst = part.loc[part["x"].idxmax()]
+        axes.text(1.3 * worst["x"], worst["y"], worst["label"], va="center", fontsize="small", color=style.INK)
     for name, part in exact.groupby(rows["metric"]):
         text = f"{int(part.sum())} of {len(part)} exact"
         axes.text(1.01, places[name], text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
-    axes.set(xscale="log", xlim=(0.6 * LEFT, 100), ylim=(len(labels) - 0.5, -0.5))
+    axes.set(xscale="log", xlim=(0.6 * LEFT, 4000), ylim=(len(labels) - 0.5, -0.5))  # room for names on the right
+    axes.set_xticks([LEFT * 10**power for power in range(7)], minor=False)
+    axes.set_xticks([], minor=True)
     axes.set_yticks(list(places.values()), list(labels.values()))
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="both")
     axes.set_xlabel("difference, % of the measured count; exact at the left edge")
-    kernels = list(dict.fromkeys(rows["label"]))
-    columns = style.legend_columns(kernels)
-    figure.legend(kernels, loc="outside upper center", ncols=columns, frameon=False, handletextpad=0.2)
+    figure.legend(loc="outside upper center", ncols=kinds.nunique(), frameon=False, handletextpad=0.2)
     style.note(figure, measured, "predicted by ptxsim from the PTX of this tree", withheld=False)
     return figure
 
