@@ -57,6 +57,11 @@ def variant(tmp_path_factory):
 
 
 NAMES = sorted(name for name in catalogue.kernels())
+# one of each kind at every run; the others, which differ from these in a template value or one idea, with -m slow
+QUICK = {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_vectorized", "sgemm_warptile", "sgemm_tiling", "sgemm_at_swizzle"}
+QUICK |= {"sgemm_at_swizzle_dbf_rw", "sgemm_t128x128x8_texld", "sgemm_t128x256x8_cpasync"}
+QUICK |= {"hgemm_naive_bf16", "hgemm_bcf_dbf_rw_fp16", "tf32gemm_bcf_dbf"}
+EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NAMES]
 
 
 def tiles(found) -> tuple[int, int, int]:
@@ -97,7 +102,7 @@ def smallest(found) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize(("alpha", "beta", "pad"), [(1.0, 0.0, 0), (1.5, -0.5, 8)])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_kernels_of_the_catalogue(variant, name, alpha, beta, pad):
     found, text = variant(name)
     m, n, k = smallest(found)
@@ -159,7 +164,7 @@ def predicted(found, text) -> dict[str, float]:
     return scaled(runs[0], runs[1], (3, 4), 4, N // bk, (N // bm) * (N // bn))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EACH)
 def test_counters_as_measured_on_the_h200(variant, name):
     hardware = measured().get(name)
     if not hardware:
