@@ -6,6 +6,7 @@ grey print, they differ in lightness, marker or hatching.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -93,6 +94,14 @@ def save(figure: Figure, svg: Path) -> None:
     for path, metadata in ((svg, {"Date": None}), (svg.with_suffix(".pdf"), {"CreationDate": None})):
         with replacing(path) as temporary:
             figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
+            if path == svg:
+                temporary.write_text(_numbered_clips(temporary.read_text()))
+
+
+def _numbered_clips(text: str) -> str:
+    """An SVG whose clip paths are numbered: Matplotlib names some of them after addresses in memory."""
+    numbers = {name: f"clip{number}" for number, name in enumerate(re.findall(r'<clipPath id="(\w+)"', text))}
+    return re.sub(r'(<clipPath id="|url\(#)(\w+)', lambda match: match[1] + numbers.get(match[2], match[2]), text)
 
 
 def legend_columns(labels: list[str]) -> int:

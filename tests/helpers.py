@@ -57,5 +57,6 @@ def copy_tree(to: Path) -> Path:
 
 
 def heed_ctrl_c() -> None:
-    """For a process about to start: SIGINT ends it, also where these tests run in a background job that ignores it."""
+    """For a process about to start: SIGINT and SIGHUP end it, also where these tests run in a job that ignores them."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
