@@ -93,6 +93,16 @@ def test_errors_are_attributed_to_the_kernel_that_made_them(tmp_path: Path) -> N
     assert failed["detail"] == "Error: Race reported between Write access at x.cu:7"
 
 
+def test_what_shows_only_together_is_not_called_clean(tmp_path: Path) -> None:
+    script = """
+    for n in "$@"; do echo "sanitized: $n"; done
+    case "$*" in *sgemm_naive*sgemm_coalesced*) echo "========= ERROR SUMMARY: 2 errors";;
+    *) echo "========= ERROR SUMMARY: 0 errors";; esac
+    """
+    with pytest.raises(UserError, match="memcheck: 2 errors in all kernels together, none in any alone"):
+        sanitize.sanitize(fake_sanitizer(tmp_path, script), ["sgemm_naive", "sgemm_coalesced"], tmp_path)
+
+
 @pytest.mark.parametrize(
     ("script", "words"),
     [
