@@ -48,10 +48,9 @@ def compare(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray
     if not differing:
         return 0, 0.0
     x, y = one.astype(np.float64), other.astype(np.float64)
-    a64, b64, c64 = (abs(m.astype(np.float64)) for m in (a, b, c0))
-    magnitude = abs(p.alpha) * (a64 @ b64) + (abs(p.beta) * c64 if p.beta else 0.0)
     with np.errstate(invalid="ignore"):
-        worst = float((np.abs(x - y) / (2.0 * verify.bound(p, dtype, y, magnitude))).max())
+        allowed = 2.0 * verify.bound(p, dtype, y, verify.magnitude(p, a, b, c0))
+        worst = float((np.abs(x - y) / allowed).max())
     return differing, worst if np.isfinite(worst) else None
 
 

@@ -65,6 +65,13 @@ def as_read(matrix: np.ndarray, dtype: str, narrowing: str = "truncate") -> np.n
     return ((bits + np.uint32(half)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
+def magnitude(problem: Problem, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> np.ndarray:
+    """|alpha| |A||B| + |beta| |C0| in float64; c0 counts only where beta != 0."""
+    a64, b64, c64 = (np.abs(matrix.astype(np.float64)) for matrix in (a, b, c0))
+    products = abs(problem.alpha) * (a64 @ b64)
+    return products + abs(problem.beta) * c64 if problem.beta else products
+
+
 def bound(problem: Problem, dtype: str, reference: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
     """The largest error allowed; `magnitude` is |alpha| |A||B| + |beta| |C0| in float64."""
     return (math.sqrt(problem.k) + 3.0) * U_ACCUMULATE * magnitude + U_OUT[dtype] * np.abs(reference)
@@ -94,11 +101,9 @@ def check_whole(problem: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: 
     """Every element against float64. `a`, `b`, `c0` as the kernel saw them; c0 counts only where beta != 0."""
     a64, b64 = a.astype(np.float64), b.astype(np.float64)
     reference = problem.alpha * (a64 @ b64)
-    magnitude = abs(problem.alpha) * (np.abs(a64) @ np.abs(b64))
     if problem.beta:
         reference += problem.beta * c0.astype(np.float64)
-        magnitude += abs(problem.beta) * np.abs(c0.astype(np.float64))
-    return judge(c, reference, bound(problem, dtype, reference, magnitude))
+    return judge(c, reference, bound(problem, dtype, reference, magnitude(problem, a, b, c0)))
 
 
 def freivalds(
