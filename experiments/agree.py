@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from experiments import verify
 from experiments.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
-from experiments.check import Device, EmulatedDevice, GpuDevice, guarded, inside
-from experiments.lease import lease
+from experiments.check import Device, EmulatedDevice, Inputs, inside, leased_gpu, prepare
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -54,25 +54,30 @@ def compare(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray
     return differing, worst if np.isfinite(worst) else None
 
 
-def agree(variant: Variant, gpu: Device, emulator: Device, seed: int) -> list[dict[str, Any]]:
-    """Rows of agreement.csv."""
+def agree(variant: Variant, gpu: AbstractContextManager[Device], emulator: Device, seed: int) -> list[dict[str, Any]]:
+    """Rows of agreement.csv. The GPU is held only while it runs, after the emulator has."""
+    todo = chosen(variant)
+    prepared = [prepare(variant, case, seed + number) for number, case in enumerate(todo)]
+    emulated = [result(emulator, variant, inputs) for inputs in prepared]
+    with gpu as opened:
+        measured = [result(opened, variant, inputs) for inputs in prepared]
     table = []
-    dtype = verify.NUMPY_DTYPES[variant.dtype]
-    for number, case in enumerate(chosen(variant)):
-        p, rng = case.problem, np.random.default_rng(seed + number)
-        a = verify.random_matrix(rng, p.m, p.k, dtype)
-        b = verify.random_matrix(rng, p.k, p.n, dtype)
-        c0 = verify.random_matrix(rng, p.m, p.n, dtype)
-        buffers = [guarded(x, ld) for x, ld in zip((a, b, c0), (p.lda, p.ldb, p.ldc), strict=True)]
-        one, other = (
-            inside(device.run(variant, p, buffers, 0)[2], p.m, p.n, p.ldc).copy() for device in (gpu, emulator)
-        )
-        differing, worst = compare(p, variant.dtype, a, b, c0, one, other)
+    for number, (inputs, one, other) in enumerate(zip(prepared, measured, emulated, strict=True)):
+        p = inputs.case.problem
+        differing, worst = compare(p, variant.dtype, inputs.a, inputs.b, inputs.c0, one, other)
         right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
-        row = {"variant": variant.name, "dtype": variant.dtype, "case": case.name, **asdict(p), "seed": seed + number}
+        row = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
+        row |= asdict(p) | {"seed": seed + number}
         row |= {"elements": p.m * p.n, "differing": differing, "worst_difference_share": worst, "passed": right}
         table.append(row | {"source_hash": variant.source_hash})
     return table
+
+
+def result(device: Device, variant: Variant, inputs: Inputs) -> np.ndarray:
+    """C as the device leaves it."""
+    p = inputs.case.problem
+    after = device.run(variant, p, inputs.before, inputs.case.offset)
+    return inside(after[2], p.m, p.n, p.ldc, inputs.case.offset).copy()
 
 
 def main() -> None:
@@ -86,8 +91,7 @@ def main() -> None:
     if not isinstance(variant, Variant):
         raise UserError(f"{variant.name} is no kernel: there is no PTX to run")
     seed = options.seed if options.seed is not None else int(np.random.SeedSequence().entropy % 2**31)
-    with lease():
-        table = agree(variant, GpuDevice(options.build_dir), EmulatedDevice(options.build_dir), seed)
+    table = agree(variant, leased_gpu(options.build_dir), EmulatedDevice(options.build_dir), seed)
     differing, elements = (sum(row[key] for row in table) for key in ("differing", "elements"))
     print(f"{variant.name}: {differing} of {elements} elements differ from the GPU's", file=sys.stderr)
     write_rows(options.out, "agreement", table)

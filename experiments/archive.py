@@ -1,5 +1,7 @@
 """Copies a machine's measurements to data/MACHINE, whole and checked.
 
+What an earlier run left there and this one did not make stays; archived.json says of each file which run it is from.
+
 python -m experiments.archive --measured results/h200 --data data/h200
 """
 
@@ -13,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contracts import UserError, read_json, read_rows, replacing, run_command
+from contracts import UserError, read_json, read_rows, replacing, run_command, write_json
 
 TABLES = {"bench.csv": "bench", "checks.csv": "checks", "counters.csv": "counters", "resources.csv": "resources"}
 DOCUMENTS = {"machine.json": "machine", "provenance.json": "provenance"}
@@ -31,7 +33,8 @@ OPTIONAL = {
     "between_warps.csv": "between_warps",
     "tuning.csv": "tuning",
 }
-OPTIONAL_DOCUMENTS = {"tuned.json": "tuned"}
+OPTIONAL_DOCUMENTS = {"tuned.json": "tuned", "busy.json": "busy"}
+ORIGINS = "archived.json"
 LIMIT_BYTES = 10_000_000
 
 
@@ -66,6 +69,10 @@ def main() -> None:
     for name in names:
         with replacing(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
+    provenance = read_json(options.data / "provenance.json", "provenance")
+    run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
+    origins = read_json(options.data / ORIGINS, "archived") if (options.data / ORIGINS).is_file() else {}
+    write_json(options.data / ORIGINS, "archived", dict(sorted((origins | dict.fromkeys(names, run)).items())))
     if (tests := options.measured.parent / TESTS).is_file():
         with replacing(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)

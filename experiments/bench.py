@@ -29,7 +29,7 @@ from contracts import UserError, read_rows, run_command, write_rows, write_text
 from experiments import clocks, plan, power, statistics, verify
 from experiments.device import Gpu, Memory, cuda
 from experiments.lease import lease
-from experiments.libraries import load_gemm
+from experiments.libraries import import_early, load_gemm
 from experiments.samples import write_samples
 from experiments.timing import Samples, Stopwatch, duration_us, warm_up
 from kernels import catalogue
@@ -325,6 +325,7 @@ def run(options: argparse.Namespace) -> tuple[list[dict], list[dict], list[dict]
     if failed:
         say(f"{entry.name} is not timed: it failed {len(failed)} checks, first: {failed[0]['case']}")
         return [], [], [], []
+    import_early(entry)
     with contextlib.ExitStack() as stack:
         stack.enter_context(lease())
         handle = stack.enter_context(power.nvml())

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -117,8 +118,20 @@ def inside(buffer: np.ndarray, rows: int, cols: int, ld: int, offset: int = 0) -
     return buffer[GUARD + offset : GUARD + offset + rows * ld].reshape(rows, ld)[:, :cols]
 
 
-def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.Verdict:
-    """One case, with fresh random inputs: right within the bound, and not a byte changed that is not C's."""
+@dataclass
+class Inputs:
+    """One case's matrices, fresh and random, and the buffers that hold them."""
+
+    case: Case
+    a: np.ndarray
+    b: np.ndarray
+    c0: np.ndarray
+    before: list[np.ndarray]
+    rng: np.random.Generator
+
+
+def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
+    """What a case starts from; C is NaN where it must not be read."""
     p, dtype = case.problem, verify.NUMPY_DTYPES[variant.dtype]
     rng = np.random.default_rng(seed)
     a = verify.random_matrix(rng, p.m, p.k, dtype)
@@ -126,21 +139,39 @@ def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify
     c0 = verify.random_matrix(rng, p.m, p.n, dtype) if p.beta else np.full((p.m, p.n), np.nan, dtype)
     lds = [max(p.lda, p.k), max(p.ldb, p.n), max(p.ldc, p.n)]
     before = [guarded(x, ld, case.offset) for x, ld in zip((a, b, c0), lds, strict=True)]
+    return Inputs(case, a, b, c0, before, rng)
+
+
+def attempt(device: Device, variant: Runnable, inputs: Inputs) -> list[np.ndarray] | str:
+    """The buffers as the device left them, or why it did not run."""
     try:
-        after = device.run(variant, p, before, case.offset)
+        return device.run(variant, inputs.case.problem, inputs.before, inputs.case.offset)
     except UserError as error:
-        return verify.Verdict(0.0 if case.refused else None, "" if case.refused else str(error))
+        return str(error)
+
+
+def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> verify.Verdict:
+    """Right within the bound, and not a byte changed that is not C's; or refused, where it must be."""
+    case, p = inputs.case, inputs.case.problem
+    if isinstance(after, str):
+        return verify.Verdict(0.0 if case.refused else None, "" if case.refused else after)
     if case.refused:
         return verify.Verdict(None, "ran a problem that it must refuse")
     c = inside(after[2], p.m, p.n, p.ldc, case.offset).copy()
-    inside(after[2], p.m, p.n, p.ldc, case.offset)[:] = inside(before[2], p.m, p.n, p.ldc, case.offset)
-    for name, old, new in zip("ABC", before, after, strict=True):
+    inside(after[2], p.m, p.n, p.ldc, case.offset)[:] = inside(inputs.before[2], p.m, p.n, p.ldc, case.offset)
+    for name, old, new in zip("ABC", inputs.before, after, strict=True):
         if old.tobytes() != new.tobytes():
             return verify.Verdict(None, f"wrote outside C: in {name} or its guard bands")
-    a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (a, b))
+    a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
     if p.flop <= WHOLE_FLOP:
-        return verify.check_whole(p, variant.dtype, a, b, c0, c)
-    return _check_large(p, variant.dtype, a, b, c, rng)
+        return verify.check_whole(p, variant.dtype, a, b, inputs.c0, c)
+    return _check_large(p, variant.dtype, a, b, c, inputs.rng)
+
+
+def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.Verdict:
+    """One case from inputs to verdict."""
+    inputs = prepare(variant, case, seed)
+    return judge(variant, inputs, attempt(device, variant, inputs))
 
 
 def _check_large(
@@ -165,18 +196,21 @@ def _check_large(
 
 
 def check_variant(
-    device: Device,
+    device: AbstractContextManager[Device],
     variant: Runnable,
     seed: int,
     large: int | None = LARGE,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[dict[str, Any]]:
-    """All cases as rows of checks.csv."""
+    """All cases as rows of checks.csv. The device is held only while kernels run, not for inputs and judging."""
+    prepared = [prepare(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
+    with device as opened:
+        name = opened.name
+        outputs = [attempt(opened, variant, inputs) for inputs in prepared]
     table = []
-    todo = list(cases(variant, large))
-    for number, case in enumerate(todo):
-        verdict = run_case(device, variant, case, seed + number)
-        row = {"variant": variant.name, "source_hash": variant.source_hash, "device": device.name, "case": case.name}
+    for number, (inputs, after) in enumerate(zip(prepared, outputs, strict=True)):
+        case, verdict = inputs.case, judge(variant, inputs, after)
+        row = {"variant": variant.name, "source_hash": variant.source_hash, "device": name, "case": case.name}
         row |= asdict(case.problem) | {"seed": seed + number}
         row |= {"worst_error_share": verdict.worst, "passed": verdict.passed, "detail": verdict.detail}
         if case.refused:
@@ -187,6 +221,15 @@ def check_variant(
     passed = sum(row["passed"] for row in table)
     progress(f"checked {variant.name}: {passed} of {len(table)} cases passed")
     return table
+
+
+@contextmanager
+def leased_gpu(build_dir: Path) -> Iterator[Device]:
+    """A GPU, until the block ends."""
+    from experiments.lease import lease
+
+    with lease():
+        yield GpuDevice(build_dir)
 
 
 def main() -> None:
@@ -206,12 +249,10 @@ def main() -> None:
         print(f"{line} on {options.device}", file=sys.stderr, flush=True)
 
     if options.device == "ptxsim":
-        table = check_variant(EmulatedDevice(options.build_dir), variant, seed, large=None, progress=say)
+        emulated = nullcontext(EmulatedDevice(options.build_dir))
+        table = check_variant(emulated, variant, seed, large=None, progress=say)
     else:
-        from experiments.lease import lease
-
-        with lease():
-            table = check_variant(GpuDevice(options.build_dir), variant, seed, progress=say)
+        table = check_variant(leased_gpu(options.build_dir), variant, seed, progress=say)
     write_rows(options.out, "checks", table)
 
 

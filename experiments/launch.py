@@ -14,7 +14,7 @@ from contracts import run_command
 from experiments import verify
 from experiments.device import Gpu, Memory, cuda
 from experiments.lease import lease
-from experiments.libraries import load_gemm
+from experiments.libraries import import_early, load_gemm
 from kernels import catalogue
 from kernels.catalogue import Problem
 
@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--build-dir", required=True, type=Path)
     options = parser.parse_args()
     entry, n = catalogue.find(options.variant), options.size
+    import_early(entry)
     with lease():
         gpu = Gpu(options.build_dir)
         nbytes = n * n * verify.NUMPY_DTYPES[entry.dtype].itemsize

@@ -27,6 +27,8 @@ from experiments import clocks, toolchain
 
 HELD = "GEMM_LADDER_LEASE_HELD"  # set for the children of a process that holds a lease
 LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
+POLL_S = 0.02
+PATIENCE_S = 60.0  # jobs of one pipeline take turns all the time: there only a longer wait is worth a word
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def _candidates() -> list[Device]:
 
 
 def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.BaseFileLock]:
-    deadline = time.monotonic() + wait_s
+    start = time.monotonic()
+    patience_s = PATIENCE_S if toolchain.KNOWN in os.environ else 0.0
     told = False
     while True:
         for device in devices:
@@ -113,9 +116,10 @@ def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.
             except OSError as error:
                 raise UserError(f"cannot lock {path}: {error.strerror}; {LOCKS} names another folder") from error
             return device, lock
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - start
+        if waited > wait_s:
             raise UserError(f"every visible GPU stayed leased for {wait_s:.0f} s; wait for the other run to end")
-        if not told:
-            print("waiting for a GPU: another run holds it", file=sys.stderr, flush=True)
+        if waited >= patience_s and not told:
+            print("waiting for a GPU: another job holds it", file=sys.stderr, flush=True)
             told = True
-        time.sleep(0.2)
+        time.sleep(POLL_S)

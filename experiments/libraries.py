@@ -118,6 +118,12 @@ class TorchGemm:
 Gemm = CatalogueKernel | CublasGemm | TorchGemm
 
 
+def import_early(entry: Entry) -> None:
+    """What takes seconds to import, and touches no GPU: for before a GPU is leased."""
+    if isinstance(entry, Baseline) and entry.library == "torch":
+        import torch  # noqa: F401
+
+
 def load_gemm(gpu: Gpu, entry: Entry) -> Gemm:
     """Whatever runs a catalogue entry; all have `bind(problem, a, b, c)`."""
     if isinstance(entry, Baseline):

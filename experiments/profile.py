@@ -105,14 +105,15 @@ def profile(entry: Entry, size: int, build_dir: Path) -> list[dict[str, Any]]:
     """Run ncu on one launch; rows of counters.csv. Raises `LeftOut` where counters cannot be read here."""
     ncu = find_ncu()
     reader = report_folder(ncu)
-    with tempfile.TemporaryDirectory() as folder, lease():
+    with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.ncu-rep"
         command = [
             str(ncu), "--clock-control", "none", "--profile-from-start", "off", "--target-processes", "all",
             "--metrics", ",".join(metric_names()), "--export", str(report.with_suffix("")),
             sys.executable, "-m", "experiments.launch", entry.name, "--size", str(size), "--build-dir", str(build_dir),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True)
+        with lease():
+            done = subprocess.run(command, capture_output=True, text=True)
         output = done.stdout + done.stderr
         if "ERR_NVGPUCTRPERM" in output:
             raise LeftOut(PERMISSION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import json
 import shutil
 import signal
 import subprocess
@@ -151,9 +152,27 @@ def measured(tmp_path: Path, archive: Path) -> Path:
 def test_what_is_whole_is_archived(measured: Path, tmp_path: Path) -> None:
     done = run_module("experiments.archive", "--measured", measured, "--data", tmp_path / "data" / "mine")
     assert done.returncode == 0, done.stderr
-    assert {path.name for path in (tmp_path / "data" / "mine").iterdir()} == set(ARCHIVED)
+    assert {path.name for path in (tmp_path / "data" / "mine").iterdir()} == {*ARCHIVED, "archived.json"}
     for name in ARCHIVED:
         assert (tmp_path / "data" / "mine" / name).read_bytes() == (measured / name).read_bytes()
+
+
+def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archive: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+
+    def archived() -> dict[str, dict]:
+        done = run_module("experiments.archive", "--measured", measured, "--data", data)
+        assert done.returncode == 0, done.stderr
+        return json.loads((data / "archived.json").read_text())
+
+    shutil.copyfile(archive / "banks.csv", measured / "banks.csv")
+    first = archived()
+    assert first["banks.csv"] == first["bench.csv"]
+    (measured / "banks.csv").unlink()
+    later = json.loads((measured / "provenance.json").read_text()) | {"commit": "later"}
+    (measured / "provenance.json").write_text(json.dumps(later))
+    second = archived()
+    assert second["banks.csv"] == first["banks.csv"] and second["bench.csv"]["commit"] == "later"
 
 
 @pytest.mark.parametrize("name", ARCHIVED)

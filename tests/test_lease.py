@@ -33,7 +33,7 @@ def main():
 run_command(main)
 """
 CARDS = ["GPU-stand-in-0", "GPU-stand-in-1", "GPU-stand-in-2"]
-WAITING = "waiting for a GPU: another run holds it"
+WAITING = "waiting for a GPU: another job holds it"
 
 
 def start(wait_s: float, visible: str | None, **changes: str) -> subprocess.Popen[str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -83,7 +84,7 @@ class NumpyDevice:
 @pytest.mark.parametrize("name", ALL_KINDS)
 def test_a_right_gemm_passes_every_case(name: str, tmp_path: Any) -> None:
     """All cases, with the large one that is checked by rows and Freivalds' test; the rows fit checks.csv."""
-    rows = check_variant(NumpyDevice(), catalogue.kernels()[name], seed=7, large=1024)
+    rows = check_variant(nullcontext(NumpyDevice()), catalogue.kernels()[name], seed=7, large=1024)
     assert [row["case"] for row in rows if not row["passed"]] == []
     shares = [row["worst_error_share"] for row in rows if not row["case"].startswith("refuses")]
     assert len(shares) >= 17 and all(0 <= share <= 1 for share in shares)
@@ -335,7 +336,7 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(
 
 def test_a_fault_is_a_row_that_says_what_and_where() -> None:
     said: list[str] = []
-    rows = check_variant(OneNan(), VECTORIZED, seed=1, large=None, progress=said.append)
+    rows = check_variant(nullcontext(OneNan()), VECTORIZED, seed=1, large=None, progress=said.append)
     failed = [row for row in rows if not row["passed"]]
     assert failed and all(row["worst_error_share"] is None for row in failed)
     assert said[0].startswith("FAILED sgemm_vectorized, one tile, one k-step: 1 elements are not finite")
@@ -343,7 +344,7 @@ def test_a_fault_is_a_row_that_says_what_and_where() -> None:
 
 
 def test_running_what_must_be_refused_fails() -> None:
-    rows = check_variant(RefusesNothing(), VECTORIZED, seed=1, large=None)
+    rows = check_variant(nullcontext(RefusesNothing()), VECTORIZED, seed=1, large=None)
     refusals = [row for row in rows if row["case"].startswith("refuses")]
     assert len(refusals) == 6 + 3 + 1 and not any(row["passed"] for row in refusals)
     assert {row["detail"] for row in refusals} == {"ran a problem that it must refuse"}
@@ -541,7 +542,7 @@ def test_the_large_case_looks_at_all_of_c() -> None:
 
 def test_a_case_can_be_run_again_by_its_seed() -> None:
     """Fresh inputs for each case, from the seed that its row records."""
-    rows = check_variant(NumpyDevice(), NAIVE, seed=100, large=None)
+    rows = check_variant(nullcontext(NumpyDevice()), NAIVE, seed=100, large=None)
     assert all(later["seed"] == sooner["seed"] + 1 for sooner, later in pairwise(rows))
     for row, case in zip(rows, cases(NAIVE), strict=True):
         if not case.refused:
