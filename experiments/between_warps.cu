@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "sgemm/at_swizzle.cu"
 #include "sgemm/at_swizzle_dbf_rw.cu"
 #include "sgemm/blocktile_1d.cu"
 #include "sgemm/blocktile_2d.cu"
@@ -139,6 +140,10 @@ GEMM(sgemm_vectorized, 128, 128, 8, 8, 8)
 GEMM(sgemm_warptile, 64, 64, 16, 64, 64, 4, 8, 4, 32)
 GEMM(sgemm_warptile, 64, 128, 16, 64, 64, 4, 8, 4, 64)
 GEMM(sgemm_warptile, 128, 128, 16, 64, 64, 4, 8, 4, 128)
+GEMM(sgemm_at_swizzle, 64, 32, 16)
+GEMM(sgemm_at_swizzle, 64, 64, 16)
+GEMM(sgemm_at_swizzle, 128, 64, 16)
+GEMM(sgemm_at_swizzle, 128, 128, 16)
 GEMM(sgemm_smem_tile, 32)
 GEMM(sgemm_blocktile_1d, 64, 64, 8, 8)
 GEMM(sgemm_at_swizzle_dbf_rw, 128, 128, 16, 2)

@@ -23,7 +23,7 @@ FLAGS = ["-std=c++17", "-O3", "-lineinfo"]
 
 # SASS opcodes that are counted by the width of the access: column prefix by opcode
 BY_WIDTH = {"LDS": "lds", "STS": "sts", "LDG": "ldg", "STG": "stg"}
-PLAIN = {"FFMA": "ffma", "HMMA": "hmma", "LDGSTS": "ldgsts", "LDSM": "ldsm", "BAR": "bar"}
+PLAIN = {"FFMA": "ffma", "HMMA": "hmma", "LDGSTS": "ldgsts", "LDSM": "ldsm", "TLD": "tex", "TEX": "tex", "BAR": "bar"}
 
 
 def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:

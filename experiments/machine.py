@@ -100,6 +100,7 @@ def describe(machine: str, build_dir: Path) -> dict[str, Any]:
         "sm_count": gpu.sm_count,
         **clocks,
         "l2_bytes": gpu.l2_bytes,
+        "texture_alignment_bytes": gpu.device.properties.texture_alignment,
         "driver": known.driver,
         "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
         "ceilings": Ceilings(gpu).measure(),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import numpy as np
 import pynvml
 from cuda.bindings import driver
 
@@ -29,6 +31,7 @@ REASONS = {
 }
 
 POLL_S = 0.001
+BATCH_US = 50_000  # of work that is queued at a time
 
 
 @dataclass
@@ -58,56 +61,72 @@ def nvml() -> Iterator[object]:
         pynvml.nvmlShutdown()
 
 
-def _energy_mj(handle: object) -> int | None:
-    try:
-        return pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)
-    except pynvml.NVMLError:
-        return None
+class Meter(threading.Thread):
+    """Reads NVML in a thread of its own: a call takes milliseconds, in which the queue must not run dry."""
+
+    def __init__(self, handle: object) -> None:
+        super().__init__(daemon=True)
+        self.handle, self.reasons = handle, set[str]()
+        self.ticks: list[tuple[float, int]] = []  # time and millijoules, whenever the energy counter moved
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """See `threading.Thread`; what NVML does not tell is left out."""
+        before = None
+        while not self._done.is_set():
+            with contextlib.suppress(pynvml.NVMLError):
+                energy, now = pynvml.nvmlDeviceGetTotalEnergyConsumption(self.handle), time.perf_counter()
+                if before is not None and energy != before:
+                    self.ticks.append((now, energy))
+                before = energy
+            with contextlib.suppress(pynvml.NVMLError):
+                mask = pynvml.nvmlDeviceGetCurrentClocksEventReasons(self.handle)
+                self.reasons |= {name for bit, name in REASONS.items() if mask & bit}
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._done.set()
+        self.join()
+
+    @property
+    def power_w(self) -> float | None:
+        """The slope of energy over time through all ticks: single ones come up to 16 ms early or late (H200)."""
+        if len(self.ticks) < 2:
+            return None
+        times, millijoules = np.array(self.ticks, np.float64).T
+        return float(np.polynomial.Polynomial.fit(times, millijoules, 1).convert().coef[1] / 1e3)
 
 
 def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) -> Window:
-    """Run `work` back to back for `seconds` or a little more, from one tick of the energy counter to another.
+    """Run `work` back to back for `seconds` or a little more; power, temperature and throttle reasons meanwhile.
 
-    Power is energy over time between the ticks, so the counter's coarse period does not matter; it is read while work
-    runs, too, lest a launch of some 100 ms hide when it ticked.
+    The queue is never empty: the next batch is queued while the one before runs. `run_us` is of runs back to back.
     """
-    window = Window()
-    batch = max(1, round(5000 / work_us))
+    batch = max(1, round(BATCH_US / work_us))
     stream = gpu.stream.handle
-    events = [cuda(driver.cuEventCreate(0)) for _ in range(3)]
-    first = last = None  # (time, energy) at the first and the latest tick
-    before = _energy_mj(handle)
-    count, start = 0, time.perf_counter()
-
-    def read() -> float:
-        nonlocal first, last, before
-        now, energy = time.perf_counter(), _energy_mj(handle)
-        if energy is not None and energy != before:
-            first, last, before = first or (now, energy), (now, energy), energy
-        return now
-
-    while True:
-        for _ in range(batch):
-            work()
-        cuda(driver.cuEventRecord(events[count % 3], stream))
-        count += 1
-        if count >= 3:
-            while driver.cuEventQuery(events[count % 3])[0] == driver.CUresult.CUDA_ERROR_NOT_READY:
-                read()
-                time.sleep(POLL_S)
-            cuda(driver.cuEventSynchronize(events[count % 3]))  # two batches stay queued
-        now = read()
+    begin, *ends = [cuda(driver.cuEventCreate(0)) for _ in range(3)]
+    window, meter = Window(), Meter(handle)
+    cuda(driver.cuEventRecord(begin, stream))
+    start, count = time.perf_counter(), 0
+    try:
+        while count < 2 or time.perf_counter() - start < seconds:
+            for i in range(batch):
+                work()
+                if count == i == 0:
+                    meter.start()  # not before there is work
+            cuda(driver.cuEventRecord(ends[count % 2], stream))
+            count += 1
+            if count >= 2:
+                cuda(driver.cuEventSynchronize(ends[count % 2]))  # the batch before; the latest stays queued
         with contextlib.suppress(pynvml.NVMLError):
-            mask = pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
-            window.reasons |= {name for bit, name in REASONS.items() if mask & bit}
-        if now - start >= seconds and count >= 3:
-            break
-    with contextlib.suppress(pynvml.NVMLError):
-        window.temperature_c = float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
-    gpu.sync()
-    window.run_us = (time.perf_counter() - start) * 1e6 / (count * batch)
-    if first and last and last[0] > first[0]:
-        window.power_w = (last[1] - first[1]) / 1e3 / (last[0] - first[0])
-    for event in events:
+            window.temperature_c = float(pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU))
+    finally:
+        if meter.ident:
+            meter.stop()  # while work is left
+        gpu.sync()
+    window.power_w, window.reasons = meter.power_w, meter.reasons
+    window.run_us = cuda(driver.cuEventElapsedTime(begin, ends[(count - 1) % 2])) * 1e3 / (count * batch)
+    for event in (begin, *ends):
         cuda(driver.cuEventDestroy(event))
     return window

@@ -5,29 +5,32 @@
 
 Clocks are left alone (--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu; its
 text output changes between versions. Without ncu, or without the permission, counters.csv has no rows and left_out.txt
-says why and what would help; otherwise left_out.txt is empty.
+says why and what would help; it names counters that are unknown here, too, and otherwise is empty.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
 from contracts import UserError, read_rows, run_command, write_rows, write_text
-from experiments.lease import lease
 from kernels import catalogue
 from kernels.catalogue import Entry
 
+LEAST_VERSION = (2022, 3)  # the first that knows Hopper and Ada
 METRICS = Path(__file__).resolve().parent.parent / "contracts" / "metrics.yaml"
+REQUIRED = "GEMM_LADDER_COUNTERS_REQUIRED"  # set by a pipeline that was asked for counters by name
 PERMISSION = (
     "no permission to read hardware counters (ERR_NVGPUCTRPERM); remedy: run as root, or load the driver with "
     "NVreg_RestrictProfilingToAdminUsers=0"
@@ -76,13 +79,12 @@ def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str
     return json.loads(done.stdout)
 
 
-def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int) -> list[dict[str, Any]]:
-    """Rows of counters.csv from the longest kernel of a report."""
+def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int, names: list[str]) -> list[dict[str, Any]]:
+    """Rows of counters.csv from the longest kernel of a report; a counter that it does not have has no row."""
     action = max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
     rows = []
-    for name in metric_names():
+    for name in names:
         if name not in action["metrics"]:
-            print(f"counter {name} is not known to this ncu or GPU: left out", file=sys.stderr)
             continue
         value, unit = action["metrics"][name]
         rows.append(
@@ -101,28 +103,72 @@ def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int) -> li
     return rows
 
 
-def profile(entry: Entry, size: int, build_dir: Path) -> list[dict[str, Any]]:
-    """Run ncu on one launch; rows of counters.csv. Raises `LeftOut` where counters cannot be read here."""
+def profile(entry: Entry, size: int, build_dir: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run ncu on one launch; rows of counters.csv, and counters that this ncu or GPU does not know.
+
+    Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process failed.
+    """
     ncu = find_ncu()
+    check_version(ncu)
     reader = report_folder(ncu)
+    names, unknown = metric_names(), []
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.ncu-rep"
-        command = [
-            str(ncu), "--clock-control", "none", "--profile-from-start", "off", "--target-processes", "all",
-            "--metrics", ",".join(metric_names()), "--export", str(report.with_suffix("")),
-            sys.executable, "-m", "experiments.launch", entry.name, "--size", str(size), "--build-dir", str(build_dir),
-        ]  # fmt: skip
-        with lease():
-            done = subprocess.run(command, capture_output=True, text=True)
-        output = done.stdout + done.stderr
-        if "ERR_NVGPUCTRPERM" in output:
-            raise LeftOut(PERMISSION)
-        if done.returncode or not report.is_file():
-            lines = [line for line in output.splitlines() if "==ERROR==" in line or line.startswith("error:")]
-            raise UserError(
-                f"ncu failed on {entry.name}: {(lines or output.splitlines() or ['no message'])[-1].strip()}"
+        while True:
+            done = subprocess.run(
+                ncu_command(ncu, names, report, entry, size, build_dir), capture_output=True, text=True
             )
-        return longest_kernel(read_report(reader, report, metric_names()), entry, size)
+            output = done.stdout + done.stderr
+            if not done.returncode and report.is_file():
+                break
+            if not (refused := named_in_errors(names, output)):
+                explain(output, entry)
+            names, unknown = [name for name in names if name not in refused], unknown + refused
+        try:
+            kernels = read_report(reader, report, names)
+        except UserError as error:
+            raise LeftOut(f"{error}; remedy: one installation of Nsight Compute on PATH, whole") from error
+        rows = longest_kernel(kernels, entry, size, names)
+    read = {row["metric"] for row in rows}
+    return rows, unknown + [name for name in names if name not in read]
+
+
+def ncu_command(ncu: Path, names: list[str], report: Path, entry: Entry, size: int, build_dir: Path) -> list[str]:
+    """ncu on `experiments.launch`, which leases the GPU itself: what ncu does before needs none."""
+    return [
+        str(ncu), "--clock-control", "none", "--profile-from-start", "off", "--target-processes", "all",
+        "--metrics", ",".join(names), "--export", str(report.with_suffix("")),
+        sys.executable, "-m", "experiments.launch", entry.name, "--size", str(size), "--build-dir", str(build_dir),
+    ]  # fmt: skip
+
+
+def check_version(ncu: Path) -> None:
+    """Raises `LeftOut` for an ncu older than `LEAST_VERSION`; one that does not say its version is tried."""
+    done = subprocess.run([str(ncu), "--version"], capture_output=True, text=True)
+    found = re.search(r"Version (\d+)\.(\d+)", done.stdout)
+    if found and (version := (int(found[1]), int(found[2]))) < LEAST_VERSION:
+        least = ".".join(map(str, LEAST_VERSION))
+        raise LeftOut(f"ncu {version[0]}.{version[1]} is too old; remedy: Nsight Compute {least} or newer")
+
+
+def named_in_errors(names: list[str], output: str) -> list[str]:
+    """The counters that ncu complains of."""
+    errors = " ".join(line for line in output.splitlines() if line.startswith(("==ERROR==", "==WARNING==")))
+    return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", errors)]
+
+
+def explain(output: str, entry: Entry) -> NoReturn:
+    """Raise what a failure of ncu means: for this machine, or for this kernel."""
+    if "ERR_NVGPUCTRPERM" in output:
+        raise LeftOut(PERMISSION)
+    ours = [line for line in output.splitlines() if line.startswith("error:")]
+    ncus = [line for line in output.splitlines() if "==ERROR==" in line]
+    if ncus and not ours and "application" not in ncus[-1]:
+        raise LeftOut(
+            f"ncu: {ncus[-1].replace('==ERROR==', '').strip()}; remedy: an Nsight Compute that knows this GPU"
+        )
+    lines = ours or ncus or output.splitlines() or ["no message"]
+    raise UserError(f"ncu failed on {entry.name}: {lines[-1].strip()}")
 
 
 def main() -> None:
@@ -133,6 +179,8 @@ def main() -> None:
     parser.add_argument("--checked", type=Path, help="its checks.csv; a variant that failed there is not profiled")
     parser.add_argument("--out", required=True, type=Path, help="written: rows of counters.csv")
     parser.add_argument("--left-out", required=True, type=Path, help="written: why there are none, or nothing")
+    required = REQUIRED in os.environ
+    parser.add_argument("--required", action="store_true", default=required, help="fail where there can be no counters")
     options = parser.parse_args()
     entry = catalogue.find(options.variant)
     reason, rows = "", []
@@ -140,10 +188,16 @@ def main() -> None:
         print(f"{entry.name} is not profiled: it failed a check", file=sys.stderr)
     else:
         try:
-            rows = profile(entry, options.size, options.build_dir)
+            rows, unknown = profile(entry, options.size, options.build_dir)
         except LeftOut as left_out:
+            if options.required:
+                raise UserError(f"no counters of {entry.name}: {left_out}") from left_out
             reason = str(left_out)
             print(f"profile left out: {reason}", file=sys.stderr)
+        else:
+            if unknown:
+                reason = f"counters that this ncu or GPU does not know: {', '.join(unknown)}"
+                print(reason, file=sys.stderr)
     write_text(options.left_out, reason)
     write_rows(options.out, "counters", rows)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -130,6 +130,72 @@ def test_no_permission_for_counters_is_left_out_with_the_remedy(
         assert words in str(reason.value)
 
 
+def test_an_old_ncu_is_left_out_with_the_version_that_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_ncu(tmp_path, "Version 2021.1.0.0 (build 29523617)", monkeypatch)
+    with pytest.raises(profile.LeftOut, match=r"ncu 2021\.1 is too old; remedy: Nsight Compute 2022\.3 or newer"):
+        profile.profile(profile.catalogue.find("sgemm_naive"), 1024, tmp_path)
+
+
+def test_an_ncu_that_does_not_know_the_gpu_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_ncu(tmp_path, "==ERROR== Profiling is not supported on this device", monkeypatch)
+    with pytest.raises(profile.LeftOut, match="ncu: Profiling is not supported on this device; remedy"):
+        profile.profile(profile.catalogue.find("sgemm_naive"), 1024, tmp_path)
+
+
+REFUSES = """#!/bin/sh
+case "$*" in
+    *l1tex__t_sector_hit_rate.pct*) echo '==ERROR== Failed to find metric l1tex__t_sector_hit_rate.pct'; exit 1;;
+esac
+while [ "$1" != --export ]; do shift; done
+echo '{content}' > "$2.ncu-rep"
+"""
+NCU_REPORT = """
+class Metric:
+    def as_double(self): return 1.0
+    def unit(self): return ""
+class Action:
+    def metric_by_name(self, name): return Metric()
+    def name(self): return "sgemm_naive"
+class Range:
+    def num_actions(self): return 1
+    def action_by_idx(self, i): return Action()
+class Report:
+    def range_by_idx(self, i): return Range()
+def load_report(path): return Report()
+"""
+
+
+def test_a_counter_that_ncu_does_not_know_is_named_and_the_others_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real reader on a stand-in of its module, in a process of its own."""
+    fake_ncu(tmp_path, "", monkeypatch)
+    (tmp_path / "ncu").write_text(REFUSES.replace("{content}", "a report"))
+    (tmp_path / "extras" / "python" / "ncu_report.py").write_text(NCU_REPORT)
+    rows, unknown = profile.profile(profile.catalogue.find("sgemm_naive"), 1024, tmp_path)
+    assert unknown == ["l1tex__t_sector_hit_rate.pct"]
+    assert {row["metric"] for row in rows} == {*profile.metric_names()} - {*unknown}
+
+
+def test_a_foreign_report_is_left_out_or_where_asked_for_by_name_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_ncu(tmp_path, "", monkeypatch)
+    (tmp_path / "ncu").write_text(REFUSES.replace("*l1tex__t_sector_hit_rate.pct*", "never").replace("{content}", "?"))
+    (tmp_path / "extras" / "python" / "ncu_report.py").write_text(
+        "def load_report(path):\n    raise ValueError('foreign')"
+    )
+    arguments = ["sgemm_naive", "--size", 1024, "--build-dir", tmp_path, *outputs(tmp_path, "out", "left-out")]
+    path = {"PATH": os.environ["PATH"]}
+    done = run_module("experiments.profile", *arguments, **path)
+    assert done.returncode == 0 and "not a report that this ncu's module can read" in done.stderr
+    assert "remedy" in (tmp_path / "out" / "left-out").read_text()
+    asked = run_module("experiments.profile", *arguments, **path | {profile.REQUIRED: "1"})
+    assert_one_line(asked, "no counters of sgemm_naive")
+    done = run_module("experiments.profile", *arguments, "--required", **path)
+    assert_one_line(done, "no counters of sgemm_naive", "not a report", "foreign")
+
+
 def test_another_fault_of_ncu_is_an_error_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_ncu(tmp_path, "==ERROR== The application crashed", monkeypatch)
     with pytest.raises(UserError, match="ncu failed on sgemm_naive: ==ERROR== The application crashed"):
@@ -154,7 +220,12 @@ def test_what_is_whole_is_archived(measured: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (tmp_path / "data" / "mine").iterdir()} == {*ARCHIVED, "archived.json"}
     for name in ARCHIVED:
-        assert (tmp_path / "data" / "mine" / name).read_bytes() == (measured / name).read_bytes()
+        archived = tmp_path / "data" / "mine" / name
+        if name in ("machine.json", "provenance.json"):  # they say which folder it is
+            before, after = (json.loads(path.read_text()) for path in (measured / name, archived))
+            assert before | {"machine": "mine"} == after
+        else:
+            assert archived.read_bytes() == (measured / name).read_bytes()
 
 
 def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archive: Path, tmp_path: Path) -> None:
@@ -173,6 +244,24 @@ def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archiv
     (measured / "provenance.json").write_text(json.dumps(later))
     second = archived()
     assert second["banks.csv"] == first["banks.csv"] and second["bench.csv"]["commit"] == "later"
+
+
+def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(archive, data)
+    for name in ARCHIVED:
+        if name != "provenance.json":
+            (measured / name).unlink()
+    shutil.copyfile(archive / "banks.csv", measured / "banks.csv")
+    (data / "banks.csv").unlink()
+    before = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "archived.json"}
+    done = run_module("experiments.archive", "--measured", measured, "--data", data, "--only", "banks.csv")
+    assert done.returncode == 0, done.stderr
+    assert (data / "banks.csv").is_file() and all((data / name).read_bytes() == text for name, text in before.items())
+    assert "banks.csv" in json.loads((data / "archived.json").read_text())
+    for name, words in {"bench.csv": ["unknown file", "nearest"], "tuning.csv": ["tuning.csv is missing"]}.items():
+        done = run_module("experiments.archive", "--measured", measured, "--data", data, "--only", name)
+        assert_one_line(done, *words)
 
 
 @pytest.mark.parametrize("name", ARCHIVED)

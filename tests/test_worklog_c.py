@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers import ARCH, assert_one_line, run_module
 
+from contracts import read_json
 from experiments import arguments, build, predict
 from experiments.cases import Case, cases
 from experiments.check import EmulatedDevice, run_case
@@ -16,25 +17,83 @@ from kernels.catalogue import Problem
 
 RUNNABLE = catalogue.runnable()
 KERNELS = ("sgemm_t128x128x8", "sgemm_t128x128x8_texld", "sgemm_t128x256x8_cpasync")
+ONE_CHANGE = ("sgemm_t128x128x8_direct", "sgemm_t128x128x8_cpasync")  # kernels that differ from the first in one thing
 FEW = Problem(5, 6, 7, 8, 8, 9, alpha=0.75, beta=-1.5)  # less than a texel at each end
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with real builds of the three kernels."""
+    """A folder with real builds of the kernels."""
     folder = tmp_path_factory.mktemp("build")
-    for name in KERNELS:
+    for name in (*KERNELS, *ONE_CHANGE):
         build.build_variant(name, ARCH, folder)
     return folder
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", (*KERNELS, *ONE_CHANGE))
 def test_neither_padding_nor_what_lies_beyond_k_is_taken_in(name: str, built: Path) -> None:
     """All that is not the matrices is NaN."""
     rest = [FEW, Problem(130, 260, 21, 24, 264, 261), Problem(1, 1, 1, 4, 4, 1), Problem(129, 3, 9, 12, 4, 4, beta=1.0)]
     for number, problem in enumerate(rest):
         verdict = run_case(EmulatedDevice(built), RUNNABLE[name], Case("", problem), seed=number)
         assert verdict.passed, (problem, verdict.detail)
+
+
+def counted(name: str, built: Path) -> dict[str, float]:
+    """Predicted counters of 2 x 2 tiles over 32 k-steps."""
+    return {row["metric"]: row["value"] for row in predict.predict(RUNNABLE[name], 256, built)}
+
+
+@pytest.mark.parametrize("name", ONE_CHANGE)
+def test_a_kernel_with_one_change_keeps_all_else(name: str, built: Path) -> None:
+    """Tile, block, launch bounds and what they leave; reads of the tiles and of global memory."""
+    of, plain = RUNNABLE[name], RUNNABLE["sgemm_t128x128x8"]
+    assert (of.template, of.threads, of.tile, of.grid_axes) == (
+        plain.template,
+        plain.threads,
+        plain.tile,
+        plain.grid_axes,
+    )
+    assert of.requires == "nothing" and of.builds_on == plain.name
+    row, before = (read_json(built / f"{each}.json", "resources") for each in (name, plain.name))
+    assert row["registers"] <= 128 and row["spill_bytes"] == 0
+    same = ("shared_bytes", "blocks_per_sm", "bar", "lds_128")
+    assert [row[key] for key in same] == [before[key] for key in same]
+    metrics, expected = counted(name, built), counted(plain.name, built)
+    for what in ("requests", "sectors"):
+        metric = f"l1tex__t_{what}_pipe_lsu_mem_global_op_ld.sum"
+        assert metrics[metric] == expected[metric], metric
+    for op in ("ld", "st"):
+        assert metrics[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"] == 0
+
+
+def test_direct_stores_fill_a_quarter_of_four_times_the_sectors(built: Path) -> None:
+    per_request = {}
+    for name in ("sgemm_t128x128x8", "sgemm_t128x128x8_direct"):
+        metrics = counted(name, built)
+        requests, sectors = (
+            metrics[f"l1tex__t_{what}_pipe_lsu_mem_global_op_st.sum"] for what in ("requests", "sectors")
+        )
+        assert requests == 256 * 256 / 32  # a word a lane
+        used = metrics["smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio"]
+        per_request[name] = (sectors / requests, used)
+    assert per_request == {"sgemm_t128x128x8": (4, 32), "sgemm_t128x128x8_direct": (16, 8)}
+    row = read_json(built / "sgemm_t128x128x8_direct.json", "resources")
+    assert row["stg_32"] == 2 * 64 and row["stg_64"] == row["stg_128"] == 0  # for beta = 0 and for others
+    assert row["lds_32"] == 0 and row["sts_128"] == 2  # none but those of the tiles
+
+
+def test_asynchronous_copies_take_the_place_of_loads_and_stores_one_by_one(built: Path) -> None:
+    metrics, before = (counted(name, built) for name in ("sgemm_t128x128x8_cpasync", "sgemm_t128x128x8"))
+    loads, stores = "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "smsp__inst_executed_op_shared_st.sum"
+    assert (
+        metrics["smsp__inst_executed_op_ldgsts.sum"] == before[loads] == 4 * 8 * 32 * 8
+    )  # blocks, warps, steps, words
+    rearranging = 4 * 8 * 8 * 2  # blocks, warps, rows of a thread, float4 in a row
+    assert metrics[stores] == rearranging
+    assert before[stores] == rearranging + 4 * 8 * 32 * 5  # a float4 of A and four words of B at each step
+    row = read_json(built / "sgemm_t128x128x8_cpasync.json", "resources")
+    assert row["ldgsts"] == 2 * 8 and row["sts_32"] == 0  # before the loop and in it
 
 
 @pytest.mark.parametrize("offset", [4, 124])

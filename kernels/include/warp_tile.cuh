@@ -1,4 +1,4 @@
-// What the three kernels of worklog C do alike: the part of C that one warp computes.
+// What the kernels of worklog C do alike: the part of C that one warp computes.
 //
 // LANES_M x LANES_N lanes have TM x TN elements each, in patches of 4 x 4 that lie 4 * LANES_M rows
 // and 4 * LANES_N columns apart. So the warp reads consecutive float4 of a row of the tiles:

@@ -35,6 +35,7 @@ rule build_harness:
         f"results/logs/build/{ARCH}/{{harness}}.log",
     wildcard_constraints:
         harness="harness|ceilings|banks|between_warps",
+    priority: 50  # each job on a GPU waits for it
     conda:
         "../../env.yaml"
     params:

@@ -14,7 +14,7 @@ import yaml
 sys.path.insert(0, workflow.basedir)
 
 import contracts
-from experiments import bank_pictures, plan, toolchain, tuned
+from experiments import bank_pictures, plan, profile, toolchain, tuned
 from kernels import catalogue
 
 # --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
@@ -79,6 +79,9 @@ shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executab
 
 # `snakemake paper` draws what is there: the measuring rules are left out, so that what they made is plain input.
 GPU = toolchain.gpu_of(TOOLCHAIN)
+# Counters are a part of most targets that can be left out; of some they are all.
+if any(word == "compare" or (word in EXPERIMENTS and not EXPERIMENTS[word].sizes) for word in ASKED[1:]):
+    os.environ[profile.REQUIRED] = "1"
 REDRAWING = "paper" in ASKED
 MEASURING = GPU is not None and config["measure"] and not REDRAWING
 MACHINE = config["machine"] or (GPU.machine if GPU else "no-gpu")
