@@ -4,6 +4,7 @@ snakemake --cores 1 all            everything that this machine can do
 snakemake --cores 1 sgemm_ladder   one experiment (any file name in experiments/*.yaml)
 snakemake --cores 1 tile_autotune  sweep over tiles; the winner is the kernel sgemm_autotuned from the next run on
 snakemake --cores 1 compare        counters of two variants side by side: --config variant_a=NAME variant_b=NAME
+snakemake --cores 1 claims         what the worklogs claim and what holds; fails where a recorded verdict changed
 snakemake --cores 1 paper          figures and paper again, from what is measured or archived; measures nothing
 snakemake --cores 1 archive        put this machine's measurements under data/
 """
@@ -41,6 +42,8 @@ include: "workflow/rules/banks.smk"
 include: "workflow/rules/bounds.smk"
 include: "workflow/rules/tune.smk"
 include: "workflow/rules/analyse.smk"
+include: "workflow/rules/figures_beside.smk"
+include: "workflow/rules/claims.smk"
 include: "workflow/rules/trusted.smk"
 include: "workflow/rules/compare.smk"
 include: "workflow/rules/coverage.smk"

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
@@ -187,15 +186,13 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, grid: pd.DataFrame, winner: pd.Se
     down, across = (sorted(grid[name].unique()) for name in ("BM", "BN"))
     best = rows.drop_duplicates(["BM", "BN"])  # the fastest comes first
     values = best.pivot(index="BM", columns="BN", values="tflops").astype(float).reindex(index=down, columns=across)
-    sns.heatmap(
-        values, mask=values.isna(), ax=axes, cmap=COLOURS, norm=norm, cbar=False, linewidths=0.8, linecolor="white"
-    )
+    style.cells(axes, values.to_numpy(), COLOURS, norm)
     for row in best.itertuples():
         x, y = across.index(row.BN), down.index(row.BM)
         ink = "white" if norm(float(row.tflops)) < 0.55 else style.INK
         at = {"ha": "center", "va": "center", "color": ink}
         axes.text(x + 0.5, y + 0.36, style.significant(row.tflops), **at)
-        axes.text(x + 0.5, y + 0.72, f"{row.TM}×{row.TN}", fontsize=6.5, **at)
+        axes.text(x + 0.5, y + 0.72, f"{row.TM}×{row.TN}", fontsize=7, **at)
         if (winner["BM"], winner["BN"], winner["BK"]) == (row.BM, row.BN, row.BK):
             frame = {"fill": False, "edgecolor": style.BAD, "linewidth": 2, "clip_on": False, "zorder": 5}
             axes.add_patch(Rectangle((x, y), 1, 1, **frame))

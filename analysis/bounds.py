@@ -3,7 +3,8 @@
     python -m analysis.bounds --measured data/h200 --variants results/variants.csv --bounds bounds.csv --out bounds.svg
 
 A row per kernel and a mark per resource; the mark furthest to the right is the bottleneck, and its distance from 100%
-is what the kernel loses beside it. `--rules FILE.md` also writes a table that holds the count of instructions, and the
+is what the kernel loses beside it. `--table FILE.csv` also writes what is drawn: variant, label, n, resource,
+cycles_per_sm, measured (cycles), percent. `--rules FILE.md` writes tables that hold the count of instructions, and the
 rule of the register banks, against what ncu measured. A kernel whose source changed since it was measured is left out.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import style
-from analysis.data import Measured, figure_arguments, read, table
+from analysis.data import Measured, figure_arguments, read, table, write_csv
 from analysis.style import plt
 from contracts import read_rows, run_command, write_text
 
@@ -57,6 +58,12 @@ def bottlenecks(rows: pd.DataFrame) -> pd.DataFrame:
     """Of `shares`, the row of the resource that needs the most cycles, for each kernel and size."""
     rows = rows[rows["resource"] != "tail"]
     return rows.loc[rows.groupby(KEYS, sort=False)["cycles_per_sm"].idxmax()]
+
+
+def in_words(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of `shares`, what --table writes: resources by the names that the figure has."""
+    rows = rows.assign(resource=rows["resource"].map(RESOURCES | {"tail": "tail"}))
+    return rows[["variant", "label", "n", "resource", "cycles_per_sm", "measured", "percent"]]
 
 
 def unmeasured(counters: pd.DataFrame, bounds: pd.DataFrame) -> int:
@@ -150,10 +157,13 @@ def rules(measured: Measured, bounds: pd.DataFrame) -> str:
 def main() -> None:
     parser = figure_arguments(__doc__)
     parser.add_argument("--bounds", required=True, type=Path, metavar="FILE", help="bounds.csv of this tree")
+    parser.add_argument("--table", type=Path, metavar="FILE.csv", help="write the numbers behind the figure there")
     parser.add_argument("--rules", type=Path, metavar="FILE.md", help="write the tables of docs/bounds.md there")
     args = parser.parse_args()
     measured = read(args)
     bounds = table(read_rows(args.bounds, "bounds"), "bounds")
+    if args.table:
+        write_csv(args.table, in_words(shares(measured.counters, bounds)))
     if args.rules:
         write_text(args.rules, rules(measured, bounds))
     style.save(draw(measured, bounds), args.out)

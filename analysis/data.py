@@ -221,6 +221,13 @@ def marked(rows: pd.DataFrame) -> pd.Series:
     return pd.Series(labels, index=rows.index, dtype=object)
 
 
+def current(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The rows that are not stale, and the labels of those left without any; for what draws only what is so now."""
+    stale = rows["stale"].astype(bool)
+    kept = rows[~stale]
+    return kept, [label for label in rows.loc[stale, "label"].unique() if label not in set(kept["label"])]
+
+
 def stale_variants(*tables: pd.DataFrame) -> list[str]:
     """Names of variants with at least one stale row in any of the tables."""
     return sorted(set().union(*(rows.loc[rows["stale"].astype(bool), "variant"] for rows in tables)))

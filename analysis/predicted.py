@@ -81,7 +81,7 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
         axes.scatter(part["x"], part["y"] + shift, s=14, label=f"{kind} kernels", zorder=3, **look)
     for _, part in rows[rows["x"] > NAMED].groupby("metric"):
         worst = part.loc[part["x"].idxmax()]
-        axes.text(1.3 * worst["x"], worst["y"], worst["label"], va="center", fontsize="small", color=style.INK)
+        axes.text(1.3 * worst["x"], worst["y"], worst["label"], va="center", fontsize=7, color=style.INK)
     for name, part in exact.groupby(rows["metric"]):
         text = f"{int(part.sum())} of {len(part)} exact"
         axes.text(1.01, places[name], text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)

@@ -1,6 +1,7 @@
 """Render the paper: Typst, offline, and the same bytes for the same tables and figures.
 
-The paper reads the tables of `analysis.tables` and the figures of the other commands; every number in it is theirs.
+The paper reads the tables of `analysis.tables` and the figures of the other commands; every number in it is theirs. Of
+some it says that they are not there: it is told which files there are, since Typst cannot look.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import typst
 
 from contracts import UserError, replacing, run_command
 
-CSV_TABLES = ["ladder", "sizes", "regimes", "resources", "checks", "comparison", "tail"]
+CSV_TABLES = ["ladder", "sizes", "regimes", "resources", "checks", "counters", "comparison", "tail"]
 TABLES = ["summary.json", *(f"{name}.csv" for name in CSV_TABLES)]
 TRUST_TABLES = ["agreement", "sanitizer", "protocols", "cross_checks", "timeline"]
 FIGURES = ["roofline", "counters", "stalls", "tail", "predicted", "bounds", "correctness", "protocols"]
@@ -50,6 +51,8 @@ def render(paper: Path, tables: Path, figures: Path, out: Path, bank_pictures: l
     folders = {"tables": tables, "figures": figures}
     inputs = {name: f"/{path.relative_to(root).as_posix()}" for name, path in folders.items()}
     inputs["bank_pictures"] = ",".join(bank_pictures or [])
+    inputs["tables_there"] = ",".join(sorted(path.stem for path in tables.glob("*.csv")))
+    inputs["figures_there"] = ",".join(sorted(path.stem for path in figures.glob("*.pdf")))
     with replacing(out) as temporary:
         try:
             typst.compile(

@@ -34,11 +34,13 @@ CEILINGS = {
 }
 LOOKS = {  # by whether it is a library and whether it runs on tensor cores
     (False, False): {"marker": "o", "color": style.KERNEL, "label": "fp32 kernels"},
-    (False, True): {"marker": "^", "color": style.BAD, "label": "16-bit kernels"},
+    (False, True): {"marker": "^", "color": style.BAD, "label": "tensor-core kernels"},
     (True, False): {"marker": "o", "color": "white", "edgecolor": style.KERNEL, "label": "fp32 libraries"},
     (True, True): {"marker": "^", "color": "white", "edgecolor": style.BAD, "label": "tensor-core libraries"},
 }
-LEFT = 2.0  # FLOP/byte, where the axis starts
+LEFT = 6.0  # FLOP/byte, where the axis starts
+CHARACTER = 0.018  # of 8 points, in widths of the axes
+GUTTER = 0.09  # between the axes and the names, in widths of the axes: there leaders fan out
 
 
 def points(measured: Measured) -> tuple[pd.DataFrame, str]:
@@ -56,7 +58,7 @@ def points(measured: Measured) -> tuple[pd.DataFrame, str]:
 
 
 def draw_ceilings(axes: Axes, ceilings: dict[str, float], right: float, log_gap: float) -> None:
-    """The slope of the memory, a flat roof per kind of arithmetic, and their names at the left of the roofs."""
+    """The slope of the memory, and a flat roof per kind of arithmetic, named left of its ridge or else above it."""
     bandwidth = ceilings["dram_copy_gb_per_s"] / 1e3  # TB/s, so that FLOP/byte times it is TFLOP/s
     roofs = {name: ceilings[key] for key, name in CEILINGS.items() if key in ceilings}
     top = max(roofs.values())
@@ -65,7 +67,7 @@ def draw_ceilings(axes: Axes, ceilings: dict[str, float], right: float, log_gap:
         1.2 * LEFT,
         1.25 * LEFT * bandwidth,
         f"DRAM copy, {bandwidth:.3g} TB/s",
-        rotation=math.degrees(math.atan(bandwidth)),  # in units of the data: along the line
+        rotation=math.degrees(math.atan(1.25 * bandwidth)),  # in units of the data: along the line
         rotation_mode="anchor",
         transform_rotates_text=True,
         va="bottom",
@@ -74,8 +76,12 @@ def draw_ceilings(axes: Axes, ceilings: dict[str, float], right: float, log_gap:
     for (name, value), height in zip(roofs.items(), heights, strict=True):
         ridge = value / bandwidth
         axes.plot([ridge, right], [value, value], color=style.INK, linewidth=1.2)
-        axes.plot([ridge / 1.25, ridge], [10**height, value], color=style.INK, linewidth=0.5)
-        axes.text(ridge / 1.3, 10**height, f"{name}, {style.significant(value)} TFLOP/s", ha="right", va="center")
+        text = f"{name}, {style.significant(value)} TFLOP/s"
+        if np.log10(ridge / LEFT) > len(text) * CHARACTER * np.log10(right / LEFT):
+            axes.plot([ridge / 1.25, ridge], [10**height, value], color=style.INK, linewidth=0.5)
+            axes.text(ridge / 1.3, 10**height, text, ha="right", va="center")
+        else:
+            axes.text(1.4 * ridge, 1.04 * value, text, va="bottom")
 
 
 def draw(measured: Measured) -> plt.Figure:
@@ -98,20 +104,16 @@ def draw(measured: Measured) -> plt.Figure:
     several = rows["n"].nunique() > 1
     names = rows["mark"] + (" n=" + rows["n"].astype(str) if several else "")
     heights = style.spread(list(np.log10(rows["tflops"].astype(float))), log_gap, np.log10(bottom), np.log10(top))
-    leader = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3, "relpos": (0, 0.5)}
+    leader = {"color": "#999999", "linewidth": 0.5, "zorder": 1, "clip_on": False}
     for name, x, y, height in zip(names, rows["intensity"], rows["tflops"], heights, strict=True):
-        axes.annotate(
-            name,
-            (x, y),
-            xytext=(1.02, (height - np.log10(bottom)) / decades),
-            textcoords="axes fraction",
-            va="center",
-            arrowprops=leader,
-        )
+        level, wanted = ((np.log10(value) - np.log10(bottom)) / decades for value in (y, 10**height))
+        axes.plot([x, right], [y, y], **leader)  # level to the edge and only then apart: leaders do not cross
+        axes.plot([1, 1 + GUTTER], [level, wanted], transform=axes.transAxes, **leader)
+        axes.text(1.01 + GUTTER, wanted, name, transform=axes.transAxes, va="center")
     axes.set_xlabel("arithmetic intensity, FLOP per DRAM byte")
     axes.set_ylabel("TFLOP/s")
     axes.grid(which="major")
-    axes.legend(loc="lower left")
+    figure.legend(loc="outside upper center", ncols=4, handletextpad=0.2)
     sizes = "" if several else f"m = n = k = {rows['n'].iloc[0]}"
     style.note(
         figure,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -16,7 +16,11 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from analysis.data import DAGGER, Measured
 from contracts import replacing
@@ -55,16 +59,26 @@ plt.rcParams.update(
 )
 
 
-def note(figure: Figure, measured: Measured, *facts: str, stale: bool = False, withheld: bool = True) -> None:
+def note(
+    figure: Figure,
+    measured: Measured,
+    *facts: str,
+    stale: bool = False,
+    withheld: bool = True,
+    outdated: Sequence[str] = (),
+) -> None:
     """Write below the figure where its numbers come from, the facts given, and what the dagger means if it is used.
 
-    With `withheld`, the variants that failed a check are named as not shown.
+    With `withheld`, the variants that failed a check are named as not shown; so are those `outdated`, where the figure
+    leaves out what is stale.
     """
     parts = [measured.origin, *(fact for fact in facts if fact)]
     if stale:
         parts.append(f"{DAGGER} source changed since measured")
     if withheld and len(measured.failed):
         parts.append("not shown, failed a check: " + ", ".join(measured.failed["label"]))
+    if outdated:
+        parts.append("not shown, source changed since measured: " + ", ".join(outdated))
     width = int(figure.get_figwidth() * 17)  # characters of 8 points to the width
     text = textwrap.fill(" · ".join(parts), width=width, break_long_words=False)
     figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color=INK)
@@ -91,6 +105,7 @@ def left_out(measured: Measured, what: str, why: str | None) -> Figure:
 
 def save(figure: Figure, svg: Path) -> None:
     """Write FILE.svg and FILE.pdf, each whole or not at all, and the same for the same input."""
+    _lay_out(figure)
     for path, metadata in ((svg, {"Date": None}), (svg.with_suffix(".pdf"), {"CreationDate": None})):
         with replacing(path) as temporary:
             figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
@@ -98,10 +113,28 @@ def save(figure: Figure, svg: Path) -> None:
                 temporary.write_text(_numbered_clips(temporary.read_text()))
 
 
+def _lay_out(figure: Figure) -> None:
+    """Places as the layout finds them, rounded: its solver's last digits differ from run to run."""
+    if figure.get_layout_engine() is None:
+        return
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position(Bbox(axes.get_position(original=True).get_points().round(6)))
+
+
 def _numbered_clips(text: str) -> str:
     """An SVG whose clip paths are numbered: Matplotlib names some of them after addresses in memory."""
     numbers = {name: f"clip{number}" for number, name in enumerate(re.findall(r'<clipPath id="(\w+)"', text))}
     return re.sub(r'(<clipPath id="|url\(#)(\w+)', lambda match: match[1] + numbers.get(match[2], match[2]), text)
+
+
+def cells(axes: Axes, values: np.ndarray, colours: str | Colormap, norm: Normalize) -> None:
+    """A heat map of one cell per value, the first row on top; a NaN's cell stays white."""
+    shown = np.ma.masked_invalid(values.astype(float))
+    axes.pcolormesh(shown, cmap=colours, norm=norm, edgecolors="white", linewidth=0.8)
+    axes.set(xlim=(0, values.shape[1]), ylim=(values.shape[0], 0))
+    axes.spines[:].set_visible(False)
 
 
 def legend_columns(labels: list[str]) -> int:

@@ -399,11 +399,11 @@ def _operand(operand) -> str:
     return str(operand)
 
 
-# drawing; lengths in points
+# drawing; lengths in points, type of 7 points or more: it is printed at this size
 
 
 WIDTH = 468.0  # 6.5 inches
-LEFT = 60.0
+LEFT = 58.0
 CELL = (WIDTH - LEFT - 2) / BANKS
 INK, GREY, GRID = "#1a1a1a", "#4d4d4d", "#c8c8c8"
 ONE, FIRST, MORE, SHARED = "#cfe3f5", "#fbd9b5", "#ee9a4d", "#00664b"  # told apart by colour-blind readers, and in grey
@@ -487,15 +487,15 @@ class _Picture:
 
     def grid(self, access: Access) -> None:
         self.y += 10
-        self.put(LEFT, self.y - 1, "bank, and below it the lanes that it serves", 6.5, GREY)
-        self.y += 8
-        self.put(LEFT - 4, self.y - 1.5, "wavefront", 6.5, GREY, "end")
+        self.put(LEFT, self.y - 1, "bank, and below it the lanes that it serves", 7, GREY)
+        self.y += 9
+        self.put(LEFT - 4, self.y - 1.5, "wavefront", 7, GREY, "end")
         for bank in range(BANKS):
-            self.put(LEFT + (bank + 0.5) * CELL, self.y - 1.5, str(bank), 6, GREY, "middle")
+            self.put(LEFT + (bank + 0.5) * CELL, self.y - 1.5, str(bank), 7, GREY, "middle")
         self.y += 1
         blocks = [[_blocks(row, access.width) for row in part.wavefronts] for part in access.parts]
         two_lines = any(len(b[2]) > 1 and _one_line(b) is None for part in blocks for row in part for b in row)
-        height = 18.0 if two_lines else 13.0
+        height = 19.5 if two_lines else 13.0
         number = 0
         for index, (part, rows) in enumerate(zip(access.parts, blocks, strict=True)):
             top = self.y
@@ -507,7 +507,7 @@ class _Picture:
                 self.put(LEFT - 4, self.y + height / 2 + 2.5, str(number), 7, WARNING if turn else INK, "end", **heavy)
                 self.y += height
             if len(access.parts) > 1:
-                self.put(0.5, top + height / 2 + 2.5, _part_name(access, index), 6.5, INK)
+                self.put(0.5, top + height / 2 + 2.5, _part_name(access, index), 7, INK)
                 if index:
                     self.stroke(0, top, WIDTH - 2, top, INK, 0.9)
 
@@ -556,11 +556,11 @@ class _Picture:
         if len(lanes) == 2:
             first += ","
         elif whole:
-            first, second = f"{lanes[0]}–", str(lanes[-1])
+            first, second = f"{lanes[0]}-", str(lanes[-1])  # a hyphen: a dash leaves the cell
         else:
             second = f"+{len(lanes) - 1}"
-        self.put(x, y - 1, first, 6, INK, "middle", group)
-        self.put(x, y + 5.5, second, 6, INK, "middle", group)
+        self.put(x, y - 1, first, 7, INK, "middle", group)
+        self.put(x, y + 6.5, second, 7, INK, "middle", group)
 
     def legend(self) -> None:
         texts = {
@@ -625,7 +625,7 @@ def _one_line(block: tuple) -> tuple[str, float] | None:
     _, count, lanes, _ = block
     room = count * CELL - 2
     text = ranges(lanes)
-    for size in (7.5, 7, 6.5, 6):
+    for size in (7.5, 7):
         for form in (text, text.replace(", ", ",")):
             if _width(form, size) * (1.1 if len(lanes) > 1 else 1) <= room:
                 return form, size

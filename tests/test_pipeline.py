@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, copy_tree, environment, heed_ctrl_c, run_module, snakemake
-from pypdf import PdfReader
+from helpers import copy_tree, environment, heed_ctrl_c, snakemake
 
 from contracts import read_json, read_rows, write_rows
-from kernels import catalogue
 
 TWO = ("--config", 'variants=["sgemm_naive","sgemm_vectorized"]')
 NOTHING = "Nothing to be done"
@@ -325,96 +323,3 @@ def test_an_edited_kernel_is_marked_in_the_figures_drawn_next(small: Path) -> No
         path.write_text(text)
     assert done.returncode == 0, output(done)
     assert "<!-- naive† -->" in words
-
-
-# ---- the paper, of kernels of every family ---------------------------------------------------------------------------
-
-SOME = ["sgemm_naive", "sgemm_blocktile_2d", "sgemm_vectorized", "sgemm_warptile", "hgemm_naive_bf16"]
-SOME += ["tf32gemm_bcf_dbf", "cublas_fp32", "cublas_bf16", "cublas_tf32", "torch_matmul_fp32"]
-OF_SOME = ("--config", f"variants={json.dumps(SOME)}")
-
-
-@pytest.fixture(scope="module")
-def full(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Path:
-    """A copy of the project in which the paper is drawn from the archive."""
-    tree = copy_tree(tmp_path_factory.mktemp("full") / "project")
-    done = snakemake(tree, "paper", *OF_SOME)
-    assert done.returncode == 0, output(done)
-    assert not (tree / "results" / "report.html").exists()
-    return tree
-
-
-def test_the_paper_says_what_machine_and_that_it_is_archived(full: Path, archive: Path) -> None:
-    reader = PdfReader(full / "results" / "paper.pdf")
-    text = " ".join(" ".join(page.extract_text() for page in reader.pages).split())
-    provenance = read_json(archive / "provenance.json", "provenance")
-    assert reader.metadata is not None and reader.metadata.title == "GEMM Ladder"
-    assert "GEMM Ladder" in text and "NVIDIA H200" in text
-    assert f"Archived: NVIDIA H200, {provenance['date']}" in text
-    assert provenance["driver"] in text and provenance["toolchain"]["nvcc"] in text
-    for name in SOME:
-        assert catalogue.find(name).label in text, name
-    assert "cuBLAS" in text and "torch.matmul" in text
-
-
-def test_figures_are_there_in_both_formats(full: Path) -> None:
-    figures = full / "results" / "figures"
-    expected = {
-        "ladder_sgemm_ladder",
-        "ladder_hgemm_ladder",
-        "sizes_sgemm_sizes",
-        "roofline",
-        "counters",
-        "correctness",
-    }
-    assert expected <= {path.stem for path in figures.glob("*.svg")} == {path.stem for path in figures.glob("*.pdf")}
-    for path in set(figures.glob("*.svg")) - set(figures.glob("banks_*.svg")):  # these show nothing that is measured
-        assert "archived: NVIDIA H200" in " ".join(path.read_text().split()), path.name
-    assert all(len(PdfReader(path).pages) == 1 for path in figures.glob("*.pdf"))
-
-
-def test_a_paper_drawn_again_is_the_same_bytes(full: Path) -> None:
-    """One figure of each kind and the tables, from the same archive, and the paper from them."""
-    before = {path.name: path.read_bytes() for path in (full / "results").rglob("*") if path.suffix in (".pdf", ".svg")}
-    for name in ("ladder_sgemm_ladder", "sizes_sgemm_sizes", "counters", "correctness"):
-        for suffix in ("svg", "pdf"):
-            (full / "results" / "figures" / f"{name}.{suffix}").unlink()
-    shutil.rmtree(full / "results" / "tables")
-    (full / "results" / "paper.pdf").unlink()
-    done = snakemake(full, "paper", *OF_SOME)
-    assert done.returncode == 0, output(done)
-    assert "build_variant" not in jobs(output(done))
-    after = {path.name: path.read_bytes() for path in (full / "results").rglob("*") if path.suffix in (".pdf", ".svg")}
-    assert [name for name in before if before[name] != after.get(name)] == []
-
-
-def test_the_readme_shows_what_the_archive_draws(archive: Path, variants_csv: Path, tmp_path: Path) -> None:
-    """The README's figure is the pipeline's own, from the archive as it is."""
-    drawn = tmp_path / "ladder.svg"
-    options = ("--experiment", "sgemm_ladder", "--measured", archive, "--variants", variants_csv, "--archived")
-    done = run_module("analysis.ladder", *options, "--out", drawn)
-    assert done.returncode == 0, done.stderr
-    assert (ROOT / "docs" / "ladder.svg").read_bytes() == drawn.read_bytes()
-
-
-def test_drawing_again_with_nothing_changed_does_nothing_in_five_seconds(full: Path) -> None:
-    snakemake(full, "paper", *OF_SOME)
-    start = time.monotonic()
-    assert NOTHING in output(snakemake(full, "paper", *OF_SOME))
-    assert time.monotonic() - start < 5
-
-
-def test_all_plans_in_three_seconds(full: Path) -> None:
-    start = time.monotonic()
-    done = snakemake(full, "-n", "all")
-    assert done.returncode == 0 and time.monotonic() - start < 3
-    assert not {"check", "bench", "profile"} & set(jobs(output(done)))
-
-
-def test_nothing_to_archive_without_a_gpu(full: Path) -> None:
-    before = {path.name: path.read_bytes() for path in (full / "data" / "h200").iterdir()}
-    done = snakemake(full, "archive")
-    assert done.returncode != 0 and "Traceback" not in output(done)
-    assert "nothing to archive" in output(done)
-    assert {path.name: path.read_bytes() for path in (full / "data" / "h200").iterdir()} == before
-    assert [path.name for path in (full / "data").iterdir()] == ["h200"]

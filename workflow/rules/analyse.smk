@@ -21,6 +21,7 @@ for _kind, _category in {
             svg=report(
                 f"results/figures/{_kind}_{{experiment}}.svg",
                 category=_category,
+                subcategory=lambda wildcards: worklogs_of(wildcards.experiment),
                 caption=f"../report/{_kind}.rst",
                 labels=lambda wildcards: {"figure": EXPERIMENTS[wildcards.experiment].title},
             ),
@@ -61,6 +62,7 @@ for _figure, (_category, _title) in FIGURES_OVER_ALL.items():
             svg=report(
                 f"results/figures/{_figure}.svg",
                 category=_category,
+                subcategory=None if _category.startswith("5") else ALL_KERNELS,
                 caption=f"../report/{_figure}.rst",
                 labels={"figure": _title},
             ),
@@ -91,6 +93,7 @@ rule tail_figure:
         svg=report(
             "results/figures/tail.svg",
             category="4 Counters",
+            subcategory=ALL_KERNELS,
             caption="../report/tail.rst",
             labels={"figure": "Waves and load balance"},
         ),
@@ -127,6 +130,7 @@ rule paper_tables:
             report(
                 f"results/tables/{name}.csv",
                 category="6 Tables",
+                subcategory=AS_CSV,
                 caption="../report/tables.rst",
                 labels={"table": title},
             )

@@ -11,6 +11,7 @@ rule bank_picture:
         svg=report(
             "results/figures/banks_{picture}.svg",
             category="4 Counters",
+            subcategory="Banks, drawn",
             caption="../report/banks.rst",
             labels=lambda wildcards: {"figure": f"Banks: {BANK_PICTURES[wildcards.picture].title}"},
         ),

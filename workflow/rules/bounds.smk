@@ -50,10 +50,18 @@ rule bounds_figure:
         svg=report(
             "results/figures/bounds.svg",
             category="4 Counters",
+            subcategory=ALL_KERNELS,
             caption="../report/bounds.rst",
             labels={"figure": "Bounds by resource"},
         ),
         pdf="results/figures/bounds.pdf",
+        table=report(
+            "results/tables/bounds.csv",
+            category="6 Tables",
+            subcategory=AS_CSV,
+            caption="../report/bounds.rst",
+            labels={"table": "Least cycles by resource"},
+        ),
     log:
         "results/logs/figures/bounds.log",
     conda:
@@ -63,4 +71,4 @@ rule bounds_figure:
         label=LABEL,
     shell:
         "python -m analysis.bounds --measured {params.measured} --variants {input.variants} {params.label}"
-        " --bounds {input.bounds} --out {output.svg} 2>&1 | tee {log}"
+        " --bounds {input.bounds} --table {output.table} --out {output.svg} 2>&1 | tee {log}"

@@ -68,6 +68,7 @@ if not (_folder.is_dir() and os.access(_folder, os.W_OK)):
 try:
     EXPERIMENTS, TOOLCHAIN, TUNED = _load()
     BANK_PICTURES = bank_pictures.load(chosen=config["variants"])
+    WORKLOGS = contracts.read_yaml("paper/sources.yaml", "sources")
 except contracts.UserError as error:
     sys.exit(f"error: {error}")
 
@@ -351,12 +352,28 @@ TRUST_TABLES = {
     "cross_checks": ("7 Second opinions", "Other tools"),
     "timeline": ("7 Second opinions", "A recorded process"),
 }
+TRUSTED = [*OFFERED_NOW, *OFFERED_BEFORE, "cross_checks"]
+# Subcategories of the report
+AS_CSV = "As CSV files"
+AS_PAGES = "To sort and search"
+ALL_KERNELS = "All kernels"
+# The tables that are in the report as pages, too: category, title and the caption's file
+PAGES = {name: ("6 Tables", title, "tables") for name, title in PAPER_TABLES.items()}
+PAGES |= {
+    "steps": ("6 Tables", "Steps: counters and time, before and after", "steps"),
+    "bounds": ("6 Tables", "Least cycles by resource", "bounds"),
+    "predicted": ("6 Tables", "Counters, predicted beside measured", "predicted"),
+    "coverage": ("6 Tables", "Coverage", "coverage"),
+}
+PAGES |= {name: (category, title, name) for name, (category, title) in TRUST_TABLES.items() if name in TRUSTED}
 LABEL = "--archived" if ARCHIVED else ""
 # Figures over all experiments, with category and title in the report
 FIGURES_OVER_ALL = {
     "counters": ("4 Counters", "All kernels"),
     "stalls": ("4 Counters", "Stall reasons"),
     "roofline": ("4 Counters", "Roofline"),
+    "clock_split": ("2 Ladder", "Gains by clock and by work per clock"),
+    "energy": ("2 Ladder", "Power and work per joule"),
     "correctness": ("5 Correctness", "Worst error as a share of its bound"),
 }
 
@@ -382,9 +399,27 @@ def experiment_outputs(name):
     return [f"results/figures/{figure}.svg" for figure in figure_names(EXPERIMENTS[name])]
 
 
+# Other runs to hold this one's against
+OTHER_RUNS = [
+    path.parent.as_posix() for path in sorted(Path("data").glob("*/bench.csv")) if path.parent.as_posix() != SOURCE
+]
+
+
+def beside_others(path, category, label):
+    """An output of the comparison of runs, which is in the report where there are several."""
+    labels = {label: "Machine against machine"}
+    below = AS_CSV if path.endswith(".csv") else ALL_KERNELS
+    where = {"category": category, "subcategory": below, "caption": "../report/machines.rst", "labels": labels}
+    return report(path, **where) if OTHER_RUNS else path
+
+
 FIGURES = [
     *FIGURES_OVER_ALL,
     "tail",
+    "occupancy",
+    "machines",
+    "claims",
+    "published",
     "predicted",
     "protocols",
     "bounds",
@@ -394,7 +429,13 @@ FIGURES = [
 ]
 REPORTED = [
     "results/paper.pdf",
-    *[f"results/tables/{name}.csv" for name in [*PAPER_TABLES, *TRUST_TABLES, "predicted", "coverage"]],
+    *[
+        f"results/tables/{name}.csv"
+        for name in [*PAPER_TABLES, *TRUST_TABLES, "steps", "predicted", "bounds", "coverage"]
+    ],
+    "results/tables/claims.csv",
+    *[f"results/tables/claims_{worklog}.html" for worklog in WORKLOGS],
+    *[f"results/report/{name}.html" for name in PAGES],
     *[f"results/figures/{name}.svg" for name in FIGURES],
     f"{RESULTS}/shared_widths.csv",
     *(["results/figures/between_warps.svg"] if Path(SOURCE, "between_warps.csv").is_file() else []),
@@ -402,12 +443,20 @@ REPORTED = [
 
 
 def trust_output(name):
-    """A table, shown in the report where it has rows: cross-checks against ncu come from tables that are always there."""
+    """A table, in the report where it has rows: cross-checks against ncu come from tables that are always there."""
     path = f"results/tables/{name}.csv"
-    if name not in [*OFFERED_NOW, *OFFERED_BEFORE, "cross_checks"]:
+    if name not in TRUSTED:
         return path
-    category, title = TRUST_TABLES[name]
-    return report(path, category=category, caption=f"../report/{name}.rst", labels={"table": title})
+    labels = {"table": TRUST_TABLES[name][1]}
+    return report(path, category="6 Tables", subcategory=AS_CSV, caption=f"../report/{name}.rst", labels=labels)
+
+
+def worklogs_of(experiment):
+    """Whose kernels an experiment times or profiles, as a heading of the report."""
+    entries = [catalogue.find(name) for name in EXPERIMENTS[experiment].variants]
+    seeds = {entry.origin["seed"] for entry in entries if getattr(entry, "origin", None)}
+    keys = [key for key, worklog in WORKLOGS.items() if worklog["file"].split("_")[0] in seeds]
+    return f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries"
 
 
 def misspelt_target(rules):

@@ -15,6 +15,7 @@ rule coverage:
         report(
             "results/tables/coverage.csv",
             category="6 Tables",
+            subcategory=AS_CSV,
             caption="../report/coverage.rst",
             labels={"table": "Coverage"},
         ),

@@ -46,6 +46,7 @@ rule shared_widths:
         report(
             f"{RESULTS}/shared_widths.csv",
             category="4 Counters",
+            subcategory=ALL_KERNELS,
             caption="../report/shared_widths.rst",
             labels={"table": "Widths of shared-memory accesses"},
         ),
@@ -72,6 +73,7 @@ rule predicted_figure:
         svg=report(
             "results/figures/predicted.svg",
             category="4 Counters",
+            subcategory=ALL_KERNELS,
             caption="../report/predicted.rst",
             labels={"figure": "Predicted beside measured"},
         ),
@@ -79,6 +81,7 @@ rule predicted_figure:
         table=report(
             "results/tables/predicted.csv",
             category="6 Tables",
+            subcategory=AS_CSV,
             caption="../report/predicted.rst",
             labels={"table": "Counters, predicted beside measured"},
         ),
@@ -106,6 +109,7 @@ rule between_warps_figure:
         svg=report(
             "results/figures/between_warps.svg",
             category="4 Counters",
+            subcategory=ALL_KERNELS,
             caption="../report/between_warps.rst",
             labels={"figure": "Shared-memory wavefronts between warps"},
         ),

@@ -44,6 +44,7 @@ if TUNING:
             svg=report(
                 "results/figures/autotune.svg",
                 category="2 Ladder",
+                subcategory="Worklog A",
                 caption="../report/autotune.rst",
                 labels={"figure": "Tiles, by what they reach"},
             ),

@@ -1,0 +1,471 @@
+"""The worklogs' claims: the table, the records, the report's pages, and the project's own files."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helpers import ROOT, assert_one_line, copy_tree, run_module, snakemake
+from planted import Planted, planted_bench
+from test_analysis import drawn
+
+from analysis import claim_files, claims_figure, verdicts
+from analysis.data import table
+from analysis.vocabulary import Vocabulary
+from contracts import read_rows, write_rows
+from kernels import catalogue
+
+PAPER = ROOT / "paper"
+
+
+@pytest.fixture
+def planted(tmp_path: Path, variants_csv: Path) -> Planted:
+    return Planted(tmp_path, variants_csv)
+
+
+# ---- the files, and the command ---------------------------------------------------------------------------------
+
+SOURCES = {
+    "A": {
+        "title": "A worklog", "author": None, "citation": "a", "file": "a.txt", "sha256": "0" * 64, "lines": 40,
+        "gpus": ["RTX A6000"],
+        "sections": [{"name": "First", "first": 1, "last": 20}, {"name": "Second", "first": 21, "last": 40}],
+    }
+}  # fmt: skip
+NUMBER = {
+    "id": "a-speedup", "worklog": "A", "line": 7, "section": "First", "as_written": "8x",
+    "subject": "warptile over naive",
+    "rung": "sgemm_warptile", "n": 4096, "gpu": "RTX A6000", "quantity": "speedup", "value": 8, "unit": "x",
+}  # fmt: skip
+
+
+def claim(name: str, **more: Any) -> dict[str, Any]:
+    base = {
+        "id": name, "worklog": "A", "section": "First", "published": ["a-speedup"], "theirs": 8, "unit": "x",
+        "claim": "Warp tiles make the naive kernel eight times as fast.", "gpu": "RTX A6000", "about": "speed",
+        "measure": 'speedup("sgemm_warptile", "sgemm_naive")', "rule": {"near": 0.05},
+    }  # fmt: skip
+    return {key: value for key, value in (base | more).items() if value != "gone"}
+
+
+CLAIMS = [
+    claim("a-holds", remark="Here {ours}."),
+    claim("a-direction", measure='speedup("sgemm_vectorized", "sgemm_naive")', rule={"near": 0.05, "neutral": 1}),
+    claim("a-fails", measure='speedup("sgemm_naive", "sgemm_warptile")'),
+    claim("a-missing", measure='speedup("sgemm_warptile", "sgemm_naive", n=512)', published=[]),
+    claim(
+        "a-true", measure='share("sgemm_naive") < share("sgemm_warptile")', rule={"true": {}}, theirs=None, unit=None
+    ),
+    claim("a-untestable", measure="gone", rule="gone", untestable="Nothing here measures it.", section="Second"),
+]
+EXPECTED = ["holds", "direction only", "does not hold", "not testable here", "holds", "not testable here"]
+
+
+def write_files(folder: Path, claims_: list[dict[str, Any]] = CLAIMS, **changes: Any) -> Path:
+    """Small sources.yaml, published.csv, claims.yaml and on_paper.csv; `changes` to the one published number."""
+    folder.mkdir(exist_ok=True)
+    (folder / "sources.yaml").write_text(yaml.safe_dump(SOURCES))
+    (folder / "claims.yaml").write_text(yaml.safe_dump(claims_))
+    write_rows(folder / "published.csv", "published", [NUMBER | changes])
+    write_rows(folder / "on_paper.csv", "on_paper", [])
+    return folder
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return write_files(tmp_path / "files")
+
+
+def command(files: Path, planted: Planted, *more: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    named = [("--claims", "claims.yaml"), ("--published", "published.csv"), ("--sources", "sources.yaml")]
+    paths = [part for option, name in [*named, ("--on-paper", "on_paper.csv")] for part in (option, files / name)]
+    return run_module(
+        "analysis.claims", *paths, "--archives", planted.folder, "--variants", planted.variants, *more, **environment
+    )
+
+
+def test_the_table_has_every_kind_of_verdict(small: Path, planted: Planted, tmp_path: Path) -> None:
+    done = command(small, planted, "--out", tmp_path / "claims.csv")
+    assert done.returncode == 0 and done.stdout == "", done.stderr
+    rows = read_rows(tmp_path / "claims.csv", "claims_table")
+    assert [row["id"] for row in rows] == [entry["id"] for entry in CLAIMS]
+    assert [row["verdict"] for row in rows] == EXPECTED
+    first = rows[0]
+    assert (first["machine"], first["lines"], first["theirs"], first["unit"]) == ("planted", "7", "8", "x")
+    assert float(first["ours"]) == pytest.approx(8) and first["ours_low"] < 8 < first["ours_high"]
+    assert first["remark"] == "Here 8." and first["why"] == "within 5% of 8"
+    assert first["origin"].startswith("archived: Planted GPU, 20")
+    assert (rows[4]["ours"], rows[4]["ours_low"]) == ("true", None)
+    assert rows[4]["why"] == "0.100 [0.0980, 0.102] < 0.800 [0.784, 0.816]"
+    assert rows[3]["lines"] == "1-20" and rows[3]["ours"] is None and rows[5]["why"] == "Nothing here measures it."
+
+
+def test_the_terminal_gets_a_table_of_its_width(small: Path, planted: Planted) -> None:
+    for width in (70, 100):
+        done = command(small, planted, COLUMNS=str(width))
+        lines = done.stdout.splitlines()
+        assert done.returncode == 0 and max(map(len, lines)) <= width, done.stderr
+        assert lines[0].startswith("planted (archived: Planted GPU")
+        flat = " ".join(done.stdout.split())
+        assert "holds a-holds (First, line 7)" in flat and "does not hold a-fails" in flat
+        assert "Theirs: 8x (RTX A6000). Here: 8 [7.69, 8.33]x: within 5% of 8 Here 8." in flat
+        assert flat.endswith("planted: 6 claims: 2 holds, 1 direction only, 1 does not hold, 2 not testable here")
+
+
+def test_only_prints_those_named(small: Path, planted: Planted) -> None:
+    done = command(small, planted, "--only", "a-fails")
+    assert done.stdout.splitlines()[-1] == "planted: 1 claim: 1 does not hold"
+    assert_one_line(command(small, planted, "--only", "a-fail"), "unknown claim 'a-fail'", "nearest: a-fails")
+    assert command(small, planted, "--only", "a-fails", "--record").returncode == 2
+    assert not (planted.folder / "verdicts.csv").exists()
+
+
+def test_recorded_verdicts_hold_until_one_flips(small: Path, planted: Planted) -> None:
+    done = command(small, planted, "--check")
+    assert done.returncode == 1 and "no verdicts are recorded; python -m analysis.claims --record" in done.stderr
+    assert command(small, planted, "--record").returncode == 0
+    assert [row["verdict"] for row in read_rows(planted.folder / "verdicts.csv", "verdicts")] == EXPECTED
+    done = command(small, planted, "--check")
+    assert done.returncode == 0 and done.stderr == "" and "6 claims" in done.stdout
+    for row in (rows := planted_bench()):
+        if row["variant"] == "sgemm_warptile" and row["n"] == 4096:
+            row.update(share_of_baseline=0.6, share_ci_low=0.59, share_ci_high=0.61)
+    planted.write("bench", rows)
+    done = command(small, planted, "--check")
+    assert done.returncode == 1 and "6 claims" in done.stdout
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("differs: ") and ": a-holds: does not hold (6 [5.78, 6.22]: not within 5% of 8)" in line
+    assert line.endswith("and recorded is: holds (8)")
+    assert command(small, planted, "--record").returncode == 0 and command(small, planted, "--check").returncode == 0
+
+
+def test_claims_and_records_belong_together(small: Path, planted: Planted) -> None:
+    assert command(small, planted, "--record").returncode == 0
+    changed = [claim("a-new"), *CLAIMS[1:-1], CLAIMS[-1] | {"untestable": "Another reason."}]
+    changed[1] = changed[1] | {"rule": {"near": 0.06, "neutral": 1}}
+    write_files(small, changed)
+    done = command(small, planted, "--check")
+    told = [line.partition("planted: ")[2] for line in done.stderr.strip().splitlines()]
+    assert done.returncode == 1 and len(told) == 4
+    assert told[0].startswith("a-new: holds (8 [7.69, 8.33]: within 5% of 8), and no verdict is recorded")
+    assert told[1].startswith("a-direction: direction only") and "changed since that verdict was recorded" in told[1]
+    assert told[2].startswith(
+        "a-untestable: not testable here (Another reason.), and its measure, rule or value changed"
+    )
+    assert told[3] == "a-holds: recorded as holds, and no such claim"
+
+
+def test_this_run_stands_for_its_archive_which_is_still_checked(small: Path, planted: Planted, tmp_path: Path) -> None:
+    assert command(small, planted, "--record").returncode == 0
+    here = Path(shutil.copytree(planted.folder, tmp_path / "results"))
+    done = command(small, planted, "--measured", here, "--check", "--out", tmp_path / "c.csv")
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(tmp_path / "c.csv", "claims_table")
+    assert len(rows) == len(CLAIMS) and all(row["origin"].startswith("measured: ") for row in rows)
+    planted.document("provenance", {"machine": "other"})
+    assert command(small, planted, "--measured", here, "--out", tmp_path / "c.csv").returncode == 0
+    rows = read_rows(tmp_path / "c.csv", "claims_table")
+    assert [row["machine"] for row in rows] == ["planted"] * len(CLAIMS) + ["other"] * len(CLAIMS)
+
+
+FAULTS = [
+    ({"rule": {"near": 0.1, "at_least": 2}}, "a-bad: rule = {'at_least': 2, 'near': 0.1} is not allowed; allowed: "),
+    ({"rule": {"nere": 0.1}}, "a-bad: unknown key 'nere' in rule; nearest: near"),
+    ({"rule": {"near": -0.1}}, "a-bad: rule.near = -0.1 is not allowed; allowed: more than 0"),
+    ({"rule": {"near": 0.1, "neutral": 8}}, "a-bad: neutral = 8 is theirs; allowed: a number on one side of it"),
+    ({"rule": {"equals": 1, "neutral": 8}}, "a-bad: neutral beside equals is not allowed"),
+    ({"theirs": "shared"}, "a-bad: theirs = 'shared' is not allowed; allowed beside near: a number"),
+    ({"rule": "gone"}, "a-bad: rule is missing; allowed: measure and rule, or untestable"),
+    ({"untestable": "No."}, "a-bad: measure beside untestable is not allowed"),
+    ({"section": "Frist"}, "a-bad: section = 'Frist' is not one of worklog A's; nearest: First"),
+    ({"worklog": "B", "id": "b-bad"}, "b-bad: worklog = 'B' is not in sources.yaml; allowed: A"),
+    ({"published": ["a-sped"]}, "a-bad: published = 'a-sped' is not in published.csv; nearest: a-speedup"),
+    ({"unit": "times"}, "a-bad: unit = 'times' is not listed"),
+    ({"about": "colour"}, 'a-bad: about = "colour" is not allowed; allowed: one of speed, share'),
+    ({"id": "bad"}, "bad: id = 'bad' is not allowed; allowed: a-..."),
+    ({"id": "a-holds"}, "a-holds: the id stands 2 times; allowed: once"),
+    ({"measure": "speedupp(1)"}, "a-bad: speedupp(1): unknown function 'speedupp'; nearest: speedup"),
+    ({"measure": 'share("sgemm_warptil")'}, "unknown variant 'sgemm_warptil' in kernels/catalogue.yaml; nearest: "),
+    ({"colour": 1}, "a-bad: unknown key 'colour' in the claim"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "said"), FAULTS)
+def test_a_bad_claim_is_told(change: dict[str, Any], said: str, tmp_path: Path, planted: Planted) -> None:
+    bad = claim(**{"name": "a-bad"} | change) if "id" not in change else claim("a-bad") | change
+    files = write_files(tmp_path / "files", [CLAIMS[0], bad])
+    done = command(files, planted, "--out", tmp_path / "claims.csv")
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and len(lines) == 1 and lines[0].startswith("error: "), done.stderr
+    assert said in lines[0]
+    assert not (tmp_path / "claims.csv").exists()
+
+
+def test_a_table_that_cannot_be_read_is_told_once(planted: Planted, tmp_path: Path) -> None:
+    measure = 'resource("sgemm_naive", "registers")'
+    small = write_files(tmp_path / "files", [claim("a-one", measure=measure), claim("a-two", measure=measure)])
+    path = planted.folder / "resources.csv"
+    path.write_text(path.read_text().replace("registers", "register", 1))
+    assert_one_line(command(small, planted), "resources.csv: not a resources table (column 'register')")
+
+
+def test_every_bad_claim_is_told_at_once(tmp_path: Path, planted: Planted) -> None:
+    bad = [claim("a-one", rule={"nere": 1}), claim("a-two", section="x"), claim("a-three", published=["x"])]
+    done = command(write_files(tmp_path / "files", bad), planted)
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and [line.split(": ")[2] for line in lines] == ["a-one", "a-two", "a-three"], lines
+    bad = [claim("a-one", measure="x()"), claim("a-two", measure="y()")]
+    done = command(write_files(tmp_path / "files", bad), planted)
+    assert [line.split(": ")[1] for line in done.stderr.strip().splitlines()] == ["a-one", "a-two"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"line": 21}, "a-speedup: line = 21 is not in section 'First'; allowed: 1 to 20"),
+        ({"section": "Third"}, "a-speedup: section = 'Third' is not one of worklog A's"),
+        ({"unit": "furlongs"}, "a-speedup: unit = 'furlongs' is not listed"),
+        ({"quantity": "sped_up"}, "a-speedup: quantity = 'sped_up' is not listed; nearest: speedup"),
+        ({"id": "speedup"}, "speedup: id = 'speedup' is not allowed; allowed: a-..."),
+    ],
+)
+def test_a_bad_number_is_told(change: dict[str, Any], said: str, tmp_path: Path, planted: Planted) -> None:
+    files = write_files(tmp_path / "files", [claim("a-holds", published=[])], **change)
+    assert_one_line(command(files, planted), "published.csv", said)
+
+
+def test_a_number_of_another_type_is_told(small: Path, planted: Planted) -> None:
+    path = small / "published.csv"
+    path.write_text(path.read_text().replace(",8,x,", ",eight,x,"))
+    assert_one_line(command(small, planted), "published.csv row 1", 'value = "eight" is not allowed; allowed: number')
+
+
+@pytest.mark.parametrize(
+    ("sections", "said"),
+    [
+        ([("First", 1, 20), ("Second", 20, 40)], "A: sections 'First' and 'Second' overlap"),
+        ([("First", 1, 20), ("Other", 21, 30), ("Other", 31, 40)], "A: section 'Other' stands 2 times"),
+        ([("First", 1, 20), ("Second", 21, 41)], "allowed: within lines 1 to 40"),
+    ],
+)
+def test_bad_sections_are_told(sections: list[tuple[str, int, int]], said: str, small: Path, planted: Planted) -> None:
+    named = [dict(zip(("name", "first", "last"), section, strict=True)) for section in sections]
+    (small / "sources.yaml").write_text(yaml.safe_dump({"A": SOURCES["A"] | {"sections": named}}))
+    write_files_keep = (small / "claims.yaml").read_text()
+    (small / "claims.yaml").write_text(write_files_keep.replace("section: Second", "section: First"))
+    assert_one_line(command(small, planted), "sources.yaml", said)
+
+
+def test_no_list_and_no_yaml_are_one_line(small: Path, planted: Planted) -> None:
+    (small / "claims.yaml").write_text("a: 1\n")
+    assert_one_line(command(small, planted), "claims.yaml: a dict is not allowed; allowed: a list of claims")
+    (small / "claims.yaml").write_text("- {id: a\n")
+    assert_one_line(command(small, planted), "claims.yaml line 2: not YAML")
+    (small / "claims.yaml").unlink()
+    assert_one_line(command(small, planted), "cannot read", "claims.yaml")
+
+
+def test_the_vocabulary_is_listed() -> None:
+    done = run_module("analysis.claims", "--functions")
+    names = [line.partition("(")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert set(names) == set(Vocabulary.methods()) and {"speedup", "min", "tuple", "on_paper"} <= set(names)
+    assert all(line.strip().endswith((".", ".csv.")) for line in done.stdout.splitlines()[1::2])
+
+
+# ---- in the report ----------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_every_row_and_escapes_them(tmp_path: Path) -> None:
+    csv.writer((tmp_path / "t.csv").open("w")).writerows(
+        [["worklog", "claim", "ours"], ["A", "1 < 2 & <b>", "0.123456"], ["A", "x", ""], ["B", "elsewhere", "3"]]
+    )
+    out = tmp_path / "t.html"
+    done = run_module(
+        "analysis.sortable", "--table", tmp_path / "t.csv", "--only", "worklog=A", "--title", "A & B", "--out", out
+    )
+    assert done.returncode == 0, done.stderr
+    text = out.read_text()
+    assert "1 &lt; 2 &amp; &lt;b&gt;" in text and "<h1>A &amp; B</h1>" in text and "elsewhere" not in text
+    assert '<td class="number" data-value="0.123456" title="0.123456">0.123</td>' in text
+    assert "http" not in text  # nothing is loaded
+    done = run_module(
+        "analysis.sortable", "--table", tmp_path / "t.csv", "--columns", "clam", "--title", "x", "--out", out
+    )
+    assert_one_line(done, "unknown column 'clam'", "nearest: claim")
+
+
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+PRESS = """
+<script>
+const said = [], shown = () => [...document.querySelectorAll("tbody tr")].filter(row => !row.hidden);
+const order = () => shown().map(row => row.cells[0].textContent);
+const heads = document.querySelectorAll("th button"), box = document.querySelector("input");
+heads[1].click(); said.push(order().join("")); heads[1].click(); said.push(order().join(""));
+heads[0].click(); said.push(order().join(""));
+box.value = "ten y"; box.dispatchEvent(new Event("input")); said.push(order().join(""));
+document.title = said.join(" ");
+</script>
+"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+def test_the_page_sorts_and_narrows_in_a_browser(tmp_path: Path) -> None:
+    """Numbers as numbers, empty cells last either way."""
+    rows = {"c": "9", "a": "10", "d": "", "b": "-1"}
+    with (tmp_path / "t.csv").open("w") as file:
+        csv.writer(file).writerows(
+            [["name", "value", "words"], *([n, v, f"ten {'y' if v == '10' else 'z'}"] for n, v in rows.items())]
+        )
+    done = run_module("analysis.sortable", "--table", tmp_path / "t.csv", "--title", "x", "--out", tmp_path / "t.html")
+    assert done.returncode == 0, done.stderr
+    page = tmp_path / "pressed.html"
+    page.write_text((tmp_path / "t.html").read_text().replace("</body>", PRESS + "</body>"))
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    done = subprocess.run([BROWSER, *options, page.as_uri()], capture_output=True, text=True, timeout=100)
+    assert re.search("<title>(.*?)</title>", done.stdout)[1] == "bcad acbd abcd a", (
+        done.stdout[-500:] + done.stderr[-500:]
+    )
+
+
+def test_the_figure_counts_verdicts(small: Path, planted: Planted, tmp_path: Path) -> None:
+    assert command(small, planted, "--out", tmp_path / "claims.csv").returncode == 0
+    rows = table(read_rows(tmp_path / "claims.csv", "claims_table"), "claims_table")
+    figure = claims_figure.draw(rows, ["A", "B"])
+    left, right = figure.axes
+    widths = {patch.get_width() for patch in left.patches}
+    assert widths == {1.0, 2.0} and [label.get_text() for label in left.get_yticklabels()] == ["A"]
+    assert [label.get_text() for label in right.get_yticklabels()] == ["speed"]
+    words = drawn(figure, tmp_path)[0]
+    assert "archived: Planted GPU" in words and all(verdict in words for verdict in verdicts.VERDICTS)
+
+
+# ---- the project's own files ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> claim_files.Paper:
+    out = tmp_path_factory.mktemp("paper") / "on_paper.csv"
+    assert run_module("experiments.on_paper", "--out", out).returncode == 0
+    names = [[PAPER / name] for name in ("sources.yaml", "published.csv", "claims.yaml")]
+    return claim_files.read(*names, [out])
+
+
+def test_there_are_claims_of_every_worklog(paper: claim_files.Paper) -> None:
+    assert list(paper.sources) == ["A", "B", "C", "P", "H"]
+    for key in paper.sources:
+        of_worklog = [claim for claim in paper.claims if claim["worklog"] == key]
+        assert len(of_worklog) >= 8 and sum("untestable" not in claim for claim in of_worklog) >= 5, key
+    assert len(paper.claims) >= 40 and len(paper.published) >= 500
+
+
+def test_each_number_s_rung_is_in_the_catalogue(paper: claim_files.Paper) -> None:
+    known = {row["variant"] for row in catalogue.rows()}
+    assert {row["rung"] for row in paper.published} - known <= {None}
+
+
+def test_each_published_number_and_its_text_agree(paper: claim_files.Paper) -> None:
+    """Where what is written is a plain number, it is the value, or a multiple of it by a unit."""
+    plain = re.compile(r"-?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
+    odd = []
+    for row in paper.published:
+        if plain.fullmatch(row["as_written"]):
+            written = float(row["as_written"].replace(",", ""))
+            ratio = row["value"] / written if written else 1.0
+            if not any(abs(ratio / factor - 1) < 1e-6 for factor in FACTORS) and not (written == row["value"] == 0):
+                odd.append((row["id"], row["as_written"], row["value"]))
+    assert odd == []
+
+
+FACTORS = [1, 1e3, 1e-3, 100, 0.01, 1e6, 1e-6, 1e9, 1024, 1 / 1024]
+
+
+def test_every_unit_and_quantity_listed_is_used(paper: claim_files.Paper) -> None:
+    units = {row["unit"] for row in paper.published} | {claim["unit"] for claim in paper.claims}
+    assert set(claim_files.listed("units")) == units - {None}
+    assert set(claim_files.listed("quantities")) == {row["quantity"] for row in paper.published}
+
+
+def test_each_citation_is_in_the_bibliography(paper: claim_files.Paper) -> None:
+    keys = set(re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(), re.M))
+    assert {source["citation"] for source in paper.sources.values()} <= keys
+
+
+def test_the_texts_hold_what_was_transcribed(paper: claim_files.Paper) -> None:
+    folder = os.environ.get("GEMM_LADDER_SOURCES")
+    if not folder:
+        pytest.skip(
+            "the worklogs' texts are not part of the repository: GEMM_LADDER_SOURCES=FOLDER names where they are"
+        )
+    odd = []
+    for key, source in paper.sources.items():
+        raw = (Path(folder) / source["file"]).read_bytes()
+        assert hashlib.sha256(raw).hexdigest() == source["sha256"], key
+        lines = raw.decode().splitlines()
+        assert len(lines) == source["lines"], key
+        for row in paper.published:
+            if row["worklog"] == key and row["as_written"] not in lines[row["line"] - 1]:
+                odd.append((row["id"], row["line"], row["as_written"]))
+    assert odd == []
+
+
+def test_the_archives_verdicts_are_those_recorded(tmp_path: Path, archive: Path) -> None:
+    """This fails where a change of code or data flips a claim: `snakemake claims` shows it, --record accepts it."""
+    done = run_module("experiments.on_paper", "--out", tmp_path / "on_paper.csv")
+    assert done.returncode == 0, done.stderr
+    variants = tmp_path / "variants.csv"
+    folder = run_module("kernels.catalogue", "--out", variants)
+    assert folder.returncode == 0, folder.stderr
+    done = run_module("analysis.claims", "--on-paper", tmp_path / "on_paper.csv", "--variants", variants, "--check")
+    assert done.returncode == 0, done.stderr
+
+
+# ---- the target -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project with three claims, whose verdicts are recorded."""
+    tree = copy_tree(tmp_path_factory.mktemp("claims") / "project")
+    path = tree / "paper" / "claims.yaml"
+    wanted = [claim for claim in yaml.safe_load(path.read_text()) if "measure" in claim and "remark" not in claim][:3]
+    path.write_text(yaml.safe_dump(wanted))
+    done = snakemake(tree, "results/on_paper.csv", "results/variants.csv")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert run_module("analysis.claims", "--record", cwd=tree, PYTHONPATH=str(tree)).returncode == 0
+    return tree
+
+
+def test_the_target_prints_each_time(tree: Path, archive: Path) -> None:
+    for _ in range(2):
+        done = snakemake(tree, "claims")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "h200: 3 claims: " in done.stdout + done.stderr
+    assert (tree / "results/tables/claims_A.html").is_file() and (tree / "results/figures/claims.svg").is_file()
+
+
+def test_the_target_fails_where_a_verdict_flips(tree: Path, archive: Path) -> None:
+    path = tree / "data" / "h200" / "verdicts.csv"
+    before = path.read_text()
+    rows = read_rows(path, "verdicts")
+    flipped = "does not hold" if rows[1]["verdict"] == "holds" else "holds"
+    try:
+        write_rows(path, "verdicts", [rows[0], rows[1] | {"verdict": flipped}, rows[2]])
+        done = snakemake(tree, "claims")
+        words = done.stdout + done.stderr
+        assert done.returncode != 0 and "h200: 3 claims: " in words
+        assert f"differs: data/h200: {rows[1]['id']}: {rows[1]['verdict']}" in words
+        assert f"and recorded is: {flipped}" in words and rows[0]["id"] + ": " not in words.partition("differs: ")[2]
+        done = snakemake(tree, "results/tables/claims.csv")  # what `all` needs does not fail
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        path.write_text(before)

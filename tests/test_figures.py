@@ -1,0 +1,469 @@
+"""The figures of the paper: what is drawn is what the tables say, can be read, and is the same each time."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from helpers import ROOT, assert_one_line, run_module
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from test_analysis import Folder, warptile_fails
+
+from analysis import (
+    autotune,
+    bounds,
+    clock_split,
+    correctness,
+    counters,
+    energy,
+    ladder,
+    machines,
+    occupancy,
+    predicted,
+    published,
+    regimes,
+    roofline,
+    sizes,
+    stalls,
+    style,
+    tail,
+)
+from analysis.data import Measured, metric_names, table, wide
+from contracts import read_json, read_rows, write_json, write_rows
+from kernels import catalogue
+
+SMALLEST = 7.0  # points, as printed
+
+
+@pytest.fixture
+def folder(tmp_path: Path, archive: Path) -> Folder:
+    return Folder(tmp_path, archive)
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Figures of a test do not outlive it."""
+    yield
+    style.plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Folder:
+    """The same, for tests that change nothing."""
+    return Folder(tmp_path_factory.mktemp("still"), archive)
+
+
+def rows_of(folder: Folder, name: str) -> pd.DataFrame:
+    return table(folder.rows(name), name)
+
+
+# What the worklogs say, as rows of paper/published.csv: line, rung, gpu, n, quantity, value, unit.
+TOLD = {
+    "A": [
+        (7, "sgemm_warptile", "RTX A6000", None, "share_of_cublas", 94, "%"),
+        (106, "sgemm_coalesced", "RTX A6000", None, "performance", 2000, "GFLOP/s"),
+        (309, "sgemm_warptile", "RTX A6000", None, "performance", 21.7, "TFLOP/s"),
+        (309, "sgemm_warptile", "RTX A6000", None, "gap_to_cublas", 10, "%"),
+    ],
+    "B": [
+        (8, "sgemm_at_swizzle_dbf_rw", "RTX 5060 Laptop GPU", 4096, "time", 13.85, "ms"),
+        (8, "cublas_fp32", "RTX 5060 Laptop GPU", 4096, "time", 14.33, "ms"),
+        (373, "torch_matmul_fp32", "RTX 5060 Laptop GPU", 4096, "time", 14.974799, "ms"),
+        (374, "cublas_fp32", "RTX 5060 Laptop GPU", 4096, "time", 14.523163, "ms"),
+        (375, "sgemm_tiling", "RTX 5060 Laptop GPU", 4096, "time", 18.760985, "ms"),
+        (379, "sgemm_at_swizzle_dbf_rw", "RTX 5060 Laptop GPU", 4096, "time", 14.193397, "ms"),
+    ],
+    "C": [(468, "sgemm_t128x128x8", "RTX 3090", None, "lead_over_cublas", 3, "%")],
+}
+
+
+def told() -> pd.DataFrame:
+    rows = []
+    for worklog, entries in TOLD.items():
+        for number, (line, rung, gpu, n, quantity, value, unit) in enumerate(entries):
+            known = {"rung": rung, "m": n, "n": n, "k": n, "gpu": gpu, "regime": None, "note": None}
+            text = {"section": "-", "as_written": str(value), "subject": "speed of a kernel"}
+            number = {"id": f"{worklog.lower()}-{number}", "worklog": worklog, "line": line}
+            rows.append(number | text | known | {"quantity": quantity, "value": float(value), "unit": unit})
+    return table(rows, "published")
+
+
+def of_tuning(folder: Folder) -> Figure:
+    return autotune.draw(autotune.read(folder.measured, folder.variants, archived=True))
+
+
+FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
+    "ladder": lambda _, measured: ladder.draw(measured, "sgemm_ladder"),
+    "sizes": lambda _, measured: sizes.draw(measured, "sgemm_sizes"),
+    "regimes": lambda _, measured: regimes.draw(measured, "clock_regimes"),
+    "counters": lambda _, measured: counters.draw(measured),
+    "stalls": lambda _, measured: stalls.draw(measured),
+    "roofline": lambda _, measured: roofline.draw(measured),
+    "correctness": lambda _, measured: correctness.draw(measured),
+    "clock_split": lambda _, measured: clock_split.draw(measured),
+    "energy": lambda _, measured: energy.draw(measured),
+    "occupancy": lambda folder, measured: occupancy.draw(measured, rows_of(folder, "resources")),
+    "tail": lambda folder, measured: tail.draw(measured, rows_of(folder, "resources")),
+    "bounds": lambda folder, measured: bounds.draw(measured, rows_of(folder, "bounds")),
+    "predicted": lambda folder, measured: predicted.draw(
+        measured, table(read_rows(folder.measured / "predictions.csv", "counters"), "counters")
+    ),
+    "published": lambda _, measured: published.draw(measured, told()),
+    "autotune": lambda folder, _: of_tuning(folder),
+}
+NEW = ["clock_split", "energy", "occupancy", "published"]  # those that draw nothing stale
+
+
+def texts_of(figure: Figure) -> list[Text]:
+    """The texts that are drawn, once it is laid out: finely, so that hinting does not widen them."""
+    found: list[Text] = []
+    draw_text = Text.draw
+
+    def noted(text: Text, renderer: Any) -> None:
+        if text.get_visible() and text.get_text().strip():
+            found.append(text)
+        draw_text(text, renderer)
+
+    figure.set_dpi(300)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Text, "draw", noted)
+        figure.canvas.draw()
+    return found
+
+
+def seen_words(figure: Figure) -> list[str]:
+    return [text.get_text() for text in texts_of(figure)]
+
+
+def marks(figure: Figure, axes: int) -> list[tuple[float, float]]:
+    """Where the marks of one of the figure's axes stand, in its units."""
+    found = [part for part in figure.axes[axes].collections if isinstance(part, PathCollection)]
+    return [(float(x), float(y)) for part in found for x, y in part.get_offsets()]
+
+
+# ---- every figure -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_a_figure_fits_its_page_and_can_be_read(name: str, still: Folder) -> None:
+    """As wide as the paper's text; no type below seven points, none cut off, and no two words on one another."""
+    figure = FIGURES[name](still, still.read())
+    assert figure.get_figwidth() == style.WIDTH
+    found = texts_of(figure)
+    assert len(found) > 10
+    point = figure.dpi / 72
+    boxes = []
+    for text in found:
+        assert text.get_fontsize() >= SMALLEST, (text.get_text(), text.get_fontsize())
+        box = text.get_window_extent()
+        assert min(box.x0, box.y0) >= -point, text.get_text()
+        assert box.x1 <= figure.bbox.x1 + point and box.y1 <= figure.bbox.y1 + point, text.get_text()
+        if text.get_rotation() == 0:
+            boxes.append((text.get_text(), box))
+    assert not [
+        (one, other)
+        for number, (one, box) in enumerate(boxes)
+        for other, second in boxes[number + 1 :]
+        if min(box.x1, second.x1) - max(box.x0, second.x0) > point / 2
+        and min(box.y1, second.y1) - max(box.y0, second.y0) > 0.35 * min(box.height, second.height)
+    ]
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_a_figure_says_where_from_and_withholds_what_failed_or_is_stale(name: str, folder: Folder) -> None:
+    stale = {"published": "sgemm_tiling"}.get(name, "sgemm_vectorized")
+    label = stale.removeprefix("sgemm_")
+    whole = FIGURES[name](folder, folder.read())
+    assert label in seen_words(whole) and "warptile" in seen_words(whole)
+    assert "archived: NVIDIA H200" in seen_words(whole)[-1] or any("archived: NVIDIA" in w for w in seen_words(whole))
+    folder.edit("variants", lambda row: {"source_hash": "0" * 16} if row["variant"] == stale else None)
+    folder.edit("checks", warptile_fails)
+    words = seen_words(FIGURES[name](folder, folder.read()))
+    (note,) = (" ".join(word.split()) for word in words if "archived: NVIDIA" in word)
+    assert "not shown, failed a check: warptile" in note
+    assert f"not shown, source changed since measured: {label}" in note
+    rungs = [word for word in words if word in {"warptile", label}]
+    assert rungs == ([label] if name == "published" else []), rungs  # what the worklog says of it stays
+
+
+@pytest.mark.parametrize(("name", "file"), [("clock_split", "bench"), ("energy", "bench"), ("occupancy", "counters")])
+def test_a_figure_with_nothing_to_draw_says_why(name: str, file: str, folder: Folder) -> None:
+    folder.edit(file, lambda row: None, keep=lambda row: False)
+    provenance = read_json(folder.measured / "provenance.json", "provenance")
+    provenance["left_out"] = {"bench": "the dog ate it", "profile": "the dog ate it"}
+    write_json(folder.measured / "provenance.json", "provenance", provenance)
+    words = " ".join(seen_words(FIGURES[name](folder, folder.read())))
+    assert "left out" in words and "the dog ate it" in words
+
+
+@pytest.mark.parametrize("name", ["clock_split", "energy", "occupancy", "published"])
+def test_the_command_draws_the_same_bytes_in_another_process(name: str, still: Folder, tmp_path: Path) -> None:
+    here, there = tmp_path / "here" / f"{name}.svg", tmp_path / "there" / f"{name}.svg"
+    here.parent.mkdir()
+    rows = told().astype(object)
+    write_rows(tmp_path / "published.csv", "published", rows.where(rows.notna(), None).to_dict(orient="records"))
+    more = {
+        "occupancy": ["--resources", still.measured / "resources.csv"],
+        "published": ["--published", tmp_path / "published.csv"],
+    }.get(name, [])
+    given = ("--measured", still.measured, "--variants", still.variants, "--archived", *more, "--out", there)
+    done = run_module(f"analysis.{name}", *given, PYTHONHASHSEED="7")
+    assert done.returncode == 0, done.stderr
+    style.save(FIGURES[name](still, still.read()), here)
+    for suffix in (".svg", ".pdf"):
+        assert here.with_suffix(suffix).read_bytes() == there.with_suffix(suffix).read_bytes()
+
+
+# ---- clock and work per clock -----------------------------------------------------------------------------------
+
+
+def test_the_two_factors_of_a_gain_multiply_to_it(still: Folder) -> None:
+    measured = still.read()
+    rows = clock_split.gains(measured.bench, measured.variants)
+    assert len(rows) > 30 and {"sgemm", "hgemm", "tf32gemm"} <= set(rows["family"])
+    product = rows["per_clock"] * rows["clock"]
+    assert (product / rows["gain"] - 1).abs().max() < 0.005  # medians of each
+    assert ((rows["low"] <= rows["gain"]) & (rows["gain"] <= rows["high"])).all()
+
+
+def test_a_gain_is_over_the_rung_that_it_builds_on(still: Folder) -> None:
+    timed = {
+        row["variant"]: row
+        for row in still.rows("bench")
+        if row["experiment"] == "hgemm_ladder" and row["n"] == 8192 and row["data"] == "uniform"
+    }
+    ours, before = timed["hgemm_bcf_dbf_bf16"], timed["hgemm_bcf_bf16"]
+    measured = still.read()
+    rows = clock_split.gains(measured.bench, measured.variants)
+    (row,) = rows[(rows["variant"] == "hgemm_bcf_dbf_bf16") & (rows["n"] == 8192)].itertuples()
+    assert row.over == "bcf_bf16"
+    assert row.gain == pytest.approx(before["time_us_median"] / ours["time_us_median"])
+    assert row.clock == pytest.approx(ours["sm_clock_mhz"] / before["sm_clock_mhz"])
+    figure = clock_split.draw(measured)
+    changes = [x for x, _ in marks(figure, 1)]
+    assert min(abs(x - 100 * (row.clock - 1)) for x in changes) < 1e-9
+    assert any(re.fullmatch(rf"\d+\.\d+ \| {row.gain:.2f}", word) for word in seen_words(figure))
+
+
+# ---- energy -----------------------------------------------------------------------------------------------------
+
+
+def test_energy_is_drawn_as_measured_with_its_spread(still: Folder) -> None:
+    figure = energy.draw(still.read())
+    bars = [patch.get_width() for axes in figure.axes for patch in axes.patches]
+    rows = [row for row in still.rows("bench") if row["experiment"] == "sgemm_ladder"]
+    for row in rows:
+        for value in (row["power_w"], row["gflop_per_j"]):
+            assert min(abs(bar - value) for bar in bars) < 1e-6, row["variant"]
+    kept = energy.drawn_rows(still.read().bench).set_index("variant")
+    alike = [
+        row["power_w"]
+        for row in still.rows("bench")
+        if (row["variant"], row["n"], row["data"]) == ("sgemm_t128x128x8", 4096, "uniform")
+    ]
+    assert len(alike) > 2
+    assert list(kept.loc["sgemm_t128x128x8", ["power_w_least", "power_w_most"]]) == [min(alike), max(alike)]
+    assert f"limit, {still.read().machine['power_limit_w']:.0f} W" in seen_words(figure)
+
+
+# ---- occupancy --------------------------------------------------------------------------------------------------
+
+
+def test_the_build_s_model_and_ncu_agree_on_occupancy_and_limiter(still: Folder) -> None:
+    measured, resources = still.read(), rows_of(still, "resources")
+    rows = occupancy.limits(wide(measured.counters, metric_names()), resources)
+    both = rows.merge(resources, on="variant", suffixes=("", "_built"))
+    assert len(both) > 30
+    assert (both["theoretical_occupancy"] - 100 * both["occupancy"]).abs().max() < 0.1
+    assert (both["blocks"] == both["blocks_per_sm"]).all()
+    for row in both.itertuples():
+        assert row.limiter_built in row.limiter, row.variant
+    assert "dispatcher" not in set(rows["kind"])
+
+
+def test_shared_memory_limits_only_where_all_of_the_sm_s_would(still: Folder) -> None:
+    """The driver sets aside no more than registers can use, so that ncu's limits tie."""
+    measured, resources = still.read(), rows_of(still, "resources")
+    counted = wide(measured.counters, metric_names())
+    name = "sgemm_at_swizzle_dbf_rw"
+    tied = counted.set_index("variant").loc[name]
+    assert tied["blocks_by_shared"] == tied["blocks_by_registers"]
+    assert occupancy.limits(counted, resources).set_index("variant").loc[name, "limiter"] == "registers"
+    other = resources.assign(limiter=resources["limiter"].where(resources["variant"] != name, "shared"))
+    found = occupancy.limits(counted, other).set_index("variant")["limiter"]
+    assert found[name] == "registers and shared memory"
+    assert "registers and threads" in seen_words(occupancy.draw(measured, resources))
+
+
+# ---- published and reproduced -----------------------------------------------------------------------------------
+
+
+def test_shares_follow_from_what_each_worklog_tells(still: Folder) -> None:
+    rows = published.shares(told(), still.read().variants)
+    found = {(row.worklog, row.variant, row.how, round(row.share, 4)) for row in rows.itertuples()}
+    assert found == {
+        ("A", "sgemm_warptile", "told", 0.94),
+        ("A", "sgemm_warptile", "told", 0.9),
+        ("A", "sgemm_coalesced", "derived", round(2.0 / (21.7 / 0.94), 4)),
+        ("B", "sgemm_at_swizzle_dbf_rw", "ratio", round(14.33 / 13.85, 4)),  # each beside the cuBLAS of its own place
+        ("B", "sgemm_at_swizzle_dbf_rw", "ratio", round(14.523163 / 14.193397, 4)),
+        ("B", "sgemm_tiling", "ratio", round(14.523163 / 18.760985, 4)),
+        ("C", "sgemm_t128x128x8", "told", 1.03),
+    }
+
+
+def test_both_ladders_are_drawn_at_their_shares(still: Folder) -> None:
+    measured = still.read()
+    figure = published.draw(measured, told())
+    seen = {round(x, 3) for x, _ in marks(figure, 0)}
+    theirs = published.shares(told(), measured.variants)
+    assert {round(100 * share, 3) for share in theirs["share"]} <= seen
+    bench = [row for row in still.rows("bench") if row["experiment"] == "sgemm_ladder"]
+    own = {row["variant"]: row["share_of_baseline"] for row in bench}
+    for rung in ("sgemm_coalesced", "sgemm_tiling", "sgemm_t128x128x8", "sgemm_t128x256x8_cpasync"):
+        assert round(100 * own[rung], 3) in seen, rung
+    words = seen_words(figure)
+    assert "Worklog B: RTX 5060 Laptop GPU, n = 4096" in words and "102–103" in words
+    assert "published, cuBLAS derived" in words
+    hollow = [
+        part
+        for part in figure.axes[0].collections
+        if isinstance(part, PathCollection) and tuple(part.get_facecolor()[0][:3]) == (1, 1, 1)
+    ]
+    assert [round(float(part.get_offsets()[0][0]), 3) for part in hollow] == [round(100 * 2.0 / (21.7 / 0.94), 3)]
+
+
+def test_the_paper_s_own_file_gives_a_ladder_of_each_worklog_with_one(still: Folder) -> None:
+    rows = table(read_rows(ROOT / "paper" / "published.csv", "published"), "published")
+    found = published.shares(rows, still.read().variants)
+    ladders = {"A", "B", "C", "H"} & set(rows["worklog"])
+    assert len(ladders) > 2 and ladders <= set(found["worklog"])
+    assert found["share"].between(0.001, 2).all()
+    assert set(found.loc[found["worklog"] == "A", "variant"]) >= {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_warptile"}
+    figure = published.draw(still.read(), rows)
+    assert ladders <= {word[8] for word in seen_words(figure) if word.startswith("Worklog ")}
+
+
+# ---- sizes ------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_shows_free_and_equal_clocks(still: Folder) -> None:
+    """At an equal clock the share is that of FLOP/clock/SM, also where the clock of one of the two fell."""
+    measured = still.read()
+    rows = measured.bench[measured.bench["experiment"] == "sgemm_sizes"]
+    slow = rows["variant"] == "sgemm_warptile"  # as if power had taken a tenth of its clock
+    rows = rows.assign(
+        share_of_baseline=rows["share_of_baseline"].where(~slow, 0.9 * rows["share_of_baseline"]),
+        tflops=rows["tflops"].where(~slow, 0.9 * rows["tflops"]),
+    )
+    figure = sizes.draw(Measured(**vars(measured) | {"bench": rows}), "sgemm_sizes")
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == [
+        "TFLOP/s, unlocked clocks",
+        "FLOP/clock/SM (derived)",
+        "share of cuBLAS, unlocked clocks",
+        "share of cuBLAS per clock (derived)",
+    ]
+    shown = [{line.get_label(): line.get_ydata() for line in axes.lines} for axes in figure.axes]
+    assert len(shown[0]) == rows["variant"].nunique()
+    own = rows[slow].sort_values("n")
+    cublas = rows[rows["variant"] == "cublas_fp32"].sort_values("n")
+    assert list(shown[2]["warptile"]) == list(own["share_of_baseline"])
+    equal = own["flop_per_clock_sm"].to_numpy() / cublas["flop_per_clock_sm"].to_numpy()
+    assert shown[3]["warptile"] == pytest.approx(equal)
+    assert (shown[3]["warptile"] > 1.05 * shown[2]["warptile"]).all()
+
+
+# ---- machine against machine ------------------------------------------------------------------------------------
+
+
+def read_machines(folder: Folder, *others: Path) -> dict[str, Measured]:
+    given = {"variants": folder.variants, "archived": True, "emulated": None}
+    return machines.read_all(Namespace(measured=folder.measured, others=list(others), **given))
+
+
+def another(folder: Folder, to: Path, **provenance: Any) -> Path:
+    """A copy of the run under another date or machine: to see the drawing, not a second measurement."""
+    shutil.copytree(folder.measured, to)
+    record = read_json(to / "provenance.json", "provenance")
+    write_json(to / "provenance.json", "provenance", record | provenance)
+    return to
+
+
+def test_a_run_and_its_own_archive_are_one(folder: Folder, tmp_path: Path) -> None:
+    found = read_machines(folder, another(folder, tmp_path / "copy"))
+    assert len(found) == 1
+    assert "There is one run only" in " ".join(seen_words(machines.draw(found)))
+    assert machines.shares(found).empty
+
+
+def test_two_runs_stand_side_by_side_rung_by_rung(folder: Folder, tmp_path: Path) -> None:
+    other = another(folder, tmp_path / "second", date="2026-11-21")
+    moved = 1.25
+    path = other / "bench.csv"
+    shares = ("share_of_baseline", "share_ci_low", "share_ci_high")
+    rows = [
+        row | ({name: moved * row[name] for name in shares} if row["variant"] == "sgemm_tiling" else {})
+        for row in read_rows(path, "bench")
+        if row["variant"] != "sgemm_naive"
+    ]
+    write_rows(path, "bench", rows)
+    found = read_machines(folder, other)
+    told_apart = machines.shares(found)
+    assert set(told_apart.groupby("variant").size()) == {2} and "sgemm_naive" not in set(told_apart["variant"])
+    last = told_apart.drop_duplicates("variant", keep="last").set_index("variant")
+    assert last.loc["sgemm_tiling", "share_change_percent"] == pytest.approx(25)
+    assert last.drop("sgemm_tiling")["share_change_percent"].abs().max() == 0
+    figure = machines.draw(found)
+    words = seen_words(figure)
+    assert {"h200, 2026-11-20", "h200, 2026-11-21"} <= set(words) and "naive" not in words
+    assert any(abs(x - 25) < 1e-6 for x, _ in marks(figure, 1))
+
+
+def test_a_kernel_that_changed_since_one_run_is_not_compared(folder: Folder, tmp_path: Path) -> None:
+    other = another(folder, tmp_path / "second", date="2026-11-21")
+    path = other / "bench.csv"
+    changed = {"source_hash": "0" * 16}
+    rows = [row | (changed if row["variant"] == "sgemm_tiling" else {}) for row in read_rows(path, "bench")]
+    write_rows(path, "bench", rows)
+    found = read_machines(folder, other)
+    assert "sgemm_tiling" not in set(machines.shares(found)["variant"])
+    words = " ".join(" ".join(seen_words(machines.draw(found))).split())
+    assert "not shown, source changed since measured: tiling" in words
+
+
+@pytest.mark.skipif(len(list((ROOT / "data").glob("*/bench.csv"))) < 2, reason="one run is archived, not two")
+def test_the_archived_runs_are_drawn_against_each_other(tmp_path: Path, variants_csv: Path) -> None:
+    first, *others = sorted(path.parent for path in (ROOT / "data").glob("*/bench.csv"))
+    given = ("--measured", first, "--archived", "--others", *others, "--variants", variants_csv)
+    made = ("--table", tmp_path / "machines.csv", "--out", tmp_path / "machines.svg")
+    done = run_module("analysis.machines", *given, *made)
+    assert done.returncode == 0, done.stderr
+    rows = pd.read_csv(tmp_path / "machines.csv")
+    assert rows["machine"].nunique() == len(others) + 1 and rows["variant"].nunique() > 10
+
+
+def test_a_folder_that_is_not_there_is_one_line(still: Folder, tmp_path: Path) -> None:
+    given = ("--measured", still.measured, "--variants", still.variants, "--others", "/no/such")
+    assert_one_line(run_module("analysis.machines", *given, "--out", tmp_path / "x.svg"), "no such folder: /no/such")
+    assert not (tmp_path / "x.svg").exists()
+
+
+def test_every_kernel_of_the_catalogue_has_its_place_in_the_roofline(still: Folder) -> None:
+    """All that have counters and a timing: no rung is left out, and each stands at its own numbers."""
+    measured = still.read()
+    rows, _ = roofline.points(measured)
+    timed = {row["variant"] for row in still.rows("bench") if row["n"] == 4096}
+    counted = {row["variant"] for row in still.rows("counters")}
+    kernels = set(catalogue.runnable())
+    assert set(rows["variant"]) >= timed & counted & kernels
+    at = {(round(x, 6), round(y, 6)) for x, y in marks(roofline.draw(measured), 0)}
+    assert at == {(round(row.intensity, 6), round(row.tflops, 6)) for row in rows.itertuples()}

@@ -1,0 +1,161 @@
+"""What follows from numbers alone: occupancies and bank conflicts with known answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import assert_one_line, run_module
+
+from contracts import UserError, read_rows
+from experiments import on_paper
+from kernels.occupancy import LIMITS
+
+
+def of(case: dict[str, Any]) -> dict[str, Any]:
+    """The quantities of one case."""
+    return {row["quantity"]: row["value"] for row in on_paper.rows({"case": case}, "cases.yaml")}
+
+
+def access(address: str, size: int = 4, kind: str = "load", **more: int) -> dict[str, Any]:
+    return of({"access": {"kind": kind, "bytes": size, "address": address, **more}})
+
+
+def test_occupancy_that_a_reader_can_work_out() -> None:
+    """65536 registers over 256 threads of 64 are 4 blocks, 32 of an A6000's 48 warps."""
+    found = of({"occupancy": {"arch": "sm_86", "threads": 256, "registers": 64, "shared_bytes": 0}})
+    assert (found["blocks_per_sm"], found["warps_per_sm"], found["limiter"]) == (4, 32, "registers")
+    assert found["occupancy"] == pytest.approx(32 / 48) and found["blocks_by_threads"] == 6
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers", "shared", "blocks", "limiter"),
+    [
+        ("sm_86", 1024, 37, 8192, 1, "registers"),
+        ("sm_86", 256, 32, 48 * 1024, 2, "shared"),
+        ("sm_90", 1024, 32, 0, 2, "registers"),
+        ("sm_90", 1024, 16, 0, 2, "threads"),
+        ("sm_120", 256, 128, 32768, 2, "registers"),
+        ("sm_120", 256, 129, 32768, 1, "registers"),
+        ("sm_86", 32, 16, 0, 16, "blocks"),
+    ],
+)
+def test_what_limits_it(arch: str, threads: int, registers: int, shared: int, blocks: int, limiter: str) -> None:
+    case = {"arch": arch, "threads": threads, "registers": registers, "shared_bytes": shared}
+    found = of({"occupancy": case})
+    assert (found["blocks_per_sm"], found["limiter"]) == (blocks, limiter)
+
+
+@pytest.mark.parametrize(
+    ("address", "degree", "banks"),
+    [
+        ("lane * 4", 1, 32),
+        ("0", 1, 1),  # one word for all: no conflict
+        ("lane * 8", 2, 16),
+        ("lane * 128", 32, 1),
+        ("lane * 132", 1, 32),  # padded by a word
+        ("(lane % 8 * 32 + lane // 8) * 4", 8, 4),
+        ("(lane * 32 + (lane ^ 5)) * 4", 1, 32),  # swizzled
+        ("lane % 16 << 7 | lane >> 4 << 2", 16, 2),
+    ],
+)
+def test_conflicts_of_words(address: str, degree: int, banks: int) -> None:
+    for kind in ("load", "store"):
+        found = access(address, kind=kind)
+        assert found == {"wavefronts": degree, "ideal_wavefronts": 1, "degree": degree, "banks": banks}
+
+
+def test_wide_accesses_go_in_parts() -> None:
+    """512 bytes in a row need four wavefronts, none of them for a conflict; a load of equal pairs half of that."""
+    assert access("lane * 16", 16) == {"wavefronts": 4, "ideal_wavefronts": 4, "degree": 1, "banks": 32}
+    assert access("lane * 8", 8)["wavefronts"] == 2
+    assert access("lane // 2 * 16", 16)["wavefronts"] == 2 and access("lane // 2 * 16", 16, "store")["wavefronts"] == 4
+    assert access("lane * 128", 16)["degree"] == 8 and access("lane * 128", 16)["wavefronts"] == 32
+    assert access("lane * 128", lanes=5)["degree"] == 5
+
+
+def test_ldmatrix_and_cp_async_go_by_rows_and_lines() -> None:
+    """Eight rows of 16 bytes: in one wavefront if they are neighbours, in eight if 128 bytes lie between them."""
+    near = {"kind": "ldmatrix", "bytes": 16, "address": "lane * 16"}
+    assert of({"access": near}) == {"wavefronts": 4, "ideal_wavefronts": 4, "degree": 1, "banks": 32}
+    far = of({"access": near | {"address": "lane * 128"}})
+    assert (far["wavefronts"], far["degree"], far["banks"]) == (32, 8, 4)
+    copy = {"kind": "cp_async", "bytes": 4, "address": "lane * 4", "source": "lane * 4"}
+    assert of({"access": copy})["wavefronts"] == 1
+    assert of({"access": copy | {"source": "lane * 4096"}})["wavefronts"] == 32  # a line of its own for each
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"kind": "cp_async"}, "source is missing, kind = cp_async"),
+        ({"source": "lane * 4"}, "source is given, kind = load"),
+        ({"kind": "ldmatrix"}, "bytes = 4 is not allowed; allowed of ldmatrix: 16"),
+    ],
+)
+def test_what_belongs_to_another_kind_is_told(more: dict[str, str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        of({"access": {"kind": "load", "bytes": 4, "address": "lane * 4"} | more})
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("lane +", "address = 'lane +' is not allowed"),
+        ("lane / 2", "allowed: integers, lane, + - * // % & | ^ << >>"),
+        ("thread * 4", "'thread' is not defined"),
+        ("max(lane, 2)", "max"),
+        ("lane // 0", "is not allowed"),
+        ("lane - 1", "is -1 for lane 0; allowed: an integer from 0"),
+        ("lane * 2", "is 2 for lane 1; allowed: a multiple of 4"),
+        ("0.5", "is 0.5 for lane 0"),
+        ("1 << 99999999999", "is not allowed (Sorry"),
+        ("lane * 4 << 61", "below 4294967296"),
+    ],
+)
+def test_a_bad_address_is_told(address: str, said: str) -> None:
+    with pytest.raises(UserError, match=r"^cases.yaml: case: ") as error:
+        access(address)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_every_bad_case_is_told_and_nothing_written(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.yaml"
+    occupancy = "{occupancy: {arch: sm_61, threads: 32, registers: 1, shared_bytes: 0}}"
+    cases.write_text(
+        f"one: {{access: {{kind: load, bytes: 4, address: 'lane *'}}}}\ntwo: {occupancy}\n"
+        "good: {access: {kind: load, bytes: 4, address: '0'}}\n"
+    )
+    done = run_module("experiments.on_paper", "--cases", cases, "--out", tmp_path / "out.csv")
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2 and len(lines) == 2 and all(line.startswith(f"error: {cases}: ") for line in lines)
+    assert ": one: address" in lines[0] and ": two: arch = 'sm_61': limits unknown" in lines[1]
+    assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "a: {access: {kind: read, bytes: 4, address: '0'}}",
+            ["a.access.kind", "read", "load, store, ldmatrix, cp_async"],
+        ),
+        ("a: {access: {kind: load, bytes: 3, address: '0'}}", ["a.access.bytes = 3", "1, 2, 4, 8, 16"]),
+        ("a: {occupancy: {arch: sm_86, threads: 32, registers: 1}}", ["a.occupancy", "'shared_bytes' is a required"]),
+        ("a: {occupansy: {}}", ["unknown key 'occupansy' in a", "occupancy"]),
+    ],
+)
+def test_a_case_of_another_shape_is_one_line(text: str, words: list[str], tmp_path: Path) -> None:
+    cases = tmp_path / "cases.yaml"
+    cases.write_text(text + "\n")
+    done = run_module("experiments.on_paper", "--cases", cases, "--out", tmp_path / "out.csv")
+    assert_one_line(done, "cases.yaml", *words)
+
+
+def test_the_project_s_cases_can_be_worked_out(tmp_path: Path) -> None:
+    done = run_module("experiments.on_paper", "--out", tmp_path / "out.csv")
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(tmp_path / "out.csv", "on_paper")
+    assert len({row["case"] for row in rows}) >= 20
+    assert {75, 86, 90} <= set(LIMITS)

@@ -1,0 +1,354 @@
+"""The paper and the report, drawn from the archive by a real Snakemake run: what they say, and how they open."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ROOT, copy_tree, run_module, snakemake
+from pypdf import PdfReader
+
+from contracts import read_json
+from kernels import catalogue
+
+NOTHING = "Nothing to be done"
+
+
+def output(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout + done.stderr
+
+
+def jobs(words: str) -> dict[str, int]:
+    """Snakemake's table of jobs."""
+    table = words.partition("Job stats:")[2].partition("\n\n")[0]
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
+
+
+# ---- the paper, of kernels of every family ---------------------------------------------------------------------------
+
+SOME = ["sgemm_naive", "sgemm_blocktile_2d", "sgemm_vectorized", "sgemm_warptile", "hgemm_naive_bf16"]
+SOME += ["tf32gemm_bcf_dbf", "cublas_fp32", "cublas_bf16", "cublas_tf32", "torch_matmul_fp32"]
+OF_SOME = ("--config", f"variants={json.dumps(SOME)}")
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Path:
+    """A copy of the project in which paper and report are drawn from the archive."""
+    tree = copy_tree(tmp_path_factory.mktemp("full") / "project")
+    done = snakemake(tree, "paper", "results/report.html", *OF_SOME)
+    assert done.returncode == 0, output(done)
+    return tree
+
+
+def test_the_paper_says_what_machine_and_that_it_is_archived(full: Path, archive: Path) -> None:
+    reader = PdfReader(full / "results" / "paper.pdf")
+    text = " ".join(" ".join(page.extract_text() for page in reader.pages).split())
+    provenance = read_json(archive / "provenance.json", "provenance")
+    assert reader.metadata is not None and reader.metadata.title == "GEMM Ladder"
+    assert "GEMM Ladder" in text and "NVIDIA H200" in text
+    assert f"Archived: NVIDIA H200, {provenance['date']}" in text
+    assert provenance["driver"] in text and provenance["toolchain"]["nvcc"] in text
+    for name in SOME:
+        assert catalogue.find(name).label in text, name
+    assert "cuBLAS" in text and "torch.matmul" in text
+
+
+def test_figures_are_there_in_both_formats(full: Path) -> None:
+    figures = full / "results" / "figures"
+    expected = {
+        "ladder_sgemm_ladder",
+        "ladder_hgemm_ladder",
+        "sizes_sgemm_sizes",
+        "roofline",
+        "counters",
+        "correctness",
+    }
+    assert expected <= {path.stem for path in figures.glob("*.svg")} == {path.stem for path in figures.glob("*.pdf")}
+    for path in set(figures.glob("*.svg")) - set(figures.glob("banks_*.svg")):  # these show nothing that is measured
+        assert "archived: NVIDIA H200" in " ".join(path.read_text().split()), path.name
+    assert all(len(PdfReader(path).pages) == 1 for path in figures.glob("*.pdf"))
+
+
+def test_a_paper_drawn_again_is_the_same_bytes(full: Path) -> None:
+    """One figure of each kind and the tables, from the same archive, and the paper from them."""
+    before = {path.name: path.read_bytes() for path in (full / "results").rglob("*") if path.suffix in (".pdf", ".svg")}
+    for name in ("ladder_sgemm_ladder", "sizes_sgemm_sizes", "counters", "correctness"):
+        for suffix in ("svg", "pdf"):
+            (full / "results" / "figures" / f"{name}.{suffix}").unlink()
+    shutil.rmtree(full / "results" / "tables")
+    (full / "results" / "paper.pdf").unlink()
+    done = snakemake(full, "paper", *OF_SOME)
+    assert done.returncode == 0, output(done)
+    assert "build_variant" not in jobs(output(done))
+    after = {path.name: path.read_bytes() for path in (full / "results").rglob("*") if path.suffix in (".pdf", ".svg")}
+    assert [name for name in before if before[name] != after.get(name)] == []
+
+
+def test_the_readme_shows_what_the_archive_draws(archive: Path, variants_csv: Path, tmp_path: Path) -> None:
+    """The README's figure is the pipeline's own, from the archive as it is."""
+    drawn = tmp_path / "ladder.svg"
+    options = ("--experiment", "sgemm_ladder", "--measured", archive, "--variants", variants_csv, "--archived")
+    done = run_module("analysis.ladder", *options, "--out", drawn)
+    assert done.returncode == 0, done.stderr
+    assert (ROOT / "docs" / "ladder.svg").read_bytes() == drawn.read_bytes()
+
+
+def test_drawing_again_with_nothing_changed_does_nothing_in_five_seconds(full: Path) -> None:
+    snakemake(full, "paper", *OF_SOME)
+    start = time.monotonic()
+    assert NOTHING in output(snakemake(full, "paper", *OF_SOME))
+    assert time.monotonic() - start < 5
+
+
+def test_all_plans_in_three_seconds(full: Path) -> None:
+    start = time.monotonic()
+    done = snakemake(full, "-n", "all")
+    assert done.returncode == 0 and time.monotonic() - start < 3
+    assert not {"check", "bench", "profile"} & set(jobs(output(done)))
+
+
+def test_nothing_to_archive_without_a_gpu(full: Path) -> None:
+    before = {path.name: path.read_bytes() for path in (full / "data" / "h200").iterdir()}
+    done = snakemake(full, "archive")
+    assert done.returncode != 0 and "Traceback" not in output(done)
+    assert "nothing to archive" in output(done)
+    assert {path.name: path.read_bytes() for path in (full / "data" / "h200").iterdir()} == before
+    assert [path.name for path in (full / "data").iterdir()] == ["h200"]
+
+
+# ---- the paper's sections --------------------------------------------------------------------------------------------
+
+
+def words(pdf: Path) -> str:
+    """The text of a PDF, white space made even."""
+    return " ".join(" ".join(page.extract_text() for page in PdfReader(pdf).pages).split())
+
+
+def test_every_section_of_the_paper_is_there_in_order(full: Path) -> None:
+    text = words(full / "results" / "paper.pdf").replace("’", "'")
+    titles = [
+        line.removeprefix("= ").split(" <")[0]
+        for path in re.findall(r'#include "(.*?)"', (full / "paper/paper.typ").read_text())
+        for line in (full / "paper" / path).read_text().splitlines()
+        if line.startswith("= ")
+    ]
+    assert len(titles) > 15
+    numbered = [
+        match.start() for title in titles for match in [re.search(rf"(\d+|[A-Z]) {re.escape(title)}", text)] if match
+    ]
+    assert len(numbered) == len(titles) and numbered == sorted(numbered)
+
+
+def test_no_source_of_the_paper_is_left_out() -> None:
+    """Every section is included, and every file of the paper is an input of the rule that makes it."""
+    included = set(re.findall(r'#include "sections/(.*?)"', (ROOT / "paper/paper.typ").read_text()))
+    assert included == {path.name for path in (ROOT / "paper/sections").glob("*.typ")}
+
+
+def test_no_measured_number_is_typed_into_the_paper() -> None:
+    """What reads like a measurement comes from a table: no digits stand before a unit of speed, time or share."""
+    units = r"(TFLOP/s|GFLOP/s|GFLOP/J|% of cuBLAS|×(?! \d)|µs|MHz|times as fast)"
+    for path in sorted((ROOT / "paper").rglob("*.typ")):
+        prose = re.sub(r"//.*", "", path.read_text())
+        assert re.findall(rf"(?<![#\w.])\d[\d.,]* ?{units}", prose) == [], path.name
+
+
+def test_no_text_of_the_paper_is_smaller_than_seven_points(full: Path) -> None:
+    """As printed, whatever a figure's scale; sub- and superscripts apart, which are single letters and digits."""
+    sizes: dict[float, str] = {}
+
+    def note(text: str, ctm: list[float], tm: list[float], font: Any, size: float) -> None:
+        scale = abs((tm[0] * tm[3] - tm[1] * tm[2]) * (ctm[0] * ctm[3] - ctm[1] * ctm[2])) ** 0.5
+        if len(text.strip()) > 4:
+            sizes.setdefault(round(size * scale, 2), text.strip())
+
+    for page in PdfReader(full / "results" / "paper.pdf").pages:
+        page.extract_text(visitor_text=note)
+    assert {size: text for size, text in sizes.items() if size < 7} == {}
+    assert len(sizes) > 5
+
+
+def test_the_paper_says_of_each_table_that_is_not_there_that_it_is_not(full: Path, tmp_path: Path) -> None:
+    """Without steps, predictions, bounds, claims and other runs: sentences in place of numbers, and no error."""
+    results = tmp_path / "results"
+    shutil.copytree(full / "results" / "tables", results / "tables")
+    shutil.copytree(full / "results" / "figures", results / "figures")
+    for name in ("steps", "predicted", "bounds", "claims", "machines"):
+        (results / "tables" / f"{name}.csv").unlink(missing_ok=True)
+    for name in ("published", "occupancy", "clock_split", "energy", "machines", "claims"):
+        (results / "figures" / f"{name}.pdf").unlink(missing_ok=True)
+    folders = ("--tables", results / "tables", "--figures", results / "figures")
+    done = run_module("analysis.render", "--paper", ROOT / "paper/paper.typ", *folders, "--out", tmp_path / "p.pdf")
+    assert done.returncode == 0, done.stderr
+    text = words(tmp_path / "p.pdf")
+    assert "The claims were not judged in this copy" in text
+    assert "No step of this section has both timings and counters here" in text
+    assert "Machine against machine" not in text
+    assert text != words(full / "results" / "paper.pdf")
+
+
+# ---- the report, in a browser ----------------------------------------------------------------------------------------
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# Put into a copy of the report: what goes wrong is kept, then every entry of every category is looked at as a reader
+# does, and what was found is left in the page.
+LISTEN = """<script>
+const faults = [];
+window.addEventListener("error", event => faults.push(String(event.message)));
+window.addEventListener("unhandledrejection", event => faults.push(String(event.reason)));
+console.error = (...words) => faults.push(words.join(" "));
+</script>"""
+LOOK = """<script>
+const pause = ms => new Promise(done => setTimeout(done, ms));
+const shown = selector => [...document.querySelectorAll(selector)].map(element => element.textContent.trim());
+async function until(test) { for (let i = 0; i < 100 && !test(); i++) await pause(10); return test(); }
+async function picture(path) {
+  app.setView({content: "img", contentPath: results[path].data_uri, resultPath: path});
+  const there = () => [...document.querySelectorAll("#app img")].find(
+    image => image.src === results[path].data_uri && image.complete && image.naturalWidth > 0);
+  const image = await until(there);
+  return image ? [image.naturalWidth, image.naturalHeight] : null;
+}
+async function table(path) {
+  const bytes = Uint8Array.from(atob(results[path].data_uri.split("base64,")[1]), c => c.charCodeAt(0));
+  const frame = document.createElement("iframe");
+  frame.srcdoc = new TextDecoder().decode(bytes);
+  document.body.append(frame);
+  await new Promise(done => frame.onload = done);
+  const inside = frame.contentDocument, heads = [...inside.querySelectorAll("th")];
+  const column = () => [...inside.querySelectorAll("tbody tr")].map(row => row.cells[0].textContent);
+  const before = column(), seen = {rows: before.length, heads: heads.length};
+  if (before.length) {
+    heads[0].querySelector("button").click();
+    const up = column();
+    heads[0].querySelector("button").click();
+    seen.sorts = up.join() === [...before].sort((a, b) => a.localeCompare(b)).join() || up[0] !== column()[0];
+  }
+  frame.remove();
+  return seen;
+}
+(async () => {
+  const found = {pictures: {}, tables: {}, listed: {}, rules: Object.keys(rules).length};
+  await until(() => document.querySelectorAll("#app li").length > 3);
+  found.menu = shown("#app li");
+  found.rulegraph = !!(await until(() => document.querySelector("#app canvas, #app svg")));
+  for (const category of Object.keys(categories).sort()) {
+    for (const [subcategory, paths] of Object.entries(categories[category])) {
+      app.setView({navbarMode: "menu"});
+      await until(() => shown("#app li").includes("General"));
+      app.setView({navbarMode: "subcategory", category: category, subcategory: subcategory});
+      await until(() => !shown("#app li").includes("General"));
+      found.listed[`${category}/${subcategory}`] = document.querySelector("#app").textContent;
+      for (const path of paths) {
+        if (results[path].mime_type === "image/svg+xml") found.pictures[path] = await picture(path);
+        if (results[path].mime_type === "text/html") found.tables[path] = await table(path);
+      }
+    }
+  }
+  const all = of => Object.fromEntries(Object.entries(results).map(([path, it]) => [path, of(it)]));
+  found.captions = all(it => it.caption || "");
+  found.labels = all(it => Object.values(it.labels || {}));
+  found.categories = categories;
+  found.faults = faults;
+  const left = document.createElement("pre");
+  left.id = "found";
+  left.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(found))));
+  document.body.append(left);
+})();
+</script>"""
+
+
+class Found(HTMLParser):
+    """What LOOK left in the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside, self.text = False, ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside = tag == "pre" and ("id", "found") in attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text += data if self.inside else ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = False
+
+
+@pytest.fixture(scope="module")
+def opened(full: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a browser makes of the report."""
+    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"needs a browser: none of {', '.join(BROWSERS)} is on PATH")
+    folder = tmp_path_factory.mktemp("browser")
+    page = (full / "results" / "report.html").read_text()
+    assert page.count("</body>\n") == 1
+    copy = folder / "report.html"
+    copy.write_text(page.replace("<head>", "<head>" + LISTEN, 1).replace("</body>\n", LOOK + "</body>\n", 1))
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        f"--user-data-dir={folder / 'data'}",
+    ]
+    offline = ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=120000"]
+    command = [browser, *options, *offline, "--dump-dom", copy.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    parser = Found()
+    parser.feed(done.stdout)
+    assert parser.text, f"the report did not come to its end: {done.stderr[-2000:]}"
+    found = json.loads(base64.b64decode(parser.text))
+    found["console"] = [line for line in done.stderr.splitlines() if ":CONSOLE" in line and "error" in line.lower()]
+    return found
+
+
+def test_the_report_opens_without_a_fault(opened: dict[str, Any]) -> None:
+    assert opened["faults"] == [] and opened["console"] == []
+    assert opened["rulegraph"] and opened["rules"] > 20
+
+
+def test_the_report_has_its_categories_in_order(opened: dict[str, Any]) -> None:
+    listed = [item for item in opened["menu"] if re.match(r"\d ", item)]
+    subjects = ["Paper", "Ladder", "Sizes", "Counters", "Correctness", "Tables", "Second opinions", "Claims"]
+    assert listed == sorted(opened["categories"]) == [f"{number} {name}" for number, name in enumerate(subjects, 1)]
+    assert {"All kernels", "Worklog H"} <= set(opened["categories"]["2 Ladder"])
+    for category, below in opened["categories"].items():
+        assert len(below) == 1 or "Other" not in below, f"{category}: {list(below)}"
+
+
+def test_every_figure_of_the_report_is_shown_with_a_size_a_title_and_a_caption(
+    opened: dict[str, Any], full: Path
+) -> None:
+    figures = {f"results/figures/{path.name}" for path in (full / "results" / "figures").glob("*.svg")}
+    shown = opened["pictures"]
+    assert figures - set(shown) <= {"results/figures/machines.svg"}  # there is one run only
+    assert [path for path, size in shown.items() if not size or min(size) < 40] == []
+    for path, caption in opened["captions"].items():
+        assert len(re.sub(r"<.*?>", "", caption)) > 40, path
+    for place, paths in ((f"{c}/{s}", p) for c, below in opened["categories"].items() for s, p in below.items()):
+        for path in paths:
+            assert any(label in opened["listed"][place] for label in opened["labels"][path]), f"{path} in {place}"
+
+
+def test_tables_of_the_report_have_their_rows_and_sort(opened: dict[str, Any], full: Path) -> None:
+    tables = opened["tables"]
+    assert {f"results/report/{name}.html" for name in ("ladder", "counters", "steps", "coverage", "checks")} <= set(
+        tables
+    )
+    for path, seen in tables.items():
+        table = full / "results/tables" / f"{Path(path).stem}.csv"
+        if table.is_file():
+            frame = table.read_text().splitlines()
+            assert seen["heads"] == frame[0].count(",") + 1, path
+        assert seen["rows"] == 0 or seen["sorts"], path
+    assert tables["results/report/checks.html"]["rows"] > 5
