@@ -67,7 +67,7 @@ def main() -> None:
     options = parser.parse_args()
     machine = read_json(options.machine_json, "machine")
     toolchain = read_json(options.toolchain, "toolchain")
-    status = git("status", "--porcelain", "--untracked-files=no")
+    status = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/data")  # archives take no part
     write_json(
         options.out,
         "provenance",

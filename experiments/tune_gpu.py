@@ -17,7 +17,7 @@ import numpy as np
 from cuda.core._utils.cuda_utils import CUDAError
 
 from contracts import UserError
-from experiments.bench import LEAST_KEPT, Bench, Matrices
+from experiments.bench import LEAST_KEPT, Bench, Matrices, drawn_order
 from experiments.cases import Case, cases
 from experiments.check import GpuDevice, run_case
 from experiments.device import CatalogueKernel, Memory
@@ -79,7 +79,7 @@ class GpuMeasurer(Bench):
         warm_up(self.gpu, pair, STEADY_S, STEADY_MOST_S, STEADY_CHUNK_S)
         self.gpu.fill(out, "fp32", p.m * p.n, 0, "nans")  # what is checked below was written by timed runs
         works = [ours, self.cublas]
-        order = [work for i in range(samples) for work in (works if i % 2 == 0 else reversed(works))]
+        order = drawn_order(works, samples, self.seed)
         taken = self.stopwatch.run(order)
         mine = np.array([work is ours for work in order])
         verdict = self._verdict(p, self.matrices, "variant")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from experiments.bench import worklog_replays
+from experiments.bench import drawn_order, worklog_replays
 from experiments.statistics import median_interval, ratio_interval, second_half_mean
 
 REPEATS = 150
@@ -75,3 +75,13 @@ def test_the_worklog_s_own_figure() -> None:
     assert [worklog_replays(n) for n in (4096, 1024, 12800)] == [195, 781, 62]
     assert second_half_mean(np.array([100.0, 100.0, 3.0, 5.0])) == 4.0
     assert second_half_mean(np.array([100.0, 2.0, 3.0])) == 2.5
+
+
+def test_the_order_of_a_pair_is_drawn_and_balanced() -> None:
+    """Neither role is first more often, nor tied to a place among four samples, as by reversing every second pair."""
+    order = np.array(drawn_order(["variant", "baseline"], 400, seed=3)).reshape(-1, 2)
+    assert all(sorted(pair) == ["baseline", "variant"] for pair in order.tolist())
+    assert (order[:, 0] == "variant").sum() == 200
+    first = (order[:, 0] == "variant").reshape(-1, 2)  # of each four samples
+    assert 60 < first[:, 0].sum() < 140 and 60 < first[:, 1].sum() < 140
+    assert drawn_order([1, 2], 9, seed=1) == drawn_order([1, 2], 9, seed=1) != drawn_order([1, 2], 9, seed=2)
