@@ -1,0 +1,66 @@
+"""The archives are of the tree that they lie in: no row is of a kernel that has changed since."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ROOT
+
+from contracts import read_json, read_rows
+from experiments import plan, tune, tune_space
+from kernels import catalogue
+
+ARCHIVES = sorted(path.parent for path in ROOT.glob("data/*/provenance.json"))
+
+
+def rows(table: Path) -> list[dict[str, str]]:
+    with table.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name)
+def test_no_archived_row_is_of_another_source(archive: Path) -> None:
+    """What fails is listed by table and variant: measure these again (snakemake --cores 1 all, then archive)."""
+    now = {name: entry.source_hash for name, entry in catalogue.load().items()}
+    stale = {
+        f"{table.name}: {row['variant']}"
+        for table in archive.glob("*.csv")
+        for row in rows(table)
+        if "variant" in row and "source_hash" in row and row["source_hash"] != now.get(row["variant"])
+    }
+    assert not stale, "\n".join(sorted(stale))
+    recorded = read_json(archive / "provenance.json", "provenance")["sources"]
+    assert {name: recorded.get(name) for name in now} == now
+
+
+def test_every_tile_of_the_archived_sweep_is_of_this_source(archive: Path) -> None:
+    now = {name_of(tune.row_of(c)): c.variant().source_hash for c in tune_space.load().configurations() if not c.broken}
+    swept = [row for row in read_rows(archive / "tuning.csv", "tuning") if row["time_us"]]
+    assert swept and not [name_of(row) for row in swept if now.get(name_of(row)) != row["source_hash"]]
+
+
+def name_of(row: dict[str, Any]) -> tuple:
+    """Kernel and tile of a row of tuning.csv."""
+    return tuple(row[key] for key in ("kernel", "BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads"))
+
+
+def test_the_archive_has_every_variant_of_every_experiment(archive: Path) -> None:
+    """Those measured by name, too: timings where an experiment has sizes, counters where it profiles."""
+    timed = {(row["experiment"], row["variant"]) for row in rows(archive / "bench.csv")}
+    counted = {row["variant"] for row in rows(archive / "counters.csv")}
+    experiments = [plan.load(name) for name in plan.names()]
+    assert {(e.name, variant) for e in experiments if e.sizes for variant in e.variants} <= timed
+    assert {variant for e in experiments if e.profile_size for variant in e.variants} <= counted
+
+
+def test_each_archived_file_says_which_run_it_is_from_or_is_older(archive: Path) -> None:
+    origins = json.loads((archive / "archived.json").read_text())
+    commit = read_json(archive / "provenance.json", "provenance")["commit"]
+    assert {origins[name]["commit"] for name in ("bench.csv", "checks.csv", "counters.csv", "resources.csv")} == {
+        commit
+    }
+    assert all((archive / name).is_file() for name in origins)
