@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis import style
-from analysis.data import Measured, figure_arguments, read, table, write_csv
+from analysis.data import Measured, at_usual_size, figure_arguments, read, table, write_csv
 from analysis.style import plt
 from contracts import read_rows, run_command, write_text
 
@@ -73,7 +73,7 @@ def unmeasured(counters: pd.DataFrame, bounds: pd.DataFrame) -> int:
 
 def draw(measured: Measured, bounds: pd.DataFrame) -> plt.Figure:
     """The figure: a row per kernel, in the catalogue's order."""
-    rows = shares(measured.counters, bounds)
+    rows = at_usual_size(shares(measured.counters, bounds))
     if rows.empty:
         return style.left_out(measured, "Bounds beside measured cycles", measured.reason("profile"))
     several = rows["n"].nunique() > 1

@@ -67,7 +67,7 @@ def draw_group(axes: Axes, table: pd.DataFrame, *, sizes: bool) -> None:
 def draw_head(axes: Axes) -> None:
     """The names of the counters above their columns, and of their groups above those."""
     axes.set_xticks(np.arange(len(SHOWN)) + 0.5, [row.label for row in SHOWN])
-    axes.tick_params(labeltop=True, labelbottom=False, pad=1)
+    axes.tick_params(axis="x", labeltop=True, labelbottom=False, pad=1, labelsize=7)  # at 8 neighbours touch
     left = 0
     for name, rows in HEAT.items():
         axes.annotate(
@@ -78,7 +78,7 @@ def draw_head(axes: Axes) -> None:
             ha="center",
             va="bottom",
             weight="bold",
-            fontsize=7.5,  # at 8 the heads of narrow groups touch
+            fontsize=7,  # at 8 the heads of narrow groups touch
             annotation_clip=False,
         )
         left += len(rows)
@@ -116,20 +116,22 @@ def draw(measured: Measured) -> plt.Figure:
     return figure
 
 
-def only(measured: Measured, names: list[str]) -> Measured:
-    """The same measurements, of the variants named."""
+def only(measured: Measured, names: list[str], size: int | None = None) -> Measured:
+    """The same measurements, of the variants named, counted at one size."""
     for name in names:
         choose(dict.fromkeys(measured.variants["variant"]), name, "variant", "the catalogue")
     counters, failed = (rows[rows["variant"].isin(names)] for rows in (measured.counters, measured.failed))
-    return dataclasses.replace(measured, counters=counters, failed=failed)
+    at_size = counters[counters["n"] == size] if size else counters
+    return dataclasses.replace(measured, counters=at_size, failed=failed)
 
 
 def main() -> None:
     parser = figure_arguments(__doc__)
     parser.add_argument("--only", nargs="+", metavar="VARIANT", help="these alone; all when left out")
+    parser.add_argument("--size", type=int, metavar="N", help="m = n = k; where left out, what most variants have")
     args = parser.parse_args()
     measured = read(args)
-    style.save(draw(only(measured, args.only) if args.only else measured), args.out)
+    style.save(draw(only(measured, args.only, args.size) if args.only else measured), args.out)
 
 
 if __name__ == "__main__":

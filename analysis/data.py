@@ -7,6 +7,7 @@ files or a command line.
 from __future__ import annotations
 
 import argparse
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,7 @@ def one_row_each(bench: pd.DataFrame) -> pd.DataFrame:
     return ranked.drop_duplicates(["variant", "n"]).drop(columns=["_regime", "_data", "_samples"])
 
 
+@functools.cache
 def metric_names() -> dict[str, str]:
     """ncu's name to our key, from contracts/metrics.yaml."""
     path = Path(contracts.__file__).parent / "metrics.yaml"
@@ -296,8 +298,20 @@ def library_functions(counted: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["labels", "dtype", "n", "kernel"])
 
 
+def at_usual_size(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of rows with columns variant and n, those of the n that most variants have; of equals, the largest."""
+    if rows.empty:
+        return rows
+    variants = rows.groupby("n")["variant"].nunique()
+    return rows[rows["n"] == variants[variants == variants.max()].index.max()].reset_index(drop=True)
+
+
 def fold_twins(counted: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Without libraries that ran the very function of one before them, and a sentence that names those left out."""
+    """A figure's rows: at the usual size, and without libraries that ran the very function of one before them.
+
+    The sentence names those left out.
+    """
+    counted = at_usual_size(counted)
     functions = library_functions(counted)
     twins = {(label, row.n): row.labels[0] for row in functions.itertuples() for label in row.labels[1:]}
     kept = pd.Series([(row.label, row.n) not in twins for row in counted.itertuples()], counted.index, dtype=bool)

@@ -14,14 +14,15 @@ import pandas as pd
 from analysis.claim_files import short
 from contracts import UserError, choose, run_command, write_text
 
-LONG = 40  # characters from which on a cell is kept wide
+LONG, TEXT = 40, 160  # characters from which on a cell is kept wide, and wider
 SHORT = 5  # up to which a number stands as it is
 STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; color: #222; margin: 1rem; }
 h1 { font-size: 1.2rem; } input { font: inherit; padding: .2rem .4rem; width: 20rem; max-width: 100%; }
 table { border-collapse: collapse; margin-top: .8rem; }
 th, td { padding: .3rem .5rem; border-bottom: 1px solid #ddd; text-align: left; vertical-align: top; }
-td.long { min-width: 15rem; } td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.long { min-width: 15rem; } td.text { min-width: 34rem; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 th { position: sticky; top: 0; background: #fff; } tr:hover td { background: #f4f4f4; }
 th button { all: unset; cursor: pointer; font-weight: 600; white-space: nowrap; }
 th button:focus-visible { outline: 2px solid #0072B2; }
@@ -81,7 +82,8 @@ def _cell(text: str) -> str:
     """A cell's attributes and content."""
     whole = html.escape(text)
     if not is_number(text):
-        return f' class="long">{whole}' if len(text) > LONG else f">{whole}"
+        width = "text" if len(text) > TEXT else "long" if len(text) > LONG else ""
+        return f' class="{width}">{whole}' if width else f">{whole}"
     shown = text if len(text) <= SHORT else short(text)
     return f' class="number" data-value="{whole}" title="{whole}">{html.escape(shown)}'
 

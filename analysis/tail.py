@@ -23,6 +23,7 @@ from analysis.metrics import column, percent
 from analysis.style import plt
 from contracts import read_rows, run_command
 
+BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is told in words, or it would squeeze all others
 ENDS = {"busiest": ("sm_cycles_most", style.BAD, ">"), "idlest": ("sm_cycles_least", style.KERNEL, "<")}
 
 
@@ -72,17 +73,25 @@ def draw(measured: Measured, resources: pd.DataFrame) -> plt.Figure:
     labels = marked(rows) + (" n=" + rows["n"].astype(str) if len(sizes) > 1 else "")
     figure, axes = plt.subplots(figsize=(style.WIDTH, 1.25 + 0.18 * len(rows)))
     for name, (_, colour, marker) in ENDS.items():
-        computed, seen = rows[f"{name}_percent"], rows[f"measured_{name}_percent"]
+        computed, seen = (
+            rows[key].where(rows[key].abs() <= BEYOND) for key in (f"{name}_percent", f"measured_{name}_percent")
+        )
         axes.scatter(seen, rows.index, s=16, color=colour, marker=marker, label=f"{name} SM, measured", zorder=3)
         look = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.9}
         axes.scatter(computed, rows.index, s=62, label=f"{name} SM, computed", zorder=2, **look)
     axes.axvline(0, color=style.INK, linewidth=0.9, zorder=1)
     for row in rows.itertuples():
+        if max(row.measured_busiest_percent, -row.measured_idlest_percent) > BEYOND:
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+            text = f"{row.measured_idlest_percent:.0f}% and {row.measured_busiest_percent:+.0f}%, beyond the axis ▶"
+            text = text.replace("-", "−")
+            place = axes.get_yaxis_transform()
+            axes.text(0.99, row.Index, text, transform=place, ha="right", va="center", bbox=box, zorder=4)
         waves = row.measured_waves if pd.isna(row.waves) else row.waves
         empty = "" if pd.isna(row.waves) else f"{row.last_wave_empty_percent:.0f}%"
-        for x, text in ((1.08, f"{waves:.2f}"), (1.19, empty)):
+        for x, text in ((1.075, f"{waves:.2f}"), (1.19, empty)):
             axes.text(x, row.Index, text, transform=axes.get_yaxis_transform(), ha="right", va="center")
-    for x, text in ((1.08, "waves"), (1.19, "empty")):
+    for x, text in ((1.075, "waves"), (1.19, "empty")):
         axes.text(x, -0.9, text, transform=axes.get_yaxis_transform(), ha="right", va="bottom", weight="bold")
     axes.set_yticks(rows.index, labels)
     axes.set_ylim(len(rows) - 0.4, -0.7)

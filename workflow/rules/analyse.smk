@@ -35,6 +35,7 @@ for _kind, _category in {
             measured=subpath(input[0], parent=True),
             chosen=lambda wildcards, kind=_kind: (
                 f"--only {' '.join(EXPERIMENTS[wildcards.experiment].variants)}"
+                f" --size {EXPERIMENTS[wildcards.experiment].profile_size}"
                 if kind == "counters"
                 else f"--experiment {wildcards.experiment}"
             ),

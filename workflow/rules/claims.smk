@@ -102,7 +102,7 @@ rule claims_of_worklog:
         title=lambda wildcards: shlex.quote(f"Worklog {wildcards.worklog}: {WORKLOGS[wildcards.worklog]['title']}"),
     shell:
         "python -m analysis.sortable --table {input.table} --only worklog={wildcards.worklog} --title {params.title}"
-        " --columns verdict claim theirs unit ours ours_low ours_high why remark gpu about section lines id machine"
+        " --columns verdict claim theirs ours unit remark why ours_low ours_high gpu about section lines id machine"
         " --out {output} 2>&1 | tee {log}"
 
 
