@@ -13,10 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from analysis.estimates import shown
-from contracts import UserError, read_rows, read_yaml, schema, validate
+from contracts import UserError, load_yaml, read_rows, read_yaml, schema, validate
 from contracts.errors import suggest
 
 RULES = ("near", "within", "at_least", "at_most", "equals", "true")
@@ -61,14 +59,7 @@ def names(paths: Iterable[Path]) -> str:
 
 def read_claims(path: Path, told: list[str]) -> list[dict[str, Any]]:
     """The entries of a claims.yaml that its schema allows; what it forbids goes to `told`, by the entry's id."""
-    try:
-        entries = yaml.safe_load(path.read_text()) or []
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
-        raise UserError(f"{path}{where}: not YAML ({getattr(error, 'problem', error)})") from error
+    entries = load_yaml(path) or []
     if not isinstance(entries, list):
         raise UserError(f"{path}: a {type(entries).__name__} is not allowed; allowed: a list of claims")
     good = []

@@ -226,19 +226,19 @@ def test_the_profile_speaks_of_rules_that_there_are(tmp_path: Path) -> None:
     assert {"bench", "tune"} <= rules
 
 
-@pytest.mark.parametrize("limit", [(), ("--resources", "gpu=2")])
+@pytest.mark.parametrize("limit", [(), ("--resources", "gpu=1")])
 def test_on_a_host_with_two_gpus(limit: tuple[str, ...], tree: Path, library: Path, tmp_path: Path) -> None:
-    """No more jobs measure at a time than the profile says, which is one, or the command line; each has a GPU alone."""
+    """Two jobs measure at a time, each with a GPU alone, or as many as the command line says."""
     (tmp_path / "cards").write_text("cards 2\n")
     env = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
-    env |= {"CUDA_VISIBLE_DEVICES": "0,1", "WAIT_S": "60" if limit else "2"}
+    env |= {"CUDA_VISIBLE_DEVICES": "0,1", "WAIT_S": "2" if limit else "60"}
     given = meet(tree, ("--cores", "2", *limit), **env)
     if limit:
-        assert [job["met"] for job in given] == [2, 2]
-        assert sorted(job["leased"] for job in given) == ["GPU-stand-in-0", "GPU-stand-in-1"]
-    else:
         assert sorted(job["met"] for job in given) == [1, 2]  # the second finds what the first left
         assert [job["leased"] for job in given] == ["GPU-stand-in-0"] * 2
+    else:
+        assert [job["met"] for job in given] == [2, 2]
+        assert sorted(job["leased"] for job in given) == ["GPU-stand-in-0", "GPU-stand-in-1"]
 
 
 @pytest.mark.slow
