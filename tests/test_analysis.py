@@ -225,17 +225,6 @@ def test_a_figure_with_nothing_to_draw_says_so(name: str, table: str, folder: Fo
     assert "left out" in words and "the dog ate it" in words
 
 
-def test_a_figure_is_the_same_bytes_in_another_process(folder: Folder, tmp_path: Path) -> None:
-    written = []
-    for seed in ("1", "2"):
-        out = tmp_path / seed / "roofline.svg"
-        arguments = ("--measured", folder.measured, "--variants", folder.variants, "--archived", "--out", out)
-        done = run_module("analysis.roofline", *arguments, PYTHONHASHSEED=seed)
-        assert done.returncode == 0, done.stderr
-        written.append([out.read_bytes(), out.with_suffix(".pdf").read_bytes()])
-    assert written[0] == written[1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

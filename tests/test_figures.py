@@ -204,24 +204,6 @@ def test_a_figure_with_nothing_to_draw_says_why(name: str, file: str, folder: Fo
     assert "left out" in words and "the dog ate it" in words
 
 
-@pytest.mark.parametrize("name", ["clock_split", "energy", "occupancy", "published"])
-def test_the_command_draws_the_same_bytes_in_another_process(name: str, still: Folder, tmp_path: Path) -> None:
-    here, there = tmp_path / "here" / f"{name}.svg", tmp_path / "there" / f"{name}.svg"
-    here.parent.mkdir()
-    rows = told().astype(object)
-    write_rows(tmp_path / "published.csv", "published", rows.where(rows.notna(), None).to_dict(orient="records"))
-    more = {
-        "occupancy": ["--resources", still.measured / "resources.csv"],
-        "published": ["--published", tmp_path / "published.csv"],
-    }.get(name, [])
-    given = ("--measured", still.measured, "--variants", still.variants, "--archived", *more, "--out", there)
-    done = run_module(f"analysis.{name}", *given, PYTHONHASHSEED="7")
-    assert done.returncode == 0, done.stderr
-    style.save(FIGURES[name](still, still.read()), here)
-    for suffix in (".svg", ".pdf"):
-        assert here.with_suffix(suffix).read_bytes() == there.with_suffix(suffix).read_bytes()
-
-
 # ---- clock and work per clock -----------------------------------------------------------------------------------
 
 

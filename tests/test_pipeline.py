@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,23 +66,18 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def edit(small: Path) -> Iterator[Callable[[str, Callable[[str], str]], None]]:
-    """Edits a file of the copy; it is as before when the test ends."""
-    before: dict[Path, str] = {}
+def own(small: Path, tmp_path: Path) -> Path:
+    """A copy of that copy, for tests that edit its files."""
+    return Path(shutil.copytree(small, tmp_path / "project"))
 
-    def change(name: str, how: Callable[[str], str]) -> None:
-        path = small / name
-        before.setdefault(path, path.read_text())
-        assert how(path.read_text()) != path.read_text()
-        path.write_text(how(path.read_text()))
 
-    yield change
-    for path, text in before.items():
-        path.write_text(text)
+def edit(path: Path, how: Callable[[str], str]) -> None:
+    text = path.read_text()
+    assert how(text) != text
+    path.write_text(how(text))
 
 
 def test_just_the_two_are_built_and_a_second_run_has_nothing_to_do(small: Path) -> None:
-    build(small)
     assert NOTHING in build(small)
     assert set(dates(small)) == {"sgemm_naive", "sgemm_vectorized"}
     rows = read_rows(small / RESOURCES, "resources")
@@ -91,38 +86,36 @@ def test_just_the_two_are_built_and_a_second_run_has_nothing_to_do(small: Path) 
     assert read_json(small / "results/toolchain.json", "toolchain")["gpu"] is None
 
 
-def test_editing_one_kernel_builds_that_one_again(small: Path, edit: Callable) -> None:
-    build(small)
-    before, table = dates(small), (small / RESOURCES).read_text()
-    edit("kernels/sgemm/vectorized.cu", lambda text: text.replace("float", "float ", 1) + "\nstruct Edited {};\n")
-    assert jobs(build(small))["build_variant"] == 1
-    after = dates(small)
+def test_editing_one_kernel_builds_that_one_again(own: Path) -> None:
+    before, table = dates(own), (own / RESOURCES).read_text()
+    edited = own / "kernels/sgemm/vectorized.cu"
+    edit(edited, lambda text: text.replace("float", "float ", 1) + "\nstruct Edited {};\n")
+    assert jobs(build(own))["build_variant"] == 1
+    after = dates(own)
     assert after["sgemm_vectorized"] > before["sgemm_vectorized"] and after["sgemm_naive"] == before["sgemm_naive"]
-    assert (small / RESOURCES).read_text() != table  # another source hash
-    assert NOTHING in build(small)
+    assert (own / RESOURCES).read_text() != table  # another source hash
+    assert NOTHING in build(own)
 
 
-def test_editing_a_header_builds_its_users_again(small: Path, edit: Callable) -> None:
-    build(small)
-    edit("kernels/include/ptx.cuh", lambda text: text + "\n// edited\n")  # neither includes it
-    assert NOTHING in build(small)
-    before = dates(small)
-    edit("kernels/include/epilogue.cuh", lambda text: text + "\n// edited\n")  # both do
-    assert jobs(build(small))["build_variant"] == 2
-    assert all(date > before[name] for name, date in dates(small).items())
+def test_editing_a_header_builds_its_users_again(own: Path) -> None:
+    edit(own / "kernels/include/ptx.cuh", lambda text: text + "\n// edited\n")  # neither includes it
+    assert NOTHING in build(own)
+    before = dates(own)
+    edit(own / "kernels/include/epilogue.cuh", lambda text: text + "\n// edited\n")  # both do
+    assert jobs(build(own))["build_variant"] == 2
+    assert all(date > before[name] for name, date in dates(own).items())
 
 
-def test_editing_a_template_value_builds_that_variant_again(small: Path, edit: Callable) -> None:
-    build(small)
+def test_editing_a_template_value_builds_that_variant_again(own: Path) -> None:
     naive = "    template: {BLOCK: 32}\n    threads: 1024"
-    edit("kernels/catalogue.yaml", lambda t: t.replace(naive, naive.replace("32", "16").replace("1024", "256"), 1))
-    assert jobs(build(small))["build_variant"] == 1
-    assert read_rows(small / RESOURCES, "resources")[0]["threads"] == 256
+    other = naive.replace("32", "16").replace("1024", "256")
+    edit(own / "kernels/catalogue.yaml", lambda text: text.replace(naive, other, 1))
+    assert jobs(build(own))["build_variant"] == 1
+    assert read_rows(own / RESOURCES, "resources")[0]["threads"] == 256
 
 
 def test_another_toolchain_builds_all_again(small: Path, tmp_path: Path) -> None:
     """A g++ that gives another version is another toolchain."""
-    build(small)
     fake = tmp_path / "g++"
     fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "g++ 99.9.9" && exit\nexec {shutil.which("g++")} "$@"\n')
     fake.chmod(0o755)
@@ -131,14 +124,13 @@ def test_another_toolchain_builds_all_again(small: Path, tmp_path: Path) -> None
     assert jobs(output(done)).get("build_variant") == 2, output(done)
 
 
-def test_a_kernel_that_does_not_compile_is_one_clear_line_and_no_cubin(small: Path, edit: Callable) -> None:
-    build(small)
-    edit("kernels/sgemm/vectorized.cu", lambda text: text.replace("__global__ void", "__global__ viod", 1))
-    done = snakemake(small, "build", *TWO)
+def test_a_kernel_that_does_not_compile_is_one_clear_line_and_no_cubin(own: Path) -> None:
+    edit(own / "kernels/sgemm/vectorized.cu", lambda text: text.replace("__global__ void", "__global__ viod", 1))
+    done = snakemake(own, "build", *TWO)
     assert done.returncode != 0 and "Traceback" not in output(done)
     assert re.search(r"^error: nvcc failed on sgemm_vectorized\.cu: .*vectorized\.cu\(\d+\): error", output(done), re.M)
-    assert set(dates(small)) == {"sgemm_naive"}
-    assert not list((small / BUILD).glob(".*"))
+    assert set(dates(own)) == {"sgemm_naive"}
+    assert not list((own / BUILD).glob(".*"))
 
 
 # ---- errors -----------------------------------------------------------------------------------------------------
@@ -239,20 +231,7 @@ def test_an_interrupted_run_is_completed_by_the_next(tmp_path: Path) -> None:
     assert all((folder / f"{name}.cubin").read_bytes().startswith(b"\x7fELF") for name in names)
 
 
-# ---- two kernels, all the way -----------------------------------------------------------------------------------
-
-
-def test_all_makes_a_report_that_needs_nothing_else(small: Path) -> None:
-    """Offline: made behind a proxy that is not there, and with no address to load from."""
-    dead = "http://127.0.0.1:9"
-    done = snakemake(small, "all", *TWO, http_proxy=dead, https_proxy=dead, HTTP_PROXY=dead, HTTPS_PROXY=dead)
-    assert done.returncode == 0, output(done)
-    page = (small / "results" / "report.html").read_text()
-    assert len(page) > 1_000_000
-    assert re.findall(r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
-    for word in ("ladder_sgemm_ladder", "Correctness", "Counters", "Paper", "GEMM Ladder rebuilds the kernels"):
-        assert word in page, word
-    assert NOTHING in output(snakemake(small, "all", *TWO))
+# ---- from two kernels and an archive ----------------------------------------------------------------------------
 
 
 def test_a_table_that_need_not_be_there_is_drawn_where_it_is(small: Path) -> None:
