@@ -1,6 +1,6 @@
 """CSV, JSON and YAML with a schema, checked on writing and on reading.
 
-A schema is a JSON Schema in `workflow/schemas/NAME.schema.yaml`. For a CSV file it describes one row, and the
+A schema is a JSON Schema in `contracts/schemas/NAME.schema.yaml`. For a CSV file it describes one row, and the
 order of its properties is the order of the columns; an empty cell is null.
 """
 
@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from contracts.errors import UserError, suggest
 from contracts.files import replacing, write_text
 
-SCHEMAS = Path(__file__).resolve().parent.parent / "workflow" / "schemas"
+SCHEMAS = Path(__file__).resolve().parent / "schemas"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, ten times as fast, where PyYAML was built with it
 # Keywords that say no more of a row than its columns do, where it has all that are required and no others
 _BY_COLUMN = {"$schema", "$defs", "title", "description", "type", "properties", "required", "additionalProperties"}

@@ -3,7 +3,7 @@
     python -m experiments.bank_pictures ldmatrix --build-dir results/build/sm_90a --out banks_ldmatrix.svg
 
 The pictures are listed in workflow/bank_pictures.yaml. Beside FILE.svg it writes FILE.pdf, the same picture for the
-paper, and FILE.json, what the picture shows (workflow/schemas/bank_picture.schema.yaml).
+paper, and FILE.json, what the picture shows (contracts/schemas/bank_picture.schema.yaml).
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def source_line(variant: Variant, expression: str) -> int:
 def small_launch(variant: Variant) -> dict[str, Any]:
     """Arguments of `banks.accesses` or `Kernel.launch` for one tile of C and a few steps; all matrices are zero."""
     import ptxsim
-    from experiments import arguments
     from experiments.predict import emulated_texture
+    from kernels import arguments
 
     m, n, k = variant.tile["m"], variant.tile["n"], STEPS * max(variant.tile["k"], 8)
     problem = Problem(m, n, k, k, n, n)

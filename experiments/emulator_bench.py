@@ -18,9 +18,9 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError, run_command, write_rows
-from experiments import arguments, verify
 from experiments.predict import emulated_texture
-from kernels import catalogue
+from experiments.stages import verify
+from kernels import arguments, catalogue
 from kernels.catalogue import Problem, Variant
 
 CHECK = {"m": 256, "n": 256, "k": 64}

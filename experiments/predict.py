@@ -20,8 +20,7 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError, run_command, write_rows
-from experiments import arguments
-from kernels import catalogue
+from kernels import arguments, catalogue
 from kernels.catalogue import TEXTURE_ALIGNMENT, Baseline, Problem, Runnable, Variant
 from ptxsim.counters import Counters, is_linear, scaled
 
@@ -31,7 +30,7 @@ UNITS = {"inst_executed": "inst", "bytes_per_sector": "byte/sector", "sectors": 
 
 
 def emulated_texture(matrix: ptxsim.Array, nbytes: int) -> ptxsim.Texture:
-    """What `experiments.device.Texture` is on the GPU; the matrix ends where it does."""
+    """What `experiments.gpu.device.Texture` is on the GPU; the matrix ends where it does."""
     return ptxsim.Texture(matrix, 4, TEXTURE_ALIGNMENT, nbytes)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import ptxsim
-from experiments import arguments, verify
 from experiments.predict import emulated_texture
-from kernels import catalogue
+from experiments.stages import verify
+from kernels import arguments, catalogue
 from ptxsim.api import Kernel
 from ptxsim.compiler import compile_ptx
 from ptxsim.counters import Counters, is_linear, scaled
