@@ -5,8 +5,8 @@ if SWEEPING:
 
     rule tune:
         input:
-            "experiments/studies/tile_autotune/tile_autotune.yaml",
-            "experiments/studies/tile_autotune/space.py",
+            "experiments/tuning/tile_autotune.yaml",
+            "experiments/tuning/space.py",
             sorted({p.relative_to(Path.cwd()).as_posix() for k in SWEPT for p in catalogue.kernels()[k].sources()}),
             toolchain="results/toolchain.json",
             harness=f"{BUILD}/harness.cubin",
@@ -27,7 +27,7 @@ if SWEEPING:
             arch=ARCH,
             nvcc=nvcc_option(),
         shell:
-            "python -m experiments.studies.tile_autotune.sweep --machine {params.machine} --arch {params.arch} {params.nvcc}"
+            "python -m experiments.tuning.sweep --machine {params.machine} --arch {params.arch} {params.nvcc}"
             " --build-dir {params.build} --out-dir {params.out} 2>&1 | tee {log}"
 
 

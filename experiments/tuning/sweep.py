@@ -1,9 +1,9 @@
 """Sweeps a grid of tiles: builds, checks and measures every configuration, and records the best ones.
 
-    python -m experiments.studies.tile_autotune.sweep --count
-    python -m experiments.studies.tile_autotune.sweep --machine h200 --arch sm_90a --build-dir results/build/sm_90a --out-dir results/h200
+    python -m experiments.tuning.sweep --count
+    python -m experiments.tuning.sweep --machine h200 --arch sm_90a --build-dir results/build/sm_90a --out-dir results/h200
 
-The grid is experiments/tile_autotune.yaml, what is left out of it and why experiments/studies/tile_autotune/space.py. Builds run on all
+The grid is experiments/tile_autotune.yaml, what is left out of it and why experiments/tuning/space.py. Builds run on all
 processors ahead of the GPU, which measures in an order drawn at random, so that a drift of the machine does not look
 like an effect of the tile. The best of each kernel are measured again with more samples; the winner is the best then.
 
@@ -32,8 +32,8 @@ from typing import Any, Protocol
 
 from contracts import UserError, read_json, run_command, schema, validate, write_json, write_rows, write_text
 from experiments.stages import build, toolchain
-from experiments.studies.tile_autotune import space
-from experiments.studies.tile_autotune.space import Configuration, Sweep
+from experiments.tuning import space
+from experiments.tuning.space import Configuration, Sweep
 from kernels.catalogue import Variant
 
 SEED = 9
@@ -42,7 +42,7 @@ BUILT = ["arch", "compiler", "source_hash", "registers", "stack_bytes", "spill_b
 
 
 class Measurer(Protocol):
-    """What measures a configuration: `experiments.studies.tile_autotune.worker.Worker`."""
+    """What measures a configuration: `experiments.tuning.worker.Worker`."""
 
     def measure(self, variant: Variant, samples: int) -> dict[str, Any]:
         """Columns of tuning.csv: `checked` and `reason`, and where there is no reason the figures."""
@@ -273,7 +273,7 @@ def processors() -> int:
 def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configuration]) -> None:
     """Measure, and write tuning.csv and tuned.json."""
     from experiments.gpu.lease import lease
-    from experiments.studies.tile_autotune.worker import Worker
+    from experiments.tuning.worker import Worker
 
     gpu = toolchain.gpu()
     if gpu is None:
@@ -347,9 +347,7 @@ def main() -> None:
         tell_counts(configurations)
         return
     if missing := [key for key in ("machine", "arch", "build_dir", "out_dir") if getattr(options, key) is None]:
-        raise UserError(
-            f"--{missing[0].replace('_', '-')} is needed; see python -m experiments.studies.tile_autotune.sweep --help"
-        )
+        raise UserError(f"--{missing[0].replace('_', '-')} is needed; see python -m experiments.tuning.sweep --help")
     tune(options, sweep, configurations)
 
 

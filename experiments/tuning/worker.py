@@ -23,7 +23,7 @@ from experiments.gpu.timing import Stopwatch, warm_up
 from experiments.stages.bench import LEAST_KEPT, Bench, Matrices, drawn_order
 from experiments.stages.cases import Case, cases
 from experiments.stages.check import GpuDevice, run_case
-from experiments.studies.tile_autotune.space import Sweep
+from experiments.tuning.space import Sweep
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
