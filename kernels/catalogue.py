@@ -20,7 +20,6 @@ from contracts import UserError, choose, read_json, read_yaml, run_command, writ
 
 ROOT = Path(__file__).resolve().parent
 CATALOGUE = ROOT / "catalogue.yaml"
-TUNED = ROOT.parent / "results" / "tuned.json"  # the record in use here; workflow/rules/common.smk chooses it
 
 CTYPES = {"fp32": "float", "tf32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}
 MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
@@ -372,10 +371,45 @@ def _shipped() -> dict[str, dict[str, Any]]:
     return read_yaml(CATALOGUE, "catalogue")["variants"]
 
 
+_chosen: Path | None = None
+
+
+def use(record: Path | None) -> None:
+    """From now on, in this process, `record` (a tuned.json) stands behind the tuned entries; None: that which they name.
+
+    Raises `UserError` for a record that is none.
+    """
+    global _chosen
+    if record is not None:
+        read_json(record, "tuned")
+    if record != _chosen:
+        _chosen = record
+        load.cache_clear()
+
+
+class _Use(argparse.Action):
+    """The option --tuned: the catalogue is loaded with that record."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        use(values)
+        setattr(namespace, self.dest, values)
+
+
+def add_tuned_argument(parser: argparse.ArgumentParser) -> None:
+    """The option --tuned, of every command that loads the catalogue."""
+    told = "record behind the catalogue's tuned entries; default: data/ARCHIVE/tuned.json, of the archive that they name"
+    parser.add_argument("--tuned", type=Path, action=_Use, metavar="tuned.json", help=told)
+
+
+def tuned_option() -> list[str]:
+    """The same option, to hand the record in use on to another process."""
+    return ["--tuned", str(_chosen)] if _chosen else []
+
+
 def tuned_record(archive: str) -> Path | None:
-    """The tuned.json that applies: this machine's, else the archive's that an entry names; None where neither is."""
-    paths = (TUNED, ROOT.parent / "data" / archive / "tuned.json")
-    return next((path for path in paths if path.is_file()), None)
+    """The tuned.json in use, else that of the archive that an entry names; None where that has none."""
+    shipped = ROOT.parent / "data" / archive / "tuned.json"
+    return _chosen or (shipped if shipped.is_file() else None)
 
 
 def _with_tuned(name: str, entry: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -492,6 +526,7 @@ def rows() -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="List the catalogue as a table.")
     parser.add_argument("--out", required=True, type=Path, metavar="variants.csv")
+    add_tuned_argument(parser)
     write_rows(parser.parse_args().out, "variants", rows())
 
 

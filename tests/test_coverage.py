@@ -146,7 +146,7 @@ def test_a_wrong_argument_is_one_line(more: list[str], words: list[str], machine
 def test_a_reason_travels_from_the_leg_to_the_table(machine: Machine, tmp_path: Path) -> None:
     """By the commands that the pipeline runs."""
     reason, toolchain = tmp_path / "locked.txt", tmp_path / "toolchain.json"
-    assert run_module("experiments.gpu.clocks", "--left-out", reason).returncode == 0
+    assert run_module("experiments.stages.try_lock", "--left-out", reason).returncode == 0
     made = read_json(machine.folder / "provenance.json", "provenance")
     write_json(toolchain, "toolchain", made["toolchain"])
     arguments = [

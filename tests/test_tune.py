@@ -24,6 +24,7 @@ from helpers import ARCH, ROOT, assert_one_line, environment, run_module
 from analysis.figures import autotune
 from contracts import UserError, read_json, read_rows, write_json, write_rows
 from experiments import tuned
+from experiments.gpu import discovery
 from experiments.stages import build, check, toolchain
 from experiments.tuning import space
 from experiments.tuning import sweep as tune
@@ -619,7 +620,7 @@ def test_bad_options_are_one_clear_line(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 def test_a_sweep_of_three_configurations_on_the_gpu(tmp_path: Path) -> None:
-    here = toolchain.gpu()
+    here = discovery.gpu()
     assert here is not None
     build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", tmp_path / "harness", here.arch, NVCC)
     arguments = ["--machine", "trial", "--arch", here.arch, "--build-dir", tmp_path, "--out-dir", tmp_path / "out"]
@@ -643,7 +644,7 @@ def test_a_kernel_that_faults_costs_one_row_and_a_new_process(tmp_path: Path) ->
     from experiments.gpu.lease import lease
     from experiments.tuning.worker import Worker
 
-    here = toolchain.gpu()
+    here = discovery.gpu()
     assert here is not None
     build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", tmp_path / "harness", here.arch, NVCC)
     good = configured("sgemm_autotuned", tile(64, 64, 8, 8, 8)).variant()

@@ -29,6 +29,7 @@ from cuda.bindings import driver
 
 from contracts import UserError, read_rows, run_command, write_rows, write_text
 from experiments import declarations
+from experiments.command_line import add_build_dir, add_checked, add_variant
 from experiments.gpu import clocks, power
 from experiments.gpu.device import Gpu, Memory, cuda
 from experiments.gpu.lease import lease
@@ -380,9 +381,9 @@ def say(line: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure one variant of one experiment.")
     parser.add_argument("experiment", help="name of a file in experiments/")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
-    parser.add_argument("--build-dir", required=True, type=Path)
-    parser.add_argument("--checked", type=Path, help="its checks.csv; a variant that failed there is not timed")
+    add_variant(parser)
+    add_build_dir(parser)
+    add_checked(parser)
     parser.add_argument("--sizes-step", type=int, help="step of swept sizes")
     parser.add_argument("--regime", choices=["unlocked", "locked"], default="unlocked", help="locked: sets the clocks")
     clocks.lock_arguments(parser)

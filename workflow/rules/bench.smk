@@ -15,7 +15,7 @@ rule clocks:
     params:
         lock=f"--lock {clock_options()}" if config["lock_clocks"] else "",
     shell:
-        "python -m experiments.gpu.clocks {params.lock} --left-out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.try_lock {params.lock} --left-out {output} 2>&1 | tee {log}"
 
 
 rule bench:

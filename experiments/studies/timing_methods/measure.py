@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
 from experiments.stages import statistics, verify
 from experiments.stages.bench import worklog_replays
@@ -121,9 +122,9 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time one catalogue entry in the ways that people time kernels.")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    add_variant(parser)
     parser.add_argument("--size", type=int, action="append", required=True, help="m = n = k; may be given again")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     entry = catalogue.find(options.variant)
