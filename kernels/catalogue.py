@@ -184,14 +184,7 @@ class Variant:
 
     def sources(self) -> list[Path]:
         """The .cu file and every file below `kernels/` that it includes, directly or not."""
-        found: list[Path] = []
-        queue = [self.source]
-        while queue:
-            path = queue.pop(0)
-            if path not in found and path.is_file():
-                found.append(path)
-                queue += [ROOT / name for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(), re.M)]
-        return found
+        return [self.source, *included(self.source)]
 
     @property
     def aligned(self) -> str:
@@ -322,6 +315,19 @@ class Dispatcher:
 
 Runnable = Variant | Dispatcher
 Entry = Variant | Dispatcher | Baseline
+
+
+def included(source: Path) -> list[Path]:
+    """The files below `kernels/` that a CUDA source includes, directly or not."""
+    found: list[Path] = []
+    queue = [source]
+    while queue:
+        for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', queue.pop(0).read_text(), re.M):
+            path = ROOT / name
+            if path not in found and path.is_file():
+                found.append(path)
+                queue.append(path)
+    return found
 
 
 def _digest(*parts: str) -> str:

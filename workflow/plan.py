@@ -93,7 +93,7 @@ class Plan:
     sweeping: bool
     compared: Experiment | None  # the pair of `snakemake compare`
     counters_required: bool  # counters are all that was asked for: without them the run fails
-    archives: tuple[str, ...]  # folders data/X with provenance, but this machine's own
+    archives: tuple[str, ...]  # folders data/X with provenance, that which stands in first
     other_runs: tuple[str, ...]  # folders data/X with timings, but the one that `source` is
 
     @property
@@ -170,9 +170,8 @@ class Plan:
         found = {}
         for table in registry.tables().values():
             if table.parts in ("build", "emulate"):
-                folder: str | None = self.results
-                if table.name == "emulated_checks" and not self.checks_emulated:
-                    folder = None
+                alone = table.name != "emulated_checks" or self.archived  # the GPU's checks hold the emulator's, too
+                folder: str | None = self.results if alone else None
             elif table.target == SWEEP:
                 folder = self.tuning
             elif table.name in self.made or self.inventory.has(f"{self.source}/{table.file}"):
@@ -184,13 +183,45 @@ class Plan:
         return found
 
     @property
-    def checks_emulated(self) -> bool:
-        """Whether the emulator's checks of this tree stand beside an archive's tables.
+    def checking(self) -> bool:
+        """Whether the run ends with all checks passed: on the GPU, or, beside an archive, on the emulator."""
+        return self.measuring or self.archived
 
-        Where the GPU's tables are this machine's, they hold these too; `paper` draws without them where nobody made them.
+    def inputs(self, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """What figures and report tables are made from, as contracts/schemas/inputs.schema.yaml has it.
+
+        `worklogs`: paper/sources.yaml.
         """
-        path = f"{self.results}/{registry.tables()['emulated_checks'].file}"
-        return self.archived and (self.config["mode"] != "redraw" or self.inventory.has(path))
+        recorded = registry.tables()
+        alone = [name for name in self.everything if self.folder_of(name) != self.source]
+        scoped = [t for t in recorded.values() if t.parts in ("run", "bench", "check", "profile") and t.needs_gpu]
+        reasons = {stage: f"{self.source}/parts/{stage}.left_out.txt" for stage in registry.legs()}
+        return {
+            "machine": self.machine,
+            "archived": self.archived,
+            "why_archived": self.why_archived,
+            "tables": dict(self.tables),
+            "of_experiment": {
+                name: {table.name: f"{self.folder_of(name)}/{table.file}" for table in scoped} for name in alone
+            },
+            "tuning": {"archived": self.tuning != self.results} if self.tuning else None,
+            "experiments": {name: _told(experiment, worklogs) for name, experiment in self.experiments.items()},
+            "other_runs": list(self.other_runs),
+            "archives": list(self.archives),
+            "left_out": {stage: path for stage, path in reasons.items() if self.inventory.has(path)},
+        }
+
+
+def _told(experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """An experiment, for people: with the worklog whose kernels it times or profiles."""
+    entries = [catalogue.find(name) for name in experiment.variants]
+    seeds = {entry.origin["seed"] for entry in entries if getattr(entry, "origin", None)}
+    keys = [key for key, worklog in worklogs.items() if worklog["file"].split("_")[0] in seeds]
+    return {
+        **{key: getattr(experiment, key) for key in ("title", "question", "kind", "profile_size", "by_name")},
+        "variants": list(experiment.variants),
+        "worklog": f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries",
+    }
 
 
 def mode_for(mode: str, targets: Iterable[str]) -> str:
@@ -274,7 +305,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         sweeping=sweeping,
         compared=_pair(config, COMPARE in targets),
         counters_required=COMPARE in targets or any(not experiments[name].sizes for name in named),
-        archives=tuple(f for f in inventory.folders_with("provenance.json") if f != f"data/{machine}"),
+        archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
         other_runs=tuple(f for f in inventory.folders_with("bench.csv") if f != source),
     )
 
