@@ -1,7 +1,5 @@
 """What each way of timing gets wrong: how far the time that it reports is from ours, in %, by kernel and size.
 
-    python -m analysis.figures.timing_methods --measured data/h200 --archived --variants results/variants.csv --out timing_methods.svg
-
 A cell is above zero (orange) where the protocol makes the kernel look slower, below (blue) where it makes it look
 faster. Some depart from ours in more than their name says; the lower rows show what their name says by itself, as the
 difference from a protocol that shares the rest.
@@ -12,12 +10,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, figure_arguments, marked, offered, read
+from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.figures.style import plt
-from analysis.tables.cross_validation import OURS, timing_methods
-from contracts import run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
+from experiments.studies.timing_methods.report import OURS, timing_methods
 
 # Protocol and its row's name; one that is not here keeps its own
 NAMES = {
@@ -43,7 +43,7 @@ COLOURS = LinearSegmentedColormap.from_list("faster to slower", [style.KERNEL, "
 def cells(rows: pd.DataFrame) -> pd.DataFrame:
     """Differences in %, of rows' names by (label, n); kernels in catalogue order, sizes upwards.
 
-    rows: from `trust.protocols`. A column without a time of ours is left out.
+    rows: from `report.timing_methods`. A column without a time of ours is left out.
     """
     rows = rows.assign(mark=marked(rows))[(rows["protocol"] != OURS) & rows["difference_percent"].notna()]
     rows = rows.assign(name=rows["protocol"].map(lambda name: NAMES.get(name, name)))
@@ -65,13 +65,13 @@ def told(value: float) -> str:
     return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
 
 
-def draw(measured: Measured, rows: pd.DataFrame) -> plt.Figure:
+def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     """The figure: a row per way of timing, a column per kernel and size."""
     shown = cells(rows) if len(rows) else pd.DataFrame()
     if shown.empty:
         why = (
             measured.reason("timing_methods")
-            or "snakemake --cores 1 trust makes timing_methods.csv where there is a GPU."
+            or "snakemake --cores 1 cross_validation makes timing_methods.csv where there is a GPU."
         )
         return style.left_out(measured, "Ways of timing", why)
     values = shown.to_numpy()
@@ -109,11 +109,12 @@ def draw(measured: Measured, rows: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    args = figure_arguments(__doc__).parse_args()
-    measured = read(args)
-    style.save(draw(measured, timing_methods(offered(args.measured, "timing_methods", measured, timed=True))), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "timing_methods",
+    category="7 Second opinions",
+    title="Ways of timing",
+    reads=("measured",),
+    optional=("timing_methods",),
+)
+def timing_methods_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), timing_methods(inputs.offered("timing_methods", timed=True)))

@@ -7,11 +7,13 @@ an SM there is nothing beside it to collide with.
 from __future__ import annotations
 
 import pandas as pd
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, figure_arguments, read, table
+from analysis.data import Measured
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import read_rows, run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
 
 PANELS = {"store": "stores", "load": "loads"}
 SHORT = "sgemm_"  # prefix of names that labels leave out
@@ -28,7 +30,7 @@ def excess(rows: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def draw(measured: Measured, rows: pd.DataFrame) -> plt.Figure:
+def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     """The figure: stores beside loads."""
     rows = excess(rows)
     gemms = rows[rows["bits"].isna() & (rows["source"].isin(["A and B", "L2"]))]
@@ -60,11 +62,14 @@ def draw(measured: Measured, rows: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    args = figure_arguments(__doc__).parse_args()
-    rows = table(read_rows(args.measured / "inter_warp_conflicts.csv", "inter_warp_conflicts"), "inter_warp_conflicts")
-    style.save(draw(read(args), rows), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "inter_warp_conflicts",
+    category="4 Counters",
+    subcategory="All kernels",
+    title="Shared-memory wavefronts between warps",
+    reads=("measured",),
+    optional=("inter_warp_conflicts",),
+    where_needed=("inter_warp_conflicts",),
+)
+def inter_warp_conflicts_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), inputs.rows("inter_warp_conflicts"))
