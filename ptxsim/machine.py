@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -24,12 +25,13 @@ from . import program as programs
 from .barriers import Barriers
 from .errors import PtxError, PtxsimError
 from .instructions import registry
-from .instructions.memory import STACK
+from .instructions.memory import STACK, blind
 from .instructions.special import special_value
 from .memory import BASES, Access, Addresses, Arena, Fault, GlobalSpace, MixedAccess, Space
 from .monitor import SharedMonitor
 from .phases import Phases
 from .program import Program
+from .slicing import slice_of
 from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable
 from .types import SIGNED, STORAGE, UNSIGNED, Type
 
@@ -79,6 +81,9 @@ class Machine:
         self.run_end: list[int] = []
         for instruction in program.code:
             self._compile(instruction)
+        self.values = True  # of a launch: whether what does not bear on its counts is computed, too
+        self.tally: dict[tuple[int, int], int] = {}  # straight runs of instructions, by first and last: warps
+        self.runs: dict[tuple[int, int], list[Callable]] = {}  # steps of such a run without values
         end = len(program.code)
         self.run_end = [0] * end
         for pc in range(end - 1, -1, -1):
@@ -118,6 +123,19 @@ class Machine:
                 step = self._guarded(instruction, step)
         self.steps.append(step)
         self.controls.append(control)
+
+    @cached_property
+    def counting_steps(self) -> list[Callable | None]:
+        """Steps of a launch without values; None where there is nothing to do (see `slicing`)."""
+        found = slice_of(self.program)
+        steps = list(self.steps)
+        for pc in found.skipped:
+            steps[pc] = None
+        for pc in found.blind:
+            instruction = self.program.code[pc]
+            step = blind(self, instruction)
+            steps[pc] = step if instruction.predicate is None else self._guarded(instruction, step)
+        return steps
 
     def _elementwise(self, instruction: Instruction) -> Callable[[], None]:
         modifiers = registry.Modifiers(instruction)
@@ -535,6 +553,7 @@ class Machine:
                 raise PtxsimError(f"{self.program.name}: {fault.what}") from None
             if self.monitor is not None:
                 self.monitor.finish()
+        self._tell()
 
     def release(self) -> None:
         """Let go of the memory of a launch."""
@@ -586,6 +605,7 @@ class Machine:
         self.committed = np.zeros(self.lanes, np.int64)  # groups of each thread
         self.givers: dict = {}
         self.executed = 0
+        self.tally = {}
         self.turns = 0
         self.clock_reads = 0
         self.enter(self.alive)
@@ -644,10 +664,10 @@ class Machine:
             end = run_end[pc]
             stop = end if end < limit else limit
             if self.observers:
-                self._observed(pc, stop)
-            else:
-                for step in steps[pc:stop]:
-                    step()
+                last = stop if stop == limit else end + 1
+                self.tally[pc, last] = self.tally.get((pc, last), 0) + self.active_warps()
+            for step in steps[pc:stop] if self.values else self._counting_run(pc, stop):
+                step()
             self.executed += stop - pc + 1
             if self.executed > self.limits.steps:
                 raise self.fault(
@@ -658,8 +678,6 @@ class Machine:
             if stop == limit:
                 self.join(limit, threads)
                 return
-            if self.observers:
-                self._tell(self.program.code[end])
             place = controls[end](threads)
             if place is None:
                 return
@@ -668,16 +686,23 @@ class Machine:
                 return
             pc = place
 
-    def _observed(self, pc: int, stop: int) -> None:
-        code, steps = self.program.code, self.steps
-        for at in range(pc, stop):
-            self._tell(code[at])
-            steps[at]()
+    def _counting_run(self, pc: int, stop: int) -> list[Callable]:
+        """What a straight run does in a launch without values."""
+        found = self.runs.get((pc, stop))
+        if found is None:
+            found = self.runs[pc, stop] = [step for step in self.counting_steps[pc:stop] if step is not None]
+        return found
 
-    def _tell(self, instruction: Instruction) -> None:
-        warps = self.active_warps()
-        for observer in self.observers:
-            observer.executed(instruction, warps)
+    def _tell(self) -> None:
+        """Tell the observers how often each instruction was executed."""
+        total: dict[int, int] = {}
+        for (first, last), warps in self.tally.items():
+            for pc in range(first, last):
+                total[pc] = total.get(pc, 0) + warps
+        self.tally = {}
+        for pc, warps in total.items():
+            for observer in self.observers:
+                observer.executed(self.program.code[pc], warps)
 
     def active_warps(self) -> int:
         """How many warps have an active thread."""
