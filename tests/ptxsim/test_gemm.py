@@ -16,7 +16,8 @@ from experiments.predict import emulated_texture
 from kernels import catalogue
 from ptxsim.api import Kernel
 from ptxsim.compiler import compile_ptx
-from ptxsim.counters import Counters, is_linear, scaled
+from ptxsim.counters import Counters, named
+from ptxsim.extrapolation import extrapolate
 from ptxsim.parser import parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -155,13 +156,12 @@ def predicted(found, text) -> dict[str, float]:
     """Totals at N, from 2x2 blocks with 3 and 4 k-steps."""
     bm, bn, bk = tiles(found)
     bk = max(bk, 32)
-    runs = []
+    runs = {}
     for steps in (3, 4, 5):
         counters = Counters()
-        launch(found, text, 2 * bm, 2 * bn, bk * steps, 1.0, 0.0, 0, observers=[counters], checks=False)
-        runs.append(counters.totals())
-    assert is_linear(scaled(runs[0], runs[1], (3, 4), 4, 5, 4), runs[2])
-    return scaled(runs[0], runs[1], (3, 4), 4, N // bk, (N // bm) * (N // bn))
+        launch(found, text, 2 * bm, 2 * bn, bk * steps, 1.0, 0.0, 0, observers=[counters], checks=False, values=False)
+        runs[steps] = counters.sums()
+    return named(extrapolate(runs, 4, N // bk, (N // bm) * (N // bn)))
 
 
 @pytest.mark.parametrize("name", EACH)
