@@ -80,7 +80,7 @@ class EmulatedDevice:
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """See `Device.run`. A fault that the emulator finds is a `UserError` too."""
         import ptxsim
-        from experiments.predict import emulated_texture
+        from experiments.emulation.launching import texture as emulated_texture
 
         starts = {name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)}
         variant, p = variant.pick(problem, starts), problem

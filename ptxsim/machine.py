@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -25,13 +24,13 @@ from . import program as programs
 from .barriers import Barriers
 from .errors import PtxError, PtxsimError
 from .instructions import registry
-from .instructions.memory import STACK, blind
+from .instructions.memory import STACK
 from .instructions.special import special_value
 from .memory import BASES, Access, Addresses, Arena, Fault, GlobalSpace, MixedAccess, Space
 from .monitor import SharedMonitor
 from .phases import Phases
 from .program import Program
-from .slicing import slice_of
+from .runs import Runs
 from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable
 from .types import SIGNED, STORAGE, UNSIGNED, Type
 
@@ -83,7 +82,7 @@ class Machine:
             self._compile(instruction)
         self.values = True  # of a launch: whether what does not bear on its counts is computed, too
         self.tally: dict[tuple[int, int], int] = {}  # straight runs of instructions, by first and last: warps
-        self.runs: dict[tuple[int, int], list[Callable]] = {}  # steps of such a run without values
+        self.runs = Runs(self)
         end = len(program.code)
         self.run_end = [0] * end
         for pc in range(end - 1, -1, -1):
@@ -123,19 +122,6 @@ class Machine:
                 step = self._guarded(instruction, step)
         self.steps.append(step)
         self.controls.append(control)
-
-    @cached_property
-    def counting_steps(self) -> list[Callable | None]:
-        """Steps of a launch without values; None where there is nothing to do (see `slicing`)."""
-        found = slice_of(self.program)
-        steps = list(self.steps)
-        for pc in found.skipped:
-            steps[pc] = None
-        for pc in found.blind:
-            instruction = self.program.code[pc]
-            step = blind(self, instruction)
-            steps[pc] = step if instruction.predicate is None else self._guarded(instruction, step)
-        return steps
 
     def _elementwise(self, instruction: Instruction) -> Callable[[], None]:
         modifiers = registry.Modifiers(instruction)
@@ -659,19 +645,19 @@ class Machine:
 
     def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
         """Run a group until it meets another, parts or ends."""
-        steps, controls, run_end = self.steps, self.controls, self.run_end
+        controls, run_end, run, values = self.controls, self.run_end, self.runs.steps, self.values
         while True:
             end = run_end[pc]
             stop = end if end < limit else limit
             if self.observers:
                 last = stop if stop == limit else end + 1
                 self.tally[pc, last] = self.tally.get((pc, last), 0) + self.active_warps()
-            for step in steps[pc:stop] if self.values else self._counting_run(pc, stop):
+            for step in run(pc, stop, values):
                 step()
             self.executed += stop - pc + 1
             if self.executed > self.limits.steps:
                 raise self.fault(
-                    self.program.code[min(stop, len(steps) - 1)],
+                    self.program.code[min(stop, len(controls) - 1)],
                     f"more than {self.limits.steps} instructions executed: an endless loop, or raise the limit `steps`",
                     int(np.flatnonzero(threads)[0]),
                 )
@@ -685,13 +671,6 @@ class Machine:
                 self.join(place, threads)
                 return
             pc = place
-
-    def _counting_run(self, pc: int, stop: int) -> list[Callable]:
-        """What a straight run does in a launch without values."""
-        found = self.runs.get((pc, stop))
-        if found is None:
-            found = self.runs[pc, stop] = [step for step in self.counting_steps[pc:stop] if step is not None]
-        return found
 
     def _tell(self) -> None:
         """Tell the observers how often each instruction was executed."""

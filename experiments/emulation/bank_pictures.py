@@ -88,7 +88,7 @@ def small_launch(variant: Variant) -> dict[str, Any]:
     """Arguments of `banks.accesses` or `Kernel.launch` for one tile of C and a few steps; all matrices are zero."""
     import ptxsim
     from experiments import arguments
-    from experiments.predict import emulated_texture
+    from experiments.emulation.launching import texture as emulated_texture
 
     m, n, k = variant.tile["m"], variant.tile["n"], STEPS * max(variant.tile["k"], 8)
     problem = Problem(m, n, k, k, n, n)

@@ -19,7 +19,7 @@ import numpy as np
 import ptxsim
 from contracts import UserError, run_command, write_rows
 from experiments import arguments, verify
-from experiments.predict import emulated_texture
+from experiments.emulation.launching import texture as emulated_texture
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 

@@ -12,7 +12,7 @@ import pytest
 
 import ptxsim
 from experiments import arguments, verify
-from experiments.predict import emulated_texture
+from experiments.emulation.launching import texture as emulated_texture
 from kernels import catalogue
 from ptxsim.api import Kernel
 from ptxsim.compiler import compile_ptx
