@@ -31,7 +31,7 @@ STAGES = {
     "bench": "unlocked",
     "profile": "counters",
     "agreement": "agreement",
-    "protocols": "protocols",
+    "timing_methods": "timing methods",
     "timeline": "timeline",
     "sanitizer": "sanitizer",
     "tuning": "tuning",

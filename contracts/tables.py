@@ -1,7 +1,7 @@
 """CSV, JSON and YAML with a schema, checked on writing and on reading.
 
-A schema is a JSON Schema in `workflow/schemas/NAME.schema.yaml`. For a CSV file it describes one row, and the
-order of its properties is the order of the columns; an empty cell is null.
+A schema is a JSON Schema in `contracts/schemas/NAME.schema.yaml`, or in the folder of the study whose table it is. For
+a CSV file it describes one row, and the order of its properties is the order of the columns; an empty cell is null.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from jsonschema import Draft202012Validator
 from contracts.errors import UserError, suggest
 from contracts.files import replacing, write_text
 
-SCHEMAS = Path(__file__).resolve().parent.parent / "workflow" / "schemas"
+SCHEMAS = Path(__file__).resolve().parent / "schemas"
+STUDIES = SCHEMAS.parent.parent / "experiments" / "studies"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, ten times as fast, where PyYAML was built with it
 # Keywords that say no more of a row than its columns do, where it has all that are required and no others
 _BY_COLUMN = {"$schema", "$defs", "title", "description", "type", "properties", "required", "additionalProperties"}
@@ -29,10 +30,16 @@ _BY_COLUMN = {"$schema", "$defs", "title", "description", "type", "properties", 
 Row = dict[str, Any]
 
 
+def schema_path(name: str) -> Path:
+    """The file of the schema called `name`; it need not be there."""
+    own = SCHEMAS / f"{name}.schema.yaml"
+    return own if own.is_file() else next(STUDIES.glob(f"*/{name}.schema.yaml"), own)
+
+
 @functools.cache
 def schema(name: str) -> dict[str, Any]:
     """The schema called `name` (for instance "bench")."""
-    return yaml.load((SCHEMAS / f"{name}.schema.yaml").read_text(), _LOADER)
+    return yaml.load(schema_path(name).read_text(), _LOADER)
 
 
 @functools.cache

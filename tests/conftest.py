@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers import ARCH, ROOT
 
-from experiments import build, toolchain
+from experiments.stages import build, toolchain
 from kernels import catalogue
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 from helpers import ROOT
 
-from analysis.machine_tables import Machine
-from analysis.vocabulary import Vocabulary
+from analysis.claims.machine_tables import Machine
+from analysis.claims.vocabulary import Vocabulary
 from contracts import read_rows, schema, write_json, write_rows
 
 EXPERIMENTS = [path.stem for path in (ROOT / "experiments").glob("*.yaml")]
@@ -74,7 +74,7 @@ class Planted:
         self.write("bounds", [common | rest | {"resource": r, "cycles_per_sm": c} for r, c in bounds.items()])
         ways = {"ours": 100.0, "no_flush": 90.0}
         rest = {"description": "x", "replays": 10}
-        self.write("protocols", [common | rest | {"protocol": p, "time_us": us} for p, us in ways.items()])
+        self.write("timing_methods", [common | rest | {"protocol": p, "time_us": us} for p, us in ways.items()])
         resources = {name: 0 for name in schema("resources")["properties"] if name != "source_hash"} | {
             "variant": "sgemm_naive", "arch": "sm_90a", "compiler": "x", "registers": 32, "threads": 1024,
             "occupancy": 0.5, "limiter": "registers", "ffma": 30,

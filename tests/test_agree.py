@@ -12,9 +12,9 @@ import pytest
 from helpers import assert_one_line, run_module
 
 from contracts import UserError, read_rows
-from experiments import sanitize
-from experiments.agree import agree, chosen
-from experiments.check import GUARD, EmulatedDevice
+from experiments.stages import sanitize
+from experiments.stages.check import GUARD, EmulatedDevice
+from experiments.stages.compare_emulator import agree, chosen
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -60,7 +60,9 @@ def test_a_wrong_element_fails_on_tensor_cores_too(change, built: Path) -> None:
 
 
 def test_only_kernels_run_on_both(tmp_path: Path) -> None:
-    done = run_module("experiments.agree", "cublas_fp32", "--build-dir", tmp_path, "--out", tmp_path / "a.csv")
+    done = run_module(
+        "experiments.stages.compare_emulator", "cublas_fp32", "--build-dir", tmp_path, "--out", tmp_path / "a.csv"
+    )
     assert_one_line(done, "cublas_fp32 is no kernel")
 
 
@@ -121,7 +123,7 @@ def test_without_the_tool_the_leg_is_left_out_with_the_remedy(tmp_path: Path) ->
     out, reason = tmp_path / "s.csv", tmp_path / "why.txt"
     if sanitize.find_tool():
         pytest.skip("compute-sanitizer is installed here")
-    done = run_module("experiments.sanitize", "--build-dir", tmp_path, "--out", out, "--left-out", reason)
+    done = run_module("experiments.stages.sanitize", "--build-dir", tmp_path, "--out", out, "--left-out", reason)
     assert done.returncode == 0 and "remedy: install it" in reason.read_text()
     assert read_rows(out, "sanitizer") == []
 
@@ -130,6 +132,6 @@ def test_without_the_tool_the_leg_is_left_out_with_the_remedy(tmp_path: Path) ->
     ("name", "words"), [("sgemm_naiv", "nearest: sgemm_naive"), ("cublas_fp32", "cublas_fp32 is no kernel")]
 )
 def test_names_are_kernels(name: str, words: str, tmp_path: Path) -> None:
-    done = run_module("experiments.sanitize", name, "--build-dir", tmp_path, "--out", tmp_path / "s.csv")
+    done = run_module("experiments.stages.sanitize", name, "--build-dir", tmp_path, "--out", tmp_path / "s.csv")
     assert_one_line(done, words)
     assert not os.listdir(tmp_path)

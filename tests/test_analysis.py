@@ -15,8 +15,20 @@ import pytest
 from helpers import ROOT, assert_one_line, run_module
 from pypdf import PdfReader
 
-from analysis import correctness, counters, data, ladder, regimes, roofline, sizes, stalls, style, tables, tail
+from analysis import data
 from analysis.data import Measured
+from analysis.figures import (
+    correctness,
+    counters,
+    data_kinds,
+    ladder,
+    roofline,
+    sizes,
+    stalls,
+    style,
+    wave_quantization,
+)
+from analysis.tables import paper
 from contracts import read_json, read_rows, schema, write_json, write_rows
 from kernels import catalogue
 
@@ -43,12 +55,12 @@ class Folder:
         return data.read(Namespace(measured=self.measured, variants=self.variants, archived=archived, emulated=None))
 
     def tail(self) -> pd.DataFrame:
-        return tail.tails(self.read(), data.table(self.rows("resources"), "resources"))
+        return wave_quantization.tails(self.read(), data.table(self.rows("resources"), "resources"))
 
     def tables(self, out: Path) -> dict[str, list[dict[str, str]]]:
         """The paper's tables, made by the command."""
         arguments = ("--measured", self.measured, "--variants", self.variants, "--archived", "--out", out)
-        done = run_module("analysis.tables", *arguments, "--resources", self.measured / "resources.csv")
+        done = run_module("analysis.tables.paper", *arguments, "--resources", self.measured / "resources.csv")
         assert done.returncode == 0, done.stderr
         return {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
 
@@ -234,7 +246,7 @@ def test_a_figure_with_nothing_to_draw_says_so(name: str, table: str, folder: Fo
 )
 def test_a_wrong_argument_is_one_line(arguments: list[str], words: list[str], folder: Folder, tmp_path: Path) -> None:
     given = ["--measured", folder.measured, "--variants", folder.variants, *arguments]
-    assert_one_line(run_module("analysis.counters", *given, cwd=tmp_path), *words)
+    assert_one_line(run_module("analysis.figures.counters", *given, cwd=tmp_path), *words)
     assert not (tmp_path / "x.svg").exists()
 
 
@@ -279,7 +291,7 @@ def test_the_clock_moves_tflops_and_not_flop_per_clock(
 ) -> None:
     several_kinds(folder, per_clock)
     made = folder.tables(tmp_path / "t")
-    rows = [row for row in made["regimes"] if row["variant"] == "sgemm_vectorized"]
+    rows = [row for row in made["data_kinds"] if row["variant"] == "sgemm_vectorized"]
     assert [row["data"] for row in rows] == ["zeros", "uniform", "normal"]
     assert {row["agrees_within_1_percent"] for row in rows} == {verdict}
     for row in rows:
@@ -287,16 +299,16 @@ def test_the_clock_moves_tflops_and_not_flop_per_clock(
         assert float(row["tflops_spread_percent"]) == pytest.approx(100 * (1.1 / (0.9 * per_clock) - 1), rel=1e-4)
         alone = float(row["power_w"]) * float(row["gflop_per_j"]) / 1e3
         assert float(row["tflops_alone"]) == pytest.approx(alone, rel=1e-4)
-    assert {r["agrees_within_1_percent"] for r in made["regimes"] if r["variant"] == "cublas_fp32"} == {"yes"}
+    assert {r["agrees_within_1_percent"] for r in made["data_kinds"] if r["variant"] == "cublas_fp32"} == {"yes"}
     assert not any(row["experiment"] == "clock_regimes" for row in made["ladder"] + made["sizes"])
-    words, _ = drawn(regimes.draw(folder.read(), "clock_regimes"), tmp_path)
+    words, _ = drawn(data_kinds.draw(folder.read(), "clock_regimes"), tmp_path)
     assert "zeros" in words and "normal" in words and "n = 4096, unlocked clocks" in words
     assert f"{100 * (1.1 / (0.9 * per_clock) - 1):.1f}" in words and f"{100 * (per_clock - 1):.1f}" in words
 
 
 def test_one_kind_of_data_alone_has_no_verdict(folder: Folder) -> None:
     rows = several_kinds(folder)
-    (row,) = regimes.spreads(pd.DataFrame(rows[:1])).to_dict("records")
+    (row,) = data_kinds.spreads(pd.DataFrame(rows[:1])).to_dict("records")
     assert (row["kinds"], row["agrees_within_1_percent"], row["tflops_spread_percent"]) == (1, "", 0)
 
 
@@ -313,7 +325,7 @@ def test_the_summary_has_an_experiment_by_name_where_it_was_measured(folder: Fol
     assert not told["by_name"]
     (found,) = (e for e in told["experiments"] if e["name"] == "clock_regimes")
     (best,) = found["best"]
-    assert (found["kind"], found["rows"], best["data"]) == ("regimes", len(rows), "uniform")
+    assert (found["kind"], found["rows"], best["data"]) == ("data_kinds", len(rows), "uniform")
 
 
 def test_other_figures_keep_kinds_of_data_apart(folder: Folder, tmp_path: Path) -> None:
@@ -324,7 +336,7 @@ def test_other_figures_keep_kinds_of_data_apart(folder: Folder, tmp_path: Path) 
     folder.edit("bench", lambda row: {"experiment": "sgemm_ladder"} if row["data"] != "uniform" else None)
     words, _ = drawn(ladder.draw(folder.read(), "sgemm_ladder"), tmp_path, "ladder")
     assert "n = 4096, zeros, unlocked clocks" in words and "n = 4096, uniform, per clock" in words
-    timed = tables.timings(folder.read())
+    timed = paper.timings(folder.read())
     timed = timed[(timed["experiment"] == "sgemm_ladder") & (timed["variant"] == "sgemm_vectorized")]
     assert timed.set_index("data")["gain"].notna().to_dict() == {"zeros": False, "uniform": True, "normal": False}
     assert len(rows) == 6 and set(data.one_row_each(folder.read().bench)["data"]) == {"uniform"}
@@ -374,7 +386,7 @@ def test_blocks_computed_and_counted_agree(folder: Folder, tmp_path: Path) -> No
     near = (kernels["busiest_percent"] - kernels["measured_busiest_percent"]).abs() < 0.5
     assert near.mean() >= 0.6
     assert rows.loc[rows["kind"] == "baseline", "blocks"].isna().all()
-    made = {row["variant"]: row for row in folder.tables(tmp_path / "t")["tail"]}
+    made = {row["variant"]: row for row in folder.tables(tmp_path / "t")["wave_quantization"]}
     assert made["cublas_fp32"]["blocks"] == "" and float(made["cublas_fp32"]["measured_waves"]) > 0
     assert int(made["sgemm_naive"]["blocks"]) == 128 * 128
 
@@ -382,11 +394,11 @@ def test_blocks_computed_and_counted_agree(folder: Folder, tmp_path: Path) -> No
 def test_the_figure_of_waves(folder: Folder, tmp_path: Path) -> None:
     folder.edit("checks", warptile_fails)
     resources = data.table(folder.rows("resources"), "resources")
-    words, _ = drawn(tail.draw(folder.read(), resources), tmp_path)
+    words, _ = drawn(wave_quantization.draw(folder.read(), resources), tmp_path)
     assert "62.06" in words and "94%" in words and "busiest SM, computed" in words
     assert "not shown, failed a check: warptile" in words and words.count("warptile") == 1
     folder.edit("counters", lambda row: None, keep=lambda row: False)
-    words, _ = drawn(tail.draw(folder.read(), resources), tmp_path, "none")
+    words, _ = drawn(wave_quantization.draw(folder.read(), resources), tmp_path, "none")
     assert "Waves and load balance: left out" in words
 
 
@@ -395,7 +407,16 @@ def test_the_figure_of_waves(folder: Folder, tmp_path: Path) -> None:
 
 def test_the_paper_s_tables_follow_from_the_measured_ones(folder: Folder, tmp_path: Path) -> None:
     made = folder.tables(tmp_path / "tables")
-    assert set(made) >= {"ladder", "sizes", "regimes", "tail", "resources", "checks", "counters", "comparison"}
+    assert set(made) >= {
+        "ladder",
+        "sizes",
+        "data_kinds",
+        "wave_quantization",
+        "resources",
+        "checks",
+        "counters",
+        "comparison",
+    }
     keys = ("experiment", "variant", "n", "data")
     bench = {tuple(r[k] for k in keys): r for r in folder.rows("bench") if r["experiment"] != "clock_regimes"}
     timed = made["ladder"] + made["sizes"]

@@ -11,7 +11,9 @@ import pytest
 from helpers import ROOT
 
 from contracts import read_json, read_rows
-from experiments import plan, tune, tune_space
+from experiments import declarations
+from experiments.studies.tile_autotune import space
+from experiments.studies.tile_autotune import sweep as tune
 from kernels import catalogue
 
 ARCHIVES = sorted(path.parent for path in ROOT.glob("data/*/provenance.json"))
@@ -38,7 +40,7 @@ def test_no_archived_row_is_of_another_source(archive: Path) -> None:
 
 
 def test_every_tile_of_the_archived_sweep_is_of_this_source(archive: Path) -> None:
-    now = {name_of(tune.row_of(c)): c.variant().source_hash for c in tune_space.load().configurations() if not c.broken}
+    now = {name_of(tune.row_of(c)): c.variant().source_hash for c in space.load().configurations() if not c.broken}
     swept = [row for row in read_rows(archive / "tuning.csv", "tuning") if row["time_us"]]
     assert swept and not [name_of(row) for row in swept if now.get(name_of(row)) != row["source_hash"]]
 
@@ -52,7 +54,7 @@ def test_the_archive_has_every_variant_of_every_experiment(archive: Path) -> Non
     """Those measured by name, too: timings where an experiment has sizes, counters where it profiles."""
     timed = {(row["experiment"], row["variant"]) for row in rows(archive / "bench.csv")}
     counted = {row["variant"] for row in rows(archive / "counters.csv")}
-    experiments = [plan.load(name) for name in plan.names()]
+    experiments = [declarations.load(name) for name in declarations.names()]
     assert {(e.name, variant) for e in experiments if e.sizes for variant in e.variants} <= timed
     assert {variant for e in experiments if e.profile_size for variant in e.variants} <= counted
 

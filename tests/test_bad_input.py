@@ -15,7 +15,7 @@ import pytest
 from helpers import ROOT, assert_one_line, environment, heed_ctrl_c, run_module
 
 from contracts import UserError, read_rows, write_rows
-from experiments import profile
+from experiments.stages import profile
 
 ARCHIVED = [
     "bench.csv",
@@ -36,14 +36,14 @@ def outputs(tmp_path: Path, *names: str) -> list[object]:
 COMMANDS = {
     "build": ["--arch", "sm_90a", "--out-dir"],
     "check": ["--build-dir", "b", "--out"],
-    "launch": ["--size", "1024", "--build-dir"],
+    "profile_target": ["--size", "1024", "--build-dir"],
     "profile": ["--size", "1024", "--build-dir", "b", "--left-out", "left_out", "--out"],
 }
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
 def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> None:
-    done = run_module(f"experiments.{command}", "sgemm_warptle", *COMMANDS[command], "out", cwd=tmp_path)
+    done = run_module(f"experiments.stages.{command}", "sgemm_warptle", *COMMANDS[command], "out", cwd=tmp_path)
     assert_one_line(done, "unknown variant 'sgemm_warptle' in kernels/catalogue.yaml", "nearest: sgemm_warptile")
     assert list(tmp_path.iterdir()) == []
 
@@ -63,22 +63,22 @@ def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> N
 )
 def test_what_cannot_be_timed_is_one_line(experiment: str, variant: str, words: list[str], tmp_path: Path) -> None:
     arguments = ["--build-dir", tmp_path, *outputs(tmp_path, "bench", "checks", "samples")]
-    assert_one_line(run_module("experiments.bench", experiment, variant, *arguments), *words)
+    assert_one_line(run_module("experiments.stages.bench", experiment, variant, *arguments), *words)
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
     ("command", "arguments"),
-    [("check", ["sgemm_naive"]), ("launch", ["sgemm_naive", "--size", "128"]), ("machine", ["--machine", "m"])],
+    [("check", ["sgemm_naive"]), ("profile_target", ["sgemm_naive", "--size", "128"]), ("machine", ["--machine", "m"])],
 )
 def test_no_gpu_is_one_line(command: str, arguments: list[str], tmp_path: Path) -> None:
-    out = [] if command == "launch" else outputs(tmp_path, "out")
-    assert_one_line(run_module(f"experiments.{command}", *arguments, "--build-dir", tmp_path, *out), "no GPU")
+    out = [] if command == "profile_target" else outputs(tmp_path, "out")
+    assert_one_line(run_module(f"experiments.stages.{command}", *arguments, "--build-dir", tmp_path, *out), "no GPU")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_library_is_not_checked_by_itself(tmp_path: Path) -> None:
-    done = run_module("experiments.check", "cublas_fp32", "--build-dir", tmp_path, *outputs(tmp_path, "out"))
+    done = run_module("experiments.stages.check", "cublas_fp32", "--build-dir", tmp_path, *outputs(tmp_path, "out"))
     assert_one_line(done, "cublas_fp32 is a library baseline")
 
 
@@ -88,7 +88,7 @@ def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: P
     write_rows(tmp_path / "checked.csv", "checks", [rows[0] | {"passed": False, "detail": "planted"}, *rows[1:]])
     arguments = ["--checked", tmp_path / "checked.csv", "--build-dir", tmp_path]
     arguments += outputs(tmp_path, "bench", "checks", "samples")
-    done = run_module("experiments.bench", "sgemm_ladder", "sgemm_naive", *arguments)
+    done = run_module("experiments.stages.bench", "sgemm_ladder", "sgemm_naive", *arguments)
     assert done.returncode == 0, done.stderr
     assert "sgemm_naive" in done.stderr and "fail" in done.stderr
     assert read_rows(tmp_path / "out" / "bench", "bench") == []
@@ -100,7 +100,7 @@ def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: P
 def test_without_ncu_the_profile_is_left_out_with_a_remedy(tmp_path: Path) -> None:
     """Not a fault of the run: an empty table, exit code 0, and the reason in a file."""
     arguments = ["--size", 1024, "--build-dir", tmp_path, *outputs(tmp_path, "out", "left-out")]
-    done = run_module("experiments.profile", "sgemm_naive", *arguments, PATH=str(tmp_path))
+    done = run_module("experiments.stages.profile", "sgemm_naive", *arguments, PATH=str(tmp_path))
     assert done.returncode == 0
     reason = "no ncu on PATH; remedy: install NVIDIA Nsight Compute"
     assert done.stderr == f"profile left out: {reason}\n"
@@ -187,12 +187,12 @@ def test_a_foreign_report_is_left_out_or_where_asked_for_by_name_an_error(
     )
     arguments = ["sgemm_naive", "--size", 1024, "--build-dir", tmp_path, *outputs(tmp_path, "out", "left-out")]
     path = {"PATH": os.environ["PATH"]}
-    done = run_module("experiments.profile", *arguments, **path)
+    done = run_module("experiments.stages.profile", *arguments, **path)
     assert done.returncode == 0 and "not a report that this ncu's module can read" in done.stderr
     assert "remedy" in (tmp_path / "out" / "left-out").read_text()
-    asked = run_module("experiments.profile", *arguments, **path | {profile.REQUIRED: "1"})
+    asked = run_module("experiments.stages.profile", *arguments, **path | {profile.REQUIRED: "1"})
     assert_one_line(asked, "no counters of sgemm_naive")
-    done = run_module("experiments.profile", *arguments, "--required", **path)
+    done = run_module("experiments.stages.profile", *arguments, "--required", **path)
     assert_one_line(done, "no counters of sgemm_naive", "not a report", "foreign")
 
 
@@ -216,7 +216,7 @@ def measured(tmp_path: Path, archive: Path) -> Path:
 
 
 def test_what_is_whole_is_archived(measured: Path, tmp_path: Path) -> None:
-    done = run_module("experiments.archive", "--measured", measured, "--data", tmp_path / "data" / "mine")
+    done = run_module("experiments.stages.archive", "--measured", measured, "--data", tmp_path / "data" / "mine")
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (tmp_path / "data" / "mine").iterdir()} == {*ARCHIVED, "archived.json"}
     for name in ARCHIVED:
@@ -232,18 +232,18 @@ def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archiv
     data = tmp_path / "data"
 
     def archived() -> dict[str, dict]:
-        done = run_module("experiments.archive", "--measured", measured, "--data", data)
+        done = run_module("experiments.stages.archive", "--measured", measured, "--data", data)
         assert done.returncode == 0, done.stderr
         return json.loads((data / "archived.json").read_text())
 
-    shutil.copyfile(archive / "banks.csv", measured / "banks.csv")
+    shutil.copyfile(archive / "smem_microbench.csv", measured / "smem_microbench.csv")
     first = archived()
-    assert first["banks.csv"] == first["bench.csv"]
-    (measured / "banks.csv").unlink()
+    assert first["smem_microbench.csv"] == first["bench.csv"]
+    (measured / "smem_microbench.csv").unlink()
     later = json.loads((measured / "provenance.json").read_text()) | {"commit": "later"}
     (measured / "provenance.json").write_text(json.dumps(later))
     second = archived()
-    assert second["banks.csv"] == first["banks.csv"] and second["bench.csv"]["commit"] == "later"
+    assert second["smem_microbench.csv"] == first["smem_microbench.csv"] and second["bench.csv"]["commit"] == "later"
 
 
 def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: Path, tmp_path: Path) -> None:
@@ -252,15 +252,19 @@ def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: 
     for name in ARCHIVED:
         if name != "provenance.json":
             (measured / name).unlink()
-    shutil.copyfile(archive / "banks.csv", measured / "banks.csv")
-    (data / "banks.csv").unlink()
+    shutil.copyfile(archive / "smem_microbench.csv", measured / "smem_microbench.csv")
+    (data / "smem_microbench.csv").unlink()
     before = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "archived.json"}
-    done = run_module("experiments.archive", "--measured", measured, "--data", data, "--only", "banks.csv")
+    done = run_module(
+        "experiments.stages.archive", "--measured", measured, "--data", data, "--only", "smem_microbench.csv"
+    )
     assert done.returncode == 0, done.stderr
-    assert (data / "banks.csv").is_file() and all((data / name).read_bytes() == text for name, text in before.items())
-    assert "banks.csv" in json.loads((data / "archived.json").read_text())
+    assert (data / "smem_microbench.csv").is_file() and all(
+        (data / name).read_bytes() == text for name, text in before.items()
+    )
+    assert "smem_microbench.csv" in json.loads((data / "archived.json").read_text())
     for name, words in {"bench.csv": ["unknown file", "nearest"], "tuning.csv": ["tuning.csv is missing"]}.items():
-        done = run_module("experiments.archive", "--measured", measured, "--data", data, "--only", name)
+        done = run_module("experiments.stages.archive", "--measured", measured, "--data", data, "--only", name)
         assert_one_line(done, *words)
 
 
@@ -276,7 +280,7 @@ def test_what_is_not_whole_is_not_archived(name: str, fault: str, measured: Path
         (measured / name).unlink()
     else:
         (measured / name).write_bytes(whole[: len(whole) // 2])
-    done = run_module("experiments.archive", "--measured", measured, "--data", target)
+    done = run_module("experiments.stages.archive", "--measured", measured, "--data", target)
     assert_one_line(done, name, fault)
     assert [(path.name, path.read_text()) for path in target.iterdir()] == [("bench.csv", "older")]
 
@@ -291,7 +295,7 @@ def failing(folder: Path) -> None:
 
 def test_what_failed_a_check_is_not_archived(measured: Path, tmp_path: Path) -> None:
     failing(measured)
-    done = run_module("experiments.archive", "--measured", measured, "--data", tmp_path / "data")
+    done = run_module("experiments.stages.archive", "--measured", measured, "--data", tmp_path / "data")
     assert_one_line(done, "sgemm_warptile failed its check 'one tile, one k-step'; not archived")
     assert not (tmp_path / "data").exists()
 
@@ -299,11 +303,11 @@ def test_what_failed_a_check_is_not_archived(measured: Path, tmp_path: Path) -> 
 def test_the_verdict_names_what_failed_and_leaves_no_file(measured: Path, tmp_path: Path) -> None:
     count = len(read_rows(measured / "checks.csv", "checks"))
     arguments = ("--checks", measured / "checks.csv", "--out", tmp_path / "verdict.txt")
-    assert run_module("experiments.verdict", *arguments).returncode == 0
+    assert run_module("experiments.stages.require_passed", *arguments).returncode == 0
     assert (tmp_path / "verdict.txt").read_text() == f"{count} checks passed\n"
     (tmp_path / "verdict.txt").unlink()
     failing(measured)
-    done = run_module("experiments.verdict", *arguments)
+    done = run_module("experiments.stages.require_passed", *arguments)
     said = f"1 of {count} checks failed, of: sgemm_warptile; first: sgemm_warptile, one tile, one k-step: C[0, 0] = 1"
     assert_one_line(done, said)
     assert not (tmp_path / "verdict.txt").exists()
@@ -314,7 +318,7 @@ def test_the_verdict_names_what_failed_and_leaves_no_file(measured: Path, tmp_pa
 
 def test_a_part_that_is_not_whole_is_not_merged(tmp_path: Path, archive: Path) -> None:
     (tmp_path / "part.csv").write_bytes((archive / "checks.csv").read_bytes()[:5000])
-    done = run_module("experiments.merge", "checks", tmp_path / "part.csv", "--out", tmp_path / "all.csv")
+    done = run_module("experiments.stages.merge", "checks", tmp_path / "part.csv", "--out", tmp_path / "all.csv")
     assert_one_line(done, "part.csv", "truncated")
     assert not (tmp_path / "all.csv").exists()
 
@@ -323,7 +327,9 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "results").write_text("")
     done = run_module("kernels.catalogue", "--out", tmp_path / "results" / "variants.csv")
     assert_one_line(done, "cannot write", "results/variants.csv")
-    done = run_module("experiments.build", "sgemm_naive", "--arch", "sm_90a", "--out-dir", tmp_path / "results" / "b")
+    done = run_module(
+        "experiments.stages.build", "sgemm_naive", "--arch", "sm_90a", "--out-dir", tmp_path / "results" / "b"
+    )
     assert_one_line(done, "cannot write", "results/b/sgemm_naive.cu")
 
 
@@ -331,7 +337,7 @@ def test_a_build_that_is_interrupted_leaves_no_cubin(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "experiments.build",
+        "experiments.stages.build",
         "sgemm_warptile",
         "--arch",
         "sm_90a",

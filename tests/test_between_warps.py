@@ -8,21 +8,21 @@ import pandas as pd
 import pytest
 
 import ptxsim
-from analysis.between_warps import draw, excess
+from analysis.figures.inter_warp_conflicts import draw, excess
 from contracts import schema
-from experiments import between_warps
-from experiments.between_warps import Case, cases, entries, find, needed
-from experiments.build import compile_source
-from experiments.toolchain import nvcc
+from experiments.stages.build import compile_source
+from experiments.stages.toolchain import nvcc
+from experiments.studies.inter_warp_conflicts import measure as inter_warp_conflicts
+from experiments.studies.inter_warp_conflicts.measure import Case, cases, entries, find, needed
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     if not shutil.which("g++"):
         pytest.skip("nvcc needs g++")
-    folder = tmp_path_factory.mktemp("between_warps")
-    source = between_warps.Path(between_warps.__file__).with_suffix(".cu")
-    compile_source(source, folder / "between_warps", "sm_90a", nvcc(None))
+    folder = tmp_path_factory.mktemp("inter_warp_conflicts")
+    source = inter_warp_conflicts.Path(inter_warp_conflicts.__file__).with_name("inter_warp_conflicts.cu")
+    compile_source(source, folder / "inter_warp_conflicts", "sm_90a", nvcc(None))
     return folder
 
 
@@ -42,7 +42,7 @@ def test_every_launch_has_its_kernel(built):
     ],
 )
 def test_what_a_block_executes_and_needs(built, case, loads, stores):
-    counted = needed(ptxsim.load(built / "between_warps.ptx", find(entries(built), case)), case)
+    counted = needed(ptxsim.load(built / "inter_warp_conflicts.ptx", find(entries(built), case)), case)
     assert counted["stores"] == stores
     width = 4 if case.bits == 128 else 1  # wavefronts of each: there are no conflicts within a warp
     assert counted["stores_need"] == width * stores
@@ -57,7 +57,7 @@ def rows(store_wavefronts: int) -> pd.DataFrame:
         "loads_need": 200, "stores_need": 100, "cycles": 1000, "blocks_per_sm": 1,
     }  # fmt: skip
     found = [row | {"warps": warps} for warps in (1, 2)]
-    return pd.DataFrame(found, columns=list(schema("between_warps")["properties"]))
+    return pd.DataFrame(found, columns=list(schema("inter_warp_conflicts")["properties"]))
 
 
 def test_excess_is_a_share_of_what_is_needed():

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from helpers import assert_one_line, run_module
 
-from analysis import bounds as figure
+from analysis.figures import bounds as figure
 from contracts import read_rows
 from experiments import bounds
 from kernels import catalogue
@@ -92,7 +92,7 @@ def test_table_and_figure(built: Path, archive: Path, variants_csv: Path, tmp_pa
     assert {row["resource"] for row in read_rows(table, "bounds")} >= {"fma", "issue", "shared", "dram", "tail"}
     out, rules = tmp_path / "bounds.svg", tmp_path / "rules.md"
     options = ["--measured", archive, "--variants", variants_csv, "--bounds", table, "--out", out, "--rules", rules]
-    done = run_module("analysis.bounds", *options, "--archived")
+    done = run_module("analysis.figures.bounds", *options, "--archived")
     assert done.returncode == 0, done.stderr
     assert out.stat().st_size > 1000 and out.with_suffix(".pdf").is_file()
     assert rules.read_text().startswith("| kernel |")

@@ -11,7 +11,7 @@ import pytest
 from helpers import ARCH, assert_one_line, run_module
 
 from contracts import UserError, read_json
-from experiments import build, toolchain
+from experiments.stages import build, toolchain
 from kernels import catalogue
 
 BROKEN = "__global__ void f(float* x) {\n    x[0] = 1.0f\n}\n"
@@ -108,13 +108,13 @@ def test_a_source_that_does_not_compile_is_one_line_and_leaves_nothing(
     (tmp_path / "bad.cu").write_text(code)
     out = tmp_path / "out"
     arguments = ("--source", tmp_path / "bad.cu", "--arch", ARCH, "--out-dir", out)
-    assert_one_line(run_module("experiments.build", *arguments), *words)
+    assert_one_line(run_module("experiments.stages.build", *arguments), *words)
     assert list(out.iterdir()) == []
 
 
 def test_no_host_compiler_is_one_line(tmp_path: Path) -> None:
     arguments = ("sgemm_naive", "--arch", ARCH, "--out-dir", tmp_path / "out")
-    done = run_module("experiments.build", *arguments, PATH=str(tmp_path))
+    done = run_module("experiments.stages.build", *arguments, PATH=str(tmp_path))
     assert_one_line(done, "no g++ on PATH", "remedy: install g++")
     assert not (tmp_path / "out").exists()
 
@@ -130,9 +130,11 @@ def test_no_nvcc_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_configured_nvcc_that_is_none_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a program")
     for wrong in ("/no/such/nvcc", str(tmp_path), str(tmp_path / "text")):
-        done = run_module("experiments.toolchain", "--nvcc", wrong, "--out", tmp_path / "toolchain.json")
+        done = run_module("experiments.stages.toolchain", "--nvcc", wrong, "--out", tmp_path / "toolchain.json")
         assert_one_line(done, f"config key nvcc = '{wrong}': not an executable file")
-    done = run_module("experiments.toolchain", "--nvcc", shutil.which("false"), "--out", tmp_path / "toolchain.json")
+    done = run_module(
+        "experiments.stages.toolchain", "--nvcc", shutil.which("false"), "--out", tmp_path / "toolchain.json"
+    )
     assert_one_line(done, "--version failed")
     assert not (tmp_path / "toolchain.json").exists()
 
@@ -148,15 +150,15 @@ def test_a_configured_nvcc_that_is_none_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_built_is_one_line(arguments: list[str], words: list[str], tmp_path: Path) -> None:
-    assert_one_line(run_module("experiments.build", *arguments, "--out-dir", tmp_path), *words)
+    assert_one_line(run_module("experiments.stages.build", *arguments, "--out-dir", tmp_path), *words)
     assert list(tmp_path.glob("*.cubin")) + list(tmp_path.glob("*.ptx")) + list(tmp_path.glob("*.json")) == []
 
 
 def test_the_fingerprint_is_stable_and_free_of_paths(tmp_path: Path) -> None:
     out = tmp_path / "toolchain.json"
-    run_module("experiments.toolchain", "--out", out).check_returncode()
+    run_module("experiments.stages.toolchain", "--out", out).check_returncode()
     first, date = out.read_text(), out.stat().st_mtime_ns
-    run_module("experiments.toolchain", "--out", out).check_returncode()
+    run_module("experiments.stages.toolchain", "--out", out).check_returncode()
     assert out.read_text() == first and out.stat().st_mtime_ns == date
     found = read_json(out, "toolchain")
     assert found["nvcc"].startswith("13.0.") and found["arch"] == ARCH and found["gpu"] is None

@@ -20,17 +20,19 @@ def card(tmp_path: Path, library: Path) -> dict[str, str]:
 
 
 def test_the_share_and_the_exit_code_are_the_command_s(card: dict[str, str], tmp_path: Path) -> None:
-    out = tmp_path / "busy.json"
+    out = tmp_path / "gpu_utilization.json"
     nap = [sys.executable, "-c", "import time; time.sleep(1); raise SystemExit(3)"]
-    done = run_module("experiments.busy", "--out", out, *nap, **card)
+    done = run_module("experiments.gpu.gpu_utilization", "--out", out, *nap, **card)
     assert done.returncode == 3, done.stderr
-    found = read_json(out, "busy")
+    found = read_json(out, "gpu_utilization")
     assert found["busy_share"] == [0.73] and found["exit_code"] == 3 and 3 <= found["readings"] <= 6
     assert 1.0 <= found["wall_s"] < 10
     assert "GPU busy 73%" in done.stderr
 
 
 def test_bad_calls_are_one_line(card: dict[str, str]) -> None:
-    assert_one_line(run_module("experiments.busy", **card), "no command", "accepted")
-    assert_one_line(run_module("experiments.busy", "no-such-program", **card), "no-such-program")
-    assert_one_line(run_module("experiments.busy", "true", **card | {"CUDA_VISIBLE_DEVICES": ""}), "none is visible")
+    assert_one_line(run_module("experiments.gpu.gpu_utilization", **card), "no command", "accepted")
+    assert_one_line(run_module("experiments.gpu.gpu_utilization", "no-such-program", **card), "no-such-program")
+    assert_one_line(
+        run_module("experiments.gpu.gpu_utilization", "true", **card | {"CUDA_VISIBLE_DEVICES": ""}), "none is visible"
+    )

@@ -17,9 +17,10 @@ from helpers import ROOT, assert_one_line, copy_tree, run_module, snakemake
 from planted import Planted, planted_bench
 from test_analysis import drawn
 
-from analysis import claim_files, claims_figure, verdicts
+from analysis.claims import files, verdicts
+from analysis.claims.vocabulary import Vocabulary
 from analysis.data import table
-from analysis.vocabulary import Vocabulary
+from analysis.figures import verdict_counts
 from contracts import read_rows, write_rows
 from kernels import catalogue
 
@@ -70,12 +71,12 @@ EXPECTED = ["holds", "direction only", "does not hold", "not testable here", "ho
 
 
 def write_files(folder: Path, claims_: list[dict[str, Any]] = CLAIMS, **changes: Any) -> Path:
-    """Small sources.yaml, published.csv, claims.yaml and on_paper.csv; `changes` to the one published number."""
+    """Small sources.yaml, published.csv, claims.yaml and analytic.csv; `changes` to the one published number."""
     folder.mkdir(exist_ok=True)
     (folder / "sources.yaml").write_text(yaml.safe_dump(SOURCES))
     (folder / "claims.yaml").write_text(yaml.safe_dump(claims_))
     write_rows(folder / "published.csv", "published", [NUMBER | changes])
-    write_rows(folder / "on_paper.csv", "on_paper", [])
+    write_rows(folder / "analytic.csv", "analytic", [])
     return folder
 
 
@@ -86,9 +87,16 @@ def small(tmp_path: Path) -> Path:
 
 def command(files: Path, planted: Planted, *more: object, **environment: str) -> subprocess.CompletedProcess[str]:
     named = [("--claims", "claims.yaml"), ("--published", "published.csv"), ("--sources", "sources.yaml")]
-    paths = [part for option, name in [*named, ("--on-paper", "on_paper.csv")] for part in (option, files / name)]
+    paths = [part for option, name in [*named, ("--analytic", "analytic.csv")] for part in (option, files / name)]
     return run_module(
-        "analysis.claims", *paths, "--archives", planted.folder, "--variants", planted.variants, *more, **environment
+        "analysis.claims.judge",
+        *paths,
+        "--archives",
+        planted.folder,
+        "--variants",
+        planted.variants,
+        *more,
+        **environment,
     )
 
 
@@ -130,7 +138,7 @@ def test_only_prints_those_named(small: Path, planted: Planted) -> None:
 
 def test_recorded_verdicts_hold_until_one_flips(small: Path, planted: Planted) -> None:
     done = command(small, planted, "--check")
-    assert done.returncode == 1 and "no verdicts are recorded; python -m analysis.claims --record" in done.stderr
+    assert done.returncode == 1 and "no verdicts are recorded; python -m analysis.claims.judge --record" in done.stderr
     assert command(small, planted, "--record").returncode == 0
     assert [row["verdict"] for row in read_rows(planted.folder / "verdicts.csv", "verdicts")] == EXPECTED
     done = command(small, planted, "--check")
@@ -274,9 +282,9 @@ def test_no_list_and_no_yaml_are_one_line(small: Path, planted: Planted) -> None
 
 
 def test_the_vocabulary_is_listed() -> None:
-    done = run_module("analysis.claims", "--functions")
+    done = run_module("analysis.claims.judge", "--functions")
     names = [line.partition("(")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
-    assert set(names) == set(Vocabulary.methods()) and {"speedup", "min", "tuple", "on_paper"} <= set(names)
+    assert set(names) == set(Vocabulary.methods()) and {"speedup", "min", "tuple", "analytic"} <= set(names)
     assert all(line.strip().endswith((".", ".csv.")) for line in done.stdout.splitlines()[1::2])
 
 
@@ -289,7 +297,15 @@ def test_the_page_has_every_row_and_escapes_them(tmp_path: Path) -> None:
     )
     out = tmp_path / "t.html"
     done = run_module(
-        "analysis.sortable", "--table", tmp_path / "t.csv", "--only", "worklog=A", "--title", "A & B", "--out", out
+        "analysis.tables.sortable",
+        "--table",
+        tmp_path / "t.csv",
+        "--only",
+        "worklog=A",
+        "--title",
+        "A & B",
+        "--out",
+        out,
     )
     assert done.returncode == 0, done.stderr
     text = out.read_text()
@@ -297,7 +313,7 @@ def test_the_page_has_every_row_and_escapes_them(tmp_path: Path) -> None:
     assert '<td class="number" data-value="0.123456" title="0.123456">0.123</td>' in text
     assert "http" not in text  # nothing is loaded
     done = run_module(
-        "analysis.sortable", "--table", tmp_path / "t.csv", "--columns", "clam", "--title", "x", "--out", out
+        "analysis.tables.sortable", "--table", tmp_path / "t.csv", "--columns", "clam", "--title", "x", "--out", out
     )
     assert_one_line(done, "unknown column 'clam'", "nearest: claim")
 
@@ -326,7 +342,9 @@ def test_the_page_sorts_and_narrows_in_a_browser(tmp_path: Path) -> None:
         csv.writer(file).writerows(
             [["name", "value", "words"], *([n, v, f"ten {'y' if v == '10' else 'z'}"] for n, v in rows.items())]
         )
-    done = run_module("analysis.sortable", "--table", tmp_path / "t.csv", "--title", "x", "--out", tmp_path / "t.html")
+    done = run_module(
+        "analysis.tables.sortable", "--table", tmp_path / "t.csv", "--title", "x", "--out", tmp_path / "t.html"
+    )
     assert done.returncode == 0, done.stderr
     page = tmp_path / "pressed.html"
     page.write_text((tmp_path / "t.html").read_text().replace("</body>", PRESS + "</body>"))
@@ -340,7 +358,7 @@ def test_the_page_sorts_and_narrows_in_a_browser(tmp_path: Path) -> None:
 def test_the_figure_counts_verdicts(small: Path, planted: Planted, tmp_path: Path) -> None:
     assert command(small, planted, "--out", tmp_path / "claims.csv").returncode == 0
     rows = table(read_rows(tmp_path / "claims.csv", "claims_table"), "claims_table")
-    figure = claims_figure.draw(rows, ["A", "B"])
+    figure = verdict_counts.draw(rows, ["A", "B"])
     left, right = figure.axes
     widths = {patch.get_width() for patch in left.patches}
     assert widths == {1.0, 2.0} and [label.get_text() for label in left.get_yticklabels()] == ["A"]
@@ -353,14 +371,14 @@ def test_the_figure_counts_verdicts(small: Path, planted: Planted, tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def paper(tmp_path_factory: pytest.TempPathFactory) -> claim_files.Paper:
-    out = tmp_path_factory.mktemp("paper") / "on_paper.csv"
-    assert run_module("experiments.on_paper", "--out", out).returncode == 0
+def paper(tmp_path_factory: pytest.TempPathFactory) -> files.Paper:
+    out = tmp_path_factory.mktemp("paper") / "analytic.csv"
+    assert run_module("experiments.stages.analytic", "--out", out).returncode == 0
     names = [[PAPER / name] for name in ("sources.yaml", "published.csv", "claims.yaml")]
-    return claim_files.read(*names, [out])
+    return files.read(*names, [out])
 
 
-def test_there_are_claims_of_every_worklog(paper: claim_files.Paper) -> None:
+def test_there_are_claims_of_every_worklog(paper: files.Paper) -> None:
     assert list(paper.sources) == ["A", "B", "C", "P", "H"]
     for key in paper.sources:
         of_worklog = [claim for claim in paper.claims if claim["worklog"] == key]
@@ -368,12 +386,12 @@ def test_there_are_claims_of_every_worklog(paper: claim_files.Paper) -> None:
     assert len(paper.claims) >= 40 and len(paper.published) >= 500
 
 
-def test_each_number_s_rung_is_in_the_catalogue(paper: claim_files.Paper) -> None:
+def test_each_number_s_rung_is_in_the_catalogue(paper: files.Paper) -> None:
     known = {row["variant"] for row in catalogue.rows()}
     assert {row["rung"] for row in paper.published} - known <= {None}
 
 
-def test_each_published_number_and_its_text_agree(paper: claim_files.Paper) -> None:
+def test_each_published_number_and_its_text_agree(paper: files.Paper) -> None:
     """Where what is written is a plain number, it is the value, or a multiple of it by a unit."""
     plain = re.compile(r"-?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?")
     odd = []
@@ -389,18 +407,18 @@ def test_each_published_number_and_its_text_agree(paper: claim_files.Paper) -> N
 FACTORS = [1, 1e3, 1e-3, 100, 0.01, 1e6, 1e-6, 1e9, 1024, 1 / 1024]
 
 
-def test_every_unit_and_quantity_listed_is_used(paper: claim_files.Paper) -> None:
+def test_every_unit_and_quantity_listed_is_used(paper: files.Paper) -> None:
     units = {row["unit"] for row in paper.published} | {claim["unit"] for claim in paper.claims}
-    assert set(claim_files.listed("units")) == units - {None}
-    assert set(claim_files.listed("quantities")) == {row["quantity"] for row in paper.published}
+    assert set(files.listed("units")) == units - {None}
+    assert set(files.listed("quantities")) == {row["quantity"] for row in paper.published}
 
 
-def test_each_citation_is_in_the_bibliography(paper: claim_files.Paper) -> None:
+def test_each_citation_is_in_the_bibliography(paper: files.Paper) -> None:
     keys = set(re.findall(r"^@\w+\{([^,]+),", (PAPER / "references.bib").read_text(), re.M))
     assert {source["citation"] for source in paper.sources.values()} <= keys
 
 
-def test_the_texts_hold_what_was_transcribed(paper: claim_files.Paper) -> None:
+def test_the_texts_hold_what_was_transcribed(paper: files.Paper) -> None:
     folder = os.environ.get("GEMM_LADDER_SOURCES")
     if not folder:
         pytest.skip(
@@ -420,12 +438,14 @@ def test_the_texts_hold_what_was_transcribed(paper: claim_files.Paper) -> None:
 
 def test_the_archives_verdicts_are_those_recorded(tmp_path: Path, archive: Path) -> None:
     """This fails where a change of code or data flips a claim: `snakemake claims` shows it, --record accepts it."""
-    done = run_module("experiments.on_paper", "--out", tmp_path / "on_paper.csv")
+    done = run_module("experiments.stages.analytic", "--out", tmp_path / "analytic.csv")
     assert done.returncode == 0, done.stderr
     variants = tmp_path / "variants.csv"
     folder = run_module("kernels.catalogue", "--out", variants)
     assert folder.returncode == 0, folder.stderr
-    done = run_module("analysis.claims", "--on-paper", tmp_path / "on_paper.csv", "--variants", variants, "--check")
+    done = run_module(
+        "analysis.claims.judge", "--analytic", tmp_path / "analytic.csv", "--variants", variants, "--check"
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -439,9 +459,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tree / "paper" / "claims.yaml"
     wanted = [claim for claim in yaml.safe_load(path.read_text()) if "measure" in claim and "remark" not in claim][:3]
     path.write_text(yaml.safe_dump(wanted))
-    done = snakemake(tree, "results/on_paper.csv", "results/variants.csv")
+    done = snakemake(tree, "results/analytic.csv", "results/variants.csv")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert run_module("analysis.claims", "--record", cwd=tree, PYTHONPATH=str(tree)).returncode == 0
+    assert run_module("analysis.claims.judge", "--record", cwd=tree, PYTHONPATH=str(tree)).returncode == 0
     return tree
 
 

@@ -18,11 +18,12 @@ import pytest
 from helpers import ROOT, assert_one_line, copy_tree, environment, heed_ctrl_c, run_module, snakemake
 
 from contracts import read_rows
-from experiments import bench, clocks
-from experiments.clocks import Target, on_target
-from experiments.lease import HELD
-from experiments.samples import COLUMNS
-from experiments.timing import Samples
+from experiments.gpu import clocks
+from experiments.gpu.clocks import Target, on_target
+from experiments.gpu.lease import HELD
+from experiments.gpu.timing import Samples
+from experiments.stages import bench
+from experiments.stages.samples import COLUMNS
 
 # A run in the place of one that measures: `how` it goes on once the clocks are locked; then SM and memory clock, 0 for
 # the default
@@ -30,8 +31,8 @@ RUN = """
 import sys, time
 import pynvml
 from contracts import run_command
-from experiments import clocks, power
-from experiments.lease import lease
+from experiments.gpu import clocks, power
+from experiments.gpu.lease import lease
 
 clocks.QUIET_S = 0.4
 how, *named = sys.argv[1:]
@@ -59,15 +60,16 @@ def main():
 
 run_command(main)
 """
-# experiments.bench, on samples that take as long as NVML's clock says; DRIFT of the variant's ran 2% faster
+# experiments.stages.bench, on samples that take as long as NVML's clock says; DRIFT of the variant's ran 2% faster
 BENCH = """
 import os
 from types import SimpleNamespace
 import numpy as np
 import pynvml
 from contracts import run_command
-from experiments import bench, power, verify
-from experiments.timing import Samples
+from experiments.gpu import power
+from experiments.stages import bench, verify
+from experiments.gpu.timing import Samples
 from kernels import catalogue
 from kernels.catalogue import Problem
 
@@ -95,6 +97,15 @@ SMI = """#!/bin/sh
 [ "$1 $2" = "base-clocks -i" ] || exit 1
 printf 'GPU 00000000:01:00.0\\n    Graphics: 1500MHz\\n'
 """
+SOURCES = [
+    *(
+        path
+        for room in ("analysis", "contracts", "experiments", "kernels", "ptxsim")
+        for path in ROOT.glob(f"{room}/**/*.py")
+    ),
+    *ROOT.glob("workflow/**/*.*"),
+    ROOT / "Snakefile",
+]
 SETTERS = r"nvml(?:Device|Gpu|Vgpu|Unit|Compute)(?!Get)\w+"
 
 
@@ -401,16 +412,13 @@ def test_a_card_lost_while_locked_is_one_line_and_undone_once_it_is_back(card: C
 
 def test_no_other_module_can_set_anything() -> None:
     found = {}
-    for path in [*ROOT.glob("*/*.py"), *ROOT.glob("workflow/rules/*.smk"), ROOT / "Snakefile"]:
-        if path.parent.name != "tests" and (calls := set(re.findall(SETTERS, path.read_text()))):
+    for path in SOURCES:
+        if calls := set(re.findall(SETTERS, path.read_text())):
             found[path.name] = calls
     kinds = {f"nvmlDevice{act}{what}LockedClocks" for act in ("Set", "Reset") for what in ("Gpu", "Memory")}
     assert found == {"clocks.py": kinds}
-    smi = [
-        path.name for path in ROOT.glob("*/*.py") if "nvidia-smi" in path.read_text() and path.parent.name != "tests"
-    ]
-    assert smi == ["clocks.py"]
-    assert re.findall(r"command = \[tool, (.*?),", (ROOT / "experiments" / "clocks.py").read_text()) == [
+    assert [path.name for path in SOURCES if "nvidia-smi" in path.read_text()] == ["clocks.py"]
+    assert re.findall(r"command = \[tool, (.*?),", (ROOT / "experiments" / "gpu" / "clocks.py").read_text()) == [
         '"base-clocks"'
     ]
 
@@ -418,7 +426,7 @@ def test_no_other_module_can_set_anything() -> None:
 def test_by_default_no_stage_sets_anything(card: Card) -> None:
     assert card.run("unlocked").returncode == 0
     out = card.folder / "out"
-    done = run_module("experiments.clocks", "--left-out", out, **card.env())
+    done = run_module("experiments.gpu.clocks", "--left-out", out, **card.env())
     assert done.returncode == 0 and out.read_text() == clocks.NOT_ASKED
     arguments = ["sgemm_ladder", "cublas_fp32", "--build-dir", card.folder]
     arguments += [f"--{name}={card.folder / name}" for name in ("bench", "checks", "samples")]
@@ -430,12 +438,12 @@ def test_by_default_no_stage_sets_anything(card: Card) -> None:
 
 def test_the_trial_is_over_in_a_moment(card: Card) -> None:
     out = card.folder / "out"
-    done = run_module("experiments.clocks", "--lock", "--left-out", out, **card.env())
+    done = run_module("experiments.gpu.clocks", "--lock", "--left-out", out, **card.env())
     assert done.stderr == "clocks can be locked: SM locked at 1500 MHz and memory at 3201 MHz, through NVML\n"
     assert out.read_text() == "" and card.calls == LOCK + RESET
     out.unlink()
     card.set(deny=1)
-    assert_one_line(run_module("experiments.clocks", "--lock", "--left-out", out, **card.env()), "no permission")
+    assert_one_line(run_module("experiments.gpu.clocks", "--lock", "--left-out", out, **card.env()), "no permission")
     assert not out.exists()
 
 
@@ -541,14 +549,14 @@ def planned(tree: Path, card: Card, *config: str) -> str:
 
 
 def test_locked_legs_are_planned_where_they_are_asked_for(tree: Path, card: Card) -> None:
-    leg = re.compile(r"experiments\.bench (\w+) sgemm_naive (.*?)--bench", re.DOTALL)
+    leg = re.compile(r"experiments\.stages\.bench (\w+) sgemm_naive (.*?)--bench", re.DOTALL)
     legs = leg.findall(planned(tree, card))
     assert legs and not any("--regime" in options for _, options in legs)
     commands = planned(tree, card, "lock_clocks=true", "lock_sm_mhz=1260")
     both = leg.findall(commands)
     assert len(both) == 2 * len(legs)
     assert sum("--regime locked --sm-mhz 1260" in options for _, options in both) == len(legs)
-    assert "experiments.clocks --lock --sm-mhz 1260 " in commands
+    assert "experiments.gpu.clocks --lock --sm-mhz 1260 " in commands
 
 
 def test_a_named_clock_needs_the_lock(tree: Path, card: Card) -> None:

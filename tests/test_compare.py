@@ -13,9 +13,9 @@ import pytest
 from helpers import assert_one_line, copy_tree, run_module, snakemake
 from test_analysis import Folder, warptile_fails
 
-from analysis import compare
+from analysis.tables import compare
 from contracts import read_json, write_json, write_rows
-from experiments import toolchain
+from experiments.stages import toolchain
 
 PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, archive: Path) -> Folder:
 def compared(folder: Folder, out: Path, a: str, b: str, *more: object) -> subprocess.CompletedProcess[str]:
     """The command's run."""
     arguments = ("--measured", folder.measured, "--variants", folder.variants, "--archived", "--out", out)
-    return run_module("analysis.compare", "--a", a, "--b", b, *arguments, *more)
+    return run_module("analysis.tables.compare", "--a", a, "--b", b, *arguments, *more)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -193,13 +193,13 @@ def test_with_a_gpu_the_two_are_checked_and_profiled_first(tree: Path) -> None:
 def test_second_opinions_are_measured_only_by_name(tree: Path, archive: Path) -> None:
     """`all` draws a table that is there without making it again, even where its kernel is newer."""
     jobs = planned(tree, "all")
-    assert (jobs["trust_tables"], jobs["protocols_figure"]) == (1, 1) and jobs["agree"] > 20
-    assert not {"protocols_of_variant", "sanitize", "timeline_of_variant"} & set(jobs)
-    path = tree / "results" / "h200" / "protocols.csv"
+    assert (jobs["trust_tables"], jobs["timing_methods_figure"]) == (1, 1) and jobs["agree"] > 20
+    assert not {"timing_methods_of_variant", "sanitize", "timeline_of_variant"} & set(jobs)
+    path = tree / "results" / "h200" / "timing_methods.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_rows(path, "protocols", [])
+    write_rows(path, "timing_methods", [])
     try:
-        assert not {"protocols_of_variant", "protocols_table"} & set(planned(tree, "all"))
-        assert planned(tree, "trust", "all")["protocols_of_variant"] >= 1
+        assert not {"timing_methods_of_variant", "timing_methods_table"} & set(planned(tree, "all"))
+        assert planned(tree, "trust", "all")["timing_methods_of_variant"] >= 1
     finally:
         path.unlink()

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from helpers import assert_one_line, run_module
 
-from analysis import coverage
 from analysis.data import STAGES
+from analysis.tables import coverage
 from contracts import read_json, read_rows, schema, write_json, write_rows
-from experiments import clocks, provenance
+from experiments.gpu import clocks
+from experiments.stages import provenance
 
 LEGS = schema("coverage")["properties"]["leg"]["enum"]
 
@@ -38,7 +39,7 @@ class Machine:
     def cover(self, *more: object, machine: str = "h200") -> dict[tuple[str, str], dict[str, Any]]:
         """Rows by machine and leg, made by the command."""
         arguments = ["--machine", machine, "--measured", self.folder, "--resources", self.folder / "resources.csv"]
-        done = run_module("analysis.coverage", *arguments, *more, "--out", self.out)
+        done = run_module("analysis.tables.coverage", *arguments, *more, "--out", self.out)
         assert done.returncode == 0, done.stderr
         return {(row["machine"], row["leg"]): row for row in read_rows(self.out, "coverage")}
 
@@ -135,7 +136,7 @@ def test_other_archived_machines_follow(machine: Machine, tmp_path: Path, archiv
 )
 def test_a_wrong_argument_is_one_line(more: list[str], words: list[str], machine: Machine) -> None:
     arguments = ["--machine", "h200", "--measured", machine.folder, "--resources", machine.folder / "resources.csv"]
-    assert_one_line(run_module("analysis.coverage", *arguments, *more, "--out", machine.out), *words)
+    assert_one_line(run_module("analysis.tables.coverage", *arguments, *more, "--out", machine.out), *words)
     assert not machine.out.exists()
 
 
@@ -145,7 +146,7 @@ def test_a_wrong_argument_is_one_line(more: list[str], words: list[str], machine
 def test_a_reason_travels_from_the_leg_to_the_table(machine: Machine, tmp_path: Path) -> None:
     """By the commands that the pipeline runs."""
     reason, toolchain = tmp_path / "locked.txt", tmp_path / "toolchain.json"
-    assert run_module("experiments.clocks", "--left-out", reason).returncode == 0
+    assert run_module("experiments.gpu.clocks", "--left-out", reason).returncode == 0
     made = read_json(machine.folder / "provenance.json", "provenance")
     write_json(toolchain, "toolchain", made["toolchain"])
     arguments = [
@@ -157,7 +158,7 @@ def test_a_reason_travels_from_the_leg_to_the_table(machine: Machine, tmp_path: 
         "snakemake all",
     ]
     out = machine.folder / "provenance.json"
-    done = run_module("experiments.provenance", *arguments, "--left-out", f"locked={reason}", "--out", out)
+    done = run_module("experiments.stages.provenance", *arguments, "--left-out", f"locked={reason}", "--out", out)
     assert done.returncode == 0, done.stderr
     machine.keep("bench", lambda row: row["regime"] == "unlocked")
     row = machine.cover()["h200", "locked"]

@@ -17,26 +17,26 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from test_analysis import Folder, warptile_fails
 
-from analysis import (
+from analysis.data import Measured, metric_names, table, wide
+from analysis.figures import (
     autotune,
     bounds,
     clock_split,
     correctness,
     counters,
+    data_kinds,
     energy,
     ladder,
     machines,
     occupancy,
     predicted,
     published,
-    regimes,
     roofline,
     sizes,
     stalls,
     style,
-    tail,
+    wave_quantization,
 )
-from analysis.data import Measured, metric_names, table, wide
 from contracts import read_json, read_rows, write_json, write_rows
 from kernels import catalogue
 
@@ -103,7 +103,7 @@ def of_tuning(folder: Folder) -> Figure:
 FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "ladder": lambda _, measured: ladder.draw(measured, "sgemm_ladder"),
     "sizes": lambda _, measured: sizes.draw(measured, "sgemm_sizes"),
-    "regimes": lambda _, measured: regimes.draw(measured, "clock_regimes"),
+    "data_kinds": lambda _, measured: data_kinds.draw(measured, "clock_regimes"),
     "counters": lambda _, measured: counters.draw(measured),
     "stalls": lambda _, measured: stalls.draw(measured),
     "roofline": lambda _, measured: roofline.draw(measured),
@@ -111,7 +111,7 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "clock_split": lambda _, measured: clock_split.draw(measured),
     "energy": lambda _, measured: energy.draw(measured),
     "occupancy": lambda folder, measured: occupancy.draw(measured, rows_of(folder, "resources")),
-    "tail": lambda folder, measured: tail.draw(measured, rows_of(folder, "resources")),
+    "wave_quantization": lambda folder, measured: wave_quantization.draw(measured, rows_of(folder, "resources")),
     "bounds": lambda folder, measured: bounds.draw(measured, rows_of(folder, "bounds")),
     "predicted": lambda folder, measured: predicted.draw(
         measured, table(read_rows(folder.measured / "predictions.csv", "counters"), "counters")
@@ -427,7 +427,7 @@ def test_the_archived_runs_are_drawn_against_each_other(tmp_path: Path, variants
     first, *others = sorted(path.parent for path in (ROOT / "data").glob("*/bench.csv"))
     given = ("--measured", first, "--archived", "--others", *others, "--variants", variants_csv)
     made = ("--table", tmp_path / "machines.csv", "--out", tmp_path / "machines.svg")
-    done = run_module("analysis.machines", *given, *made)
+    done = run_module("analysis.figures.machines", *given, *made)
     assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "machines.csv")
     assert rows["machine"].nunique() == len(others) + 1 and rows["variant"].nunique() > 10
@@ -435,7 +435,9 @@ def test_the_archived_runs_are_drawn_against_each_other(tmp_path: Path, variants
 
 def test_a_folder_that_is_not_there_is_one_line(still: Folder, tmp_path: Path) -> None:
     given = ("--measured", still.measured, "--variants", still.variants, "--others", "/no/such")
-    assert_one_line(run_module("analysis.machines", *given, "--out", tmp_path / "x.svg"), "no such folder: /no/such")
+    assert_one_line(
+        run_module("analysis.figures.machines", *given, "--out", tmp_path / "x.svg"), "no such folder: /no/such"
+    )
     assert not (tmp_path / "x.svg").exists()
 
 

@@ -16,10 +16,11 @@ import pytest
 from helpers import ROOT, assert_one_line, run_module
 
 from contracts import UserError
-from experiments import build, plan, toolchain, verify
-from experiments.cases import Case, cases, packed
-from experiments.check import GUARD, GpuDevice, check_variant, guarded, inside, run_case
-from experiments.lease import lease
+from experiments import declarations
+from experiments.gpu.lease import lease
+from experiments.stages import build, toolchain, verify
+from experiments.stages.cases import Case, cases, packed
+from experiments.stages.check import GUARD, GpuDevice, check_variant, guarded, inside, run_case
 from kernels import catalogue
 from kernels.catalogue import Baseline, Problem, Variant
 
@@ -60,7 +61,7 @@ def faulty(name: str) -> Variant:
 
 
 def build_fault(name: str, folder: Path, arch: str) -> None:
-    """What `experiments.build` does for an entry, for a source outside kernels/."""
+    """What `experiments.stages.build` does for an entry, for a source outside kernels/."""
     variant = faulty(name)
     stem = folder / variant.name
     unit = replace(variant, source=catalogue.ROOT / "faults" / "gemm.cu").translation_unit()
@@ -77,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         work = [pool.submit(build_fault, name, out, arch) for name in FAULTS]
         work += [pool.submit(build.build_variant, name, arch, out) for name in catalogue.kernels()]
-        harness = ROOT / "experiments" / "harness.cu"
+        harness = ROOT / "experiments" / "gpu" / "harness.cu"
         work.append(pool.submit(build.compile_source, harness, out / "harness", arch, toolchain.nvcc()))
     for job in work:
         job.result()
@@ -144,10 +145,10 @@ def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None
 
 def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     """A short measurement of one size."""
-    from experiments import power
-    from experiments.bench import Bench
+    from experiments.gpu import power
+    from experiments.stages.bench import Bench
 
-    experiment = plan.Experiment(
+    experiment = declarations.Experiment(
         "short", "t", "q?", (variant.name,), sizes=(1024,), warmup_s=0.05, window_s=0.05, samples=20
     )
     with power.nvml() as handle:
@@ -186,9 +187,9 @@ def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice)
     """A GEMM of some 30 ms: its clock is NVML's within 1%, its time that of many back to back within 2%."""
     import pynvml
 
-    from experiments import power
-    from experiments.device import CatalogueKernel, Memory
-    from experiments.timing import Stopwatch, duration_us, warm_up
+    from experiments.gpu import power
+    from experiments.gpu.device import CatalogueKernel, Memory
+    from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 
     gpu, n, runs = device.gpu, 8192, 30
     a, b, c = (Memory(n * n * 4) for _ in range(3))
@@ -218,8 +219,8 @@ def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice)
 
 def test_a_flush_empties_l2_and_is_not_in_the_sample(device: GpuDevice) -> None:
     """Reading 16 MB is slower after a flush, but by less than the flush itself takes."""
-    from experiments.device import Memory
-    from experiments.timing import Stopwatch
+    from experiments.gpu.device import Memory
+    from experiments.gpu.timing import Stopwatch
 
     gpu, rows, cols = device.gpu, 4096, 1024
     memory, out = Memory(rows * cols * 4), Memory(rows * 8)
@@ -237,7 +238,7 @@ def test_a_flush_empties_l2_and_is_not_in_the_sample(device: GpuDevice) -> None:
 def test_out_of_memory_is_one_line(device: GpuDevice, folder: Path) -> None:
     arguments = ("sgemm_naive", "--size", 150_000, "--build-dir", folder)
     visible = os.environ["CUDA_VISIBLE_DEVICES"]
-    done = run_module("experiments.launch", *arguments, CUDA_VISIBLE_DEVICES=visible)
+    done = run_module("experiments.stages.profile_target", *arguments, CUDA_VISIBLE_DEVICES=visible)
     assert_one_line(done, "GPU out of memory: 83.82 GiB asked for", "take a smaller size")
 
 
@@ -249,7 +250,7 @@ BASELINES = [entry for entry in catalogue.load().values() if isinstance(entry, B
 
 def library_verdict(device: GpuDevice, entry: Baseline, p: Problem) -> verify.Verdict:
     """Run a library on random matrices with guard bands; right by float64, and nothing outside C written."""
-    from experiments.libraries import load_gemm
+    from experiments.gpu.libraries import load_gemm
 
     gpu, dtype, rng = device.gpu, verify.NUMPY_DTYPES[entry.dtype], np.random.default_rng(17)
     a, b = (verify.random_matrix(rng, *shape, dtype) for shape in ((p.m, p.k), (p.k, p.n)))
@@ -280,7 +281,7 @@ def test_cublas_takes_alpha_and_beta(entry: Baseline, alpha: float, beta: float,
 
 
 def test_torch_refuses_alpha_and_beta(device: GpuDevice) -> None:
-    from experiments.libraries import load_gemm
+    from experiments.gpu.libraries import load_gemm
 
     torch_gemm = load_gemm(device.gpu, catalogue.find("torch_matmul_fp32"))
     with pytest.raises(UserError, match=r"torch_matmul_fp32 takes alpha = 1, beta = 0 only, not 1\.0, 0\.5"):
@@ -292,7 +293,7 @@ def test_torch_refuses_alpha_and_beta(device: GpuDevice) -> None:
 
 def filled(device: GpuDevice, dtype: str, data: str, seed: int = 1, count: int = 2**20) -> np.ndarray:
     """A buffer that the device filled, as it came."""
-    from experiments.device import Memory
+    from experiments.gpu.device import Memory
 
     kind = verify.NUMPY_DTYPES[dtype]
     memory = Memory(count * kind.itemsize)
@@ -328,7 +329,7 @@ def test_other_inputs(dtype: str, device: GpuDevice) -> None:
 
 
 def test_a_fill_ends_where_it_is_told_to(device: GpuDevice) -> None:
-    from experiments.device import Memory
+    from experiments.gpu.device import Memory
 
     memory = Memory(4 * 3000)
     device.gpu.fill(memory, "fp32", 3000, 1, "nans")

@@ -16,16 +16,16 @@ import pytest
 from helpers import ROOT, environment, run_module
 
 from contracts import read_rows
-from experiments import toolchain
-from experiments.lease import HELD, LOCKS, lock_path
+from experiments.gpu.lease import HELD, LOCKS, lock_path
+from experiments.stages import toolchain
 
 # Leases a GPU, says which CUDA sees and which NVML speaks of, and holds it until its input ends
 LEASE = """
 import os, sys
 import pynvml
 from contracts import run_command
-from experiments import power
-from experiments.lease import lease
+from experiments.gpu import power
+from experiments.gpu.lease import lease
 def main():
     with lease(float(sys.argv[1])), power.nvml() as handle:
         print(os.environ["CUDA_VISIBLE_DEVICES"], pynvml.nvmlDeviceGetUUID(handle), flush=True)
@@ -283,8 +283,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the benchmark needs, built for this GPU."""
     folder, here = tmp_path_factory.mktemp("build"), toolchain.gpu()
     assert here is not None
-    for built in ([BENCH[1]], ["--source", "experiments/harness.cu"]):
-        done = run_module("experiments.build", *built, "--arch", here.arch, "--out-dir", folder)
+    for built in ([BENCH[1]], ["--source", "experiments/gpu/harness.cu"]):
+        done = run_module("experiments.stages.build", *built, "--arch", here.arch, "--out-dir", folder)
         assert done.returncode == 0, done.stderr
     return folder
 
@@ -294,7 +294,7 @@ def bench(kernels: Path, to: Path, **changes: str) -> subprocess.Popen[str]:
     to.mkdir()
     outputs = ["--bench", to / "bench.csv", "--samples", to / "samples.parquet", "--checks", to / "checks.csv"]
     outputs += ["--left-out", to / "left_out.txt"]
-    command = [sys.executable, "-m", "experiments.bench", *BENCH, "--build-dir", kernels, *outputs]
+    command = [sys.executable, "-m", "experiments.stages.bench", *BENCH, "--build-dir", kernels, *outputs]
     env = {key: value for key, value in environment(**changes).items() if key != HELD}
     return subprocess.Popen(list(map(str, command)), cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True)
 

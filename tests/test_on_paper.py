@@ -9,13 +9,13 @@ import pytest
 from helpers import assert_one_line, run_module
 
 from contracts import UserError, read_rows
-from experiments import on_paper
+from experiments.stages import analytic
 from kernels.occupancy import LIMITS
 
 
 def of(case: dict[str, Any]) -> dict[str, Any]:
     """The quantities of one case."""
-    return {row["quantity"]: row["value"] for row in on_paper.rows({"case": case}, "cases.yaml")}
+    return {row["quantity"]: row["value"] for row in analytic.rows({"case": case}, "cases.yaml")}
 
 
 def access(address: str, size: int = 4, kind: str = "load", **more: int) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_every_bad_case_is_told_and_nothing_written(tmp_path: Path) -> None:
         f"one: {{access: {{kind: load, bytes: 4, address: 'lane *'}}}}\ntwo: {occupancy}\n"
         "good: {access: {kind: load, bytes: 4, address: '0'}}\n"
     )
-    done = run_module("experiments.on_paper", "--cases", cases, "--out", tmp_path / "out.csv")
+    done = run_module("experiments.stages.analytic", "--cases", cases, "--out", tmp_path / "out.csv")
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 2 and len(lines) == 2 and all(line.startswith(f"error: {cases}: ") for line in lines)
     assert ": one: address" in lines[0] and ": two: arch = 'sm_61': limits unknown" in lines[1]
@@ -149,13 +149,13 @@ def test_every_bad_case_is_told_and_nothing_written(tmp_path: Path) -> None:
 def test_a_case_of_another_shape_is_one_line(text: str, words: list[str], tmp_path: Path) -> None:
     cases = tmp_path / "cases.yaml"
     cases.write_text(text + "\n")
-    done = run_module("experiments.on_paper", "--cases", cases, "--out", tmp_path / "out.csv")
+    done = run_module("experiments.stages.analytic", "--cases", cases, "--out", tmp_path / "out.csv")
     assert_one_line(done, "cases.yaml", *words)
 
 
 def test_the_project_s_cases_can_be_worked_out(tmp_path: Path) -> None:
-    done = run_module("experiments.on_paper", "--out", tmp_path / "out.csv")
+    done = run_module("experiments.stages.analytic", "--out", tmp_path / "out.csv")
     assert done.returncode == 0, done.stderr
-    rows = read_rows(tmp_path / "out.csv", "on_paper")
+    rows = read_rows(tmp_path / "out.csv", "analytic")
     assert len({row["case"] for row in rows}) >= 20
     assert {75, 86, 90} <= set(LIMITS)

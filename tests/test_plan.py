@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from contracts import UserError
-from experiments import plan
-from experiments.bench import expected_s
+from experiments import declarations
+from experiments.stages.bench import expected_s
 
 GOOD = {"title": "T", "question": "Q?", "variants": ["sgemm_vectorized", "cublas_fp32"], "sizes": [1024, 2048]}
 
@@ -18,22 +18,22 @@ GOOD = {"title": "T", "question": "Q?", "variants": ["sgemm_vectorized", "cublas
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder that the loader takes for experiments/."""
-    monkeypatch.setattr(plan, "FOLDER", tmp_path / "experiments")
+    monkeypatch.setattr(declarations, "FOLDER", tmp_path / "experiments")
     (tmp_path / "experiments").mkdir()
     return tmp_path / "experiments"
 
 
-def load(folder: Path, leave_out: str | None = None, **changes: Any) -> plan.Experiment:
+def load(folder: Path, leave_out: str | None = None, **changes: Any) -> declarations.Experiment:
     """Load a good experiment with changes."""
     data = {key: value for key, value in (GOOD | changes).items() if key != leave_out}
     (folder / "mine.yaml").write_text(yaml.safe_dump(data))
-    return plan.load("mine")
+    return declarations.load("mine")
 
 
 def test_the_experiments_load() -> None:
     expected = {"hgemm_ladder", "tf32_ladder", "profile_2d_vs_vectorized", "sgemm_ladder", "sgemm_sizes"}
-    assert expected <= set(plan.names())
-    loaded = {name: plan.load(name) for name in plan.names()}
+    assert expected <= set(declarations.names())
+    loaded = {name: declarations.load(name) for name in declarations.names()}
     assert loaded["sgemm_ladder"].sizes == (4096,) and not loaded["sgemm_ladder"].swept
     assert loaded["sgemm_ladder"].variants[0] == "sgemm_naive" and "cublas_fp32" in loaded["sgemm_ladder"].variants
     assert loaded["tf32_ladder"].variants[-1] == "cublas_tf32"
@@ -43,20 +43,20 @@ def test_the_experiments_load() -> None:
 
 
 def test_the_sweep_runs_to_its_end_in_its_step_or_another() -> None:
-    swept = plan.load("sgemm_sizes")
+    swept = declarations.load("sgemm_sizes")
     assert swept.swept and swept.sizes == tuple(range(1024, 12801, 1024))
-    assert plan.load("sgemm_sizes", sizes_step=128).sizes == tuple(range(1024, 12801, 128))
-    assert plan.load("sgemm_ladder", sizes_step=128).sizes == (4096,)
+    assert declarations.load("sgemm_sizes", sizes_step=128).sizes == tuple(range(1024, 12801, 128))
+    assert declarations.load("sgemm_ladder", sizes_step=128).sizes == (4096,)
 
 
 def test_chosen_variants_limit_an_experiment() -> None:
-    chosen = plan.load("sgemm_ladder", chosen=["sgemm_vectorized", "sgemm_naive"])
+    chosen = declarations.load("sgemm_ladder", chosen=["sgemm_vectorized", "sgemm_naive"])
     assert chosen.variants == ("sgemm_naive", "sgemm_vectorized")
-    assert plan.load("hgemm_ladder", chosen=["sgemm_naive"]).variants == ()
+    assert declarations.load("hgemm_ladder", chosen=["sgemm_naive"]).variants == ()
 
 
 def test_the_experiments_of_no_run_but_their_own() -> None:
-    loaded = {name: plan.load(name) for name in plan.names()}
+    loaded = {name: declarations.load(name) for name in declarations.names()}
     assert {name for name, e in loaded.items() if e.by_name} == {"clock_regimes", "sgemm_sweep", "hgemm_sweep"}
     assert loaded["clock_regimes"].data == ("zeros", "uniform", "normal")
     assert loaded["sgemm_sweep"].sizes == tuple(range(1024, 12801, 128))
@@ -64,9 +64,9 @@ def test_the_experiments_of_no_run_but_their_own() -> None:
 
 
 def test_a_process_ends_within_ten_minutes_and_the_full_sweeps_within_twelve() -> None:
-    """A process is what a killed run repeats. As `experiments.bench` expects it, which is slow for 16 bits."""
-    for name in plan.names():
-        experiment = plan.load(name)
+    """A process is what a killed run repeats. As `experiments.stages.bench` expects it, which is slow for 16 bits."""
+    for name in declarations.names():
+        experiment = declarations.load(name)
         one = len(experiment.data) * sum(expected_s(experiment, n) for n in experiment.sizes)
         assert one < 600, name
         assert one * len(experiment.variants) < 720, name
@@ -76,7 +76,7 @@ def test_defaults_fill_what_is_left_out(folder: Path) -> None:
     experiment = load(folder)
     assert (experiment.data, experiment.flush_l2, experiment.profile_size) == (("uniform",), True, None)
     assert (experiment.least_samples, experiment.power_s, experiment.by_name) == (10, 0.5, False)
-    assert experiment.name == "mine" and plan.names() == ["mine"]
+    assert experiment.name == "mine" and declarations.names() == ["mine"]
 
 
 def test_one_kind_of_data_or_several(folder: Path) -> None:
@@ -87,7 +87,7 @@ def test_one_kind_of_data_or_several(folder: Path) -> None:
 
 def test_an_unknown_experiment_gives_the_nearest() -> None:
     with pytest.raises(UserError, match=r"unknown experiment 'sgemm_size' in experiments/; nearest: sgemm_sizes"):
-        plan.load("sgemm_size")
+        declarations.load("sgemm_size")
 
 
 @pytest.mark.parametrize(
@@ -135,4 +135,4 @@ def test_a_file_that_is_empty_or_not_yaml_is_refused(folder: Path) -> None:
     for text, said in (("", "the file = null is not allowed"), ("a: [", "not YAML")):
         (folder / "mine.yaml").write_text(text)
         with pytest.raises(UserError, match=said):
-            plan.load("mine")
+            declarations.load("mine")

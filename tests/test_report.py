@@ -108,7 +108,7 @@ def test_the_readme_shows_what_the_archive_draws(archive: Path, variants_csv: Pa
     """The README's figure is the pipeline's own, from the archive as it is."""
     drawn = tmp_path / "ladder.svg"
     options = ("--experiment", "sgemm_ladder", "--measured", archive, "--variants", variants_csv, "--archived")
-    done = run_module("analysis.ladder", *options, "--out", drawn)
+    done = run_module("analysis.figures.ladder", *options, "--out", drawn)
     assert done.returncode == 0, done.stderr
     assert (ROOT / "docs" / "ladder.svg").read_bytes() == drawn.read_bytes()
 

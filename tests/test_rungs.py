@@ -9,7 +9,8 @@ from helpers import ARCH
 
 import ptxsim
 from contracts import read_json
-from experiments import build, predict
+from experiments import predict
+from experiments.stages import build
 from kernels import catalogue
 from kernels.catalogue import Problem
 from ptxsim.compiler import compile_ptx

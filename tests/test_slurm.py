@@ -17,7 +17,7 @@ import yaml
 from helpers import ROOT, copy_tree, environment
 
 from contracts import read_json, read_rows
-from experiments.lease import LOCKS
+from experiments.gpu.lease import LOCKS
 
 PROFILE = ROOT / "profiles" / "slurm" / "config.yaml"
 TOOLS = ["munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol"]
@@ -67,7 +67,7 @@ rule meet:
 MEET = """
 import json, os, sys, time
 from pathlib import Path
-from experiments.lease import lease
+from experiments.gpu.lease import lease
 name, out = sys.argv[1], Path(sys.argv[2])
 given = {key: os.environ.get(key) for key in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID")}
 with lease(30):
@@ -280,7 +280,7 @@ def test_measuring_jobs_have_a_gpu_each(tree: Path, slurm: Slurm, library: Path,
     (tmp_path / "cards").write_text("cards 2\n")
     cards = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
     env = {**slurm.env, **cards, "WAIT_S": "60"}
-    look = ["srun", "--gpus=1", "python", "-m", "experiments.toolchain", "--out", "gpu-node.json"]
+    look = ["srun", "--gpus=1", "python", "-m", "experiments.stages.toolchain", "--out", "gpu-node.json"]
     subprocess.run(look, cwd=tree, env=environment(**env), check=True, timeout=60)
     assert read_json(tree / "gpu-node.json", "toolchain")["gpu"] == "NVIDIA Stand-in"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from experiments.bench import drawn_order, worklog_replays
-from experiments.statistics import median_interval, ratio_interval, second_half_mean
+from experiments.stages.bench import drawn_order, worklog_replays
+from experiments.stages.statistics import median_interval, ratio_interval, second_half_mean
 
 REPEATS = 150
 

@@ -10,7 +10,7 @@ import yaml
 from helpers import ROOT, assert_one_line, run_module
 from test_analysis import Folder
 
-from analysis import steps
+from analysis.tables import steps
 from contracts import read_rows
 from kernels import catalogue
 
@@ -26,7 +26,7 @@ def made(folder: Folder, out: Path, plan: Path = PLAN) -> list[dict[str, str]]:
     """The table, made by the command."""
     tables = ("--resources", folder.measured / "resources.csv", "--bounds", folder.measured / "bounds.csv")
     options = ("--measured", folder.measured, "--variants", folder.variants, *tables, "--steps", plan, "--out", out)
-    done = run_module("analysis.steps", *options)
+    done = run_module("analysis.tables.steps", *options)
     assert done.returncode == 0, done.stderr
     return list(csv.DictReader(out.open()))
 
@@ -112,6 +112,6 @@ def test_an_unknown_counter_is_one_line_and_no_table(folder: Folder, tmp_path: P
     plan.write_text(yaml.safe_dump([step | {"counters": [{"key": "global_load_sector", "meant": "fall"}]}]))
     tables = ("--resources", folder.measured / "resources.csv", "--bounds", folder.measured / "bounds.csv")
     options = ("--measured", folder.measured, "--variants", folder.variants, *tables, "--steps", plan)
-    done = run_module("analysis.steps", *options, "--out", tmp_path / "steps.csv")
+    done = run_module("analysis.tables.steps", *options, "--out", tmp_path / "steps.csv")
     assert_one_line(done, "global_load_sector", "sgemm_coalesced", "nearest: global_load_sectors")
     assert not (tmp_path / "steps.csv").exists()

@@ -11,7 +11,9 @@ import pytest
 from helpers import assert_one_line, run_module
 from test_analysis import Folder, drawn, warptile_fails
 
-from analysis import coverage, data, predicted, protocols, trust
+from analysis import data
+from analysis.figures import predicted, timing_methods
+from analysis.tables import coverage, cross_validation
 from contracts import schema, write_rows
 
 SIZE = {"m": 1024, "n": 1024, "k": 1024}
@@ -29,7 +31,7 @@ TIMES = {
 def folder(tmp_path: Path, archive: Path) -> Folder:
     """The archive without the tables that need not be there."""
     made = Folder(tmp_path, archive)
-    for name in ("protocols", "cross_checks", "timeline", "agreement", "sanitizer"):
+    for name in ("timing_methods", "cross_checks", "timeline", "agreement", "sanitizer"):
         (made.measured / f"{name}.csv").unlink(missing_ok=True)
     return made
 
@@ -43,13 +45,13 @@ def write(folder: Folder, name: str, rows: list[dict[str, Any]]) -> None:
 def made(folder: Folder, out: Path) -> dict[str, list[dict[str, str]]]:
     """The tables, by the command."""
     arguments = ("--measured", folder.measured, "--variants", folder.variants, "--archived", "--out", out)
-    done = run_module("analysis.trust", *arguments)
+    done = run_module("analysis.tables.cross_validation", *arguments)
     assert done.returncode == 0, done.stderr
     return {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
 
 
 def timed_as(variant: str, times: dict[str, float] = TIMES, **more: Any) -> list[dict[str, Any]]:
-    """Rows of protocols.csv; the host's clock sees no SM clock."""
+    """Rows of timing_methods.csv; the host's clock sees no SM clock."""
     row = {"variant": variant, **SIZE, "description": "what it does", "replays": 9} | more
     stamped = ("ours", "no_flush", "zeros")
     clocks = {name: 2000.0 if name == "zeros" else 1900.0 for name in stamped}
@@ -60,8 +62,8 @@ def timed_as(variant: str, times: dict[str, float] = TIMES, **more: Any) -> list
 
 
 def test_a_protocol_is_compared_with_ours_and_with_what_differs_in_one_thing(folder: Folder, tmp_path: Path) -> None:
-    write(folder, "protocols", timed_as("sgemm_vectorized"))
-    rows = {row["protocol"]: row for row in made(folder, tmp_path / "t")["protocols"]}
+    write(folder, "timing_methods", timed_as("sgemm_vectorized"))
+    rows = {row["protocol"]: row for row in made(folder, tmp_path / "t")["timing_methods"]}
     assert {name: float(row["difference_percent"]) for name, row in rows.items()} == pytest.approx(
         {"ours": 0, "no_flush": -20, "launch_gap": -18, "host_clock": -20.8, "after_idle": -16.84, "zeros": -5}
     )
@@ -75,11 +77,11 @@ def test_a_protocol_is_compared_with_ours_and_with_what_differs_in_one_thing(fol
 
 
 def test_without_a_time_of_ours_there_is_no_difference(folder: Folder, tmp_path: Path) -> None:
-    write(folder, "protocols", [row for row in timed_as("sgemm_vectorized") if row["protocol"] != "ours"])
-    rows = made(folder, tmp_path / "t")["protocols"]
+    write(folder, "timing_methods", [row for row in timed_as("sgemm_vectorized") if row["protocol"] != "ours"])
+    rows = made(folder, tmp_path / "t")["timing_methods"]
     assert len(rows) == 5 and {row["difference_percent"] for row in rows} == {""}
     words, _ = drawn(
-        protocols.draw(folder.read(), pd.DataFrame(rows).assign(difference_percent=float("nan"))), tmp_path
+        timing_methods.draw(folder.read(), pd.DataFrame(rows).assign(difference_percent=float("nan"))), tmp_path
     )
     assert "left out" in words
 
@@ -87,13 +89,13 @@ def test_without_a_time_of_ours_there_is_no_difference(folder: Folder, tmp_path:
 def test_the_figure_has_the_differences_of_every_kernel_and_size(folder: Folder, tmp_path: Path) -> None:
     other = timed_as("cublas_fp32", {"ours": 100.0, "no_flush": 100.0, "new_way": 103.24})
     larger = timed_as("sgemm_vectorized", {"ours": 100.0, "no_flush": 99.9}, m=2048, n=2048, k=2048)
-    write(folder, "protocols", [*other, *larger, *timed_as("sgemm_vectorized")])
+    write(folder, "timing_methods", [*other, *larger, *timed_as("sgemm_vectorized")])
     measured = folder.read()
-    table = trust.protocols(data.offered(folder.measured, "protocols", measured, timed=True))
-    cells = protocols.cells(table)
+    table = cross_validation.timing_methods(data.offered(folder.measured, "timing_methods", measured, timed=True))
+    cells = timing_methods.cells(table)
     assert list(cells.columns) == [("vectorized", 1024), ("vectorized", 2048), ("cuBLAS fp32", 1024)]
     assert cells.loc["launch gaps alone", ("vectorized", 1024)] == pytest.approx(2.5)
-    for words in drawn(protocols.draw(measured, table), tmp_path):
+    for words in drawn(timing_methods.draw(measured, table), tmp_path):
         for word in (
             "L2 not flushed",
             "−20",
@@ -111,34 +113,38 @@ def test_the_figure_has_the_differences_of_every_kernel_and_size(folder: Folder,
 
 def test_what_is_stale_or_failed_is_marked_or_withheld(folder: Folder, tmp_path: Path) -> None:
     folder.edit("checks", warptile_fails)
-    write(folder, "protocols", [*timed_as("sgemm_warptile"), *timed_as("sgemm_vectorized", source_hash="0" * 16)])
+    write(folder, "timing_methods", [*timed_as("sgemm_warptile"), *timed_as("sgemm_vectorized", source_hash="0" * 16)])
     tables = made(folder, tmp_path / "t")
-    assert {(row["variant"], row["stale"]) for row in tables["protocols"]} == {("sgemm_vectorized", "true")}
+    assert {(row["variant"], row["stale"]) for row in tables["timing_methods"]} == {("sgemm_vectorized", "true")}
     assert "sgemm_warptile" not in {row["variant"] for row in tables["cross_checks"]}
     measured = folder.read()
-    rows = data.offered(folder.measured, "protocols", measured, timed=True)
-    words, _ = drawn(protocols.draw(measured, trust.protocols(rows)), tmp_path)
+    rows = data.offered(folder.measured, "timing_methods", measured, timed=True)
+    words, _ = drawn(timing_methods.draw(measured, cross_validation.timing_methods(rows)), tmp_path)
     assert "vectorized†" in words and "not shown, failed a check: warptile" in words and words.count("warptile") == 1
 
 
 def test_a_table_that_was_not_measured_has_no_rows(folder: Folder, tmp_path: Path) -> None:
     tables = made(folder, tmp_path / "t")
-    for name in ("protocols", "timeline", "agreement", "sanitizer"):
+    for name in ("timing_methods", "timeline", "agreement", "sanitizer"):
         assert tables[name] == [], name
     assert {row["method"] for row in tables["cross_checks"]} == {"ncu"}
-    _, words = drawn(protocols.draw(folder.read(), pd.DataFrame()), tmp_path)
-    assert "Ways of timing: left out. snakemake --cores 1 trust makes protocols.csv" in words
+    _, words = drawn(timing_methods.draw(folder.read(), pd.DataFrame()), tmp_path)
+    assert "Ways of timing: left out. snakemake --cores 1 trust makes timing_methods.csv" in words
 
 
 def test_a_truncated_table_is_one_line_and_nothing_written(folder: Folder, tmp_path: Path) -> None:
-    write(folder, "protocols", timed_as("sgemm_vectorized"))
-    path = folder.measured / "protocols.csv"
+    write(folder, "timing_methods", timed_as("sgemm_vectorized"))
+    path = folder.measured / "timing_methods.csv"
     path.write_text(path.read_text()[:-20])
     arguments = ("--measured", folder.measured, "--variants", folder.variants)
-    assert_one_line(run_module("analysis.trust", *arguments, "--out", tmp_path / "t"), "protocols.csv", "truncated")
+    assert_one_line(
+        run_module("analysis.tables.cross_validation", *arguments, "--out", tmp_path / "t"),
+        "timing_methods.csv",
+        "truncated",
+    )
     assert not (tmp_path / "t").exists()
-    done = run_module("analysis.protocols", *arguments, "--out", tmp_path / "p.svg")
-    assert_one_line(done, "protocols.csv", "truncated")
+    done = run_module("analysis.figures.timing_methods", *arguments, "--out", tmp_path / "p.svg")
+    assert_one_line(done, "timing_methods.csv", "truncated")
     assert not (tmp_path / "p.svg").exists()
 
 
@@ -271,21 +277,24 @@ def test_the_sanitizer_s_matrix_has_errors_by_tool(folder: Folder, tmp_path: Pat
         }
 
     race = "Error: Race reported at x.cu:7"
-    rows = [row("sgemm_naive", tool) for tool in trust.TOOLS]
+    rows = [row("sgemm_naive", tool) for tool in cross_validation.TOOLS]
     write(folder, "sanitizer", [*rows, row("sgemm_warptile", "memcheck"), row("sgemm_warptile", "racecheck", 3, race)])
     clean, bad = made(folder, tmp_path / "t")["sanitizer"]
-    assert [clean[tool] for tool in trust.TOOLS] == ["0"] * 4 and (clean["passed"], clean["detail"]) == ("true", "")
-    assert [bad[tool] for tool in trust.TOOLS] == ["0", "3", "", ""] and (bad["passed"], bad["detail"]) == (
+    assert [clean[tool] for tool in cross_validation.TOOLS] == ["0"] * 4 and (clean["passed"], clean["detail"]) == (
+        "true",
+        "",
+    )
+    assert [bad[tool] for tool in cross_validation.TOOLS] == ["0", "3", "", ""] and (bad["passed"], bad["detail"]) == (
         "false",
         race,
     )
-    assert schema("sanitizer")["properties"]["tool"]["enum"] == list(trust.TOOLS)
+    assert schema("sanitizer")["properties"]["tool"]["enum"] == list(cross_validation.TOOLS)
 
 
 def test_what_the_sanitizer_found_is_not_archived(folder: Folder, tmp_path: Path) -> None:
     row = {"variant": "sgemm_naive", "tool": "racecheck", "launches": 5, "errors": 2, "passed": False}
     write(folder, "sanitizer", [row])
-    done = run_module("experiments.archive", "--measured", folder.measured, "--data", tmp_path / "new")
+    done = run_module("experiments.stages.archive", "--measured", folder.measured, "--data", tmp_path / "new")
     assert_one_line(done, "sgemm_naive failed its check 'racecheck'; not archived")
     assert not (tmp_path / "new").exists()
 
@@ -305,7 +314,7 @@ def test_the_table_of_predictions_has_the_relative_difference(folder: Folder, tm
     out = tmp_path / "predicted.csv"
     arguments = ["--measured", folder.measured, "--variants", folder.variants, "--table", out]
     arguments += ["--predictions", tmp_path / "predictions.csv", "--out", tmp_path / "predicted.svg"]
-    done = run_module("analysis.predicted", *arguments)
+    done = run_module("analysis.figures.predicted", *arguments)
     assert done.returncode == 0, done.stderr
     rows = {(row["variant"], row["metric"]): row for row in csv.DictReader(out.open())}
     assert "sgemm_warptile" not in {variant for variant, _ in rows}
@@ -324,21 +333,21 @@ def test_a_table_without_predictions_has_no_rows() -> None:
 
 
 def test_each_optional_table_is_a_leg_with_a_reason(folder: Folder, tmp_path: Path) -> None:
-    write(folder, "protocols", timed_as("sgemm_vectorized"))
+    write(folder, "timing_methods", timed_as("sgemm_vectorized"))
     found = {row["leg"]: row for row in coverage.own_rows("h200", coverage.Folder(folder.measured), {}, None)}
-    assert (found["protocols"]["status"], found["protocols"]["rows"]) == ("ran", len(TIMES))
+    assert (found["timing methods"]["status"], found["timing_methods"]["rows"]) == ("ran", len(TIMES))
     for leg in ("cross-checks", "agreement", "timeline", "sanitizer"):
         assert found[leg]["status"] == "left out" and "was not made" in found[leg]["reason"], leg
     assert "snakemake --cores 1 trust makes it" in found["cross-checks"]["reason"]
 
 
-@pytest.mark.parametrize("stage", ["cross_checks", "check", "protocols"])
+@pytest.mark.parametrize("stage", ["cross_checks", "check", "timing_methods"])
 def test_a_reason_is_that_of_its_own_stage(stage: str) -> None:
     assert data.left_out({"left_out": {stage: "why"}}) == {stage: "why"}
 
 
 def test_timeline_rows_carry_the_hash_of_their_source() -> None:
-    from experiments.timeline import summarise
+    from experiments.studies.timeline.measure import summarise
     from kernels import catalogue
 
     events = [

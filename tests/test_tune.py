@@ -21,13 +21,16 @@ import pytest
 import yaml
 from helpers import ARCH, ROOT, assert_one_line, environment, run_module
 
-from analysis import autotune
+from analysis.figures import autotune
 from contracts import UserError, read_json, read_rows, write_json, write_rows
-from experiments import build, check, toolchain, tune, tune_space, tuned
-from experiments.tune_space import RESTRICTIONS, Configuration, Sweep
+from experiments import tuned
+from experiments.stages import build, check, toolchain
+from experiments.studies.tile_autotune import space
+from experiments.studies.tile_autotune import sweep as tune
+from experiments.studies.tile_autotune.space import RESTRICTIONS, Configuration, Sweep
 from kernels import catalogue
 
-SWEEP = tune_space.load()
+SWEEP = space.load()
 ALL = list(SWEEP.configurations())
 VALID = [configuration for configuration in ALL if configuration.broken is None]
 NVCC = toolchain.nvcc()
@@ -154,7 +157,7 @@ def test_what_just_meets_a_restriction_builds_without_spills_and_is_right(
     kernel: str, name: str, tmp_path: Path
 ) -> None:
     """On the emulator: the sweep's own case, which has more than one tile, wide rows, alpha and beta."""
-    from experiments.tune_gpu import sweep_case
+    from experiments.studies.tile_autotune.worker import sweep_case
 
     variant = configured(kernel, BORDERS[kernel, name][0]).variant()
     row = tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
@@ -174,7 +177,7 @@ def test_what_just_meets_a_restriction_builds_without_spills_and_is_right(
     ids=["under one pass", "odd rows", "a part of a pass", "long rows"],
 )
 def test_copies_of_the_autotuned_kernel_take_any_tile(values: dict[str, int], tmp_path: Path) -> None:
-    from experiments.tune_gpu import sweep_case
+    from experiments.studies.tile_autotune.worker import sweep_case
 
     variant = configured("sgemm_autotuned", values).variant()
     tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
@@ -204,9 +207,9 @@ def test_a_configuration_hashes_like_the_catalogue_s_entry_with_its_values() -> 
 )
 def test_a_wrong_sweep_is_one_clear_line(change: dict[str, Any], words: str, tmp_path: Path) -> None:
     path = tmp_path / "tile_autotune.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(tune_space.SWEEP.read_text()) | change, sort_keys=False))
+    path.write_text(yaml.safe_dump(yaml.safe_load(space.SWEEP.read_text()) | change, sort_keys=False))
     with pytest.raises(UserError) as error:
-        tune_space.load(path)
+        space.load(path)
     assert words in str(error.value) and "tile_autotune.yaml" in str(error.value)
 
 
@@ -560,7 +563,7 @@ def test_the_heat_map_shows_each_best_and_frames_the_winners(made_up: Path, vari
     autotune.style.save(figure, tmp_path / "autotune.svg")
     assert "archived: A made-up GPU, 2026-01-02" in (figure.get_supxlabel() or "")
     done = run_module(
-        "analysis.autotune", "--tuning", made_up, "--variants", variants_csv, "--out", tmp_path / "again.svg"
+        "analysis.figures.autotune", "--tuning", made_up, "--variants", variants_csv, "--out", tmp_path / "again.svg"
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again.svg").stat().st_size > 10_000 and (tmp_path / "again.pdf").is_file()
@@ -570,7 +573,7 @@ def test_a_winner_without_a_row_is_one_clear_line(made_up: Path, variants_csv: P
     (tmp_path / "tuning.csv").write_bytes((made_up / "tuning.csv").read_bytes())
     write_json(tmp_path / "tuned.json", "tuned", record())
     done = run_module(
-        "analysis.autotune", "--tuning", tmp_path, "--variants", variants_csv, "--out", tmp_path / "a.svg"
+        "analysis.figures.autotune", "--tuning", tmp_path, "--variants", variants_csv, "--out", tmp_path / "a.svg"
     )
     assert_one_line(done, "tuned.json and tuning.csv are not of one sweep", "sgemm_autotuned")
 
@@ -598,26 +601,30 @@ def test_a_failed_check_is_not_shown(made_up: Path, variants_csv: Path) -> None:
 
 
 def test_the_count_needs_no_gpu() -> None:
-    done = run_module("experiments.tune", "--count")
+    done = run_module("experiments.studies.tile_autotune.sweep", "--count")
     assert done.returncode == 0 and f"{len(VALID) - 280} to measure" in done.stdout
     assert "60 left out by whole_warps: One thread a patch makes whole warps" in done.stdout
 
 
 def test_bad_options_are_one_clear_line(tmp_path: Path) -> None:
     need = ("--machine", "m", "--arch", ARCH, "--build-dir", tmp_path, "--out-dir", tmp_path)
-    assert_one_line(run_module("experiments.tune"), "--machine is needed")
-    assert_one_line(run_module("experiments.tune", *need, "--limit", 0), "--limit 0 is not allowed", "at least 1")
-    assert_one_line(run_module("experiments.tune", *need), "no GPU", "--count needs none")
+    assert_one_line(run_module("experiments.studies.tile_autotune.sweep"), "--machine is needed")
+    assert_one_line(
+        run_module("experiments.studies.tile_autotune.sweep", *need, "--limit", 0),
+        "--limit 0 is not allowed",
+        "at least 1",
+    )
+    assert_one_line(run_module("experiments.studies.tile_autotune.sweep", *need), "no GPU", "--count needs none")
 
 
 @pytest.mark.gpu
 def test_a_sweep_of_three_configurations_on_the_gpu(tmp_path: Path) -> None:
     here = toolchain.gpu()
     assert here is not None
-    build.compile_source(ROOT / "experiments" / "harness.cu", tmp_path / "harness", here.arch, NVCC)
+    build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", tmp_path / "harness", here.arch, NVCC)
     arguments = ["--machine", "trial", "--arch", here.arch, "--build-dir", tmp_path, "--out-dir", tmp_path / "out"]
     chosen = ["--kernel", "sgemm_autotuned", "--limit", "3"]
-    code = [sys.executable, "-m", "experiments.tune", *map(str, arguments), *chosen]
+    code = [sys.executable, "-m", "experiments.studies.tile_autotune.sweep", *map(str, arguments), *chosen]
     env = environment(CUDA_VISIBLE_DEVICES=os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
     done = subprocess.run(code, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
@@ -633,12 +640,12 @@ def test_a_sweep_of_three_configurations_on_the_gpu(tmp_path: Path) -> None:
 @pytest.mark.gpu
 def test_a_kernel_that_faults_costs_one_row_and_a_new_process(tmp_path: Path) -> None:
     """Its launch asks for more shared memory than it has, then it reads beyond its matrices: the next one runs well."""
-    from experiments.lease import lease
-    from experiments.tune_gpu import Worker
+    from experiments.gpu.lease import lease
+    from experiments.studies.tile_autotune.worker import Worker
 
     here = toolchain.gpu()
     assert here is not None
-    build.compile_source(ROOT / "experiments" / "harness.cu", tmp_path / "harness", here.arch, NVCC)
+    build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", tmp_path / "harness", here.arch, NVCC)
     good = configured("sgemm_autotuned", tile(64, 64, 8, 8, 8)).variant()
     tune.Builder(tmp_path, here.arch, NVCC, jobs=1).build(good)
     bad = replace(good, name="bad")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import claim_files, estimates, verdicts
-from analysis.estimates import Estimate, Truth, Undefined
-from analysis.expressions import evaluate
-from analysis.machine_tables import Missing
+from analysis.claims import estimates, files, verdicts
+from analysis.claims.estimates import Estimate, Truth, Undefined
+from analysis.claims.expressions import evaluate
+from analysis.claims.machine_tables import Missing
 from contracts import UserError
 
 # ---- values with an interval ------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def test_what_is_no_expression_is_told(expression: str, said: str) -> None:
 
 def judged(rule: dict[str, Any], ours: Any, theirs: Any = 10, **more: Any) -> verdicts.Verdict:
     claim = {"id": "a-claim", "theirs": theirs, "measure": "ours()", "rule": rule} | more
-    assert claim_files.rule_faults(claim) == []
+    assert files.rule_faults(claim) == []
     return verdicts.judge(claim, {"ours": lambda: ours})
 
 

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts import UserError, write_rows
-from experiments import verify
-from experiments.cases import Case, cases, packed
-from experiments.check import GUARD, check_variant, inside, run_case
+from experiments.stages import verify
+from experiments.stages.cases import Case, cases, packed
+from experiments.stages.check import GUARD, check_variant, inside, run_case
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -36,7 +36,7 @@ class NumpyDevice:
     name = "gpu"
 
     def run(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
-        """See `experiments.check.Device`."""
+        """See `experiments.stages.check.Device`."""
         byte = 2**20 + (GUARD + offset) * buffers[0].itemsize
         if reason := self.refusal(variant, p, byte):
             raise UserError(reason)
@@ -480,7 +480,7 @@ def test_the_first_failure_of_several_verdicts_counts() -> None:
 
 
 def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.Verdict:
-    """Freivalds' test of C = AB in float64, as `experiments.check` sets it up."""
+    """Freivalds' test of C = AB in float64, as `experiments.stages.check` sets it up."""
     (m, k), n = a.shape, b.shape[1]
     a64, b64, c64 = (x.astype(np.float64) for x in (a, b, c))
     x = np.random.default_rng(seed).choice([-1.0, 1.0], n)

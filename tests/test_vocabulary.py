@@ -10,11 +10,11 @@ import pytest
 from planted import EXPERIMENTS, Planted, planted_bench
 from test_analysis import Folder
 
-from analysis import verdicts
-from analysis.estimates import Estimate
-from analysis.expressions import evaluate
-from analysis.machine_tables import Machine, Missing
-from analysis.vocabulary import Vocabulary
+from analysis.claims import verdicts
+from analysis.claims.estimates import Estimate
+from analysis.claims.expressions import evaluate
+from analysis.claims.machine_tables import Machine, Missing
+from analysis.claims.vocabulary import Vocabulary
 from contracts import UserError, read_rows
 
 
@@ -71,7 +71,7 @@ def words(tmp_path_factory: pytest.TempPathFactory, variants_csv: Path) -> dict[
         ('machine("sm_count")', (132,) * 3), ('machine("dram_copy_gb_per_s")', (1000,) * 3),
         ('machine("gpu")', "Planted GPU"),
         ('check_worst("sgemm_naive")', (0.5,) * 3),
-        ('on_paper("a-case", "degree")', (8,) * 3), ('on_paper("a-case", "limiter")', "shared"),
+        ('analytic("a-case", "degree")', (8,) * 3), ('analytic("a-case", "limiter")', "shared"),
         ('published("a-number")', (6.4,) * 3),
         ("min(3, 2) + max([1, 5]) + abs(-1) + log2(8) + sum([1, 2])", (14,) * 3),
     ],
@@ -101,8 +101,8 @@ def test_sizes_and_parts_of_texts(words: dict[str, Callable[..., Any]]) -> None:
         ('bound("sgemm_warptile", "fma")', "bounds.csv has no row of sgemm_warptile, fma, at n = 4096"),
         ('sanitizer_errors("sgemm_naive")', "sanitizer.csv has no row of sgemm_naive, memcheck (no tool there)"),
         ("tuned('BK')", "no sweep over tiles: there is no tuning.csv"),
-        ('between_warps("x", "loads")', "between_warps.csv has no row of kernel = x"),
-        ('bank_wavefronts("ld_32", "stride 1")', "banks.csv has no row of ld_32, stride 1"),
+        ('inter_warp_conflicts("x", "loads")', "inter_warp_conflicts.csv has no row of kernel = x"),
+        ('bank_wavefronts("ld_32", "stride 1")', "smem_microbench.csv has no row of ld_32, stride 1"),
         ('check_worst("sgemm_vectorized")', "checks.csv has no row of sgemm_vectorized on gpu"),
         ('crossover("sgemm_naive", "sgemm_warptile")', "fewer than two sizes of both"),
         ('conflicts("sgemm_warptile", "load")', "counters.csv has no row of sgemm_warptile"),
@@ -126,8 +126,8 @@ def test_what_the_tables_lack_is_no_error(expression: str, why: str, words: dict
         ('resource("sgemm_naive", "register")', "unknown column 'register' in resources.csv; nearest: registers"),
         ('bound("sgemm_naive", "dram_read")', "unknown resource 'dram_read' in bounds.csv; nearest: dram"),
         ('conflicts("sgemm_naive", "loads")', "unknown side 'loads' in the expression; nearest: load"),
-        ('on_paper("a-caze", "degree")', "unknown case 'a-caze' in on_paper.csv; nearest: a-case"),
-        ('on_paper("a-case", "degrees")', "unknown quantity 'degrees' in on_paper.csv: a-case; nearest: degree"),
+        ('analytic("a-caze", "degree")', "unknown case 'a-caze' in analytic.csv; nearest: a-case"),
+        ('analytic("a-case", "degrees")', "unknown quantity 'degrees' in analytic.csv: a-case; nearest: degree"),
         ('published("a-numbr")', "unknown id 'a-numbr' in published.csv; nearest: a-number"),
         ('machine("sm_cout")', "unknown key 'sm_cout' in machine.json; nearest: sm_count"),
         ('fastest(4096, "sgemm_naive")', "fastest needs at least two variants"),

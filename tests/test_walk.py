@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from helpers import ROOT, assert_one_line, run_module
 
-from analysis import walk
+from analysis import fill_docs
 from contracts import read_rows, write_rows
 from kernels import catalogue
 
@@ -17,8 +17,8 @@ DOC = Path("docs/kernels.md")
 SECTION = re.compile(r"^### (.*)\n((?:(?!^##).*\n?)*)", re.MULTILINE)
 
 
-def facts(measured: Path, variants: Path) -> walk.Facts:
-    return walk.read_facts(argparse.Namespace(measured=measured, variants=variants, resources=None))
+def facts(measured: Path, variants: Path) -> fill_docs.Facts:
+    return fill_docs.read_facts(argparse.Namespace(measured=measured, variants=variants, resources=None))
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +32,12 @@ def current(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(archive: Path, current: Path) -> walk.Facts:
+def known(archive: Path, current: Path) -> fill_docs.Facts:
     return facts(archive, current)
 
 
-def filled(known: walk.Facts, text: str) -> tuple[str, list[walk.Statement]]:
-    return walk.fill(text, known, Path("doc.md"))
+def filled(known: fill_docs.Facts, text: str) -> tuple[str, list[fill_docs.Statement]]:
+    return fill_docs.fill(text, known, Path("doc.md"))
 
 
 # ---- the document -----------------------------------------------------------------------------------------------
@@ -45,8 +45,8 @@ def filled(known: walk.Facts, text: str) -> tuple[str, list[walk.Statement]]:
 
 def test_the_document_is_what_the_command_makes_of_the_archive(archive: Path, variants_csv: Path) -> None:
     text = (ROOT / DOC).read_text()
-    made, statements = walk.fill(text, facts(archive, variants_csv), DOC)
-    again = "python -m analysis.walk --measured data/h200 --variants results/variants.csv --doc docs/kernels.md"
+    made, statements = fill_docs.fill(text, facts(archive, variants_csv), DOC)
+    again = "python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv --doc docs/kernels.md"
     assert made == text, f"out of date: {again}"
     assert [statement for statement in statements if statement.verdict is False] == []
 
@@ -77,7 +77,9 @@ def test_links_lead_somewhere() -> None:
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(known: walk.Facts, archive: Path) -> None:
+def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(
+    known: fill_docs.Facts, archive: Path
+) -> None:
     names = "sgemm_naive sgemm_warptile cublas_fp32"
     text = f"Before\n<!-- table: {names} | global_load_requests lds_128 -->\nold\n<!-- end -->\n"
     made, _ = filled(known, text)
@@ -145,7 +147,7 @@ def test_what_is_not_measured_stale_or_failed_is_told(archive: Path, current: Pa
         ("cublas_fp32.share / sgemm_naive.shared_load_conflicts > 0", False),
     ],
 )
-def test_statements_are_judged(known: walk.Facts, expression: str, verdict: bool | None) -> None:
+def test_statements_are_judged(known: fill_docs.Facts, expression: str, verdict: bool | None) -> None:
     text = f"<!-- statements -->\n<!-- end -->\n<!-- holds: {expression} -->\n"
     made, (statement,) = filled(known, text)
     assert statement.verdict is verdict and statement.line == 3
@@ -154,7 +156,7 @@ def test_statements_are_judged(known: walk.Facts, expression: str, verdict: bool
 
 
 def command(doc: Path, archive: Path, variants: Path) -> tuple[object, ...]:
-    return ("analysis.walk", "--measured", archive, "--variants", variants, "--doc", doc)
+    return ("analysis.fill_docs", "--measured", archive, "--variants", variants, "--doc", doc)
 
 
 def test_the_command_writes_the_tables_and_fails_for_a_false_statement(
@@ -186,9 +188,9 @@ def test_the_command_writes_the_tables_and_fails_for_a_false_statement(
     ],
 )
 def test_a_wrong_comment_is_one_line_and_nothing_is_written(
-    line: str, words: list[str], known: walk.Facts, tmp_path: Path
+    line: str, words: list[str], known: fill_docs.Facts, tmp_path: Path
 ) -> None:
-    with pytest.raises(walk.UserError) as error:
+    with pytest.raises(fill_docs.UserError) as error:
         filled(known, f"Text\n{line}\n<!-- end -->\n" if "holds" not in line else f"Text\n{line}\n")
     assert all(word in str(error.value) for word in words) and "\n" not in str(error.value), error.value
 
@@ -203,8 +205,8 @@ def test_a_wrong_comment_is_one_line_and_nothing_is_written(
         "<!-- table: sgemm_naive | -->\n<!-- end -->\n<!-- end -->\n",
     ],
 )
-def test_a_block_has_a_beginning_and_an_end(text: str, known: walk.Facts) -> None:
-    with pytest.raises(walk.UserError, match="<!-- end -->"):
+def test_a_block_has_a_beginning_and_an_end(text: str, known: fill_docs.Facts) -> None:
+    with pytest.raises(fill_docs.UserError, match="<!-- end -->"):
         filled(known, text)
 
 

@@ -9,10 +9,11 @@ import pytest
 from helpers import ARCH, assert_one_line, run_module
 
 from contracts import read_json
-from experiments import arguments, build, predict
-from experiments.cases import Case, cases
-from experiments.check import EmulatedDevice, run_case
-from kernels import catalogue
+from experiments import predict
+from experiments.stages import build
+from experiments.stages.cases import Case, cases
+from experiments.stages.check import EmulatedDevice, run_case
+from kernels import arguments, catalogue
 from kernels.catalogue import Problem
 
 RUNNABLE = catalogue.runnable()
@@ -136,7 +137,7 @@ def test_a_dispatcher_is_predicted_as_the_kernel_that_it_picks(built: Path) -> N
 
 
 def test_a_dispatcher_has_nothing_to_build(tmp_path: Path) -> None:
-    done = run_module("experiments.build", "sgemm_c_dispatch", "--arch", ARCH, "--out-dir", tmp_path)
+    done = run_module("experiments.stages.build", "sgemm_c_dispatch", "--arch", ARCH, "--out-dir", tmp_path)
     assert_one_line(done, "sgemm_c_dispatch is a dispatcher: there is nothing to build but its kernels, sgemm_t128x2")
 
 

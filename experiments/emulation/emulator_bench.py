@@ -18,9 +18,9 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError, run_command, write_rows
-from experiments import arguments, verify
-from experiments.emulation.launching import texture as emulated_texture
-from kernels import catalogue
+from experiments.emulation.launching import texture
+from experiments.stages import verify
+from kernels import arguments, catalogue
 from kernels.catalogue import Problem, Variant
 
 CHECK = {"m": 256, "n": 256, "k": 64}
@@ -50,7 +50,7 @@ def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[
         ptxsim.Array(rng.uniform(-1, 1, (rows, columns)).astype(dtype), name)
         for rows, columns, name in ((p.m, p.k, "A"), (p.k, p.n, "B"), (p.m, p.n, "C"))
     )
-    packed = arguments.pack(variant, p, a, b, c, emulated_texture)
+    packed = arguments.pack(variant, p, a, b, c, texture)
     began = time.perf_counter()
     kernel.launch(variant.grid(p), variant.threads, packed, variant.shared_bytes, observers)
     return time.perf_counter() - began

@@ -10,12 +10,12 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError
-from experiments import arguments
+from kernels import arguments
 from kernels.catalogue import CTYPES, TEXTURE_ALIGNMENT, Problem, Variant
 
 
 def texture(matrix: ptxsim.Array, nbytes: int) -> ptxsim.Texture:
-    """What `experiments.device.Texture` is on the GPU; the matrix ends where it does."""
+    """What `experiments.gpu.device.Texture` is on the GPU; the matrix ends where it does."""
     return ptxsim.Texture(matrix, 4, TEXTURE_ALIGNMENT, nbytes)
 
 

@@ -11,7 +11,8 @@ import pytest
 from helpers import ARCH, assert_one_line, run_module
 
 import ptxsim
-from experiments import bank_pictures, build
+from experiments import bank_pictures
+from experiments.stages import build
 from kernels import catalogue
 from ptxsim import banks, wavefronts
 from ptxsim.cli import main
@@ -127,10 +128,10 @@ def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
     for file, line in dict.fromkeys((known[pc][-1].file, known[pc][-1].line) for pc in counted):
         found = banks.accesses(kernel, line=line, file=file, **launch)
         assert [access.number for access in found] == list(range(1, found[0].of + 1))
-        recorder = banks.Recorder({access.instruction.pc for access in found}, 0)
+        recorder = banks.Recorder({access.pc for access in found}, 0)
         kernel.launch(**launch, observers=[recorder], checks=False)
         for access in found:
-            pc = access.instruction.pc
+            pc = access.pc
             assert count(access.parts) == access.wavefronts
             waves = 0
             for warp in recorder.warps(pc):
@@ -327,7 +328,7 @@ def test_every_picture_of_the_list_finds_its_line() -> None:
 def test_the_swizzle_takes_the_conflict_away(tmp_path: Path) -> None:
     for name in bank_pictures.load()["transposed_store"].variants:
         build.build_variant(name, ARCH, tmp_path)
-    out = tmp_path / "banks.svg"
+    out = tmp_path / "smem_microbench.svg"
     done = run_module("experiments.bank_pictures", "transposed_store", "--build-dir", tmp_path, "--out", out)
     assert done.returncode == 0, done.stderr
     from contracts import read_json

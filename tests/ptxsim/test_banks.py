@@ -1,4 +1,4 @@
-"""The rules of `ptxsim.wavefronts` against what Nsight Compute counted on an H200 (data/h200/banks.csv)."""
+"""The rules of `ptxsim.wavefronts` against what Nsight Compute counted on an H200 (data/h200/smem_microbench.csv)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from ptxsim import wavefronts
 
-TABLE = Path(__file__).parents[2] / "data" / "h200" / "banks.csv"
+TABLE = Path(__file__).parents[2] / "data" / "h200" / "smem_microbench.csv"
 ROWS = [row for row in csv.DictReader(TABLE.open()) if row["threads"] == "32"]
 MATRICES = {"ldmatrix_x1": 1, "ldmatrix_x2": 2, "ldmatrix_x4": 4, "ldmatrix_x4_trans": 4}
 CP_ASYNC_OVERHEAD = 3  # wavefronts that each cp.async.ca has beside its writes, by this counter

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import ptxsim
-from experiments import arguments, verify
-from experiments.emulation.launching import texture as emulated_texture
-from kernels import catalogue
+from experiments.emulation.launching import texture
+from experiments.stages import verify
+from kernels import arguments, catalogue
 from ptxsim.api import Kernel
 from ptxsim.compiler import compile_ptx
 from ptxsim.counters import Counters, named
@@ -88,7 +88,7 @@ def launch(found, text, m, n, k, alpha, beta, pad, seed=0, **options):
     grid = (across, down) if found.grid == "nm" else (down, across)
     out = ptxsim.Array(c, "C")
     problem = catalogue.Problem(m, n, k, lda, ldb, ldc, alpha, beta)
-    args = arguments.pack(found, problem, ptxsim.Array(a, "A"), ptxsim.Array(b, "B"), out, emulated_texture)
+    args = arguments.pack(found, problem, ptxsim.Array(a, "A"), ptxsim.Array(b, "B"), out, texture)
     Kernel(parse(text)).launch(grid, found.threads, args, found.shared_bytes, **options)
     a, b = (verify.as_read(x, found.dtype, found.narrowing).astype(np.float64) for x in (a[:, :k], b[:, :n]))
     exact = alpha * (a @ b)

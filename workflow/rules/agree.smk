@@ -17,7 +17,7 @@ rule agree:
         emulator=EMULATOR,
         build=subpath(input.harness, parent=True),
     shell:
-        "python -m experiments.agree {wildcards.variant} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.compare_emulator {wildcards.variant} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
 
 
 rule agreement_table:
@@ -31,7 +31,7 @@ rule agreement_table:
     conda:
         "../../env.yaml"
     shell:
-        "python -m experiments.merge agreement {input} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.merge agreement {input} --out {output} 2>&1 | tee {log}"
 
 
 # Not part of `all`: every kernel under compute-sanitizer takes some minutes.
@@ -52,5 +52,5 @@ rule sanitize:
         build=subpath(input.harness, parent=True),
         variants=" ".join(KERNELS),
     shell:
-        "python -m experiments.sanitize {params.variants} --build-dir {params.build} --out {output.table}"
+        "python -m experiments.stages.sanitize {params.variants} --build-dir {params.build} --out {output.table}"
         " --left-out {output.left_out} 2>&1 | tee {log}"

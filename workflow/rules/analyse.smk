@@ -3,7 +3,7 @@
 # A figure of one experiment: its bars, its sweep or its counters. One rule a kind, since a caption is one file.
 for _kind, _category in {
     "ladder": "2 Ladder",
-    "regimes": "2 Ladder",
+    "data_kinds": "2 Ladder",
     "sizes": "3 Sizes",
     "counters": "4 Counters",
 }.items():
@@ -14,7 +14,7 @@ for _kind, _category in {
         input:
             lambda wildcards: measured(tables_of(wildcards.experiment)),
             ANALYSIS,
-            command=f"analysis/{_kind}.py",
+            command=f"analysis/figures/{_kind}.py",
             emulated=lambda wildcards: emulated(wildcards.experiment),
             variants="results/variants.csv",
         output:
@@ -42,7 +42,7 @@ for _kind, _category in {
             label=LABEL,
             emulated=emulated_option,
         shell:
-            "python -m analysis.{params.kind} {params.chosen} --measured {params.measured}"
+            "python -m analysis.figures.{params.kind} {params.chosen} --measured {params.measured}"
             " --variants {input.variants} {params.label} {params.emulated} --out {output.svg} 2>&1 | tee {log}"
 
 
@@ -55,8 +55,8 @@ for _figure, (_category, _title) in FIGURES_OVER_ALL.items():
         input:
             measured(SOURCE),
             ANALYSIS,
-            ["analysis/compare.py", "analysis/counters.py"] if _figure == "stalls" else [],
-            command=f"analysis/{_figure}.py",
+            ["analysis/tables/compare.py", "analysis/figures/counters.py"] if _figure == "stalls" else [],
+            command=f"analysis/figures/{_figure}.py",
             emulated=emulated(),
             variants="results/variants.csv",
         output:
@@ -78,7 +78,7 @@ for _figure, (_category, _title) in FIGURES_OVER_ALL.items():
             label=LABEL,
             emulated=emulated_option,
         shell:
-            "python -m analysis.{params.figure} --measured {params.measured} --variants {input.variants} {params.label} {params.emulated}"
+            "python -m analysis.figures.{params.figure} --measured {params.measured} --variants {input.variants} {params.label} {params.emulated}"
             " --out {output.svg} 2>&1 | tee {log}"
 
 
@@ -86,21 +86,21 @@ rule tail_figure:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/tail.py",
+        "analysis/figures/wave_quantization.py",
         emulated=emulated(),
         variants="results/variants.csv",
         resources=f"{RESULTS}/resources.csv",
     output:
         svg=report(
-            "results/figures/tail.svg",
+            "results/figures/wave_quantization.svg",
             category="4 Counters",
             subcategory=ALL_KERNELS,
-            caption="../report/tail.rst",
+            caption="../report/wave_quantization.rst",
             labels={"figure": "Waves and load balance"},
         ),
-        pdf="results/figures/tail.pdf",
+        pdf="results/figures/wave_quantization.pdf",
     log:
-        "results/logs/figures/tail.log",
+        "results/logs/figures/wave_quantization.log",
     conda:
         "../../env.yaml"
     params:
@@ -108,7 +108,7 @@ rule tail_figure:
         label=LABEL,
         emulated=emulated_option,
     shell:
-        "python -m analysis.tail --measured {params.measured} --variants {input.variants} --resources {input.resources}"
+        "python -m analysis.figures.wave_quantization --measured {params.measured} --variants {input.variants} --resources {input.resources}"
         " {params.label} {params.emulated} --out {output.svg} 2>&1 | tee {log}"
 
 
@@ -116,10 +116,10 @@ rule paper_tables:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/compare.py",
-        "analysis/regimes.py",
-        "analysis/tables.py",
-        "analysis/tail.py",
+        "analysis/tables/compare.py",
+        "analysis/figures/data_kinds.py",
+        "analysis/tables/paper.py",
+        "analysis/figures/wave_quantization.py",
         emulated=emulated(),
         experiments=[f"experiments/{name}.yaml" for name in EXPERIMENTS],
         variants="results/variants.csv",
@@ -147,5 +147,5 @@ rule paper_tables:
         emulated=emulated_option,
         tuning=f"--tuning {TUNING} {TUNING_LABEL.replace('--', '--tuning-')}".rstrip() if TUNING else "",
     shell:
-        "python -m analysis.tables --measured {params.measured} --experiments {input.experiments} {params.tuning}"
+        "python -m analysis.tables.paper --measured {params.measured} --experiments {input.experiments} {params.tuning}"
         " --variants {input.variants} --resources {input.resources} {params.label} {params.emulated} --out results/tables 2>&1 | tee {log}"

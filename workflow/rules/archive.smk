@@ -13,4 +13,4 @@ rule archive:
         measured=subpath(input[0], parent=True) if not ARCHIVED else RESULTS,
         data=f"data/{MACHINE}",
     shell:
-        "python -m experiments.archive --measured {params.measured} --data {params.data} 2>&1 | tee {log}"
+        "python -m experiments.stages.archive --measured {params.measured} --data {params.data} 2>&1 | tee {log}"

@@ -3,7 +3,7 @@
 
 rule bank_picture:
     input:
-        "experiments/arguments.py",
+        "kernels/arguments.py",
         "experiments/bank_pictures.py",
         "workflow/bank_pictures.yaml",
         pictured,
@@ -12,7 +12,7 @@ rule bank_picture:
             "results/figures/banks_{picture}.svg",
             category="4 Counters",
             subcategory="Banks, drawn",
-            caption="../report/banks.rst",
+            caption="../report/smem_microbench.rst",
             labels=lambda wildcards: {"figure": f"Banks: {BANK_PICTURES[wildcards.picture].title}"},
         ),
         others=multiext("results/figures/banks_{picture}", ".pdf", ".json"),

@@ -15,7 +15,7 @@ rule clocks:
     params:
         lock=f"--lock {clock_options()}" if config["lock_clocks"] else "",
     shell:
-        "python -m experiments.clocks {params.lock} --left-out {output} 2>&1 | tee {log}"
+        "python -m experiments.gpu.clocks {params.lock} --left-out {output} 2>&1 | tee {log}"
 
 
 rule bench:
@@ -42,7 +42,7 @@ rule bench:
         step=f"--sizes-step {config['sizes_step']}" if config["sizes_step"] else "",
         regime=lambda wildcards: (f"--regime locked {clock_options()}" if wildcards.regime == "locked" else ""),
     shell:
-        "python -m experiments.bench {wildcards.experiment} {wildcards.variant} --build-dir {params.build} {params.checked}"
+        "python -m experiments.stages.bench {wildcards.experiment} {wildcards.variant} --build-dir {params.build} {params.checked}"
         " {params.step} {params.regime} --bench {output.bench} --checks {output.checks} --samples {output.samples}"
         " --left-out {output.left_out} 2>&1 | tee {log}"
 
@@ -63,4 +63,4 @@ rule machine:
         build=subpath(input.harness, parent=True),
         machine=MACHINE,
     shell:
-        "python -m experiments.machine --machine {params.machine} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.machine --machine {params.machine} --build-dir {params.build} --out {output} 2>&1 | tee {log}"

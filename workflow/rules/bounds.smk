@@ -36,14 +36,14 @@ rule bounds_table:
     conda:
         "../../env.yaml"
     shell:
-        "python -m experiments.merge bounds {input} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.merge bounds {input} --out {output} 2>&1 | tee {log}"
 
 
 rule bounds_figure:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/bounds.py",
+        "analysis/figures/bounds.py",
         variants="results/variants.csv",
         bounds=f"{RESULTS}/bounds.csv",
     output:
@@ -70,5 +70,5 @@ rule bounds_figure:
         measured=subpath(input[0], parent=True),
         label=LABEL,
     shell:
-        "python -m analysis.bounds --measured {params.measured} --variants {input.variants} {params.label}"
+        "python -m analysis.figures.bounds --measured {params.measured} --variants {input.variants} {params.label}"
         " --bounds {input.bounds} --table {output.table} --out {output.svg} 2>&1 | tee {log}"

@@ -20,21 +20,21 @@ rule build_variant:
         entry=lambda wildcards: catalogue.kernels()[wildcards.variant].source_hash,
         nvcc=nvcc_option(),
     shell:
-        "python -m experiments.build {wildcards.variant} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
+        "python -m experiments.stages.build {wildcards.variant} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
 
 
 rule build_harness:
     input:
-        source="experiments/{harness}.cu",
+        source=lambda wildcards: HARNESSES[wildcards.harness],
         header="kernels/include/ptx.cuh",
-        kernels=lambda wildcards: included(f"experiments/{wildcards.harness}.cu"),
+        kernels=lambda wildcards: included(HARNESSES[wildcards.harness]),
         toolchain="results/toolchain.json",
     output:
         multiext(f"{BUILD}/{{harness}}", ".ptx", ".cubin"),
     log:
         f"results/logs/build/{ARCH}/{{harness}}.log",
     wildcard_constraints:
-        harness="harness|ceilings|banks|between_warps",
+        harness="|".join(HARNESSES),
     priority: 50  # each job on a GPU waits for it
     conda:
         "../../env.yaml"
@@ -43,7 +43,7 @@ rule build_harness:
         out=subpath(output[0], parent=True),
         nvcc=nvcc_option(),
     shell:
-        "python -m experiments.build --source {input.source} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
+        "python -m experiments.stages.build --source {input.source} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
 
 
 rule resources:
@@ -57,4 +57,4 @@ rule resources:
     conda:
         "../../env.yaml"
     shell:
-        "python -m experiments.merge resources {input} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.merge resources {input} --out {output} 2>&1 | tee {log}"

@@ -15,7 +15,7 @@ rule check_emulated:
         emulator=EMULATOR,
         build=BUILD,
     shell:
-        "python -m experiments.check {wildcards.variant} --device ptxsim --build-dir {params.build} --out {output}"
+        "python -m experiments.stages.check {wildcards.variant} --device ptxsim --build-dir {params.build} --out {output}"
         " 2>&1 | tee {log}"
 
 
@@ -36,7 +36,7 @@ if MEASURING:
         params:
             build=subpath(input.harness, parent=True),
         shell:
-            "python -m experiments.check {wildcards.variant} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.stages.check {wildcards.variant} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
 
 
 rule emulated_checks:
@@ -50,7 +50,7 @@ rule emulated_checks:
     conda:
         "../../env.yaml"
     shell:
-        "python -m experiments.merge checks {input} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.merge checks {input} --out {output} 2>&1 | tee {log}"
 
 
 rule verdict:
@@ -70,4 +70,4 @@ rule verdict:
     conda:
         "../../env.yaml"
     shell:
-        "python -m experiments.verdict --checks {input.checks} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.require_passed --checks {input.checks} --out {output} 2>&1 | tee {log}"

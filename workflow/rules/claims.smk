@@ -1,18 +1,17 @@
 # What the worklogs claim, and what of it holds: paper/claims.yaml over the tables of this run and of every archive.
 
 CLAIMS_CODE = [
-    "analysis/autotune.py",
-    "analysis/bounds.py",
+    "analysis/figures/autotune.py",
+    "analysis/figures/bounds.py",
     "analysis/data.py",
     "contracts/metrics.yaml",
-    *(f"analysis/{name}.py" for name in ["claims", "claim_files", "verdicts", "expressions", "estimates"]),
-    *(f"analysis/{name}.py" for name in ["vocabulary", "vocabulary_times", "vocabulary_counts", "machine_tables"]),
+    sorted(path.as_posix() for path in Path("analysis/claims").glob("*.py")),
 ]
 CLAIMS_FILES = {
     "claims": "paper/claims.yaml",
     "published": "paper/published.csv",
     "sources": "paper/sources.yaml",
-    "on_paper": "results/on_paper.csv",
+    "analytic": "results/analytic.csv",
     "variants": "results/variants.csv",
 }
 # This run's tables, if it measured; and every archive's, first that which stands in where it did not
@@ -36,21 +35,21 @@ ARCHIVED_TABLES = [
 MACHINES_OPTIONS = f"{'' if ARCHIVED else f'--measured {RESULTS}'} --archives {' '.join(JUDGED_ARCHIVES)}".strip()
 
 
-rule on_paper:
+rule analytic:
     input:
-        "experiments/on_paper.py",
+        "experiments/stages/analytic.py",
         "kernels/occupancy.py",
-        cases="paper/on_paper.yaml",
+        cases="paper/analytic.yaml",
     output:
-        "results/on_paper.csv",
+        "results/analytic.csv",
     log:
-        "results/logs/on_paper.log",
+        "results/logs/analytic.log",
     conda:
         "../../env.yaml"
     params:
         emulator=EMULATOR,
     shell:
-        "python -m experiments.on_paper --cases {input.cases} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.analytic --cases {input.cases} --out {output} 2>&1 | tee {log}"
 
 
 rule claims_table:
@@ -76,13 +75,13 @@ rule claims_table:
         machines=MACHINES_OPTIONS,
         before=offered_before(*OFFERED),
     shell:
-        "python -m analysis.claims --claims {input.claims} --published {input.published} --sources {input.sources}"
-        " --on-paper {input.on_paper} --variants {input.variants} {params.machines} --out {output} 2>&1 | tee {log}"
+        "python -m analysis.claims.judge --claims {input.claims} --published {input.published} --sources {input.sources}"
+        " --analytic {input.analytic} --variants {input.variants} {params.machines} --out {output} 2>&1 | tee {log}"
 
 
 rule claims_of_worklog:
     input:
-        "analysis/sortable.py",
+        "analysis/tables/sortable.py",
         table="results/tables/claims.csv",
     output:
         report(
@@ -101,7 +100,7 @@ rule claims_of_worklog:
     params:
         title=lambda wildcards: shlex.quote(f"Worklog {wildcards.worklog}: {WORKLOGS[wildcards.worklog]['title']}"),
     shell:
-        "python -m analysis.sortable --table {input.table} --only worklog={wildcards.worklog} --title {params.title}"
+        "python -m analysis.tables.sortable --table {input.table} --only worklog={wildcards.worklog} --title {params.title}"
         " --columns verdict claim theirs ours unit remark why ours_low ours_high gpu about section lines id machine"
         " --out {output} 2>&1 | tee {log}"
 
@@ -109,7 +108,7 @@ rule claims_of_worklog:
 rule claims_figure:
     input:
         ANALYSIS,
-        "analysis/claims_figure.py",
+        "analysis/figures/verdict_counts.py",
         table="results/tables/claims.csv",
         sources="paper/sources.yaml",
     output:
@@ -125,7 +124,7 @@ rule claims_figure:
     conda:
         "../../env.yaml"
     shell:
-        "python -m analysis.claims_figure --table {input.table} --sources {input.sources} --out {output.svg} 2>&1 | tee {log}"
+        "python -m analysis.figures.verdict_counts --table {input.table} --sources {input.sources} --out {output.svg} 2>&1 | tee {log}"
 
 
 # Prints every time, and fails where a verdict on an archive is not the one that is recorded beside it. `all` makes the
@@ -145,5 +144,5 @@ rule claims:
     params:
         machines=MACHINES_OPTIONS,
     shell:
-        "python -m analysis.claims --claims {input.claims} --published {input.published} --sources {input.sources}"
-        " --on-paper {input.on_paper} --variants {input.variants} {params.machines} --check 2>&1 | tee {log}"
+        "python -m analysis.claims.judge --claims {input.claims} --published {input.published} --sources {input.sources}"
+        " --analytic {input.analytic} --variants {input.variants} {params.machines} --check 2>&1 | tee {log}"

@@ -14,7 +14,8 @@ import yaml
 sys.path.insert(0, workflow.basedir)
 
 import contracts
-from experiments import bank_pictures, plan, profile, toolchain, tuned
+from experiments import bank_pictures, declarations, tuned
+from experiments.stages import profile, toolchain
 from kernels import catalogue
 
 # --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
@@ -45,7 +46,7 @@ def _load():
     chosen = config["variants"]
     for name in chosen or []:
         contracts.choose(catalogue.load(), name, "variant", "config.yaml: variants")
-    experiments = {name: plan.load(name, config["sizes_step"], chosen) for name in plan.names()}
+    experiments = {name: declarations.load(name, config["sizes_step"], chosen) for name in declarations.names()}
     pair = {key: config[key] for key in ("variant_a", "variant_b")}
     for key, name in pair.items():
         if name is not None:
@@ -124,14 +125,14 @@ else:
 OTHERS = [
     path.parent.as_posix() for path in sorted(Path("data").glob("*/provenance.json")) if path.parent.name != MACHINE
 ]
-BY_NAME = ["sanitizer", "protocols", "cross_checks", "timeline", "tuning"]
+BY_NAME = ["sanitizer", "timing_methods", "cross_checks", "timeline", "tuning"]
 
 # Tables that need not be there, each with the target that makes it. What this run makes is an input of what draws it;
 # what is there already is only read, lest `all` measure it again.
 OFFERED = {
     "agreement": "all",
     "sanitizer": "sanitize",
-    "protocols": "trust",
+    "timing_methods": "trust",
     "cross_checks": "trust",
     "timeline": "trust",
 }
@@ -145,7 +146,7 @@ PLANNED = [
 UNPLANNED = [e for e in EXPERIMENTS.values() if e not in PLANNED]
 
 # The pair of `snakemake compare`, as an experiment that only profiles
-COMPARED = plan.Experiment(
+COMPARED = declarations.Experiment(
     name="compare",
     title="Two variants head to head",
     question="Which counters differ?",
@@ -167,6 +168,10 @@ wildcard_constraints:
     size="[0-9]+",
     regime="unlocked|locked",
     scope="(/only/[a-z0-9_]+)?",
+
+
+# What is built beside the catalogue's kernels: the harness and the microbenchmarks, by the name of their cubin
+HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").rglob("*.cu"))}
 
 
 def nvcc_option():
@@ -329,7 +334,7 @@ def profile_parts(suffix):
 ANALYSIS = [
     "analysis/data.py",
     "analysis/metrics.py",
-    "analysis/style.py",
+    "analysis/figures/style.py",
     "contracts/metrics.yaml",
 ]
 # The emulator's code, as a parameter of each job that runs it: fifty files as its inputs would bury all others
@@ -337,18 +342,18 @@ EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(Path("
 PAPER_TABLES = {
     "ladder": "Timings, ladders",
     "sizes": "Timings, sweeps of sizes",
-    "regimes": "Timings on several kinds of data",
+    "data_kinds": "Timings on several kinds of data",
     "resources": "Resources of each kernel",
     "checks": "Correctness",
     "counters": "Hardware counters",
-    "tail": "Waves and load balance",
+    "wave_quantization": "Waves and load balance",
     "comparison": "2D block tiling against vectorized accesses",
 }
 # Tables of second opinions, with category and title in the report, where there is anything in them
 TRUST_TABLES = {
     "agreement": ("5 Correctness", "GPU and emulator, bit by bit"),
     "sanitizer": ("5 Correctness", "compute-sanitizer"),
-    "protocols": ("7 Second opinions", "Ways of timing"),
+    "timing_methods": ("7 Second opinions", "Ways of timing"),
     "cross_checks": ("7 Second opinions", "Other tools"),
     "timeline": ("7 Second opinions", "A recorded process"),
 }
@@ -387,7 +392,7 @@ def figure_names(experiment):
     """The figures of one experiment alone: its bars, its sweep or its kinds of data, and its counters."""
     names = []
     if experiment.sizes:
-        kind = "sizes" if experiment.swept else "regimes" if len(experiment.data) > 1 else "ladder"
+        kind = "sizes" if experiment.swept else "data_kinds" if len(experiment.data) > 1 else "ladder"
         names.append(f"{kind}_{experiment.name}")
     if experiment.profile_size:
         names.append(f"counters_{experiment.name}")
@@ -415,13 +420,13 @@ def beside_others(path, category, label):
 
 FIGURES = [
     *FIGURES_OVER_ALL,
-    "tail",
+    "wave_quantization",
     "occupancy",
     "machines",
     "claims",
     "published",
     "predicted",
-    "protocols",
+    "timing_methods",
     "bounds",
     *(["autotune"] if TUNING else []),
     *(f"banks_{name}" for name in BANK_PICTURES),
@@ -438,7 +443,7 @@ REPORTED = [
     *[f"results/report/{name}.html" for name in PAGES],
     *[f"results/figures/{name}.svg" for name in FIGURES],
     f"{RESULTS}/shared_widths.csv",
-    *(["results/figures/between_warps.svg"] if Path(SOURCE, "between_warps.csv").is_file() else []),
+    *(["results/figures/inter_warp_conflicts.svg"] if Path(SOURCE, "inter_warp_conflicts.csv").is_file() else []),
 ]
 
 

@@ -6,7 +6,7 @@ rule compare:
     input:
         measured(f"{RESULTS}/only/{COMPARED.name}" if MEASURING else SOURCE),
         ANALYSIS,
-        "analysis/compare.py",
+        "analysis/tables/compare.py",
         variants="results/variants.csv",
     log:
         "results/logs/compare.log",
@@ -19,5 +19,5 @@ rule compare:
         label=LABEL,
         out=f"results/tables/compare_{config['variant_a']}_{config['variant_b']}.csv",
     shell:
-        "python -m analysis.compare --a {params.a} --b {params.b} --measured {params.measured} --variants {input.variants}"
+        "python -m analysis.tables.compare --a {params.a} --b {params.b} --measured {params.measured} --variants {input.variants}"
         " {params.label} --out {params.out} 2>&1 | tee {log}"

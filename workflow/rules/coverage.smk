@@ -6,7 +6,7 @@ rule coverage:
     input:
         measured(SOURCE),
         offered(*OFFERED),
-        "analysis/coverage.py",
+        "analysis/tables/coverage.py",
         "analysis/data.py",
         [f"{folder}/provenance.json" for folder in OTHERS],
         emulated=emulated(),
@@ -39,5 +39,5 @@ rule coverage:
             f"{path}: {path.stat().st_size}" for name in BY_NAME if (path := Path(SOURCE, f"{name}.csv")).is_file()
         ],
     shell:
-        "python -m analysis.coverage --machine {params.machine} --measured {params.measured} {params.archived}"
+        "python -m analysis.tables.coverage --machine {params.machine} --measured {params.measured} {params.archived}"
         " --resources {input.resources} {params.emulated} {params.left_out} {params.archives} --out {output} 2>&1 | tee {log}"

@@ -5,7 +5,7 @@ rule published_figure:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/published.py",
+        "analysis/figures/published.py",
         emulated=emulated(),
         published="paper/published.csv",
         variants="results/variants.csv",
@@ -27,7 +27,7 @@ rule published_figure:
         label=LABEL,
         emulated=emulated_option,
     shell:
-        "python -m analysis.published --measured {params.measured} --variants {input.variants} {params.label}"
+        "python -m analysis.figures.published --measured {params.measured} --variants {input.variants} {params.label}"
         " {params.emulated} --published {input.published} --out {output.svg} 2>&1 | tee {log}"
 
 
@@ -35,8 +35,8 @@ rule occupancy_figure:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/counters.py",
-        "analysis/occupancy.py",
+        "analysis/figures/counters.py",
+        "analysis/figures/occupancy.py",
         emulated=emulated(),
         variants="results/variants.csv",
         resources=f"{RESULTS}/resources.csv",
@@ -58,7 +58,7 @@ rule occupancy_figure:
         label=LABEL,
         emulated=emulated_option,
     shell:
-        "python -m analysis.occupancy --measured {params.measured} --variants {input.variants} --resources {input.resources}"
+        "python -m analysis.figures.occupancy --measured {params.measured} --variants {input.variants} --resources {input.resources}"
         " {params.label} {params.emulated} --out {output.svg} 2>&1 | tee {log}"
 
 
@@ -68,7 +68,7 @@ rule machines_figure:
         measured(SOURCE),
         [measured(folder) for folder in OTHER_RUNS],
         ANALYSIS,
-        "analysis/machines.py",
+        "analysis/figures/machines.py",
         variants="results/variants.csv",
     output:
         svg=beside_others("results/figures/machines.svg", category="2 Ladder", label="figure"),
@@ -83,5 +83,5 @@ rule machines_figure:
         label=LABEL,
         others=OTHER_RUNS,
     shell:
-        "python -m analysis.machines --measured {params.measured} --variants {input.variants} {params.label}"
+        "python -m analysis.figures.machines --measured {params.measured} --variants {input.variants} {params.label}"
         " --others {params.others} --table {output.table} --out {output.svg} 2>&1 | tee {log}"

@@ -34,7 +34,7 @@ rule predictions_table:
     conda:
         "../../env.yaml"
     shell:
-        "python -m experiments.merge predictions {input} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.merge predictions {input} --out {output} 2>&1 | tee {log}"
 
 
 # Whether ptxas merged neighbouring accesses of shared memory as the emulator foresees.
@@ -66,7 +66,7 @@ rule predicted_figure:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/predicted.py",
+        "analysis/figures/predicted.py",
         variants="results/variants.csv",
         predictions=f"{RESULTS}/predictions.csv",
     output:
@@ -93,34 +93,34 @@ rule predicted_figure:
         measured=subpath(input[0], parent=True),
         label=LABEL,
     shell:
-        "python -m analysis.predicted --measured {params.measured} --variants {input.variants} {params.label}"
+        "python -m analysis.figures.predicted --measured {params.measured} --variants {input.variants} {params.label}"
         " --predictions {input.predictions} --table {output.table} --out {output.svg} 2>&1 | tee {log}"
 
 
 # Drawn where the microbenchmark's table is there.
-rule between_warps_figure:
+rule inter_warp_conflicts_figure:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/between_warps.py",
-        f"{SOURCE}/between_warps.csv",
+        "analysis/figures/inter_warp_conflicts.py",
+        f"{SOURCE}/inter_warp_conflicts.csv",
         variants="results/variants.csv",
     output:
         svg=report(
-            "results/figures/between_warps.svg",
+            "results/figures/inter_warp_conflicts.svg",
             category="4 Counters",
             subcategory=ALL_KERNELS,
-            caption="../report/between_warps.rst",
+            caption="../report/inter_warp_conflicts.rst",
             labels={"figure": "Shared-memory wavefronts between warps"},
         ),
-        pdf="results/figures/between_warps.pdf",
+        pdf="results/figures/inter_warp_conflicts.pdf",
     log:
-        "results/logs/figures/between_warps.log",
+        "results/logs/figures/inter_warp_conflicts.log",
     conda:
         "../../env.yaml"
     params:
         measured=subpath(input[0], parent=True),
         label=LABEL,
     shell:
-        "python -m analysis.between_warps --measured {params.measured} --variants {input.variants} {params.label}"
+        "python -m analysis.figures.inter_warp_conflicts --measured {params.measured} --variants {input.variants} {params.label}"
         " --out {output.svg} 2>&1 | tee {log}"

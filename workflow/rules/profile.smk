@@ -20,19 +20,19 @@ rule profile:
         build=subpath(input.harness, parent=True),
         checked=lambda wildcards, input: (f"--checked {input.checked}" if input.checked else ""),
     shell:
-        "python -m experiments.profile {wildcards.variant} --size {wildcards.size} --build-dir {params.build} {params.checked}"
+        "python -m experiments.stages.profile {wildcards.variant} --size {wildcards.size} --build-dir {params.build} {params.checked}"
         " --out {output.counters} --left-out {output.left_out} 2>&1 | tee {log}"
 
 
 # Not part of `all`: two minutes of microbenchmarks, from which the emulator's rules come.
 rule banks:
     input:
-        f"{BUILD}/banks.cubin",
+        f"{BUILD}/smem_microbench.cubin",
         harness=f"{BUILD}/harness.cubin",
     output:
-        f"{RESULTS}/banks.csv",
+        f"{RESULTS}/smem_microbench.csv",
     log:
-        f"results/logs/{MACHINE}/banks.log",
+        f"results/logs/{MACHINE}/smem_microbench.log",
     conda:
         "../../env.yaml"
     resources:
@@ -40,19 +40,19 @@ rule banks:
     params:
         build=subpath(input.harness, parent=True),
     shell:
-        "python -m experiments.banks --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.studies.smem_microbench.measure --build-dir {params.build} --out {output} 2>&1 | tee {log}"
 
 
 # Not part of `all` either: what stands behind the excess of wavefronts that no rule within a warp gives.
-rule between_warps:
+rule inter_warp_conflicts:
     input:
-        "experiments/between_warps.py",
-        multiext(f"{BUILD}/between_warps", ".cubin", ".ptx"),
+        "experiments/studies/inter_warp_conflicts/measure.py",
+        multiext(f"{BUILD}/inter_warp_conflicts", ".cubin", ".ptx"),
         harness=f"{BUILD}/harness.cubin",
     output:
-        f"{RESULTS}/between_warps.csv",
+        f"{RESULTS}/inter_warp_conflicts.csv",
     log:
-        f"results/logs/{MACHINE}/between_warps.log",
+        f"results/logs/{MACHINE}/inter_warp_conflicts.log",
     conda:
         "../../env.yaml"
     resources:
@@ -61,4 +61,4 @@ rule between_warps:
         emulator=EMULATOR,
         build=subpath(input.harness, parent=True),
     shell:
-        "python -m experiments.between_warps --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.studies.inter_warp_conflicts.measure --build-dir {params.build} --out {output} 2>&1 | tee {log}"

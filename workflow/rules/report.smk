@@ -6,9 +6,9 @@ rule steps_table:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/bounds.py",
-        "analysis/steps.py",
-        "analysis/walk.py",
+        "analysis/figures/bounds.py",
+        "analysis/tables/steps.py",
+        "analysis/fill_docs.py",
         emulated=emulated(),
         variants="results/variants.csv",
         resources=f"{RESULTS}/resources.csv",
@@ -31,7 +31,7 @@ rule steps_table:
         label=LABEL,
         emulated=emulated_option,
     shell:
-        "python -m analysis.steps --measured {params.measured} --variants {input.variants} --resources {input.resources}"
+        "python -m analysis.tables.steps --measured {params.measured} --variants {input.variants} --resources {input.resources}"
         " --bounds {input.bounds} --steps {input.steps} {params.label} {params.emulated} --out {output} 2>&1 | tee {log}"
 
 
@@ -71,8 +71,8 @@ rule paper_pdf:
 # The tables as pages that can be sorted and searched: all in one process.
 rule report_pages:
     input:
-        "analysis/report_tables.py",
-        "analysis/sortable.py",
+        "analysis/tables/report_tables.py",
+        "analysis/tables/sortable.py",
         tables=[f"results/tables/{name}.csv" for name in PAGES],
     output:
         [
@@ -94,7 +94,7 @@ rule report_pages:
         titled=[shlex.quote(f"results/tables/{name}.csv={title}") for name, (_, title, _) in PAGES.items()],
         out=subpath(output[0], parent=True),
     shell:
-        "python -m analysis.report_tables {params.titled} --out {params.out} 2>&1 | tee {log}"
+        "python -m analysis.tables.report_tables {params.titled} --out {params.out} 2>&1 | tee {log}"
 
 
 rule report_html:

@@ -28,7 +28,7 @@ for _table, (_parts, _before) in PARTS.items():
             before=_before,
             as_they_are=lambda wildcards, before=_before: as_they_are(before(wildcards)),
         shell:
-            "python -m experiments.merge {params.table} {input} {params.before} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.stages.merge {params.table} {input} {params.before} --out {output} 2>&1 | tee {log}"
 
 
 rule provenance:
@@ -51,6 +51,6 @@ rule provenance:
             f"--left-out {stage}={path}" for stage in ("profile", "locked") for path in input[stage]
         ],
     shell:
-        "python -m experiments.provenance --machine-json {input.machine} --toolchain {input.toolchain}"
+        "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain}"
         ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output.provenance} 2>&1 | tee {log}'
         " && cp {input.machine} {output.machine}"

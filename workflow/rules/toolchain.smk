@@ -16,7 +16,7 @@ rule toolchain:
         arch=config["arch"],
         node=f"--node '{config['gpu_node']}'" if config["gpu_node"] else "",
     shell:
-        "python -m experiments.toolchain {params.nvcc} --arch {params.arch} {params.node} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.toolchain {params.nvcc} --arch {params.arch} {params.node} --out {output} 2>&1 | tee {log}"
 
 
 rule catalogue:

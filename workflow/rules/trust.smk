@@ -5,17 +5,17 @@ TRUST = {
     # table: what its command is called with, for each variant
     "cross_checks": (
         ["sgemm_vectorized", "sgemm_warptile", "sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16"],
-        "experiments.cross_check",
+        "experiments.studies.cross_checks.measure",
         "--size 1024 --size 4096 --size 8192",
     ),
-    "protocols": (
+    "timing_methods": (
         ["sgemm_warptile", "cublas_fp32", "cublas_bf16"],
-        "experiments.protocols",
+        "experiments.studies.timing_methods.measure",
         "--size 1024 --size 4096 --size 8192",
     ),
     "timeline": (
         ["sgemm_blocktile_2d", "sgemm_vectorized"],
-        "experiments.timeline",
+        "experiments.studies.timeline.measure",
         "",
     ),
 }
@@ -59,7 +59,7 @@ for _table, (_variants, _module, _options) in TRUST.items():
         params:
             table=_table,
         shell:
-            "python -m experiments.merge {params.table} {input} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.stages.merge {params.table} {input} --out {output} 2>&1 | tee {log}"
 
 
 rule trust:

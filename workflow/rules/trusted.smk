@@ -6,7 +6,7 @@ rule trust_tables:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/trust.py",
+        "analysis/tables/cross_validation.py",
         offered(*TRUST_TABLES),
         emulated=emulated(),
         variants="results/variants.csv",
@@ -23,36 +23,36 @@ rule trust_tables:
         emulated=emulated_option,
         before=offered_before(*TRUST_TABLES),
     shell:
-        "python -m analysis.trust --measured {params.measured} --variants {input.variants} {params.label} {params.emulated}"
+        "python -m analysis.tables.cross_validation --measured {params.measured} --variants {input.variants} {params.label} {params.emulated}"
         " --out {params.out} 2>&1 | tee {log}"
 
 
-rule protocols_figure:
+rule timing_methods_figure:
     input:
         measured(SOURCE),
         ANALYSIS,
-        "analysis/protocols.py",
-        "analysis/trust.py",
-        offered("protocols"),
+        "analysis/figures/timing_methods.py",
+        "analysis/tables/cross_validation.py",
+        offered("timing_methods"),
         emulated=emulated(),
         variants="results/variants.csv",
     output:
         svg=report(
-            "results/figures/protocols.svg",
+            "results/figures/timing_methods.svg",
             category="7 Second opinions",
-            caption="../report/protocols.rst",
+            caption="../report/timing_methods.rst",
             labels={"figure": "Ways of timing"},
         ),
-        pdf="results/figures/protocols.pdf",
+        pdf="results/figures/timing_methods.pdf",
     log:
-        "results/logs/figures/protocols.log",
+        "results/logs/figures/timing_methods.log",
     conda:
         "../../env.yaml"
     params:
         measured=subpath(input[0], parent=True),
         label=LABEL,
         emulated=emulated_option,
-        before=offered_before("protocols"),
+        before=offered_before("timing_methods"),
     shell:
-        "python -m analysis.protocols --measured {params.measured} --variants {input.variants} {params.label}"
+        "python -m analysis.figures.timing_methods --measured {params.measured} --variants {input.variants} {params.label}"
         " {params.emulated} --out {output.svg} 2>&1 | tee {log}"

@@ -5,8 +5,8 @@ if SWEEPING:
 
     rule tune:
         input:
-            "experiments/tile_autotune.yaml",
-            "experiments/tune_space.py",
+            "experiments/studies/tile_autotune/tile_autotune.yaml",
+            "experiments/studies/tile_autotune/space.py",
             sorted({p.relative_to(Path.cwd()).as_posix() for k in SWEPT for p in catalogue.kernels()[k].sources()}),
             toolchain="results/toolchain.json",
             harness=f"{BUILD}/harness.cubin",
@@ -27,7 +27,7 @@ if SWEEPING:
             arch=ARCH,
             nvcc=nvcc_option(),
         shell:
-            "python -m experiments.tune --machine {params.machine} --arch {params.arch} {params.nvcc}"
+            "python -m experiments.studies.tile_autotune.sweep --machine {params.machine} --arch {params.arch} {params.nvcc}"
             " --build-dir {params.build} --out-dir {params.out} 2>&1 | tee {log}"
 
 
@@ -38,7 +38,7 @@ if TUNING:
             f"{TUNING}/tuning.csv",
             f"{TUNING}/tuned.json",
             ANALYSIS,
-            "analysis/autotune.py",
+            "analysis/figures/autotune.py",
             variants="results/variants.csv",
         output:
             svg=report(
@@ -57,7 +57,7 @@ if TUNING:
             tuning=subpath(input[0], parent=True),
             label=TUNING_LABEL,
         shell:
-            "python -m analysis.autotune --tuning {params.tuning} --variants {input.variants} {params.label}"
+            "python -m analysis.figures.autotune --tuning {params.tuning} --variants {input.variants} {params.label}"
             " --out {output.svg} 2>&1 | tee {log}"
 
 

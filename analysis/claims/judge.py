@@ -1,0 +1,221 @@
+"""What the five worklogs claim, tested on each machine's tables.
+
+    python -m analysis.claims.judge                                     # prints the table, of every archive in data/
+    python -m analysis.claims.judge --measured results/h200 --out claims.csv
+    python -m analysis.claims.judge --check                             # non-zero where a verdict is not the recorded one
+    python -m analysis.claims.judge --record                            # writes data/MACHINE/verdicts.csv
+
+paper/claims.yaml has each claim with an expression over the tables and the rule that turns its value into a verdict:
+holds, direction only, does not hold, or not testable here. `--functions` lists what an expression may call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+import os
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from analysis.claims import files
+from analysis.claims.files import Paper
+from analysis.claims.machine_tables import Machine
+from analysis.claims.verdicts import VERDICTS, Row, rule_hash, table
+from analysis.claims.vocabulary import Vocabulary
+from contracts import choose, read_rows, run_command, write_rows
+
+NARROWEST, WIDEST = 60, 120
+
+# ---- in a terminal --------------------------------------------------------------------------------------------------
+
+
+def text(rows: list[Row], paper: Paper, width: int) -> str:
+    """By machine and worklog, each claim wrapped to the width; at the end the counts of each machine."""
+    lines, counts = [], []
+    for machine in dict.fromkeys(row["machine"] for row in rows):
+        of_machine = [row for row in rows if row["machine"] == machine]
+        lines += [f"{machine} ({of_machine[0]['origin']})", ""]
+        for key, source in paper.sources.items():
+            of_worklog = [row for row in of_machine if row["worklog"] == key]
+            if of_worklog:
+                lines += [*textwrap.wrap(f"Worklog {key}: {source['title']}; {counted(of_worklog)}", width), ""]
+            for row in of_worklog:
+                lines += claim_lines(row, width)
+            lines += [""] if of_worklog else []
+        counts += textwrap.wrap(f"{machine}: {counted(of_machine)}", width)
+    return "\n".join([*lines, *counts])
+
+
+def counted(rows: list[Row]) -> str:
+    """How many claims have which verdict, in words."""
+    counts = Counter(row["verdict"] for row in rows)
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    return f"{len(rows)} claim{'s' if len(rows) != 1 else ''}: {told}"
+
+
+def claim_lines(row: Row, width: int) -> list[str]:
+    """One claim: verdict, name and place; the claim; their value and ours; the remark."""
+    indent = " " * 4
+    here = f"{in_unit(ours_text(row), row['unit'])}: {row['why']}" if row["ours"] and not is_truth(row) else row["why"]
+    values = f"Theirs: {in_unit(row['theirs'], row['unit'])}" + (f" ({row['gpu']})" if row["gpu"] else "") + ". "
+    parts = [row["claim"], (values if row["theirs"] is not None else "") + f"Here: {here}", row["remark"] or ""]
+    wrap = {"width": width, "initial_indent": indent, "subsequent_indent": indent}
+    where = f"{row['section']}, line{'s' if '-' in row['lines'] or ',' in row['lines'] else ''} {row['lines']}"
+    first = f"{row['verdict']:17}  {row['id']} ({where})"
+    return [
+        *textwrap.wrap(first, width, subsequent_indent=" " * 19),
+        *(line for part in parts if part for line in textwrap.wrap(part, **wrap)),
+    ]
+
+
+def ours_text(row: Row) -> str:
+    """Our value with three digits, and its interval where it has one."""
+    return files.short(row["ours"], row["ours_low"], row["ours_high"])
+
+
+def is_truth(row: Row) -> bool:
+    """Whether ours is the truth of a comparison, which `why` tells."""
+    return row["ours"] in ("true", "false", "undecided")
+
+
+def in_unit(value: str, unit: str | None) -> str:
+    """A value with its unit: 6.4x, 93.7%, 12 GB/s."""
+    if not unit or unit == "count":
+        return value
+    return f"{value}{unit}" if unit in ("x", "%") else f"{value} {unit}"
+
+
+def terminal_width() -> int:
+    """Columns of the terminal, also where stdout goes through a pipe; COLUMNS in the environment says otherwise."""
+    found = WIDEST
+    if (told := os.environ.get("COLUMNS", "")).isdigit():
+        found = int(told)
+    else:
+        for stream in (1, 2, 0):
+            with contextlib.suppress(OSError):
+                found = os.get_terminal_size(stream).columns
+                break
+    return max(NARROWEST, min(found, WIDEST))
+
+
+# ---- records --------------------------------------------------------------------------------------------------------
+
+
+def record(rows: list[Row], claims: list[dict[str, Any]], folder: Path) -> None:
+    """Write the verdicts on an archive beside its tables."""
+    hashes = {claim["id"]: rule_hash(claim) for claim in claims}
+    wanted = [{key: row[key] for key in ("id", "verdict", "ours")} | {"rule_hash": hashes[row["id"]]} for row in rows]
+    write_rows(folder / "verdicts.csv", "verdicts", wanted)
+
+
+def differences(rows: list[Row], claims: list[dict[str, Any]], folder: Path) -> list[str]:
+    """How the verdicts on an archive differ from those recorded beside it, a line for each claim."""
+    path = folder / "verdicts.csv"
+    if not path.is_file():
+        return [f"{folder}: no verdicts are recorded; python -m analysis.claims.judge --record writes them"]
+    recorded = {row["id"]: row for row in read_rows(path, "verdicts")}
+    hashes = {claim["id"]: rule_hash(claim) for claim in claims}
+    found = []
+    for row in rows:
+        now = f"{folder}: {row['id']}: {row['verdict']}"
+        now += f" ({ours_text(row)}: {row['why']})" if row["ours"] else f" ({row['why']})"
+        before = recorded.pop(row["id"], None)
+        if before is None:
+            found.append(f"{now}, and no verdict is recorded")
+        elif before["verdict"] != row["verdict"]:
+            then = f" ({files.short(before['ours'])})" if before["ours"] else ""
+            found.append(f"{now}, and recorded is: {before['verdict']}{then}")
+        elif before["rule_hash"] != hashes[row["id"]]:
+            found.append(f"{now}, and its measure, rule or value changed since that verdict was recorded")
+    return found + [f"{folder}: {name}: recorded as {r['verdict']}, and no such claim" for name, r in recorded.items()]
+
+
+# ---- the command ----------------------------------------------------------------------------------------------------
+
+
+def functions_text() -> str:
+    """What an expression may call, with what it gives."""
+    lines = []
+    for name, function in Vocabulary.methods().items():
+        signature = str(inspect.signature(function)).replace("(self, ", "(").replace("(self)", "()").replace("'", '"')
+        lines += [f"{name}{signature}", f"    {(function.__doc__ or '').splitlines()[0]}"]
+    return "\n".join(lines)
+
+
+def only(paper: Paper, wanted: list[str]) -> Paper:
+    """The claims named. Raises `UserError` for a name that is none."""
+    known = {claim["id"]: claim for claim in paper.claims}
+    chosen = [choose(known, name, "claim", "paper/claims.yaml") for name in wanted]
+    return Paper(paper.sources, paper.published, chosen, paper.analytic)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    files: dict[str, Any] = {"type": Path, "nargs": "+", "metavar": "FILE"}
+    parser.add_argument("--claims", default=[Path("paper/claims.yaml")], **files)
+    parser.add_argument("--published", default=[Path("paper/published.csv")], **files)
+    parser.add_argument("--sources", default=[Path("paper/sources.yaml")], **files)
+    parser.add_argument("--analytic", default=[Path("results/analytic.csv")], **files)
+    parser.add_argument("--measured", type=Path, metavar="DIR", help="tables of this run, for instance results/h200")
+    parser.add_argument(
+        "--archives", type=Path, nargs="*", metavar="DIR", help="archived tables (if left out: every folder of data/)"
+    )
+    parser.add_argument("--variants", type=Path, default=Path("results/variants.csv"), metavar="FILE")
+    parser.add_argument(
+        "--experiments",
+        type=Path,
+        nargs="+",
+        metavar="YAML",
+        help="those that may be named (default: experiments/*.yaml)",
+    )
+    parser.add_argument("--only", nargs="+", metavar="ID", help="print these claims alone")
+    parser.add_argument("--out", type=Path, metavar="FILE.csv", help="write the table in place of printing it")
+    parser.add_argument(
+        "--check", action="store_true", help="exit non-zero where an archive's verdicts are not those recorded"
+    )
+    parser.add_argument("--record", action="store_true", help="write each archive's verdicts beside its tables")
+    parser.add_argument("--functions", action="store_true", help="list what an expression may call, and end")
+    return parser
+
+
+def main() -> int:
+    parser = arguments()
+    args = parser.parse_args()
+    if args.functions:
+        print(functions_text())
+        return 0
+    if args.only and (args.check or args.record or args.out):
+        parser.error("--only prints; without it --check, --record and --out have all claims")
+    folders = args.archives
+    if folders is None:
+        folders = [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
+    experiments = [path.stem for path in args.experiments or sorted(Path("experiments").glob("*.yaml"))]
+    paper = files.read(args.sources, args.published, args.claims, args.analytic)
+    paper = only(paper, args.only) if args.only else paper
+    rows: list[Row] = []
+    if args.measured:
+        rows = table(paper, Machine.read(args.measured, args.variants, archived=False), experiments)
+    here = {row["machine"] for row in rows}
+    archived = {}
+    for folder in folders:
+        archived[folder] = table(paper, Machine.read(folder, args.variants, archived=True), experiments)
+        rows += [row for row in archived[folder] if row["machine"] not in here]  # this run's stand for its archive's
+    if args.out:
+        write_rows(args.out, "claims_table", rows)
+    else:
+        print(text(rows, paper, terminal_width()))
+    if args.record:
+        for folder, part in archived.items():
+            record(part, paper.claims, folder)
+    found = [line for f, part in archived.items() for line in differences(part, paper.claims, f)] if args.check else []
+    for line in found:
+        print(f"differs: {line}", file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,163 @@
+"""One machine's tables, as the functions of a claim's expression look rows up in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+
+from analysis import data
+from analysis.claims.estimates import Estimate
+from analysis.figures import autotune
+from contracts import UserError, choose, read_json, read_rows, schema
+
+
+class Unreadable(UserError):
+    """A table that cannot be read: no claim's fault."""
+
+
+class Missing(Exception):
+    """What a machine's tables do not have, or have only of another source: the claim cannot be tested there."""
+
+
+def _read(path: Path, name: str) -> list[dict[str, Any]]:
+    try:
+        return read_rows(path, name) if path.is_file() else []
+    except UserError as error:
+        raise Unreadable(str(error)) from error
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine's tables. `archived`: these are an archive's and not of this run."""
+
+    folder: Path
+    measured: data.Measured
+
+    @classmethod
+    def read(cls, folder: Path, variants: Path, *, archived: bool) -> Machine:
+        options = SimpleNamespace(measured=folder, variants=variants, archived=archived, emulated=None)
+        return cls(folder, data.read(options))
+
+    @property
+    def name(self) -> str:
+        return self.measured.provenance["machine"]
+
+    @cached_property
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        return {"bench": self.measured.bench, "checks": self.measured.checks, "counters": self.measured.counters}
+
+    def rows(self, name: str) -> pd.DataFrame:
+        """A table by its file's name, empty where it is not there, with the catalogue's columns and `stale`."""
+        if name not in self._tables:
+            path = self.folder / f"{name}.csv"
+            kind = "counters" if name == "predictions" else name
+            rows = data.table(_read(path, kind), kind)
+            self._tables[name] = data.describe(rows, self.measured.variants)
+        return self._tables[name]
+
+    def plain(self, name: str) -> pd.DataFrame:
+        """A table whose rows are of no variant, empty where it is not there."""
+        path = self.folder / f"{name}.csv"
+        return data.table(_read(path, name), name)
+
+    @cached_property
+    def tuning(self) -> autotune.Tuning | None:
+        if not all((self.folder / name).is_file() for name in ("tuning.csv", "tuned.json")):
+            return None
+        rows = data.table(_read(self.folder / "tuning.csv", "tuning"), "tuning")
+        now = dict(zip(self.measured.variants["variant"], self.measured.variants["source_hash"], strict=True))
+        record = read_json(self.folder / "tuned.json", "tuned")
+        return autotune.Tuning(rows, record, self.measured.archived, now)
+
+
+class Lookup:
+    """Rows of one machine. `analytic` and `published` are values by (case, quantity) and by id.
+
+    What no machine could have (an unknown variant, column or counter) is a `UserError`, what this one lacks `Missing`.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        analytic: dict[tuple[str, str], Any],
+        published: dict[str, float],
+        experiments: Sequence[str],
+    ):
+        self._machine = machine
+        self._on_paper = analytic
+        self._published = published
+        self._experiments = dict.fromkeys(experiments)
+
+    def _known(self, variant: Any) -> str:
+        choose(dict.fromkeys(self._machine.measured.variants["variant"]), variant, "variant", "kernels/catalogue.yaml")
+        failed = self._machine.measured.failed
+        if variant in set(failed["variant"]):
+            raise Missing(f"{variant} failed a check here")
+        return variant
+
+    def _one(self, name: str, rows: pd.DataFrame, asked: str) -> pd.Series:
+        """The first row. Raises `Missing` where there is none, or it is stale."""
+        if rows.empty:
+            raise Missing(f"{name}.csv has no row of {asked}{self._reason(name, asked)}")
+        row = rows.iloc[0]
+        if row["stale"]:
+            raise Missing(f"stale: the source of {row['variant']} changed since {name}.csv was made")
+        return row
+
+    def _reason(self, name: str, asked: str) -> str:
+        """Why a table has no rows at all of what was asked, where provenance.json says so."""
+        if name == "bench" and ", locked" in asked:
+            why = self._machine.measured.reason("locked")
+        else:
+            stage = {"bench": "bench", "counters": "profile"}.get(name, name)
+            why = self._machine.measured.reason(stage) if self._machine.rows(name).empty else None
+        return f" ({why})" if why else ""
+
+    def _timed(self, variant: str, n: Any, data: str, experiment: str | None, regime: str) -> tuple[pd.DataFrame, str]:
+        """Rows of bench, current ones of the most samples first, and what was asked for, in words."""
+        self._known(variant)
+        columns = schema("bench")["properties"]
+        for name, value in (("data", data), ("regime", regime)):
+            choose(dict.fromkeys(columns[name]["enum"]), value, name, "bench.csv")
+        if experiment is not None:
+            choose(self._experiments, experiment, "experiment", "experiments/")
+        size = whole(n)
+        rows = self._machine.rows("bench")
+        rows = rows[(rows["variant"] == variant) & (rows[["m", "n", "k"]] == size).all(axis=1)]
+        rows = rows[(rows["data"] == data) & (rows["regime"] == regime)]
+        if experiment is not None:
+            rows = rows[rows["experiment"] == experiment]
+        asked = f"{variant} at n = {size}, {regime}, {data}" + (f", in {experiment}" if experiment else "")
+        return rows.sort_values(["stale", "samples", "experiment"], ascending=[True, False, True]), asked
+
+    def _bench(self, variant: str, n: Any, data: str, experiment: str | None, regime: str) -> pd.Series:
+        rows, asked = self._timed(variant, n, data, experiment, regime)
+        return self._one("bench", rows, asked)
+
+    def _pair(self, a: str, b: str, n: Any, data: str, experiment: str | None, regime: str) -> list[pd.Series]:
+        """A row of each, of the same experiment if they have one in common."""
+        found = [self._timed(name, n, data, experiment, regime) for name in (a, b)]
+        common = [name for name in found[0][0]["experiment"] if name in set(found[1][0]["experiment"])]
+        if common:
+            found = [(rows[rows["experiment"] == common[0]], asked) for rows, asked in found]
+        return [self._one("bench", rows, asked) for rows, asked in found]
+
+    def _reading(self, column: str, *query: Any) -> Estimate:
+        row = self._bench(*query)
+        if pd.isna(row[column]):
+            raise Missing(f"bench.csv has no {column} of {row['variant']} at n = {row['n']}")
+        return Estimate.of(float(row[column]))
+
+
+def whole(n: Any) -> int:
+    """A size as a whole number."""
+    value = Estimate.of(n)
+    if not value.exact or not value.value.is_integer() or value.value < 1:
+        raise UserError(f"n = {value} is not allowed; allowed: a whole number above zero")
+    return int(value.value)

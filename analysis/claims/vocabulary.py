@@ -1,0 +1,118 @@
+"""What a claim's expression may ask of one machine's tables.
+
+Each function gives an estimate (a value and its interval), a name or sizes. Its docstring's first line is what
+`python -m analysis.claims.judge --functions` prints. Problems are square: n = m = k.
+
+Intervals: of times and shares the 95% bootstrap interval of the median; of the SM clock the 5th to 95th percentile over
+samples. Counters, resources, watts, joules and temperatures are single readings and stand as exact; what is derived
+from times has the interval of the time alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from analysis.claims import estimates
+from analysis.claims.estimates import Estimate, Truth, Undefined
+from analysis.claims.machine_tables import Missing
+from analysis.claims.vocabulary_counts import Counts
+from analysis.claims.vocabulary_times import Times
+from contracts import UserError, choose, schema
+
+
+class Vocabulary(Times, Counts):
+    """All functions, for one machine."""
+
+    @classmethod
+    def methods(cls) -> dict[str, Callable[..., Any]]:
+        """The functions by the name that an expression calls them by; a name of Python's has an underscore here."""
+        of_class = [vars(part).items() for part in (Times, Counts, cls)]
+        public = {n: value for part in of_class for n, value in part if inspect.isfunction(value) and n[0] != "_"}
+        return {name.rstrip("_"): value for name, value in public.items() if name != "functions"}
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """The same, of this machine."""
+        return {name: getattr(self, function.__name__) for name, function in self.methods().items()}
+
+    def machine(self, key):
+        """An entry of machine.json, its ceilings' too: sm_count, l2_bytes, fp32_fma_tflops, dram_copy_gb_per_s, ..."""
+        found = self._machine.measured.machine
+        known = {**schema("machine")["properties"], **schema("machine")["properties"]["ceilings"]["properties"]}
+        known.pop("ceilings")
+        choose(known, key, "key", "machine.json")
+        value = (found | found["ceilings"]).get(key)
+        if value is None:
+            raise Missing(f"machine.json has no {key}")
+        return value if isinstance(value, str) else Estimate.of(value)
+
+    def check_worst(self, v, device="gpu"):
+        """The largest error of a variant's checks as a fraction of its rounding bound; device "gpu" or "ptxsim"."""
+        choose(dict.fromkeys(schema("checks")["properties"]["device"]["enum"]), device, "device", "checks.csv")
+        rows = self._machine.rows("checks")
+        rows = rows[(rows["variant"] == self._known(v)) & (rows["device"] == device)]
+        rows = rows[rows["worst_error_share"].notna()].sort_values("stale", ascending=False)
+        self._one("checks", rows, f"{v} on {device}")
+        return Estimate.of(float(rows["worst_error_share"].astype(float).max()))
+
+    def sanitizer_errors(self, v, tool="memcheck"):
+        """How many errors a tool of compute-sanitizer found: memcheck, racecheck, initcheck or synccheck."""
+        rows = self._machine.rows("sanitizer")
+        rows = rows[(rows["variant"] == self._known(v)) & (rows["tool"] == tool)]
+        self._one("sanitizer", rows.sort_values("stale", ascending=False), f"{v}, {tool}")
+        return Estimate.of(float(rows["errors"].sum()))
+
+    def analytic(self, case, quantity):
+        """What paper/analytic.yaml's case comes to: analytic("a-occupancy-64x64", "occupancy")."""
+        cases = dict.fromkeys(name for name, _ in self._on_paper)
+        choose(cases, case, "case", "analytic.csv")
+        of_case = {q: value for (name, q), value in self._analytic.items() if name == case}
+        return choose(of_case, quantity, "quantity", f"analytic.csv: {case}")
+
+    def published(self, id):
+        """A worklog's number, by its id in paper/published.csv."""
+        return Estimate.of(choose(self._published, id, "id", "published.csv"))
+
+    def contains(self, text, part):
+        """Whether a text has a part, as a comparison: contains(kernel_name("cublas_fp32"), "splitk")."""
+        if not (isinstance(text, str) and isinstance(part, str)):
+            raise UserError(f"contains compares texts, not {text} and {part}")
+        return Truth(part.lower() in text.lower(), f"{part!r} in {text}")
+
+    def min_(self, *values):
+        """The smallest of its arguments, or of a list."""
+        return estimates.least(_several(values))
+
+    def max_(self, *values):
+        """The largest of its arguments, or of a list."""
+        return estimates.greatest(_several(values))
+
+    def sum_(self, *values):
+        """The sum of its arguments, or of a list."""
+        total = Estimate.of(0)
+        for value in _several(values):
+            total = estimates.add(total, value)
+        return total
+
+    def tuple_(self, values):
+        """Sizes, picked: tuple(n for n in sizes("sgemm_warptile") if n >= 1024)."""
+        return tuple(values)
+
+    def abs_(self, value):
+        """Without its sign."""
+        return abs(Estimate.of(value))
+
+    def log2(self, value):
+        """Logarithm to base two."""
+        if Estimate.of(value).low <= 0:
+            raise Undefined(f"log2 of {value}, which may not be above zero")
+        return Estimate.of(value).map(math.log2)
+
+
+def _several(values: tuple[Any, ...]) -> list[Any]:
+    found = list(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else list(values)
+    if not found:
+        raise UserError("nothing to choose from")
+    return found

@@ -1,0 +1,138 @@
+"""Heat map of hardware counters, a row per rung: the number in each cell, and darker where it is worse.
+
+Groups of columns without colour have no good or bad side: a high hit rate, for instance, may only mean that a line is
+read often. A library that ran the very function of another is left to that one's row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+
+from analysis.data import Measured, figure_arguments, fold_twins, is_tensor, marked, metric_names, read, wide
+from analysis.figures import style
+from analysis.figures.style import plt
+from analysis.metrics import HEAT, with_derived
+from contracts import choose, run_command
+
+SHOWN = [row for rows in HEAT.values() for row in rows]
+ARROW = {1: " ▲", -1: " ▼", 0: ""}
+WORSE = LinearSegmentedColormap.from_list("worse", ["#F3F0EF", style.BAD])
+GAP = 0.35  # between groups of rungs, in rows
+
+
+def groups(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """fp32 kernels, kernels on tensor cores, libraries: each in catalogue order."""
+    table = table.assign(library=table["kind"] == "baseline", tensor=table["dtype"].map(is_tensor))
+    table.loc[table["library"], "tensor"] = True
+    return [group for _, group in table.sort_values(["order", "n"], kind="stable").groupby(["library", "tensor"])]
+
+
+def badness(table: pd.DataFrame) -> np.ndarray:
+    """From 0 (as good as it gets) to 1, a row per rung and a column per counter; NaN where neither."""
+    values = []
+    for row in SHOWN:
+        share = (table[row.key].astype(float) / row.full).clip(0, 1).to_numpy()
+        values.append({1: 1 - share, -1: share, 0: np.full(len(table), np.nan)}[row.better])
+    return np.array(values).T
+
+
+def cell(value: float) -> str:
+    """A number in three or four characters; a dash where there is none."""
+    if not np.isfinite(value):
+        return "–"
+    return f"{value:.0f}" if value in (0, 4, 8, 16, 32) or abs(value) >= 99.95 else f"{value:.1f}"
+
+
+def draw_group(axes: Axes, table: pd.DataFrame, *, sizes: bool) -> None:
+    """Rungs down, counters across."""
+    colours = badness(table)
+    style.cells(axes, colours, WORSE, Normalize(0, 1.15))
+    for x, row in enumerate(SHOWN):
+        for y, value in enumerate(table[row.key].astype(float)):
+            axes.text(x + 0.5, y + 0.5, cell(value), ha="center", va="center", color="black")
+    for x in itertools.accumulate(len(rows) for rows in HEAT.values()):
+        axes.axvline(x, color="white", linewidth=6)
+    labels = marked(table) + (" n=" + table["n"].astype(str) if sizes else "")
+    axes.set_yticks(np.arange(len(table)) + 0.5, labels, rotation=0)
+    axes.set_xticks([])
+    axes.tick_params(length=0)
+
+
+def draw_head(axes: Axes) -> None:
+    """The names of the counters above their columns, and of their groups above those."""
+    axes.set_xticks(np.arange(len(SHOWN)) + 0.5, [row.label for row in SHOWN])
+    axes.tick_params(axis="x", labeltop=True, labelbottom=False, pad=1, labelsize=7)  # at 8 neighbours touch
+    left = 0
+    for name, rows in HEAT.items():
+        axes.annotate(
+            name + ARROW[rows[0].better],
+            (left + len(rows) / 2, 0),
+            xytext=(0, 14),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            weight="bold",
+            fontsize=7,  # at 8 the heads of narrow groups touch
+            annotation_clip=False,
+        )
+        left += len(rows)
+
+
+def draw(measured: Measured) -> plt.Figure:
+    """The figure: all rungs with counters."""
+    counted, twins = fold_twins(wide(measured.counters, metric_names()))
+    if counted.empty:
+        return style.left_out(measured, "Hardware counters", measured.reason("profile"))
+    parts = groups(with_derived(counted))
+    sizes = sorted(counted["n"].unique())
+    lines = len(counted) + GAP * (len(parts) - 1)
+    figure, grid = plt.subplots(
+        len(parts),
+        1,
+        figsize=(style.WIDTH, 0.98 + 0.19 * lines),
+        squeeze=False,
+        gridspec_kw={"height_ratios": [len(part) for part in parts], "hspace": 0},
+    )
+    figure.get_layout_engine().set(hspace=0, h_pad=0.19 * GAP / 2)
+    for axes, part in zip(grid.flat, parts, strict=True):
+        draw_group(axes, part, sizes=len(sizes) > 1)
+    draw_head(grid.flat[0])
+    style.note(
+        figure,
+        measured,
+        "" if len(sizes) > 1 else f"m = n = k = {sizes[0]}",
+        "ncu with clocks not locked",
+        "▲ more is better, ▼ less is better, darker is worse, white: neither",
+        "– not counted",
+        twins,
+        stale=counted["stale"].any(),
+    )
+    return figure
+
+
+def only(measured: Measured, names: list[str], size: int | None = None) -> Measured:
+    """The same measurements, of the variants named, counted at one size."""
+    for name in names:
+        choose(dict.fromkeys(measured.variants["variant"]), name, "variant", "the catalogue")
+    counters, failed = (rows[rows["variant"].isin(names)] for rows in (measured.counters, measured.failed))
+    at_size = counters[counters["n"] == size] if size else counters
+    return dataclasses.replace(measured, counters=at_size, failed=failed)
+
+
+def main() -> None:
+    parser = figure_arguments(__doc__)
+    parser.add_argument("--only", nargs="+", metavar="VARIANT", help="these alone; all when left out")
+    parser.add_argument("--size", type=int, metavar="N", help="m = n = k; where left out, what most variants have")
+    args = parser.parse_args()
+    measured = read(args)
+    style.save(draw(only(measured, args.only, args.size) if args.only else measured), args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)

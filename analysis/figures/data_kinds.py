@@ -1,0 +1,147 @@
+"""One kernel on several kinds of data, which draw different power: what follows the clock, and what does not.
+
+    python -m analysis.figures.data_kinds --experiment clock_regimes --measured data/h200 --variants results/variants.csv \
+        --out regimes.svg
+
+A line of panels per size and clock regime. On the left how far TFLOP/s (upper marks) and FLOP/clock/SM (lower marks)
+of each kind of data are from those of uniform data: where the upper ones spread and the lower ones do not, it was the
+clock that moved. Beside it the spread of each in %. On the right power, and GFLOP per joule of energy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.data import Measured, figure_arguments, marked, read
+from analysis.figures import style
+from analysis.figures.style import plt
+from contracts import run_command
+
+AGREE_PERCENT = 1.0
+GAP = 0.4  # between precisions, in rows
+KEYS = ["experiment", "regime", "n", "variant"]
+LOOKS = {
+    "zeros": {"color": "#009E73", "marker": "v"},
+    "uniform": {"color": "#0072B2", "marker": "o"},
+    "normal": {"color": "#D55E00", "marker": "^"},
+}
+
+
+def spreads(timings: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one variant, size and regime on each kind of data, with what they say together joined to each.
+
+    Columns added: tflops_alone (of the window in which the variant ran alone, L2 not flushed; power times work per
+    joule), kinds (of data), tflops_spread_percent and flop_per_clock_sm_spread_percent (largest over smallest, less
+    one), agrees_within_1_percent ("yes" or "no" for FLOP/clock/SM; empty where there is one kind only).
+    """
+    grouped = timings.groupby(KEYS, sort=False)
+    found = timings.assign(
+        tflops_alone=timings["power_w"].astype(float) * timings["gflop_per_j"].astype(float) / 1e3,
+        kinds=grouped["data"].transform("nunique"),
+    )
+    for name in ("tflops", "flop_per_clock_sm"):
+        found[f"{name}_spread_percent"] = 100 * (grouped[name].transform("max") / grouped[name].transform("min") - 1)
+    within = found["flop_per_clock_sm_spread_percent"] <= AGREE_PERCENT
+    found["agrees_within_1_percent"] = within.map({True: "yes", False: "no"}).where(found["kinds"] > 1, "")
+    return found
+
+
+def changes(rows: pd.DataFrame, value: str) -> pd.Series:
+    """How far each row's value is from that on uniform data (or else the first kind), in %."""
+    ranked = rows.assign(_other=rows["data"] != "uniform").sort_values("_other", kind="stable")
+    reference = ranked.drop_duplicates(KEYS).set_index(KEYS)[value]
+    keys = pd.MultiIndex.from_frame(rows[KEYS])
+    return 100 * (rows[value] / reference.reindex(keys).to_numpy() - 1)
+
+
+def scatter(axes: Axes, rows: pd.DataFrame, values: pd.Series, shift: float = 0.0) -> None:
+    """A mark per row at its place, and a thin line through those of one place."""
+    shown = rows.assign(_value=values, _y=rows["place"] + shift).dropna(subset="_value")
+    for y, line in shown.groupby("_y"):
+        axes.plot([line["_value"].min(), line["_value"].max()], [y, y], color=style.BASELINE, linewidth=1.4, zorder=1)
+    for kind, look in LOOKS.items():
+        part = shown[shown["data"] == kind]
+        axes.scatter(part["_value"], part["_y"], s=17, linewidth=0, zorder=3, **look)
+
+
+def places_of(rows: pd.DataFrame) -> dict[str, float]:
+    """Where each label stands: by precision, then in the catalogue's order, with a gap between precisions."""
+    first = rows.groupby("dtype")["order"].transform("min")
+    ordered = rows.assign(_first=first).sort_values(["_first", "order"]).drop_duplicates("mark")
+    gaps = (ordered["_first"] != ordered["_first"].shift()).cumsum() - 1
+    return {mark: place + GAP * gap for place, (mark, gap) in enumerate(zip(ordered["mark"], gaps, strict=True))}
+
+
+def draw_line(panels: Any, rows: pd.DataFrame, title: str, places: dict[str, float]) -> None:
+    """The panels of one size and regime."""
+    change, power, energy = panels
+    for value, shift in (("tflops", -0.2), ("flop_per_clock_sm", 0.2)):
+        scatter(change, rows, changes(rows, value), shift)
+    change.axvline(0, color=style.INK, linewidth=0.7, zorder=0.9)
+    change.annotate("spread, %", (1.13, 1), (0, 3), "axes fraction", textcoords="offset points", ha="right", size=7)
+    for row in rows.drop_duplicates("place").itertuples():
+        for shift, spread in ((-0.2, row.tflops_spread_percent), (0.2, row.flop_per_clock_sm_spread_percent)):
+            look = {"ha": "right", "va": "center", "size": 7, "transform": change.get_yaxis_transform()}
+            bold = shift > 0 and row.agrees_within_1_percent == "no"
+            change.text(1.12, row.place + shift, f"{spread:.1f}", weight="bold" if bold else "normal", **look)
+    change.set_title(title, loc="left")
+    change.set_yticks(list(places.values()), list(places))
+    scatter(power, rows, rows["power_w"].astype(float))
+    scatter(energy, rows, rows["gflop_per_j"].astype(float))
+    energy.set_xscale("log")
+    for axes in panels:
+        axes.set_ylim(max(places.values()) + 0.6, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="x")
+
+
+def draw(measured: Measured, experiment: str) -> plt.Figure:
+    """The figure of one experiment."""
+    rows = measured.bench[measured.bench["experiment"] == experiment]
+    if rows.empty:
+        return style.left_out(measured, f"Timings of {experiment}", measured.untimed(experiment))
+    rows = spreads(rows.assign(mark=marked(rows)))
+    places = places_of(rows)
+    rows = rows.assign(place=rows["mark"].map(places))
+    lines = sorted(rows.groupby(["regime", "n"]), key=lambda line: (line[0][0] != "unlocked", line[0][1]))
+    figure, grid = plt.subplots(
+        len(lines),
+        3,
+        figsize=(style.WIDTH, 0.75 + len(lines) * (0.6 + 0.25 * len(places))),
+        sharex="col",
+        sharey=True,
+        squeeze=False,
+        gridspec_kw={"width_ratios": [2.2, 1, 1]},
+    )
+    for panels, ((regime, n), part) in zip(grid, lines, strict=True):
+        draw_line(panels, part, f"n = {n}, {regime} clocks", places)
+    for axes, unit in zip(grid[-1], ("change against uniform data, %", "power, W", "GFLOP per joule"), strict=True):
+        axes.set_xlabel(unit)
+    if rows["power_w"].notna().any():
+        grid[0][1].set_xlim(0, 1.1 * rows["power_w"].astype(float).max())
+    kinds = [kind for kind in LOOKS if kind in set(rows["data"])]
+    handles = [plt.Line2D([], [], linestyle="", markersize=4.5, **LOOKS[kind]) for kind in kinds]
+    figure.legend(handles, kinds, loc="outside upper center", ncols=len(kinds))
+    style.note(
+        figure,
+        measured,
+        "m = n = k",
+        "upper marks: TFLOP/s, lower: FLOP/clock/SM; the numbers beside them: largest over smallest, less one, in %, "
+        "bold where FLOP/clock/SM differs by more than 1%",
+        stale=rows["stale"].any(),
+    )
+    return figure
+
+
+def main() -> None:
+    parser = figure_arguments(__doc__)
+    parser.add_argument("--experiment", required=True, metavar="NAME", help="as in bench.csv")
+    args = parser.parse_args()
+    style.save(draw(read(args), args.experiment), args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,113 @@
+"""Bars per rung: TFLOP/s with its 95% interval, and the share of cuBLAS.
+
+One panel per clock regime, size and kind of data. Where nothing was measured with locked clocks, FLOP/clock/SM stands
+in, labelled as derived. A bar of another dtype than the kernels' (TF32 beside fp32 kernels) that would squeeze all
+others is cut at the axis's end and carries its number.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.data import Measured, figure_arguments, is_tensor, marked, read
+from analysis.figures import style
+from analysis.figures.style import plt
+from contracts import run_command
+
+
+def axis_end(rows: pd.DataFrame, room: float) -> float:
+    """Where the axis ends: the longest bar of the dtypes that kernels have, times `room` for the text."""
+    tensor = rows["dtype"].map(is_tensor)
+    kernels = tensor[rows["kind"] != "baseline"]
+    shown = rows[tensor.isin(kernels)] if len(kernels) else rows
+    return room * float(shown["high"].max())
+
+
+def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: float) -> None:
+    """One regime and size: a bar per row, at the place of its label, with its interval where it has one."""
+    for row in rows.itertuples():
+        place = places[row.mark]
+        kernel = row.kind != "baseline"
+        look = {"color": style.KERNEL} if kernel else {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
+        text = style.significant(row.value)
+        if pd.notna(row.share):
+            text += f"  ({row.share:.{1 if row.share < 200 else 0}f}%)"
+        cut = row.value > end
+        axes.barh(place, end if cut else row.value, height=0.72, linewidth=0, **look)
+        if cut:
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+            axes.text(0.99 * end, place, f"{text}, beyond the axis ▶", ha="right", va="center", bbox=box)
+            continue
+        if row.low < row.high:
+            error = [[row.value - row.low], [row.high - row.value]]
+            axes.errorbar(row.value, place, xerr=error, color=style.INK, linewidth=1, capsize=2)
+        axes.annotate(text, (row.high, place), xytext=(4, 0), textcoords="offset points", va="center", color=style.INK)
+    axes.set_xlim(0, end)
+    axes.set_ylim(len(places) - 0.5, -0.5)
+    axes.set_yticks(list(places.values()), list(places))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+
+
+def draw(measured: Measured, experiment: str) -> plt.Figure:
+    """The figure of one experiment."""
+    rows = measured.bench[measured.bench["experiment"] == experiment]
+    if rows.empty:
+        return style.left_out(measured, f"Timings of {experiment}", measured.untimed(experiment))
+    flop = 2e-6 * rows["m"] * rows["n"] * rows["k"]
+    rows = rows.assign(
+        mark=marked(rows),
+        value=rows["tflops"],
+        low=flop / rows["time_us_ci_high"],
+        high=flop / rows["time_us_ci_low"],
+        share=100 * rows["share_of_baseline"].where(rows["variant"] != rows["baseline"]),
+    )
+    places = {label: place for place, label in enumerate(rows["mark"].drop_duplicates())}
+    legs = rows.groupby(["regime", "n", "data"])
+    groups = sorted(legs, key=lambda group: (group[0][0] != "unlocked", *group[0][1:]))
+    several = rows["data"].nunique() > 1
+    panels, per_clock = [], []
+    for (regime, n, data), part in groups:
+        title = f"n = {n}, {data}" if several else f"n = {n}"
+        panels.append((f"{title}, {regime} clocks", "TFLOP/s (share of cuBLAS)", part))
+        clock = part["flop_per_clock_sm"]
+        part = part.assign(value=clock, low=clock, high=clock, share=float("nan"))
+        per_clock.append((f"{title}, per clock", "FLOP/clock/SM (derived)", part))
+    if "locked" not in set(rows["regime"]):
+        panels += per_clock
+    columns = min(2, len(panels))
+    lines = -(-len(panels) // columns)
+    figure, grid = plt.subplots(
+        lines,
+        columns,
+        figsize=(style.WIDTH, 0.45 + lines * (0.62 + 0.2 * len(places))),
+        sharey=True,
+        squeeze=False,
+    )
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    for axes, (title, unit, part) in zip(grid.flat, panels, strict=False):
+        draw_panel(axes, part, places, axis_end(part, 1.3 if columns == 1 else 1.5))
+        axes.set_title(title, loc="left")
+        axes.set_xlabel(unit)
+    style.note(
+        figure,
+        measured,
+        "m = n = k",
+        style.data_text(rows["data"]),
+        "hatched: libraries",
+        stale=rows["stale"].any(),
+    )
+    return figure
+
+
+def main() -> None:
+    parser = figure_arguments(__doc__)
+    parser.add_argument("--experiment", required=True, metavar="NAME", help="as in bench.csv")
+    args = parser.parse_args()
+    style.save(draw(read(args), args.experiment), args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,202 @@
+"""The ladders as the worklogs published them and as they are here, side by side: each rung's share of cuBLAS.
+
+    python -m analysis.figures.published --measured data/h200 --variants results/variants.csv --published paper/published.csv \
+        --out published.svg
+
+A worklog's share is what it says, or its rung's speed over its own cuBLAS's on the same GPU and size. Where it gives no
+speed of cuBLAS, that follows from the one rung of which it tells both speed and share; such shares are drawn hollow.
+Ours is of the cuBLAS call that alternated with the rung, with its 95% interval. Rungs of our ladders that come from the
+worklog, and of which it publishes no speed, have our mark alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.data import Measured, current, figure_arguments, one_row_each, read, table
+from analysis.figures import style
+from analysis.figures.style import plt
+from contracts import read_rows, run_command
+
+PER_SECOND = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+SPEEDS = ["tflops", "gflops", "performance"]
+SHARES = {  # quantities that tell a share, from their value in parts of one
+    "share_of_cublas": lambda value: value,
+    "lead_over_cublas": lambda value: 1 + value,
+    "gap_to_cublas": lambda value: 1 - value,
+}
+UNITS = {"%": 0.01, "x": 1.0}
+SIZE = 4096  # of ours
+HEAD = 1.0  # above each worklog, in rows
+
+
+def speeds(published: pd.DataFrame) -> pd.DataFrame:
+    """Rows that tell how fast a rung is, with `speed` in FLOP/s, or in runs a second where they tell its time."""
+    flop = published["quantity"].isin(SPEEDS) & published["unit"].isin(list(PER_SECOND))
+    time = (published["quantity"] == "time") & published["unit"].isin(list(SECONDS))
+    value = published["value"].astype(float)
+    speed = (value * published["unit"].map(PER_SECOND)).where(flop, 1 / (value * published["unit"].map(SECONDS)))
+    rows = published.assign(speed=speed, of=flop.map({True: "flop", False: "time"}))
+    return rows[(flop | time) & published["rung"].notna()]
+
+
+def shares(published: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
+    """Every share of cuBLAS that a worklog tells of a kernel of the catalogue, or that follows from what it tells.
+
+    Columns: worklog, variant, gpu (None where it is not said), n (NaN where it is not said), share (of one), how:
+    "told" (a share), "ratio" (of two speeds) or "derived" (from another rung's speed and share).
+    """
+    kernels = variants[variants["kind"] != "baseline"].set_index("variant")["baseline"]
+    own = published[published["rung"].isin(list(kernels.index))]
+    told = own[own["quantity"].isin(list(SHARES)) & own["unit"].isin(list(UNITS))]
+    told = told.assign(
+        share=[SHARES[row.quantity](float(row.value) * UNITS[row.unit]) for row in told.itertuples()], how="told"
+    )
+    fast = speeds(published)
+    columns = ["worklog", "rung", "gpu", "n", "share", "how"]
+    found = told[columns].to_dict(orient="records")
+    for row in fast[fast["rung"].isin(list(kernels.index))].itertuples():
+        theirs = fast[(fast["rung"] == kernels[row.rung]) & alike(fast, row)]
+        if len(theirs):
+            nearest = theirs.loc[(theirs["line"] - row.line).abs().idxmin()]
+            share, how = row.speed / nearest["speed"], "ratio"
+        else:
+            library = derived_speed(fast[alike(fast, row)], told)
+            if library is None or row.rung in set(told.loc[told["worklog"] == row.worklog, "rung"]):
+                continue
+            share, how = row.speed / library, "derived"
+        found.append(dict(zip(columns, (row.worklog, row.rung, row.gpu, row.n, share, how), strict=True)))
+    return pd.DataFrame(found, columns=columns).astype({"n": float}).rename(columns={"rung": "variant"})
+
+
+def alike(fast: pd.DataFrame, row: object) -> pd.Series:
+    """Which speeds are of the row's worklog, GPU and size, told in the same way."""
+    size = (fast["n"] == row.n) | (fast["n"].isna() & pd.isna(row.n))
+    return (fast["worklog"] == row.worklog) & (fast["gpu"] == row.gpu) & size & (fast["of"] == row.of)
+
+
+def derived_speed(fast: pd.DataFrame, told: pd.DataFrame) -> float | None:
+    """cuBLAS's speed as it follows from a rung's speed and share of cuBLAS; None where no rung has both."""
+    both = fast.merge(told[told["quantity"] == "share_of_cublas"][["worklog", "rung", "share"]], on=["worklog", "rung"])
+    return float((both["speed"] / both["share"]).median()) if len(both) else None
+
+
+def ours(bench: pd.DataFrame) -> pd.DataFrame:
+    """One row per variant at SIZE, by variant: share_of_baseline, share_ci_low, share_ci_high."""
+    rows = one_row_each(bench[(bench["n"] == SIZE) & (bench["regime"] == "unlocked")])
+    return rows.set_index("variant")[["share_of_baseline", "share_ci_low", "share_ci_high"]]
+
+
+def without_theirs(variants: pd.DataFrame, drawn: pd.DataFrame, mine: pd.DataFrame) -> pd.DataFrame:
+    """Rungs measured here that come from a drawn worklog, which tells no share of them: worklog, variant.
+
+    They are of the precisions of which it tells some.
+    """
+    found, origins = [], variants["origin"].str.partition(":")[0]
+    taken: set[str] = set()
+    for worklog, part in drawn.groupby("worklog"):
+        own = variants["variant"].isin(part["variant"])
+        texts = set(origins[own]) - taken
+        wanted = origins.isin(texts) & variants["dtype"].isin(variants["dtype"][own])
+        rungs = variants.loc[wanted & variants["variant"].isin(mine.index), "variant"]
+        found += [(worklog, rung) for rung in rungs if rung not in set(part["variant"])]
+        taken |= texts
+    return pd.DataFrame(found, columns=["worklog", "variant"])
+
+
+def span(values: pd.Series) -> str:
+    """Shares as text, in %: "94" or "79–82"; a dash where there is none."""
+    values = values.dropna()
+    if values.empty:
+        return "–"
+    low, high = (f"{100 * value:.{1 if value < 0.095 else 0}f}" for value in (values.min(), values.max()))
+    return low if low == high else f"{low}–{high}"
+
+
+def draw_rung(axes: Axes, place: float, theirs: pd.DataFrame, mine: pd.Series | None) -> None:
+    """Their marks and ours, the line between them, and both in numbers."""
+    ends = [*theirs["share"].dropna(), *([] if mine is None else [mine["share_of_baseline"]])]
+    axes.plot([100 * min(ends), 100 * max(ends)], [place] * 2, color=style.BASELINE, linewidth=1.6, zorder=1)
+    for how, part in theirs.groupby("how"):
+        face = "white" if how == "derived" else style.BAD
+        look = {"marker": "D", "s": 22, "facecolor": face, "edgecolor": style.BAD, "linewidth": 1.1}
+        axes.scatter(100 * part["share"], [place] * len(part), zorder=2, **look)
+    at = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+    axes.text(1.125, place, span(theirs["share"]), color=style.BAD, **at)
+    if mine is None:
+        axes.text(1.21, place, "–", **at)
+        return
+    middle, low, high = (100 * mine[name] for name in ("share_of_baseline", "share_ci_low", "share_ci_high"))
+    axes.errorbar(middle, place, xerr=[[middle - low], [high - middle]], color=style.INK, linewidth=1, capsize=2)
+    axes.scatter(middle, place, s=24, color=style.KERNEL, zorder=3, linewidth=0)
+    axes.text(1.21, place, f"{middle:.1f}", color=style.KERNEL, **at)
+
+
+def draw(measured: Measured, published: pd.DataFrame) -> plt.Figure:
+    """The figure: a group of rows per worklog, a row per rung."""
+    theirs = shares(published, measured.variants)
+    theirs = theirs[~theirs["variant"].isin(measured.failed["variant"])]
+    _, outdated = current(measured.bench[measured.bench["variant"].isin(theirs["variant"])])
+    bench, _ = current(measured.bench[measured.bench["experiment"].str.contains("ladder")])
+    mine = ours(bench)
+    if theirs.empty or mine.empty:
+        return style.left_out(measured, "Published and reproduced shares", measured.reason("bench"))
+    theirs = pd.concat([theirs, without_theirs(measured.variants, theirs, mine)], ignore_index=True)
+    theirs = theirs.merge(measured.variants[["variant", "label", "order"]], on="variant")
+    theirs = theirs.sort_values(["worklog", "order"], kind="stable")
+    count = theirs.groupby("worklog")["variant"].nunique()
+    figure, axes = plt.subplots(figsize=(style.WIDTH, 0.85 + 0.195 * (count.sum() + (HEAD + 0.3) * len(count))))
+    place, labels = 0.0, {}
+    for worklog, part in theirs.groupby("worklog"):
+        gpus, sizes = sorted(part["gpu"].dropna().unique()), sorted(part["n"].dropna().unique())
+        size = f", n = {', '.join(f'{n:.0f}' for n in sizes)}" if sizes else ", n not told"
+        axes.text(0.005, place + 0.1, f"Worklog {worklog}: {' and '.join(gpus)}{size}", weight="bold", va="center",
+                  transform=axes.get_yaxis_transform())  # fmt: skip
+        place += HEAD
+        for variant, rows in part.groupby("variant", sort=False):
+            draw_rung(axes, place, rows, mine.loc[variant] if variant in mine.index else None)
+            labels[place] = rows["label"].iloc[0]
+            place += 1
+        place += 0.3
+    axes.axvline(100, color=style.INK, linewidth=0.9, zorder=0.9)
+    for x, text, colour in ((1.125, "theirs", style.BAD), (1.21, "here", style.KERNEL)):
+        axes.annotate(text, (x, 1), (0, 2), "axes fraction", textcoords="offset points", ha="right", weight="bold",
+                      color=colour)  # fmt: skip
+    axes.set_yticks(list(labels), list(labels.values()))
+    axes.set_xlim(left=0, right=max(105.0, 104 * theirs["share"].max()))
+    axes.set_ylim(place - 0.6, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="both")
+    axes.set_xlabel("share of cuBLAS on the same GPU, %")
+    looks = {
+        "published": {"marker": "D", "color": style.BAD},
+        "published, cuBLAS derived": {"marker": "D", "color": style.BAD, "markerfacecolor": "white"},
+        f"here, n = {SIZE}": {"marker": "o", "color": style.KERNEL},
+    }
+    if "derived" not in set(theirs["how"]):
+        del looks["published, cuBLAS derived"]
+    handles = [plt.Line2D([], [], linestyle="", markersize=4.5, **look) for look in looks.values()]
+    figure.legend(handles, list(looks), loc="outside upper center", ncols=len(looks), handletextpad=0.3)
+    style.note(
+        figure,
+        measured,
+        f"here: m = n = k = {SIZE}, unlocked clocks, uniform inputs, 95% intervals",
+        outdated=outdated,
+    )
+    return figure
+
+
+def main() -> None:
+    parser = figure_arguments(__doc__)
+    parser.add_argument("--published", required=True, type=Path, metavar="FILE", help="paper/published.csv")
+    args = parser.parse_args()
+    published = table(read_rows(args.published, "published"), "published")
+    style.save(draw(read(args), published), args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)

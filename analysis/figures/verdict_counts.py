@@ -1,0 +1,95 @@
+"""How many claims hold, by worklog and by what they are about: stacked bars, a line of panels for each machine.
+
+python -m analysis.figures.verdict_counts --table results/tables/claims.csv --sources paper/sources.yaml --out claims.svg
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.claims.verdicts import DIRECTION, FAILS, HOLDS, UNTESTABLE
+from analysis.data import svg_path, table
+from analysis.figures import style
+from analysis.figures.style import plt
+from contracts import read_rows, read_yaml, run_command, schema
+
+LOOKS = {
+    HOLDS: {"color": style.KERNEL},
+    DIRECTION: {"color": "#8CC2E6"},
+    FAILS: {"color": style.BAD, "hatch": "///"},
+    UNTESTABLE: {"color": "#E4E4E4"},
+}
+INKS = {HOLDS: "white", DIRECTION: style.INK, FAILS: "white", UNTESTABLE: style.INK}
+ROOM = 0.045  # share of the axis that a count needs to stand in its bar
+
+
+def draw(rows: pd.DataFrame, worklogs: list[str]) -> plt.Figure:
+    """The figure, of rows of claims.csv."""
+    kinds = [kind for kind in schema("claims_table")["properties"]["about"]["enum"] if kind in set(rows["about"])]
+    kinds = sorted(kinds, key=lambda kind: -(rows["about"] == kind).sum())
+    worklogs = [key for key in worklogs if key in set(rows["worklog"])]
+    machines = list(rows["machine"].unique())
+    height = 1.0 + len(machines) * (0.35 + 0.19 * max(len(worklogs), len(kinds)))
+    figure, panels = plt.subplots(len(machines), 2, figsize=(style.WIDTH, height), squeeze=False)
+    for (left, right), machine in zip(panels, machines, strict=True):
+        part = rows[rows["machine"] == machine]
+        bars(left, part, "worklog", worklogs)
+        bars(right, part, "about", kinds)
+        left.set_title(f"By worklog, {machine}" if len(machines) > 1 else "By worklog", loc="left")
+        right.set_title("By what they are about", loc="left")
+    for axes in panels[-1]:
+        axes.set_xlabel("claims")
+    handles = [
+        plt.Rectangle((0, 0), 1, 1, linewidth=0, facecolor=look["color"], edgecolor="white", hatch=look.get("hatch"))
+        for look in LOOKS.values()
+    ]
+    figure.legend(handles, list(LOOKS), loc="outside upper center", ncols=len(LOOKS), handlelength=1.2)
+    origins = " · ".join(rows["origin"].unique())
+    figure.supxlabel(origins, x=0.01, ha="left", fontsize=8, color=style.INK)
+    return figure
+
+
+def bars(axes: Axes, rows: pd.DataFrame, column: str, names: list[str]) -> None:
+    """A bar for each name, first on top, with the counts of the verdicts in it."""
+    counts = pd.crosstab(rows[column], rows["verdict"]).reindex(index=names, columns=list(LOOKS), fill_value=0)
+    longest = max(1, counts.sum(axis=1).max())
+    start = [0] * len(names)
+    for verdict, look in LOOKS.items():
+        widths = list(counts[verdict])
+        bar = {"height": 0.72 if len(names) > 6 else 0.55, "edgecolor": "white", "linewidth": 0.5}
+        axes.barh(range(len(names)), widths, left=start, **bar, **look)
+        for place, (first, width) in enumerate(zip(start, widths, strict=True)):
+            if width >= ROOM * longest * len(str(width)):
+                box: dict[str, Any] = {}
+                if "hatch" in look:
+                    box = {"bbox": {"facecolor": look["color"], "edgecolor": "none", "pad": 0.8}}
+                at = {"ha": "center", "va": "center_baseline", "fontsize": 7, "color": INKS[verdict]}
+                axes.text(first + width / 2, place, str(width), **at, **box)
+        start = [first + width for first, width in zip(start, widths, strict=True)]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_xlim(0, longest * 1.02)
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.grid(axis="x")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--table", required=True, type=Path, metavar="FILE.csv", help="of python -m analysis.claims.judge --out"
+    )
+    parser.add_argument("--sources", required=True, type=Path, metavar="FILE.yaml", help="the worklogs, in their order")
+    parser.add_argument("--out", required=True, type=svg_path, metavar="FILE.svg", help="a PDF is written beside it")
+    args = parser.parse_args()
+    rows = table(read_rows(args.table, "claims_table"), "claims_table")
+    style.save(draw(rows, list(read_yaml(args.sources, "sources"))), args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,122 @@
+"""Waves of blocks, and how evenly they load the SMs: as computed beforehand, and as measured.
+
+    python -m analysis.figures.wave_quantization --measured data/h200 --variants results/variants.csv --resources data/h200/resources.csv \
+        --out wave_quantization.svg
+
+A mark is the busiest or the idlest SM's active cycles over the mean of all SMs: open as computed from the number of
+blocks, filled as Nsight Compute measured it. The model: all blocks take alike long, and each goes to the SM that has
+had fewest. Then the busiest SM gets ceil(blocks / SMs) of them and the idlest floor(blocks / SMs), while the mean is
+blocks / SMs. For worklog 002's load imbalance, 1024 blocks on 84 SMs, this gives 13 / 12.19, 6.6% over the mean; the
+worklog measured 6.4%.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.data import Measured, figure_arguments, fold_twins, marked, metric_names, read, table, wide
+from analysis.figures import style
+from analysis.figures.style import plt
+from analysis.metrics import column, percent
+from contracts import read_rows, run_command
+
+BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is told in words, or it would squeeze all others
+ENDS = {"busiest": ("sm_cycles_most", style.BAD, ">"), "idlest": ("sm_cycles_least", style.KERNEL, "<")}
+
+
+def tails(measured: Measured, resources: pd.DataFrame) -> pd.DataFrame:
+    """One row per variant and size with counters, in the catalogue's order.
+
+    Columns: variant, label, kind, dtype, n, stale; computed, empty for libraries and dispatchers, whose grids are not
+    known beforehand: blocks, blocks_per_sm (both from this tree), waves, last_wave_empty_percent (of the places that
+    the last wave has on all SMs), busiest_percent and idlest_percent (over the mean SM, by the model above); measured
+    by Nsight Compute: measured_waves, measured_busiest_percent, measured_idlest_percent.
+    """
+    counted = wide(measured.counters, metric_names())
+    sms = int(measured.machine["sm_count"])
+    known = measured.variants[["variant", "tile_m", "tile_n"]].merge(
+        resources[["variant", "blocks_per_sm"]], on="variant", how="left"
+    )
+    rows = counted[["variant", "n"]].merge(known, on="variant", how="left").astype({"n": int})
+    across, down, resident = (rows[name].astype(float) for name in ("tile_n", "tile_m", "blocks_per_sm"))
+    blocks = np.ceil(rows["n"] / across) * np.ceil(rows["n"] / down)
+    waves = blocks / (sms * resident)
+    share = blocks / sms
+    return pd.DataFrame(
+        {
+            **{name: counted[name] for name in ("variant", "label", "kind", "dtype", "n")},
+            "stale": counted["stale"].astype(bool),
+            "blocks": blocks.astype("Int64"),
+            "blocks_per_sm": resident.astype("Int64"),
+            "waves": waves,
+            "last_wave_empty_percent": 100 * (np.ceil(waves) - waves),
+            "busiest_percent": 100 * np.ceil(share) / share - 100,
+            "idlest_percent": 100 * np.floor(share) / share - 100,
+            "measured_waves": column(counted, "waves"),
+            "measured_busiest_percent": percent("sm_cycles_most", "sm_cycles_mean")(counted) - 100,
+            "measured_idlest_percent": percent("sm_cycles_least", "sm_cycles_mean")(counted) - 100,
+        }
+    )
+
+
+def draw(measured: Measured, resources: pd.DataFrame) -> plt.Figure:
+    """The figure: a row per variant, libraries without computed marks."""
+    kept, twins = fold_twins(wide(measured.counters, metric_names()))
+    rows = tails(measured, resources).merge(kept[["variant", "n"]], on=["variant", "n"])
+    rows = rows[rows["measured_busiest_percent"].notna()].reset_index(drop=True)
+    if rows.empty:
+        return style.left_out(measured, "Waves and load balance", measured.reason("profile"))
+    sizes = sorted(rows["n"].unique())
+    labels = marked(rows) + (" n=" + rows["n"].astype(str) if len(sizes) > 1 else "")
+    figure, axes = plt.subplots(figsize=(style.WIDTH, 1.25 + 0.18 * len(rows)))
+    for name, (_, colour, marker) in ENDS.items():
+        computed, seen = (
+            rows[key].where(rows[key].abs() <= BEYOND) for key in (f"{name}_percent", f"measured_{name}_percent")
+        )
+        axes.scatter(seen, rows.index, s=16, color=colour, marker=marker, label=f"{name} SM, measured", zorder=3)
+        look = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.9}
+        axes.scatter(computed, rows.index, s=62, label=f"{name} SM, computed", zorder=2, **look)
+    axes.axvline(0, color=style.INK, linewidth=0.9, zorder=1)
+    for row in rows.itertuples():
+        if max(row.measured_busiest_percent, -row.measured_idlest_percent) > BEYOND:
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+            text = f"{row.measured_idlest_percent:.0f}% and {row.measured_busiest_percent:+.0f}%, beyond the axis ▶"
+            text = text.replace("-", "−")
+            place = axes.get_yaxis_transform()
+            axes.text(0.99, row.Index, text, transform=place, ha="right", va="center", bbox=box, zorder=4)
+        waves = row.measured_waves if pd.isna(row.waves) else row.waves
+        empty = "" if pd.isna(row.waves) else f"{row.last_wave_empty_percent:.0f}%"
+        for x, text in ((1.075, f"{waves:.2f}"), (1.19, empty)):
+            axes.text(x, row.Index, text, transform=axes.get_yaxis_transform(), ha="right", va="center")
+    for x, text in ((1.075, "waves"), (1.19, "empty")):
+        axes.text(x, -0.9, text, transform=axes.get_yaxis_transform(), ha="right", va="bottom", weight="bold")
+    axes.set_yticks(rows.index, labels)
+    axes.set_ylim(len(rows) - 0.4, -0.7)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="both")
+    axes.set_xlabel("active cycles of an SM over the mean of all, %")
+    figure.legend(loc="outside upper center", ncols=4, handletextpad=0.2, columnspacing=1.2)
+    style.note(
+        figure,
+        measured,
+        "" if len(sizes) > 1 else f"m = n = k = {sizes[0]}",
+        "empty: share of the last wave's places that no block takes; of libraries and dispatchers only what ncu saw",
+        twins,
+        stale=rows["stale"].any(),
+    )
+    return figure
+
+
+def main() -> None:
+    parser = figure_arguments(__doc__)
+    parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
+    args = parser.parse_args()
+    resources = table(read_rows(args.resources, "resources"), "resources")
+    style.save(draw(read(args), resources), args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,427 @@
+"""Fills the tables of docs/kernels.md from measurements, and checks what its sentences say of them.
+
+    python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv --doc docs/kernels.md
+
+The text is written by hand, its numbers are not. HTML comments that stand on lines of their own say what belongs where:
+
+    <!-- origin --> ... <!-- end -->
+        where and when all of this was measured
+    <!-- table: VARIANT ... | KEY ... --> ... <!-- end -->
+        a column per variant at n = 4096; rows: time, share of cuBLAS, registers, blocks per SM, then the keys
+    <!-- sizes: VARIANT ... | N ... --> ... <!-- end -->
+        the share of cuBLAS at these sizes
+    <!-- statements --> ... <!-- end -->
+        how many of the statements below hold, and which wait for a measurement
+    <!-- holds: EXPRESSION -->
+        what the sentences before it rest on
+
+Keys are those of contracts/metrics.yaml (ncu's counters), of `analysis.metrics.DERIVED`, columns of resources.csv, and
+the timings below; where resources.csv and the counters share a name, resources.csv is meant. An expression compares
+numbers, VARIANT.KEY and VARIANT.KEY[N] (a timing at another n) by < <= > >=, also in a chain, with + - * / and brackets
+between; `share` is 1 for cuBLAS. Values of a kernel that was not measured, or whose source changed since (marked †),
+make a statement wait; a kernel that failed a check has no values.
+
+The tables are written in any case. Statements that are false are told, a line each, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import operator
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+import contracts
+from analysis.data import DAGGER, Measured, describe, metric_names, one_row_each, read, table, wide
+from analysis.figures.style import data_text, regime_text, significant
+from analysis.metrics import COMPARISON, DERIVED, with_derived
+from contracts import UserError, choose, read_rows, run_command, schema, write_text
+
+SIZE = 4096  # n of the tables: what the experiments profile
+ALWAYS = ["time_us", "share", "registers", "blocks_per_sm"]
+COMMENT = re.compile(r"^<!-- *(.*?) *-->$", re.MULTILINE | re.DOTALL)
+DIRECTIVES = {"origin": False, "statements": False, "table": True, "sizes": True, "holds": True, "end": False}
+FILLED = {"origin", "statements", "table", "sizes"}
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a key stands for. `source`: the table it is from, "bench", "resources", "counters" or "variants"."""
+
+    label: str
+    unit: str
+    source: str
+
+
+def quantities() -> dict[str, Quantity]:
+    """Every key that a document may name."""
+    found = {}
+    path = Path(contracts.__file__).parent / "metrics.yaml"
+    for section, entries in yaml.safe_load(path.read_text()).items():
+        for key, entry in entries.items():
+            unit = "%" if ".pct" in entry["ncu"] or entry["ncu"].endswith("_pct") else ""
+            label = entry["label"]
+            if section == "stalls":
+                reason = label if label[:2].isupper() else label[0].lower() + label[1:]
+                label, unit = f"Stalled: {reason}", "cycles an instruction"
+            found[key] = Quantity(label, unit, "counters")
+    told = {shown.key: shown for section in COMPARISON.values() for shown in section}
+    for key in DERIVED:
+        shown = told.get(key)
+        label = shown.label if shown else key.replace("_", " ").capitalize()
+        found[key] = Quantity(label, shown.unit if shown else "%", "counters")
+    for column in schema("resources")["properties"]:
+        if re.fullmatch(r"(lds|sts|ldg|stg)_\d+|ffma|hmma|ldgsts|ldsm|bar", column):
+            found[column] = Quantity(f"{column.upper().replace('_', '.')} in the SASS", "", "resources")
+    found |= {
+        "registers": Quantity("Registers per thread", "", "resources"),
+        "blocks_per_sm": Quantity("Blocks per SM", "", "resources"),
+        "threads": Quantity("Threads per block", "", "resources"),
+        "shared_bytes": Quantity("Shared memory per block", "byte", "resources"),
+        "spill_bytes": Quantity("Spills per thread", "byte", "resources"),
+        "sass_total": Quantity("Instructions in the SASS", "", "resources"),
+        "time_us": Quantity("Time", "µs", "bench"),
+        "share": Quantity("Share of cuBLAS", "%", "bench"),
+        "tflops": Quantity("TFLOP/s", "", "bench"),
+        "flop_per_clock_sm": Quantity("FLOP per clock and SM", "", "bench"),
+        "sm_clock_mhz": Quantity("SM clock", "MHz", "bench"),
+        "power_w": Quantity("Power", "W", "bench"),
+        "template": Quantity("Template", "", "variants"),
+    }
+    return found
+
+
+class Facts:
+    """Values by variant and key, from one machine's measurements and the resources of their kernels."""
+
+    def __init__(self, measured: Measured, resources: pd.DataFrame) -> None:
+        self.measured = measured
+        self.quantities = quantities()
+        self.variants: dict[str, dict[str, Any]] = {row["variant"]: row for row in measured.variants.to_dict("records")}
+        self.bench = one_row_each(measured.bench)
+        bench = self.bench.assign(time_us=self.bench["time_us_median"], share=self.bench["share_of_baseline"])
+        counted = with_derived(wide(measured.counters, metric_names()))
+        limits = counted.filter(regex="^blocks_by_")
+        counted = counted.assign(blocks_per_sm=limits.min(axis=1) if len(limits.columns) else float("nan"))
+        described = describe(resources, measured.variants)
+        described = described[~described["variant"].isin(measured.failed["variant"])]
+        self.rows = {
+            "bench": {(row["variant"], row["n"]): row for row in bench.to_dict("records")},
+            "counters": {(row["variant"], row["n"]): row for row in counted.to_dict("records")},
+            "resources": {(row["variant"], None): row for row in described.to_dict("records")},
+            "variants": {(name, None): row for name, row in self.variants.items()},
+        }
+
+    def row(self, variant: str, key: str, n: int = SIZE) -> dict[str, Any] | None:
+        """The row of the table that `key` is from; what a library took of an SM, only the counters tell."""
+        source = self.quantities[key].source
+        if source == "resources" and self.variants[variant]["kind"] == "baseline":
+            source = "counters"
+        return self.rows[source].get((variant, n if source in ("bench", "counters") else None))
+
+    def value(self, variant: str, key: str, n: int = SIZE) -> Any:
+        """A number, or the text of the template; None where there is none."""
+        row = self.row(variant, key, n)
+        value = row.get(key) if row else None
+        return None if value is None or value != value else value
+
+    def stale(self, variant: str, key: str, n: int = SIZE) -> bool:
+        """Whether the kernel's source changed after this value was measured."""
+        row = self.row(variant, key, n)
+        return bool(row and row.get("stale"))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One `holds`: where it stands, whether it is true (None: it waits), and why not or what for."""
+
+    line: int
+    expression: str
+    verdict: bool | None
+    detail: str
+    waits_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A directive of the document: its name, what follows the colon, and where it stands."""
+
+    name: str
+    text: str
+    line: int
+    start: int
+    stop: int
+
+
+def comments(text: str, source: Path) -> list[Comment]:
+    """All directives, each known, and each that is filled followed by its end."""
+    found = []
+    for match in COMMENT.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        name, colon, rest = (part.strip() for part in " ".join(match[1].split()).partition(":"))
+        takes = choose(DIRECTIVES, name, "comment", f"{source}:{line}")
+        if bool(rest) != takes:
+            raise UserError(f"{source}:{line}: {name}{colon} {rest} is not allowed; allowed: {usage(name)}")
+        found.append(Comment(name, rest, line, match.start(), match.end()))
+    for comment, following in zip(found, [*found[1:], None], strict=True):
+        closed = following is not None and following.name == "end"
+        if comment.name in FILLED and not closed:
+            raise UserError(f"{source}:{comment.line}: no <!-- end --> follows <!-- {comment.name} -->")
+        if closed and comment.name not in FILLED:
+            raise UserError(f"{source}:{following.line}: <!-- end --> has nothing to end")
+    if found and found[0].name == "end":
+        raise UserError(f"{source}:{found[0].line}: <!-- end --> has nothing to end")
+    return found
+
+
+def usage(name: str) -> str:
+    """How a directive is written."""
+    arguments = {"table": ": VARIANT ... | KEY ...", "sizes": ": VARIANT ... | N ...", "holds": ": EXPRESSION"}
+    return f"<!-- {name}{arguments.get(name, '')} -->"
+
+
+def columns(facts: Facts, comment: Comment, where: str) -> tuple[list[str], list[str]]:
+    """The variants of a table, each in the catalogue, and what stands behind its bar."""
+    names, _, rest = comment.text.partition("|")
+    if not names.split() or (comment.name == "sizes" and not rest.split()):
+        raise UserError(f"{where}: {comment.name}: {comment.text} is not allowed; allowed: {usage(comment.name)}")
+    for name in names.split():
+        choose(facts.variants, name, "variant", where)
+    return names.split(), rest.split()
+
+
+def absent(facts: Facts, variants: Sequence[str]) -> list[str]:
+    """A line for variants that have no timing: whether they failed, or are still to be measured."""
+    failed = [f"`{name}`" for name in variants if name in set(facts.measured.failed["variant"])]
+    missing = [f"`{name}`" for name in variants if f"`{name}`" not in failed]
+    lines = [f"*Failed a check, so not shown: {', '.join(failed)}.*"] if failed else []
+    if missing:
+        lines.append(f"*Not measured yet on {facts.measured.provenance['gpu']}: {', '.join(missing)}.*")
+    return lines
+
+
+def grid(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table: the first column to the left, all others to the right."""
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *body)]
+
+
+def mark(facts: Facts, variant: str, keys: Sequence[str], n: int = SIZE) -> str:
+    """A variant's label, with a dagger where one of its values is of an older source."""
+    stale = any(facts.stale(variant, key, n) for key in keys)
+    return facts.variants[variant]["label"] + (DAGGER if stale else "")
+
+
+def scale(values: Sequence[float]) -> tuple[float, str]:
+    """What to divide counts by, and its name, so that the largest has at most four digits before the point."""
+    largest = max(values, default=0.0)
+    return next((step for step in ((1e9, "billions"), (1e6, "millions")) if largest >= step[0]), (1.0, ""))
+
+
+def number(value: float, *, percent: bool = False) -> str:
+    """Three digits, whole numbers that are no percentages as they are, and thousands set apart."""
+    if value == 0 or (not percent and value == int(value) and abs(value) < 1e6):
+        return f"{int(value):,}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return significant(value) if abs(value) >= 0.001 else "< 0.001"
+
+
+def quantity_row(facts: Facts, key: str, variants: Sequence[str]) -> list[str]:
+    """Label and cells of one row of a table."""
+    quantity = facts.quantities[key]
+    values = [facts.value(variant, key) for variant in variants]
+    if quantity.source == "variants":
+        return [quantity.label, *(f"`{value}`" if value else "–" for value in values)]
+    unit = quantity.unit
+    if key == "share":
+        values = [None if value is None else 100 * value for value in values]
+    if not unit:
+        step, unit = scale([value for value in values if value is not None])
+        values = [None if value is None else value / step for value in values]
+    label = quantity.label + (f", {unit}" if unit and unit not in quantity.label else "")
+    return [label, *("–" if value is None else number(value, percent=unit == "%") for value in values)]
+
+
+def variant_table(facts: Facts, comment: Comment, where: str) -> list[str]:
+    """The lines of <!-- table -->."""
+    variants, keys = columns(facts, comment, where)
+    for key in keys:
+        choose(facts.quantities, key, "key", where)
+    timed = [variant for variant in variants if facts.value(variant, "time_us") is not None]
+    rest = absent(facts, [variant for variant in variants if variant not in timed])
+    if not timed:
+        return rest
+    keys = [*ALWAYS, *keys]
+    head = ["", *(mark(facts, variant, keys) for variant in timed)]
+    return [*grid(head, [quantity_row(facts, key, timed) for key in keys]), *(["", *rest] if rest else [])]
+
+
+def size_table(facts: Facts, comment: Comment, where: str) -> list[str]:
+    """The lines of <!-- sizes -->."""
+    variants, sizes = columns(facts, comment, where)
+    if odd := [text for text in sizes if not text.isdecimal()]:
+        raise UserError(f"{where}: {odd[0]!r} is not a size; allowed: whole numbers, such as 4096")
+    numbers = [int(text) for text in sizes]
+    body, missing = [], []
+    for variant in variants:
+        shares = [facts.value(variant, "share", n) for n in numbers]
+        if all(share is None for share in shares):
+            missing.append(variant)
+            continue
+        stale = any(facts.stale(variant, "share", n) for n in numbers)
+        label = facts.variants[variant]["label"] + (DAGGER if stale else "")
+        body.append([label, *("–" if share is None else number(100 * share, percent=True) for share in shares)])
+    rest = absent(facts, missing)
+    lines = grid(["Share of cuBLAS, %, at n =", *(f"{n:,}" for n in numbers)], body) if body else []
+    return [*lines, *(["", *rest] if rest and body else rest)]
+
+
+def origin(facts: Facts) -> list[str]:
+    """The lines of <!-- origin -->."""
+    provenance, bench = facts.measured.provenance, facts.bench
+    shown = bench[bench["n"] == SIZE]
+    cublas = provenance.get("packages", {}).get("nvidia-cublas")
+    parts = [
+        f"m = n = k = {SIZE} where no other size is named",
+        provenance["gpu"],
+        provenance["date"],
+        *([regime_text(shown["regime"]), data_text(shown["data"])] if len(shown) else []),
+        f"cuBLAS {cublas}" if cublas else "",
+        f"{DAGGER} source changed since measured" if facts.measured.bench["stale"].any() else "",
+    ]
+    return [f"*{' · '.join(part for part in parts if part)}.*"]
+
+
+def summary(facts: Facts, statements: Sequence[Statement]) -> list[str]:
+    """The lines of <!-- statements -->."""
+    count = [sum(statement.verdict is verdict for statement in statements) for verdict in (True, False, None)]
+    gpu = facts.measured.provenance["gpu"]
+    lines = [f"*Of {len(statements)} statements that are checked, {count[0]} hold on {gpu}, {count[1]} do not.*"]
+    if count[2]:
+        names = {name for statement in statements for name in statement.waits_for}
+        waiting = ", ".join(f"`{name}`" for name in facts.variants if name in names)
+        lines[0] = f"{lines[0][:-1]} {count[2]} wait for measurements of {waiting}.*"
+    return lines
+
+
+BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+COMPARE = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+
+
+def evaluate(node: ast.expr, value: Callable[[str, str, int], float]) -> float:
+    """An arithmetic expression over numbers and VARIANT.KEY. Raises ValueError, with its text, for any other."""
+    match node:
+        case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
+            return node.value
+        case ast.BinOp() if type(node.op) in BINARY:
+            return BINARY[type(node.op)](evaluate(node.left, value), evaluate(node.right, value))
+        case ast.Attribute(value=ast.Name()):
+            return value(node.value.id, node.attr, SIZE)
+        case ast.Subscript(value=ast.Attribute(value=ast.Name()), slice=ast.Constant(value=int())):
+            return value(node.value.value.id, node.value.attr, node.slice.value)
+    raise ValueError(ast.unparse(node))
+
+
+def judge(facts: Facts, comment: Comment, where: str) -> Statement:
+    """Whether a <!-- holds --> is true."""
+    missing: list[str] = []
+
+    def value(variant: str, key: str, n: int) -> float:
+        choose(facts.variants, variant, "variant", where)
+        if choose(facts.quantities, key, "key", where).source == "variants":
+            raise UserError(f"{where}: {variant}.{key} is text; allowed in expressions: numbers")
+        found = facts.value(variant, key, n)
+        if found is None or facts.stale(variant, key, n):
+            missing.append(variant)
+            return float("nan")
+        return float(found)
+
+    try:
+        node = ast.parse(comment.text, mode="eval").body
+        if not isinstance(node, ast.Compare) or any(type(op) not in COMPARE for op in node.ops):
+            raise ValueError(comment.text)
+        sides = [evaluate(side, value) for side in (node.left, *node.comparators)]
+    except (SyntaxError, ValueError) as error:
+        odd = comment.text if isinstance(error, SyntaxError) else error
+        allowed = "a comparison (< <= > >=) of numbers, VARIANT.KEY and VARIANT.KEY[N], with + - * /"
+        raise UserError(f"{where}: {odd} is not allowed; allowed: {allowed}") from error
+    except ZeroDivisionError:
+        return Statement(comment.line, comment.text, False, "division by zero")
+    if missing:
+        names = tuple(dict.fromkeys(missing))
+        return Statement(comment.line, comment.text, None, f"no values of {', '.join(names)}", names)
+    pairs = zip(node.ops, pairwise(sides), strict=True)
+    verdict = all(COMPARE[type(op)](*pair) for op, pair in pairs)
+    return Statement(comment.line, comment.text, verdict, "values: " + ", ".join(f"{side:.6g}" for side in sides))
+
+
+def fill(text: str, facts: Facts, source: Path) -> tuple[str, list[Statement]]:
+    """The document with every block made anew, and the verdict on every statement.
+
+    Raises `UserError` for a comment, variant or key that is unknown, with the line it stands in.
+    """
+    found = comments(text, source)
+    where = {comment: f"{source}:{comment.line}" for comment in found}
+    statements = [judge(facts, comment, where[comment]) for comment in found if comment.name == "holds"]
+    parts, done = [], 0
+    for comment, following in zip(found, [*found[1:], None], strict=True):
+        if comment.name not in FILLED or following is None:
+            continue
+        lines = {
+            "origin": lambda _: origin(facts),
+            "statements": lambda _: summary(facts, statements),
+            "table": lambda comment: variant_table(facts, comment, where[comment]),
+            "sizes": lambda comment: size_table(facts, comment, where[comment]),
+        }[comment.name](comment)
+        parts += [text[done : comment.stop], "\n\n", "\n".join(lines), "\n\n"]
+        done = following.start
+    return "".join([*parts, text[done:]]), statements
+
+
+def read_facts(args: argparse.Namespace) -> Facts:
+    """The measured folder that the options name, and its resources."""
+    path = args.resources or args.measured / "resources.csv"
+    measured = read(argparse.Namespace(measured=args.measured, variants=args.variants, archived=True, emulated=None))
+    return Facts(measured, table(read_rows(path, "resources"), "resources"))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--measured", required=True, type=Path, metavar="DIR", help="results/MACHINE or data/MACHINE")
+    options.add_argument("--variants", required=True, type=Path, metavar="FILE", help="the catalogue as variants.csv")
+    options.add_argument(
+        "--resources", type=Path, metavar="FILE", help="resources.csv (default: the measured folder's)"
+    )
+    options.add_argument("--doc", required=True, type=Path, metavar="FILE.md", help="the document; filled in place")
+    return options
+
+
+def main() -> int:
+    args = parser().parse_args()
+    try:
+        text = args.doc.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {args.doc}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
+    facts = read_facts(args)
+    filled, statements = fill(text, facts, args.doc)
+    write_text(args.doc, filled, only_if_changed=True)
+    false = [statement for statement in statements if statement.verdict is False]
+    for statement in false:
+        gpu = facts.measured.provenance["gpu"]
+        print(f"{args.doc}:{statement.line}: false on {gpu}: {statement.expression} ({statement.detail})")
+    print("\n".join(summary(facts, statements)).strip("*"))
+    return 1 if false else 0
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,288 @@
+"""Tidy tables for the paper and for readers: one JSON file and eight CSV files in the folder --out.
+
+summary.json
+    machine and provenance (as read), origin ("measured: GPU, DATE"), archived, date,
+    experiments: a list of {name, title, question, kind, sizes, rows, missing, best}: kind is "sizes" where the YAML
+        gives a range of sizes, "data_kinds" where it gives several kinds of data, else "ladder", and names the figure;
+        `missing` are labels of variants that have no row and did not fail; `best` has the fastest kernel per dtype, n
+        and regime (on uniform data, if there are several kinds), as rows of ladder.csv,
+    by_name: names of experiments that are no part of `all` and have no rows; they are not among `experiments`,
+    failed: a list of {variant, label, cases, failed, case, detail} (of the first failure), which are left out of all
+        performance tables,
+    stale: labels of variants with stale rows; gone: variants that were measured and are no longer in the catalogue;
+    gone_experiments: those that were measured and are not given; samples_min, samples_max, rejected: over all timings,
+    kernels: the catalogue's, a list of {label, dtype, idea, builds_on (a label or null), source, section} (the last two
+        say where it is from); library_functions: a list of {labels, dtype, n, kernel}, the function that libraries ran,
+    compiler and arch: of this tree's build,
+    autotune: what the sweep over tiles found (analysis.figures.autotune.summary), or null where there is none.
+
+ladder.csv and sizes.csv: one row per experiment, regime, size, variant and kind of data
+    experiment, regime, n, variant, label, kind, dtype, data, stale (true or false); tflops, tflops_ci_low,
+    tflops_ci_high; share_percent, share_ci_low_percent, share_ci_high_percent (of the baseline timed beside it);
+    gain (TFLOP/s over those of the rung it builds on, in the same experiment, size, regime and kind of data);
+    time_us_median, time_us_worklog, tflops_worklog; flop_per_clock_sm, share_of_ceiling_percent (FLOP/clock/SM over the
+    best measured one of its arithmetic), sm_clock_mhz, clock_held (5th to 95th percentile within 1% of the median);
+    power_w, gflop_per_j, samples, rejected.
+
+resources.csv: one row per kernel as built by this tree: variant, label, dtype, arch, registers, shared_bytes,
+    stack_bytes, spill_bytes, threads, blocks_per_sm, occupancy_percent, limiter, compiler, template (its values), tuned
+    (machine whose sweep chose them), and the static SASS counts.
+
+checks.csv: variant, label, dtype, device, cases, passed, failed, worst_share (largest error over its bound), stale.
+
+regimes.csv: the rows of experiments of several kinds of data, in the columns of ladder.csv and of
+    `analysis.figures.data_kinds.spreads`.
+
+wave_quantization.csv: waves and load balance, in the columns of `analysis.figures.wave_quantization.tails`.
+
+counters.csv: variant, label, dtype, n, stale, kernel (the function that ran), then a column "KEY [UNIT]" per counter of
+    contracts/metrics.yaml.
+
+comparison.csv: worklog 002's head to head of blocktile_2d and vectorized, in the columns of `analysis.tables.compare`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.data import (
+    Measured,
+    describe,
+    input_arguments,
+    library_functions,
+    metric_names,
+    read,
+    stale_variants,
+    table,
+    wide,
+    write_csv,
+)
+from analysis.figures import autotune, data_kinds, wave_quantization
+from analysis.tables.compare import compare
+from contracts import read_rows, read_yaml, run_command, write_text
+
+PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")  # worklog 002's two kernels
+
+
+def timings(measured: Measured) -> pd.DataFrame:
+    """The columns of ladder.csv and sizes.csv for every row of bench."""
+    bench = measured.bench
+    flop = 2e-6 * bench["m"] * bench["n"] * bench["k"]  # per microsecond: TFLOP/s
+    ceilings = measured.machine["ceilings"]
+    tensor = [ceilings.get(key, 0.0) for key in ("bf16_mma_flop_per_clock_sm", "bf16_wgmma_flop_per_clock_sm")]
+    best = {"fp32": ceilings["fp32_fma_flop_per_clock_sm"]}
+    best |= dict.fromkeys(("bf16", "fp16"), max(tensor) or None)
+    copied = ["experiment", "regime", "n", "variant", "label", "kind", "dtype", "data"]
+    rows = pd.DataFrame(
+        {
+            **{name: bench[name] for name in copied},
+            "stale": bench["stale"].astype(bool),
+            "tflops": bench["tflops"],
+            "tflops_ci_low": flop / bench["time_us_ci_high"],
+            "tflops_ci_high": flop / bench["time_us_ci_low"],
+            "share_percent": 100 * bench["share_of_baseline"],
+            "share_ci_low_percent": 100 * bench["share_ci_low"],
+            "share_ci_high_percent": 100 * bench["share_ci_high"],
+            "gain": gains(bench, measured.variants),
+            "time_us_median": bench["time_us_median"],
+            "time_us_worklog": bench["time_us_worklog"].astype(float),
+            "tflops_worklog": flop / bench["time_us_worklog"].astype(float),
+            "flop_per_clock_sm": bench["flop_per_clock_sm"],
+            "share_of_ceiling_percent": 100 * bench["flop_per_clock_sm"] / bench["dtype"].map(best).astype(float),
+            "sm_clock_mhz": bench["sm_clock_mhz"],
+            "clock_held": (bench["sm_clock_min_mhz"] >= 0.99 * bench["sm_clock_mhz"])
+            & (bench["sm_clock_max_mhz"] <= 1.01 * bench["sm_clock_mhz"]),
+            **{name: bench[name] for name in ("power_w", "gflop_per_j", "samples", "rejected")},
+        }
+    )
+    power = rows["data"].map({"zeros": 0, "uniform": 1, "normal": 2})
+    rows = rows.assign(locked=rows["regime"] == "locked", order=bench["order"], power=power)
+    rows = rows.sort_values(["experiment", "locked", "n", "order", "power"], kind="stable", ignore_index=True)
+    return rows.drop(columns=["locked", "order", "power"])
+
+
+def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.Series:
+    """TFLOP/s over those of the rung that each builds on; NaN where that was not timed beside it."""
+    keys = ["experiment", "regime", "n", "data"]
+    before = bench["variant"].map(variants.set_index("variant")["builds_on"])
+    known = bench.drop_duplicates([*keys, "variant"])[[*keys, "variant", "tflops"]]
+    known = known.rename(columns={"variant": "builds_on", "tflops": "before"})
+    found = bench[keys].assign(builds_on=before).merge(known, on=[*keys, "builds_on"], how="left")
+    return bench["tflops"] / found["before"].set_axis(bench.index).astype(float)
+
+
+def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> list[dict[str, Any]]:
+    """Every experiment that times something, with what was found, in the order of the catalogue.
+
+    One that is measured by its name alone is there only where it was.
+    """
+    order = measured.variants.set_index("variant")["order"]
+    labels = measured.variants.set_index("variant")["label"]
+    plans = {path: read_yaml(path, "experiment") for path in files}
+    first = {path: min(order.get(name, len(order)) for name in plan["variants"]) for path, plan in plans.items()}
+    found = []
+    for path, plan in sorted(plans.items(), key=lambda item: (first[item[0]], item[0].stem)):
+        if "sizes" not in plan:
+            continue
+        part = rows[rows["experiment"] == path.stem]
+        if plan.get("by_name") and part.empty:
+            continue
+        timed = set(part["variant"]) | set(measured.failed["variant"])
+        kernels = part[part["kind"] != "baseline"]
+        kinds = sorted(set(kernels["data"]), key=lambda data: (data != "uniform", data))
+        kernels = kernels[kernels["data"].isin(kinds[:1])]
+        best = kernels.loc[kernels.groupby(["dtype", "n", "regime"], sort=False)["tflops"].idxmax()]
+        found.append(
+            {
+                "name": path.stem,
+                "title": plan["title"],
+                "question": plan["question"],
+                "kind": kind_of(plan),
+                "sizes": sorted(int(n) for n in part["n"].unique()),
+                "rows": len(part),
+                "missing": [labels.get(name, name) for name in plan["variants"] if name not in timed],
+                "best": json.loads(best.to_json(orient="records")),
+            }
+        )
+    return found
+
+
+def kind_of(plan: dict[str, Any]) -> str:
+    """Which figure shows an experiment: "sizes", "data_kinds" or "ladder"."""
+    if isinstance(plan["sizes"], dict):
+        return "sizes"
+    return "data_kinds" if isinstance(plan.get("data"), list) and len(plan["data"]) > 1 else "ladder"
+
+
+def check_table(measured: Measured) -> pd.DataFrame:
+    """One row per variant and device."""
+    rows = measured.checks.assign(
+        passed=measured.checks["passed"].astype(bool),
+        share=measured.checks["worst_error_share"].astype(float),
+        stale=measured.checks["stale"].astype(bool),
+    )
+    grouped = rows.groupby(["variant", "label", "dtype", "device"], sort=False)
+    counted = grouped.agg(
+        cases=("case", "size"), passed=("passed", "sum"), worst_share=("share", "max"), stale=("stale", "any")
+    ).reset_index()
+    counted.insert(6, "failed", counted["cases"] - counted["passed"])
+    return counted
+
+
+def resource_table(resources: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
+    """This tree's build, with labels."""
+    rows = describe(resources, variants)
+    rows.insert(1, "occupancy_percent", 100 * rows.pop("occupancy").astype(float))
+    first = ["variant", "label", "dtype", "arch", "registers", "shared_bytes", "stack_bytes", "spill_bytes", "threads"]
+    first += ["blocks_per_sm", "occupancy_percent", "limiter", "compiler", "template", "tuned"]
+    rows = rows.merge(variants[["variant", "template", "tuned"]], on="variant", how="left")
+    others = [name for name in resources.columns if name in rows and name not in first and name != "source_hash"]
+    return rows[first + others]
+
+
+def counter_table(measured: Measured) -> pd.DataFrame:
+    """The wide counters, with units in the column names."""
+    names = metric_names()
+    rows = wide(measured.counters, names)
+    pairs = measured.counters[["metric", "unit"]].drop_duplicates()
+    units = {names.get(pair.metric, pair.metric): pair.unit for pair in pairs.itertuples()}
+    rows["stale"] = rows["stale"].astype(bool)
+    rows = rows.drop(columns=["kind", "family", "order"])
+    return rows.rename(columns={key: f"{key} [{_plain(unit)}]" if unit else key for key, unit in units.items()})
+
+
+def kernel_list(variants: pd.DataFrame) -> list[dict[str, Any]]:
+    """The catalogue's kernels and dispatchers: what each adds to which, and where it is from."""
+    labels = variants.set_index("variant")["label"]
+    found = []
+    for row in variants[variants["kind"] != "baseline"].itertuples():
+        source, _, section = (row.origin if pd.notna(row.origin) else "").partition(": ")
+        found.append(
+            {
+                "label": row.label,
+                "dtype": row.dtype,
+                "idea": row.idea,
+                "builds_on": labels.get(row.builds_on),
+                "source": source,
+                "section": section,
+            }
+        )
+    return found
+
+
+def _plain(unit: str) -> str:
+    if unit.endswith("byte"):
+        return "byte"
+    return "ns" if unit in ("ns", "nsecond", "us", "usecond", "ms", "msecond", "s") else unit
+
+
+def summary(
+    measured: Measured, resources: pd.DataFrame, rows: pd.DataFrame, found: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """What the paper says in sentences, and the appendix on provenance."""
+    stale = stale_variants(measured.bench, measured.checks, measured.counters)
+    labels = measured.variants.set_index("variant")["label"]
+    planned = {experiment["name"] for experiment in found}
+    return {
+        "machine": measured.machine,
+        "provenance": measured.provenance,
+        "origin": measured.origin,
+        "archived": measured.archived,
+        "date": measured.provenance["date"],
+        "experiments": found,
+        "failed": measured.failed.to_dict(orient="records"),
+        "stale": [labels[name] for name in stale],
+        "gone": measured.gone,
+        "gone_experiments": sorted(set(measured.bench["experiment"]) - planned),
+        "kernels": kernel_list(measured.variants),
+        "library_functions": library_functions(wide(measured.counters, metric_names())).to_dict(orient="records"),
+        "compiler": next(iter(resources["compiler"].unique()), None),
+        "arch": next(iter(resources["arch"].unique()), None),
+        "samples_min": int(rows["samples"].min()) if len(rows) else None,
+        "samples_max": int(rows["samples"].max()) if len(rows) else None,
+        "rejected": int(rows["rejected"].sum()),
+    }
+
+
+def main() -> None:
+    parser = input_arguments(__doc__)
+    parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
+    parser.add_argument(
+        "--experiments", nargs="+", type=Path, metavar="YAML", help="those that take part (default: experiments/*.yaml)"
+    )
+    parser.add_argument("--tuning", type=Path, metavar="DIR", help="with tuning.csv and tuned.json, if there are any")
+    parser.add_argument("--tuning-archived", action="store_true", help="say that these are an archive's")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the tables")
+    args = parser.parse_args()
+    measured = read(args)
+    resources = table(read_rows(args.resources, "resources"), "resources")
+    rows = timings(measured)
+    files = args.experiments or [f for f in sorted(Path("experiments").glob("*.yaml")) if f.stem != autotune.SWEEP]
+    found = experiments(measured, rows, files)
+    kinds = {experiment["name"]: experiment["kind"] for experiment in found}
+    untimed = [f.stem for f in files if f.stem not in kinds and read_yaml(f, "experiment").get("by_name")]
+    tables = {
+        "ladder": rows[rows["experiment"].map(kinds) == "ladder"],
+        "sizes": rows[rows["experiment"].map(kinds) == "sizes"],
+        "data_kinds": data_kinds.spreads(rows[rows["experiment"].map(kinds) == "data_kinds"]),
+        "resources": resource_table(resources, measured.variants),
+        "checks": check_table(measured),
+        "counters": counter_table(measured),
+        "wave_quantization": wave_quantization.tails(measured, resources),
+        "comparison": compare(measured, *PAIR),
+    }
+    for name, part in tables.items():
+        write_csv(args.out / f"{name}.csv", part)
+    told = summary(measured, resources, rows, found) | {"autotune": None, "by_name": untimed}
+    if args.tuning:
+        told["autotune"] = autotune.summary(autotune.read(args.tuning, args.variants, archived=args.tuning_archived))
+    text = json.dumps(told, indent=2, allow_nan=False)
+    write_text(args.out / "summary.json", text + "\n")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,127 @@
+"""Each step of the ladders: which counter it was meant to move, what came of that, and how time followed.
+
+    python -m analysis.tables.steps --measured data/h200 --variants results/variants.csv --resources data/h200/resources.csv
+        --bounds data/h200/bounds.csv --steps paper/steps.yaml --out results/tables/steps.csv
+
+One row per step and counter, in the order of the file:
+    part, variant, label, over, over_label, n, changed, stale; counter (its key), counter_label, unit; before and after
+    (the counter of `over` and of `variant`), meant (fall or rise) and moved: "as meant", "the other way", or "hardly"
+    where the two differ by at most 2%;
+    time_before_us, time_after_us, speedup (their ratio), speedup_ci_low and _high (from the ends of both intervals);
+    stall_before, stall_after (the reason for which warps wait longest) and the cycles of each per issued instruction;
+    bound_before, bound_after (the resource with the most least cycles, as `analysis.figures.bounds` has it) and its percent of
+    the measured cycles.
+Cells are empty where there is no measurement. A step of variants that the catalogue does not have, or of which neither
+timings nor counters are there, has no rows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.data import input_arguments, read, table, write_csv
+from analysis.figures import bounds
+from analysis.fill_docs import SIZE, Facts
+from contracts import choose, read_rows, read_yaml, run_command
+
+ALIKE = 0.02  # of the value before: a counter that moves by less has hardly moved
+COLUMNS = ["part", "variant", "label", "over", "over_label", "n", "changed", "stale"]
+COLUMNS += ["counter", "counter_label", "unit", "before", "after", "meant", "moved"]
+COLUMNS += ["time_before_us", "time_after_us", "speedup", "speedup_ci_low", "speedup_ci_high"]
+COLUMNS += [f"stall_{when}{what}" for when in ("before", "after") for what in ("", "_cycles")]
+COLUMNS += [f"bound_{when}{what}" for when in ("before", "after") for what in ("", "_percent")]
+
+
+def movement(before: float | None, after: float | None, meant: str) -> str:
+    """How a counter moved, beside how it was meant to; empty where one value is missing."""
+    if before is None or after is None:
+        return ""
+    if abs(after - before) <= ALIKE * abs(before):
+        return "hardly"
+    return "as meant" if (after > before) == (meant == "rise") else "the other way"
+
+
+def longest_stall(facts: Facts, variant: str) -> tuple[str | None, float | None]:
+    """The reason for which warps wait longest, and its cycles per issued instruction. Being ready is no wait."""
+    waits = {
+        key: facts.value(variant, key)
+        for key in facts.quantities
+        if key.startswith("stall_") and key not in ("stall_selected", "stall_not_selected")
+    }
+    known = {key: value for key, value in waits.items() if value is not None}
+    if not known:
+        return None, None
+    key = max(known, key=lambda name: known[name])
+    return facts.quantities[key].label.removeprefix("Stalled: "), known[key]
+
+
+def speedup(facts: Facts, before: str, after: str) -> dict[str, float | None]:
+    """Times at n = 4096, their ratio, and its interval from the ends of both."""
+    rows = [facts.row(name, "time_us") for name in (before, after)]
+    times = [facts.value(name, "time_us") for name in (before, after)]
+    found: dict[str, float | None] = {"time_before_us": times[0], "time_after_us": times[1]}
+    if None in times or None in rows:
+        return found
+    old, new = rows
+    return found | {
+        "speedup": times[0] / times[1],
+        "speedup_ci_low": old["time_us_ci_low"] / new["time_us_ci_high"],
+        "speedup_ci_high": old["time_us_ci_high"] / new["time_us_ci_low"],
+    }
+
+
+def step_rows(facts: Facts, least: pd.DataFrame, step: dict[str, Any], where: str) -> list[dict[str, Any]]:
+    """The rows of one step; none where a variant is not in the catalogue, or nothing of the two was measured."""
+    pair = (step["over"], step["variant"])
+    if any(name not in facts.variants for name in pair):
+        return []
+    row: dict[str, Any] = {key: step[key] for key in ("part", "variant", "over", "changed")}
+    row |= {"label": facts.variants[pair[1]]["label"], "over_label": facts.variants[pair[0]]["label"], "n": SIZE}
+    row |= speedup(facts, *pair)
+    for when, name in zip(("before", "after"), pair, strict=True):
+        row[f"stall_{when}"], row[f"stall_{when}_cycles"] = longest_stall(facts, name)
+        if name in least.index:
+            row[f"bound_{when}"] = bounds.RESOURCES[least.loc[name, "resource"]]
+            row[f"bound_{when}_percent"] = least.loc[name, "percent"]
+    rows = []
+    for counter in step["counters"]:
+        key = counter["key"]
+        quantity = choose(facts.quantities, key, "key", where)
+        before, after = (facts.value(name, key) for name in pair)
+        keys = ("time_us", key)
+        rows.append(
+            row
+            | {"counter": key, "counter_label": quantity.label, "unit": quantity.unit, "before": before, "after": after}
+            | {"meant": counter["meant"], "moved": movement(before, after, counter["meant"])}
+            | {"stale": any(facts.stale(name, key) for name in pair for key in keys)}
+        )
+    empty = all(row["before"] is None and row["after"] is None for row in rows)
+    return [] if empty and row.get("speedup") is None else rows
+
+
+def steps(facts: Facts, least: pd.DataFrame, plan: list[dict[str, Any]], source: Path) -> pd.DataFrame:
+    """The table of every step of a plan. `least` is `bounds.bottlenecks` of the same measurements."""
+    at_size = least[least["n"] == SIZE].set_index("variant")
+    rows = [row for step in plan for row in step_rows(facts, at_size, step, f"{source}: {step['variant']}")]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def main() -> None:
+    parser = input_arguments(__doc__)
+    parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
+    parser.add_argument("--bounds", required=True, type=Path, metavar="FILE", help="bounds.csv of this tree")
+    parser.add_argument("--steps", required=True, type=Path, metavar="FILE.yaml", help="what each step was meant to do")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv")
+    args = parser.parse_args()
+    measured = read(args)
+    facts = Facts(measured, table(read_rows(args.resources, "resources"), "resources"))
+    shares = bounds.shares(measured.counters, table(read_rows(args.bounds, "bounds"), "bounds"))
+    plan = read_yaml(args.steps, "steps")
+    write_csv(args.out, steps(facts, bounds.bottlenecks(shares), plan, args.steps))
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,71 @@
+"""Loads the experiments: one YAML file each, beside this module, checked against the schema and the catalogue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts import UserError, choose, read_yaml
+from kernels import catalogue
+from kernels.catalogue import Problem
+
+FOLDER = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What an experiment measures; times in seconds."""
+
+    name: str
+    title: str
+    question: str
+    variants: tuple[str, ...]
+    sizes: tuple[int, ...] = ()
+    swept: bool = False  # sizes were given as a range
+    data: tuple[str, ...] = ("uniform",)
+    flush_l2: bool = True
+    warmup_s: float = 0.5
+    window_s: float = 1.0
+    samples: int = 300
+    least_samples: int = 10
+    power_s: float = 0.5
+    worklog_budget_s: float = 0.0
+    profile_size: int | None = None
+    by_name: bool = False  # no part of `all`
+
+
+def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = None) -> Experiment:
+    """The experiment called `name`; `sizes_step` replaces the step of a swept size, `chosen` limits the variants.
+
+    Raises `UserError` naming the file, the key and what is accepted, also for a size that a variant cannot take.
+    """
+    paths = {name: FOLDER / f"{name}.yaml" for name in names()}
+    path = choose(paths, name, "experiment", "experiments/")
+    data = read_yaml(path, "experiment")
+    shown = path.relative_to(FOLDER.parent)
+    sizes = data.pop("sizes", [])
+    swept = isinstance(sizes, dict)
+    if swept:
+        if sizes["last"] < sizes["first"]:
+            raise UserError(f"{shown}: sizes.last = {sizes['last']} is not allowed; allowed: at least {sizes['first']}")
+        sizes = range(sizes["first"], sizes["last"] + 1, sizes_step or sizes["step"])
+    kinds = data.pop("data", list(Experiment.data))
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
+    if swept and len(kinds) > 1:
+        told = f"data = {', '.join(kinds)} over a range of sizes is not allowed"
+        raise UserError(f"{shown}: {told}; allowed: one kind of data, or a list of sizes")
+    if not sizes and "profile_size" not in data:
+        raise UserError(f"{shown}: neither sizes nor profile_size is given; at least one is needed")
+    for variant in data["variants"]:
+        entry = choose(catalogue.load(), variant, "variant", shown)
+        profiled = [data["profile_size"]] if "profile_size" in data else []
+        for key, size in [*(("sizes", size) for size in sizes), *(("profile_size", size) for size in profiled)]:
+            if reason := entry.refusal(Problem.square(size)):
+                raise UserError(f"{shown}: {key}: {reason}")
+    variants = [v for v in data.pop("variants") if chosen is None or v in chosen]
+    return Experiment(name=name, variants=tuple(variants), sizes=tuple(sizes), swept=swept, data=kinds, **data)
+
+
+def names() -> list[str]:
+    """All experiments, by name."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))

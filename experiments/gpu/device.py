@@ -1,0 +1,202 @@
+"""The GPU: memory, events, kernels from cubins. Thin, and light to start (no torch: its import takes seconds).
+
+Kernels are loaded and launched by cuda.core; memory and events go through the driver's own bindings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver
+from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
+
+from contracts import UserError
+from experiments.stages.build import entry_name
+from kernels import arguments
+from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Runnable, Variant
+
+FILLS = {"uniform": 0, "normal": 1, "zeros": 2, "nans": 3}
+
+
+def cuda(result: tuple) -> Any:
+    """The value of a driver call; raises `UserError` with the driver's own words where it failed."""
+    status, *values = result
+    if status != driver.CUresult.CUDA_SUCCESS:
+        text = driver.cuGetErrorString(status)[1]
+        raise UserError(f"CUDA: {text.decode() if text else status.name} ({status.name})")
+    return values[0] if len(values) == 1 else values or None
+
+
+class Memory:
+    """Device memory, freed with the object. `address` is in bytes."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self.address = 0
+        status, pointer = driver.cuMemAlloc(nbytes)
+        if status == driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            free, total = cuda(driver.cuMemGetInfo())
+            raise UserError(
+                f"GPU out of memory: {nbytes / 2**30:.2f} GiB asked for, {free / 2**30:.2f} of {total / 2**30:.2f} GiB "
+                "free; take a smaller size"
+            )
+        self.address = int(cuda((status, pointer)))
+
+    def __del__(self) -> None:
+        if self.address:
+            driver.cuMemFree(self.address)
+
+
+class Gpu:
+    """The leased GPU, its stream, and the harness's kernels. Use inside `lease()`."""
+
+    def __init__(self, build_dir: Path) -> None:
+        cuda(driver.cuInit(0))
+        self.device = Device(0)
+        self.device.set_current()
+        self.stream: Stream = self.device.create_stream()
+        self.sm_count: int = self.device.properties.multiprocessor_count
+        self.l2_bytes: int = self.device.properties.l2_cache_size
+        self.build_dir = build_dir
+        self._harness = load_cubin(build_dir / "harness.cubin")
+
+    def harness(self, name: str, grid: Any, block: int, *arguments: Any) -> None:
+        """Launch a kernel of harness.cu."""
+        launch(self.stream, LaunchConfig(grid=grid, block=block), self._harness.get_kernel(name), *arguments)
+
+    def harness_launcher(self, name: str, grid: int, block: int) -> Callable[..., None]:
+        """The same, prepared for many launches."""
+        config, kernel, stream = LaunchConfig(grid=grid, block=block), self._harness.get_kernel(name), self.stream
+        return lambda *arguments: launch(stream, config, kernel, *arguments)
+
+    def sync(self) -> None:
+        """Wait for the stream; a kernel's fault shows here."""
+        cuda(driver.cuStreamSynchronize(self.stream.handle))
+
+    def upload(self, array: np.ndarray) -> Memory:
+        """A device copy of a host array, there when this returns.
+
+        On our stream, and waited for: a plain cuMemcpyHtoD may return while its last part is still on its way, which a
+        kernel on a stream that does not wait for the default one could overtake.
+        """
+        array = np.ascontiguousarray(array)
+        memory = Memory(max(array.nbytes, 16))
+        cuda(driver.cuMemcpyHtoDAsync(memory.address, array.ctypes.data, array.nbytes, self.stream.handle))
+        self.sync()
+        return memory
+
+    def download(self, memory: Memory, dtype: Any, count: int) -> np.ndarray:
+        """A host copy of the first `count` elements, after all work of the stream."""
+        self.sync()
+        array = np.empty(count, dtype)
+        cuda(driver.cuMemcpyDtoH(array.ctypes.data, memory.address, array.nbytes))
+        return array
+
+    def fill(self, memory: Memory, dtype: str, count: int, seed: int, data: str) -> None:
+        """Fill with random elements (see FILLS) of `dtype`, rounded to it."""
+        launch_fill = self.harness_launcher(f"fill_{dtype}", 8 * self.sm_count, 256)
+        launch_fill(memory.address, np.uint64(count), np.uint64(seed), np.int32(FILLS[data]))
+
+
+def load_cubin(path: Path) -> ObjectCode:
+    """A cubin as a module.
+
+    The driver may load it only at its first launch, which would deadlock behind a kernel that holds the queue; that is
+    why `Stopwatch.run` runs everything once before it lets one hold.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
+    return ObjectCode.from_cubin(path.read_bytes(), name=path.stem)
+
+
+def allow_shared(gpu: Gpu, kernel: Kernel, nbytes: int) -> None:
+    """Let `kernel` be launched with so much dynamic shared memory; above 48 KiB CUDA wants to be told."""
+    if nbytes > 48 * 1024:
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        device, handle = driver.CUdevice(gpu.device.device_id), driver.CUkernel(int(kernel.handle))
+        cuda(driver.cuKernelSetAttribute(attribute, nbytes, handle, device))
+
+
+class Texture:
+    """A texture object over memory that others own, destroyed with this: 1-D, linear, elements of four floats.
+
+    It begins where CUDA lets it, at the last multiple of TEXTURE_ALIGNMENT bytes at or before `address`.
+    """
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        before = address % TEXTURE_ALIGNMENT
+        memory = driver.CUDA_RESOURCE_DESC()
+        memory.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_LINEAR
+        memory.res.linear.devPtr = driver.CUdeviceptr(address - before)
+        memory.res.linear.format = driver.CUarray_format.CU_AD_FORMAT_FLOAT
+        memory.res.linear.numChannels = 4
+        memory.res.linear.sizeInBytes = before + nbytes
+        self.handle = 0
+        self.handle = int(cuda(driver.cuTexObjectCreate(memory, driver.CUDA_TEXTURE_DESC(), None)))
+
+    def __del__(self) -> None:
+        if self.handle:
+            driver.cuCtxSynchronize()  # a launch may still read through it
+            driver.cuTexObjectDestroy(driver.CUtexObject(self.handle))
+
+
+class CatalogueKernel:
+    """A catalogue variant, loaded; of a dispatcher, all of its kernels."""
+
+    def __init__(self, gpu: Gpu, entry: Runnable) -> None:
+        self.gpu, self.entry = gpu, entry
+        self._modules: list[ObjectCode] = []
+        self._kernels = {variant.name: self._load(variant) for variant in entry.variants}
+
+    def _load(self, variant: Variant) -> Kernel:
+        stem = self.gpu.build_dir / variant.name
+        self._modules.append(load_cubin(stem.with_suffix(".cubin")))
+        kernel = self._modules[-1].get_kernel(entry_name(stem.with_suffix(".ptx")))
+        allow_shared(self.gpu, kernel, variant.shared_bytes)
+        return kernel
+
+    def bind(self, problem: Problem, a: int, b: int, c: int) -> Callable[[], None]:
+        """A launch of this problem on matrices at these addresses; raises `UserError` where it is refused.
+
+        Texture objects that it needs live as long as what is returned.
+        """
+        variant = self.entry.pick(problem, {"A": a, "B": b, "C": c})
+        config = LaunchConfig(grid=variant.grid(problem), block=variant.threads, shmem_size=variant.shared_bytes)
+        textures: list[Texture] = []
+
+        def texture(address: int, nbytes: int) -> np.uint64:
+            textures.append(Texture(address, nbytes))
+            return np.uint64(textures[-1].handle)
+
+        packed = arguments.pack(variant, problem, a, b, c, texture)
+        kernel, stream = self._kernels[variant.name], self.gpu.stream
+
+        def work(keep: list[Texture] = textures) -> None:
+            launch(stream, config, kernel, *packed)
+
+        return work
+
+
+class PinnedFlag:
+    """A word of host memory that the device can read; `set()` releases the kernel that waits for it."""
+
+    def __init__(self) -> None:
+        self._host = cuda(driver.cuMemHostAlloc(64, driver.CU_MEMHOSTALLOC_DEVICEMAP))
+        self.address = int(cuda(driver.cuMemHostGetDevicePointer(self._host, 0)))
+        self._word = ctypes.c_uint32.from_address(int(self._host))
+        self.clear()
+
+    def clear(self) -> None:
+        """Let the next waiting kernel wait."""
+        self._word.value = 0
+
+    def set(self) -> None:
+        """Let it go on."""
+        self._word.value = 1
+
+    def __del__(self) -> None:
+        driver.cuMemFreeHost(self._host)

@@ -1,0 +1,126 @@
+"""One process measures on a GPU at a time.
+
+The lock is a file in /tmp, named after a hash of the GPU's UUID, so that two checkouts and two users of one machine
+meet at the same lock, whatever their TMPDIR is. A GPU taken by one run is waited for; on a host with several, the first
+free one is taken, but never one of another model than the run is about. CUDA_VISIBLE_DEVICES says which may be, be it a
+person's or Slurm's. The instances of a GPU in MIG mode share its clocks and power, so each takes the lock of the GPU.
+
+Containers that share a GPU meet if GEMM_LADDER_LOCKS names a folder that they share too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+
+from contracts import UserError
+from experiments.gpu import clocks
+from experiments.stages import toolchain
+
+HELD = "GEMM_LADDER_LEASE_HELD"  # set for the children of a process that holds a lease
+LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
+POLL_S = 0.02
+PATIENCE_S = 60.0  # jobs of one pipeline take turns all the time: there only a longer wait is worth a word
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU or MIG instance that may be leased: the UUID that CUDA knows it by, and that of the GPU it is on."""
+
+    uuid: str
+    gpu: str
+
+
+@contextlib.contextmanager
+def lease(wait_s: float = 3600.0) -> Iterator[None]:
+    """Hold one visible GPU; until the block ends, it is the only one that CUDA sees in this process and its children.
+
+    Clocks that a killed run left locked there are reset first (`experiments.gpu.clocks`). Must come before CUDA is
+    initialised. Raises `UserError` where no GPU is visible, where none is of the model that Snakemake planned for, or
+    none came free in `wait_s`.
+    """
+    if os.environ.get(HELD):
+        yield
+        return
+    device, lock = _first_free(_candidates(), wait_s)
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ |= {"CUDA_VISIBLE_DEVICES": device.uuid, HELD: "1"}
+    try:
+        clocks.repair(device.gpu)
+        yield
+    finally:
+        del os.environ[HELD]
+        if before is None:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = before
+        lock.release()
+
+
+def lock_path(uuid: str) -> Path:
+    """Where the lock of a GPU lies. The UUID itself is not shown."""
+    folder = Path(os.environ.get(LOCKS) or "/tmp")
+    return folder / f"gemm-ladder-gpu-{hashlib.sha256(uuid.encode()).hexdigest()[:12]}.lock"
+
+
+def _candidates() -> list[Device]:
+    """The visible devices of one model: Snakemake's, where it runs this process, else the first one's."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        try:
+            found = [
+                (pynvml.nvmlDeviceGetName(handle), Device(*map(pynvml.nvmlDeviceGetUUID, (handle, physical))))
+                for handle in toolchain.visible_handles()
+                for physical in [toolchain.physical(handle)]
+            ]
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise UserError(f"no GPU: NVML says {error}; this stage needs an NVIDIA GPU and its driver") from error
+    if not found:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        raise UserError(f"no GPU is visible (CUDA_VISIBLE_DEVICES = {visible!r}); this stage needs one")
+    model = json.loads(os.environ.get(toolchain.KNOWN, "{}")).get("gpu") or found[0][0]
+    chosen = [device for name, device in found if name == model]
+    if not chosen:
+        names = ", ".join(sorted({name for name, _ in found}))
+        raise UserError(
+            f"this run is about {model}, and visible here: {names}; choose the GPU with CUDA_VISIBLE_DEVICES, in Slurm "
+            "with a partition or constraint"
+        )
+    return chosen
+
+
+def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.BaseFileLock]:
+    start = time.monotonic()
+    patience_s = PATIENCE_S if toolchain.KNOWN in os.environ else 0.0
+    told = False
+    while True:
+        for device in devices:
+            path = lock_path(device.gpu)
+            lock = filelock.FileLock(path, mode=0o666)
+            try:
+                lock.acquire(timeout=0)
+            except filelock.Timeout:
+                continue
+            except OSError as error:
+                raise UserError(f"cannot lock {path}: {error.strerror}; {LOCKS} names another folder") from error
+            return device, lock
+        waited = time.monotonic() - start
+        if waited > wait_s:
+            raise UserError(f"every visible GPU stayed leased for {wait_s:.0f} s; wait for the other run to end")
+        if waited >= patience_s and not told:
+            print("waiting for a GPU: another job holds it", file=sys.stderr, flush=True)
+            told = True
+        time.sleep(POLL_S)

@@ -1,0 +1,149 @@
+"""Works out on paper what a claim of a worklog is held against: occupancies from resources, bank conflicts from
+addresses. No GPU is needed.
+
+    python -m experiments.stages.analytic --out results/analytic.csv
+
+The cases are those of paper/analytic.yaml (contracts/schemas/analytic_cases.schema.yaml). Occupancy is by
+kernels/occupancy.py, wavefronts are by ptxsim's rules (docs/shared-memory.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from pathlib import Path
+from typing import Any
+
+from contracts import UserError, read_yaml, run_command, write_rows
+from kernels.occupancy import occupancy
+
+CASES = Path("paper/analytic.yaml")
+OPERATORS = (
+    ast.Add,
+    ast.Sub,
+    ast.Mult,
+    ast.FloorDiv,
+    ast.Mod,
+    ast.BitAnd,
+    ast.BitOr,
+    ast.BitXor,
+    ast.LShift,
+    ast.RShift,
+)
+KINDS = {"load": "ld", "store": "st", "ldmatrix": "ldmatrix", "cp_async": "cp_async"}  # ptxsim's names of them
+LANES = 32
+LARGEST = 2**32
+
+
+def addresses(expression: str) -> list[int]:
+    """The byte address of each lane, by an expression in `lane`. Raises `UserError` for what is not allowed in one."""
+    from simpleeval import DEFAULT_OPERATORS, InvalidExpression, SimpleEval
+
+    allowed = {operator: DEFAULT_OPERATORS[operator] for operator in OPERATORS}
+    wrong = (InvalidExpression, SyntaxError, ZeroDivisionError, ValueError, TypeError, KeyError)
+    found = []
+    for lane in range(LANES):
+        try:
+            value = SimpleEval(operators=allowed, functions={}, names={"lane": lane}).eval(expression)
+        except wrong as error:
+            raise UserError(
+                f"address = {expression!r} is not allowed ({error}); allowed: integers, lane, + - * // % & | ^ << >>"
+            ) from error
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < LARGEST:
+            raise UserError(
+                f"address = {expression!r} is {value!r} for lane {lane}; allowed: an integer from 0, below {LARGEST}"
+            )
+        found.append(value)
+    return found
+
+
+def of_occupancy(arch: str, threads: int, registers: int, shared_bytes: int) -> dict[str, Any]:
+    """Theoretical occupancy, and the blocks per SM that each resource alone would allow."""
+    found = occupancy(arch, threads, registers, shared_bytes)
+    return {
+        "blocks_per_sm": found.blocks_per_sm,
+        "warps_per_sm": found.warps_per_sm,
+        "occupancy": found.fraction,
+        "limiter": found.limiter,
+        **{f"blocks_by_{name}": blocks for name, blocks in found.blocks_by.items()},
+    }
+
+
+def of_access(kind: str, bytes: int, address: str, lanes: int = LANES, source: str | None = None) -> dict[str, Any]:
+    """One access of a warp to shared memory, `bytes` a lane; of the first `lanes` lanes only.
+
+    `source`: of a cp_async, the byte address in global memory that each lane copies from. `degree` is the most distinct
+    words that one bank gives or takes in what is served together.
+    """
+    import numpy as np
+
+    from ptxsim import wavefronts
+
+    if (source is not None) != (kind == "cp_async"):
+        raise UserError(
+            f"source is {'missing' if source is None else 'given'}, kind = {kind}; allowed: of cp_async, always"
+        )
+    if kind == "ldmatrix" and bytes != 16:
+        raise UserError(f"bytes = {bytes} is not allowed; allowed of ldmatrix: 16")
+    where = aligned(address, bytes)
+    there = None if source is None else aligned(source, bytes)
+    active = np.arange(LANES) < lanes
+    if kind == "ldmatrix":
+        waves, ideal = wavefronts.ldmatrix(where[None], active[None])
+    elif kind == "cp_async":
+        waves, ideal = wavefronts.cp_async(where[None], active[None], bytes, there[None], active[None])
+    else:
+        waves, ideal = wavefronts.shared(where[None], active[None], bytes, kind == "store")
+    parts = wavefronts.serve(where, active, bytes, KINDS[kind], there, active)
+    assert sum(len(part.wavefronts) for part in parts) == int(waves[0])
+    return {
+        "wavefronts": int(waves[0]),
+        "ideal_wavefronts": int(ideal[0]),
+        "degree": max(len(part.wavefronts) for part in parts),
+        "banks": len({word.bank for part in parts for row in part.wavefronts for word in row}),
+    }
+
+
+def aligned(expression: str, bytes: int) -> Any:
+    """Addresses as an array [32]. Raises `UserError` where one is no multiple of `bytes`."""
+    import numpy as np
+
+    found = np.array(addresses(expression), np.int64)
+    if (found % bytes).any():
+        lane = int(np.flatnonzero(found % bytes)[0])
+        raise UserError(f"address = {expression!r} is {found[lane]} for lane {lane}; allowed: a multiple of {bytes}")
+    return found
+
+
+def rows(cases: dict[str, Any], source: object) -> list[dict[str, Any]]:
+    """The rows of analytic.csv. A `UserError` has a line for each case that makes no sense."""
+    found, faults = [], []
+    for name, case in cases.items():
+        ((kind, options),) = case.items()
+        try:
+            values = of_occupancy(**options) if kind == "occupancy" else of_access(**options)
+        except UserError as error:
+            faults.append(f"{source}: {name}: {error}")
+            continue
+        found += [{"case": name, "quantity": quantity, "value": value} for quantity, value in values.items()]
+    if faults:
+        raise UserError("\nerror: ".join(faults))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Occupancies and bank conflicts that follow from numbers alone.")
+    parser.add_argument("--cases", type=Path, nargs="+", default=[CASES], metavar="FILE.yaml")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv")
+    options = parser.parse_args()
+    cases: dict[str, Any] = {}
+    for path in options.cases:
+        for name, case in (read_yaml(path, "analytic_cases")).items():
+            if name in cases:
+                raise UserError(f"{path}: {name}: the case stands twice; allowed: once")
+            cases[name] = case
+    write_rows(options.out, "analytic", rows(cases, ", ".join(map(str, options.cases))))
+
+
+if __name__ == "__main__":
+    run_command(main)

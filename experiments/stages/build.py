@@ -1,0 +1,151 @@
+"""Compiles one variant to PTX and a cubin, and reads its resources from them.
+
+    python -m experiments.stages.build sgemm_warptile --arch sm_90a --out-dir results/build/sm_90a
+
+writes NAME.cu (the instantiation), NAME.ptx, NAME.cubin and NAME.json (its row of resources.csv). The cubin is made
+from the very PTX beside it. `--source FILE.cu` compiles a whole file instead (the harness), without a row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+from contracts import UserError, replacing, run_command, write_json, write_text
+from experiments.stages import toolchain
+from kernels import catalogue
+from kernels.occupancy import capability, occupancy
+
+FLAGS = ["-std=c++17", "-O3", "-lineinfo"]
+
+# SASS opcodes that are counted by the width of the access: column prefix by opcode
+BY_WIDTH = {"LDS": "lds", "STS": "sts", "LDG": "ldg", "STG": "stg"}
+PLAIN = {"FFMA": "ffma", "HMMA": "hmma", "LDGSTS": "ldgsts", "LDSM": "ldsm", "TLD": "tex", "TEX": "tex", "BAR": "bar"}
+
+
+def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
+    """Compile `source` to `stem`.ptx and `stem`.cubin; return what `ptxas -v` says of its resources.
+
+    Raises `UserError` with the compiler's first error.
+    """
+    with replacing(stem.with_suffix(".ptx")) as ptx, replacing(stem.with_suffix(".cubin")) as cubin:
+        include = f"-I{catalogue.ROOT}"
+        virtual = arch.replace("sm_", "compute_")
+        _run([str(compiler), "-ptx", *FLAGS, f"-arch={virtual}", include, str(source), "-o", str(ptx)], source)
+        report = _run(
+            [
+                str(toolchain.ptxas(compiler)),
+                "-v",
+                "-O3",
+                "--generate-line-info",
+                f"-arch={arch}",
+                str(ptx),
+                "-o",
+                str(cubin),
+            ],
+            source,
+        )
+    return report
+
+
+def _run(command: list[str], source: Path) -> str:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
+        first = next((line for line in lines if "error" in line.lower()), lines[0])
+        raise UserError(f"{Path(command[0]).name} failed on {source.name}: {first.strip()}")
+    return done.stderr + done.stdout
+
+
+def entry_name(ptx: Path) -> str:
+    """The mangled name of the only entry in a PTX file."""
+    names = re.findall(r"^\.visible \.entry (\w+)\(", ptx.read_text(), re.M)
+    if len(names) != 1:
+        raise UserError(f"{ptx}: {len(names)} kernel entries, expected 1; build it again")
+    return names[0]
+
+
+def sass_counts(cubin: Path) -> dict[str, int]:
+    """Static counts of SASS instructions: the columns from `sass_total` on in resources.csv."""
+    listing = _run([str(toolchain.tool("cuobjdump")), "-sass", str(cubin)], cubin)
+    counts: Counter[str] = Counter()
+    for opcode in re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", listing, re.M):
+        name, *modifiers = opcode.split(".")
+        counts["sass_total"] += 1
+        if name in BY_WIDTH:
+            width = next((m for m in modifiers if m in ("64", "128")), "32")
+            counts[f"{BY_WIDTH[name]}_{width}"] += 1
+        elif name in PLAIN:
+            counts[PLAIN[name]] += 1
+    widths = [f"{prefix}_{width}" for prefix in BY_WIDTH.values() for width in (32, 64, 128)]
+    return {column: counts[column] for column in ["sass_total", *PLAIN.values(), *widths]}
+
+
+def _number(pattern: str, report: str) -> int:
+    found = re.search(pattern, report)
+    return int(found[1]) if found else 0
+
+
+def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict:
+    """The variant's row of resources.csv."""
+    registers = _number(r"Used (\d+) registers", report)
+    shared = _number(r"(\d+) bytes smem", report) + variant.shared_bytes
+    held = occupancy(arch, variant.threads, registers, shared)
+    assembler = toolchain.ptxas(compiler)
+    return {
+        "variant": variant.name,
+        "arch": arch,
+        "compiler": f"nvcc {toolchain.version(str(compiler))}, ptxas {toolchain.version(str(assembler))}",
+        "source_hash": variant.source_hash,
+        "registers": registers,
+        "shared_bytes": shared,
+        "stack_bytes": _number(r"(\d+) bytes stack frame", report),
+        "spill_bytes": _number(r"(\d+) bytes spill stores", report) + _number(r"(\d+) bytes spill loads", report),
+        "threads": variant.threads,
+        "blocks_per_sm": held.blocks_per_sm,
+        "occupancy": held.fraction,
+        "limiter": held.limiter,
+        **sass_counts(stem.with_suffix(".cubin")),
+    }
+
+
+def build_variant(name: str, arch: str, out_dir: Path, configured_nvcc: str | None = None) -> Path:
+    """Build a catalogue variant in `out_dir`; return the path of its cubin."""
+    variant = catalogue.kernels().get(name) or catalogue.find(name)
+    if isinstance(variant, catalogue.Dispatcher):
+        kernels = ", ".join(kernel.name for kernel in variant.variants)
+        raise UserError(f"{name} is a dispatcher: there is nothing to build but its kernels, {kernels}")
+    if not isinstance(variant, catalogue.Variant):
+        raise UserError(f"{name} is a library baseline: there is nothing to build")
+    if capability(arch) < variant.arch:
+        raise UserError(f"{name} needs compute capability {variant.arch / 10:.1f}, but arch = {arch}")
+    compiler = toolchain.nvcc(configured_nvcc)
+    stem = out_dir / name
+    write_text(stem.with_suffix(".cu"), variant.translation_unit())
+    report = compile_source(stem.with_suffix(".cu"), stem, arch, compiler)
+    write_json(stem.with_suffix(".json"), "resources", resources(variant, stem, arch, compiler, report))
+    return stem.with_suffix(".cubin")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compile one variant.")
+    parser.add_argument("variant", nargs="?", help="name in kernels/catalogue.yaml")
+    parser.add_argument("--source", type=Path, help="compile this file as it is, instead of a variant")
+    parser.add_argument("--arch", required=True, help="for instance sm_90a")
+    parser.add_argument("--nvcc", help="path of the compiler")
+    parser.add_argument("--out-dir", required=True, type=Path)
+    options = parser.parse_args()
+    if (options.variant is None) == (options.source is None):
+        raise UserError("name one variant, or one file with --source")
+    if options.source:
+        stem = options.out_dir / options.source.stem
+        compile_source(options.source, stem, options.arch, toolchain.nvcc(options.nvcc))
+    else:
+        build_variant(options.variant, options.arch, options.out_dir, options.nvcc)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,255 @@
+"""Checks one variant: every case of `experiments.stages.cases` against the bound of `experiments.stages.verify`.
+
+    python -m experiments.stages.check sgemm_warptile --build-dir results/build/sm_90a --out check.csv
+
+on the GPU. `experiments.emulation` makes the same checks on an emulator of PTX that needs none.
+A failure is a row with passed = false, not an error: the pipeline leaves that variant out of every performance figure,
+names it in the report, and ends non-zero (`experiments.stages.require_passed`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from contracts import UserError, run_command, write_rows
+from experiments.stages import verify
+from experiments.stages.cases import Case, cases
+from kernels import arguments, catalogue
+from kernels.catalogue import Baseline, Problem, Runnable
+
+if TYPE_CHECKING:
+    import ptxsim
+
+GUARD = 256  # elements of NaN before and after each matrix, 512 bytes or more: alignment is kept
+WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
+SAMPLED_ROWS = 8
+LARGE = 4096
+
+
+class Device(Protocol):
+    """What runs a variant: the GPU here, an emulator elsewhere."""
+
+    name: str
+
+    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+        """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
+
+        Raises `UserError` for a problem that the variant refuses.
+        """
+        ...
+
+
+class GpuDevice:
+    """The leased GPU."""
+
+    name = "gpu"
+
+    def __init__(self, build_dir: Path) -> None:
+        from experiments.gpu.device import Gpu
+
+        self.gpu = Gpu(build_dir)
+        self._loaded: dict[str, Any] = {}
+
+    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+        """See `Device.run`."""
+        from experiments.gpu.device import CatalogueKernel
+
+        if variant.name not in self._loaded:
+            self._loaded[variant.name] = CatalogueKernel(self.gpu, variant)  # of a dispatcher, with all that it picks
+        memories = [self.gpu.upload(buffer) for buffer in buffers]
+        starts = [m.address + (GUARD + offset) * b.itemsize for m, b in zip(memories, buffers, strict=True)]
+        work = self._loaded[variant.name].bind(problem, *starts)
+        work()
+        return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
+
+
+class EmulatedDevice:
+    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place.
+
+    `loaded`: kernels that are there already, by variant.
+    """
+
+    name = "ptxsim"
+
+    def __init__(self, build_dir: Path, loaded: Mapping[str, ptxsim.Kernel] | None = None) -> None:
+        self.build_dir = build_dir
+        self._loaded = dict(loaded or {})
+
+    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+        """See `Device.run`. A fault that the emulator finds is a `UserError` too."""
+        import ptxsim
+        from experiments.emulation import launching
+
+        starts = {name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)}
+        variant, p = variant.pick(problem, starts), problem
+        if variant.name not in self._loaded:
+            self._loaded[variant.name] = launching.load(variant, self.build_dir, cubin=False)
+        sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
+        spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
+        a, b, c = (
+            ptxsim.Array(x[span], name, starts[name]) for x, span, name in zip(buffers, spans, "ABC", strict=True)
+        )
+        packed = arguments.pack(variant, p, a, b, c, launching.texture)
+        try:
+            self._loaded[variant.name].launch(variant.grid(p), variant.threads, packed, variant.shared_bytes)
+        except ptxsim.PtxsimError as error:
+            raise UserError(f"ptxsim: {error}") from error
+        after = [buffer.copy() for buffer in buffers]
+        for buffer, span, array in zip(after, spans, (a, b, c), strict=True):
+            buffer[span] = array.numpy()
+        return after
+
+
+def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
+    """`matrix` in a flat buffer with rows `ld` apart; all that is not the matrix is NaN."""
+    rows, cols = matrix.shape
+    buffer = np.full(2 * GUARD + offset + rows * ld, np.nan, matrix.dtype)
+    inside(buffer, rows, cols, ld, offset)[:] = matrix
+    return buffer
+
+
+def inside(buffer: np.ndarray, rows: int, cols: int, ld: int, offset: int = 0) -> np.ndarray:
+    """The matrix within such a buffer, as a view."""
+    return buffer[GUARD + offset : GUARD + offset + rows * ld].reshape(rows, ld)[:, :cols]
+
+
+@dataclass
+class Inputs:
+    """One case's matrices, fresh and random, and the buffers that hold them."""
+
+    case: Case
+    a: np.ndarray
+    b: np.ndarray
+    c0: np.ndarray
+    before: list[np.ndarray]
+    rng: np.random.Generator
+
+
+def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
+    """What a case starts from; C is NaN where it must not be read."""
+    p, dtype = case.problem, verify.NUMPY_DTYPES[variant.dtype]
+    rng = np.random.default_rng(seed)
+    a = verify.random_matrix(rng, p.m, p.k, dtype)
+    b = verify.random_matrix(rng, p.k, p.n, dtype)
+    c0 = verify.random_matrix(rng, p.m, p.n, dtype) if p.beta else np.full((p.m, p.n), np.nan, dtype)
+    lds = [max(p.lda, p.k), max(p.ldb, p.n), max(p.ldc, p.n)]
+    before = [guarded(x, ld, case.offset) for x, ld in zip((a, b, c0), lds, strict=True)]
+    return Inputs(case, a, b, c0, before, rng)
+
+
+def attempt(device: Device, variant: Runnable, inputs: Inputs) -> list[np.ndarray] | str:
+    """The buffers as the device left them, or why it did not run."""
+    try:
+        return device.run(variant, inputs.case.problem, inputs.before, inputs.case.offset)
+    except UserError as error:
+        return str(error)
+
+
+def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> verify.Verdict:
+    """Right within the bound, and not a byte changed that is not C's; or refused, where it must be."""
+    case, p = inputs.case, inputs.case.problem
+    if isinstance(after, str):
+        return verify.Verdict(0.0 if case.refused else None, "" if case.refused else after)
+    if case.refused:
+        return verify.Verdict(None, "ran a problem that it must refuse")
+    c = inside(after[2], p.m, p.n, p.ldc, case.offset).copy()
+    inside(after[2], p.m, p.n, p.ldc, case.offset)[:] = inside(inputs.before[2], p.m, p.n, p.ldc, case.offset)
+    for name, old, new in zip("ABC", inputs.before, after, strict=True):
+        if old.tobytes() != new.tobytes():
+            return verify.Verdict(None, f"wrote outside C: in {name} or its guard bands")
+    a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
+    if p.flop <= WHOLE_FLOP:
+        return verify.check_whole(p, variant.dtype, a, b, inputs.c0, c)
+    return _check_large(p, variant.dtype, a, b, c, inputs.rng)
+
+
+def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.Verdict:
+    """One case from inputs to verdict."""
+    inputs = prepare(variant, case, seed)
+    return judge(variant, inputs, attempt(device, variant, inputs))
+
+
+def _check_large(
+    p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, rng: np.random.Generator
+) -> verify.Verdict:
+    """A sample of exact rows and Freivalds' test over all of C; for beta = 0."""
+    rows = rng.choice(p.m, SAMPLED_ROWS, replace=False)
+    exact = verify.check_whole(
+        Problem(len(rows), p.n, p.k, p.lda, p.ldb, p.ldc, p.alpha), dtype, a[rows], b, c[rows], c[rows]
+    )
+    a64, b64, c64 = (x.astype(np.float64) for x in (a, b, c))
+    x = rng.choice([-1.0, 1.0], p.n)
+    whole = verify.freivalds(
+        p,
+        dtype,
+        c64 @ x,
+        p.alpha * (a64 @ (b64 @ x)),
+        abs(p.alpha) * (np.abs(a64) @ np.abs(b64).sum(axis=1)),
+        np.sqrt((c64 * c64).sum(axis=1)),
+    )
+    return verify.combine(exact, whole)
+
+
+def check_variant(
+    device: AbstractContextManager[Device],
+    variant: Runnable,
+    seed: int | None = None,
+    large: int | None = LARGE,
+) -> list[dict[str, Any]]:
+    """All cases as rows of checks.csv; how they went is told on stderr. The device is held only while kernels run, not
+    for inputs and judging. `seed`: of the first case; None: drawn afresh."""
+    if seed is None:
+        seed = int(np.random.SeedSequence().entropy % 2**31)
+    prepared = [prepare(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
+    with device as opened:
+        name = opened.name
+        outputs = [attempt(opened, variant, inputs) for inputs in prepared]
+    table = []
+    for number, (inputs, after) in enumerate(zip(prepared, outputs, strict=True)):
+        case, verdict = inputs.case, judge(variant, inputs, after)
+        row = {"variant": variant.name, "source_hash": variant.source_hash, "device": name, "case": case.name}
+        row |= asdict(case.problem) | {"seed": seed + number}
+        row |= {"worst_error_share": verdict.worst, "passed": verdict.passed, "detail": verdict.detail}
+        if case.refused:
+            row["worst_error_share"] = None
+        table.append(row)
+        if not verdict.passed:
+            print(f"FAILED {variant.name}, {case.name}, on {name}: {verdict.detail}", file=sys.stderr, flush=True)
+    passed = sum(row["passed"] for row in table)
+    told = f"checked {variant.name} on {name}: {passed} of {len(table)} cases passed"
+    print(told, file=sys.stderr, flush=True)
+    return table
+
+
+@contextmanager
+def leased_gpu(build_dir: Path) -> Iterator[Device]:
+    """A GPU, until the block ends."""
+    from experiments.gpu.lease import lease
+
+    with lease():
+        yield GpuDevice(build_dir)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Check one variant.")
+    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    parser.add_argument("--build-dir", required=True, type=Path)
+    parser.add_argument("--seed", type=int, help="of the first case; drawn afresh when left out")
+    parser.add_argument("--out", required=True, type=Path)
+    options = parser.parse_args()
+    variant = catalogue.find(options.variant)
+    if isinstance(variant, Baseline):
+        raise UserError(f"{variant.name} is a library baseline: its output is checked where it is timed")
+    write_rows(options.out, "checks", check_variant(leased_gpu(options.build_dir), variant, options.seed))
+
+
+if __name__ == "__main__":
+    run_command(main)

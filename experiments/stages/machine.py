@@ -1,0 +1,122 @@
+"""Describes the GPU and measures its ceilings: machine.json.
+
+    python -m experiments.stages.machine --machine h200 --build-dir results/build/sm_90a --out machine.json
+
+A ceiling is the best of several runs of a loop that does nothing else (experiments/gpu/ceilings.cu), with the clock during
+that run from the device's stamps, so that it is known per second and per clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pynvml
+from cuda.core import LaunchConfig, launch
+
+from contracts import run_command, write_json
+from experiments.gpu import power
+from experiments.gpu.device import Gpu, Memory, allow_shared, load_cubin
+from experiments.gpu.lease import lease
+from experiments.gpu.timing import Stopwatch, Work, warm_up
+from experiments.stages import toolchain
+
+RUNS = 20
+COPY_BYTES = 2**30
+
+
+class Ceilings:
+    """The kernels of ceilings.cu, timed."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self.gpu = gpu
+        self.module = load_cubin(gpu.build_dir / "ceilings.cubin")
+        self.stopwatch = Stopwatch(gpu, RUNS)
+        self.out = Memory(4096)
+
+    def work(self, name: str, grid: int, block: int, *arguments: Any, shared: int = 0) -> Work:
+        """A launch of one of the kernels."""
+        kernel, stream = self.module.get_kernel(name), self.gpu.stream
+        allow_shared(self.gpu, kernel, shared)
+        config = LaunchConfig(grid=grid, block=block, shmem_size=shared)
+        return lambda: launch(stream, config, kernel, *arguments)
+
+    def rate(self, work: Work, amount: float) -> tuple[float, float]:
+        """The best `amount` per microsecond, and per SM clock and SM in the same run."""
+        warm_up(self.gpu, work, 0.2, most=0.5)
+        samples = self.stopwatch.run([work] * RUNS)
+        best = int(np.argmin(np.where(samples.kept, samples.time_us, np.inf)))
+        per_us = amount / samples.time_us[best]
+        return per_us, per_us / samples.sm_clock_mhz[best] / self.gpu.sm_count
+
+    def measure(self) -> dict[str, float]:
+        """All of them; the keys of machine.json's `ceilings`."""
+        sms, out, i32 = self.gpu.sm_count, self.out.address, np.int32
+        ceilings = {}
+        steps = 8192
+        fma = self.work("ceiling_ffma", sms, 1024, i32(steps), np.float32(0.5), out)
+        per_us, per_clock = self.rate(fma, 2.0 * 16 * steps * 1024 * sms)
+        ceilings |= {"fp32_fma_tflops": per_us / 1e6, "fp32_fma_flop_per_clock_sm": per_clock}
+        mma = self.work("ceiling_mma_bf16", sms, 512, i32(steps), np.uint32(0x10101), out)
+        per_us, per_clock = self.rate(mma, 2.0 * 16 * 8 * 16 * 8 * steps * 16 * sms)
+        ceilings |= {"bf16_mma_tflops": per_us / 1e6, "bf16_mma_flop_per_clock_sm": per_clock}
+        if self.gpu.device.compute_capability == (9, 0):
+            shared = 2 * 64 * 64 * 2 + 64 * 256 * 2
+            wgmma = self.work("ceiling_wgmma_bf16", sms, 256, i32(steps), out, shared=shared)
+            per_us, per_clock = self.rate(wgmma, 2.0 * 64 * 256 * 64 * steps * 2 * sms)
+            ceilings |= {"bf16_wgmma_tflops": per_us / 1e6, "bf16_wgmma_flop_per_clock_sm": per_clock}
+        source, target = Memory(COPY_BYTES), Memory(COPY_BYTES)
+        self.gpu.fill(source, "fp32", COPY_BYTES // 4, 1, "uniform")
+        copy = self.work("ceiling_copy", 16 * sms, 512, source.address, target.address, np.uint64(COPY_BYTES // 16))
+        ceilings["dram_copy_gb_per_s"] = self.rate(copy, 2.0 * COPY_BYTES)[0] / 1e3
+        return ceilings
+
+
+def describe(machine: str, build_dir: Path) -> dict[str, Any]:
+    """The content of machine.json."""
+    known = toolchain.gpu()
+    assert known is not None  # a lease was had
+    with power.nvml() as handle:
+        default = limit = None
+        with contextlib.suppress(pynvml.NVMLError):
+            default = pynvml.nvmlDeviceGetDefaultApplicationsClock(handle, pynvml.NVML_CLOCK_SM)
+        with contextlib.suppress(pynvml.NVMLError):
+            limit = pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3
+        version = pynvml.nvmlSystemGetCudaDriverVersion()
+        clocks = {
+            "sm_clock_max_mhz": pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM),
+            "sm_clock_default_mhz": default,
+            "memory_clock_max_mhz": pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM),
+            "power_limit_w": limit,
+            "memory_bytes": pynvml.nvmlDeviceGetMemoryInfo(handle).total,
+        }
+    gpu = Gpu(build_dir)
+    return {
+        "machine": machine,
+        "gpu": known.name,
+        "arch": known.arch,
+        "sm_count": gpu.sm_count,
+        **clocks,
+        "l2_bytes": gpu.l2_bytes,
+        "texture_alignment_bytes": gpu.device.properties.texture_alignment,
+        "driver": known.driver,
+        "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
+        "ceilings": Ceilings(gpu).measure(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Describe the GPU and measure its ceilings.")
+    parser.add_argument("--machine", required=True, help="folder name, for instance h200")
+    parser.add_argument("--build-dir", required=True, type=Path)
+    parser.add_argument("--out", required=True, type=Path)
+    options = parser.parse_args()
+    with lease():
+        write_json(options.out, "machine", describe(options.machine, options.build_dir))
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,207 @@
+"""Reads the hardware counters of one catalogue entry with Nsight Compute.
+
+    python -m experiments.stages.profile sgemm_warptile --size 4096 --build-dir results/build/sm_90a --out counters.csv \
+        --left-out left_out.txt
+
+Clocks are left alone (--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu; its
+text output changes between versions. Without ncu, or without the permission, counters.csv has no rows and left_out.txt
+says why and what would help; it names counters that are unknown here, too, and otherwise is empty.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+import contracts
+from contracts import UserError, read_rows, run_command, write_rows, write_text
+from kernels import catalogue
+from kernels.catalogue import Entry
+
+LEAST_VERSION = (2022, 3)  # the first that knows Hopper and Ada
+METRICS = Path(contracts.__file__).parent / "metrics.yaml"
+REQUIRED = "GEMM_LADDER_COUNTERS_REQUIRED"  # set by a pipeline that was asked for counters by name
+PERMISSION = (
+    "no permission to read hardware counters (ERR_NVGPUCTRPERM); remedy: run as root, or load the driver with "
+    "NVreg_RestrictProfilingToAdminUsers=0"
+)
+
+
+class LeftOut(Exception):
+    """Why counters cannot be read here: not a fault of the run."""
+
+
+def metric_names() -> list[str]:
+    """ncu's names of all counters in contracts/metrics.yaml."""
+    groups = yaml.safe_load(METRICS.read_text())
+    return [metric["ncu"] for group in groups.values() for metric in group.values()]
+
+
+def find_ncu() -> Path:
+    """The ncu on PATH, links followed. Raises `LeftOut` where there is none."""
+    found = shutil.which("ncu")
+    if not found:
+        raise LeftOut("no ncu on PATH; remedy: install NVIDIA Nsight Compute")
+    return Path(found).resolve()
+
+
+def report_folder(ncu: Path) -> Path:
+    """Where `ncu_report` lies, in the installation that `ncu` belongs to."""
+    roots = [
+        *ncu.parents,
+        *Path("/opt/nvidia/nsight-compute").glob("*"),
+        *Path("/usr/local").glob("cuda*/nsight-compute*"),
+    ]
+    for root in roots:
+        folder = root / "extras" / "python"
+        if (folder / "ncu_report.py").is_file():
+            return folder
+    raise LeftOut(f"no ncu_report module beside {ncu.name}; remedy: a full install of Nsight Compute")
+
+
+def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str, Any]]:
+    """The kernels of a report with these counters, as `experiments.gpu.read_report` prints them in its own process."""
+    command = [sys.executable, "-m", "experiments.gpu.read_report", str(folder), str(path), *names]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise UserError(f"{path}: not a report that this ncu's module can read: {last}")
+    return json.loads(done.stdout)
+
+
+def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int, names: list[str]) -> list[dict[str, Any]]:
+    """Rows of counters.csv from the longest kernel of a report; a counter that it does not have has no row."""
+    action = max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
+    rows = []
+    for name in names:
+        if name not in action["metrics"]:
+            continue
+        value, unit = action["metrics"][name]
+        rows.append(
+            {
+                "variant": entry.name,
+                "m": size,
+                "n": size,
+                "k": size,
+                "metric": name,
+                "value": value,
+                "unit": unit,
+                "kernel": action["name"],
+                "source_hash": entry.source_hash,
+            }
+        )
+    return rows
+
+
+def profile(entry: Entry, size: int, build_dir: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run ncu on one launch; rows of counters.csv, and counters that this ncu or GPU does not know.
+
+    Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process failed.
+    """
+    ncu = find_ncu()
+    check_version(ncu)
+    reader = report_folder(ncu)
+    names, unknown = metric_names(), []
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.ncu-rep"
+        while True:
+            done = subprocess.run(
+                ncu_command(ncu, names, report, entry, size, build_dir), capture_output=True, text=True
+            )
+            output = done.stdout + done.stderr
+            if not done.returncode and report.is_file():
+                break
+            if not (refused := named_in_errors(names, output)):
+                explain(output, entry)
+            names, unknown = [name for name in names if name not in refused], unknown + refused
+        try:
+            kernels = read_report(reader, report, names)
+        except UserError as error:
+            raise LeftOut(f"{error}; remedy: one installation of Nsight Compute on PATH, whole") from error
+        rows = longest_kernel(kernels, entry, size, names)
+    read = {row["metric"] for row in rows}
+    return rows, unknown + [name for name in names if name not in read]
+
+
+def ncu_command(ncu: Path, names: list[str], report: Path, entry: Entry, size: int, build_dir: Path) -> list[str]:
+    """ncu on `experiments.stages.profile_target`, which leases the GPU itself: what ncu does before needs none."""
+    return [
+        str(ncu), "--clock-control", "none", "--profile-from-start", "off", "--target-processes", "all",
+        "--metrics", ",".join(names), "--export", str(report.with_suffix("")),
+        sys.executable, "-m", "experiments.stages.profile_target", entry.name, "--size", str(size), "--build-dir", str(build_dir),
+    ]  # fmt: skip
+
+
+def check_version(ncu: Path) -> None:
+    """Raises `LeftOut` for an ncu older than `LEAST_VERSION`; one that does not say its version is tried."""
+    done = subprocess.run([str(ncu), "--version"], capture_output=True, text=True)
+    found = re.search(r"Version (\d+)\.(\d+)", done.stdout)
+    if found and (version := (int(found[1]), int(found[2]))) < LEAST_VERSION:
+        least = ".".join(map(str, LEAST_VERSION))
+        raise LeftOut(f"ncu {version[0]}.{version[1]} is too old; remedy: Nsight Compute {least} or newer")
+
+
+def named_in_errors(names: list[str], output: str) -> list[str]:
+    """The counters that ncu complains of."""
+    errors = " ".join(line for line in output.splitlines() if line.startswith(("==ERROR==", "==WARNING==")))
+    return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", errors)]
+
+
+def explain(output: str, entry: Entry) -> NoReturn:
+    """Raise what a failure of ncu means: for this machine, or for this kernel."""
+    if "ERR_NVGPUCTRPERM" in output:
+        raise LeftOut(PERMISSION)
+    ours = [line for line in output.splitlines() if line.startswith("error:")]
+    ncus = [line for line in output.splitlines() if "==ERROR==" in line]
+    if ncus and not ours and "application" not in ncus[-1]:
+        raise LeftOut(
+            f"ncu: {ncus[-1].replace('==ERROR==', '').strip()}; remedy: an Nsight Compute that knows this GPU"
+        )
+    lines = ours or ncus or output.splitlines() or ["no message"]
+    raise UserError(f"ncu failed on {entry.name}: {lines[-1].strip()}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Read hardware counters with Nsight Compute.")
+    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    parser.add_argument("--size", type=int, required=True, help="m = n = k")
+    parser.add_argument("--build-dir", required=True, type=Path)
+    parser.add_argument("--checked", type=Path, help="its checks.csv; a variant that failed there is not profiled")
+    parser.add_argument("--out", required=True, type=Path, help="written: rows of counters.csv")
+    parser.add_argument("--left-out", required=True, type=Path, help="written: why there are none, or nothing")
+    required = REQUIRED in os.environ
+    parser.add_argument("--required", action="store_true", default=required, help="fail where there can be no counters")
+    options = parser.parse_args()
+    entry = catalogue.find(options.variant)
+    reason, rows = "", []
+    if options.checked and any(not row["passed"] for row in read_rows(options.checked, "checks")):
+        print(f"{entry.name} is not profiled: it failed a check", file=sys.stderr)
+    else:
+        try:
+            rows, unknown = profile(entry, options.size, options.build_dir)
+        except LeftOut as left_out:
+            if options.required:
+                raise UserError(f"no counters of {entry.name}: {left_out}") from left_out
+            reason = str(left_out)
+            print(f"profile left out: {reason}", file=sys.stderr)
+        else:
+            if unknown:
+                reason = f"counters that this ncu or GPU does not know: {', '.join(unknown)}"
+                print(reason, file=sys.stderr)
+    write_text(options.left_out, reason)
+    write_rows(options.out, "counters", rows)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,46 @@
+"""Runs one catalogue entry a few times and marks the last run for a profiler: what `experiments.stages.profile` starts.
+
+python -m experiments.stages.profile_target sgemm_warptile --size 4096 --build-dir results/build/sm_90a
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cuda.bindings import driver
+
+from contracts import run_command
+from experiments.gpu.device import Gpu, Memory, cuda
+from experiments.gpu.lease import lease
+from experiments.gpu.libraries import import_early, load_gemm
+from experiments.stages import verify
+from kernels import catalogue
+from kernels.catalogue import Problem
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run one catalogue entry under a profiler.")
+    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    parser.add_argument("--size", type=int, required=True, help="m = n = k")
+    parser.add_argument("--build-dir", required=True, type=Path)
+    options = parser.parse_args()
+    entry, n = catalogue.find(options.variant), options.size
+    import_early(entry)
+    with lease():
+        gpu = Gpu(options.build_dir)
+        nbytes = n * n * verify.NUMPY_DTYPES[entry.dtype].itemsize
+        a, b, c = (Memory(nbytes) for _ in range(3))
+        gpu.fill(a, entry.dtype, n * n, 1, "uniform")
+        gpu.fill(b, entry.dtype, n * n, 2, "uniform")
+        work = load_gemm(gpu, entry).bind(Problem.square(n), a.address, b.address, c.address)
+        work()
+        gpu.sync()
+        cuda(driver.cuProfilerStart())
+        work()
+        gpu.sync()
+        cuda(driver.cuProfilerStop())
+
+
+if __name__ == "__main__":
+    run_command(main)

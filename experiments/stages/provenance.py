@@ -1,0 +1,91 @@
+"""Says what made the measurements, and when: provenance.json. No serial number, UUID, host or user name, or path.
+
+    python -m experiments.stages.provenance --machine h200 --machine-json machine.json --toolchain toolchain.json \
+        --command "snakemake --cores 1 all" --left-out profile=left_out.txt --out provenance.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+from contracts import UserError, read_json, run_command, write_json
+from kernels import catalogue
+
+PACKAGES = ["cuda-core", "cuda-bindings", "torch", "nvidia-cublas", "numpy", "pandas", "nvidia-ml-py", "snakemake"]
+
+
+def packages() -> dict[str, str]:
+    """Versions of what takes part in measuring; what is not installed is not listed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git(*arguments: str) -> str | None:
+    """git's answer, or None outside a repository."""
+    command = ["git", "-C", str(catalogue.ROOT.parent), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def left_out(arguments: list[str]) -> dict[str, str]:
+    """Stage to reason, from STAGE=FILE arguments: the different lines of a stage's files, three of them at most."""
+    lines: dict[str, dict[str, None]] = {}
+    for argument in arguments:
+        stage, _, path = argument.partition("=")
+        if not path:
+            raise UserError(f"--left-out {argument!r} is not allowed; allowed: STAGE=FILE")
+        for line in filter(None, map(str.strip, Path(path).read_text().splitlines())):
+            lines.setdefault(stage, {})[line] = None
+    return {stage: _few(list(found)) for stage, found in lines.items()}
+
+
+def _few(reasons: list[str]) -> str:
+    more = [f"and {len(reasons) - 3} more"] if len(reasons) > 3 else []
+    return "; ".join(reasons[:3] + more)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Write the provenance of a folder of measurements.")
+    parser.add_argument("--machine-json", required=True, type=Path)
+    parser.add_argument("--toolchain", required=True, type=Path)
+    parser.add_argument("--command", required=True, help="what the user ran")
+    parser.add_argument("--left-out", action="append", default=[], metavar="STAGE=FILE")
+    parser.add_argument("--out", required=True, type=Path)
+    options = parser.parse_args()
+    machine = read_json(options.machine_json, "machine")
+    toolchain = read_json(options.toolchain, "toolchain")
+    status = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/data")  # archives take no part
+    write_json(
+        options.out,
+        "provenance",
+        {
+            "machine": machine["machine"],
+            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "command": re.sub(r"\S*/(?=\S)", "", options.command),
+            "commit": git("rev-parse", "HEAD") or "not a git checkout",
+            "commit_clean": status == "",
+            **{key: machine[key] for key in ("gpu", "driver", "cuda_driver")},
+            "toolchain": toolchain,
+            "python": platform.python_version(),
+            "packages": packages(),
+            "sources": {name: entry.source_hash for name, entry in catalogue.load().items()},
+            "left_out": left_out(options.left_out),
+        },
+    )
+
+
+if __name__ == "__main__":
+    run_command(main)

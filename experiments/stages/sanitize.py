@@ -1,0 +1,147 @@
+"""Runs every kernel under NVIDIA's compute-sanitizer: memcheck, racecheck, initcheck, synccheck.
+
+    python -m experiments.stages.sanitize --build-dir results/build/sm_90a --out sanitizer.csv
+
+Each kernel runs on small problems in matrices that are exactly as large as they must be, so that one element too far
+is out of bounds; with beta = 0, C has never been written, so that reading it is found. One process a tool runs all
+kernels; only where it reports something is each run alone, to tell whose fault it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contracts import UserError, run_command, write_rows, write_text
+from experiments.gpu.lease import lease
+from experiments.stages import verify
+from experiments.stages.cases import Case, cases
+from kernels import catalogue
+from kernels.catalogue import Variant
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+FLOP = 2**26  # of a case: instrumented code is up to a hundred times slower
+DONE = "sanitized:"  # the child's own line for each kernel that ran to its end
+# memcheck, initcheck and synccheck end with the first, racecheck with the second
+SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard")
+FINDING = re.compile(r"^=+ (?!COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY)(?=\S)(.+)$", re.MULTILINE)
+
+
+def find_tool() -> Path | None:
+    """compute-sanitizer on PATH, or in the toolkit's usual place."""
+    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path="/usr/local/cuda/bin")
+    return Path(found) if found else None
+
+
+def chosen(variant: Variant) -> list[Case]:
+    """What each kernel runs: every case that it takes, up to `FLOP`."""
+    return [case for case in cases(variant) if not case.refused and case.problem.flop <= FLOP]
+
+
+def launch_all(names: list[str], build_dir: Path) -> None:
+    """Run these kernels once on each case: what the sanitizer watches."""
+    from experiments.gpu.device import CatalogueKernel, Gpu, Memory
+
+    gpu = Gpu(build_dir)
+    for name in names:
+        variant = catalogue.kernels()[name]
+        kernel, dtype = CatalogueKernel(gpu, variant), verify.NUMPY_DTYPES[variant.dtype]
+        rng = np.random.default_rng(1)
+        for case in chosen(variant):
+            p = case.problem
+            a, b = (gpu.upload(verify.random_matrix(rng, *s, dtype)) for s in ((p.m, p.lda), (p.k, p.ldb)))
+            c = (
+                gpu.upload(verify.random_matrix(rng, p.m, p.ldc, dtype))
+                if p.beta
+                else Memory(p.m * p.ldc * dtype.itemsize)
+            )
+            kernel.bind(p, a.address, b.address, c.address)()
+            gpu.sync()
+        print(DONE, name, flush=True)
+
+
+def run_tool(tool: Path, check: str, names: list[str], build_dir: Path) -> tuple[int, str]:
+    """Errors that one run under the sanitizer reported, and its first words about them.
+
+    Raises `UserError` where the sanitizer itself failed, or where a kernel did not run to its end without a report.
+    """
+    command = [
+        str(tool), "--tool", check, "--print-limit", "20", "--error-exitcode", "0",
+        sys.executable, "-m", "experiments.stages.sanitize", "--build-dir", str(build_dir), "--launch", *names,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True)
+    output = done.stdout + done.stderr
+    summary = SUMMARY.findall(output)
+    if not summary:
+        last = (output.strip().splitlines() or ["no message"])[-1]
+        raise UserError(f"compute-sanitizer --tool {check} failed: {last}")
+    errors = sum(int(a or b) for a, b in summary)
+    missing = [name for name in names if f"{DONE} {name}\n" not in output]
+    if missing and not errors:
+        last = (output.strip().splitlines() or ["no message"])[-1]
+        raise UserError(f"compute-sanitizer --tool {check}: {missing[0]} did not run to its end: {last}")
+    finding = FINDING.search(output)
+    return errors, finding[1].strip() if errors and finding else ""
+
+
+def sanitize(tool: Path, names: list[str], build_dir: Path) -> list[dict[str, Any]]:
+    """Rows of sanitizer.csv.
+
+    Raises `UserError` where all kernels together were reported for something that none of them is alone: it cannot be
+    said whose it is, and a row that says clean would hide it.
+    """
+    table = []
+    for check in TOOLS:
+        errors, _ = run_tool(tool, check, names, build_dir)
+        for name in names:
+            alone = run_tool(tool, check, [name], build_dir) if errors else (0, "")
+            variant = catalogue.kernels()[name]
+            row = {"variant": name, "tool": check, "launches": len(chosen(variant)), "errors": alone[0]}
+            table.append(row | {"detail": alone[1], "passed": alone[0] == 0, "source_hash": variant.source_hash})
+        found = sum(row["errors"] for row in table if row["tool"] == check)
+        if errors and not found:
+            raise UserError(f"{check}: {errors} errors in all kernels together, none in any alone; run it again")
+        print(f"{check}: {found} errors in {len(names)} kernels", file=sys.stderr, flush=True)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run kernels under compute-sanitizer.")
+    parser.add_argument(
+        "variants", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml; all by default"
+    )
+    parser.add_argument("--build-dir", required=True, type=Path)
+    parser.add_argument("--out", type=Path, help="written: sanitizer.csv")
+    parser.add_argument("--left-out", type=Path, help="written: why there is none, or nothing")
+    parser.add_argument("--launch", nargs="+", metavar="VARIANT", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.launch:
+        launch_all(options.launch, options.build_dir)
+        return
+    if not options.out:
+        raise UserError("--out is missing: where the table goes")
+    for name in options.variants:
+        if name not in catalogue.kernels():
+            catalogue.find(name)  # tells the nearest names
+            raise UserError(f"{name} is no kernel of this project: there is nothing to sanitize")
+    tool, rows, reason = find_tool(), [], ""
+    if tool is None:
+        reason = "no compute-sanitizer on PATH; remedy: install it with the CUDA toolkit"
+        print(f"sanitizer left out: {reason}", file=sys.stderr)
+    else:
+        with lease():
+            rows = sanitize(tool, options.variants or list(catalogue.kernels()), options.build_dir)
+    if options.left_out:
+        write_text(options.left_out, reason)
+    write_rows(options.out, "sanitizer", rows)
+
+
+if __name__ == "__main__":
+    run_command(main)

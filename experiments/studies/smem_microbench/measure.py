@@ -1,0 +1,209 @@
+"""Microbenchmarks of shared memory's banks: how many wavefronts the hardware needs for a pattern of addresses.
+
+    python -m experiments.studies.smem_microbench.measure --build-dir results/build/sm_90a --out smem_microbench.csv
+
+One launch of experiments/studies/smem_microbench/smem_microbench.cu a row, read by ncu. From these rows come the emulator's rules for 64-bit accesses,
+ldmatrix and cp.async, and its tests (docs/shared-memory.md says what they showed).
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contracts import UserError, run_command, write_rows
+from experiments.gpu.lease import lease
+from experiments.stages.profile import LeftOut, find_ncu, read_report, report_folder
+
+REPEATS = 64
+SHARED_BYTES = 32768
+LANES = np.arange(32)
+# access -> bytes a lane
+ACCESSES = {
+    "ld_32": 4,
+    "ld_64": 8,
+    "ld_128": 16,
+    "st_32": 4,
+    "st_64": 8,
+    "st_128": 16,
+    "ldmatrix_x1": 16,
+    "ldmatrix_x2": 16,
+    "ldmatrix_x4": 16,
+    "ldmatrix_x4_trans": 16,
+    "cp_async_ca_4": 4,
+    "cp_async_ca_8": 8,
+    "cp_async_ca_16": 16,
+    "cp_async_cg_16": 16,
+}
+WAVEFRONTS = "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"  # of all operations: a launch makes only one kind
+CONFLICTS = [f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st")]
+METRICS = [WAVEFRONTS, *CONFLICTS]
+
+
+def patterns(width: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Names and byte offsets of lanes `width` bytes wide: what kernels do, and random ones that try the rules."""
+    unit = SHARED_BYTES // width
+    yield "all lanes one address", LANES * 0
+    for stride in (1, 2, 3, 4, 5, 8, 16, 17, 32, 33):
+        yield f"stride {stride}", LANES * stride % unit * width
+    for group in (2, 4, 8, 16):
+        yield f"groups of {group} share", LANES // group * width
+        yield f"{32 // group} addresses in turn", LANES % group * width
+        yield f"groups of {group} share, a row apart", LANES // group * 128 % SHARED_BYTES
+        yield f"lanes {group} apart in one row", LANES % group * width + LANES // group * 512 % SHARED_BYTES
+        yield f"pairs of {group} swapped by XOR", (LANES ^ group) * width
+    for row in (64, 128, 256):
+        swizzled = (LANES % 8 * row + (LANES // 8 ^ (LANES % 8)) * 16) % SHARED_BYTES
+        yield f"8 rows of {row} bytes", (LANES % 8 * row + LANES // 8 * 16) % SHARED_BYTES // width * width
+        yield f"8 rows of {row} bytes, XOR swizzle", swizzled // width * width
+        yield f"16 rows of {row} bytes", (LANES % 16 * row + LANES // 16 * 16) % SHARED_BYTES // width * width
+    rng = np.random.default_rng(7)
+    for count in (4, 8, 16, 32, 64, unit):
+        for i in range(3):
+            yield f"random over {count} places, {i}", rng.integers(0, count, 32) * width
+    for i in range(3):
+        yield f"random pairs, {i}", np.repeat(rng.integers(0, 64, 16), 2) * width
+        yield f"random pairs two apart, {i}", np.repeat(rng.integers(0, 64, (8, 2)), 2, axis=0).ravel() * width
+        yield f"random permutation, {i}", rng.permutation(32) * width
+
+
+@dataclass(frozen=True)
+class Case:
+    """One launch: an access, and byte offsets of each thread in shared memory and in the global source."""
+
+    access: str
+    pattern: str
+    offsets: np.ndarray
+    source: np.ndarray
+    repeats: int = REPEATS
+
+
+def sources(width: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Where the lanes of a copy read from: rows of some bytes, 4 KiB apart."""
+    for row in (32, 64, 128, 256, 512):
+        lanes = max(row // width, 1)
+        yield f"rows of {row} bytes", LANES // lanes * 4096 + LANES % lanes * width
+    yield "one place", LANES * 0
+
+
+def cases() -> Iterator[Case]:
+    """Every launch in order; first, for each access and block size, one that makes none, for what a launch costs."""
+    for access, width in ACCESSES.items():
+        packed = LANES * width
+        yield Case(access, "none", packed, packed, repeats=0)
+        for name, offsets in patterns(width):
+            yield Case(access, name, offsets, packed)
+        for name, source in sources(width) if access.startswith("cp_async") else ():
+            yield Case(access, f"stride 1 from {name}", packed, source)
+            swizzled = (packed ^ packed // 128 % 8 * 16) // width * width
+            yield Case(access, f"XOR swizzle from {name}", swizzled, source)
+    for access in ("ld_32", "ld_128", "st_32", "st_128"):
+        width = ACCESSES[access]
+        for warps in (2, 4, 8, 16, 32):  # no lane conflicts with another of its warp
+            rows = np.arange(32 * warps) * width % SHARED_BYTES
+            yield Case(access, "none", rows, rows, repeats=0)
+            yield Case(access, f"{warps} warps, each a row of its own", rows, rows)
+            yield Case(access, f"{warps} warps, all one row", np.tile(LANES, warps) * width, rows)
+
+
+def launch_all(build_dir: Path) -> None:
+    """Launch every case once, between the profiler's marks."""
+    from cuda.bindings import driver
+    from cuda.core import LaunchConfig, launch
+
+    from experiments.gpu.device import Gpu, Memory, cuda, load_cubin
+
+    gpu = Gpu(build_dir)
+    module = load_cubin(build_dir / "smem_microbench.cubin")
+    source, out = Memory(2**20), Memory(4096)
+    todo = list(cases())
+    tables = [gpu.upload(np.concatenate([case.offsets, case.source]).astype(np.int32)) for case in todo]
+    gpu.sync()
+    cuda(driver.cuProfilerStart())
+    for case, table in zip(todo, tables, strict=True):
+        config = LaunchConfig(grid=1, block=len(case.offsets), shmem_size=SHARED_BYTES)
+        arguments = (table.address, np.int32(case.repeats), source.address, out.address)
+        launch(gpu.stream, config, module.get_kernel(case.access), *arguments)
+    gpu.sync()
+    cuda(driver.cuProfilerStop())
+
+
+def under_ncu(command: list[str], metrics: list[str]) -> list[dict[str, Any]]:
+    """Run this Python with `command` under ncu; the launches, as `experiments.gpu.read_report` prints them.
+
+    Raises `UserError` where that fails.
+    """
+    try:
+        ncu = find_ncu()
+        reader = report_folder(ncu)
+    except LeftOut as reason:
+        raise UserError(f"nothing can be counted: {reason}") from reason
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.ncu-rep"
+        whole = [
+            *(str(ncu), "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off"),
+            *("--metrics", ",".join(metrics), "--export", str(report.with_suffix("")), sys.executable, *command),
+        ]
+        done = subprocess.run(whole, capture_output=True, text=True)
+        if done.returncode or not report.is_file():
+            lines = (done.stdout + done.stderr).strip().splitlines() or ["no message"]
+            raise UserError(f"ncu failed: {lines[-1]}")
+        return read_report(reader, report, metrics)
+
+
+def read(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of smem_microbench.csv: the launches of a report, in the order of `cases`."""
+    rows, empty = [], {}
+    for i, (case, launch) in enumerate(zip(cases(), launches, strict=True)):
+        if launch["name"] != case.access:
+            raise UserError(f"launch {i} of the report is {launch['name']}, expected {case.access}")
+        counted = np.array([launch["metrics"][name][0] for name in METRICS])
+        threads = len(case.offsets)
+        if not case.repeats:
+            empty[case.access, threads] = counted
+            continue
+        wavefronts, *conflicts = (counted - empty[case.access, threads]) / (REPEATS * threads / 32)
+        rows.append(
+            {
+                "access": case.access,
+                "pattern": case.pattern,
+                "threads": threads,
+                "offsets": " ".join(map(str, case.offsets)),
+                "source": " ".join(map(str, case.source)) if case.access.startswith("cp_async") else "",
+                "wavefronts": float(wavefronts),
+                "conflicts": float(sum(conflicts)),
+            }
+        )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Count the wavefronts of patterns of shared-memory addresses.")
+    parser.add_argument("--build-dir", required=True, type=Path)
+    parser.add_argument("--out", type=Path, help="written: smem_microbench.csv")
+    parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
+    options = parser.parse_args()
+    with lease():
+        if options.launch:
+            launch_all(options.build_dir)
+            return
+        command = [
+            "-m",
+            "experiments.studies.smem_microbench.measure",
+            "--launch",
+            "--build-dir",
+            str(options.build_dir),
+        ]
+        write_rows(options.out, "smem_microbench", read(under_ncu(command, METRICS)))
+
+
+if __name__ == "__main__":
+    run_command(main)
