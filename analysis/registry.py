@@ -29,6 +29,7 @@ PLACES = ("analysis/figures/*.py", "analysis/tables/*.py", "analysis/claims/*.py
 STUDIES = ("experiments/studies/*/figure.py", "experiments/studies/*/report.py")
 MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what reads=("measured",) stands for
 DERIVED = ("variants", "analytic")  # tables that every run makes, beside those recorded
+FOLDERS = ("other_runs", "archives")  # what reads= may name of inputs.json: all tables in these folders
 KINDS = ("ladder", "sizes", "data_kinds", "profiled")  # of experiments that a figure may be drawn for
 METRICS = "contracts/metrics.yaml"  # what analysis/data.py reads
 F = TypeVar("F", bound=Callable[..., Any])
@@ -178,7 +179,7 @@ def _all(root: Path) -> tuple[Registered, ...]:
 
 
 def _check_source(name: str, one: Registered, told: set[str], root: Path) -> None:
-    known = {*recorded.tables(), *DERIVED, *(f"report:{name}" for name in told)}
+    known = {*recorded.tables(), *DERIVED, *FOLDERS, *(f"report:{name}" for name in told)}
     if name in known or ("/" in name and (root / name).is_file()):
         return
     what = "no such file" if "/" in name else suggest(name, known)

@@ -403,7 +403,9 @@ class _Use(argparse.Action):
 
 def add_tuned_argument(parser: argparse.ArgumentParser) -> None:
     """The option --tuned, of every command that loads the catalogue."""
-    told = "record behind the catalogue's tuned entries; default: data/ARCHIVE/tuned.json, of the archive that they name"
+    told = (
+        "record behind the catalogue's tuned entries; default: data/ARCHIVE/tuned.json, of the archive that they name"
+    )
     parser.add_argument("--tuned", type=Path, action=_Use, metavar="tuned.json", help=told)
 
 

@@ -11,6 +11,7 @@ as a cubin has them (`load(..., cubin=...)`), or else as the rule foresees them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -189,12 +190,38 @@ class Counters(Observer):
         return dict(lines)
 
     def totals(self) -> dict[str, float]:
-        """Sums of the kernel under Nsight Compute's names."""
+        """Counts of the kernel under Nsight Compute's names."""
         return totals(self.by_instruction())
+
+    def sums(self) -> dict[str, float]:
+        """What adds up over launches, for `extrapolate`; `named` makes totals of it."""
+        return sums(self.by_instruction())
+
+
+BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
 
 
 def totals(stats: list[Stats]) -> dict[str, float]:
-    """Sums under Nsight Compute's names. An ldmatrix counts among the wavefronts of shared loads, as there."""
+    """Counts under Nsight Compute's names."""
+    return named(sums(stats))
+
+
+def named(added: Mapping[str, float]) -> dict[str, float]:
+    """Of `sums`, those that Nsight Compute has, and the ratios that follow from the others."""
+    found = {}
+    for name, value in added.items():
+        if name.endswith(BYTES):
+            ratio = name.removesuffix(BYTES)
+            sectors = added[ratio + SECTORS]
+            found[ratio] = value / sectors if sectors else 0.0
+        elif not name.endswith(SECTORS):
+            found[name] = value
+    return found
+
+
+def sums(stats: list[Stats]) -> dict[str, float]:
+    """What adds up over instructions, blocks and launches, under Nsight Compute's names where it has one. An ldmatrix
+    counts among the wavefronts of shared loads, as there."""
 
     def total(name: str, space: str, *kinds: str) -> int:
         return sum(getattr(s, name) for s in stats if s.space == space and s.kind in kinds)
@@ -209,6 +236,7 @@ def totals(stats: list[Stats]) -> dict[str, float]:
     best = {kind: total("ideal", "shared", kind) for kind in waves}
     empty = sum(s.empty_loads * s.executed for s in stats)
     prefix = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
+    per_sector = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
     ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
     return {
@@ -228,39 +256,10 @@ def totals(stats: list[Stats]) -> dict[str, float]:
         "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": total("requests", "global", *written),
         "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ld_sectors + copies_sectors,
         "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": st_sectors,
-        "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio": ld_bytes / ld_sectors if ld_sectors else 0.0,
-        "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio": st_bytes / st_sectors if st_sectors else 0.0,
+        per_sector.format("ld") + BYTES: ld_bytes,
+        per_sector.format("ld") + SECTORS: ld_sectors,
+        per_sector.format("st") + BYTES: st_bytes,
+        per_sector.format("st") + SECTORS: st_sectors,
         "memory_l2_theoretical_sectors_global": ld_sectors + st_sectors + copies_sectors,
         "memory_l2_theoretical_sectors_global_ideal": ideal_sectors,
     }
-
-
-RATIOS = (
-    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
-    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
-)
-
-
-def scaled(
-    few: dict[str, float], more: dict[str, float], steps: tuple[int, int], blocks: int, to_steps: int, to_blocks: int
-) -> dict[str, float]:
-    """Totals of a large launch from two small ones of `blocks` blocks with few and with more k-steps.
-
-    Holds where every block does the same and a k-step costs the same each time: each total is then
-    blocks * (a + b * steps). `is_linear` on a third small launch says whether it does. A ratio is taken as it is with
-    more steps when both agree, and extrapolated through its sums otherwise (see `RATIOS`).
-    """
-    result = {}
-    for name in more:
-        if name in RATIOS:
-            result[name] = more[name]
-            continue
-        slope = (more[name] - few[name]) / (steps[1] - steps[0]) / blocks
-        start = few[name] / blocks - slope * steps[0]
-        result[name] = to_blocks * (start + slope * to_steps)
-    return result
-
-
-def is_linear(predicted: dict[str, float], counted: dict[str, float]) -> bool:
-    """Whether a small launch came out as two smaller ones foretold."""
-    return all(abs(predicted[name] - counted[name]) <= 1e-9 * abs(counted[name]) for name in counted)

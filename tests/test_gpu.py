@@ -17,8 +17,8 @@ from helpers import ROOT, assert_one_line, run_module
 
 from contracts import UserError
 from experiments import declarations
-from experiments.gpu.lease import lease
 from experiments.gpu import discovery
+from experiments.gpu.lease import lease
 from experiments.stages import build, toolchain, verify
 from experiments.stages.cases import Case, cases, packed
 from experiments.stages.check import GUARD, GpuDevice, check_variant, guarded, inside, run_case

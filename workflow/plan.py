@@ -248,7 +248,9 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     validate(dict(config), "config", CONFIG)
     config = dict(config) | {"mode": mode_for(config["mode"], targets)}
     if config["mode"] == "measure" and not device.gpu:
-        raise UserError(f"{CONFIG}: mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto, redraw")
+        raise UserError(
+            f"{CONFIG}: mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto, redraw"
+        )
     measuring = device.gpu is not None and config["mode"] != "redraw"
     machine = config["machine"] or device.machine
     results, archive = f"results/{machine}", f"data/{config['archive']}"

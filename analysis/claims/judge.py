@@ -157,7 +157,7 @@ def judged(
     category="8 Claims",
     title="Claims and verdicts",
     caption="workflow/report/claims.rst",
-    reads=("variants", "analytic", "paper/claims.yaml", "paper/published.csv", "paper/sources.yaml"),
+    reads=("variants", "analytic", "archives", "paper/claims.yaml", "paper/published.csv", "paper/sources.yaml"),
     schema="claims_table",
 )
 def claims(inputs: Inputs) -> list[Row]:

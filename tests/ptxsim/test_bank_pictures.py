@@ -128,10 +128,10 @@ def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
     for file, line in dict.fromkeys((known[pc][-1].file, known[pc][-1].line) for pc in counted):
         found = banks.accesses(kernel, line=line, file=file, **launch)
         assert [access.number for access in found] == list(range(1, found[0].of + 1))
-        recorder = banks.Recorder({access.instruction.pc for access in found}, 0)
+        recorder = banks.Recorder({access.pc for access in found}, 0)
         kernel.launch(**launch, observers=[recorder], checks=False)
         for access in found:
-            pc = access.instruction.pc
+            pc = access.pc
             assert count(access.parts) == access.wavefronts
             waves = 0
             for warp in recorder.warps(pc):

@@ -1,9 +1,10 @@
 """Draws accesses to shared memory, with and without what mends their bank conflicts, on ptxsim: no GPU is needed.
 
-    python -m experiments.bank_pictures ldmatrix --build-dir results/build/sm_90a --out banks_ldmatrix.svg
+    python -m experiments.emulation.bank_pictures ldmatrix --emulated results/no-gpu/parts/emulation --out-dir .
 
-The pictures are listed in workflow/bank_pictures.yaml. Beside FILE.svg it writes FILE.pdf, the same picture for the
-paper, and FILE.json, what the picture shows (contracts/schemas/bank_picture.schema.yaml).
+The pictures are listed in workflow/bank_pictures.yaml; `experiments.emulation` records the accesses that they show.
+Beside banks_NAME.svg it writes banks_NAME.pdf, the same picture for the paper, and banks_NAME.json, what the picture
+shows (contracts/schemas/bank_picture.schema.yaml).
 """
 
 from __future__ import annotations
@@ -14,16 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from contracts import UserError, choose, read_yaml, replacing, run_command, write_json, write_text
+from contracts import UserError, choose, read_json, read_yaml, replacing, run_command, write_json, write_text
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
 if TYPE_CHECKING:  # Snakemake reads the list by this module: what draws is imported where it is needed
+    import ptxsim
     from ptxsim import banks
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "workflow" / "bank_pictures.yaml"
 STEPS = 4  # over k that a launch makes; the first look like the others
 
@@ -86,37 +86,25 @@ def source_line(variant: Variant, expression: str) -> int:
 
 def small_launch(variant: Variant) -> dict[str, Any]:
     """Arguments of `banks.accesses` or `Kernel.launch` for one tile of C and a few steps; all matrices are zero."""
-    import ptxsim
-    from experiments.predict import emulated_texture
-    from kernels import arguments
+    from experiments.emulation import launching
 
     m, n, k = variant.tile["m"], variant.tile["n"], STEPS * max(variant.tile["k"], 8)
     problem = Problem(m, n, k, k, n, n)
     if reason := variant.refusal(problem):
         raise UserError(reason)
-    element = np.dtype(f"u{4 if variant.dtype in ('fp32', 'tf32') else 2}")
-    a, b, c = (ptxsim.Array(np.zeros(size, element), name) for size, name in ((m * k, "A"), (k * n, "B"), (m * n, "C")))
-    return {
-        "grid": variant.grid(problem),
-        "block": variant.threads,
-        "args": arguments.pack(variant, problem, a, b, c, emulated_texture),
-        "shared_bytes": variant.shared_bytes,
-    }
+    return launching.to_count(variant, problem)
 
 
-def access(wanted: Wanted, build_dir: Path) -> banks.Access:
+def access(wanted: Wanted, kernel: ptxsim.Kernel) -> banks.Access:
     """Run the variant on one tile of C, and take the access that its first warp makes at the line."""
     import ptxsim
     from ptxsim import banks
 
     variant = catalogue.kernels()[wanted.variant]
     line = source_line(variant, wanted.line)
-    path = build_dir / f"{variant.name}.ptx"
-    if not path.is_file():
-        raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
     file = variant.source.relative_to(catalogue.ROOT)
     try:
-        found = banks.accesses(ptxsim.load(path), line=line, file=file, source=variant.source, **small_launch(variant))
+        found = banks.accesses(kernel, line=line, file=file, source=variant.source, **small_launch(variant))
     except ptxsim.PtxsimError as error:
         raise UserError(f"ptxsim: {error}") from error
     if wanted.number > len(found):
@@ -124,10 +112,34 @@ def access(wanted: Wanted, build_dir: Path) -> banks.Access:
     return found[wanted.number - 1]
 
 
-def facts(picture: Picture, found: list[banks.Access]) -> dict[str, Any]:
-    """What FILE.json holds."""
+def recorded(name: str, kernel: ptxsim.Kernel) -> list[dict[str, Any]]:
+    """What bank_accesses.json holds: the accesses of a variant that pictures show."""
+    return [
+        {"picture": picture.name, "place": place, "access": access(wanted, kernel).as_dict()}
+        for picture in load().values()
+        for place, wanted in enumerate(picture.accesses)
+        if wanted.variant == name
+    ]
+
+
+def find(picture: Picture, emulated: Path) -> list[banks.Access]:
+    """Its accesses, out of what `experiments.emulation` left for each variant in `emulated`/VARIANT."""
     from ptxsim import banks
 
+    found: dict[int, banks.Access] = {}
+    for variant in picture.variants:
+        path = emulated / variant / "bank_accesses.json"
+        for entry in read_json(path, "bank_accesses"):
+            if entry["picture"] == picture.name:
+                found[entry["place"]] = banks.Access.from_dict(entry["access"])
+    missing = [wanted.variant for place, wanted in enumerate(picture.accesses) if place not in found]
+    if missing:
+        raise UserError(f"{emulated / missing[0]}: no access of picture {picture.name}; emulate {missing[0]} again")
+    return [found[place] for place in range(len(picture.accesses))]
+
+
+def facts(picture: Picture, found: list[banks.Access]) -> dict[str, Any]:
+    """What FILE.json holds."""
     rows = []
     for wanted, one in zip(picture.accesses, found, strict=True):
         variant = catalogue.kernels()[wanted.variant]
@@ -139,7 +151,7 @@ def facts(picture: Picture, found: list[banks.Access]) -> dict[str, Any]:
                 "file": variant.source.relative_to(catalogue.ROOT).as_posix(),
                 "line": one.line,
                 "source": one.text,
-                "instruction": banks.ptx_text(one.instruction),
+                "instruction": one.ptx,
                 "kind": one.kind,
                 "bits": 8 * one.width,
                 "wavefronts": one.wavefronts,
@@ -168,20 +180,29 @@ def to_pdf(svg: Path, pdf: Path) -> None:
         )
 
 
-def main() -> None:
+def draw(picture: Picture, emulated: Path, out: Path) -> None:
+    """The picture as SVG, as PDF, and in words, for `out` and its siblings."""
     from ptxsim import banks
 
-    parser = argparse.ArgumentParser(description="Draw accesses to shared memory on their banks.")
-    parser.add_argument("picture", help="name in workflow/bank_pictures.yaml")
-    parser.add_argument("--build-dir", required=True, type=Path)
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE.svg")
-    options = parser.parse_args()
-    picture = choose(load(), options.picture, "picture", PICTURES.relative_to(ROOT))
-    found = [access(wanted, options.build_dir) for wanted in picture.accesses]
+    found = find(picture, emulated)
     headings = [f"{catalogue.kernels()[w.variant].label}: {w.says}" for w in picture.accesses]
-    write_text(options.out, banks.draw(found, headings, picture.title))
-    to_pdf(options.out, options.out.with_suffix(".pdf"))
-    write_json(options.out.with_suffix(".json"), "bank_picture", facts(picture, found))
+    write_text(out, banks.draw(found, headings, picture.title))
+    to_pdf(out, out.with_suffix(".pdf"))
+    write_json(out.with_suffix(".json"), "bank_picture", facts(picture, found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draw accesses to shared memory on their banks.")
+    parser.add_argument("pictures", nargs="*", help="names in workflow/bank_pictures.yaml; all, if none is given")
+    parser.add_argument(
+        "--emulated", required=True, type=Path, metavar="FOLDER", help="with VARIANT/bank_accesses.json"
+    )
+    parser.add_argument("--out-dir", required=True, type=Path)
+    options = parser.parse_args()
+    known = load()
+    for name in options.pictures or known:
+        picture = choose(known, name, "picture", PICTURES.relative_to(ROOT))
+        draw(picture, options.emulated, options.out_dir / f"banks_{name}.svg")
 
 
 if __name__ == "__main__":

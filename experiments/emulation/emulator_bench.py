@@ -18,7 +18,8 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError, run_command, write_rows
-from experiments.predict import emulated_texture
+from experiments.command_line import add_build_dir
+from experiments.emulation.launching import texture
 from experiments.stages import verify
 from kernels import arguments, catalogue
 from kernels.catalogue import Problem, Variant
@@ -50,7 +51,7 @@ def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[
         ptxsim.Array(rng.uniform(-1, 1, (rows, columns)).astype(dtype), name)
         for rows, columns, name in ((p.m, p.k, "A"), (p.k, p.n, "B"), (p.m, p.n, "C"))
     )
-    packed = arguments.pack(variant, p, a, b, c, emulated_texture)
+    packed = arguments.pack(variant, p, a, b, c, texture)
     began = time.perf_counter()
     kernel.launch(variant.grid(p), variant.threads, packed, variant.shared_bytes, observers)
     return time.perf_counter() - began
@@ -92,7 +93,7 @@ def rows_of(name: str, build_dir: Path) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time the emulator on the catalogue's kernels.")
     parser.add_argument("variants", nargs="*", help="names in kernels/catalogue.yaml; all kernels, if none is given")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path, help="written: emulator_bench.csv")
     options = parser.parse_args()
     table = []
