@@ -74,7 +74,11 @@ for _name in sorted({table.target for table in registry.tables().values()} - {"a
         name:
             _name
         input:
-            [f"{RESULTS}/{registry.tables()[name].file}" for name in PLAN.made if registry.tables()[name].target == _name],
+            [
+                f"{RESULTS}/{registry.tables()[name].file}"
+                for name in PLAN.made
+                if registry.tables()[name].target == _name
+            ],
             "results/figures/autotune.svg" if _name == "tile_autotune" else [],
 
 
@@ -92,8 +96,10 @@ if PLAN.compared:
         params:
             a=config["variant_a"],
             b=config["variant_b"],
+            experiment="--experiment compare" if "compare" in PLACES["of_experiment"] else "",
         shell:
-            "python -m analysis.tables.compare --a {params.a} --b {params.b} --inputs {input.inputs} --out results/tables 2>&1 | tee {log}"
+            "python -m analysis.tables.compare --inputs {input.inputs} {params.experiment} --a {params.a} --b {params.b}"
+            " --out results/tables/compare_{params.a}_{params.b}.csv 2>&1 | tee {log}"
 
 
 # Snakemake itself says only that no rule makes a misspelt name.

@@ -7,7 +7,7 @@ rule claims:
     input:
         "results/tables/claims.csv",
         "results/figures/claims.svg",
-        "results/report/tables.html",
+        [f"results/report/{name}.html" for name in ["claims"]],
         [path for path in Path("data").glob("*/verdicts.csv")],
         drawn.tables()["claims"].code,
         sources(drawn.tables()["claims"]),

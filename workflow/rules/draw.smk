@@ -18,7 +18,9 @@ REPORT_TABLES = {
 FIGURE_GROUPS = {}
 for _name, (_figure, _experiment) in OUTPUTS.items():
     _alone = _experiment in PLACES["of_experiment"]
-    FIGURE_GROUPS.setdefault(_experiment if _alone else _figure.category[2:].replace(" ", "_").lower(), []).append(_name)
+    FIGURE_GROUPS.setdefault(_experiment if _alone else _figure.category[2:].replace(" ", "_").lower(), []).append(
+        _name
+    )
 
 
 def sources(one, experiment=None):
@@ -28,6 +30,10 @@ def sources(one, experiment=None):
     for name in (*one.reads, *(name for name in one.optional if name in own)):
         if name.startswith("report:"):
             found.append(f"results/tables/{drawn.tables()[name.removeprefix('report:')].file}")
+        elif name in drawn.FOLDERS:  # the archives' tables, and this run's own beside them
+            files = [f"{folder}/{table.file}" for folder in PLACES[name] for table in registry.tables().values()]
+            found += [path for path in files if PLAN.inventory.has(path)]
+            found += own.values() if PLAN.measuring else []
         else:
             found.append(name if "/" in name else own[name])
     return found
@@ -89,32 +95,34 @@ for _group, _names in FIGURE_GROUPS.items():
             "python -m analysis.draw --inputs {input.inputs} --out results/figures {params.names} 2>&1 | tee {log}"
 
 
-# All report tables in one process, but those that read other report tables.
-_LATER = [name for name, one in REPORT_TABLES.items() if any(read.startswith("report:") for read in one.reads)]
-for _group, _names in {"tables": [name for name in REPORT_TABLES if name not in _LATER], "tables_of_tables": _LATER}.items():
-    if _names:
+# All report tables in one process, but the claims, which rest on every archive.
+TABLE_GROUPS = {}
+for _name, _table in REPORT_TABLES.items():
+    TABLE_GROUPS.setdefault("claims" if "archives" in _table.reads else "tables", []).append(_name)
 
-        rule:
-            name:
-                f"report_{_group}"
-            input:
-                sorted({path for name in _names for path in sources(REPORT_TABLES[name])}),
-                sorted({path for name in _names for path in REPORT_TABLES[name].code}),
-                "analysis/tabulate.py",
-                inputs=INPUTS,
-            output:
-                [
-                    in_report(
-                        f"results/tables/{REPORT_TABLES[name].file}",
-                        REPORT_TABLES[name],
-                        {"table": REPORT_TABLES[name].title},
-                        subcategory="As CSV files",
-                    )
-                    for name in _names
-                ],
-            log:
-                f"results/logs/{_group}.log",
-            params:
-                names=_names,
-            shell:
-                "python -m analysis.tabulate --inputs {input.inputs} --out results/tables {params.names} 2>&1 | tee {log}"
+for _group, _names in TABLE_GROUPS.items():
+
+    rule:
+        name:
+            f"report_{_group}"
+        input:
+            sorted({path for name in _names for path in sources(REPORT_TABLES[name])}),
+            sorted({path for name in _names for path in REPORT_TABLES[name].code}),
+            "analysis/tabulate.py",
+            inputs=INPUTS,
+        output:
+            [
+                in_report(
+                    f"results/tables/{REPORT_TABLES[name].file}",
+                    REPORT_TABLES[name],
+                    {"table": REPORT_TABLES[name].title},
+                    subcategory="As CSV files",
+                )
+                for name in _names
+            ],
+        log:
+            f"results/logs/{_group}.log",
+        params:
+            names=_names,
+        shell:
+            "python -m analysis.tabulate --inputs {input.inputs} --out results/tables {params.names} 2>&1 | tee {log}"

@@ -1,6 +1,9 @@
 # The paper (Typst) and the browsable report (Snakemake's own).
 
 
+PAGES = [name for name, one in REPORT_TABLES.items() if one.page]
+
+
 rule paper_pdf:
     input:
         "analysis/render.py",
@@ -27,6 +30,29 @@ rule paper_pdf:
         " --bank-pictures {params.pictures} --out {output} 2>&1 | tee {log}"
 
 
+# All report tables as pages that can be sorted and searched.
+rule report_pages:
+    input:
+        [f"results/tables/{REPORT_TABLES[name].file}" for name in PAGES],
+        "analysis/pages.py",
+    output:
+        [
+            in_report(
+                f"results/report/{name}.html",
+                REPORT_TABLES[name],
+                {"table": REPORT_TABLES[name].title},
+                subcategory="To sort and search",
+            )
+            for name in PAGES
+        ],
+    log:
+        "results/logs/pages.log",
+    params:
+        names=PAGES,
+    shell:
+        "python -m analysis.pages --tables results/tables --out results/report {params.names} 2>&1 | tee {log}"
+
+
 # A second Snakemake makes the report, since `snakemake --report FILE --report-after-run` makes none after a run that
 # failed: here failed checks are in the report, and only then end the run (rule `passed`).
 rule report_html:
@@ -34,7 +60,7 @@ rule report_html:
         "results/paper.pdf",
         [f"results/tables/{one.file}" for one in REPORT_TABLES.values()],
         [f"results/figures/{name}.svg" for name in [*OUTPUTS, *(f"banks_{name}" for name in PICTURES)]],
-        PAGES,
+        [f"results/report/{name}.html" for name in PAGES],
     output:
         "results/report.html",
     log:
