@@ -26,7 +26,7 @@ class Folder:
 
     def __init__(self, folder: Path, source: Path) -> None:
         self.measured, self.variants = folder / "data", folder / "variants.csv"
-        shutil.copytree(source, self.measured)
+        shutil.copytree(source, self.measured, ignore=shutil.ignore_patterns("archived.json"))  # to be edited
         hashes = {row["variant"]: row["source_hash"] for row in self.rows("checks")}
         rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.rows()]
         write_rows(self.variants, "variants", rows)
