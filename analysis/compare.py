@@ -13,12 +13,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
 import contracts
 from analysis.data import DAGGER, Measured, input_arguments, metric_names, read, wide, write_csv
 from analysis.metrics import COMPARISON, Shown, with_derived
-from contracts import UserError, choose, run_command
+from contracts import UserError, choose, load_yaml, run_command
 
 METRICS = Path(contracts.__file__).with_name("metrics.yaml")
 SAME = 0.01  # of the larger value
@@ -27,7 +26,7 @@ HEAD = ["section", "metric", "unit", "n"]
 
 def stalls() -> list[Shown]:
     """Every reason for a stall that contracts/metrics.yaml has; a warp that is selected or could be is not held up."""
-    reasons = yaml.safe_load(METRICS.read_text())["stalls"]
+    reasons = load_yaml(METRICS)["stalls"]
     neutral = ("stall_selected", "stall_not_selected")
     return [Shown(key, reason["label"], "cycle", 0 if key in neutral else -1) for key, reason in reasons.items()]
 

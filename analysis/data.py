@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 import contracts
-from contracts import UserError, read_json, read_rows, replacing, schema
+from contracts import UserError, load_yaml, read_json, read_rows, replacing, schema
 
 DAGGER = "†"  # stands at every label whose rows are stale
 
@@ -261,7 +260,7 @@ def one_row_each(bench: pd.DataFrame) -> pd.DataFrame:
 def metric_names() -> dict[str, str]:
     """ncu's name to our key, from contracts/metrics.yaml."""
     path = Path(contracts.__file__).parent / "metrics.yaml"
-    sections = yaml.safe_load(path.read_text())
+    sections = load_yaml(path)
     return {entry["ncu"]: key for section in sections.values() for key, entry in section.items()}
 
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
 import contracts
 from analysis import style
 from analysis.data import Measured, figure_arguments, read, table, write_csv
 from analysis.style import plt
-from contracts import read_rows, run_command
+from contracts import load_yaml, read_rows, run_command
 
 METRICS = Path(contracts.__file__).with_name("metrics.yaml")
 CONFLICTS = "data_bank_conflicts_pipe_lsu_mem_shared"
@@ -50,7 +49,7 @@ def differences(counters: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFra
 
 def names() -> dict[str, str]:
     """ncu's names of counters, and their names in words, in the order of contracts/metrics.yaml."""
-    groups = yaml.safe_load(METRICS.read_text()).values()
+    groups = load_yaml(METRICS).values()
     return {metric["ncu"]: metric["label"] for group in groups for metric in group.values()}
 
 

@@ -37,13 +37,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 import contracts
 from analysis.data import DAGGER, Measured, describe, metric_names, one_row_each, read, table, wide
 from analysis.metrics import COMPARISON, DERIVED, with_derived
 from analysis.style import data_text, regime_text, significant
-from contracts import UserError, choose, read_rows, run_command, schema, write_text
+from contracts import UserError, choose, load_yaml, read_rows, run_command, schema, write_text
 
 SIZE = 4096  # n of the tables: what the experiments profile
 ALWAYS = ["time_us", "share", "registers", "blocks_per_sm"]
@@ -65,7 +64,7 @@ def quantities() -> dict[str, Quantity]:
     """Every key that a document may name."""
     found = {}
     path = Path(contracts.__file__).parent / "metrics.yaml"
-    for section, entries in yaml.safe_load(path.read_text()).items():
+    for section, entries in load_yaml(path).items():
         for key, entry in entries.items():
             unit = "%" if ".pct" in entry["ncu"] or entry["ncu"].endswith("_pct") else ""
             label = entry["label"]

@@ -118,6 +118,7 @@ def _explain(error: Any) -> str:
         "minItems": lambda v: f"at least {v} item(s)",
         "maxItems": lambda v: f"at most {v} item(s)",
         "minProperties": lambda v: f"at least {v} key(s)",
+        "minLength": lambda v: f"at least {v} character(s)",
         "maxLength": lambda v: f"at most {v} characters",
         "uniqueItems": lambda v: "each item once",
         "multipleOf": lambda v: f"a multiple of {v}",

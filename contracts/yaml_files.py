@@ -66,10 +66,7 @@ def parse_yaml_value(text: str, source: object) -> Any:
 
 def _load(text: str) -> Any:
     if odd := _UNPRINTABLE.search(text):
-        raise _Fault(
-            text.count("\n", 0, odd.start()) + 1,
-            f"the character {odd[0]!r} is not allowed; allowed: those that can be printed",
-        )
+        raise _Fault(text.count("\n", 0, odd.start()) + 1, _unprintable(odd[0]))
     try:
         return _build(text, _PARSER)
     except yaml.YAMLError as error:
@@ -108,7 +105,9 @@ def _build(text: str, parser: Any) -> Any:
                 elif value[0] in _NUMBER_STARTS:
                     value = _number(value, event)
             elif event.style == '"' and (odd := _UNPRINTABLE.search(value)):  # an escape can bring one
-                raise _Fault(_line(event), f"the character {odd[0]!r} is not allowed; allowed: those that can be printed")
+                raise _Fault(
+                    _line(event), f"the character {odd[0]!r} is not allowed; allowed: those that can be printed"
+                )
             if type(holder) is dict and key is None:
                 if type(value) is not str:
                     said = f"the key {quoted(event.value, bare=True)} is not text"
@@ -153,6 +152,10 @@ def _build(text: str, parser: Any) -> Any:
         else:
             holder, key = inner, None
     return found
+
+
+def _unprintable(character: str) -> str:
+    return f"the character {character!r} is not allowed; allowed: those that can be printed"
 
 
 def _line(event: Any) -> int:

@@ -22,9 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
-from contracts import UserError, read_rows, run_command, write_rows, write_text
+from contracts import UserError, load_yaml, read_rows, run_command, write_rows, write_text
 from kernels import catalogue
 from kernels.catalogue import Entry
 
@@ -43,7 +41,7 @@ class LeftOut(Exception):
 
 def metric_names() -> list[str]:
     """ncu's names of all counters in contracts/metrics.yaml."""
-    groups = yaml.safe_load(METRICS.read_text())
+    groups = load_yaml(METRICS)
     return [metric["ncu"] for group in groups.values() for metric in group.values()]
 
 

@@ -9,8 +9,6 @@ import shlex
 import sys
 from pathlib import Path
 
-import yaml
-
 sys.path.insert(0, workflow.basedir)
 
 import contracts
@@ -18,7 +16,10 @@ from experiments import bank_pictures, plan, profile, toolchain, tuned
 from kernels import catalogue
 
 # --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
-config.update({key: yaml.safe_load(value) for key, value in config.items() if isinstance(value, str)})
+try:
+    config.update({k: contracts.parse_yaml_value(v, f"config.yaml: {k}") for k, v in config.items() if isinstance(v, str)})
+except contracts.UserError as error:
+    sys.exit(f"error: {error}")
 # The same configuration for a second Snakemake, as options
 CONFIG_OPTIONS = " ".join(shlex.quote(f"{key}={json.dumps(value)}") for key, value in sorted(config.items()))
 
