@@ -80,6 +80,8 @@ class Tuning:
 def read(folder: Path, variants: Path, *, archived: bool) -> Tuning:
     """Read tuning.csv and tuned.json of a folder, and the catalogue."""
     rows = table(read_rows(folder / "tuning.csv", "tuning"), "tuning")
+    if rows.empty:
+        raise UserError(f"{folder / 'tuning.csv'}: no rows; allowed: one of each configuration, as a sweep leaves them")
     now = {row["variant"]: row["source_hash"] for row in read_rows(variants, "variants")}
     return Tuning(rows, read_json(folder / "tuned.json", "tuned"), archived, now)
 
@@ -206,6 +208,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, grid: pd.DataFrame, winner: pd.Se
 def draw(tuning: Tuning) -> plt.Figure:
     """The figure of one sweep."""
     kernels = list(tuning.record["kernels"])
+    winners = {kernel: tuning.winner(kernel) for kernel in kernels}
     steps = sorted(tuning.rows["BK"].unique())
     shown = tuning.timed["tflops"].astype(float)
     grids = [tuning.rows[tuning.rows["kernel"] == kernel] for kernel in kernels]
@@ -220,7 +223,7 @@ def draw(tuning: Tuning) -> plt.Figure:
         gridspec_kw={"height_ratios": heights},
     )
     for line, kernel, grid in zip(panels, kernels, grids, strict=True):
-        rows, winner = tuning.of(kernel), tuning.winner(kernel)
+        rows, winner = tuning.of(kernel), winners[kernel]
         for axes, bk in zip(line, steps, strict=True):
             draw_panel(axes, rows[rows["BK"] == bk], grid, winner, norm)
             axes.set_title(f"{tuning.label(kernel)}, BK = {bk}", loc="left")
