@@ -32,7 +32,7 @@ def suggest(name: str, valid: Iterable[str]) -> str:
 def quoted(value: object, *, bare: bool = False) -> str:
     """A value as an error shows it: on one line, in quotes if it is text (not if `bare`), cut where it is long."""
     if isinstance(value, (list, dict, tuple)):
-        value = f"a {type(value).__name__} of {len(value)}"
+        return f"a {type(value).__name__} of {len(value)}"
     text = repr(value[: LONGEST + 1] if isinstance(value, str) else value)
     text = text[1:-1] if bare and isinstance(value, str) else text
     return text if len(text) <= LONGEST + 2 else text[: LONGEST - 3] + "..."
