@@ -268,7 +268,10 @@ def several_kinds(folder: Folder, per_clock: float = 1.0, experiment: str = "clo
                 "sm_clock_mhz": row["sm_clock_mhz"] * clock,
             }
             made.append(row | change | {"experiment": experiment, "data": kind})
+    key = schema("bench")["key"]
+    known = {tuple(row[column] for column in key) for row in made}
     others = [row for row in folder.rows("bench") if row["experiment"] != "clock_regimes"]
+    others = [row for row in others if tuple(row[column] for column in key) not in known]
     write_rows(folder.measured / "bench.csv", "bench", others + made)
     return made
 
