@@ -363,7 +363,26 @@ def load(path: Path = CATALOGUE) -> dict[str, Entry]:
         choose(data["baselines"], entry.baseline, "baseline", f"{path}: {entry.name}")
         if not isinstance(entry, Baseline) and entry.builds_on is not None:
             choose(data["variants"], entry.builds_on, "variant", f"{path}: {entry.name}.builds_on")
+    _refuse_cycles({name: variant.builds_on for name, variant in variants.items()}, path)
     return entries
+
+
+def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
+    """Each chain of `builds_on` ends."""
+    ends: set[str] = set()
+    for name in before:
+        chain: dict[str, None] = {}
+        at: str | None = name
+        while at is not None and at not in ends:
+            if at in chain:
+                round_ = [*list(chain)[list(chain).index(at) :], at]
+                raise UserError(
+                    f"{path}: {at}.builds_on = {before[at]!r} is not allowed, for {' builds on '.join(round_)}; "
+                    "allowed: a variant that does not build on it"
+                )
+            chain[at] = None
+            at = before[at]
+        ends |= set(chain)
 
 
 def retiled(name: str, called: str, template: Mapping[str, int], threads: int) -> Variant:
@@ -445,12 +464,13 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
             if isinstance(value, str)
             else value
         )
-        if not isinstance(value, int):
-            raise UserError(f"{path}: {key} = {value!r} is not allowed; allowed: a number or the name of one")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            said = f"{key} = {value!r} is not allowed; allowed: a number of at least 1 or the name of one"
+            raise UserError(f"{path}: {said}")
         return value
 
     source = ROOT / entry["source"]
-    if not source.is_file():
+    if not source.is_file() or not source.resolve().is_relative_to(ROOT):
         raise UserError(f"{path}: {name}.source = {entry['source']!r}: no such file below {ROOT.name}/")
     return Variant(
         name=name,

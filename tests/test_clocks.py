@@ -443,7 +443,9 @@ def test_the_trial_is_over_in_a_moment(card: Card) -> None:
     assert out.read_text() == "" and card.calls == LOCK + RESET
     out.unlink()
     card.set(deny=1)
-    assert_one_line(run_module("experiments.stages.try_lock", "--lock", "--left-out", out, **card.env()), "no permission")
+    assert_one_line(
+        run_module("experiments.stages.try_lock", "--lock", "--left-out", out, **card.env()), "no permission"
+    )
     assert not out.exists()
 
 

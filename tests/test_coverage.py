@@ -23,7 +23,7 @@ class Machine:
 
     def __init__(self, folder: Path, archive: Path) -> None:
         self.folder, self.out = folder / "h200", folder / "coverage.csv"
-        shutil.copytree(archive, self.folder)
+        shutil.copytree(archive, self.folder, ignore=shutil.ignore_patterns("archived.json"))  # to be edited
 
     def keep(self, table: str, keep: Any) -> None:
         path = self.folder / f"{table}.csv"

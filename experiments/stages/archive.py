@@ -1,10 +1,12 @@
 """Copies a machine's measurements to data/MACHINE, whole and checked.
 
-What an earlier run left there and this one did not make stays; archived.json says of each file which run it is from.
+What an earlier run left there and this one did not make stays; archived.json says of each file which run it is from,
+and has its checksum, by which whoever reads an archive knows it again.
 
 python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv cross_checks.csv
+python -m experiments.stages.archive --checksums data/h200        # of an archive that has none yet, as its files stand
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from contracts import UserError, choose, read_json, read_rows, replacing, run_command, write_json
+from contracts.archives import ORIGINS, checksum
+from contracts.files import read_bytes, read_text
+from contracts.json_files import json_value
 
 TABLES = {"bench.csv": "bench", "checks.csv": "checks", "counters.csv": "counters", "resources.csv": "resources"}
 DOCUMENTS = {"machine.json": "machine", "provenance.json": "provenance"}
@@ -36,16 +41,22 @@ OPTIONAL = {
     "tuning.csv": "tuning",
 }
 OPTIONAL_DOCUMENTS = {"tuned.json": "tuned", "gpu_utilization.json": "gpu_utilization"}
-ORIGINS = "archived.json"
 LIMIT_BYTES = 10_000_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Archive a machine's measurements.")
-    parser.add_argument("--measured", required=True, type=Path, help="for instance results/h200")
-    parser.add_argument("--data", required=True, type=Path, help="for instance data/h200")
+    parser.add_argument("--measured", type=Path, help="for instance results/h200")
+    parser.add_argument("--data", type=Path, help="for instance data/h200")
     parser.add_argument("--only", nargs="+", metavar="FILE", help="of the tables that `all` does not make, these alone")
+    parser.add_argument("--checksums", type=Path, metavar="DIR", help="add those that its archived.json has not")
     options = parser.parse_args()
+    if options.checksums:
+        if options.measured or options.data or options.only:
+            parser.error("--checksums stands alone")
+        return add_checksums(options.checksums)
+    if not (options.measured and options.data):
+        parser.error("--measured and --data are needed")
     whole, optional = [*TABLES, *DOCUMENTS, SAMPLES], OPTIONAL | OPTIONAL_DOCUMENTS
     for name in options.only or []:
         choose(optional, name, "file", "--only")
@@ -75,6 +86,7 @@ def main() -> None:
         raise UserError(
             f"{options.measured} holds {size / 1e6:.1f} MB; an archive is at most {LIMIT_BYTES / 1e6:.0f} MB"
         )
+    origins = read_json(options.data / ORIGINS, "archived") if (options.data / ORIGINS).is_file() else {}
     for name in names:
         kind = documents.get(name)
         document = read_json(options.measured / name, kind) if kind else {}
@@ -86,12 +98,30 @@ def main() -> None:
         with replacing(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
     run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
-    origins = read_json(options.data / ORIGINS, "archived") if (options.data / ORIGINS).is_file() else {}
-    write_json(options.data / ORIGINS, "archived", dict(sorted((origins | dict.fromkeys(names, run)).items())))
+    of_run = {name: run | {"sha256": checksum_of(options.data / name)} for name in names}
+    write_json(options.data / ORIGINS, "archived", dict(sorted((origins | of_run).items())))
     if (tests := options.measured.parent / TESTS).is_file():
         with replacing(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)
     print(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}", file=sys.stderr)
+
+
+def checksum_of(path: Path) -> str:
+    return checksum(read_bytes(path, LIMIT_BYTES))
+
+
+def add_checksums(folder: Path) -> None:
+    """Complete archived.json; a checksum that is there already stays. Raises `UserError` where a file is not its."""
+    path = folder / ORIGINS
+    found = json_value(read_text(path, LIMIT_BYTES), path)
+    if not isinstance(found, dict) or not all(isinstance(run, dict) for run in found.values()):
+        raise UserError(f"{path}: not an {ORIGINS}; foreign")
+    summed = {name: {**run, "sha256": run.get("sha256", checksum_of(folder / name))} for name, run in found.items()}
+    if changed := [name for name, run in summed.items() if run["sha256"] != checksum_of(folder / name)]:
+        raise UserError(f"{folder / changed[0]}: not as it was archived; restore it, or archive its run again")
+    write_json(path, "archived", summed)
+    added = sum("sha256" not in run for run in found.values())
+    print(f"{added} checksums added to {path}, {len(found) - added} were there", file=sys.stderr)
 
 
 if __name__ == "__main__":

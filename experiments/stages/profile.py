@@ -22,16 +22,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
 import contracts
-from contracts import UserError, read_rows, run_command, write_rows, write_text
+from contracts import UserError, load_yaml, read_rows, run_command, write_rows, write_text
 from experiments.command_line import add_build_dir, add_checked, add_variant
 from kernels import catalogue
 from kernels.catalogue import Entry
 
 LEAST_VERSION = (2022, 3)  # the first that knows Hopper and Ada
-METRICS = Path(contracts.__file__).parent / "metrics.yaml"
 REQUIRED = "GEMM_LADDER_COUNTERS_REQUIRED"  # set by a pipeline that was asked for counters by name
 PERMISSION = (
     "no permission to read hardware counters (ERR_NVGPUCTRPERM); remedy: run as root, or load the driver with "
@@ -45,7 +42,7 @@ class LeftOut(Exception):
 
 def metric_names() -> list[str]:
     """ncu's names of all counters in contracts/metrics.yaml."""
-    groups = yaml.safe_load(METRICS.read_text())
+    groups = load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
     return [metric["ncu"] for group in groups.values() for metric in group.values()]
 
 

@@ -8,8 +8,6 @@ import shlex
 import sys
 from pathlib import Path
 
-import yaml
-
 sys.path.insert(0, workflow.basedir)
 
 import contracts
@@ -20,8 +18,6 @@ from experiments.stages import profile, toolchain
 from kernels import catalogue
 from workflow.plan import Device, Inventory, plan
 
-# --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
-config.update({key: yaml.safe_load(value) for key, value in config.items() if isinstance(value, str)})
 # A job on a cluster's node and the report's own Snakemake read this file again: they go by what the first one was asked
 # for and what it found, whatever GPU they see.
 _ASKED = "GEMM_LADDER_TARGETS"
@@ -43,6 +39,8 @@ _folder = Path("results") if Path("results").exists() else Path()
 if not (_folder.is_dir() and os.access(_folder, os.W_OK)):
     sys.exit(f"error: {_folder.resolve()}: not a folder that can be written; results/ must be one")
 try:
+    # --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
+    config.update({k: contracts.parse_yaml_value(v, f"config.yaml: {k}") for k, v in config.items() if isinstance(v, str)})
     contracts.validate(dict(config), "config", "config.yaml")
     PLAN = plan(config, Device(_toolchain()), Inventory.of(Path(workflow.basedir)), TARGETS)
     PICTURES = bank_pictures.load(chosen=config["variants"])
