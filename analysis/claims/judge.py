@@ -159,6 +159,11 @@ def judged(
     caption="workflow/report/claims.rst",
     reads=("variants", "analytic", "archives", "paper/claims.yaml", "paper/published.csv", "paper/sources.yaml"),
     schema="claims_table",
+    page_by="worklog",
+    page_columns=(
+        "verdict", "claim", "theirs", "ours", "unit", "remark", "why", "ours_low", "ours_high", "gpu", "about",
+        "section", "lines", "id", "machine",
+    ),  # fmt: skip
 )
 def claims(inputs: Inputs) -> list[Row]:
     files_of = {name: [Path(f"paper/{name}")] for name in ("sources.yaml", "published.csv", "claims.yaml")}
