@@ -14,12 +14,16 @@ import shutil
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from contracts import UserError, choose, read_json, read_rows, replacing, run_command, write_json
+from contracts.samples import read_samples
 
-TABLES = {"bench.csv": "bench", "checks.csv": "checks", "counters.csv": "counters", "resources.csv": "resources"}
+TABLES = {
+    "bench.csv": "bench",
+    "windows.csv": "windows",
+    "checks.csv": "checks",
+    "counters.csv": "counters",
+    "resources.csv": "resources",
+}
 DOCUMENTS = {"machine.json": "machine", "provenance.json": "provenance"}
 TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
 SAMPLES = "samples.parquet"
@@ -65,10 +69,7 @@ def main() -> None:
     for name, kind in documents.items():
         read_json(options.measured / name, kind)
     if SAMPLES in names:
-        try:
-            pq.read_metadata(options.measured / SAMPLES)
-        except pa.ArrowInvalid as error:
-            raise UserError(f"{options.measured / SAMPLES}: not a Parquet file, truncated or foreign") from error
+        read_samples(options.measured / SAMPLES)
     provenance = read_json(options.measured / "provenance.json", "provenance")
     size = sum((options.measured / name).stat().st_size for name in names)
     if size > LIMIT_BYTES:
