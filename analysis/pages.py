@@ -92,7 +92,9 @@ def main() -> None:
     parser.add_argument("names", nargs="+", metavar="NAME", help="of a report table")
     args = parser.parse_args()
     known = {name: one for name, one in registry.tables().items() if one.kind == "table"}
-    chosen = [choose(known, name, "table", "analysis/tables, analysis/claims, experiments/studies") for name in args.names]
+    chosen = [
+        choose(known, name, "table", "analysis/tables, analysis/claims, experiments/studies") for name in args.names
+    ]
     parts = [part for one in chosen for part in parts_of(one, read(args.tables / one.file))]
     text = page(parts, args.title)
     if loaded := re.search(r'(?:src|href)="https?:', text):

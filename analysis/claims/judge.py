@@ -161,8 +161,21 @@ def judged(
     schema="claims_table",
     page_by="worklog",
     page_columns=(
-        "verdict", "claim", "theirs", "ours", "unit", "remark", "why", "ours_low", "ours_high", "gpu", "about",
-        "section", "lines", "id", "machine",
+        "verdict",
+        "claim",
+        "theirs",
+        "ours",
+        "unit",
+        "remark",
+        "why",
+        "ours_low",
+        "ours_high",
+        "gpu",
+        "about",
+        "section",
+        "lines",
+        "id",
+        "machine",
     ),  # fmt: skip
 )
 def claims(inputs: Inputs) -> list[Row]:

@@ -40,7 +40,9 @@ if not (_folder.is_dir() and os.access(_folder, os.W_OK)):
     sys.exit(f"error: {_folder.resolve()}: not a folder that can be written; results/ must be one")
 try:
     # --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
-    config.update({k: contracts.parse_yaml_value(v, f"config.yaml: {k}") for k, v in config.items() if isinstance(v, str)})
+    config.update(
+        {k: contracts.parse_yaml_value(v, f"config.yaml: {k}") for k, v in config.items() if isinstance(v, str)}
+    )
     contracts.validate(dict(config), "config", "config.yaml")
     PLAN = plan(config, Device(_toolchain()), Inventory.of(Path(workflow.basedir)), TARGETS)
     PICTURES = bank_pictures.load(chosen=config["variants"])

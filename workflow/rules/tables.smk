@@ -73,20 +73,24 @@ for _name, _parts in (_JOINED | _WHOLE).items():
 
 if PLAN.measuring:
 
-    # Medians and intervals from the samples.
-    rule bench_table:
-        input:
-            samples=f"{RESULTS}{{scope}}/samples.parquet",
-            windows=f"{RESULTS}{{scope}}/windows.csv",
-            machine=f"{RESULTS}/parts/machine.json",
-            code="analysis/bench.py",
-        output:
-            f"{RESULTS}{{scope}}/bench.csv",
-        log:
-            f"results/logs/{MACHINE}{{scope}}/bench.log",
-        shell:
-            "python -m analysis.bench --samples {input.samples} --windows {input.windows} --machine {input.machine}"
-            " --out {output} 2>&1 | tee {log}"
+    # Tables that others are made of: medians and intervals from the samples.
+    for _table in [registry.tables()[name] for name in PLAN.made if registry.tables()[name].derived]:
+
+        rule:
+            name:
+                f"{_table.name}_table"
+            input:
+                f"{_table.derived.module.replace('.', '/')}.py",
+                **{name: f"{RESULTS}{{scope}}/{registry.tables()[name].file}" for name in _table.derived.sources},
+            output:
+                f"{RESULTS}{{scope}}/{_table.file}",
+            log:
+                f"results/logs/{MACHINE}{{scope}}/{_table.name}.log",
+            params:
+                module=_table.derived.module,
+                tables=lambda wildcards, input: [f"--{name} {path}" for name, path in input.items()],
+            shell:
+                "python -m {params.module} {params.tables} --out {output} 2>&1 | tee {log}"
 
     rule provenance:
         input:
@@ -99,8 +103,7 @@ if PLAN.measuring:
                 *(path for path in _bench(".left_out.txt")(wildcards) if path.endswith("-locked.left_out.txt")),
             ],
         output:
-            provenance=f"{RESULTS}{{scope}}/provenance.json",
-            machine=f"{RESULTS}{{scope}}/machine.json",
+            f"{RESULTS}{{scope}}/provenance.json",
         log:
             f"results/logs/{MACHINE}{{scope}}/provenance.log",
         localrule: True
@@ -111,8 +114,18 @@ if PLAN.measuring:
             ],
         shell:
             "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain} {params.tuned}"
-            ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output.provenance} 2>&1 | tee {log}'
-            " && cp {input.machine} {output.machine}"
+            ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output} 2>&1 | tee {log}'
+
+    rule machine_of_scope:
+        input:
+            f"{RESULTS}/parts/machine.json",
+        output:
+            f"{RESULTS}{{scope}}/machine.json",
+        log:
+            f"results/logs/{MACHINE}{{scope}}/machine.log",
+        localrule: True
+        shell:
+            "cp {input} {output} 2>&1 | tee {log}"
 
 
 # There only when every check passed: after figures, paper and report, so that a failed check is in them.
