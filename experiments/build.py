@@ -17,11 +17,11 @@ from pathlib import Path
 
 from contracts import UserError, replacing, run_command, scratch, write_json, write_text
 from experiments import toolchain
+from experiments.relocatable import SEED, relocatable
 from kernels import catalogue
 from kernels.occupancy import capability, occupancy
 
-FLAGS = ["-std=c++17", "-O3", "-lineinfo", "-frandom-seed=1"]  # a fixed seed: else names of inlined functions hold a pid
-TOOLKIT = re.compile(r".*/bin/\.\./+(?:targets/[^/]+/)?(.+)")  # nvcc names its own headers from where it lies
+FLAGS = ["-std=c++17", "-O3", "-lineinfo", SEED]
 
 # SASS opcodes that are counted by the width of the access: column prefix by opcode
 BY_WIDTH = {"LDS": "lds", "STS": "sts", "LDG": "ldg", "STG": "stg"}
@@ -38,31 +38,11 @@ def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
         include = f"-I{catalogue.ROOT}"
         to_ptx = [str(compiler), "-ptx", *FLAGS, f"-arch={virtual}", include, str(source), "-o", str(ptx)]
         _run(to_ptx, source, env={**os.environ, "TMPDIR": str(empty)})
-        ptx.write_text(relocatable(ptx.read_text(), source, stem.parent))
+        ptx.write_text(relocatable(ptx.read_text(), source, catalogue.ROOT.parent, stem.parent))
         assembler = [str(toolchain.ptxas(compiler).absolute()), "-v", "-O3", "--generate-line-info", f"-arch={arch}"]
         # it notes date and size of each source file that it finds from where it runs: from there, none
         report = _run([*assembler, str(ptx.absolute()), "-o", str(cubin.absolute())], source, cwd=empty)
     return report
-
-
-def relocatable(ptx: str, source: Path, out_dir: Path) -> str:
-    """PTX whose line table names files as in any checkout, on any machine and for any `out_dir`.
-
-    From the repository's root (`kernels/sgemm/naive.cu`), else from the folder of `source`; the toolkit's headers
-    as `cuda/include/...`; a `source` that lies in `out_dir` by its bare name.
-    """
-    source, root = source.resolve(), catalogue.ROOT.parent
-
-    def name(path: str) -> str:
-        if header := TOOLKIT.fullmatch(path):
-            return f"cuda/{header[1]}"
-        file = Path(path).resolve()
-        if file == source and file.parent == out_dir.resolve():
-            return file.name
-        folder = next((base for base in (root, source.parent) if file.is_relative_to(base)), None)
-        return file.relative_to(folder).as_posix() if folder else path
-
-    return re.sub(r'^(\s*\.file\s+\d+\s+)"([^"]+)"', lambda file: f'{file[1]}"{name(file[2])}"', ptx, flags=re.M)
 
 
 def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:

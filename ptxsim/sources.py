@@ -68,7 +68,7 @@ def choose_file(kernel, wanted: str | Path | None) -> str:
 
 
 def find_source(name: str, near: Iterable[Path] = ()) -> Path | None:
-    """A source file that `.file` names: as it is, from one of the folders or one above it, or by its bare name there."""
+    """A source file that `.file` names: as it is, from a folder of `near` or one above, or by its bare name in one."""
     candidates = [Path(name)]
     for folder in map(Path.absolute, near):
         candidates += [folder / name, folder / PurePath(name).name, *(above / name for above in folder.parents)]

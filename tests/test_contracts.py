@@ -107,7 +107,7 @@ def test_rows_survive_writing_and_reading(name: str, tmp_path_factory: pytest.Te
         {key: cell(described) for key, described in contracts.schema(name)["properties"].items()}
     )
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(st.lists(row, max_size=2))
     def round_trip(rows: list[dict[str, Any]]) -> None:
         write_rows(path, name, rows)

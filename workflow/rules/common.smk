@@ -1,6 +1,8 @@
 # What all rules share: the configuration, whether there is a GPU, the experiments, and where files lie.
 
+import contextlib
 import difflib
+import fcntl
 import hashlib
 import json
 import os
@@ -16,6 +18,17 @@ sys.path.insert(0, workflow.basedir)
 import contracts
 from experiments import bank_pictures, plan, profile, toolchain, tuned
 from kernels import catalogue
+
+# Held as long as this process lives: only where nobody holds it does `make all` remove a lock of Snakemake's
+ALIVE = open(Path(workflow.basedir, "Snakefile"))
+with contextlib.suppress(OSError):  # a file system without such locks: then no lock is removed
+    fcntl.flock(ALIVE, fcntl.LOCK_SH)
+
+
+# What killed runs left behind; where nothing is executed, nothing is removed.
+onstart:
+    contracts.sweep("results", "data")
+
 
 # --config gives text for what it does not know: true, false and null mean here what they mean in config.yaml
 config.update({key: yaml.safe_load(value) for key, value in config.items() if isinstance(value, str)})
