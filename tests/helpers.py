@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments import toolchain
-
 ROOT = Path(__file__).resolve().parent.parent
 ARCH = "sm_90a"
 BIN = Path(sys.executable).parent  # snakemake, ruff and the others of this environment
@@ -97,6 +95,8 @@ def stuck_nvcc(folder: Path, after: int = 0) -> Path:
 
     Once it is stuck, there is a file `waiting`, too.
     """
+    from experiments import toolchain  # not before: what is forked from here starts with nothing of ours
+
     script = folder / "nvcc"
     last = f"[ $(wc -l < count) -gt {after} ] && [ -e stuck ] && touch waiting && exec sleep infinity"
     waits = f'case "$*" in *-ptx*) (cd {folder} && echo >> count && {last}) ;; esac'
