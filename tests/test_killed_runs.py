@@ -167,6 +167,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
 
 def refused(process: subprocess.Popen[str]) -> bool:
     """`make all` ended at once, with one line of ours."""
+    assert process.poll() is not None, "it runs"
     out, err = process.communicate()
     ours = [line for line in (out + err).splitlines() if not line.startswith("make: ")]
     return process.returncode != 0 and ours == ["error: a run is under way in this folder; wait for its end"]
