@@ -95,7 +95,7 @@ def stuck_nvcc(folder: Path, after: int = 0) -> Path:
 
     Once it is stuck, there is a file `waiting`, too.
     """
-    from experiments import toolchain  # not before: what is forked from here starts with nothing of ours
+    from experiments.stages import toolchain  # not before: what is forked from here starts with nothing of ours
 
     script = folder / "nvcc"
     last = f"[ $(wc -l < count) -gt {after} ] && [ -e stuck ] && touch waiting && exec sleep infinity"

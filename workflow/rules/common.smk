@@ -31,7 +31,6 @@ onstart:
     contracts.sweep("results", "data")
 
 
-
 # A job on a cluster's node and the report's own Snakemake read this file again: they go by what the first one was asked
 # for and what it found, whatever GPU they see.
 _ASKED = "GEMM_LADDER_TARGETS"
