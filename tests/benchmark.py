@@ -78,9 +78,7 @@ def main() -> None:
         show("snakemake paper, one table changed", "snakemake --cores 1 paper", tree)
         for name in FAMILIES:
             run(f"python -m experiments.stages.build {name} --arch {ARCH} --out-dir bench", tree)
-            check = (
-                f"python -m experiments.emulation {name} --build-dir bench --seed 1 --out-dir bench/emulated"
-            )
+            check = f"python -m experiments.emulation {name} --build-dir bench --seed 1 --out-dir bench/emulated"
             show(f"check of {name}, emulated", check, tree)
 
 

@@ -176,7 +176,7 @@ def judged(
         "lines",
         "id",
         "machine",
-    ),  # fmt: skip
+    ),
 )
 def claims(inputs: Inputs) -> list[Row]:
     files_of = {name: [Path(f"paper/{name}")] for name in ("sources.yaml", "published.csv", "claims.yaml")}
