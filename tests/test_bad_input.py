@@ -24,6 +24,7 @@ ARCHIVED = [
     "machine.json",
     "provenance.json",
     "samples.parquet",
+    "windows.csv",
 ]
 
 
@@ -61,7 +62,7 @@ def test_an_unknown_variant_gives_the_nearest(command: str, tmp_path: Path) -> N
     ],
 )
 def test_what_cannot_be_timed_is_one_line(experiment: str, variant: str, words: list[str], tmp_path: Path) -> None:
-    arguments = ["--build-dir", tmp_path, *outputs(tmp_path, "bench", "checks", "samples")]
+    arguments = ["--build-dir", tmp_path, *outputs(tmp_path, "windows", "checks", "samples")]
     assert_one_line(run_module("experiments.stages.bench", experiment, variant, *arguments), *words)
     assert not (tmp_path / "out").exists()
 
@@ -86,11 +87,11 @@ def test_a_variant_that_failed_its_check_is_not_timed(tmp_path: Path, archive: P
     rows = [row for row in read_rows(archive / "checks.csv", "checks") if row["variant"] == "sgemm_naive"]
     write_rows(tmp_path / "checked.csv", "checks", [rows[0] | {"passed": False, "detail": "planted"}, *rows[1:]])
     arguments = ["--checked", tmp_path / "checked.csv", "--build-dir", tmp_path]
-    arguments += outputs(tmp_path, "bench", "checks", "samples")
+    arguments += outputs(tmp_path, "windows", "checks", "samples")
     done = run_module("experiments.stages.bench", "sgemm_ladder", "sgemm_naive", *arguments)
     assert done.returncode == 0, done.stderr
     assert "sgemm_naive" in done.stderr and "fail" in done.stderr
-    assert read_rows(tmp_path / "out" / "bench", "bench") == []
+    assert read_rows(tmp_path / "out" / "windows", "windows") == []
 
 
 # ---- profile ----------------------------------------------------------------------------------------------------

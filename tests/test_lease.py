@@ -14,7 +14,9 @@ from typing import TextIO
 import pytest
 from helpers import ROOT, environment, run_module
 
+from analysis.bench import derive
 from contracts import read_rows
+from contracts.samples import read_samples
 from experiments.gpu import discovery
 from experiments.gpu.lease import HELD, LOCKS, lock_path
 
@@ -290,7 +292,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bench(kernels: Path, to: Path, **changes: str) -> subprocess.Popen[str]:
     """A benchmark as the pipeline runs it, under way."""
     to.mkdir()
-    outputs = ["--bench", to / "bench.csv", "--samples", to / "samples.parquet", "--checks", to / "checks.csv"]
+    outputs = ["--windows", to / "windows.csv", "--samples", to / "samples.parquet", "--checks", to / "checks.csv"]
     outputs += ["--left-out", to / "left_out.txt"]
     command = [sys.executable, "-m", "experiments.stages.bench", *BENCH, "--build-dir", kernels, *outputs]
     env = {key: value for key, value in environment(**changes).items() if key != HELD}
@@ -301,7 +303,9 @@ def shares(process: subprocess.Popen[str], to: Path) -> dict[int, float]:
     """Share of cuBLAS by size, once the benchmark has ended."""
     errors = process.communicate()[1]
     assert process.returncode == 0 and WAITING not in errors, errors
-    return {row["n"]: row["share_of_baseline"] for row in read_rows(to / "bench.csv", "bench")}
+    samples = read_samples(to / "samples.parquet").to_pandas()
+    rows = derive(read_rows(to / "windows.csv", "windows"), samples, 132, to)
+    return {row["n"]: row["share_of_baseline"] for row in rows}
 
 
 @pytest.mark.gpu
