@@ -161,9 +161,22 @@ def judged(
     schema="claims_table",
     page_by="worklog",
     page_columns=(
-        "verdict", "claim", "theirs", "ours", "unit", "remark", "why", "ours_low", "ours_high", "gpu", "about",
-        "section", "lines", "id", "machine",
-    ),  # fmt: skip
+        "verdict",
+        "claim",
+        "theirs",
+        "ours",
+        "unit",
+        "remark",
+        "why",
+        "ours_low",
+        "ours_high",
+        "gpu",
+        "about",
+        "section",
+        "lines",
+        "id",
+        "machine",
+    ),
 )
 def claims(inputs: Inputs) -> list[Row]:
     files_of = {name: [Path(f"paper/{name}")] for name in ("sources.yaml", "published.csv", "claims.yaml")}
