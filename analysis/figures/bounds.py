@@ -7,6 +7,7 @@ is what the kernel loses beside it. A kernel whose source changed since it was m
 from __future__ import annotations
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from analysis.data import Measured, at_usual_size
@@ -27,12 +28,25 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
     figure, axes = plt.subplots(figsize=(style.WIDTH, 1.35 + 0.21 * len(places)))
     height = names.map(places)
-    for number, (resource, label) in enumerate(RESOURCES.items()):
-        part = rows["resource"] == resource
-        if part.any():
-            look = {"color": style.LINES[number % len(style.LINES)], "marker": style.MARKERS[number]}
-            axes.scatter(rows["percent"][part], height[part], s=22, label=label, zorder=3, **look)
     tail = rows["resource"] == "tail"
+    named = rows[~tail].assign(place=height[~tail], resource=rows["resource"][~tail].map(RESOURCES))
+    looks = {label: number for number, label in enumerate(RESOURCES.values()) if label in set(named["resource"])}
+    sns.scatterplot(
+        named,
+        x="percent",
+        y="place",
+        hue="resource",
+        style="resource",
+        hue_order=list(looks),
+        style_order=list(looks),
+        palette=[style.LINES[number % len(style.LINES)] for number in looks.values()],
+        markers=[style.MARKERS[number] for number in looks.values()],
+        s=24,
+        linewidth=0,
+        zorder=3,
+        ax=axes,
+    )
+    axes.get_legend().remove()
     look = {"color": style.INK, "marker": "|", "linewidth": 1.3}
     axes.scatter(rows["percent"][tail], height[tail], s=130, label="largest, SM with the most blocks", zorder=2, **look)
     axes.axvline(100, color=style.INK, linewidth=1.0, zorder=1)
@@ -45,6 +59,7 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     axes.set_yticks(list(places.values()), list(places))
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="both")
+    axes.set_ylabel("")
     axes.set_xlabel("least cycles of each resource, % of the measured cycles")
     axes.set_title("bottleneck", loc="right", x=1.01, ha="left", fontsize=8)
     labels = axes.get_legend_handles_labels()[1]
