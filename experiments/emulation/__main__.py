@@ -48,7 +48,9 @@ def at_sizes(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run one variant on the emulator, and tell what that shows.")
     parser.add_argument("variant", help="name in kernels/catalogue.yaml")
-    parser.add_argument("--size", type=int, nargs="*", default=[], metavar="N", help="m = n = k to predict; none, if none")
+    parser.add_argument(
+        "--size", type=int, nargs="*", default=[], metavar="N", help="m = n = k to predict; none, if none"
+    )
     parser.add_argument("--build-dir", required=True, type=Path, help="holds NAME.ptx and NAME.cubin")
     parser.add_argument("--machine", default="h200", help="whose rates bounds have: one of ptxsim's, or a .toml file")
     parser.add_argument("--seed", type=int, help="of the first check; drawn afresh when left out")

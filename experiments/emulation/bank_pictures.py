@@ -194,7 +194,9 @@ def draw(picture: Picture, emulated: Path, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw accesses to shared memory on their banks.")
     parser.add_argument("pictures", nargs="*", help="names in workflow/bank_pictures.yaml; all, if none is given")
-    parser.add_argument("--emulated", required=True, type=Path, metavar="FOLDER", help="with VARIANT/bank_accesses.json")
+    parser.add_argument(
+        "--emulated", required=True, type=Path, metavar="FOLDER", help="with VARIANT/bank_accesses.json"
+    )
     parser.add_argument("--out-dir", required=True, type=Path)
     options = parser.parse_args()
     known = load()
