@@ -119,7 +119,6 @@ class Counters(Observer):
             stats.space, stats.kind = event.space, kind
 
     def _shared(self, event, stats: Stats, kind: str) -> None:
-        where = event.access.where
         if kind == "cp_async":
             addresses, active = event.addresses()
             source, reading = self._source or (addresses, active & False)

@@ -457,9 +457,9 @@ def _require_same(program: Program, ptx: str | None, cubin: Path) -> None:
 def from_cubin(program: Program, cubin: Path) -> Merges:
     """As the cubin has it, which ptxas made of this PTX with line information.
 
-    ptxas may unroll a loop and merge accesses of several iterations (`Unrolled`). Where machine accesses of several widths
-    begin at one access of the PTX and that is not why, the rule must do for that one. Raises `PtxError` where the cubin
-    cannot be read, names no lines, or was made from other PTX.
+    ptxas may unroll a loop and merge accesses of several iterations (`Unrolled`). Where machine accesses of several
+    widths begin at one access of the PTX and that is not why, the rule must do for that one. Raises `PtxError` where
+    the cubin cannot be read, names no lines, or was made from other PTX.
     """
     machine = _machine(program, cubin)
     rule, merges, addresses = foreseen(program), Merges(), Addresses(program)

@@ -126,10 +126,10 @@ def test_every_set_of_eight_words(access, tmp_path):
     ],
 )
 def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(words, iterations, by_rule, loads, tmp_path):
-    """ptxas unrolls this loop wholly, each iteration of which reads so many words more: its loads are those executed."""
-    body = "\n".join(f"ld.shared.f32 %f{i}, [%r5+{4 * i}];" for i in range(1, words + 1))
+    """ptxas unrolls this loop wholly; each iteration reads so many words further on. Its loads are those executed."""
+    body = "\n".join(f"ld.shared.f32 %f{i}, [%r5+{4 * i - 4}];" for i in range(1, words + 1))
     body += "\n".join(f" fma.rn.f32 %f0, %f{i}, %f0, %f{i};" for i in range(1, words + 1))
-    loop = f"""add.s32 %r5, %r3, -4; mov.u32 %r6, 0; mov.f32 %f0, 0f00000000;
+    loop = f"""mov.u32 %r5, %r3; mov.u32 %r6, 0; mov.f32 %f0, 0f00000000;
     L: {body} add.s32 %r5, %r5, {4 * words}; add.s32 %r6, %r6, 1; setp.lt.s32 %p1, %r6, {iterations}; @%p1 bra L;"""
     text = HEADER + ENTRY.format(name="k", lines=loop).replace(".reg .b32", ".reg .pred %p<2>; .reg .b32")
     ptx = tmp_path / "loop.ptx"
