@@ -1,18 +1,22 @@
 # make all   everything that this machine can do, into results/
 # make test  the tests (those that need a GPU are skipped where there is none)
-# Both set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
+# make fuzz  ten thousand mutations of what each reader reads
+# They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
 
 PYTHON ?= python3
 CORES ?= 1
 BIN := .venv/bin
 
-.PHONY: all test test-gpu clean
+.PHONY: all test test-gpu fuzz clean
 
 all: .venv/installed
 	$(BIN)/snakemake --cores $(CORES) all
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+fuzz: .venv/installed
+	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz -n 2 --timeout 7200
 
 # On a machine with a GPU: the tests that need one. `snakemake archive` keeps what they printed.
 test-gpu: .venv/installed

@@ -1,41 +1,22 @@
 """Measured tables, with what may not be shown taken out and what is out of date marked.
 
-Functions on DataFrames are pure; only `read`, `offered`, `write_csv`, `metric_names` and the two `*_arguments` touch
-files or a command line.
+Functions on DataFrames are pure; only `write_csv` and `metric_names` touch files. `analysis.inputs` reads tables.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 import contracts
-from contracts import UserError, read_json, read_rows, replacing, schema
+from contracts import load_yaml, replacing, schema
+from contracts.registry import legs
 
 DAGGER = "†"  # stands at every label whose rows are stale
-
-# Stages and their names in coverage.csv. Of these words, the first that a key of provenance.json's left_out contains
-# says which stage it speaks of.
-STAGES = {
-    "cross_checks": "cross-checks",  # before "check", which it contains
-    "build": "build",
-    "check": "check on GPU",
-    "emulator": "check on ptxsim",
-    "locked": "locked",
-    "bench": "unlocked",
-    "profile": "counters",
-    "agreement": "agreement",
-    "timing_methods": "timing methods",
-    "timeline": "timeline",
-    "sanitizer": "sanitizer",
-    "tuning": "tuning",
-}
 
 
 @dataclass(frozen=True)
@@ -64,73 +45,13 @@ class Measured:
         return f"{kind}: {self.provenance['gpu']}, {self.provenance['date']}"
 
     def reason(self, stage: str) -> str | None:
-        """Why a stage (a key of `STAGES`) was left out, or None where provenance.json names no reason."""
+        """Why a stage (of `contracts.registry.legs`) was left out, or None where provenance.json has no reason."""
         return left_out(self.provenance).get(stage)
 
     def untimed(self, experiment: str) -> str | None:
         """Why an experiment has no timings; where others have some, how to get them."""
         hint = f"snakemake --cores 1 {experiment} measures it where there is a GPU." if len(self.bench) else None
         return self.reason("bench") or hint
-
-
-def input_arguments(description: str | None) -> argparse.ArgumentParser:
-    """The options of every command that reads measurements."""
-    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("--measured", required=True, type=Path, metavar="DIR", help="results/MACHINE or data/MACHINE")
-    parser.add_argument("--variants", required=True, type=Path, metavar="FILE", help="the catalogue as variants.csv")
-    parser.add_argument("--archived", action="store_true", help="say that these were not measured by this run")
-    parser.add_argument(
-        "--emulated", type=Path, metavar="FILE", help="checks.csv of this tree on ptxsim, beside the measured folder's"
-    )
-    return parser
-
-
-def figure_arguments(description: str | None) -> argparse.ArgumentParser:
-    """The options of every command that draws a figure."""
-    parser = input_arguments(description)
-    parser.add_argument("--out", required=True, type=svg_path, metavar="FILE.svg", help="a PDF is written beside it")
-    return parser
-
-
-def svg_path(text: str) -> Path:
-    """The argument of --out; for argparse."""
-    if not text.endswith(".svg"):
-        raise argparse.ArgumentTypeError(f"{text!r} should end in .svg")
-    return Path(text)
-
-
-def read(args: argparse.Namespace) -> Measured:
-    """Read a measured folder and the catalogue, as the common options name them."""
-    folder: Path = args.measured
-    if not folder.is_dir():
-        raise UserError(f"no such folder: {folder}; name one with machine.json, provenance.json and the tables")
-    variants = with_labels(table(read_rows(args.variants, "variants"), "variants"))
-    tables = {name: table(read_rows(folder / f"{name}.csv", name), name) for name in ("bench", "checks", "counters")}
-    if args.emulated:
-        emulated = table(read_rows(args.emulated, "checks"), "checks")
-        on_gpu = tables["checks"][tables["checks"]["device"] != "ptxsim"]
-        tables["checks"] = pd.concat([part for part in (on_gpu, emulated) if len(part)] or [on_gpu])
-    return combine(
-        read_json(folder / "machine.json", "machine"),
-        read_json(folder / "provenance.json", "provenance"),
-        variants,
-        tables["bench"],
-        tables["checks"],
-        tables["counters"],
-        archived=args.archived,
-        emulated_here=bool(args.emulated),
-    )
-
-
-def offered(folder: Path, name: str, measured: Measured, *, timed: bool) -> pd.DataFrame:
-    """Rows of a table that need not be in the folder, with the catalogue's columns joined.
-
-    Of a table of times, those of variants that failed a check are left out.
-    """
-    path = folder / f"{name}.csv"
-    rows = describe(table(read_rows(path, name) if path.is_file() else [], name), measured.variants)
-    rows["stale"] = rows["stale"].astype(bool)
-    return rows[~rows["variant"].isin(measured.failed["variant"])] if timed else rows
 
 
 def write_csv(path: Path, rows: pd.DataFrame, digits: int = 6) -> None:
@@ -235,12 +156,10 @@ def stale_variants(*tables: pd.DataFrame) -> list[str]:
 
 
 def left_out(provenance: dict[str, Any]) -> dict[str, str]:
-    """Reasons why stages were left out, by the keys of `STAGES`; a stage we have no word for keeps its own name."""
-    reasons = {}
-    for name, reason in provenance.get("left_out", {}).items():
-        stage = next((word for word in STAGES if word in name.lower()), name)
-        reasons[stage] = reason
-    return reasons
+    """Reasons why stages were left out, by the longest stage that a key contains; else the key stays as it is."""
+    stages = sorted(legs(), key=len, reverse=True)
+    told = provenance.get("left_out", {}).items()
+    return {next((stage for stage in stages if stage in name.lower()), name): reason for name, reason in told}
 
 
 def is_tensor(dtype: str) -> bool:
@@ -258,11 +177,20 @@ def one_row_each(bench: pd.DataFrame) -> pd.DataFrame:
 
 
 @functools.cache
+def metrics() -> dict[str, dict[str, dict[str, Any]]]:
+    """What contracts/metrics.yaml says of each counter, by section and our key."""
+    return load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
+
+
+@functools.cache
 def metric_names() -> dict[str, str]:
     """ncu's name to our key, from contracts/metrics.yaml."""
-    path = Path(contracts.__file__).parent / "metrics.yaml"
-    sections = yaml.safe_load(path.read_text())
-    return {entry["ncu"]: key for section in sections.values() for key, entry in section.items()}
+    return {entry["ncu"]: key for section in metrics().values() for key, entry in section.items()}
+
+
+def difference_percent(ours: pd.Series, others: pd.Series) -> pd.Series:
+    """How much more `ours` is than `others`, in % of the latter; NaN where either is missing."""
+    return 100 * (ours.astype(float) / others.astype(float) - 1)
 
 
 # What to multiply a counter's value with to have the unit without its prefix. Plain units are not listed.

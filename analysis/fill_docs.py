@@ -28,115 +28,24 @@ from __future__ import annotations
 
 import argparse
 import ast
+import dataclasses
 import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import pandas as pd
-import yaml
+from analysis.data import DAGGER
+from analysis.facts import SIZE, Facts
+from analysis.inputs import Inputs
+from analysis.words import data_text, regime_text, significant
+from contracts import UserError, choose, run_command, write_text
 
-import contracts
-from analysis.data import DAGGER, Measured, describe, metric_names, one_row_each, read, table, wide
-from analysis.figures.style import data_text, regime_text, significant
-from analysis.metrics import COMPARISON, DERIVED, with_derived
-from contracts import UserError, choose, read_rows, run_command, schema, write_text
-
-SIZE = 4096  # n of the tables: what the experiments profile
 ALWAYS = ["time_us", "share", "registers", "blocks_per_sm"]
 COMMENT = re.compile(r"^<!-- *(.*?) *-->$", re.MULTILINE | re.DOTALL)
 DIRECTIVES = {"origin": False, "statements": False, "table": True, "sizes": True, "holds": True, "end": False}
 FILLED = {"origin", "statements", "table", "sizes"}
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """What a key stands for. `source`: the table it is from, "bench", "resources", "counters" or "variants"."""
-
-    label: str
-    unit: str
-    source: str
-
-
-def quantities() -> dict[str, Quantity]:
-    """Every key that a document may name."""
-    found = {}
-    path = Path(contracts.__file__).parent / "metrics.yaml"
-    for section, entries in yaml.safe_load(path.read_text()).items():
-        for key, entry in entries.items():
-            unit = "%" if ".pct" in entry["ncu"] or entry["ncu"].endswith("_pct") else ""
-            label = entry["label"]
-            if section == "stalls":
-                reason = label if label[:2].isupper() else label[0].lower() + label[1:]
-                label, unit = f"Stalled: {reason}", "cycles an instruction"
-            found[key] = Quantity(label, unit, "counters")
-    told = {shown.key: shown for section in COMPARISON.values() for shown in section}
-    for key in DERIVED:
-        shown = told.get(key)
-        label = shown.label if shown else key.replace("_", " ").capitalize()
-        found[key] = Quantity(label, shown.unit if shown else "%", "counters")
-    for column in schema("resources")["properties"]:
-        if re.fullmatch(r"(lds|sts|ldg|stg)_\d+|ffma|hmma|ldgsts|ldsm|bar", column):
-            found[column] = Quantity(f"{column.upper().replace('_', '.')} in the SASS", "", "resources")
-    found |= {
-        "registers": Quantity("Registers per thread", "", "resources"),
-        "blocks_per_sm": Quantity("Blocks per SM", "", "resources"),
-        "threads": Quantity("Threads per block", "", "resources"),
-        "shared_bytes": Quantity("Shared memory per block", "byte", "resources"),
-        "spill_bytes": Quantity("Spills per thread", "byte", "resources"),
-        "sass_total": Quantity("Instructions in the SASS", "", "resources"),
-        "time_us": Quantity("Time", "µs", "bench"),
-        "share": Quantity("Share of cuBLAS", "%", "bench"),
-        "tflops": Quantity("TFLOP/s", "", "bench"),
-        "flop_per_clock_sm": Quantity("FLOP per clock and SM", "", "bench"),
-        "sm_clock_mhz": Quantity("SM clock", "MHz", "bench"),
-        "power_w": Quantity("Power", "W", "bench"),
-        "template": Quantity("Template", "", "variants"),
-    }
-    return found
-
-
-class Facts:
-    """Values by variant and key, from one machine's measurements and the resources of their kernels."""
-
-    def __init__(self, measured: Measured, resources: pd.DataFrame) -> None:
-        self.measured = measured
-        self.quantities = quantities()
-        self.variants: dict[str, dict[str, Any]] = {row["variant"]: row for row in measured.variants.to_dict("records")}
-        self.bench = one_row_each(measured.bench)
-        bench = self.bench.assign(time_us=self.bench["time_us_median"], share=self.bench["share_of_baseline"])
-        counted = with_derived(wide(measured.counters, metric_names()))
-        limits = counted.filter(regex="^blocks_by_")
-        counted = counted.assign(blocks_per_sm=limits.min(axis=1) if len(limits.columns) else float("nan"))
-        described = describe(resources, measured.variants)
-        described = described[~described["variant"].isin(measured.failed["variant"])]
-        self.rows = {
-            "bench": {(row["variant"], row["n"]): row for row in bench.to_dict("records")},
-            "counters": {(row["variant"], row["n"]): row for row in counted.to_dict("records")},
-            "resources": {(row["variant"], None): row for row in described.to_dict("records")},
-            "variants": {(name, None): row for name, row in self.variants.items()},
-        }
-
-    def row(self, variant: str, key: str, n: int = SIZE) -> dict[str, Any] | None:
-        """The row of the table that `key` is from; what a library took of an SM, only the counters tell."""
-        source = self.quantities[key].source
-        if source == "resources" and self.variants[variant]["kind"] == "baseline":
-            source = "counters"
-        return self.rows[source].get((variant, n if source in ("bench", "counters") else None))
-
-    def value(self, variant: str, key: str, n: int = SIZE) -> Any:
-        """A number, or the text of the template; None where there is none."""
-        row = self.row(variant, key, n)
-        value = row.get(key) if row else None
-        return None if value is None or value != value else value
-
-    def stale(self, variant: str, key: str, n: int = SIZE) -> bool:
-        """Whether the kernel's source changed after this value was measured."""
-        row = self.row(variant, key, n)
-        return bool(row and row.get("stale"))
 
 
 @dataclass(frozen=True)
@@ -388,20 +297,29 @@ def fill(text: str, facts: Facts, source: Path) -> tuple[str, list[Statement]]:
 
 
 def read_facts(args: argparse.Namespace) -> Facts:
-    """The measured folder that the options name, and its resources."""
-    path = args.resources or args.measured / "resources.csv"
-    measured = read(argparse.Namespace(measured=args.measured, variants=args.variants, archived=True, emulated=None))
-    return Facts(measured, table(read_rows(path, "resources"), "resources"))
+    """The measurements that the options name, and their resources."""
+    if args.inputs:
+        inputs = Inputs.read(args.inputs)
+    elif args.measured and args.variants:
+        inputs = Inputs.of_folder(args.measured, args.variants, archived=True)
+    else:
+        raise UserError(
+            "no measurements are named; allowed: --measured DIR with --variants FILE, or --inputs FILE.json"
+        )
+    if args.resources:
+        inputs = dataclasses.replace(inputs, tables={**inputs.tables, "resources": args.resources})
+    return Facts(inputs.measured(), inputs.rows("resources"))
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--measured", required=True, type=Path, metavar="DIR", help="results/MACHINE or data/MACHINE")
-    options.add_argument("--variants", required=True, type=Path, metavar="FILE", help="the catalogue as variants.csv")
+    options.add_argument("--measured", type=Path, metavar="DIR", help="results/MACHINE or data/MACHINE")
+    options.add_argument("--variants", type=Path, metavar="FILE", help="the catalogue as variants.csv")
     options.add_argument(
         "--resources", type=Path, metavar="FILE", help="resources.csv (default: the measured folder's)"
     )
+    options.add_argument("--inputs", type=Path, metavar="FILE.json", help="in place of the three above")
     options.add_argument("--doc", required=True, type=Path, metavar="FILE.md", help="the document; filled in place")
     return options
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from helpers import ARCH, ROOT
 
-from experiments.stages import build, toolchain
+from experiments.gpu import discovery
+from experiments.stages import build
 from kernels import catalogue
 
 
@@ -17,7 +18,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU")
     not_asked = pytest.mark.skip(reason="slow: run with -m slow")
     for item in items:
-        if "gpu" in item.keywords and toolchain.gpu() is None:
+        if "gpu" in item.keywords and discovery.gpu() is None:
             item.add_marker(no_gpu)
         if "slow" in item.keywords and "slow" not in config.getoption("markexpr"):
             item.add_marker(not_asked)

@@ -12,8 +12,8 @@ from helpers import ROOT
 
 from contracts import read_json, read_rows
 from experiments import declarations
-from experiments.studies.tile_autotune import space
-from experiments.studies.tile_autotune import sweep as tune
+from experiments.tuning import space
+from experiments.tuning import sweep as tune
 from kernels import catalogue
 
 ARCHIVES = sorted(path.parent for path in ROOT.glob("data/*/provenance.json"))

@@ -426,7 +426,7 @@ def test_no_other_module_can_set_anything() -> None:
 def test_by_default_no_stage_sets_anything(card: Card) -> None:
     assert card.run("unlocked").returncode == 0
     out = card.folder / "out"
-    done = run_module("experiments.gpu.clocks", "--left-out", out, **card.env())
+    done = run_module("experiments.stages.try_lock", "--left-out", out, **card.env())
     assert done.returncode == 0 and out.read_text() == clocks.NOT_ASKED
     arguments = ["sgemm_ladder", "cublas_fp32", "--build-dir", card.folder]
     arguments += [f"--{name}={card.folder / name}" for name in ("bench", "checks", "samples")]
@@ -438,12 +438,14 @@ def test_by_default_no_stage_sets_anything(card: Card) -> None:
 
 def test_the_trial_is_over_in_a_moment(card: Card) -> None:
     out = card.folder / "out"
-    done = run_module("experiments.gpu.clocks", "--lock", "--left-out", out, **card.env())
+    done = run_module("experiments.stages.try_lock", "--lock", "--left-out", out, **card.env())
     assert done.stderr == "clocks can be locked: SM locked at 1500 MHz and memory at 3201 MHz, through NVML\n"
     assert out.read_text() == "" and card.calls == LOCK + RESET
     out.unlink()
     card.set(deny=1)
-    assert_one_line(run_module("experiments.gpu.clocks", "--lock", "--left-out", out, **card.env()), "no permission")
+    assert_one_line(
+        run_module("experiments.stages.try_lock", "--lock", "--left-out", out, **card.env()), "no permission"
+    )
     assert not out.exists()
 
 

@@ -17,6 +17,7 @@ from helpers import ROOT, assert_one_line, run_module
 
 from contracts import UserError
 from experiments import declarations
+from experiments.gpu import discovery
 from experiments.gpu.lease import lease
 from experiments.stages import build, toolchain, verify
 from experiments.stages.cases import Case, cases, packed
@@ -72,7 +73,7 @@ def build_fault(name: str, folder: Path, arch: str) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The harness, every variant and every fault, built for this GPU."""
-    here = toolchain.gpu()
+    here = discovery.gpu()
     assert here is not None
     out, arch = tmp_path_factory.mktemp("build"), here.arch
     with ThreadPoolExecutor(os.cpu_count()) as pool:

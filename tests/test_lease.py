@@ -16,8 +16,8 @@ import pytest
 from helpers import ROOT, environment, run_module
 
 from contracts import read_rows
+from experiments.gpu import discovery
 from experiments.gpu.lease import HELD, LOCKS, lock_path
-from experiments.stages import toolchain
 
 # Leases a GPU, says which CUDA sees and which NVML speaks of, and holds it until its input ends
 LEASE = """
@@ -38,7 +38,7 @@ WAITING = "waiting for a GPU: another job holds it"
 
 def start(wait_s: float, visible: str | None, **changes: str) -> subprocess.Popen[str]:
     """A process that leases one of the GPUs in CUDA_VISIBLE_DEVICES (None: not set), with its output piped."""
-    env = {key: value for key, value in environment().items() if key not in (HELD, toolchain.KNOWN)} | changes
+    env = {key: value for key, value in environment().items() if key not in (HELD, discovery.KNOWN)} | changes
     env.pop("CUDA_VISIBLE_DEVICES") if visible is None else env.update(CUDA_VISIBLE_DEVICES=visible)
     command, pipe = [sys.executable, "-c", LEASE, str(wait_s)], subprocess.PIPE
     return subprocess.Popen(command, cwd=ROOT, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
@@ -226,7 +226,7 @@ def test_a_card_of_another_model_does_not_stand_in(host: Host) -> None:
 
 def test_the_model_that_snakemake_planned_for_is_taken(host: Host) -> None:
     host.cards(2, model1=1)
-    known = {toolchain.KNOWN: json.dumps({"gpu": "NVIDIA Stand-in 1"})}
+    known = {discovery.KNOWN: json.dumps({"gpu": "NVIDIA Stand-in 1"})}
     assert host.takes(**known) == CARDS[1]
     said = host.takes(visible="0", **known)
     assert said.startswith("error: this run is about NVIDIA Stand-in 1, and visible here: NVIDIA Stand-in; choose")
@@ -281,7 +281,7 @@ NEAR = 0.01  # how far a share of cuBLAS may be from what it is alone
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the benchmark needs, built for this GPU."""
-    folder, here = tmp_path_factory.mktemp("build"), toolchain.gpu()
+    folder, here = tmp_path_factory.mktemp("build"), discovery.gpu()
     assert here is not None
     for built in ([BENCH[1]], ["--source", "experiments/gpu/harness.cu"]):
         done = run_module("experiments.stages.build", *built, "--arch", here.arch, "--out-dir", folder)
@@ -312,8 +312,8 @@ def test_two_gpus_measure_at_once_what_each_measures_alone(kernels: Path, tmp_pa
     import pynvml
 
     pynvml.nvmlInit()
-    models = [pynvml.nvmlDeviceGetName(handle) for handle in toolchain.visible_handles()]
-    uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in toolchain.visible_handles()]
+    models = [pynvml.nvmlDeviceGetName(handle) for handle in discovery.visible_handles()]
+    uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in discovery.visible_handles()]
     pynvml.nvmlShutdown()
     if models[:2] != models[:1] * 2:
         pytest.skip(f"needs two visible GPUs of one model; here: {', '.join(models)}")
@@ -338,7 +338,7 @@ def test_two_jobs_that_may_have_either_gpu_run_at_once(kernels: Path, tmp_path: 
     import pynvml
 
     pynvml.nvmlInit()
-    uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in toolchain.visible_handles()]
+    uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in discovery.visible_handles()]
     pynvml.nvmlShutdown()
     if len(uuids) < 2:
         pytest.skip("needs two visible GPUs")

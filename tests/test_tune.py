@@ -24,10 +24,11 @@ from helpers import ARCH, ROOT, assert_one_line, environment, run_module
 from analysis.figures import autotune
 from contracts import UserError, read_json, read_rows, write_json, write_rows
 from experiments import tuned
+from experiments.gpu import discovery
 from experiments.stages import build, check, toolchain
-from experiments.studies.tile_autotune import space
-from experiments.studies.tile_autotune import sweep as tune
-from experiments.studies.tile_autotune.space import RESTRICTIONS, Configuration, Sweep
+from experiments.tuning import space
+from experiments.tuning import sweep as tune
+from experiments.tuning.space import RESTRICTIONS, Configuration, Sweep
 from kernels import catalogue
 
 SWEEP = space.load()
@@ -157,7 +158,7 @@ def test_what_just_meets_a_restriction_builds_without_spills_and_is_right(
     kernel: str, name: str, tmp_path: Path
 ) -> None:
     """On the emulator: the sweep's own case, which has more than one tile, wide rows, alpha and beta."""
-    from experiments.studies.tile_autotune.worker import sweep_case
+    from experiments.tuning.worker import sweep_case
 
     variant = configured(kernel, BORDERS[kernel, name][0]).variant()
     row = tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
@@ -177,7 +178,7 @@ def test_what_just_meets_a_restriction_builds_without_spills_and_is_right(
     ids=["under one pass", "odd rows", "a part of a pass", "long rows"],
 )
 def test_copies_of_the_autotuned_kernel_take_any_tile(values: dict[str, int], tmp_path: Path) -> None:
-    from experiments.studies.tile_autotune.worker import sweep_case
+    from experiments.tuning.worker import sweep_case
 
     variant = configured("sgemm_autotuned", values).variant()
     tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
@@ -601,30 +602,30 @@ def test_a_failed_check_is_not_shown(made_up: Path, variants_csv: Path) -> None:
 
 
 def test_the_count_needs_no_gpu() -> None:
-    done = run_module("experiments.studies.tile_autotune.sweep", "--count")
+    done = run_module("experiments.tuning.sweep", "--count")
     assert done.returncode == 0 and f"{len(VALID) - 280} to measure" in done.stdout
     assert "60 left out by whole_warps: One thread a patch makes whole warps" in done.stdout
 
 
 def test_bad_options_are_one_clear_line(tmp_path: Path) -> None:
     need = ("--machine", "m", "--arch", ARCH, "--build-dir", tmp_path, "--out-dir", tmp_path)
-    assert_one_line(run_module("experiments.studies.tile_autotune.sweep"), "--machine is needed")
+    assert_one_line(run_module("experiments.tuning.sweep"), "--machine is needed")
     assert_one_line(
-        run_module("experiments.studies.tile_autotune.sweep", *need, "--limit", 0),
+        run_module("experiments.tuning.sweep", *need, "--limit", 0),
         "--limit 0 is not allowed",
         "at least 1",
     )
-    assert_one_line(run_module("experiments.studies.tile_autotune.sweep", *need), "no GPU", "--count needs none")
+    assert_one_line(run_module("experiments.tuning.sweep", *need), "no GPU", "--count needs none")
 
 
 @pytest.mark.gpu
 def test_a_sweep_of_three_configurations_on_the_gpu(tmp_path: Path) -> None:
-    here = toolchain.gpu()
+    here = discovery.gpu()
     assert here is not None
     build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", tmp_path / "harness", here.arch, NVCC)
     arguments = ["--machine", "trial", "--arch", here.arch, "--build-dir", tmp_path, "--out-dir", tmp_path / "out"]
     chosen = ["--kernel", "sgemm_autotuned", "--limit", "3"]
-    code = [sys.executable, "-m", "experiments.studies.tile_autotune.sweep", *map(str, arguments), *chosen]
+    code = [sys.executable, "-m", "experiments.tuning.sweep", *map(str, arguments), *chosen]
     env = environment(CUDA_VISIBLE_DEVICES=os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
     done = subprocess.run(code, cwd=ROOT, env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
@@ -641,9 +642,9 @@ def test_a_sweep_of_three_configurations_on_the_gpu(tmp_path: Path) -> None:
 def test_a_kernel_that_faults_costs_one_row_and_a_new_process(tmp_path: Path) -> None:
     """Its launch asks for more shared memory than it has, then it reads beyond its matrices: the next one runs well."""
     from experiments.gpu.lease import lease
-    from experiments.studies.tile_autotune.worker import Worker
+    from experiments.tuning.worker import Worker
 
-    here = toolchain.gpu()
+    here = discovery.gpu()
     assert here is not None
     build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", tmp_path / "harness", here.arch, NVCC)
     good = configured("sgemm_autotuned", tile(64, 64, 8, 8, 8)).variant()

@@ -1,9 +1,9 @@
 """What the five worklogs claim, tested on each machine's tables.
 
-    python -m analysis.claims.judge                                     # prints the table, of every archive in data/
+    python -m analysis.claims.judge                 # prints the table, of every archive in data/
     python -m analysis.claims.judge --measured results/h200 --out claims.csv
-    python -m analysis.claims.judge --check                             # non-zero where a verdict is not the recorded one
-    python -m analysis.claims.judge --record                            # writes data/MACHINE/verdicts.csv
+    python -m analysis.claims.judge --check         # non-zero where a verdict is not the recorded one
+    python -m analysis.claims.judge --record        # writes data/MACHINE/verdicts.csv
 
 paper/claims.yaml has each claim with an expression over the tables and the rule that turns its value into a verdict:
 holds, direction only, does not hold, or not testable here. `--functions` lists what an expression may call.
@@ -18,14 +18,17 @@ import os
 import sys
 import textwrap
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from analysis import registry
 from analysis.claims import files
 from analysis.claims.files import Paper
 from analysis.claims.machine_tables import Machine
 from analysis.claims.verdicts import VERDICTS, Row, rule_hash, table
 from analysis.claims.vocabulary import Vocabulary
+from analysis.inputs import Inputs
 from contracts import choose, read_rows, run_command, write_rows
 
 NARROWEST, WIDEST = 60, 120
@@ -134,6 +137,54 @@ def differences(rows: list[Row], claims: list[dict[str, Any]], folder: Path) -> 
     return found + [f"{folder}: {name}: recorded as {r['verdict']}, and no such claim" for name, r in recorded.items()]
 
 
+# ---- the table ------------------------------------------------------------------------------------------------------
+
+
+def judged(
+    paper: Paper, own: Inputs | None, archives: Mapping[Path, Inputs], experiments: list[str]
+) -> tuple[list[Row], dict[Path, list[Row]]]:
+    """The rows of claims.csv, this run's where it measured and other machines' archives'; and each archive's."""
+    rows = table(paper, Machine(own), experiments) if own else []
+    here = {row["machine"] for row in rows}
+    archived = {folder: table(paper, Machine(inputs), experiments) for folder, inputs in archives.items()}
+    for part in archived.values():
+        rows += [row for row in part if row["machine"] not in here]  # this run's stand for its archive's
+    return rows, archived
+
+
+@registry.table(
+    "claims",
+    category="8 Claims",
+    title="Claims and verdicts",
+    caption="workflow/report/claims.rst",
+    reads=("variants", "analytic", "archives", "paper/claims.yaml", "paper/published.csv", "paper/sources.yaml"),
+    schema="claims_table",
+    page_by="worklog",
+    page_columns=(
+        "verdict",
+        "claim",
+        "theirs",
+        "ours",
+        "unit",
+        "remark",
+        "why",
+        "ours_low",
+        "ours_high",
+        "gpu",
+        "about",
+        "section",
+        "lines",
+        "id",
+        "machine",
+    ),  # fmt: skip
+)
+def claims(inputs: Inputs) -> list[Row]:
+    files_of = {name: [Path(f"paper/{name}")] for name in ("sources.yaml", "published.csv", "claims.yaml")}
+    paper = files.read(*files_of.values(), [inputs.tables["analytic"]])
+    own = None if inputs.archived else inputs
+    return judged(paper, own, {path: inputs.run_in(path) for path in inputs.archives}, list(inputs.experiments))[0]
+
+
 # ---- the command ----------------------------------------------------------------------------------------------------
 
 
@@ -196,14 +247,9 @@ def main() -> int:
     experiments = [path.stem for path in args.experiments or sorted(Path("experiments").glob("*.yaml"))]
     paper = files.read(args.sources, args.published, args.claims, args.analytic)
     paper = only(paper, args.only) if args.only else paper
-    rows: list[Row] = []
-    if args.measured:
-        rows = table(paper, Machine.read(args.measured, args.variants, archived=False), experiments)
-    here = {row["machine"] for row in rows}
-    archived = {}
-    for folder in folders:
-        archived[folder] = table(paper, Machine.read(folder, args.variants, archived=True), experiments)
-        rows += [row for row in archived[folder] if row["machine"] not in here]  # this run's stand for its archive's
+    own = Inputs.of_folder(args.measured, args.variants, archived=False) if args.measured else None
+    archives = {folder: Inputs.of_folder(folder, args.variants, archived=True) for folder in folders}
+    rows, archived = judged(paper, own, archives, experiments)
     if args.out:
         write_rows(args.out, "claims_table", rows)
     else:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
 
 from analysis import data
 from analysis.claims.estimates import Estimate
-from analysis.figures import autotune
-from contracts import UserError, choose, read_json, read_rows, schema
+from analysis.inputs import Inputs
+from analysis.tables import autotune
+from contracts import UserError, choose, schema
 
 
 class Unreadable(UserError):
@@ -25,24 +25,19 @@ class Missing(Exception):
     """What a machine's tables do not have, or have only of another source: the claim cannot be tested there."""
 
 
-def _read(path: Path, name: str) -> list[dict[str, Any]]:
-    try:
-        return read_rows(path, name) if path.is_file() else []
-    except UserError as error:
-        raise Unreadable(str(error)) from error
-
-
 @dataclass(frozen=True)
 class Machine:
-    """One machine's tables. `archived`: these are an archive's and not of this run."""
+    """One machine's tables."""
 
-    folder: Path
-    measured: data.Measured
+    inputs: Inputs
 
     @classmethod
     def read(cls, folder: Path, variants: Path, *, archived: bool) -> Machine:
-        options = SimpleNamespace(measured=folder, variants=variants, archived=archived, emulated=None)
-        return cls(folder, data.read(options))
+        return cls(Inputs.of_folder(folder, variants, archived=archived))
+
+    @cached_property
+    def measured(self) -> data.Measured:
+        return self.inputs.measured()
 
     @property
     def name(self) -> str:
@@ -53,27 +48,25 @@ class Machine:
         return {"bench": self.measured.bench, "checks": self.measured.checks, "counters": self.measured.counters}
 
     def rows(self, name: str) -> pd.DataFrame:
-        """A table by its file's name, empty where it is not there, with the catalogue's columns and `stale`."""
+        """A table by its name, empty where it is not there, with the catalogue's columns and `stale`."""
         if name not in self._tables:
-            path = self.folder / f"{name}.csv"
-            kind = "counters" if name == "predictions" else name
-            rows = data.table(_read(path, kind), kind)
-            self._tables[name] = data.describe(rows, self.measured.variants)
+            self._tables[name] = self._readable(self.inputs.described, name)
         return self._tables[name]
 
     def plain(self, name: str) -> pd.DataFrame:
         """A table whose rows are of no variant, empty where it is not there."""
-        path = self.folder / f"{name}.csv"
-        return data.table(_read(path, name), name)
+        return self._readable(self.inputs.rows, name)
+
+    @staticmethod
+    def _readable(read: Callable[[str], pd.DataFrame], name: str) -> pd.DataFrame:
+        try:
+            return read(name)
+        except UserError as error:
+            raise Unreadable(str(error)) from error
 
     @cached_property
     def tuning(self) -> autotune.Tuning | None:
-        if not all((self.folder / name).is_file() for name in ("tuning.csv", "tuned.json")):
-            return None
-        rows = data.table(_read(self.folder / "tuning.csv", "tuning"), "tuning")
-        now = dict(zip(self.measured.variants["variant"], self.measured.variants["source_hash"], strict=True))
-        record = read_json(self.folder / "tuned.json", "tuned")
-        return autotune.Tuning(rows, record, self.measured.archived, now)
+        return autotune.of(self.inputs)
 
 
 class Lookup:
@@ -90,7 +83,7 @@ class Lookup:
         experiments: Sequence[str],
     ):
         self._machine = machine
-        self._on_paper = analytic
+        self._analytic = analytic
         self._published = published
         self._experiments = dict.fromkeys(experiments)
 

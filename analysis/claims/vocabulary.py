@@ -66,7 +66,7 @@ class Vocabulary(Times, Counts):
 
     def analytic(self, case, quantity):
         """What paper/analytic.yaml's case comes to: analytic("a-occupancy-64x64", "occupancy")."""
-        cases = dict.fromkeys(name for name, _ in self._on_paper)
+        cases = dict.fromkeys(name for name, _ in self._analytic)
         choose(cases, case, "case", "analytic.csv")
         of_case = {q: value for (name, q), value in self._analytic.items() if name == case}
         return choose(of_case, quantity, "quantity", f"analytic.csv: {case}")
@@ -98,6 +98,8 @@ class Vocabulary(Times, Counts):
 
     def tuple_(self, values):
         """Sizes, picked: tuple(n for n in sizes("sgemm_warptile") if n >= 1024)."""
+        if isinstance(values, (str, Estimate)):
+            raise UserError(f"tuple takes sizes, not {values}")
         return tuple(values)
 
     def abs_(self, value):

@@ -11,7 +11,7 @@ from analysis import data
 from analysis.claims import estimates
 from analysis.claims.estimates import Estimate
 from analysis.claims.machine_tables import Lookup, Missing, whole
-from analysis.figures import autotune, bounds
+from analysis.tables import autotune, bounds
 from contracts import choose, schema
 
 SIDES = {"load": "ld", "store": "st"}
@@ -76,7 +76,7 @@ class Counts(Lookup):
         return str(self._one("counters", rows, f"{v} at n = {whole(n)}")["kernel"])
 
     def inter_warp_conflicts(self, kernel, column, warps=8, blocks_per_sm=1, source=None, bits=None):
-        """A column of inter_warp_conflicts.csv, of the first row with these values (of source and bits: if they are given)."""
+        """A column of inter_warp_conflicts.csv, of the first row with these values (source and bits: if given)."""
         choose(schema("inter_warp_conflicts")["properties"], column, "column", "inter_warp_conflicts.csv")
         rows = self._machine.plain("inter_warp_conflicts")
         wanted = {"kernel": kernel, "warps": whole(warps), "blocks_per_sm": whole(blocks_per_sm)}
@@ -88,6 +88,8 @@ class Counts(Lookup):
             told = ", ".join(f"{name} = {value}" for name, value in wanted.items())
             raise Missing(f"inter_warp_conflicts.csv has no row of {told}")
         value = rows.iloc[0][column]
+        if not isinstance(value, str) and pd.isna(value):
+            raise Missing(f"between_warps.csv has no {column} of {kernel}")
         return value if isinstance(value, str) else Estimate.of(float(value))
 
     def timeline(self, v, table, name, column):

@@ -1,7 +1,5 @@
 """What each rung gains over the one that it builds on, split into work per clock and clock.
 
-    python -m analysis.figures.clock_split --measured data/h200 --variants results/variants.csv --out clock_split.svg
-
 Time is work over (FLOP/clock/SM x SMs x clock), so that a gain in TFLOP/s is the gain in FLOP/clock/SM times that of
 the clock. A row per rung: on the left the first factor, on the right the second one. A kernel that does more in a clock
 draws more power, and where power holds the clock down it gives some of its gain back.
@@ -12,12 +10,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.data import Measured, current, figure_arguments, one_row_each, read
+from analysis.data import Measured, current, one_row_each
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
 
 GAP = 0.5  # between families, in rows
 SHIFT = 0.17  # of a rung's sizes from its place, in rows
@@ -70,7 +70,7 @@ def draw_factor(axes: Axes, rows: pd.DataFrame, values: pd.Series, start: float)
     axes.grid(axis="x")
 
 
-def draw(measured: Measured) -> plt.Figure:
+def draw(measured: Measured) -> Figure:
     """The figure: every kernel that builds on another, at the sizes of the ladders."""
     bench, outdated = current(measured.bench)
     sizes = sorted(bench.loc[bench["experiment"].str.contains("ladder"), "n"].unique())[: len(LOOKS)]
@@ -127,10 +127,12 @@ def draw(measured: Measured) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    args = figure_arguments(__doc__).parse_args()
-    style.save(draw(read(args)), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "clock_split",
+    category="2 Ladder",
+    subcategory="All kernels",
+    title="Gains by clock and by work per clock",
+    reads=("measured",),
+)
+def clock_split_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured())

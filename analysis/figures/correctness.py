@@ -5,13 +5,16 @@ A case with no finite error (a refusal that was wanted, or a result with NaN) ha
 
 from __future__ import annotations
 
-from analysis.data import Measured, figure_arguments, marked, read
+from matplotlib.figure import Figure
+
+from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
 
 
-def draw(measured: Measured) -> plt.Figure:
+def draw(measured: Measured) -> Figure:
     """The figure: a line of marks per variant, those of the GPU above those of the emulator."""
     rows = measured.checks
     if rows.empty:
@@ -61,10 +64,11 @@ def draw(measured: Measured) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    args = figure_arguments(__doc__).parse_args()
-    style.save(draw(read(args)), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "correctness",
+    category="5 Correctness",
+    title="Worst error as a share of its bound",
+    reads=("measured",),
+)
+def correctness_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured())

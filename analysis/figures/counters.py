@@ -13,12 +13,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, figure_arguments, fold_twins, is_tensor, marked, metric_names, read, wide
+from analysis.data import Measured, fold_twins, is_tensor, marked, metric_names, wide
 from analysis.figures import style
 from analysis.figures.style import plt
+from analysis.inputs import Inputs
 from analysis.metrics import HEAT, with_derived
-from contracts import choose, run_command
+from analysis.registry import figure
+from contracts import choose
 
 SHOWN = [row for rows in HEAT.values() for row in rows]
 ARROW = {1: " ▲", -1: " ▼", 0: ""}
@@ -84,7 +87,7 @@ def draw_head(axes: Axes) -> None:
         left += len(rows)
 
 
-def draw(measured: Measured) -> plt.Figure:
+def draw(measured: Measured) -> Figure:
     """The figure: all rungs with counters."""
     counted, twins = fold_twins(wide(measured.counters, metric_names()))
     if counted.empty:
@@ -125,14 +128,20 @@ def only(measured: Measured, names: list[str], size: int | None = None) -> Measu
     return dataclasses.replace(measured, counters=at_size, failed=failed)
 
 
-def main() -> None:
-    parser = figure_arguments(__doc__)
-    parser.add_argument("--only", nargs="+", metavar="VARIANT", help="these alone; all when left out")
-    parser.add_argument("--size", type=int, metavar="N", help="m = n = k; where left out, what most variants have")
-    args = parser.parse_args()
-    measured = read(args)
-    style.save(draw(only(measured, args.only, args.size) if args.only else measured), args.out)
+@figure("counters", category="4 Counters", subcategory="All kernels", title="All kernels", reads=("measured",))
+def counters_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured())
 
 
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "counters_of_experiment",
+    category="4 Counters",
+    caption="workflow/report/counters.rst",
+    per="experiment",
+    applies="profiled",
+    stem="counters",
+    reads=("measured",),
+)
+def counters_of_experiment(inputs: Inputs) -> Figure:
+    experiment = inputs.experiments[str(inputs.experiment)]
+    return draw(only(inputs.measured(), list(experiment["variants"]), experiment["profile_size"]))

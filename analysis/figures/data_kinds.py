@@ -1,8 +1,5 @@
 """One kernel on several kinds of data, which draw different power: what follows the clock, and what does not.
 
-    python -m analysis.figures.data_kinds --experiment clock_regimes --measured data/h200 --variants results/variants.csv \
-        --out regimes.svg
-
 A line of panels per size and clock regime. On the left how far TFLOP/s (upper marks) and FLOP/clock/SM (lower marks)
 of each kind of data are from those of uniform data: where the upper ones spread and the lower ones do not, it was the
 clock that moved. Beside it the spread of each in %. On the right power, and GFLOP per joule of energy.
@@ -14,39 +11,21 @@ from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, figure_arguments, marked, read
+from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
+from analysis.tables.data_kinds import KEYS, spreads
 
-AGREE_PERCENT = 1.0
 GAP = 0.4  # between precisions, in rows
-KEYS = ["experiment", "regime", "n", "variant"]
 LOOKS = {
     "zeros": {"color": "#009E73", "marker": "v"},
     "uniform": {"color": "#0072B2", "marker": "o"},
     "normal": {"color": "#D55E00", "marker": "^"},
 }
-
-
-def spreads(timings: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one variant, size and regime on each kind of data, with what they say together joined to each.
-
-    Columns added: tflops_alone (of the window in which the variant ran alone, L2 not flushed; power times work per
-    joule), kinds (of data), tflops_spread_percent and flop_per_clock_sm_spread_percent (largest over smallest, less
-    one), agrees_within_1_percent ("yes" or "no" for FLOP/clock/SM; empty where there is one kind only).
-    """
-    grouped = timings.groupby(KEYS, sort=False)
-    found = timings.assign(
-        tflops_alone=timings["power_w"].astype(float) * timings["gflop_per_j"].astype(float) / 1e3,
-        kinds=grouped["data"].transform("nunique"),
-    )
-    for name in ("tflops", "flop_per_clock_sm"):
-        found[f"{name}_spread_percent"] = 100 * (grouped[name].transform("max") / grouped[name].transform("min") - 1)
-    within = found["flop_per_clock_sm_spread_percent"] <= AGREE_PERCENT
-    found["agrees_within_1_percent"] = within.map({True: "yes", False: "no"}).where(found["kinds"] > 1, "")
-    return found
 
 
 def changes(rows: pd.DataFrame, value: str) -> pd.Series:
@@ -98,7 +77,7 @@ def draw_line(panels: Any, rows: pd.DataFrame, title: str, places: dict[str, flo
         axes.grid(axis="x")
 
 
-def draw(measured: Measured, experiment: str) -> plt.Figure:
+def draw(measured: Measured, experiment: str) -> Figure:
     """The figure of one experiment."""
     rows = measured.bench[measured.bench["experiment"] == experiment]
     if rows.empty:
@@ -136,12 +115,6 @@ def draw(measured: Measured, experiment: str) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    parser = figure_arguments(__doc__)
-    parser.add_argument("--experiment", required=True, metavar="NAME", help="as in bench.csv")
-    args = parser.parse_args()
-    style.save(draw(read(args), args.experiment), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure("data_kinds", category="2 Ladder", per="experiment", applies="data_kinds", reads=("measured",))
+def data_kinds_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), str(inputs.experiment))

@@ -1,7 +1,5 @@
 """Work per joule and power of each rung, while it ran alone and back to back at its ladder's smallest size.
 
-    python -m analysis.figures.energy --measured data/h200 --variants results/variants.csv --out energy.svg
-
 The bar is from the ladder itself. Where other experiments measured the same kernel on the same problem, a line shows
 how far their figures lie apart.
 """
@@ -10,11 +8,13 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, current, figure_arguments, is_tensor, read
+from analysis.data import Measured, current, is_tensor
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
 
 VALUES = {"power_w": "power, W", "gflop_per_j": "GFLOP per joule"}
 KEYS = ["variant", "m", "n", "k"]
@@ -62,7 +62,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, name: str) -> None:
     axes.grid(axis="x")
 
 
-def draw(measured: Measured) -> plt.Figure:
+def draw(measured: Measured) -> Figure:
     """The figure: fp32 kernels above those on tensor cores, whose work per joule needs another scale."""
     bench, outdated = current(measured.bench)
     rows = drawn_rows(bench)
@@ -107,10 +107,12 @@ def draw(measured: Measured) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    args = figure_arguments(__doc__).parse_args()
-    style.save(draw(read(args)), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "energy",
+    category="2 Ladder",
+    subcategory="All kernels",
+    title="Power and work per joule",
+    reads=("measured",),
+)
+def energy_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured())

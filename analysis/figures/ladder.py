@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, figure_arguments, is_tensor, marked, read
+from analysis.data import Measured, is_tensor, marked
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
 
 
 def axis_end(rows: pd.DataFrame, room: float) -> float:
@@ -50,7 +52,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: floa
     axes.grid(axis="x")
 
 
-def draw(measured: Measured, experiment: str) -> plt.Figure:
+def draw(measured: Measured, experiment: str) -> Figure:
     """The figure of one experiment."""
     rows = measured.bench[measured.bench["experiment"] == experiment]
     if rows.empty:
@@ -102,12 +104,6 @@ def draw(measured: Measured, experiment: str) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    parser = figure_arguments(__doc__)
-    parser.add_argument("--experiment", required=True, metavar="NAME", help="as in bench.csv")
-    args = parser.parse_args()
-    style.save(draw(read(args), args.experiment), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure("ladder", category="2 Ladder", per="experiment", applies="ladder", reads=("measured",))
+def ladder_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), str(inputs.experiment))

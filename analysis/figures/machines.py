@@ -1,27 +1,23 @@
 """One machine against another: each rung's share of cuBLAS on every machine that has been measured.
 
-    python -m analysis.figures.machines --measured data/h200 --archived --others data/h200-2 --variants results/variants.csv \
-        --out machines.svg
-
 A machine is a folder of tables; two days on one GPU are two. Drawn are the rungs that were measured on two machines or
-more from the source that the tree has now. On the right how far
-the others are from the first machine: in share of cuBLAS (filled marks), and in TFLOP/s (hollow ones). What makes one
-machine faster than another, or one day faster than the next, makes cuBLAS faster too, and so should leave the shares.
-`--table FILE.csv` also writes what is drawn.
+more from the source that the tree has now. On the right how far the others are from the first machine: in share of
+cuBLAS (filled marks), and in TFLOP/s (hollow ones). What makes one machine faster than another, or one day faster than
+the next, makes cuBLAS faster too, and so should leave the shares.
 """
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, current, figure_arguments, one_row_each, read, write_csv
+from analysis.data import Measured, current
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
+from analysis.tables.machines import SIZE, all_runs, shares
 
 LOOKS = [
     {"color": style.KERNEL, "marker": "o"},
@@ -29,40 +25,7 @@ LOOKS = [
     {"color": style.EMULATED, "marker": "^"},
     {"color": style.LINES[3], "marker": "s"},
 ]
-SIZE = 4096
 AGREE_PERCENT = 1.0
-
-
-def name_of(measured: Measured) -> str:
-    """A machine as the figure calls it: "h200, 2026-11-20"."""
-    return f"{measured.provenance['machine']}, {measured.provenance['date']}"
-
-
-def shares(machines: dict[str, Measured], n: int = SIZE) -> pd.DataFrame:
-    """One row per machine and kernel measured on at least two, with free clocks and uniform data.
-
-    Columns: machine (key of the argument), gpu, variant, label, n, share_percent, share_low, share_high (95% interval),
-    tflops, flop_per_clock_sm, sm_clock_mhz; share_change_percent and tflops_change_percent, against the first machine
-    that has the kernel. Kernels are in the catalogue's order.
-    """
-    columns = ["variant", "label", "order", "n", "tflops", "flop_per_clock_sm", "sm_clock_mhz"]
-    found = []
-    for name, measured in machines.items():
-        bench, _ = current(measured.bench)
-        bench = bench[(bench["n"] == n) & (bench["regime"] == "unlocked") & (bench["data"] == "uniform")]
-        rows = one_row_each(bench[bench["kind"] != "baseline"])
-        parts = {"share_percent": "share_of_baseline", "share_low": "share_ci_low", "share_high": "share_ci_high"}
-        ends = {new: 100 * rows[old] for new, old in parts.items()}
-        found.append(rows[columns].assign(machine=name, gpu=measured.provenance["gpu"], **ends))
-    rows = pd.concat(found, ignore_index=True).sort_values("order", kind="stable", ignore_index=True)
-    rows = rows[rows.groupby("variant")["machine"].transform("size") > 1].drop(columns="order")
-    first = rows.groupby("variant")
-    changes = {
-        f"{new}_change_percent": 100 * (rows[old] / first[old].transform("first") - 1)
-        for new, old in (("share", "share_percent"), ("tflops", "tflops"))
-    }
-    front = ["machine", "gpu"]
-    return rows.assign(**changes)[front + [name for name in [*rows, *changes] if name not in front]]
 
 
 def draw_shares(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: dict[str, dict]) -> None:
@@ -91,7 +54,7 @@ def draw_changes(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: 
     axes.set(xlim=(-far, far), xlabel="against the first, %")
 
 
-def draw(machines: dict[str, Measured]) -> plt.Figure:
+def draw(machines: dict[str, Measured]) -> Figure:
     """The figure: a row per rung. The first machine is the one that the others are held against."""
     first, *others = machines.values()
     rows = shares(machines)
@@ -129,31 +92,13 @@ def draw(machines: dict[str, Measured]) -> plt.Figure:
     return figure
 
 
-def read_all(args: argparse.Namespace) -> dict[str, Measured]:
-    """The machines by name, without copies of the first; the folder's name is added where two would have the same."""
-    found: dict[str, Measured] = {}
-    for folder in [args.measured, *args.others]:
-        archived = args.archived or folder != args.measured
-        one = read(argparse.Namespace(**vars(args) | {"measured": folder, "archived": archived, "emulated": None}))
-        if any(one.provenance == other.provenance and one.bench.equals(other.bench) for other in found.values()):
-            continue  # the run that was archived there
-        name = name_of(one)
-        found[f"{name} ({folder.name})" if name in found else name] = one
-    return found
-
-
-def main() -> None:
-    parser = figure_arguments(__doc__)
-    parser.add_argument(
-        "--others", default=[], nargs="*", type=Path, metavar="DIR", help="other machines' folders, archived"
-    )
-    parser.add_argument("--table", type=Path, metavar="FILE.csv", help="write the numbers behind the figure there")
-    args = parser.parse_args()
-    machines = read_all(args)
-    if args.table:
-        write_csv(args.table, shares(machines))
-    style.save(draw(machines), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "machines",
+    category="2 Ladder",
+    subcategory="All kernels",
+    title="Machine against machine",
+    reads=("measured", "other_runs"),
+    reported_with=("other_runs",),
+)
+def machines_figure(inputs: Inputs) -> Figure:
+    return draw(all_runs(inputs))

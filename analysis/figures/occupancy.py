@@ -1,8 +1,5 @@
 """Theoretical and achieved occupancy of each rung, and the blocks that each resource of an SM would allow.
 
-    python -m analysis.figures.occupancy --measured data/h200 --variants results/variants.csv \
-        --resources data/h200/resources.csv --out occupancy.svg
-
 What each resource allows is as Nsight Compute has it for the launch that it watched. For shared memory that is what
 fits into the part of the L1 cache that the driver set aside, often just enough for the blocks that registers allow:
 shared memory is named as the limiter of a kernel only where it is so with all of the SM's, as resources.csv has it.
@@ -10,18 +7,18 @@ shared memory is named as the limiter of a kernel only where it is so with all o
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from analysis.data import Measured, current, figure_arguments, fold_twins, metric_names, read, table, wide
+from analysis.data import Measured, current, fold_twins, metric_names, wide
 from analysis.figures import style
 from analysis.figures.counters import GAP, groups
 from analysis.figures.style import plt
+from analysis.inputs import Inputs
 from analysis.metrics import column
-from contracts import read_rows, run_command
+from analysis.registry import figure
 
 LIMITS = {  # our key of the counter: name, look; where marks coincide the smaller ones stay in sight
     "blocks_by_registers": ("registers", {"color": "#0072B2", "marker": "o", "s": 32}),
@@ -64,7 +61,7 @@ def draw_blocks(axes: Axes, rows: pd.DataFrame) -> None:
     axes.grid(axis="both")
 
 
-def draw(measured: Measured, resources: pd.DataFrame) -> plt.Figure:
+def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
     """The figure: fp32 kernels, kernels on tensor cores, libraries."""
     counters, outdated = current(measured.counters)
     counted, twins = fold_twins(wide(counters, metric_names()))
@@ -111,12 +108,12 @@ def draw(measured: Measured, resources: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    parser = figure_arguments(__doc__)
-    parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
-    args = parser.parse_args()
-    style.save(draw(read(args), table(read_rows(args.resources, "resources"), "resources")), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "occupancy",
+    category="4 Counters",
+    subcategory="All kernels",
+    title="Occupancy, and what limits it",
+    reads=("measured", "resources"),
+)
+def occupancy_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), inputs.rows("resources"))

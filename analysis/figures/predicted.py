@@ -2,68 +2,28 @@
 
 The mark's place is the relative difference; bank conflicts are compared as a share of the wavefronts that they are
 among, since a count near zero has no useful relative difference. A kernel whose source changed since it was measured is
-left out. `--table FILE.csv` also writes what is drawn: variant, label, n, counter (a name in words), metric (ncu's),
-predicted, measured, difference_percent.
+left out.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
-import yaml
+from matplotlib.figure import Figure
 
-import contracts
-from analysis.data import Measured, figure_arguments, read, table, write_csv
+from analysis.data import Measured
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import read_rows, run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
+from analysis.tables.predicted import differences, names
 
-METRICS = Path(contracts.__file__).with_name("metrics.yaml")
-CONFLICTS = "data_bank_conflicts_pipe_lsu_mem_shared"
-WAVEFRONTS = "data_pipe_lsu_wavefronts_mem_shared"  # what such conflicts are a part of
 EXACT = 1e-6  # the tables hold nine digits
 LEFT = 1e-4  # percent: where exact marks stand
 NAMED = 0.05  # percent: from here on the kernel that is farthest off is named
 SIXTEEN_BITS = dict.fromkeys(("bf16", "fp16"), "16-bit")
 
 
-def differences(counters: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant and counter that both have: variant, label, n, metric, predicted, measured,
-    difference_percent.
-
-    `difference_percent` is of the measured value; of the measured wavefronts for bank conflicts.
-    """
-    keys = ["variant", "n", "metric"]
-    current = counters[~counters["stale"].astype(bool)]
-    both = current.merge(predictions[[*keys, "value"]], on=keys, suffixes=("", "_predicted"))
-    both = both.rename(columns={"value": "measured", "value_predicted": "predicted"})
-    value = current.set_index(keys)["value"]
-    whole = [
-        value.get((r.variant, r.n, r.metric.replace(CONFLICTS, WAVEFRONTS)), r.measured) for r in both.itertuples()
-    ]
-    both = both.assign(whole=whole)
-    both = both[both["whole"] > 0]
-    both = both.assign(difference_percent=100 * (both["predicted"] - both["measured"]) / both["whole"])
-    return both[["variant", "label", "n", "metric", "predicted", "measured", "difference_percent"]]
-
-
-def names() -> dict[str, str]:
-    """ncu's names of counters, and their names in words, in the order of contracts/metrics.yaml."""
-    groups = yaml.safe_load(METRICS.read_text()).values()
-    return {metric["ncu"]: metric["label"] for group in groups for metric in group.values()}
-
-
-def counter_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of `differences`, what --table writes: kernels in the catalogue's order, counters in that of `names`."""
-    words = names()
-    rows = rows.assign(place=rows["metric"].map(list(words).index), counter=rows["metric"].map(words))
-    order = {variant: number for number, variant in enumerate(dict.fromkeys(rows["variant"]))}
-    rows = rows.assign(kernel=rows["variant"].map(order)).sort_values(["kernel", "n", "place"], kind="stable")
-    return rows[["variant", "label", "n", "counter", "metric", "predicted", "measured", "difference_percent"]]
-
-
-def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
+def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     """The figure: a row per counter, exact predictions at its left edge; the kernel farthest off is named."""
     rows = differences(measured.counters, predictions)
     if rows.empty:
@@ -97,16 +57,12 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    parser = figure_arguments(__doc__)
-    parser.add_argument("--predictions", required=True, type=Path, metavar="FILE", help="predictions.csv of this tree")
-    parser.add_argument("--table", type=Path, metavar="FILE.csv", help="write the numbers behind the figure there")
-    args = parser.parse_args()
-    measured, predictions = read(args), table(read_rows(args.predictions, "counters"), "counters")
-    if args.table:
-        write_csv(args.table, counter_table(differences(measured.counters, predictions)), digits=9)
-    style.save(draw(measured, predictions), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "predicted",
+    category="4 Counters",
+    subcategory="All kernels",
+    title="Predicted beside measured",
+    reads=("measured", "predictions"),
+)
+def predicted_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), inputs.rows("predictions"))

@@ -1,8 +1,5 @@
 """The ladders as the worklogs published them and as they are here, side by side: each rung's share of cuBLAS.
 
-    python -m analysis.figures.published --measured data/h200 --variants results/variants.csv --published paper/published.csv \
-        --out published.svg
-
 A worklog's share is what it says, or its rung's speed over its own cuBLAS's on the same GPU and size. Where it gives no
 speed of cuBLAS, that follows from the one rung of which it tells both speed and share; such shares are drawn hollow.
 Ours is of the cuBLAS call that alternated with the rung, with its 95% interval. Rungs of our ladders that come from the
@@ -11,15 +8,16 @@ worklog, and of which it publishes no speed, have our mark alone.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, current, figure_arguments, one_row_each, read, table
+from analysis.data import Measured, current, one_row_each, table
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import read_rows, run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
+from contracts import read_rows
 
 PER_SECOND = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -136,7 +134,7 @@ def draw_rung(axes: Axes, place: float, theirs: pd.DataFrame, mine: pd.Series | 
     axes.text(1.21, place, f"{middle:.1f}", color=style.KERNEL, **at)
 
 
-def draw(measured: Measured, published: pd.DataFrame) -> plt.Figure:
+def draw(measured: Measured, published: pd.DataFrame) -> Figure:
     """The figure: a group of rows per worklog, a row per rung."""
     theirs = shares(published, measured.variants)
     theirs = theirs[~theirs["variant"].isin(measured.failed["variant"])]
@@ -190,13 +188,12 @@ def draw(measured: Measured, published: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    parser = figure_arguments(__doc__)
-    parser.add_argument("--published", required=True, type=Path, metavar="FILE", help="paper/published.csv")
-    args = parser.parse_args()
-    published = table(read_rows(args.published, "published"), "published")
-    style.save(draw(read(args), published), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "published",
+    category="2 Ladder",
+    subcategory="All kernels",
+    title="As published, and here",
+    reads=("measured", "paper/published.csv"),
+)
+def published_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), table(read_rows("paper/published.csv", "published"), "published"))

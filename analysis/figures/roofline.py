@@ -10,22 +10,22 @@ import math
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis.data import (
     Measured,
-    figure_arguments,
     fold_twins,
     is_tensor,
     marked,
     metric_names,
     one_row_each,
-    read,
     wide,
 )
 from analysis.figures import style
 from analysis.figures.style import plt
+from analysis.inputs import Inputs
 from analysis.metrics import column
-from contracts import run_command
+from analysis.registry import figure
 
 CEILINGS = {
     "fp32_fma_tflops": "fp32 FMA",
@@ -84,7 +84,7 @@ def draw_ceilings(axes: Axes, ceilings: dict[str, float], right: float, log_gap:
             axes.text(1.4 * ridge, 1.04 * value, text, va="bottom")
 
 
-def draw(measured: Measured) -> plt.Figure:
+def draw(measured: Measured) -> Figure:
     """The figure: every variant with counters and a timing at the same size."""
     rows, twins = points(measured)
     if rows.empty:
@@ -128,10 +128,12 @@ def draw(measured: Measured) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    args = figure_arguments(__doc__).parse_args()
-    style.save(draw(read(args)), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "roofline",
+    category="4 Counters",
+    subcategory="All kernels",
+    title="Roofline",
+    reads=("measured",),
+)
+def roofline_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured())

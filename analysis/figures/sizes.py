@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-from analysis.data import Measured, figure_arguments, marked, read
+from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def line_looks(rows: pd.DataFrame) -> dict[str, dict]:
     return looks
 
 
-def draw(measured: Measured, experiment: str) -> plt.Figure:
+def draw(measured: Measured, experiment: str) -> Figure:
     """The figure of one experiment."""
     rows = measured.bench[measured.bench["experiment"] == experiment]
     if rows.empty:
@@ -128,12 +130,6 @@ def draw(measured: Measured, experiment: str) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    parser = figure_arguments(__doc__)
-    parser.add_argument("--experiment", required=True, metavar="NAME", help="as in bench.csv")
-    args = parser.parse_args()
-    style.save(draw(read(args), args.experiment), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure("sizes", category="3 Sizes", per="experiment", applies="sizes", reads=("measured",))
+def sizes_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), str(inputs.experiment))

@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, figure_arguments, fold_twins, marked, metric_names, read, wide
+from analysis.data import Measured, fold_twins, marked, metric_names, wide
 from analysis.figures import style
 from analysis.figures.counters import groups
 from analysis.figures.style import plt
+from analysis.inputs import Inputs
 from analysis.metrics import column
+from analysis.registry import figure
 from analysis.tables.compare import STALLS
-from contracts import run_command
 
 NAMED = 6  # reasons with a colour of their own, beside the two that are no waiting
 READY = {"stall_selected": "#444444", "stall_not_selected": "#B5B5B5"}
@@ -66,7 +68,7 @@ def draw_bars(axes: Axes, parts: pd.DataFrame, places: np.ndarray, colours: dict
     axes.grid(axis="x")
 
 
-def draw(measured: Measured) -> plt.Figure:
+def draw(measured: Measured) -> Figure:
     """The figure: fp32 kernels, kernels on tensor cores, libraries."""
     counted, twins = fold_twins(wide(measured.counters, metric_names()))
     if not any(key.startswith("stall_") for key in counted):
@@ -111,10 +113,12 @@ def draw(measured: Measured) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    args = figure_arguments(__doc__).parse_args()
-    style.save(draw(read(args)), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "stalls",
+    category="4 Counters",
+    subcategory="All kernels",
+    title="Stall reasons",
+    reads=("measured",),
+)
+def stalls_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured())

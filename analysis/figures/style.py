@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -23,6 +23,9 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from analysis.data import DAGGER, Measured
+from analysis.words import data_text as data_text
+from analysis.words import regime_text as regime_text
+from analysis.words import significant as significant
 from contracts import replacing
 
 WIDTH = 6.5  # of the paper's text, in inches: figures are printed at their own size
@@ -84,16 +87,6 @@ def note(
     figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color=INK)
 
 
-def regime_text(regimes: Iterable[str]) -> str:
-    """The regimes as a note tells them: "unlocked clocks", or both."""
-    return " and ".join(sorted(set(regimes), reverse=True)) + " clocks"
-
-
-def data_text(kinds: Iterable[str]) -> str:
-    """The kinds of input data as a note tells them: "uniform inputs"."""
-    return ", ".join(sorted(set(kinds))) + " inputs"
-
-
 def left_out(measured: Measured, what: str, why: str | None) -> Figure:
     """A small panel in place of a figure that has nothing to draw: what is left out, and why."""
     text = textwrap.fill(f"{what}: left out.", 80) + "\n" + textwrap.fill(why or "No rows were measured.", 80)
@@ -140,11 +133,6 @@ def cells(axes: Axes, values: np.ndarray, colours: str | Colormap, norm: Normali
 def legend_columns(labels: list[str]) -> int:
     """How many columns of a legend fit side by side."""
     return max(1, min(len(labels), int(WIDTH * 17 / (max(map(len, labels)) + 6))))
-
-
-def significant(value: float) -> str:
-    """Three digits: 0.498, 9.31, 35.6, 671."""
-    return f"{value:.{3 if value < 1 else 2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def spread(wanted: list[float], gap: float, low: float, high: float) -> list[float]:

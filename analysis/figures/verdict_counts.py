@@ -1,22 +1,19 @@
-"""How many claims hold, by worklog and by what they are about: stacked bars, a line of panels for each machine.
-
-python -m analysis.figures.verdict_counts --table results/tables/claims.csv --sources paper/sources.yaml --out claims.svg
-"""
+"""How many claims hold, by worklog and by what they are about: stacked bars, a line of panels for each machine."""
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from analysis.claims.verdicts import DIRECTION, FAILS, HOLDS, UNTESTABLE
-from analysis.data import svg_path, table
 from analysis.figures import style
 from analysis.figures.style import plt
-from contracts import read_rows, read_yaml, run_command, schema
+from analysis.inputs import Inputs
+from analysis.registry import figure
+from contracts import read_yaml, schema
 
 LOOKS = {
     HOLDS: {"color": style.KERNEL},
@@ -28,7 +25,7 @@ INKS = {HOLDS: "white", DIRECTION: style.INK, FAILS: "white", UNTESTABLE: style.
 ROOM = 0.045  # share of the axis that a count needs to stand in its bar
 
 
-def draw(rows: pd.DataFrame, worklogs: list[str]) -> plt.Figure:
+def draw(rows: pd.DataFrame, worklogs: list[str]) -> Figure:
     """The figure, of rows of claims.csv."""
     kinds = [kind for kind in schema("claims_table")["properties"]["about"]["enum"] if kind in set(rows["about"])]
     kinds = sorted(kinds, key=lambda kind: -(rows["about"] == kind).sum())
@@ -79,17 +76,12 @@ def bars(axes: Axes, rows: pd.DataFrame, column: str, names: list[str]) -> None:
     axes.grid(axis="x")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--table", required=True, type=Path, metavar="FILE.csv", help="of python -m analysis.claims.judge --out"
-    )
-    parser.add_argument("--sources", required=True, type=Path, metavar="FILE.yaml", help="the worklogs, in their order")
-    parser.add_argument("--out", required=True, type=svg_path, metavar="FILE.svg", help="a PDF is written beside it")
-    args = parser.parse_args()
-    rows = table(read_rows(args.table, "claims_table"), "claims_table")
-    style.save(draw(rows, list(read_yaml(args.sources, "sources"))), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "claims",
+    category="8 Claims",
+    title="Verdicts, counted",
+    caption="workflow/report/claims_figure.rst",
+    reads=("report:claims", "paper/sources.yaml"),
+)
+def claims_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.report("claims", "claims_table"), list(read_yaml("paper/sources.yaml", "sources")))

@@ -1,8 +1,5 @@
 """Waves of blocks, and how evenly they load the SMs: as computed beforehand, and as measured.
 
-    python -m analysis.figures.wave_quantization --measured data/h200 --variants results/variants.csv --resources data/h200/resources.csv \
-        --out wave_quantization.svg
-
 A mark is the busiest or the idlest SM's active cycles over the mean of all SMs: open as computed from the number of
 blocks, filled as Nsight Compute measured it. The model: all blocks take alike long, and each goes to the SM that has
 had fewest. Then the busiest SM gets ceil(blocks / SMs) of them and the idlest floor(blocks / SMs), while the mean is
@@ -12,57 +9,21 @@ worklog measured 6.4%.
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from analysis.data import Measured, figure_arguments, fold_twins, marked, metric_names, read, table, wide
+from analysis.data import Measured, fold_twins, marked, metric_names, wide
 from analysis.figures import style
 from analysis.figures.style import plt
-from analysis.metrics import column, percent
-from contracts import read_rows, run_command
+from analysis.inputs import Inputs
+from analysis.registry import figure
+from analysis.tables.wave_quantization import tails
 
 BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is told in words, or it would squeeze all others
 ENDS = {"busiest": ("sm_cycles_most", style.BAD, ">"), "idlest": ("sm_cycles_least", style.KERNEL, "<")}
 
 
-def tails(measured: Measured, resources: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant and size with counters, in the catalogue's order.
-
-    Columns: variant, label, kind, dtype, n, stale; computed, empty for libraries and dispatchers, whose grids are not
-    known beforehand: blocks, blocks_per_sm (both from this tree), waves, last_wave_empty_percent (of the places that
-    the last wave has on all SMs), busiest_percent and idlest_percent (over the mean SM, by the model above); measured
-    by Nsight Compute: measured_waves, measured_busiest_percent, measured_idlest_percent.
-    """
-    counted = wide(measured.counters, metric_names())
-    sms = int(measured.machine["sm_count"])
-    known = measured.variants[["variant", "tile_m", "tile_n"]].merge(
-        resources[["variant", "blocks_per_sm"]], on="variant", how="left"
-    )
-    rows = counted[["variant", "n"]].merge(known, on="variant", how="left").astype({"n": int})
-    across, down, resident = (rows[name].astype(float) for name in ("tile_n", "tile_m", "blocks_per_sm"))
-    blocks = np.ceil(rows["n"] / across) * np.ceil(rows["n"] / down)
-    waves = blocks / (sms * resident)
-    share = blocks / sms
-    return pd.DataFrame(
-        {
-            **{name: counted[name] for name in ("variant", "label", "kind", "dtype", "n")},
-            "stale": counted["stale"].astype(bool),
-            "blocks": blocks.astype("Int64"),
-            "blocks_per_sm": resident.astype("Int64"),
-            "waves": waves,
-            "last_wave_empty_percent": 100 * (np.ceil(waves) - waves),
-            "busiest_percent": 100 * np.ceil(share) / share - 100,
-            "idlest_percent": 100 * np.floor(share) / share - 100,
-            "measured_waves": column(counted, "waves"),
-            "measured_busiest_percent": percent("sm_cycles_most", "sm_cycles_mean")(counted) - 100,
-            "measured_idlest_percent": percent("sm_cycles_least", "sm_cycles_mean")(counted) - 100,
-        }
-    )
-
-
-def draw(measured: Measured, resources: pd.DataFrame) -> plt.Figure:
+def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
     """The figure: a row per variant, libraries without computed marks."""
     kept, twins = fold_twins(wide(measured.counters, metric_names()))
     rows = tails(measured, resources).merge(kept[["variant", "n"]], on=["variant", "n"])
@@ -110,13 +71,12 @@ def draw(measured: Measured, resources: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def main() -> None:
-    parser = figure_arguments(__doc__)
-    parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
-    args = parser.parse_args()
-    resources = table(read_rows(args.resources, "resources"), "resources")
-    style.save(draw(read(args), resources), args.out)
-
-
-if __name__ == "__main__":
-    run_command(main)
+@figure(
+    "wave_quantization",
+    category="4 Counters",
+    subcategory="All kernels",
+    title="Waves and load balance",
+    reads=("measured", "resources"),
+)
+def wave_quantization_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), inputs.rows("resources"))

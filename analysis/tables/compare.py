@@ -1,7 +1,6 @@
 """Two variants head to head: their counters section by section, as worklog 002 compares two kernels.
 
-    python -m analysis.tables.compare --a sgemm_tiling --b sgemm_at_tiling --measured data/h200 --archived \
-        --variants results/variants.csv --out compare.csv
+    python -m analysis.tables.compare --inputs results/inputs.json --a sgemm_tiling --b sgemm_at_tiling --out a.csv
 
 The table is printed, too. Its columns: section, metric, unit, n, one named after each of the two (its label), and
 better: the label of the one with the better value, "same" within 1%, or empty where neither more nor less is better in
@@ -10,24 +9,23 @@ itself. Stalls and pipes that neither of the two knows are left out.
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
-import contracts
-from analysis.data import DAGGER, Measured, input_arguments, metric_names, read, wide, write_csv
+from analysis.data import DAGGER, Measured, metric_names, metrics, wide, write_csv
+from analysis.inputs import Inputs
 from analysis.metrics import COMPARISON, Shown, with_derived
 from contracts import UserError, choose, run_command
 
-METRICS = Path(contracts.__file__).with_name("metrics.yaml")
 SAME = 0.01  # of the larger value
 HEAD = ["section", "metric", "unit", "n"]
 
 
 def stalls() -> list[Shown]:
     """Every reason for a stall that contracts/metrics.yaml has; a warp that is selected or could be is not held up."""
-    reasons = yaml.safe_load(METRICS.read_text())["stalls"]
+    reasons = metrics()["stalls"]
     neutral = ("stall_selected", "stall_not_selected")
     return [Shown(key, reason["label"], "cycle", 0 if key in neutral else -1) for key, reason in reasons.items()]
 
@@ -134,14 +132,18 @@ def text(measured: Measured, table: pd.DataFrame, a: str, b: str) -> str:
 
 
 def main() -> None:
-    parser = input_arguments(__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--inputs", required=True, type=Path, metavar="FILE.json")
+    parser.add_argument("--experiment", metavar="NAME", help="whose tables these are, where it has some of its own")
     parser.add_argument("--a", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
     parser.add_argument("--b", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
     parser.add_argument("--size", type=int, metavar="N", help="m = n = k; the largest that both have when left out")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv")
     args = parser.parse_args()
-    measured = read(args)
-    size = chosen_size(measured, args.a, args.b, args.size, args.measured)
+    inputs = Inputs.read(args.inputs)
+    inputs = inputs.of(args.experiment) if args.experiment else inputs
+    measured = inputs.measured()
+    size = chosen_size(measured, args.a, args.b, args.size, inputs.tables["counters"].parent)
     made = compare(measured, args.a, args.b, size)
     write_csv(args.out, made)
     print(text(measured, made, args.a, args.b))

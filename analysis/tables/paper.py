@@ -1,4 +1,4 @@
-"""Tidy tables for the paper and for readers: one JSON file and eight CSV files in the folder --out.
+"""Tidy tables for the paper and for readers: one JSON file, and CSV files beside it.
 
 summary.json
     machine and provenance (as read), origin ("measured: GPU, DATE"), archived, date,
@@ -14,7 +14,7 @@ summary.json
     kernels: the catalogue's, a list of {label, dtype, idea, builds_on (a label or null), source, section} (the last two
         say where it is from); library_functions: a list of {labels, dtype, n, kernel}, the function that libraries ran,
     compiler and arch: of this tree's build,
-    autotune: what the sweep over tiles found (analysis.figures.autotune.summary), or null where there is none.
+    autotune: what the sweep over tiles found (analysis.tables.autotune.summary), or null where there is none.
 
 ladder.csv and sizes.csv: one row per experiment, regime, size, variant and kind of data
     experiment, regime, n, variant, label, kind, dtype, data, stale (true or false); tflops, tflops_ci_low,
@@ -30,10 +30,10 @@ resources.csv: one row per kernel as built by this tree: variant, label, dtype, 
 
 checks.csv: variant, label, dtype, device, cases, passed, failed, worst_share (largest error over its bound), stale.
 
-regimes.csv: the rows of experiments of several kinds of data, in the columns of ladder.csv and of
-    `analysis.figures.data_kinds.spreads`.
+data_kinds.csv: the rows of experiments of several kinds of data, in the columns of ladder.csv and of
+    `analysis.tables.data_kinds.spreads`.
 
-wave_quantization.csv: waves and load balance, in the columns of `analysis.figures.wave_quantization.tails`.
+wave_quantization.csv: waves and load balance, in the columns of `analysis.tables.wave_quantization.tails`.
 
 counters.csv: variant, label, dtype, n, stale, kernel (the function that ran), then a column "KEY [UNIT]" per counter of
     contracts/metrics.yaml.
@@ -44,7 +44,7 @@ comparison.csv: worklog 002's head to head of blocktile_2d and vectorized, in th
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -52,18 +52,16 @@ import pandas as pd
 from analysis.data import (
     Measured,
     describe,
-    input_arguments,
     library_functions,
     metric_names,
-    read,
     stale_variants,
-    table,
     wide,
-    write_csv,
 )
-from analysis.figures import autotune, data_kinds, wave_quantization
+from analysis.inputs import Inputs
+from analysis.registry import document, table
+from analysis.tables import autotune
 from analysis.tables.compare import compare
-from contracts import read_rows, read_yaml, run_command, write_text
+from analysis.tables.data_kinds import spreads
 
 PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")  # worklog 002's two kernels
 
@@ -115,21 +113,18 @@ def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.Series:
     return bench["tflops"] / found["before"].set_axis(bench.index).astype(float)
 
 
-def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> list[dict[str, Any]]:
+def experiments(measured: Measured, rows: pd.DataFrame, plans: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Every experiment that times something, with what was found, in the order of the catalogue.
 
-    One that is measured by its name alone is there only where it was.
+    plans: as `Inputs.experiments`. One that is measured by its name alone is there only where it was.
     """
     order = measured.variants.set_index("variant")["order"]
     labels = measured.variants.set_index("variant")["label"]
-    plans = {path: read_yaml(path, "experiment") for path in files}
-    first = {path: min(order.get(name, len(order)) for name in plan["variants"]) for path, plan in plans.items()}
+    first = {name: min(order.get(v, len(order)) for v in plan["variants"]) for name, plan in plans.items()}
     found = []
-    for path, plan in sorted(plans.items(), key=lambda item: (first[item[0]], item[0].stem)):
-        if "sizes" not in plan:
-            continue
-        part = rows[rows["experiment"] == path.stem]
-        if plan.get("by_name") and part.empty:
+    for name, plan in sorted(plans.items(), key=lambda item: (first[item[0]], item[0])):
+        part = rows[rows["experiment"] == name]
+        if plan["kind"] is None or (plan["by_name"] and part.empty):
             continue
         timed = set(part["variant"]) | set(measured.failed["variant"])
         kernels = part[part["kind"] != "baseline"]
@@ -138,10 +133,10 @@ def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> li
         best = kernels.loc[kernels.groupby(["dtype", "n", "regime"], sort=False)["tflops"].idxmax()]
         found.append(
             {
-                "name": path.stem,
+                "name": name,
                 "title": plan["title"],
                 "question": plan["question"],
-                "kind": kind_of(plan),
+                "kind": plan["kind"],
                 "sizes": sorted(int(n) for n in part["n"].unique()),
                 "rows": len(part),
                 "missing": [labels.get(name, name) for name in plan["variants"] if name not in timed],
@@ -149,13 +144,6 @@ def experiments(measured: Measured, rows: pd.DataFrame, files: list[Path]) -> li
             }
         )
     return found
-
-
-def kind_of(plan: dict[str, Any]) -> str:
-    """Which figure shows an experiment: "sizes", "data_kinds" or "ladder"."""
-    if isinstance(plan["sizes"], dict):
-        return "sizes"
-    return "data_kinds" if isinstance(plan.get("data"), list) and len(plan["data"]) > 1 else "ladder"
 
 
 def check_table(measured: Measured) -> pd.DataFrame:
@@ -248,41 +236,56 @@ def summary(
     }
 
 
-def main() -> None:
-    parser = input_arguments(__doc__)
-    parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
-    parser.add_argument(
-        "--experiments", nargs="+", type=Path, metavar="YAML", help="those that take part (default: experiments/*.yaml)"
-    )
-    parser.add_argument("--tuning", type=Path, metavar="DIR", help="with tuning.csv and tuned.json, if there are any")
-    parser.add_argument("--tuning-archived", action="store_true", help="say that these are an archive's")
-    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder for the tables")
-    args = parser.parse_args()
-    measured = read(args)
-    resources = table(read_rows(args.resources, "resources"), "resources")
+def of_kind(inputs: Inputs, kind: str) -> pd.DataFrame:
+    """The timings of the experiments of one kind."""
+    rows = timings(inputs.measured())
+    kinds = {name: experiment["kind"] for name, experiment in inputs.experiments.items()}
+    return rows[rows["experiment"].map(kinds) == kind]
+
+
+@document("summary", file="summary.json", reads=("measured", "resources"), optional=("tuning", "tuned"))
+def summary_document(inputs: Inputs) -> str:
+    measured = inputs.measured()
     rows = timings(measured)
-    files = args.experiments or [f for f in sorted(Path("experiments").glob("*.yaml")) if f.stem != autotune.SWEEP]
-    found = experiments(measured, rows, files)
-    kinds = {experiment["name"]: experiment["kind"] for experiment in found}
-    untimed = [f.stem for f in files if f.stem not in kinds and read_yaml(f, "experiment").get("by_name")]
-    tables = {
-        "ladder": rows[rows["experiment"].map(kinds) == "ladder"],
-        "sizes": rows[rows["experiment"].map(kinds) == "sizes"],
-        "data_kinds": data_kinds.spreads(rows[rows["experiment"].map(kinds) == "data_kinds"]),
-        "resources": resource_table(resources, measured.variants),
-        "checks": check_table(measured),
-        "counters": counter_table(measured),
-        "wave_quantization": wave_quantization.tails(measured, resources),
-        "comparison": compare(measured, *PAIR),
-    }
-    for name, part in tables.items():
-        write_csv(args.out / f"{name}.csv", part)
-    told = summary(measured, resources, rows, found) | {"autotune": None, "by_name": untimed}
-    if args.tuning:
-        told["autotune"] = autotune.summary(autotune.read(args.tuning, args.variants, archived=args.tuning_archived))
-    text = json.dumps(told, indent=2, allow_nan=False)
-    write_text(args.out / "summary.json", text + "\n")
+    found = experiments(measured, rows, inputs.experiments)
+    there = {experiment["name"] for experiment in found}
+    untimed = [name for name, plan in inputs.experiments.items() if plan["by_name"] and name not in there]
+    tuning = autotune.of(inputs)
+    told = summary(measured, inputs.rows("resources"), rows, found)
+    told |= {"autotune": autotune.summary(tuning) if tuning else None, "by_name": untimed}
+    return json.dumps(told, indent=2, allow_nan=False) + "\n"
 
 
-if __name__ == "__main__":
-    run_command(main)
+@table("ladder", title="Timings, ladders", reads=("measured",))
+def ladder(inputs: Inputs) -> pd.DataFrame:
+    return of_kind(inputs, "ladder")
+
+
+@table("sizes", title="Timings, sweeps of sizes", reads=("measured",))
+def sizes(inputs: Inputs) -> pd.DataFrame:
+    return of_kind(inputs, "sizes")
+
+
+@table("data_kinds", title="Timings on several kinds of data", reads=("measured",))
+def data_kinds(inputs: Inputs) -> pd.DataFrame:
+    return spreads(of_kind(inputs, "data_kinds"))
+
+
+@table("resources", title="Resources of each kernel", reads=("variants", "resources"))
+def resources(inputs: Inputs) -> pd.DataFrame:
+    return resource_table(inputs.rows("resources"), inputs.variants)
+
+
+@table("checks", title="Correctness", reads=("measured",))
+def checks(inputs: Inputs) -> pd.DataFrame:
+    return check_table(inputs.measured())
+
+
+@table("counters", title="Hardware counters", reads=("measured",))
+def counters(inputs: Inputs) -> pd.DataFrame:
+    return counter_table(inputs.measured())
+
+
+@table("comparison", title="2D block tiling against vectorized accesses", reads=("measured",))
+def comparison(inputs: Inputs) -> pd.DataFrame:
+    return compare(inputs.measured(), *PAIR)

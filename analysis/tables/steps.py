@@ -1,16 +1,13 @@
 """Each step of the ladders: which counter it was meant to move, what came of that, and how time followed.
 
-    python -m analysis.tables.steps --measured data/h200 --variants results/variants.csv --resources data/h200/resources.csv
-        --bounds data/h200/bounds.csv --steps paper/steps.yaml --out results/tables/steps.csv
-
 One row per step and counter, in the order of the file:
     part, variant, label, over, over_label, n, changed, stale; counter (its key), counter_label, unit; before and after
     (the counter of `over` and of `variant`), meant (fall or rise) and moved: "as meant", "the other way", or "hardly"
     where the two differ by at most 2%;
     time_before_us, time_after_us, speedup (their ratio), speedup_ci_low and _high (from the ends of both intervals);
     stall_before, stall_after (the reason for which warps wait longest) and the cycles of each per issued instruction;
-    bound_before, bound_after (the resource with the most least cycles, as `analysis.figures.bounds` has it) and its percent of
-    the measured cycles.
+    bound_before, bound_after (the resource with the most least cycles, as `analysis.tables.bounds` has it) and its
+    percent of the measured cycles.
 Cells are empty where there is no measurement. A step of variants that the catalogue does not have, or of which neither
 timings nor counters are there, has no rows.
 """
@@ -22,11 +19,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.data import input_arguments, read, table, write_csv
-from analysis.figures import bounds
-from analysis.fill_docs import SIZE, Facts
-from contracts import choose, read_rows, read_yaml, run_command
+from analysis.facts import SIZE, Facts
+from analysis.inputs import Inputs
+from analysis.registry import table
+from analysis.tables import bounds
+from contracts import choose, read_yaml
 
+PLAN = "paper/steps.yaml"  # what each step was meant to do
 ALIKE = 0.02  # of the value before: a counter that moves by less has hardly moved
 COLUMNS = ["part", "variant", "label", "over", "over_label", "n", "changed", "stale"]
 COLUMNS += ["counter", "counter_label", "unit", "before", "after", "meant", "moved"]
@@ -109,19 +108,13 @@ def steps(facts: Facts, least: pd.DataFrame, plan: list[dict[str, Any]], source:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def main() -> None:
-    parser = input_arguments(__doc__)
-    parser.add_argument("--resources", required=True, type=Path, metavar="FILE", help="resources.csv of this build")
-    parser.add_argument("--bounds", required=True, type=Path, metavar="FILE", help="bounds.csv of this tree")
-    parser.add_argument("--steps", required=True, type=Path, metavar="FILE.yaml", help="what each step was meant to do")
-    parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv")
-    args = parser.parse_args()
-    measured = read(args)
-    facts = Facts(measured, table(read_rows(args.resources, "resources"), "resources"))
-    shares = bounds.shares(measured.counters, table(read_rows(args.bounds, "bounds"), "bounds"))
-    plan = read_yaml(args.steps, "steps")
-    write_csv(args.out, steps(facts, bounds.bottlenecks(shares), plan, args.steps))
-
-
-if __name__ == "__main__":
-    run_command(main)
+@table(
+    "steps",
+    title="Steps: counters and time, before and after",
+    caption="workflow/report/steps.rst",
+    reads=("measured", "resources", "bounds", "paper/steps.yaml"),
+)
+def steps_table(inputs: Inputs) -> pd.DataFrame:
+    measured = inputs.measured()
+    least = bounds.bottlenecks(bounds.shares(measured.counters, inputs.rows("bounds")))
+    return steps(Facts(measured, inputs.rows("resources")), least, read_yaml(PLAN, "steps"), Path(PLAN))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, run_command, write_json, write_rows
+from experiments.command_line import add_build_dir, add_variant
 from experiments.emulation import bank_pictures, bounds, launching, predictions, scaling, widths
 from experiments.stages.check import EmulatedDevice, check_variant
 from kernels import catalogue
@@ -47,9 +48,9 @@ def at_sizes(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run one variant on the emulator, and tell what that shows.")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    add_variant(parser)
     parser.add_argument("--size", type=int, nargs="*", default=[], metavar="N", help="m = n = k; may be none")
-    parser.add_argument("--build-dir", required=True, type=Path, help="holds NAME.ptx and NAME.cubin")
+    add_build_dir(parser)
     parser.add_argument("--machine", default="h200", help="whose rates bounds have: one of ptxsim's, or a .toml file")
     parser.add_argument("--seed", type=int, help="of the first check; drawn afresh when left out")
     parser.add_argument("--out-dir", required=True, type=Path)

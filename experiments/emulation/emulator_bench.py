@@ -18,6 +18,7 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir
 from experiments.emulation.launching import texture
 from experiments.stages import verify
 from kernels import arguments, catalogue
@@ -92,7 +93,7 @@ def rows_of(name: str, build_dir: Path) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time the emulator on the catalogue's kernels.")
     parser.add_argument("variants", nargs="*", help="names in kernels/catalogue.yaml; all kernels, if none is given")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path, help="written: emulator_bench.csv")
     options = parser.parse_args()
     table = []

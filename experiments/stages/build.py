@@ -137,6 +137,7 @@ def main() -> None:
     parser.add_argument("--arch", required=True, help="for instance sm_90a")
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out-dir", required=True, type=Path)
+    catalogue.add_tuned_argument(parser)
     options = parser.parse_args()
     if (options.variant is None) == (options.source is None):
         raise UserError("name one variant, or one file with --source")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir, add_variant
 from experiments.stages import verify
 from experiments.stages.cases import Case, cases
 from kernels import arguments, catalogue
@@ -240,8 +241,8 @@ def leased_gpu(build_dir: Path) -> Iterator[Device]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Check one variant.")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_variant(parser)
+    add_build_dir(parser)
     parser.add_argument("--seed", type=int, help="of the first case; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()

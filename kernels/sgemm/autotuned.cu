@@ -13,7 +13,7 @@
 //         ...
 //
 // The sweep is experiments/tile_autotune.yaml; what keeps a tile out of it, and why, is said in
-// experiments/studies/tile_autotune/space.py. Its winner is recorded in tuned.json and replaces the catalogue's
+// experiments/tuning/space.py. Its winner is recorded in tuned.json and replaces the catalogue's
 // template values.
 //
 // Template:  BM, BN, BK: the block's tile; TM, TN: a thread's patch of C.

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from experiments.stages.profile import LeftOut, find_ncu, read_report, report_folder
 
@@ -187,7 +188,7 @@ def read(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Count the wavefronts of patterns of shared-memory addresses.")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", type=Path, help="written: smem_microbench.csv")
     parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
     options = parser.parse_args()

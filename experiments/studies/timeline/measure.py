@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
@@ -122,7 +123,7 @@ def record(variant: Variant, build_dir: Path) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Summarise the CUDA calls, kernels and copies of a benchmark process.")
     parser.add_argument("variant", help="name of an fp32 kernel in kernels/catalogue.yaml")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     variant = catalogue.find(options.variant)

@@ -1,0 +1,42 @@
+"""Draws figures, all that are named in one process: an SVG and a PDF each.
+
+python -m analysis.draw --inputs results/inputs.json --out results/figures NAME [NAME ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis import registry
+from analysis.inputs import Inputs
+from contracts import choose, run_command
+
+
+def draw(inputs: Inputs, names: Sequence[str], out: Path) -> None:
+    """Draw figures by their output names (`registry.outputs`) into a folder.
+
+    Raises `UserError` for a name that is none before anything is drawn.
+    """
+    known = registry.outputs(inputs.experiments)
+    chosen = {name: choose(known, name, "figure", "analysis/figures, experiments/studies") for name in names}
+    from analysis.figures import style  # takes Matplotlib and seaborn: only once the names are known
+
+    for name, (one, experiment) in chosen.items():
+        style.save(one.load()(inputs.of(experiment) if experiment else inputs), out / f"{name}.svg")
+        style.plt.close("all")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--inputs", required=True, type=Path, metavar="FILE.json", help="what the run's plan says")
+    parser.add_argument("--tables", type=Path, metavar="DIR", help="with report tables (default: tables beside --out)")
+    parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="for NAME.svg and NAME.pdf")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="a figure; of one experiment: KIND_EXPERIMENT")
+    args = parser.parse_args()
+    draw(Inputs.read(args.inputs, args.tables or args.out.parent / "tables"), args.names, args.out)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,101 @@
+"""Values of one machine by variant and key: what documents and the table of steps speak of."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.data import Measured, describe, metric_names, metrics, one_row_each, wide
+from analysis.metrics import COMPARISON, DERIVED, with_derived
+from contracts import schema
+
+SIZE = 4096  # n of the tables: what the experiments profile
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a key stands for. `source`: the table it is from, "bench", "resources", "counters" or "variants"."""
+
+    label: str
+    unit: str
+    source: str
+
+
+def quantities() -> dict[str, Quantity]:
+    """Every key that a document may name."""
+    found = {}
+    for section, entries in metrics().items():
+        for key, entry in entries.items():
+            unit = "%" if ".pct" in entry["ncu"] or entry["ncu"].endswith("_pct") else ""
+            label = entry["label"]
+            if section == "stalls":
+                reason = label if label[:2].isupper() else label[0].lower() + label[1:]
+                label, unit = f"Stalled: {reason}", "cycles an instruction"
+            found[key] = Quantity(label, unit, "counters")
+    told = {shown.key: shown for section in COMPARISON.values() for shown in section}
+    for key in DERIVED:
+        shown = told.get(key)
+        label = shown.label if shown else key.replace("_", " ").capitalize()
+        found[key] = Quantity(label, shown.unit if shown else "%", "counters")
+    for column in schema("resources")["properties"]:
+        if re.fullmatch(r"(lds|sts|ldg|stg)_\d+|ffma|hmma|ldgsts|ldsm|bar", column):
+            found[column] = Quantity(f"{column.upper().replace('_', '.')} in the SASS", "", "resources")
+    found |= {
+        "registers": Quantity("Registers per thread", "", "resources"),
+        "blocks_per_sm": Quantity("Blocks per SM", "", "resources"),
+        "threads": Quantity("Threads per block", "", "resources"),
+        "shared_bytes": Quantity("Shared memory per block", "byte", "resources"),
+        "spill_bytes": Quantity("Spills per thread", "byte", "resources"),
+        "sass_total": Quantity("Instructions in the SASS", "", "resources"),
+        "time_us": Quantity("Time", "µs", "bench"),
+        "share": Quantity("Share of cuBLAS", "%", "bench"),
+        "tflops": Quantity("TFLOP/s", "", "bench"),
+        "flop_per_clock_sm": Quantity("FLOP per clock and SM", "", "bench"),
+        "sm_clock_mhz": Quantity("SM clock", "MHz", "bench"),
+        "power_w": Quantity("Power", "W", "bench"),
+        "template": Quantity("Template", "", "variants"),
+    }
+    return found
+
+
+class Facts:
+    """Values by variant and key, from one machine's measurements and the resources of their kernels."""
+
+    def __init__(self, measured: Measured, resources: pd.DataFrame) -> None:
+        self.measured = measured
+        self.quantities = quantities()
+        self.variants: dict[str, dict[str, Any]] = {row["variant"]: row for row in measured.variants.to_dict("records")}
+        self.bench = one_row_each(measured.bench)
+        bench = self.bench.assign(time_us=self.bench["time_us_median"], share=self.bench["share_of_baseline"])
+        counted = with_derived(wide(measured.counters, metric_names()))
+        limits = counted.filter(regex="^blocks_by_")
+        counted = counted.assign(blocks_per_sm=limits.min(axis=1) if len(limits.columns) else float("nan"))
+        described = describe(resources, measured.variants)
+        described = described[~described["variant"].isin(measured.failed["variant"])]
+        self.rows = {
+            "bench": {(row["variant"], row["n"]): row for row in bench.to_dict("records")},
+            "counters": {(row["variant"], row["n"]): row for row in counted.to_dict("records")},
+            "resources": {(row["variant"], None): row for row in described.to_dict("records")},
+            "variants": {(name, None): row for name, row in self.variants.items()},
+        }
+
+    def row(self, variant: str, key: str, n: int = SIZE) -> dict[str, Any] | None:
+        """The row of the table that `key` is from; what a library took of an SM, only the counters tell."""
+        source = self.quantities[key].source
+        if source == "resources" and self.variants[variant]["kind"] == "baseline":
+            source = "counters"
+        return self.rows[source].get((variant, n if source in ("bench", "counters") else None))
+
+    def value(self, variant: str, key: str, n: int = SIZE) -> Any:
+        """A number, or the text of the template; None where there is none."""
+        row = self.row(variant, key, n)
+        value = row.get(key) if row else None
+        return None if value is None or value != value else value
+
+    def stale(self, variant: str, key: str, n: int = SIZE) -> bool:
+        """Whether the kernel's source changed after this value was measured."""
+        row = self.row(variant, key, n)
+        return bool(row and row.get("stale"))

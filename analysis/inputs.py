@@ -1,0 +1,171 @@
+"""What figures and report tables are made from: the files that a run's plan names, each read once in a process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis import data
+from analysis.data import Measured
+from contracts import UserError, read_json, read_rows
+from contracts import registry as recorded
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What contracts/schemas/inputs.schema.yaml explains, with paths, and the tables themselves.
+
+    `experiment`: that of which a figure is drawn, or None. `reports`: the folder of this run's report tables. What is
+    read is shared by all that stem from one `Inputs`: frames are never changed in place.
+    """
+
+    machine: str
+    archived: bool
+    why_archived: str | None = None
+    tables: Mapping[str, Path] = field(default_factory=dict)
+    of_experiment: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
+    tuning: Mapping[str, bool] | None = None
+    experiments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    other_runs: tuple[Path, ...] = ()
+    archives: tuple[Path, ...] = ()
+    left_out: Mapping[str, Path] = field(default_factory=dict)
+    experiment: str | None = None
+    reports: Path = Path("results/tables")
+    _read: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def read(cls, path: Path, reports: Path | None = None) -> Inputs:
+        """Read inputs.json. Raises `UserError` for one that breaks its schema."""
+        told = read_json(path, "inputs")
+        return cls(
+            machine=told["machine"],
+            archived=told["archived"],
+            why_archived=told["why_archived"],
+            tables=_paths(told["tables"]),
+            of_experiment={name: _paths(own) for name, own in told["of_experiment"].items()},
+            tuning=told["tuning"],
+            experiments=told["experiments"],
+            other_runs=tuple(map(Path, told["other_runs"])),
+            archives=tuple(map(Path, told["archives"])),
+            left_out=_paths(told["left_out"]),
+            reports=reports or cls.reports,
+        )
+
+    @classmethod
+    def of_folder(cls, folder: Path, variants: Path, *, archived: bool, emulated: Path | None = None) -> Inputs:
+        """A machine's folder alone, and the catalogue. `emulated`: this tree's checks on ptxsim, for its own."""
+        if not folder.is_dir():
+            raise UserError(f"no such folder: {folder}; name one with machine.json, provenance.json and the tables")
+        files = {name: folder / one.file for name, one in recorded.tables().items()}
+        there = {n: path for n, path in files.items() if not recorded.tables()[n].optional or path.is_file()}
+        there = {**there, "variants": variants} | ({"emulated_checks": emulated} if emulated else {})
+        tuning = {"archived": archived} if {"tuning", "tuned"} <= there.keys() else None
+        return cls(machine=folder.name, archived=archived, tables=there, tuning=tuning)
+
+    def run_in(self, folder: Path) -> Inputs:
+        """Another run's folder, which is an archive, by this one's catalogue."""
+        other = Inputs.of_folder(folder, self.tables["variants"], archived=True)
+        return dataclasses.replace(other, _read=self._read)
+
+    def of(self, experiment: str) -> Inputs:
+        """The same for the figures of one experiment, with tables of its own where it has some."""
+        if experiment not in self.experiments:
+            raise UserError(f"{experiment!r} is no experiment of these inputs; there: {', '.join(self.experiments)}")
+        tables = {**self.tables, **self.of_experiment.get(experiment, {})}
+        return dataclasses.replace(self, experiment=experiment, tables=tables, _read=self._read)
+
+    # ---- tables -----------------------------------------------------------------------------------------------------
+
+    def has(self, name: str) -> bool:
+        """Whether a table is there."""
+        return name in self.tables and self.tables[name].is_file()
+
+    def listed(self, name: str) -> list[Row]:
+        """The rows of a table as they are; none where it is not there."""
+        schema = _schema(name)
+        if name not in self.tables:
+            return []
+        path = self.tables[name]
+        return self._once(("rows", path, schema), lambda: read_rows(path, schema))
+
+    def document(self, name: str) -> Any:
+        """A recorded JSON file. Raises `UserError` where it is not there."""
+        path = self.tables.get(name)
+        if path is None:
+            raise UserError(f"{name}: not there; {recorded.find(name, 'the inputs').file} is needed")
+        return self._once(("json", path), lambda: read_json(path, _schema(name)))
+
+    def rows(self, name: str) -> pd.DataFrame:
+        """The same as `listed`, as a frame with every column of the schema."""
+        key = ("frame", self.tables.get(name), name)
+        return self._once(key, lambda: data.table(self.listed(name), _schema(name)))
+
+    def described(self, name: str) -> pd.DataFrame:
+        """Rows of variants in the catalogue, with what that says of each, and whether it is stale."""
+        key = ("described", self.tables.get(name), self.tables["variants"], name)
+        return self._once(key, lambda: data.describe(self.rows(name), self.variants))
+
+    def offered(self, name: str, *, timed: bool) -> pd.DataFrame:
+        """Rows of a table that need not be there, described; of times, without variants that failed a check."""
+        rows = self.described(name)
+        rows = rows.assign(stale=rows["stale"].astype(bool))
+        return rows[~rows["variant"].isin(self.measured().failed["variant"])] if timed else rows
+
+    def report(self, name: str, schema: str) -> pd.DataFrame:
+        """A report table of this run, which has a schema."""
+        path = self.reports / f"{name}.csv"
+        return self._once(("frame", path, schema), lambda: data.table(read_rows(path, schema), schema))
+
+    @cached_property
+    def variants(self) -> pd.DataFrame:
+        """The catalogue, with `order` and labels that are unique."""
+        key = ("variants", self.tables["variants"])
+        return self._once(key, lambda: data.with_labels(self.rows("variants")))
+
+    def measured(self, experiment: str | None = None) -> Measured:
+        """This run's measurements, or those for one experiment's figures: archived checks with this tree's emulated
+        ones in place of their own."""
+        if experiment is not None and experiment != self.experiment:
+            return self.of(experiment).measured()
+        emulated = self.archived and "emulated_checks" in self.tables
+        names = ("machine", "provenance", "variants", "bench", "checks", "counters", *(["emulated_checks"] * emulated))
+        key = ("measured", self.archived, *(self.tables.get(name) for name in names))
+        return self._once(key, lambda: self._combined(emulated))
+
+    def _combined(self, emulated: bool) -> Measured:
+        checks = self.rows("checks")
+        if emulated:
+            parts = [checks[checks["device"] != "ptxsim"], self.rows("emulated_checks")]
+            checks = pd.concat([part for part in parts if len(part)] or parts[:1])
+        return data.combine(
+            self.document("machine"),
+            self.document("provenance"),
+            self.variants,
+            self.rows("bench"),
+            checks,
+            self.rows("counters"),
+            archived=self.archived,
+            emulated_here=emulated,
+        )
+
+    def _once(self, key: Any, make: Any) -> Any:
+        if key not in self._read:
+            self._read[key] = make()
+        return self._read[key]
+
+
+def _paths(told: Mapping[str, str]) -> dict[str, Path]:
+    return {name: Path(path) for name, path in told.items()}
+
+
+def _schema(name: str) -> str:
+    """The schema of a recorded table, or of one that every run makes."""
+    return name if name in ("variants", "analytic") else recorded.find(name, "the inputs").schema

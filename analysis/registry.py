@@ -1,0 +1,306 @@
+"""The registry of figures and report tables: each is declared where it is drawn or computed, and nowhere else.
+
+    @figure("stalls", category="4 Counters", title="Stall reasons", reads=("measured",))
+    def stalls(inputs: Inputs) -> Figure: ...
+
+A figure's function gives a Matplotlib figure, a table's a DataFrame (or rows, under a schema), a document's its text.
+They stand in analysis/figures, analysis/tables and analysis/claims, and those of a side study in its own folder as
+figure.py and report.py. What is registered is read from the source text: nothing is imported before it is made.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from contracts import UserError
+from contracts import registry as recorded
+from contracts.errors import suggest
+
+ROOT = Path(__file__).resolve().parent.parent
+PLACES = ("analysis/figures/*.py", "analysis/tables/*.py", "analysis/claims/*.py")
+STUDIES = ("experiments/studies/*/figure.py", "experiments/studies/*/report.py")
+MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what reads=("measured",) stands for
+DERIVED = ("variants", "analytic")  # tables that every run makes, beside those recorded
+FOLDERS = ("other_runs", "archives")  # what reads= may name of inputs.json: all tables in these folders
+KINDS = ("ladder", "sizes", "data_kinds", "profiled")  # of experiments that a figure may be drawn for
+METRICS = "contracts/metrics.yaml"  # what analysis/data.py reads
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A figure, table or document. `figure`, `table` and `document` explain the fields that they take.
+
+    kind: "figure", "table" or "document". module: dotted. path, caption: files of the project. function: in the
+    module. reads, optional: recorded tables and DERIVED, "report:NAME", or files by path. code: the files of this
+    project that the module imports, directly or not, and its own.
+    """
+
+    name: str
+    kind: str
+    module: str
+    path: str
+    function: str
+    category: str | None
+    subcategory: str | None
+    title: str
+    caption: str
+    reads: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    where_needed: tuple[str, ...] = ()
+    reported_with: tuple[str, ...] = ()
+    per: str = "run"
+    applies: str | None = None
+    stem: str = ""
+    file: str = ""
+    schema: str | None = None
+    digits: int = 6
+    page: bool = False
+    page_by: str | None = None
+    page_columns: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+
+    def output(self, experiment: str | None = None) -> str:
+        """The name of what is drawn, without a suffix: of a figure of one experiment, STEM_EXPERIMENT."""
+        return f"{self.stem}_{experiment}" if experiment else self.stem
+
+    def applies_to(self, kind: str | None, profile_size: int | None) -> bool:
+        """Whether a figure of one experiment is drawn of one of this kind, which profiles at this size (or not)."""
+        return self.per == "experiment" and (
+            profile_size is not None if self.applies == "profiled" else kind == self.applies
+        )
+
+    def load(self) -> Callable[..., Any]:
+        """The function itself; imports its module."""
+        return getattr(importlib.import_module(self.module), self.function)
+
+
+def figure(
+    name: str,
+    *,
+    category: str,
+    title: str = "",
+    subcategory: str | None = None,
+    caption: str | None = None,
+    reads: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
+    where_needed: tuple[str, ...] = (),
+    reported_with: tuple[str, ...] = (),
+    per: str = "run",
+    applies: str | None = None,
+    stem: str | None = None,
+) -> Callable[[F], F]:
+    """Register a figure: NAME.svg and NAME.pdf, drawn by a function of `Inputs`.
+
+    category, subcategory, title, caption: its place in the report (default: workflow/report/NAME.rst).
+    reads: what it needs, "measured" for all that `Inputs.measured` reads. optional: recorded tables that need not be
+    there. where_needed: optional tables without which it is not drawn; reported_with: or is in no report
+    ("other_runs": there is a second run). per: "run", or "experiment" for one of each that `applies`: a kind, or
+    "profiled"; then files are called STEM_EXPERIMENT (default: NAME), and the title is the experiment's.
+    """
+    return lambda function: function
+
+
+def table(
+    name: str,
+    *,
+    title: str,
+    category: str = "6 Tables",
+    subcategory: str | None = None,
+    caption: str = "workflow/report/tables.rst",
+    reads: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
+    where_needed: tuple[str, ...] = (),
+    reported_with: tuple[str, ...] = (),
+    schema: str | None = None,
+    digits: int = 6,
+    page: bool = True,
+    page_by: str | None = None,
+    page_columns: tuple[str, ...] = (),
+) -> Callable[[F], F]:
+    """Register a report table: NAME.csv, made by a function of `Inputs`; see `figure` for the place and what it reads.
+
+    It gives a DataFrame, of which floats are written to so many significant digits, or rows under a `schema`.
+    page: whether it is on a page that can be sorted and searched, whole or by the values of the column `page_by`, with
+    all columns or those named.
+    """
+    return lambda function: function
+
+
+def document(
+    name: str,
+    *,
+    file: str,
+    title: str = "",
+    category: str | None = None,
+    subcategory: str | None = None,
+    caption: str = "workflow/report/tables.rst",
+    reads: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
+    where_needed: tuple[str, ...] = (),
+) -> Callable[[F], F]:
+    """Register a text that stands among the report tables as `file`, made by a function of `Inputs`."""
+    return lambda function: function
+
+
+REGISTER = {"figure": figure, "table": table, "document": document}
+DECORATOR = re.compile(rf"@(?:registry\.)?({'|'.join(REGISTER)})\(")
+
+
+def figures(root: Path = ROOT) -> dict[str, Registered]:
+    """Every figure by name, side studies' last."""
+    return {one.name: one for one in _all(root) if one.kind == "figure"}
+
+
+def tables(root: Path = ROOT) -> dict[str, Registered]:
+    """Every report table and document by name, side studies' last."""
+    return {one.name: one for one in _all(root) if one.kind != "figure"}
+
+
+@functools.cache
+def _all(root: Path) -> tuple[Registered, ...]:
+    """Both, checked: names differ, and what they read is there. A `UserError` names the file and what is wrong."""
+    files = [path for pattern in (*PLACES, *STUDIES) for path in sorted(root.glob(pattern))]
+    found: dict[tuple[bool, str], Registered] = {}
+    for path in files:
+        for one in _declared(path, root):
+            key = (one.kind == "figure", one.name)
+            if key in found:
+                raise UserError(f"{one.path}: {one.kind} {one.name!r} is registered twice (also in {found[key].path})")
+            found[key] = one
+    told = {name for of_figure, name in found if not of_figure}
+    for one in found.values():
+        for name in (*one.reads, *one.optional, *one.where_needed):
+            _check_source(name, one, told, root)
+    return tuple(found.values())
+
+
+def _check_source(name: str, one: Registered, told: set[str], root: Path) -> None:
+    known = {*recorded.tables(), *DERIVED, *FOLDERS, *(f"report:{name}" for name in told)}
+    if name in known or ("/" in name and (root / name).is_file()):
+        return
+    what = "no such file" if "/" in name else suggest(name, known)
+    raise UserError(f"{one.path}: {one.kind} {one.name!r} reads {name!r}, which is not registered; {what}")
+
+
+def _declared(path: Path, root: Path) -> Iterator[Registered]:
+    """What the functions of one file are registered as."""
+    where = path.relative_to(root).as_posix()
+    text = path.read_text()
+    if not DECORATOR.search(text):
+        return
+    for node in _parsed(path).body:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for call in node.decorator_list:
+            match = DECORATOR.match("@" + ast.unparse(call))
+            if match and isinstance(call, ast.Call):
+                kind = match[1]
+                yield _registered(kind, call, node.name, where, root)
+
+
+def _registered(kind: str, call: ast.Call, function: str, where: str, root: Path) -> Registered:
+    allowed = [name for name in inspect.signature(REGISTER[kind]).parameters if name != "name"]
+    given: dict[str, Any] = {}
+    for keyword in call.keywords:
+        if keyword.arg not in allowed:
+            raise UserError(f"{where}: @{kind}: unknown keyword {keyword.arg!r}; {suggest(str(keyword.arg), allowed)}")
+        given[keyword.arg] = _literal(keyword.value, f"{where}: @{kind}: {keyword.arg}")
+    if len(call.args) != 1:
+        raise UserError(f"{where}: @{kind} of {function}: {len(call.args)} names; allowed: one")
+    name = _literal(call.args[0], f"{where}: @{kind}: the name")
+    bound = inspect.signature(REGISTER[kind]).bind_partial(name, **given)
+    if missing := [
+        n for n, p in bound.signature.parameters.items() if p.default is p.empty and n not in bound.arguments
+    ]:
+        raise UserError(f"{where}: @{kind} {name!r}: {missing[0]} is missing")
+    bound.apply_defaults()
+    told = bound.arguments
+    for key in ("reads", "optional", "where_needed", "reported_with"):
+        if not isinstance(told.get(key, ()), tuple):
+            raise UserError(
+                f"{where}: {kind} {name!r}: {key} = {told[key]!r} is not allowed; allowed: a tuple of names"
+            )
+    per, applies = told.get("per", "run"), told.get("applies")
+    if per not in ("run", "experiment") or (per == "experiment") != (applies in KINDS):
+        allowed_is = f"per='run', or per='experiment' with applies= one of {', '.join(KINDS)}"
+        raise UserError(
+            f"{where}: {kind} {name!r}: per={per!r}, applies={applies!r} is not allowed; allowed: {allowed_is}"
+        )
+    told["reads"] = tuple(part for read in told["reads"] for part in (MEASURED if read == "measured" else (read,)))
+    if "measured" in dict(given).get("reads", ()) and "emulated_checks" not in told["optional"]:
+        told["optional"] = (*told["optional"], "emulated_checks")
+    told["caption"] = told["caption"] or f"workflow/report/{name}.rst"
+    if not (root / told["caption"]).is_file():
+        raise UserError(f"{where}: {kind} {name!r} has no caption: no such file: {told['caption']}")
+    told["stem"] = told.get("stem") or name
+    told["file"] = told.get("file") or (f"{name}.svg" if kind == "figure" else f"{name}.csv")
+    module = where.removesuffix(".py").replace("/", ".")
+    return Registered(kind=kind, module=module, path=where, function=function, code=_code(root / where, root), **told)
+
+
+def _literal(node: ast.expr, where: str) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise UserError(f"{where} = {ast.unparse(node)} is not allowed; allowed: a literal") from None
+
+
+@functools.cache
+def _parsed(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_text(), str(path))
+    except SyntaxError as error:
+        raise UserError(f"{path}:{error.lineno}: not Python ({error.msg})") from error
+
+
+@functools.cache
+def _imported(path: Path, root: Path) -> tuple[Path, ...]:
+    """The files of analysis and of the side studies that one imports directly."""
+    names: list[str] = []
+    for node in ast.walk(_parsed(path)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    ours = [name for name in names if name.startswith(("analysis.", "experiments.studies."))]
+    return tuple(p for name in dict.fromkeys(ours) if (p := root / f"{name.replace('.', '/')}.py").is_file())
+
+
+@functools.cache
+def _code(path: Path, root: Path) -> tuple[str, ...]:
+    """The closure of `_imported`, as paths of the project, with what the data layer reads."""
+    found: dict[Path, None] = {}
+    wanted = [path]
+    while wanted:
+        one = wanted.pop()
+        if one not in found:
+            found[one] = None
+            wanted += _imported(one, root)
+    paths = sorted(one.relative_to(root).as_posix() for one in found)
+    return (*paths, *([METRICS] if "analysis/data.py" in paths else []))
+
+
+def outputs(
+    experiments: Mapping[str, Mapping[str, Any]], root: Path = ROOT
+) -> dict[str, tuple[Registered, str | None]]:
+    """Every figure's output name, with what draws it and the experiment that it is of (None: the run).
+
+    experiments: by name, each with `kind` and `profile_size`, as inputs.json has them.
+    """
+    found: dict[str, tuple[Registered, str | None]] = {}
+    for one in figures(root).values():
+        if one.per == "run":
+            found[one.output()] = (one, None)
+        for name, experiment in experiments.items():
+            if one.applies_to(experiment["kind"], experiment["profile_size"]):
+                found[one.output(name)] = (one, name)
+    return found

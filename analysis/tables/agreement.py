@@ -1,0 +1,39 @@
+"""The GPU's results beside the emulator's, one row per kernel: agreement.csv.
+
+variant, label, dtype, stale, cases, elements, differing (in any bit), worst_difference_share (of twice the rounding
+bound; empty where not finite), passed. Without rows where it was not measured.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.inputs import Inputs
+from analysis.registry import table
+
+
+def agreement(rows: pd.DataFrame) -> pd.DataFrame:
+    """The columns of agreement.csv: all cases of a kernel in one row."""
+    rows = rows.assign(worst=rows["worst_difference_share"].astype(float), passed=rows["passed"].astype(bool))
+    grouped = rows.groupby(["variant", "label", "dtype"], sort=False)
+    return grouped.agg(
+        stale=("stale", "any"),
+        cases=("case", "size"),
+        elements=("elements", "sum"),
+        differing=("differing", "sum"),
+        worst_difference_share=("worst", lambda worst: worst.max(skipna=False)),
+        passed=("passed", "all"),
+    ).reset_index()
+
+
+@table(
+    "agreement",
+    category="5 Correctness",
+    title="GPU and emulator, bit by bit",
+    caption="workflow/report/agreement.rst",
+    reads=("measured",),
+    optional=("agreement",),
+    reported_with=("agreement",),
+)
+def agreement_table(inputs: Inputs) -> pd.DataFrame:
+    return agreement(inputs.offered("agreement", timed=False))

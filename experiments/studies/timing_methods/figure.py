@@ -1,0 +1,120 @@
+"""What each way of timing gets wrong: how far the time that it reports is from ours, in %, by kernel and size.
+
+A cell is above zero (orange) where the protocol makes the kernel look slower, below (blue) where it makes it look
+faster. Some depart from ours in more than their name says; the lower rows show what their name says by itself, as the
+difference from a protocol that shares the rest.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from analysis.data import Measured, marked
+from analysis.figures import style
+from analysis.figures.style import plt
+from analysis.inputs import Inputs
+from analysis.registry import figure
+from experiments.studies.timing_methods.report import OURS, timing_methods
+
+# Protocol and its row's name; one that is not here keeps its own
+NAMES = {
+    "no_flush": "L2 not flushed",
+    "launch_gap": "launch gaps",
+    "host_clock": "host clock, 100 launches",
+    "after_idle": "after 2 s of idling",
+    "worklog_c": "worklog C: mean of the 2nd half",
+    "normal": "normal data",
+    "zeros": "zeros as data",
+}
+# Of those that depart in more: their name's part alone
+ALONE = {
+    "launch_gap": "launch gaps alone",
+    "host_clock": "host clock alone",
+    "after_idle": "idling alone",
+}
+GAP = 0.35  # between the two groups, in rows
+FULL = 10.0  # percent at which a colour is at its strongest
+COLOURS = LinearSegmentedColormap.from_list("faster to slower", [style.KERNEL, "#FFFFFF", style.BAD])
+
+
+def cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Differences in %, of rows' names by (label, n); kernels in catalogue order, sizes upwards.
+
+    rows: from `report.timing_methods`. A column without a time of ours is left out.
+    """
+    rows = rows.assign(mark=marked(rows))[(rows["protocol"] != OURS) & rows["difference_percent"].notna()]
+    rows = rows.assign(name=rows["protocol"].map(lambda name: NAMES.get(name, name)))
+    alone = rows[rows["protocol"].isin(list(ALONE))]
+    alone = alone.assign(name=alone["protocol"].map(ALONE), difference_percent=alone["alone_percent"])
+    names = [*NAMES.values(), *(name for name in rows["name"].unique() if name not in NAMES.values()), *ALONE.values()]
+    labels = list(dict.fromkeys(rows["mark"]))
+    both = pd.concat([rows, alone])
+    made = both.pivot_table(index="name", columns=["mark", "n"], values="difference_percent", sort=False)
+    columns = sorted(made.columns, key=lambda column: (labels.index(column[0]), column[1]))
+    return made.loc[[name for name in names if name in made.index], columns]
+
+
+def told(value: float) -> str:
+    """A difference in a few characters: "-21", "+3.2", "0.0"; a dash where there is none."""
+    if not np.isfinite(value):
+        return "–"
+    text = f"{value:+.0f}" if abs(value) >= 9.95 else f"{value:+.1f}"
+    return "0.0" if text in ("+0.0", "-0.0") else text.replace("-", "−")
+
+
+def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
+    """The figure: a row per way of timing, a column per kernel and size."""
+    shown = cells(rows) if len(rows) else pd.DataFrame()
+    if shown.empty:
+        why = (
+            measured.reason("timing_methods")
+            or "snakemake --cores 1 cross_validation makes timing_methods.csv where there is a GPU."
+        )
+        return style.left_out(measured, "Ways of timing", why)
+    values = shown.to_numpy()
+    figure, axes = plt.subplots(figsize=(style.WIDTH, 0.95 + 0.23 * len(shown)))
+    alone = shown.index.isin(list(ALONE.values()))
+    tops = np.arange(len(shown)) + GAP * alone
+    edges = np.arange(values.shape[1] + 1)
+    for top, row in zip(tops, values, strict=True):
+        look = {"cmap": COLOURS, "vmin": -FULL, "vmax": FULL, "edgecolors": "white", "linewidth": 0.8}
+        axes.pcolormesh(edges, [top, top + 1], row[None], **look)
+        for x, value in enumerate(row):
+            colour = "white" if abs(value) > 0.75 * FULL else "black"
+            axes.text(x + 0.5, top + 0.5, told(value), ha="center", va="center", color=colour)
+    axes.set_ylim(tops[-1] + 1, 0)
+    axes.set_yticks(tops + 0.5, shown.index)
+    axes.set_xticks(np.arange(values.shape[1]) + 0.5, [str(n) for _, n in shown.columns])
+    axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=1)
+    axes.spines[:].set_visible(False)
+    labels = [label for label, _ in shown.columns]
+    for label in dict.fromkeys(labels):
+        first, count = labels.index(label), labels.count(label)
+        place = (first + count / 2, 0)
+        look = {"textcoords": "offset points", "ha": "center", "va": "bottom", "weight": "bold"}
+        axes.annotate(label, place, xytext=(0, 13), annotation_clip=False, **look)
+        if first:
+            axes.axvline(first, color="white", linewidth=6)
+    stale = bool(rows["stale"].any())
+    style.note(
+        figure,
+        measured,
+        "difference from the time by our protocol, %: below zero the kernel looks faster than it is",
+        "numbers above the columns: m = n = k",
+        stale=stale,
+    )
+    return figure
+
+
+@figure(
+    "timing_methods",
+    category="7 Second opinions",
+    title="Ways of timing",
+    reads=("measured",),
+    optional=("timing_methods",),
+)
+def timing_methods_figure(inputs: Inputs) -> Figure:
+    return draw(inputs.measured(), timing_methods(inputs.offered("timing_methods", timed=True)))
