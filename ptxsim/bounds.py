@@ -259,7 +259,7 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
         ("dram", SECTOR * c["sectors"], "bytes", dram_per_clock),
     ]
     bounds = [Bound(name, float(a / (rate * machine.sms)), float(a), unit) for name, a, unit, rate in rows if a > 0]
-    # blocks that share an SM may share what they read, through its L1; by how much the register rule is off is not known
+    # blocks that share an SM may share what they read, through its L1; how far registers fall behind is not documented
     l2 = SECTOR * (c["block_sectors"] + stored)
     estimates = [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")] if l2 else []
     if max(reads):
@@ -339,8 +339,8 @@ def _reads(instructions: list[sass.Instruction]) -> list[tuple[int, ...]]:
 
 
 def issue_cycles(reads: list[tuple[int, ...]], backlog: int = BACKLOG) -> int:
-    """Cycles in which instructions with these reads are issued: one each, and more where a bank, which gives one operand
-    a cycle, would come to be more than `backlog` operands behind."""
+    """Cycles in which instructions with these reads are issued: one each, and more where a bank, which gives one
+    operand a cycle, would come to be more than `backlog` operands behind."""
     behind, cycles = [0] * BANKS, 0
     for own in reads:
         taken = max(1, *(late + more - backlog for late, more in zip(behind, own, strict=True)))

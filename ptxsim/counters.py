@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import wavefronts
-from .merging import Merges
+from .merging import Merges, Unrolled
 from .observer import Observer
 from .program import Program
 from .syntax import Instruction
@@ -55,6 +55,16 @@ class Stats:
         return self.bytes / self.sectors if self.sectors else 0.0
 
 
+@dataclass
+class _Run:
+    """Iterations of a loop in which an access goes on where it ended in the one before."""
+
+    stats: Stats
+    unrolled: Unrolled
+    costs: list[dict[int | None, tuple]] = field(default_factory=list)  # by width, of each iteration
+    last: np.ndarray | None = None
+
+
 class Counters(Observer):
     """The observer that counts."""
 
@@ -65,6 +75,7 @@ class Counters(Observer):
         self.grid = self.block = (0, 0, 0)
         self._source: tuple | None = None
         self.merges = Merges()
+        self._iterations: dict[tuple[int, bytes | None], _Run] = {}
 
     # observing
 
@@ -73,6 +84,7 @@ class Counters(Observer):
             self.program, self.stats = kernel.program, {}
             self.merges = kernel.merges if self.merge_loads else Merges()
             self._empty_loads = kernel.merges.empty_loads
+            self._iterations = {}
         self.grid, self.block = grid, block
 
     def _of(self, instruction: Instruction) -> Stats:
@@ -87,7 +99,7 @@ class Counters(Observer):
         return found
 
     def executed(self, instruction: Instruction, warps: int) -> None:
-        if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.across:
+        if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.unrolled:
             self._of(instruction).executed += warps
 
     def memory(self, event) -> None:
@@ -107,7 +119,6 @@ class Counters(Observer):
             stats.space, stats.kind = event.space, kind
 
     def _shared(self, event, stats: Stats, kind: str) -> None:
-        where = event.access.where
         if kind == "cp_async":
             addresses, active = event.addresses()
             source, reading = self._source or (addresses, active & False)
@@ -120,12 +131,33 @@ class Counters(Observer):
         width = self.merges.widths.get(pc, 16 if kind == "ldmatrix" else event.width)
         if self.merges.is_gone(pc):
             return
-        if pc in self.merges.across and (where.varying | (where.low_bits + event.offset)) & (width - 1):
-            return  # it is part of the access of an iteration before
+        if pc in self.merges.unrolled:
+            self._iteration(event, stats, width, kind, self.merges.unrolled[pc])
+            return
         stats.width = event.width if kind == "ldmatrix" else width
         self._add(stats, *self._waves(event, width, kind))
-        if pc in self.merges.across:
-            stats.executed = stats.requests
+
+    def _iteration(self, event, stats: Stats, width: int, kind: str, unrolled: Unrolled) -> None:
+        """An access that ptxas merges with those of the iterations after it: kept until the run of them has ended."""
+        where = event.access.where
+        stats.width = max(stats.width, unrolled.tiers[0][0])
+        key = event.instruction.pc, None if where.lanes is None else where.lanes.tobytes()
+        at, run = where.raw + event.offset, self._iterations.get(key)
+        if run is not None and not np.array_equal(run.last + unrolled.step, at):
+            self._end(run)
+            run = None
+        if run is None:
+            run = self._iterations[key] = _Run(stats, unrolled)
+        widths = (None, *(tier for tier, _ in unrolled.tiers))
+        run.costs.append({w: self._waves(event, w or width, kind)[0] for w in widths})
+        run.last = at
+
+    def _end(self, run: _Run) -> None:
+        """Count a run of iterations as the machine code goes through it."""
+        for first, width in run.unrolled.split(len(run.costs)):
+            self._add(run.stats, run.costs[first][width], None)
+        run.stats.executed = run.stats.requests
+        run.costs.clear()
 
     def _waves(self, event, width: int, kind: str):
         """Moving all addresses by one offset turns the banks around, and changes no count."""
@@ -178,6 +210,9 @@ class Counters(Observer):
 
     def by_instruction(self) -> list[Stats]:
         """Counts per instruction, in program order, neighbouring shared accesses merged as ptxas does."""
+        for run in self._iterations.values():
+            self._end(run)
+        self._iterations = {}
         return [stats for _, stats in sorted(self.stats.items())]
 
     def by_line(self) -> dict[tuple[str, int], list[Stats]]:

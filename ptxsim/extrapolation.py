@@ -19,8 +19,8 @@ EXACT = 1e-9  # relative
 def extrapolate(
     runs: Mapping[int, Mapping[str, float]], blocks: int, to_steps: int, to_blocks: int
 ) -> dict[str, float]:
-    """Sums of `to_blocks` blocks with `to_steps` steps, from launches of `blocks` blocks by their number of steps, three
-    or more. A name that a launch lacks counts as 0 there.
+    """Sums of `to_blocks` blocks with `to_steps` steps, from launches of `blocks` blocks by their number of steps,
+    three or more. A name that a launch lacks counts as 0 there.
 
     Raises `PtxsimError` that names the first sum that does not grow linearly.
     """

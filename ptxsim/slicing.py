@@ -1,11 +1,11 @@
 """Which instructions a launch must execute when only its addresses and its control flow are asked for.
 
 Counts of memory accesses and of executed instructions do not depend on the values that a kernel computes, but for those
-that reach an address, a predicate, a branch or a barrier. `slice_of` finds the others, by the registers that they write,
-whatever the flow of control: what is skipped can have no effect on what is counted.
+that reach an address, a predicate, a branch or a barrier. `slice_of` finds the others, by the registers that they
+write, whatever the flow of control: what is skipped can have no effect on what is counted.
 
-Where a loaded value matters (an index out of memory), stores matter too, and are executed. A program with functions that
-are called is executed whole: their parameters go through memory.
+Where a loaded value matters (an index out of memory), stores matter too, and are executed. A program with functions
+that are called is executed whole: their parameters go through memory.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""One run of the emulator for a kernel: correctness checks, predictions of its counters, bounds on its cycles, widths of
-its shared accesses, and those of them that pictures show.
+"""One run of the emulator for a kernel: correctness checks, predictions of its counters, bounds on its cycles, widths
+of its shared accesses, and those of them that pictures show.
 
     python -m experiments.emulation sgemm_warptile --size 4096 --build-dir results/build/sm_90a --out-dir warptile
 
 writes checks.csv, predictions.csv, bounds.csv, shared_widths.csv and bank_accesses.json (for
 `experiments.emulation.bank_pictures`). Where small launches do not foretell a large one, predictions and bounds have no
-rows for that size, and the reason is told. A dispatcher has the checks and the predictions of the kernels that it picks.
+rows for that size, and the reason is told. A dispatcher has checks and predictions, of the kernels that it picks.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ def at_sizes(
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run one variant on the emulator, and tell what that shows.")
     add_variant(parser)
-    parser.add_argument(
-        "--size", type=int, nargs="*", default=[], metavar="N", help="m = n = k to predict; none, if none"
-    )
+    parser.add_argument("--size", type=int, nargs="*", default=[], metavar="N", help="m = n = k; may be none")
     add_build_dir(parser)
     parser.add_argument("--machine", default="h200", help="whose rates bounds have: one of ptxsim's, or a .toml file")
     parser.add_argument("--seed", type=int, help="of the first check; drawn afresh when left out")
