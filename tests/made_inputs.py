@@ -23,7 +23,7 @@ def planned() -> dict[str, dict[str, Any]]:
 
 
 def write_inputs(path: Path, folder: Path, variants: Path, **changes: Any) -> Path:
-    """Write inputs.json of a machine's folder, archived unless `changes` say otherwise; `tables` are added to its own."""
+    """Write inputs.json of a machine's folder, an archive unless `changes` say otherwise; `tables` join its own."""
     files = {name: folder / one.file for name, one in registry.tables().items()}
     tables = {name: str(file) for name, file in files.items() if file.is_file()} | {"variants": str(variants)}
     told = {

@@ -268,7 +268,7 @@ def test_a_folder_that_is_not_there_is_one_line(folder: Folder) -> None:
 
 
 def test_counters_of_a_variant_that_is_none_are_one_line(folder: Folder) -> None:
-    with pytest.raises(UserError, match="unknown variant 'sgemm_warptle'.*nearest: sgemm_warptile"):
+    with pytest.raises(UserError, match=r"unknown variant 'sgemm_warptle'.*nearest: sgemm_warptile"):
         counters.only(folder.read(), ["sgemm_warptle"])
 
 

@@ -111,5 +111,5 @@ def test_an_unknown_counter_is_one_line(folder: Folder) -> None:
     inputs = folder.inputs()
     facts = Facts(inputs.measured(), inputs.rows("resources"))
     least = bounds.bottlenecks(bounds.shares(inputs.measured().counters, inputs.rows("bounds")))
-    with pytest.raises(UserError, match="global_load_sector.*sgemm_coalesced.*nearest: global_load_sectors"):
+    with pytest.raises(UserError, match=r"global_load_sector.*sgemm_coalesced.*nearest: global_load_sectors"):
         steps.steps(facts, least, plan, Path("plan.yaml"))
