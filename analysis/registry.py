@@ -232,10 +232,9 @@ def _registered(kind: str, call: ast.Call, function: str, where: str, root: Path
             )
     per, applies = told.get("per", "run"), told.get("applies")
     if per not in ("run", "experiment") or (per == "experiment") != (applies in KINDS):
-        allowed_is = f"per='run', or per='experiment' with applies= one of {', '.join(KINDS)}"
-        raise UserError(
-            f"{where}: {kind} {name!r}: per={per!r}, applies={applies!r} is not allowed; allowed: {allowed_is}"
-        )
+        odd = f"per = {per!r}, applies = {applies!r}"
+        known = f"'run', or 'experiment' with applies = one of {', '.join(KINDS)}"
+        raise UserError(f"{where}: {kind} {name!r}: {odd} is not allowed; allowed: {known}")
     told["reads"] = tuple(part for read in told["reads"] for part in (MEASURED if read == "measured" else (read,)))
     if "measured" in dict(given).get("reads", ()) and "emulated_checks" not in told["optional"]:
         told["optional"] = (*told["optional"], "emulated_checks")

@@ -7,8 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from helpers import assert_one_line, run_module
+from made_inputs import write_inputs
 
-from analysis.figures import bounds as figure
+from analysis.tables import bounds as figure
 from contracts import read_rows
 from experiments import bounds
 from kernels import catalogue
@@ -90,12 +91,13 @@ def test_table_and_figure(built: Path, archive: Path, variants_csv: Path, tmp_pa
     done = run_module("experiments.bounds", "sgemm_vectorized", "--size", 4096, "--build-dir", built, "--out", table)
     assert done.returncode == 0, done.stderr
     assert {row["resource"] for row in read_rows(table, "bounds")} >= {"fma", "issue", "shared", "dram", "tail"}
-    out, rules = tmp_path / "bounds.svg", tmp_path / "rules.md"
-    options = ["--measured", archive, "--variants", variants_csv, "--bounds", table, "--out", out, "--rules", rules]
-    done = run_module("analysis.figures.bounds", *options, "--archived")
-    assert done.returncode == 0, done.stderr
+    out = tmp_path / "figures" / "bounds.svg"
+    inputs = write_inputs(tmp_path / "inputs.json", archive, variants_csv, tables={"bounds": table})
+    for command, name in (("draw", "bounds"), ("tabulate", "bounds_rules")):
+        done = run_module(f"analysis.{command}", "--inputs", inputs, "--out", out.parent, name)
+        assert done.returncode == 0, done.stderr
     assert out.stat().st_size > 1000 and out.with_suffix(".pdf").is_file()
-    assert rules.read_text().startswith("| kernel |")
+    assert (out.parent / "bounds_rules.md").read_text().startswith("| kernel |")
 
 
 def counters(variant: str, stale: bool = False, **metrics: float) -> list[dict]:
