@@ -1,7 +1,8 @@
 """The least cycles that each resource needs, from counts alone, as a share of the cycles measured.
 
 A row per kernel and a mark per resource; the mark furthest to the right is the bottleneck, and its distance from 100%
-is what the kernel loses beside it. A kernel whose source changed since it was measured is left out.
+is what the kernel loses beside it. Hollow marks are estimates, by rules that are only models; how they stand to all
+that was measured is told below. A kernel whose source changed since it was measured is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from analysis.figures import style
 from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
-from analysis.tables.bounds import RESOURCES, bottlenecks, shares, unmeasured
+from analysis.tables.bounds import ESTIMATES, RESOURCES, bottlenecks, broken, errors, shares, unmeasured
 
 
 def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
@@ -32,6 +33,11 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
         if part.any():
             look = {"color": style.LINES[number % len(style.LINES)], "marker": style.MARKERS[number]}
             axes.scatter(rows["percent"][part], height[part], s=22, label=label, zorder=3, **look)
+    for number, (resource, label) in enumerate(ESTIMATES.items()):
+        part = rows["resource"] == resource
+        if part.any():
+            look = {"facecolors": "none", "edgecolors": style.LINES[number], "marker": style.MARKERS[number]}
+            axes.scatter(rows["percent"][part], height[part], s=30, label=f"estimate: {label}", zorder=3, **look)
     tail = rows["resource"] == "tail"
     look = {"color": style.INK, "marker": "|", "linewidth": 1.3}
     axes.scatter(rows["percent"][tail], height[tail], s=130, label="largest, SM with the most blocks", zorder=2, **look)
@@ -49,6 +55,7 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     axes.set_title("bottleneck", loc="right", x=1.01, ha="left", fontsize=8)
     labels = axes.get_legend_handles_labels()[1]
     figure.legend(loc="outside upper center", ncols=style.legend_columns(labels) + 1, handletextpad=0.2)
+    wrong = broken(rows[rows["kind"] == "bound"])
     left = unmeasured(measured.counters, bounds)
     left_out = f"{left} kernel{'s' if left > 1 else ''} without counters left out" if left else ""
     style.note(
@@ -56,6 +63,8 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
         measured,
         "" if several else f"m = n = k = {rows['n'].iloc[0]}",
         f"bounds by ptxsim from the code of this tree, rates of {' and '.join(sorted(set(bounds['machine'])))}",
+        *errors(rows),
+        f"faster than a bound: {', '.join(sorted(set(wrong['label'])))}" if len(wrong) else "",
         left_out,
         withheld=False,
     )
