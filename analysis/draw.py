@@ -20,7 +20,7 @@ def draw(inputs: Inputs, names: Sequence[str], out: Path) -> None:
     Raises `UserError` for a name that is none before anything is drawn.
     """
     known = registry.outputs(inputs.experiments)
-    chosen = {name: choose(known, name, "figure", "analysis/figures, experiments/studies") for name in names}
+    chosen = {name: choose(known, name, "figure", registry.SOURCES) for name in names}
     from analysis.figures import style  # takes Matplotlib and seaborn: only once the names are known
 
     for name, (one, experiment) in chosen.items():

@@ -1,4 +1,4 @@
-"""Report tables on one page that is sorted by a click on a column's head and searched; nothing is loaded from elsewhere.
+"""Report tables on one page: sorted by a click on a column's head, searched, and nothing is loaded from elsewhere.
 
     python -m analysis.pages --tables results/tables --out results/report/tables.html NAME [NAME ...]
 
@@ -38,10 +38,14 @@ OPTIONS: dict[str, Any] = {
 }
 STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; color: #222; margin: 1rem; }
-h1 { font-size: 1.3rem; } h2 { font-size: 1.1rem; margin: 1.5rem 0 0; } nav a { margin-right: 1rem; white-space: nowrap; }
+h1 { font-size: 1.3rem; } h2 { font-size: 1.1rem; margin: 1.5rem 0 0; }
+nav a { margin-right: 1rem; white-space: nowrap; }
 section { overflow-x: auto; } td { vertical-align: top; } td:has(+ td) { max-width: 34rem; }
 """
-HEAD = '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{title}</title>\n<style>{style}</style></head>'
+HEAD = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{title}</title>
+<style>{style}</style></head>"""
 
 
 def page(parts: Sequence[tuple[str, pd.DataFrame]], title: str) -> str:

@@ -27,6 +27,7 @@ from contracts.errors import suggest
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = ("analysis/figures/*.py", "analysis/tables/*.py", "analysis/claims/*.py")
 STUDIES = ("experiments/studies/*/figure.py", "experiments/studies/*/report.py")
+SOURCES = "analysis/ and experiments/studies/"
 MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what reads=("measured",) stands for
 DERIVED = ("variants", "analytic")  # tables that every run makes, beside those recorded
 FOLDERS = ("other_runs", "archives")  # what reads= may name of inputs.json: all tables in these folders

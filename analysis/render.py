@@ -1,7 +1,7 @@
 """Render the paper: Typst, offline, and the same bytes for the same tables and figures.
 
-The paper reads the tables of `analysis.tables.paper` and the figures of the other commands; every number in it is theirs. Of
-some it says that they are not there: it is told which files there are, since Typst cannot look.
+The paper reads report tables and figures; every number in it is theirs. Of some it says that they are not there: it is
+told which files there are, since Typst cannot look.
 """
 
 from __future__ import annotations
@@ -9,55 +9,44 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 from pathlib import Path
 
 import typst
 
+from analysis import registry
 from contracts import UserError, replacing, run_command
 
-CSV_TABLES = ["ladder", "sizes", "data_kinds", "resources", "checks", "counters", "comparison", "wave_quantization"]
-TABLES = ["summary.json", *(f"{name}.csv" for name in CSV_TABLES)]
-TRUST_TABLES = ["agreement", "sanitizer", "timing_methods", "cross_checks", "timeline"]
-FIGURES = [
-    "roofline",
-    "counters",
-    "stalls",
-    "wave_quantization",
-    "predicted",
-    "bounds",
-    "correctness",
-    "timing_methods",
-]
+# What the paper's sources read whatever this copy has
+READS = re.compile(r'rows-of\("(\w+)"\)|(?:#|\()drawn\(\s*"(\w+)"')
 
 
-def required(tables: Path, figures: Path, bank_pictures: list[str]) -> list[tuple[Path, str]]:
+def required(paper: Path, tables: Path, figures: Path, bank_pictures: list[str]) -> list[tuple[Path, str]]:
     """Every file that the paper reads, with the command that makes it."""
-    needed = [(tables / name, "analysis.tables.paper") for name in TABLES] + [
-        (tables / "coverage.csv", "analysis.tables.coverage")
-    ]
-    needed += [(tables / f"{name}.csv", "analysis.tables.cross_validation") for name in TRUST_TABLES]
-    needed += [(figures / f"{name}.pdf", f"analysis.{name}") for name in FIGURES]
+    sources = [paper, *sorted(paper.parent.glob("*.typ")), *sorted((paper.parent / "sections").glob("*.typ"))]
+    named = [match for path in dict.fromkeys(sources) for match in READS.findall(path.read_text())]
+    needed = {tables / f"{table}.csv": f"analysis.tabulate {table}" for table, _ in named if table}
+    always = {name for name, one in registry.figures().items() if not one.where_needed}
+    drawn = [figure for _, figure in named if figure in always]
     summary = json.loads((tables / "summary.json").read_text())
-    if summary["autotune"]:
-        needed.append((figures / "autotune.pdf", "analysis.figures.autotune"))
-    for experiment in summary["experiments"]:
-        kind, name = experiment["kind"], experiment["name"]
-        needed.append((figures / f"{kind}_{name}.pdf", f"analysis.{kind} --experiment {name}"))
+    drawn += ["autotune"] if summary["autotune"] else []
+    drawn += [f"{experiment['kind']}_{experiment['name']}" for experiment in summary["experiments"]]
+    needed |= {figures / f"{name}.pdf": f"analysis.draw {name}" for name in drawn}
     for name in bank_pictures:
         made_by = f"experiments.bank_pictures {name}"
-        needed += [(figures / f"banks_{name}.{suffix}", made_by) for suffix in ("pdf", "json")]
-    return needed
+        needed |= {figures / f"banks_{name}.{suffix}": made_by for suffix in ("pdf", "json")}
+    return list(needed.items())
 
 
 def render(paper: Path, tables: Path, figures: Path, out: Path, bank_pictures: list[str] | None = None) -> None:
     """Compile `paper` to `out`. Paths may lie anywhere: Typst's root is the folder that they share."""
     for path, what in (
         (paper, "the paper's source"),
-        (tables / "summary.json", "made by python -m analysis.tables.paper"),
+        (tables / "summary.json", "made by python -m analysis.tabulate"),
     ):
         if not path.is_file():
             raise UserError(f"no such file: {path} ({what})")
-    for path, command in required(tables, figures, bank_pictures or []):
+    for path, command in required(paper, tables, figures, bank_pictures or []):
         if not path.is_file():
             raise UserError(f"no such file: {path} (made by python -m {command})")
     paper, tables, figures = (path.resolve() for path in (paper, tables, figures))
@@ -85,7 +74,7 @@ def render(paper: Path, tables: Path, figures: Path, out: Path, bank_pictures: l
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--paper", required=True, type=Path, metavar="FILE.typ")
-    parser.add_argument("--tables", required=True, type=Path, metavar="DIR", help="from analysis.tables.paper")
+    parser.add_argument("--tables", required=True, type=Path, metavar="DIR", help="from analysis.tabulate")
     parser.add_argument("--figures", required=True, type=Path, metavar="DIR", help="with PDFs, KIND_EXPERIMENT.pdf")
     parser.add_argument("--bank-pictures", nargs="*", default=[], metavar="NAME", help="of banks_NAME.pdf, .json")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.pdf")

@@ -21,7 +21,7 @@ def tabulate(inputs: Inputs, names: Sequence[str], out: Path) -> None:
     Raises `UserError` for a name that is none before anything is written.
     """
     known = registry.tables()
-    chosen = [choose(known, name, "table", "analysis/tables, analysis/claims, experiments/studies") for name in names]
+    chosen = [choose(known, name, "table", registry.SOURCES) for name in names]
     for one in chosen or [one for one in known.values() if all(map(inputs.has, one.where_needed))]:
         made = one.load()(inputs)
         if one.kind == "document":

@@ -5,6 +5,7 @@ Measuring (`experiments`) writes these files and explaining (`analysis`) reads t
 
 from contracts.errors import UserError, choose, run_command
 from contracts.files import replacing, write_text
+from contracts.leftovers import scratch, sweep
 from contracts.tables import read_json, read_rows, read_yaml, schema, validate, write_json, write_rows
 from contracts.yaml_files import load_yaml, parse_yaml_value
 
@@ -19,6 +20,8 @@ __all__ = [
     "replacing",
     "run_command",
     "schema",
+    "scratch",
+    "sweep",
     "validate",
     "write_json",
     "write_rows",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 from contracts.errors import UserError
+from contracts.leftovers import owned_name
 
 NO_ROOM = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
 
@@ -45,7 +45,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     Raises `UserError` where the folder cannot be written.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.stem}-{secrets.token_hex(4)}{path.suffix}")
+    temporary = path.with_name(owned_name(path.stem, path.suffix))
     try:  # from before the file is there, so that Ctrl-C at any moment removes it
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

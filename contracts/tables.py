@@ -29,6 +29,7 @@ from contracts.json_files import json_value
 from contracts.yaml_files import load_yaml
 
 SCHEMAS = Path(__file__).resolve().parent / "schemas"
+DTYPES = SCHEMAS.parent / "dtypes.yaml"
 STUDIES = SCHEMAS.parent.parent / "experiments" / "studies"
 # Keywords that say no more of a row than its columns do, where it has all that are required and no others
 _BY_COLUMN = {
@@ -52,8 +53,18 @@ def schema_path(name: str) -> Path:
 
 @functools.cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema called `name` (for instance "bench")."""
-    return load_yaml(schema_path(name))
+    """The schema called `name` (for instance "bench"); `format: dtype` stands for the names in contracts/dtypes.yaml."""
+    return _with_dtypes(load_yaml(schema_path(name)))
+
+
+def _with_dtypes(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_with_dtypes(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("format") == "dtype":
+        node = {key: value for key, value in node.items() if key != "format"} | {"enum": list(load_yaml(DTYPES))}
+    return {key: _with_dtypes(value) for key, value in node.items()}
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contracts import UserError, choose, read_json, read_yaml, run_command, write_rows
+from contracts.dtypes import dtypes
 
 ROOT = Path(__file__).resolve().parent
 CATALOGUE = ROOT / "catalogue.yaml"
 
-CTYPES = {"fp32": "float", "tf32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}
 MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_GRID = (2**31 - 1, 65535)
@@ -196,7 +196,7 @@ class Variant:
         arguments = ", ".join(
             str(value).lower() if isinstance(value, bool) else str(value) for value in self.template.values()
         )
-        element = CTYPES[self.dtype]
+        element = dtypes()[self.dtype].c_type
         textures = ", cudaTextureObject_t tex_a, cudaTextureObject_t tex_b" if self.textures else ""
         return (
             f'#include "{self.source.relative_to(ROOT).as_posix()}"\n\n'
@@ -484,7 +484,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         tile={axis: number(f"{name}.tile.{axis}", value) for axis, value in entry["tile"].items()},
         grid_axes=entry["grid"],
         multiples={key: number(f"{name}.multiples.{key}", v) for key, v in entry.get("multiples", {}).items()},
-        align_bytes=entry.get("align_bytes", 4 if CTYPES[entry["dtype"]] == "float" else 2),
+        align_bytes=entry.get("align_bytes", dtypes()[entry["dtype"]].bytes),
         arch=entry.get("arch", 75),
         builds_on=entry.get("builds_on"),
         idea=entry["idea"],

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 from helpers import ARCH, ROOT
+from hypothesis import HealthCheck, settings
 
 from experiments.gpu import discovery
 from experiments.stages import build
 from kernels import catalogue
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

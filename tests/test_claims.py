@@ -349,7 +349,7 @@ def test_the_page_sorts_and_narrows_in_a_browser(tmp_path: Path) -> None:
     page = tmp_path / "pressed.html"
     page.write_text((tmp_path / "t.html").read_text().replace("</body>", PRESS + "</body>"))
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
-    done = subprocess.run([BROWSER, *options, page.as_uri()], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([BROWSER, *options, page.as_uri()], capture_output=True, text=True)
     assert re.search("<title>(.*?)</title>", done.stdout)[1] == "bcad acbd abcd a", (
         done.stdout[-500:] + done.stderr[-500:]
     )

@@ -117,7 +117,7 @@ def test_rows_survive_writing_and_reading(name: str, tmp_path_factory: pytest.Te
     schema = contracts.schema(name)
     row = st.fixed_dictionaries({key: cell(described) for key, described in schema["properties"].items()})
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(
         st.lists(row, max_size=2, unique_by=lambda row: tuple(row[key] for key in schema["key"])).map(
             lambda rows: [in_order(row, schema.get("ascending", [])) for row in rows]

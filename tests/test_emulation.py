@@ -142,19 +142,6 @@ def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
     assert [entry["picture"] for entry in pictured] == ["transposed_store"]
 
 
-def test_a_dispatcher_has_the_predictions_of_the_kernels_that_it_picks(tmp_path: Path) -> None:
-    for name in ("sgemm_t128x128x8", "sgemm_t128x256x8_cpasync"):
-        build.build_variant(name, ARCH, tmp_path)
-    to = tmp_path / "out"
-    done = run_module(
-        "experiments.emulation", "sgemm_c_dispatch", "--size", 256, 4096, "--build-dir", tmp_path, "--out-dir", to
-    )
-    assert done.returncode == 0, done.stderr
-    kernels = {row["n"]: row["kernel"] for row in read_rows(to / "predictions.csv", "counters")}
-    assert len(set(kernels.values())) == 2 and "cpasync" in kernels[4096]
-    assert read_rows(to / "bounds.csv", "bounds") == []
-
-
 def test_bad_input_is_one_line(built: Path, tmp_path: Path) -> None:
     to = tmp_path / "out"
 

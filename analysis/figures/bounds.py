@@ -8,6 +8,7 @@ that was measured is told below. A kernel whose source changed since it was meas
 from __future__ import annotations
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from analysis.data import Measured, at_usual_size
@@ -28,17 +29,30 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}
     figure, axes = plt.subplots(figsize=(style.WIDTH, 1.35 + 0.21 * len(places)))
     height = names.map(places)
-    for number, (resource, label) in enumerate(RESOURCES.items()):
-        part = rows["resource"] == resource
-        if part.any():
-            look = {"color": style.LINES[number % len(style.LINES)], "marker": style.MARKERS[number]}
-            axes.scatter(rows["percent"][part], height[part], s=22, label=label, zorder=3, **look)
+    tail = rows["resource"] == "tail"
+    bound = (rows["kind"] == "bound") & ~tail
+    named = rows[bound].assign(place=height[bound], resource=rows["resource"][bound].map(RESOURCES))
+    looks = {label: number for number, label in enumerate(RESOURCES.values()) if label in set(named["resource"])}
+    sns.scatterplot(
+        named,
+        x="percent",
+        y="place",
+        hue="resource",
+        style="resource",
+        hue_order=list(looks),
+        style_order=list(looks),
+        palette=[style.LINES[number % len(style.LINES)] for number in looks.values()],
+        markers=[style.MARKERS[number] for number in looks.values()],
+        s=24,
+        linewidth=0,
+        zorder=3,
+        ax=axes,
+    )
+    axes.get_legend().remove()
     for number, (resource, label) in enumerate(ESTIMATES.items()):
         part = rows["resource"] == resource
-        if part.any():
-            look = {"facecolors": "none", "edgecolors": style.LINES[number], "marker": style.MARKERS[number]}
-            axes.scatter(rows["percent"][part], height[part], s=30, label=f"estimate: {label}", zorder=3, **look)
-    tail = rows["resource"] == "tail"
+        look = {"facecolors": "none", "edgecolors": style.LINES[number], "marker": style.MARKERS[number]}
+        axes.scatter(rows["percent"][part], height[part], s=30, label=f"estimate: {label}", zorder=3, **look)
     look = {"color": style.INK, "marker": "|", "linewidth": 1.3}
     axes.scatter(rows["percent"][tail], height[tail], s=130, label="largest, SM with the most blocks", zorder=2, **look)
     axes.axvline(100, color=style.INK, linewidth=1.0, zorder=1)
@@ -51,6 +65,7 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     axes.set_yticks(list(places.values()), list(places))
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="both")
+    axes.set_ylabel("")
     axes.set_xlabel("least cycles of each resource, % of the measured cycles")
     axes.set_title("bottleneck", loc="right", x=1.01, ha="left", fontsize=8)
     labels = axes.get_legend_handles_labels()[1]

@@ -53,9 +53,7 @@ def cell(value: float) -> str:
 
 
 def draw_group(axes: Axes, table: pd.DataFrame, *, sizes: bool) -> None:
-    """Rungs down, counters across."""
-    colours = badness(table)
-    style.cells(axes, colours, WORSE, Normalize(0, 1.15))
+    """The numbers in the cells: rungs down, counters across."""
     for x, row in enumerate(SHOWN):
         for y, value in enumerate(table[row.key].astype(float)):
             axes.text(x + 0.5, y + 0.5, cell(value), ha="center", va="center", color="black")
@@ -103,6 +101,8 @@ def draw(measured: Measured) -> Figure:
         gridspec_kw={"height_ratios": [len(part) for part in parts], "hspace": 0},
     )
     figure.get_layout_engine().set(hspace=0, h_pad=0.19 * GAP / 2)
+    for axes, part in zip(grid.flat, parts, strict=True):
+        style.cells(axes, badness(part), WORSE, Normalize(0, 1.15))
     for axes, part in zip(grid.flat, parts, strict=True):
         draw_group(axes, part, sizes=len(sizes) > 1)
     draw_head(grid.flat[0])

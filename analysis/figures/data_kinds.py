@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -41,9 +42,10 @@ def scatter(axes: Axes, rows: pd.DataFrame, values: pd.Series, shift: float = 0.
     shown = rows.assign(_value=values, _y=rows["place"] + shift).dropna(subset="_value")
     for y, line in shown.groupby("_y"):
         axes.plot([line["_value"].min(), line["_value"].max()], [y, y], color=style.BASELINE, linewidth=1.4, zorder=1)
-    for kind, look in LOOKS.items():
-        part = shown[shown["data"] == kind]
-        axes.scatter(part["_value"], part["_y"], s=17, linewidth=0, zorder=3, **look)
+    palette, markers = ({kind: look[key] for kind, look in LOOKS.items()} for key in ("color", "marker"))
+    of = {"hue": "data", "style": "data", "palette": palette, "markers": markers, "legend": False}
+    sns.scatterplot(shown, x="_value", y="_y", **of, s=19, linewidth=0, zorder=3, ax=axes)
+    axes.set(xlabel="", ylabel="")
 
 
 def places_of(rows: pd.DataFrame) -> dict[str, float]:

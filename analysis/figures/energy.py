@@ -43,13 +43,7 @@ def drawn_rows(bench: pd.DataFrame) -> pd.DataFrame:
 
 def draw_panel(axes: Axes, rows: pd.DataFrame, name: str) -> None:
     """A bar per row with its number, and the spread over experiments as a line."""
-    library = (rows["kind"] == "baseline").to_numpy()
-    for which, look in (
-        (~library, {"color": style.KERNEL}),
-        (library, {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}),
-    ):
-        part = rows[which]
-        axes.barh(part.index, part[name].astype(float), height=0.72, linewidth=0, **look)
+    style.bars(axes, rows, name, "label", list(rows["label"]))
     least, most = (rows[f"{name}_{end}"].astype(float) for end in ("least", "most"))
     wide = most > least
     axes.hlines(rows.index[wide], least[wide], most[wide], color=style.INK, linewidth=1.1)

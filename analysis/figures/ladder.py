@@ -28,16 +28,13 @@ def axis_end(rows: pd.DataFrame, room: float) -> float:
 
 def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: float) -> None:
     """One regime and size: a bar per row, at the place of its label, with its interval where it has one."""
+    style.bars(axes, rows.assign(value=rows["value"].clip(upper=end)), "value", "mark", list(places))
     for row in rows.itertuples():
         place = places[row.mark]
-        kernel = row.kind != "baseline"
-        look = {"color": style.KERNEL} if kernel else {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
         text = style.significant(row.value)
         if pd.notna(row.share):
             text += f"  ({row.share:.{1 if row.share < 200 else 0}f}%)"
-        cut = row.value > end
-        axes.barh(place, end if cut else row.value, height=0.72, linewidth=0, **look)
-        if cut:
+        if row.value > end:
             box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
             axes.text(0.99 * end, place, f"{text}, beyond the axis ▶", ha="right", va="center", bbox=box)
             continue

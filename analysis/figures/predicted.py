@@ -8,6 +8,7 @@ left out.
 from __future__ import annotations
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from analysis.data import Measured
@@ -16,11 +17,12 @@ from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.predicted import differences, names
+from contracts.dtypes import dtypes
 
 EXACT = 1e-6  # the tables hold nine digits
 LEFT = 1e-4  # percent: where exact marks stand
 NAMED = 0.05  # percent: from here on the kernel that is farthest off is named
-SIXTEEN_BITS = dict.fromkeys(("bf16", "fp16"), "16-bit")
+SIXTEEN_BITS = {name: "16-bit" for name, dtype in dtypes().items() if dtype.bits == 16}
 
 
 def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
@@ -35,10 +37,13 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     figure, axes = plt.subplots(figsize=(style.WIDTH, 1.0 + 0.2 * len(labels)))
     kinds = rows["variant"].map(measured.variants.set_index("variant")["dtype"]).replace(SIXTEEN_BITS)
     rows = rows.assign(x=size.where(~exact, LEFT).clip(lower=LEFT), y=rows["metric"].map(places), of=kinds)
-    for number, (kind, part) in enumerate(rows.groupby("of", sort=False)):
-        shift = 0.3 * (number - (kinds.nunique() - 1) / 2)
-        look = {"color": style.LINES[number], "marker": style.MARKERS[number]}
-        axes.scatter(part["x"], part["y"] + shift, s=14, label=f"{kind} kernels", zorder=3, **look)
+    number = rows["of"].map({kind: place for place, kind in enumerate(rows["of"].unique())})
+    shown = rows.assign(y=rows["y"] + 0.3 * (number - (kinds.nunique() - 1) / 2), kernels=rows["of"] + " kernels")
+    look = {"hue": "kernels", "style": "kernels", "palette": style.LINES[: kinds.nunique()]}
+    markers = style.MARKERS[: kinds.nunique()]
+    sns.scatterplot(shown, x="x", y="y", **look, markers=markers, s=16, linewidth=0, zorder=3, ax=axes)
+    handles, texts = axes.get_legend_handles_labels()
+    axes.get_legend().remove()
     for _, part in rows[rows["x"] > NAMED].groupby("metric"):
         worst = part.loc[part["x"].idxmax()]
         axes.text(1.3 * worst["x"], worst["y"], worst["label"], va="center", fontsize=7, color=style.INK)
@@ -52,7 +57,8 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="both")
     axes.set_xlabel("difference, % of the measured count; exact at the left edge")
-    figure.legend(loc="outside upper center", ncols=kinds.nunique(), frameon=False, handletextpad=0.2)
+    axes.set_ylabel("")
+    figure.legend(handles, texts, loc="outside upper center", ncols=kinds.nunique(), frameon=False, handletextpad=0.2)
     style.note(figure, measured, "predicted by ptxsim from the PTX of this tree", withheld=False)
     return figure
 

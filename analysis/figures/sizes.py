@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
@@ -38,7 +39,8 @@ def draw_lines(axes: Axes, panel: Panel, looks: dict[str, dict]) -> None:
     for mark, line in rows.sort_values("n").groupby("mark", sort=False):
         look = looks[mark]
         every = -(-len(line) // 12)
-        axes.plot(line["n"], line[panel.value], label=mark, markersize=3, markevery=every, linewidth=1.0, **look)
+        plain = {"estimator": None, "markersize": 3, "markevery": every, "linewidth": 1.0, "markeredgewidth": 0}
+        sns.lineplot(line, x="n", y=panel.value, label=mark, legend=False, ax=axes, **plain, **look)
         if panel.interval:
             low, high = (line[name].astype(float) for name in panel.interval)
             axes.fill_between(line["n"].astype(float), low, high, color=look["color"], alpha=0.25, linewidth=0)
@@ -48,6 +50,7 @@ def draw_lines(axes: Axes, panel: Panel, looks: dict[str, dict]) -> None:
     else:
         axes.set_ylim(bottom=0)
     axes.set_title(panel.title, loc="left")
+    axes.set(xlabel="", ylabel="")
     axes.xaxis.set_major_locator(MultipleLocator(2 ** math.ceil(math.log2(max(panel.rows["n"].max() / 8, 1)))))
     axes.tick_params(axis="x", labelsize=7)
     axes.grid()

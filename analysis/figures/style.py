@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -17,6 +18,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
@@ -37,8 +40,11 @@ INK = "#222222"
 LINES = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "<", ">"]
 
-plt.rcParams.update(
-    {
+sns.set_theme(
+    context="paper",
+    style="ticks",
+    palette=LINES,
+    rc={
         "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
         "font.size": 8,
         "axes.labelsize": 8,
@@ -47,6 +53,14 @@ plt.rcParams.update(
         "ytick.labelsize": 8,
         "legend.fontsize": 8,
         "axes.edgecolor": INK,
+        "axes.titlepad": 4.0,
+        "axes.labelpad": 3.0,
+        "xtick.major.width": 0.7,
+        "ytick.major.width": 0.7,
+        "xtick.minor.width": 0.5,
+        "xtick.major.size": 3.5,
+        "ytick.major.size": 3.5,
+        "patch.linewidth": 0.7,
         "axes.linewidth": 0.7,
         "axes.spines.top": False,
         "axes.spines.right": False,
@@ -58,7 +72,7 @@ plt.rcParams.update(
         "figure.constrained_layout.use": True,
         "svg.hashsalt": "gemm-ladder",  # otherwise element ids are random
         "pdf.fonttype": 42,  # embed TrueType, so that text stays text
-    }
+    },
 )
 
 
@@ -110,7 +124,7 @@ def _lay_out(figure: Figure) -> None:
     """Places as the layout finds them, rounded: its solver's last digits differ from run to run."""
     if figure.get_layout_engine() is None:
         return
-    figure.draw_without_rendering()
+    figure.get_layout_engine().execute(figure)
     figure.set_layout_engine("none")
     for axes in figure.axes:
         axes.set_position(Bbox(axes.get_position(original=True).get_points().round(6)))
@@ -122,12 +136,27 @@ def _numbered_clips(text: str) -> str:
     return re.sub(r'(<clipPath id="|url\(#)(\w+)', lambda match: match[1] + numbers.get(match[2], match[2]), text)
 
 
-def cells(axes: Axes, values: np.ndarray, colours: str | Colormap, norm: Normalize) -> None:
-    """A heat map of one cell per value, the first row on top; a NaN's cell stays white."""
-    shown = np.ma.masked_invalid(values.astype(float))
-    axes.pcolormesh(shown, cmap=colours, norm=norm, edgecolors="white", linewidth=0.8)
-    axes.set(xlim=(0, values.shape[1]), ylim=(values.shape[0], 0))
-    axes.spines[:].set_visible(False)
+def cells(
+    axes: Axes, values: np.ndarray, colours: str | Colormap, norm: Normalize, words: np.ndarray | None = None
+) -> None:
+    """A heat map of one cell per value, with words in it or none, the first row on top; a NaN's cell stays white."""
+    plain: dict[str, Any] = {"cbar": False, "xticklabels": False, "yticklabels": False, "linecolor": "white"}
+    engine = axes.figure.get_layout_engine()
+    axes.figure.set_layout_engine("none")  # seaborn draws the figure to see whether labels overlap: there are none
+    sns.heatmap(values.astype(float), ax=axes, cmap=colours, norm=norm, annot=words, fmt="", linewidths=0.8, **plain)
+    axes.figure.set_layout_engine(engine)
+
+
+def bars(axes: Axes, rows: pd.DataFrame, value: str, label: str, order: list[str]) -> None:
+    """A bar to the right for each row, at the place of its label in `order`; libraries are grey and hatched."""
+    of = (rows["kind"] == "baseline").map({False: "kernel", True: "library"})
+    shown = rows.assign(**{value: rows[value].astype(float)}, of=of)
+    both = {"hue": "of", "hue_order": ["kernel", "library"], "palette": [KERNEL, BASELINE], "saturation": 1}
+    plain = {"errorbar": None, "dodge": False, "width": 0.72, "linewidth": 0, "legend": False}
+    sns.barplot(shown, x=value, y=label, order=order, **both, **plain, ax=axes)
+    for patch in axes.containers[1]:
+        patch.set(hatch="////", edgecolor="white")
+    axes.set(xlabel="", ylabel="")
 
 
 def legend_columns(labels: list[str]) -> int:

@@ -10,8 +10,9 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError
+from contracts.dtypes import dtypes
 from kernels import arguments
-from kernels.catalogue import CTYPES, TEXTURE_ALIGNMENT, Problem, Variant
+from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Variant
 
 
 def texture(matrix: ptxsim.Array, nbytes: int) -> ptxsim.Texture:
@@ -36,7 +37,7 @@ def load(variant: Variant, build_dir: Path, cubin: bool = True) -> ptxsim.Kernel
 def to_count(variant: Variant, problem: Problem) -> dict[str, Any]:
     """Arguments of `Kernel.launch` or `banks.accesses` for a launch that is only counted: all matrices are zero."""
     p = problem
-    element = np.dtype("u4" if CTYPES[variant.dtype] == "float" else "u2")
+    element = np.dtype(f"u{dtypes()[variant.dtype].bytes}")
     a, b, c = (
         ptxsim.Array(np.zeros(rows * ld, element), name)
         for name, rows, ld in (("A", p.m, p.lda), ("B", p.k, p.ldb), ("C", p.m, p.ldc))

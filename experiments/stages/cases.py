@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from kernels.catalogue import CTYPES, Dispatcher, Problem, Runnable, Variant
+from contracts.dtypes import dtypes
+from kernels.catalogue import Dispatcher, Problem, Runnable, Variant
 
 OTHER_ALPHA, OTHER_BETA = 0.75, -1.5
 ODD = ((1, 1, 1), (1, 127, 7), (127, 1, 129), (7, 129, 1000), (127, 129, 33), (1000, 7, 127), (129, 1000, 1))
@@ -120,7 +121,7 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
 
 def element_bytes(variant: Variant) -> int:
     """Of an element of A, B and C in memory."""
-    return 4 if CTYPES[variant.dtype] == "float" else 2
+    return dtypes()[variant.dtype].bytes
 
 
 def _up(value: int, unit: int) -> int:

@@ -17,13 +17,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import contracts
-from contracts import UserError, load_yaml, read_rows, run_command, write_rows, write_text
+from contracts import UserError, load_yaml, read_rows, run_command, scratch, write_rows, write_text
 from experiments.command_line import add_build_dir, add_checked, add_variant
 from kernels import catalogue
 from kernels.catalogue import Entry
@@ -111,8 +110,8 @@ def profile(entry: Entry, size: int, build_dir: Path) -> tuple[list[dict[str, An
     check_version(ncu)
     reader = report_folder(ncu)
     names, unknown = metric_names(), []
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.ncu-rep"
+    with scratch() as folder:
+        report = folder / "report.ncu-rep"
         while True:
             done = subprocess.run(
                 ncu_command(ncu, names, report, entry, size, build_dir), capture_output=True, text=True

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 from cuda.bindings import driver
 
+from contracts.dtypes import dtypes
 from experiments.gpu.device import Gpu, Memory, cuda
 from experiments.gpu.libraries import Gemm
 from experiments.gpu.timing import Samples, Stopwatch, Work
@@ -83,7 +84,7 @@ def drawn_order(roles: Sequence[T], pairs: int, seed: int) -> list[T]:
 def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.Verdict:
     """Rows of C and all of C by Freivalds' test, in float64 on the device."""
     p, dtype = matrices.problem, matrices.dtype
-    kind = "fp32" if dtype == "tf32" else dtype
+    kind = dtypes()[dtype].stored_as
     a, b, c = matrices.a.address, matrices.b.address, matrices.c[role].address
     rng = np.random.default_rng()
     rows = rng.choice(p.m, min(SAMPLED_ROWS, p.m), replace=False).astype(np.int32)

@@ -7,8 +7,8 @@ rule claims:
     input:
         "results/tables/claims.csv",
         "results/figures/claims.svg",
-        [f"results/report/{name}.html" for name in ["claims"]],
-        [path for path in Path("data").glob("*/verdicts.csv")],
+        "results/report/claims.html",
+        sorted(path.as_posix() for path in Path("data").glob("*/verdicts.csv")),
         drawn.tables()["claims"].code,
         sources(drawn.tables()["claims"]),
         inputs=INPUTS,

@@ -1,6 +1,8 @@
 # What all rules share: the plan (workflow/plan.py), and how a job is started. Nothing here writes to the disk.
 
+import contextlib
 import difflib
+import fcntl
 import hashlib
 import json
 import os
@@ -17,6 +19,17 @@ from experiments.gpu import discovery
 from experiments.stages import profile, toolchain
 from kernels import catalogue
 from workflow.plan import Device, Inventory, plan
+
+# Held as long as this process lives: only where nobody holds it does `make all` remove a lock of Snakemake's
+ALIVE = open(Path(workflow.basedir, "Snakefile"))
+with contextlib.suppress(OSError):  # a file system without such locks: then no lock is removed
+    fcntl.flock(ALIVE, fcntl.LOCK_SH)
+
+
+# What killed runs left behind; where nothing is executed, nothing is removed.
+onstart:
+    contracts.sweep("results", "data")
+
 
 # A job on a cluster's node and the report's own Snakemake read this file again: they go by what the first one was asked
 # for and what it found, whatever GPU they see.

@@ -30,27 +30,30 @@ rule paper_pdf:
         " --bank-pictures {params.pictures} --out {output} 2>&1 | tee {log}"
 
 
-# All report tables as pages that can be sorted and searched.
-rule report_pages:
-    input:
-        [f"results/tables/{REPORT_TABLES[name].file}" for name in PAGES],
-        "analysis/pages.py",
-    output:
-        [
-            in_report(
-                f"results/report/{name}.html",
-                REPORT_TABLES[name],
-                {"table": REPORT_TABLES[name].title},
-                subcategory="To sort and search",
-            )
-            for name in PAGES
-        ],
-    log:
-        "results/logs/pages.log",
-    params:
-        names=PAGES,
-    shell:
-        "python -m analysis.pages --tables results/tables --out results/report {params.names} 2>&1 | tee {log}"
+# The report tables on two pages that can be sorted and searched: the claims, and all others.
+for _page, _title, _category in [("tables", "Tables", "6 Tables"), ("claims", "Claims and verdicts", "8 Claims")]:
+    _names = [name for name in PAGES if (name == "claims") == (_page == "claims")]
+
+    rule:
+        name:
+            f"page_of_{_page}"
+        input:
+            [f"results/tables/{REPORT_TABLES[name].file}" for name in _names],
+            "analysis/pages.py",
+        output:
+            report(
+                f"results/report/{_page}.html",
+                category=_category,
+                caption=f"../report/{_page}.rst",
+                labels={"table": f"{_title}, to sort and search"},
+            ),
+        log:
+            f"results/logs/{_page}.log",
+        params:
+            names=_names,
+            title=_title,
+        shell:
+            "python -m analysis.pages --tables results/tables --title {params.title:q} --out {output} {params.names} 2>&1 | tee {log}"
 
 
 # A second Snakemake makes the report, since `snakemake --report FILE --report-after-run` makes none after a run that
@@ -60,7 +63,8 @@ rule report_html:
         "results/paper.pdf",
         [f"results/tables/{one.file}" for one in REPORT_TABLES.values()],
         [f"results/figures/{name}.svg" for name in [*OUTPUTS, *(f"banks_{name}" for name in PICTURES)]],
-        [f"results/report/{name}.html" for name in PAGES],
+        "results/report/tables.html",
+        "results/report/claims.html",
     output:
         "results/report.html",
     log:

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
 from experiments.stages import verify
@@ -72,8 +71,8 @@ def cross_check(entry: Entry, sizes: list[int], build_dir: Path) -> list[dict[st
         taken[n] = [before, ours(gpu, work)]
 
     bench.register(measure).set_name(entry.name).add_int64_axis("n", sizes)
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "nvbench.json"
+    with scratch() as folder:
+        report = folder / "nvbench.json"
         bench.run_all_benchmarks(["cross_check", "--quiet", "--jsonbin", str(report)])
         from cuda.bench.results import BenchmarkResult
 

@@ -7,6 +7,7 @@ an SM there is nothing beside it to collide with.
 from __future__ import annotations
 
 import pandas as pd
+import seaborn as sns
 from matplotlib.figure import Figure
 
 from analysis.data import Measured
@@ -40,9 +41,13 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     for axes, (operation, label) in zip(panels, PANELS.items(), strict=True):
         for number, (kernel, part) in enumerate(gemms.groupby("kernel", sort=False)):
             for blocks, line in part.groupby("blocks_per_sm"):
-                axes.plot(
-                    line["warps"],
-                    line[f"{operation}_excess"],
+                sns.lineplot(
+                    line,
+                    x="warps",
+                    y=f"{operation}_excess",
+                    estimator=None,
+                    legend=False,
+                    ax=axes,
                     color=style.LINES[number],
                     marker=style.MARKERS[number],
                     linestyle="-" if blocks == 1 else "--",
@@ -52,7 +57,7 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
         axes.set_xscale("log", base=2)
         axes.set_xticks(sorted(gemms["warps"].unique()), [str(w) for w in sorted(gemms["warps"].unique())])
         axes.minorticks_off()
-        axes.set(xlabel="warps a block", title=f"shared {label}")
+        axes.set(xlabel="warps a block", ylabel="", title=f"shared {label}")
         axes.set_ylim(bottom=-0.03 * axes.get_ylim()[1])
         axes.grid(axis="both")
     panels[0].set_ylabel("wavefronts beyond need, %")

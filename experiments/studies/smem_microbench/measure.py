@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from experiments.stages.profile import LeftOut, find_ncu, read_report, report_folder
@@ -147,8 +146,8 @@ def under_ncu(command: list[str], metrics: list[str]) -> list[dict[str, Any]]:
         reader = report_folder(ncu)
     except LeftOut as reason:
         raise UserError(f"nothing can be counted: {reason}") from reason
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.ncu-rep"
+    with scratch() as folder:
+        report = folder / "report.ncu-rep"
         whole = [
             *(str(ncu), "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off"),
             *("--metrics", ",".join(metrics), "--export", str(report.with_suffix("")), sys.executable, *command),

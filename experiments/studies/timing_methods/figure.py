@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from analysis.data import Measured, marked
@@ -35,7 +35,6 @@ ALONE = {
     "host_clock": "host clock alone",
     "after_idle": "idling alone",
 }
-GAP = 0.35  # between the two groups, in rows
 FULL = 10.0  # percent at which a colour is at its strongest
 COLOURS = LinearSegmentedColormap.from_list("faster to slower", [style.KERNEL, "#FFFFFF", style.BAD])
 
@@ -74,22 +73,23 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
             or "snakemake --cores 1 cross_validation makes timing_methods.csv where there is a GPU."
         )
         return style.left_out(measured, "Ways of timing", why)
-    values = shown.to_numpy()
-    figure, axes = plt.subplots(figsize=(style.WIDTH, 0.95 + 0.23 * len(shown)))
     alone = shown.index.isin(list(ALONE.values()))
-    tops = np.arange(len(shown)) + GAP * alone
-    edges = np.arange(values.shape[1] + 1)
-    for top, row in zip(tops, values, strict=True):
-        look = {"cmap": COLOURS, "vmin": -FULL, "vmax": FULL, "edgecolors": "white", "linewidth": 0.8}
-        axes.pcolormesh(edges, [top, top + 1], row[None], **look)
-        for x, value in enumerate(row):
-            colour = "white" if abs(value) > 0.75 * FULL else "black"
-            axes.text(x + 0.5, top + 0.5, told(value), ha="center", va="center", color=colour)
-    axes.set_ylim(tops[-1] + 1, 0)
-    axes.set_yticks(tops + 0.5, shown.index)
-    axes.set_xticks(np.arange(values.shape[1]) + 0.5, [str(n) for _, n in shown.columns])
-    axes.tick_params(length=0, labeltop=True, labelbottom=False, pad=1)
-    axes.spines[:].set_visible(False)
+    parts = [part for part in (shown[~alone], shown[alone]) if len(part)]
+    figure, panels = plt.subplots(
+        len(parts),
+        1,
+        figsize=(style.WIDTH, 0.95 + 0.23 * len(shown)),
+        squeeze=False,
+        gridspec_kw={"height_ratios": [len(part) for part in parts]},
+    )
+    figure.get_layout_engine().set(hspace=0, h_pad=0.04)
+    for panel, part in zip(panels.flat, parts, strict=True):
+        style.cells(panel, part.to_numpy(), COLOURS, Normalize(-FULL, FULL), part.map(told).to_numpy())
+        panel.set_yticks(np.arange(len(part)) + 0.5, part.index)
+        panel.tick_params(length=0, pad=1)
+    axes = panels.flat[0]
+    axes.set_xticks(np.arange(shown.shape[1]) + 0.5, [str(n) for _, n in shown.columns])
+    axes.tick_params(labeltop=True, labelbottom=False)
     labels = [label for label, _ in shown.columns]
     for label in dict.fromkeys(labels):
         first, count = labels.index(label), labels.count(label)
@@ -97,7 +97,8 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
         look = {"textcoords": "offset points", "ha": "center", "va": "bottom", "weight": "bold"}
         axes.annotate(label, place, xytext=(0, 13), annotation_clip=False, **look)
         if first:
-            axes.axvline(first, color="white", linewidth=6)
+            for panel in panels.flat:
+                panel.axvline(first, color="white", linewidth=6)
     stale = bool(rows["stale"].any())
     style.note(
         figure,
