@@ -25,11 +25,10 @@ def rows(
     if found.unrated:
         raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")
     shape = {"variant": variant.name, "m": size, "n": size, "k": size, "machine": machine.name}
-    told = [("bound", b.resource, b.cycles_per_sm, b.amount, b.unit) for b in found.bounds]
-    told.append(("bound", "tail", found.tail, found.waves, "waves"))
-    told += [("estimate", b.resource, b.cycles_per_sm, b.amount, b.unit) for b in found.estimates]
+    told = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *found.estimates)]
+    told.append(("tail", found.tail, found.waves, "waves"))
     return [
-        {**shape, "resource": resource, "kind": kind, "cycles_per_sm": cycles, "amount": amount, "unit": unit}
+        {**shape, "resource": resource, "cycles_per_sm": cycles, "amount": amount, "unit": unit}
         | {"disagreement": found.disagreement, "source_hash": variant.source_hash}
-        for kind, resource, cycles, amount, unit in told
+        for resource, cycles, amount, unit in told
     ]
