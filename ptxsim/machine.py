@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import floats
 from . import program as programs
 from .barriers import Barriers
 from .errors import PtxError, PtxsimError
@@ -32,11 +31,11 @@ from .phases import Phases
 from .program import Program
 from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable
 from .types import SIGNED, STORAGE, UNSIGNED, Type
+from .values import merged, viewed
 
 WARP = 32
 FAR = 1 << 60
 F4 = np.dtype("f4")
-BOOL = np.dtype(bool)
 ADDRESS = np.dtype("u8")
 
 
@@ -790,27 +789,3 @@ def smallest_shared_access(program: Program) -> int:
             size *= int(next((m[1] for m in modifiers if m in ("v2", "v4")), 1))
         smallest = min(smallest, size)
     return smallest
-
-
-def viewed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The bits of `x` in another type: the lower ones, if it is narrower."""
-    if x.dtype == dtype:
-        return x
-    if x.dtype.kind == "f":
-        x = floats.canonical_bits(x)
-    size = dtype.itemsize
-    if x.dtype == BOOL or dtype == BOOL:
-        return x.astype(dtype)
-    if x.itemsize == size:
-        return x.view(dtype)
-    if x.itemsize > size:
-        return x.astype(UNSIGNED[size]).view(dtype)
-    return x.view(UNSIGNED[x.itemsize]).astype(UNSIGNED[size]).view(dtype)
-
-
-def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """New values where the mask holds, old ones elsewhere; with the bits kept where one side is not a float."""
-    if old.dtype is not value.dtype:
-        unsigned = STORAGE[8 * value.itemsize] if value.dtype != BOOL else BOOL
-        value, old = viewed(value, unsigned), viewed(old, unsigned)
-    return np.where(mask, value, old)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..copies import NEVER, Copy, land_copies_of
 from ..errors import PtxError
 from ..memory import Access
 from ..phases import MOST, State
 from ..syntax import Immediate
 from ..types import TYPES
-from .async_copy import NEVER, Copy, land_copies_of
 from .registry import Modifiers, control, effect
 
 U32, B64, PRED = TYPES["u32"], TYPES["b64"], TYPES["pred"]
