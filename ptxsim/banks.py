@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
@@ -212,6 +212,7 @@ def accesses(
     near: Sequence[Path] = (),
     checks: Checks | bool = False,
     limits: Limits | None = None,
+    constants: Mapping[str, object] | None = None,
 ) -> list[Access]:
     """Launch the kernel, and give each access to shared memory that stands at a line of its source, in program order.
 
@@ -219,7 +220,7 @@ def accesses(
     own; a line that only calls such functions has their accesses.
 
     Args:
-        kernel, grid, block, args, shared_bytes, checks, limits: as of `Kernel.launch`.
+        kernel, grid, block, args, shared_bytes, checks, limits, constants: as of `Kernel.launch`.
         line, file: the source line; `file` by its name or the end of its path, None for the kernel's own.
         of_block: x, y, z of the block to look at.
         warp: its number within the block; None: the first that does the access.
@@ -241,7 +242,9 @@ def accesses(
 
     def launch(pcs: set[int]) -> tuple[Recorder, list[Stats]]:
         recorder, counters = Recorder(pcs, linear), Counters()
-        kernel.launch(grid, block, copy.deepcopy(list(args)), shared_bytes, [counters, recorder], checks, limits)
+        kernel.launch(
+            grid, block, copy.deepcopy(list(args)), shared_bytes, [counters, recorder], checks, limits, constants
+        )
         return recorder, counters.by_instruction()
 
     here = _at_line(kernel, file, line)
