@@ -114,7 +114,8 @@ class Barriers:
             return
         block_of = self.machine.block_of
         for block in np.flatnonzero(done).tolist():
-            places = [w.instruction.where for w, threads in here if (threads & (block_of == block)).any()]
+            found = {w.instruction: None for w, threads in here if (threads & (block_of == block)).any()}
+            places = [instruction.where for instruction in found]
             if len(places) > 1:
                 self.parted[block] = f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
 
@@ -136,6 +137,9 @@ class Barriers:
         for w, threads in here:
             if not _aligned(w.instruction):
                 continue
+            threads = np.logical_or.reduce(
+                [t for o, t in here if o.instruction is w.instruction]
+            )  # also of others' turns
             warps = (threads & freed).reshape(-1, WARP)
             alive = (m.alive & freed).reshape(-1, WARP)
             split = warps.any(axis=1) & (alive & ~warps).any(axis=1)

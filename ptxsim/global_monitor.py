@@ -3,9 +3,9 @@
 Two accesses of the same bytes by different threads, of which one writes, race unless something orders them:
 - within a block, a barrier of the block between them (or of the warp, for threads of one warp);
 - also between blocks, a fence, then an atomic operation (or a volatile, relaxed or release store), which an atomic
-  operation (or such a load) of the other thread at the same address comes after. What the first block's threads wrote before a
-  barrier counts as written before a fence that follows; what a thread wrote itself needs no barrier. The second block
-  knows after its next barrier what one of its threads learnt; until then only that thread's warp does.
+  operation (or such a load) of the other thread at the same address comes after. What the first block's threads wrote
+  before a barrier counts as written before a fence that follows; what a thread wrote itself needs no barrier. The
+  second block knows after its next barrier what one of its threads learnt; until then only that thread's warp does.
 
 Atomic operations and volatile, relaxed, release and acquire accesses do not race with each other. A plain read does not
 race with a compare-and-swap. Threads that all store one and the same value, as to set a flag, do no harm.

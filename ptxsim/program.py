@@ -53,6 +53,7 @@ class Program:
     local_bytes: int = 0
     recursive: bool = False
     saved_slots: dict[str, list[int]] = field(default_factory=dict)  # of each function, for recursion
+    names: set[str] = field(default_factory=set)  # of variables and functions that its instructions name
 
     @property
     def name(self) -> str:
@@ -185,7 +186,7 @@ def _place_variables(program: Program) -> None:
         program.parameters.append(Parameter(variable, program.parameter_bytes))
         program.parameter_bytes += variable.size
     base = program.shared_base = shared_base(program.module.target)
-    used = {operand for i in program.code for operand in _names(i)}
+    used = program.names = {operand for i in program.code for operand in _names(i)}
     module_shared = [v for v in program.module.variables.values() if v.space == "shared" and v.name in used]
     own = [v for f in program.functions for v in f.variables]
     dynamic = [v for v in module_shared if v.extern or not v.size]
@@ -221,8 +222,7 @@ def _names(instruction: Instruction) -> Iterator[str]:
 def place_globals(program: Program, arena: Arena) -> dict[str, int]:
     """Put the global and constant variables that the program uses in memory, initialised; their addresses."""
     placed: dict[str, tuple[Variable, int]] = {}
-    named = {name for i in program.code for name in _names(i)}
-    used = {reached for name in named for reached in reachable_names(program.module, name)}
+    used = {reached for name in program.names for reached in reachable_names(program.module, name)}
     variables = [variable for name, variable in program.module.variables.items() if name in used]
     variables += [v for f in program.functions for v in f.variables]
     for variable in variables:
