@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numbers
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,16 +24,17 @@ from .machine import Checks, Limits, Machine
 from .memory import Arena
 from .parser import parse
 from .program import link, place_globals
-from .syntax import Module, Variable
+from .syntax import Module, Variable, plain_name
 
 
 class Array:
     """A buffer on the device: copied there at a launch and back after it. `offset` bytes are before its data, for
-    instance to try a pointer that is not aligned."""
+    instance to try a pointer that is not aligned. `unwritten`: it counts as memory that nobody has written, whatever is
+    in it, so that the first read of an element that the launch has not written is a fault."""
 
-    def __init__(self, data: np.ndarray, name: str = "array", offset: int = 0) -> None:
+    def __init__(self, data: np.ndarray, name: str = "array", offset: int = 0, unwritten: bool = False) -> None:
         self._data = np.array(data, order="C")
-        self.name, self.offset = name, offset
+        self.name, self.offset, self.unwritten = name, offset, unwritten
 
     @property
     def nbytes(self) -> int:
@@ -77,6 +78,7 @@ class Launch:
     block: tuple[int, int, int]
     steps: int  # instructions, each for all threads that were there
     lane_instructions: int  # an upper bound: steps x threads of the batch
+    notes: tuple[str, ...] = ()  # what is no fault, but worth a word; each one line
 
 
 def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
@@ -119,19 +121,21 @@ class Kernel:
         checks: Checks | bool = True,
         limits: Limits | None = None,
         values: bool = True,
+        constants: Mapping[str, Array | np.ndarray | bytes] | None = None,
     ) -> Launch:
         """Run the grid to its end. `shared_bytes`: dynamic shared memory. `checks=False` leaves out the watch over
-        shared memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses
-        and the flow of control depend on: observers see the same, several times sooner, but arrays stay as they were.
-        It goes without checks. Raises `PtxsimError`, one line."""
+        memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses and
+        the flow of control depend on: observers see the same, several times sooner, but arrays stay as they were. It
+        goes without checks. `constants`: what `__constant__` variables (and `__device__` ones) hold, by name, from
+        their first byte on. Raises `PtxsimError`, one line."""
         grid, block = dimensions(grid), dimensions(block)
         threads = block[0] * block[1] * block[2]
         if threads > 1024:
             raise PtxsimError(f"{self.name}: a block has at most 1024 threads, not {threads}")
         self._require_block(block)
         if not isinstance(checks, Checks):
-            checks = Checks() if checks else Checks(False, False, False)
-        if not values and checks != Checks(False, False, False):
+            checks = Checks() if checks else Checks(False, False, False, False)
+        if not values and checks != Checks(False, False, False, False):
             raise PtxsimError(f"{self.name}: values=False goes with checks=False only")
         limits = limits or Limits()
         arena, symbols = Arena(), {}
@@ -139,17 +143,24 @@ class Kernel:
         textures: dict[int, Texture] = {}
         params = self._parameters(args, arena, arrays, textures)
         symbols = place_globals(self.program, arena)
+        given = self._set_variables(constants or {}, arena, symbols)
         arena.finish()
         self.machine.values = values
         machine, total = self.machine, grid[0] * grid[1] * grid[2]
-        machine.prepare(arena, symbols, params, grid, block, shared_bytes, textures)
+        places = {
+            parameter.variable: arrays[id(value)][1]
+            for value, parameter in zip(args, self.program.parameters, strict=True)
+            if id(value) in arrays
+        }
+        unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
+        machine.prepare(arena, symbols, params, grid, block, shared_bytes, textures, checks, places, unwritten)
         per_batch = max(1, limits.lanes // machine.padded)
         steps = lanes = 0
         for observer in observers:
             observer.begins(self, grid, block)
         try:
             for first in range(0, total, per_batch):
-                machine.run_batch(np.arange(first, min(first + per_batch, total)), checks, limits, observers)
+                machine.run_batch(np.arange(first, min(first + per_batch, total)), limits, observers)
                 steps += machine.executed
                 lanes += machine.executed * machine.lanes
         finally:
@@ -157,7 +168,37 @@ class Kernel:
         for array, address in arrays.values() if values else ():
             raw = arena.read(address, array.nbytes)
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
-        return Launch(self.name, grid, block, steps, lanes)
+        notes = (*machine.notes, *self._unset_constants(given))
+        return Launch(self.name, grid, block, steps, lanes, notes)
+
+    def _set_variables(self, constants: Mapping, arena: Arena, symbols: dict[str, int]) -> set[str]:
+        """Put contents in variables; their names in the PTX."""
+        variables = {v.name: v for v in self.module.variables.values() if v.space in ("const", "global")}
+        given = set()
+        for name, value in constants.items():
+            close = [v for v in variables if name in (v, plain_name(v))]
+            if len(close) != 1:
+                known = ", ".join(plain_name(v) for v in variables) or "none"
+                raise PtxsimError(f"{self.name}: no constant or device variable {name!r}; the PTX has: {known}")
+            variable = variables[close[0]]
+            value = value.numpy() if isinstance(value, Array) else value
+            data = np.frombuffer(value if isinstance(value, bytes) else np.asarray(value).tobytes(), np.uint8)
+            if data.nbytes > variable.size:
+                raise PtxsimError(f"{self.name}: {name} holds {variable.size} bytes, not {data.nbytes}")
+            given.add(variable.name)
+            if variable.name in symbols:
+                arena.write(symbols[variable.name], data)
+        return given
+
+    def _unset_constants(self, given: set[str]) -> list[str]:
+        """Constants that were read though neither the program nor the host says what they hold."""
+        read = self.machine.constants_read
+        return [
+            f"constant {plain_name(v.name)} ({v.size} bytes) is read, but has no initialiser and was not set: it holds "
+            "zeros"
+            for v in self.module.variables.values()
+            if v in read and v.space == "const" and not v.initial and v.name not in given
+        ]
 
     def _require_block(self, block: tuple[int, int, int]) -> None:
         attributes = self.program.entry.attributes

@@ -5,6 +5,8 @@ i32:5  u64:7  f32:1.5  f64:2  f16:1  bf16:1      a scalar of a type
 file.npy                                         an array
 zeros:f32:256x256  ones:...  nan:...             an array of one value
 random:f32:256x256[:seed]                        uniform in [-1, 1) (integers: in [0, 100))
+uninit:f32:256x256                               an array that nobody has written: reading it is a fault until the
+                                                 kernel has written there
 out=ARG                                          an array that is saved as ARGn.npy after the launch
 out=result.npy=ARG                               ... under this name
 """
@@ -34,7 +36,7 @@ DTYPES = {
     "f32": np.float32,
     "f64": np.float64,
 }
-MAKERS = ("zeros", "ones", "nan", "random")
+MAKERS = ("zeros", "ones", "nan", "random", "uninit")
 
 
 @dataclass
@@ -80,9 +82,20 @@ def _array(kind: str, parts: list[str], number: int) -> Array:
     if kind == "random":
         generator = np.random.default_rng(int(parts[2]) if len(parts) > 2 else number)
         values = generator.integers(0, 100, shape) if dtype.kind in "iu" else generator.uniform(-1, 1, shape)
+    elif kind == "uninit":
+        values = np.full(shape, 0 if dtype.kind in "iu" else np.nan)
     else:
         values = np.full(shape, {"zeros": 0, "ones": 1, "nan": np.nan}[kind])
-    return Array(values.astype(dtype), f"argument {number}")
+    return Array(values.astype(dtype), f"argument {number}", unwritten=kind == "uninit")
+
+
+def parse_constant(text: str) -> tuple[str, Array | np.generic]:
+    """`NAME=ARG`: a variable of the program, and what it holds: an array or a scalar of a type."""
+    name, _, rest = text.partition("=")
+    value = parse_argument(rest, 0).value if rest else None
+    if not name or not isinstance(value, Array | np.generic):
+        raise PtxsimError(f"--constant {text!r}: expected NAME=ARG, with an array or a scalar of a type")
+    return name, value
 
 
 def parse_size(text: str) -> tuple[int, ...]:

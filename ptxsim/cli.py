@@ -27,7 +27,7 @@ from . import machines, sass
 from .annotate import listing
 from .api import load
 from .arguments import __doc__ as ARGUMENTS
-from .arguments import parse_argument, parse_size
+from .arguments import parse_argument, parse_constant, parse_size
 from .banks import accesses, distinct, draw
 from .counters import Counters, Stats, totals
 from .errors import PtxsimError
@@ -92,7 +92,7 @@ def _launch(kernel, options, arguments, observers=(), factor: int = 1):
     checks = Checks() if options.checks else False
     limits = Limits(steps=options.steps, lanes=options.lanes)
     x, *rest = parse_size(options.grid)
-    return kernel.launch(
+    done = kernel.launch(
         (x * factor, *rest),
         parse_size(options.block),
         [a.value for a in arguments],
@@ -100,7 +100,11 @@ def _launch(kernel, options, arguments, observers=(), factor: int = 1):
         observers,
         checks,
         limits,
+        constants=dict(map(parse_constant, options.constant)),
     )
+    for note in done.notes:
+        print(f"ptxsim: note: {note}", file=sys.stderr)
+    return done
 
 
 def run(options) -> int:
@@ -156,6 +160,7 @@ def banks(options) -> int:
         near=[options.kernel.parent],
         checks=options.checks,
         limits=Limits(steps=options.steps, lanes=options.lanes),
+        constants=dict(map(parse_constant, options.constant)),
     )
     shown = distinct(found)
     if options.occurrence is not None:
@@ -218,8 +223,11 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grid", required=True, help="X, X,Y or X,Y,Z")
     parser.add_argument("--block", required=True, help="X, X,Y or X,Y,Z")
     parser.add_argument("--arg", action="append", default=[], help="an argument of the kernel, in order; see below")
+    parser.add_argument(
+        "--constant", action="append", default=[], metavar="NAME=ARG", help="what a __constant__ variable holds"
+    )
     parser.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
-    parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch shared memory")
+    parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch memory and barriers")
     parser.add_argument("--steps", type=int, default=Limits.steps, help="instructions after which a loop is endless")
     parser.add_argument("--lanes", type=int, default=Limits.lanes, help="threads that run together")
 

@@ -49,7 +49,8 @@ TOKEN = re.compile(
 
 SPECIAL = re.compile(
     r"%(?:tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid|gridid|clock|clock_hi|clock64|globaltimer|globaltimer_lo"
-    r"|globaltimer_hi|lanemask_(?:eq|le|lt|ge|gt)|total_smem_size|dynamic_smem_size|aggr_smem_size|envreg\d+|pm\d+"
+    r"|globaltimer_hi|lanemask_(?:eq|le|lt|ge|gt)|total_smem_size|dynamic_smem_size|aggr_smem_size"
+    r"|reserved_smem_offset_(?:begin|end|cap|0|1)|envreg\d+|pm\d+"
     r"|clusterid|nclusterid|cluster_ctaid|cluster_nctaid|cluster_ctarank|cluster_nctarank|is_explicit_cluster)"
     r"(?:\.[xyzw])?$"
 )

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import instructions
 from .errors import PtxError
+from .layout import shared_base
 from .memory import Arena
 from .syntax import Function, Immediate, Instruction, Label, Module, Symbol, Variable
 
@@ -45,12 +46,14 @@ class Program:
     slots: int = 0
     parameters: list[Parameter] = field(default_factory=list)
     parameter_bytes: int = 0
-    shared: dict[Variable, int] = field(default_factory=dict)  # offsets
+    shared_base: int = 0  # where shared memory begins in its window
+    shared: dict[Variable, int] = field(default_factory=dict)  # addresses in the window
     static_shared_bytes: int = 0
     frames: dict[Variable, int] = field(default_factory=dict)  # offsets in the thread's local memory
     local_bytes: int = 0
     recursive: bool = False
     saved_slots: dict[str, list[int]] = field(default_factory=dict)  # of each function, for recursion
+    names: set[str] = field(default_factory=set)  # of variables and functions that its instructions name
 
     @property
     def name(self) -> str:
@@ -182,16 +185,17 @@ def _place_variables(program: Program) -> None:
         program.parameter_bytes = align_up(program.parameter_bytes, variable.align)
         program.parameters.append(Parameter(variable, program.parameter_bytes))
         program.parameter_bytes += variable.size
-    used = {operand for i in program.code for operand in _names(i)}
+    base = program.shared_base = shared_base(program.module.target)
+    used = program.names = {operand for i in program.code for operand in _names(i)}
     module_shared = [v for v in program.module.variables.values() if v.space == "shared" and v.name in used]
     own = [v for f in program.functions for v in f.variables]
     dynamic = [v for v in module_shared if v.extern or not v.size]
     for variable in [v for v in module_shared if v not in dynamic] + [v for v in own if v.space == "shared"]:
         program.static_shared_bytes = align_up(program.static_shared_bytes, variable.align)
-        program.shared[variable] = program.static_shared_bytes
+        program.shared[variable] = base + program.static_shared_bytes
         program.static_shared_bytes += variable.size
     for variable in dynamic:  # all of them start where the static part ends
-        program.shared[variable] = align_up(program.static_shared_bytes, max(16, variable.align))
+        program.shared[variable] = base + align_up(program.static_shared_bytes, max(16, variable.align))
     locals_ = [v for v in own if v.space in ("local", "param")]
     locals_ += [v for f in program.functions if f is not program.entry for v in (*f.params, *f.returns)]
     for variable in locals_:
@@ -218,8 +222,7 @@ def _names(instruction: Instruction) -> Iterator[str]:
 def place_globals(program: Program, arena: Arena) -> dict[str, int]:
     """Put the global and constant variables that the program uses in memory, initialised; their addresses."""
     placed: dict[str, tuple[Variable, int]] = {}
-    named = {name for i in program.code for name in _names(i)}
-    used = {reached for name in named for reached in reachable_names(program.module, name)}
+    used = {reached for name in program.names for reached in reachable_names(program.module, name)}
     variables = [variable for name, variable in program.module.variables.items() if name in used]
     variables += [v for f in program.functions for v in f.variables]
     for variable in variables:

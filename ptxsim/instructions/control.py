@@ -13,8 +13,10 @@ import numpy as np
 
 from ..barriers import require_barrier_number
 from ..errors import PtxError
+from ..memory import BASES, WINDOW
 from ..syntax import Immediate, Register, Symbol
 from ..types import TYPES
+from ..values import merged
 from .registry import Modifiers, control
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
@@ -240,12 +242,6 @@ def _restore(m, active: np.ndarray) -> None:
         # the results are still addressed by the callee's frame: the stack moves once they are copied
 
 
-def merged(mask, value, old):
-    from ..machine import merged as merge
-
-    return merge(mask, value, old)
-
-
 @control("call")
 def call(m, instruction):
     """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail are the system's."""
@@ -427,8 +423,6 @@ def _vprintf(m, instruction, arguments: tuple, returns: tuple):
 
 def formatted(m, lane: int, text: str, place: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the other."""
-    from ..memory import BASES, WINDOW
-
     offset = place % WINDOW
     local = m.spaces["local"]
     start = int(local.origin[lane])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..copies import NEVER, Copy, land_copies_of
 from ..errors import PtxError
 from ..memory import Access
 from ..phases import MOST, State
 from ..syntax import Immediate
 from ..types import TYPES
-from .async_copy import NEVER, Copy, land_copies_of
 from .registry import Modifiers, control, effect
 
 U32, B64, PRED = TYPES["u32"], TYPES["b64"], TYPES["pred"]
@@ -29,7 +29,7 @@ ACTIONS = (
 
 def _objects(m, slot: int, offset: int, instruction, kind: str) -> tuple[np.ndarray, np.ndarray]:
     """Where the active threads' objects lie in the batch's shared memory, and their lanes."""
-    access = m.access("shared", slot, offset, 8, instruction, kind)
+    access = m.access("shared", slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
     lanes = np.arange(m.lanes) if access.lanes is None else access.lanes
     return access.flat(), lanes
 
@@ -207,18 +207,13 @@ def bulk(m, instruction, modifiers: Modifiers):
                 m.mask, m.active, m.whole, m.count = saved
 
     def checked(space_name: str, slot: int, offset: int, size: int, kind: str) -> Access:
-        """A range of any size, its ends checked; no observer is told, for the load/store unit has no part in it."""
+        """A range of any size; no observer is told, for the load/store unit has no part in it."""
         space = m.spaces[space_name]
         where = space.addresses(m.registers[slot], m.active)
-        observers, monitor, m.observers, m.monitor = m.observers, m.monitor, (), None
-        try:
-            access = m.checked(space, where, offset, 16, instruction, kind)
-            m.checked(space, where, offset + size - 16, 16, instruction, kind)
-        finally:
-            m.observers, m.monitor = observers, monitor
-        good = space.inside(where, offset, size)
-        if good is not None:
-            m._outside(space, where, offset, size, instruction, kind, good)
+        m.require_valid(space, where, offset, size, 16, instruction, kind)
+        access = Access(space, where, offset)
+        if space_name == "global" and instruction.pc in m.watched:
+            m.global_monitor.touch(access, size, instruction, "st" if kind == "cp_async" else kind)
         return access
 
     def one(lane: int, size: int) -> None:
@@ -227,8 +222,7 @@ def bulk(m, instruction, modifiers: Modifiers):
         data = [taken.load(8, i) for i in range(size // 8)]
         if not to_shared:
             if m.monitor is not None:
-                for i in range(0, size, 16):
-                    m.monitor.touch(Access(taken.space, taken.where, taken.offset + i), 16, instruction, "ld")
+                m.monitor.touch(taken, size, instruction, "ld")
             for i, values in enumerate(data):
                 to.store(8, values, i)
             return

@@ -44,6 +44,7 @@ def ld(m, instruction: Instruction):
     destination, address = instruction.operands[:2]
     if space == "param" and isinstance(address.base, Symbol) and m.symbol_space(address.base) == "param":
         return _parameter(m, instruction, vector, t)
+    constants = m.origins[instruction.pc] if space == "const" else ()
     space, slot, offset = m.address(address, space)
     size, width = t.bytes, t.bytes * vector
     writers = [
@@ -59,16 +60,23 @@ def ld(m, instruction: Instruction):
             access = m.access(space, slot, offset, width, instruction, kind)
             write(access.load(size, number), access.lanes)
 
+    else:
+
+        def step() -> None:
+            access = m.access(space, slot, offset, width, instruction, kind)
+            lanes = access.lanes
+            values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
+            for (_, write), value in zip(writers, values, strict=True):
+                write(value, lanes)
+
+    if not constants:
         return step
 
-    def step() -> None:
-        access = m.access(space, slot, offset, width, instruction, kind)
-        lanes = access.lanes
-        values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
-        for (_, write), value in zip(writers, values, strict=True):
-            write(value, lanes)
+    def noted() -> None:
+        m.constants_read.update(constants)
+        step()
 
-    return step
+    return noted
 
 
 @effect("ldu")
@@ -123,14 +131,7 @@ def st(m, instruction: Instruction):
     kind = "st_ordered" if ordered else "st"
 
     def step() -> None:
-        access = m.access(space, slot, offset, width, instruction, kind)
-        lanes = access.lanes
-        values = [read() for read in readers]
-        if lanes is not None:
-            values = [value[lanes] for value in values]
-        access.values = values
-        for number, value in enumerate(values):
-            access.store(size, value, number)
+        m.access(space, slot, offset, width, instruction, kind, [read() for read in readers]).put(size)
 
     return step
 
@@ -281,21 +282,22 @@ def red(m, instruction: Instruction):
 
 @effect("membar")
 def membar(m, instruction: Instruction):
-    """membar: orders memory accesses; here they are in order (PTX ISA 9.7.13.4)."""
-    return ignored(m, instruction)
+    """membar: orders memory accesses (PTX ISA 9.7.13.4). Here they are in order; the watch over races is told."""
+    return ignored(m, instruction) if "cta" in instruction.modifiers else m.pass_fence
 
 
 @effect("fence")
 def fence(m, instruction: Instruction):
-    """fence: orders memory accesses; here they are in order (PTX ISA 9.7.13.4)."""
+    """fence: as membar (PTX ISA 9.7.13.4); between proxies nothing is out of order here."""
     modifiers = Modifiers(instruction)
+    reaches = {"gpu", "sys"} & set(modifiers.left) and "proxy" not in modifiers.left
     if "proxy" in modifiers.left:
         modifiers.drop(
             ("proxy", "alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu")
         )
     modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster", "mbarrier_init"))
     modifiers.done()
-    return ignored(m, instruction)
+    return m.pass_fence if reaches else ignored(m, instruction)
 
 
 @effect("alloca")
