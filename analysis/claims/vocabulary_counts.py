@@ -33,10 +33,8 @@ class Counts(Lookup):
         by_key = {key: ncu for ncu, key in data.metric_names().items()}
         known = by_key | dict.fromkeys(by_key.values())
         metric = choose(known, name, "counter", "contracts/metrics.yaml") or name
-        rows = self._machine.rows(table)
         size = whole(n)
-        rows = rows[(rows["variant"] == self._known(v)) & (rows["metric"] == metric)]
-        rows = rows[(rows[["m", "n", "k"]] == size).all(axis=1)]
+        rows = self._machine.square(table, self._known(v), metric, size)
         row = self._one(table, rows.iloc[::-1], f"{v}, {metric}, at n = {size}")
         return Estimate.of(float(row["value"]) * data.SCALE.get(row["unit"], 1.0))
 
