@@ -1,18 +1,30 @@
 # make all   everything that this machine can do, into results/
 # make test  the tests (those that need a GPU are skipped where there is none)
-# Both set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
+# make fuzz  ten thousand mutations of what each reader reads
+# make bench how long the common commands take (COLD=1: `make all` from nothing, too)
+# They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
 
 PYTHON ?= python3
 CORES ?= 1
 BIN := .venv/bin
 
-.PHONY: all test test-gpu clean
+.PHONY: all test test-gpu fuzz bench clean
 
+# Snakemake's lock outlives a run that is killed. A living run holds a file lock on Snakefile (workflow/rules/common.smk), and
+# make all one on Makefile, which Snakemake's process inherits: the kernel drops both however that process ends.
+UNDER_WAY = { echo "error: a run is under way in this folder; wait for its end" >&2; exit 2; }
 all: .venv/installed
-	$(BIN)/snakemake --cores $(CORES) all
+	@exec 9<>Makefile; flock -n -E 75 9; [ $$? -ne 75 ] || $(UNDER_WAY); \
+	if ls .snakemake/locks/* >/dev/null 2>&1; then \
+	    flock -n -E 75 Snakefile rm -rf .snakemake/locks; [ $$? -ne 75 ] || $(UNDER_WAY); \
+	fi; \
+	exec $(BIN)/snakemake --cores $(CORES) all
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+fuzz: .venv/installed
+	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz -n 2 --timeout 7200
 
 # On a machine with a GPU: the tests that need one. `snakemake archive` keeps what they printed.
 test-gpu: .venv/installed
@@ -24,6 +36,9 @@ test-gpu: .venv/installed
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@
+
+bench: .venv/installed
+	$(BIN)/python tests/benchmark.py $(if $(COLD),--cold)
 
 # Measurements made on this machine are in results/: `snakemake --cores 1 archive` keeps them.
 clean:

@@ -18,37 +18,19 @@ configfile: "config.yaml"
 
 
 include: "workflow/rules/common.smk"
-include: "workflow/rules/toolchain.smk"
 include: "workflow/rules/build.smk"
+include: "workflow/rules/emulate.smk"
 
 
-if not REDRAWING:
+if PLAN.measuring:
 
-    include: "workflow/rules/check.smk"
-
-
-# The rules that need a GPU are not even there without one; then their tables are plain files in data/.
-if MEASURING:
-
-    include: "workflow/rules/bench.smk"
-    include: "workflow/rules/profile.smk"
-    include: "workflow/rules/agree.smk"
-    include: "workflow/rules/trust.smk"
-    include: "workflow/rules/tables.smk"
+    include: "workflow/rules/measure.smk"
 
 
-include: "workflow/rules/predict.smk"
-include: "workflow/rules/banks.smk"
-include: "workflow/rules/bounds.smk"
-include: "workflow/rules/tune.smk"
-include: "workflow/rules/analyse.smk"
-include: "workflow/rules/figures_beside.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/draw.smk"
 include: "workflow/rules/claims.smk"
-include: "workflow/rules/trusted.smk"
-include: "workflow/rules/compare.smk"
-include: "workflow/rules/coverage.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/archive.smk"
 
 
 report: "workflow/report/workflow.rst"
@@ -59,8 +41,8 @@ rule all:
     input:
         "results/paper.pdf",
         "results/report.html",
-        own_tables(),
-        verdict(),
+        [f"{RESULTS}/{registry.tables()[name].file}" for name in PLAN.made if registry.tables()[name].target == "all"],
+        f"{RESULTS}/passed.txt" if PLAN.checking else [],
 
 
 rule build:
@@ -71,20 +53,58 @@ rule build:
 rule paper:
     input:
         "results/paper.pdf",
-        [f"results/figures/{name}.svg" for name in FIGURES],
+        [f"results/figures/{name}.svg" for name in OUTPUTS],
 
 
-for _name in EXPERIMENTS:
+for _name in PLAN.experiments:
 
     rule:
         name:
             _name
         input:
             f"{RESULTS}/resources.csv",
-            experiment_outputs(_name),
-            verdict(_name),
+            figures_of(_name),
+            f"{RESULTS}/only/{_name}/passed.txt" if PLAN.checking else [],
+
+
+# Tables that `all` does not make, by the name that the registry gives them; what is there is drawn without a GPU, too.
+for _name in sorted({table.target for table in registry.tables().values()} - {"all", "by hand"}):
+
+    rule:
+        name:
+            _name
+        input:
+            [
+                f"{RESULTS}/{registry.tables()[name].file}"
+                for name in PLAN.made
+                if registry.tables()[name].target == _name
+            ],
+            "results/figures/autotune.svg" if _name == "tile_autotune" else [],
+
+
+# Any two variants head to head. There is no output: it prints every time.
+if PLAN.compared:
+
+    rule compare:
+        input:
+            sources(drawn.tables()["comparison"], PLAN.compared.name),
+            drawn.tables()["comparison"].code,
+            inputs=INPUTS,
+        log:
+            "results/logs/compare.log",
+        localrule: True
+        params:
+            a=config["variant_a"],
+            b=config["variant_b"],
+            experiment="--experiment compare" if "compare" in PLACES["of_experiment"] else "",
+        shell:
+            "python -m analysis.tables.compare --inputs {input.inputs} {params.experiment} --a {params.a} --b {params.b}"
+            " --out results/tables/compare_{params.a}_{params.b}.csv 2>&1 | tee {log}"
 
 
 # Snakemake itself says only that no rule makes a misspelt name.
-if _slip := misspelt_target([rule.name for rule in workflow.rules]):
-    sys.exit(f"error: unknown target {_slip[0]!r} in Snakefile, experiments/; nearest: {', '.join(_slip[1])}")
+for _word in TARGETS:
+    _rules = [rule.name for rule in workflow.rules]
+    if _word.isidentifier() and _word not in _rules:
+        if _near := difflib.get_close_matches(_word, _rules, n=3, cutoff=0.8):
+            sys.exit(f"error: unknown target {_word!r} in Snakefile, experiments/; nearest: {', '.join(_near)}")

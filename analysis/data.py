@@ -14,6 +14,7 @@ import pandas as pd
 
 import contracts
 from contracts import load_yaml, replacing, schema
+from contracts.dtypes import dtypes
 from contracts.registry import legs
 
 DAGGER = "†"  # stands at every label whose rows are stale
@@ -164,7 +165,7 @@ def left_out(provenance: dict[str, Any]) -> dict[str, str]:
 
 def is_tensor(dtype: str) -> bool:
     """Whether GEMMs of this dtype run on tensor cores; plain fp32 runs on the FMA pipe."""
-    return dtype != "fp32"
+    return dtypes()[dtype].tensor
 
 
 def one_row_each(bench: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.data import is_tensor
+from contracts.dtypes import dtypes
 
 SECTOR_BYTES = 32
 
@@ -36,7 +37,7 @@ def _seen(wide: pd.DataFrame, sectors: str, matrices: int) -> pd.Series:
 
     Tiles that the tensor memory accelerator moves pass by these counters; what is left says nothing of the kernel.
     """
-    element_bytes = wide["dtype"].map({"bf16": 2, "fp16": 2}).fillna(4)
+    element_bytes = wide["dtype"].map(lambda name: dtypes()[name].bytes)
     return column(wide, sectors) * SECTOR_BYTES >= 0.5 * matrices * wide["n"].astype(float) ** 2 * element_bytes
 
 

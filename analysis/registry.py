@@ -30,6 +30,7 @@ STUDIES = ("experiments/studies/*/figure.py", "experiments/studies/*/report.py")
 SOURCES = "analysis/ and experiments/studies/"
 MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what reads=("measured",) stands for
 DERIVED = ("variants", "analytic")  # tables that every run makes, beside those recorded
+FOLDERS = ("other_runs", "archives")  # what reads= may name of inputs.json: all tables in these folders
 KINDS = ("ladder", "sizes", "data_kinds", "profiled")  # of experiments that a figure may be drawn for
 METRICS = "contracts/metrics.yaml"  # what analysis/data.py reads
 F = TypeVar("F", bound=Callable[..., Any])
@@ -184,7 +185,7 @@ def _all(root: Path) -> tuple[Registered, ...]:
 
 
 def _check_source(name: str, one: Registered, told: set[str], root: Path) -> None:
-    known = {*recorded.tables(), *DERIVED, *(f"report:{name}" for name in told)}
+    known = {*recorded.tables(), *DERIVED, *FOLDERS, *(f"report:{name}" for name in told)}
     if name in known or ("/" in name and (root / name).is_file()):
         return
     what = "no such file" if "/" in name else suggest(name, known)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
+LONGEST = 60  # characters of a value that an error shows
 
 
 class UserError(Exception):
@@ -16,16 +17,30 @@ class UserError(Exception):
 
 def choose(table: Mapping[str, T], name: str, kind: str, source: object) -> T:
     """`table[name]`, or a `UserError` that names the nearest valid names and the file they stand in."""
-    if name in table:
+    if isinstance(name, str) and name in table:
         return table[name]
-    raise UserError(f"unknown {kind} {name!r} in {source}; {suggest(name, table)}")
+    raise UserError(f"unknown {kind} {quoted(name)} in {source}; {suggest(name, table)}")
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:
     """The valid names nearest to `name`, as the end of an error message."""
     valid = sorted(valid)
-    near = difflib.get_close_matches(str(name), valid, n=3, cutoff=0.4)
+    near = difflib.get_close_matches(str(name)[:LONGEST], valid, n=3, cutoff=0.4)
     return f"nearest: {', '.join(near)}" if near else f"valid: {', '.join(valid)}"
+
+
+def quoted(value: object, *, bare: bool = False) -> str:
+    """A value as an error shows it: on one line, in quotes if it is text (not if `bare`), cut where it is long."""
+    if isinstance(value, (list, dict, tuple)):
+        return f"a {type(value).__name__} of {len(value)}"
+    text = repr(value[: LONGEST + 1] if isinstance(value, str) else value)
+    text = text[1:-1] if bare and isinstance(value, str) else text
+    return text if len(text) <= LONGEST + 2 else text[: LONGEST - 3] + "..."
+
+
+def one_line(text: str) -> str:
+    """The text with its line ends and other control characters written out."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def run_command(main: Callable[[], int | None]) -> None:

@@ -42,6 +42,14 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Derivation:
+    """How a table is made from others: the module, and the names of those that it reads."""
+
+    module: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Table:
     """A recorded table; contracts/schemas/tables.schema.yaml explains the fields."""
 
@@ -52,6 +60,7 @@ class Table:
     target: str
     parts: str | None
     command: Command | None
+    derived: Derivation | None
     archive: str
     legs: tuple[Leg, ...]
 
@@ -74,6 +83,7 @@ def tables(registry: Path = REGISTRY, studies: Path = STUDIES) -> dict[str, Tabl
     """
     found: dict[str, Table] = {}
     files: dict[str, str] = {}
+    paths: dict[str, Path] = {}
     for path in [registry, *sorted(studies.glob("*/tables.yaml"))]:
         for name, entry in read_yaml(path, "tables").items():
             table = _table(name, entry, path)
@@ -81,6 +91,10 @@ def tables(registry: Path = REGISTRY, studies: Path = STUDIES) -> dict[str, Tabl
                 what = f"table {name!r}" if name in found else f"file {table.file!r} (of {files[table.file]!r})"
                 raise UserError(f"{path}: {what} is registered twice; names and files must differ")
             found[name], files[table.file] = table, name
+            paths[name] = path
+    for name, table in found.items():
+        for source in table.derived.sources if table.derived else ():
+            choose(found, source, "table", f"{paths[name]}: {name}.derived.from")
     return found
 
 
@@ -88,8 +102,10 @@ def _table(name: str, entry: Mapping[str, Any], path: Path) -> Table:
     kind = entry.get("schema", name)
     if not schema_path(kind).is_file():
         raise UserError(f"{path}: {name}.schema = {kind!r}: no such schema; contracts/schemas/ or the study's folder")
-    if ("command" in entry) == ("parts" in entry) and entry.get("target") != "by hand":
-        raise UserError(f"{path}: {name} has both or neither of parts and command; one says how it is made")
+    made = [key for key in ("parts", "command", "derived") if key in entry]
+    if len(made) > 1 or (not made and entry.get("target") != "by hand"):
+        told = " and ".join(made) or "none"
+        raise UserError(f"{path}: {name}: {told} of parts, command and derived; one says how it is made")
     command = dict(entry.get("command", {}))
     for key in ("over", "builds"):
         if isinstance(command.get(key), list):
@@ -102,6 +118,7 @@ def _table(name: str, entry: Mapping[str, Any], path: Path) -> Table:
         target=entry.get("target", "all"),
         parts=entry.get("parts"),
         command=Command(**command) if command else None,
+        derived=Derivation(derived["module"], tuple(derived["from"])) if (derived := entry.get("derived")) else None,
         archive=entry.get("archive", "never"),
         legs=tuple(Leg(**leg) for leg in entry.get("legs", [])),
     )

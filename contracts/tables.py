@@ -1,7 +1,10 @@
 """CSV, JSON and YAML with a schema, checked on writing and on reading.
 
 A schema is a JSON Schema in `contracts/schemas/NAME.schema.yaml`, or in the folder of the study whose table it is. For
-a CSV file it describes one row, and the order of its properties is the order of the columns; an empty cell is null.
+a CSV file it describes one row, and the order of its properties is the order of the columns; an empty cell is null. Two
+keywords of ours say more of a table: `key` lists the columns by which a row is known, which no two rows share;
+`ascending` lists groups of columns whose numbers do not fall from one to the next where they are given, such as an
+interval around its median.
 """
 
 from __future__ import annotations
@@ -11,21 +14,33 @@ import functools
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError, validators
 
-from contracts.errors import UserError, suggest
-from contracts.files import replacing, write_text
+from contracts import archives
+from contracts.errors import LONGEST, UserError, one_line, quoted, suggest
+from contracts.files import decoded, read_bytes, replacing, write_text
+from contracts.json_files import json_value
+from contracts.yaml_files import load_yaml
 
 SCHEMAS = Path(__file__).resolve().parent / "schemas"
+DTYPES = SCHEMAS.parent / "dtypes.yaml"
 STUDIES = SCHEMAS.parent.parent / "experiments" / "studies"
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, ten times as fast, where PyYAML was built with it
 # Keywords that say no more of a row than its columns do, where it has all that are required and no others
-_BY_COLUMN = {"$schema", "$defs", "title", "description", "type", "properties", "required", "additionalProperties"}
+_BY_COLUMN = {
+    *("$schema", "$defs", "title", "description", "type", "properties", "required", "additionalProperties"),
+    *("key", "ascending"),
+}
+LIMIT_BYTES = 100_000_000  # of a table or document
+LARGEST = 1e18  # of a number in a table, by amount: what is more was not measured
+# A number as `_format` writes it or a person would: plain digits; nan and inf only to be refused by their name
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,39})")
+_DECIMAL = re.compile(r"-?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|-?inf|nan")
 
 Row = dict[str, Any]
 
@@ -38,17 +53,43 @@ def schema_path(name: str) -> Path:
 
 @functools.cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema called `name` (for instance "bench")."""
-    return yaml.load(schema_path(name).read_text(), _LOADER)
+    """The schema called `name` (for instance "bench"); `format: dtype` stands for the names in contracts/dtypes.yaml."""
+    return _with_dtypes(load_yaml(schema_path(name)))
+
+
+def _with_dtypes(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_with_dtypes(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    if node.get("format") == "dtype":
+        node = {key: value for key, value in node.items() if key != "format"} | {"enum": list(load_yaml(DTYPES))}
+    return {key: _with_dtypes(value) for key, value in node.items()}
+
+
+def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+    """As in JSON Schema, where $ is the end of the text: to Python's `re` it is also a line end before that."""
+    if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+# An integer is one: 1024.0 is not, though JSON Schema takes it
+_Validator = validators.extend(
+    Draft202012Validator,
+    {"pattern": _pattern},
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
 
 
 @functools.cache
-def _validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator(schema(name))
+def _validator(name: str) -> Any:
+    return _Validator(schema(name))
 
 
 @functools.cache
-def _columns(name: str) -> dict[str, Draft202012Validator]:
+def _columns(name: str) -> dict[str, Any]:
     """What checks each column by itself; empty where the schema says more of a row than that."""
     if not schema(name).keys() <= _BY_COLUMN:
         return {}
@@ -69,7 +110,7 @@ def validate(value: Any, name: str, source: object) -> None:
     """Check `value` against schema `name`; a `UserError` names the file, the key, the value and what is allowed."""
     errors = sorted(_validator(name).iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
     if errors:
-        raise UserError(f"{source}: {_explain(errors[0])}")
+        raise UserError(f"{source}: {one_line(_explain(errors[0]))}")
 
 
 def _explain(error: Any) -> str:
@@ -79,11 +120,13 @@ def _explain(error: Any) -> str:
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         allowed = error.schema.get("properties", {})
         unknown = next(name for name in error.instance if name not in allowed)
-        return f"unknown key {unknown!r} in {key}; {suggest(unknown, allowed)}"
+        return f"unknown key {quoted(unknown)} in {key}; {suggest(unknown, allowed)}"
     if error.validator == "required":
         return f"{key}: {error.message}"
+    if "propertyNames" in error.absolute_schema_path:
+        key = f"{key}: a key"
     shown = json.dumps(error.instance, default=str)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 3] + "..."
     allowed = {
         "enum": lambda v: "one of " + ", ".join(map(str, v)),
         "minimum": lambda v: f"at least {v}",
@@ -92,6 +135,11 @@ def _explain(error: Any) -> str:
         "type": lambda v: " or ".join([v] if isinstance(v, str) else v),
         "pattern": lambda v: f"text like {v}",
         "minItems": lambda v: f"at least {v} item(s)",
+        "maxItems": lambda v: f"at most {v} item(s)",
+        "minProperties": lambda v: f"at least {v} key(s)",
+        "minLength": lambda v: f"at least {v} character(s)",
+        "maxLength": lambda v: f"at most {v} characters",
+        "uniqueItems": lambda v: "each item once",
         "multipleOf": lambda v: f"a multiple of {v}",
     }.get(error.validator, lambda v: f"{error.validator}: {v}")(error.validator_value)
     return f"{key} = {shown} is not allowed; allowed: {allowed}"
@@ -102,18 +150,27 @@ def _types(properties: Mapping[str, Any], column: str) -> set[str]:
     return {kind} if isinstance(kind, str) else set(kind)
 
 
-def _parse(text: str, types: set[str]) -> Any:
+def _parse(text: str, types: Iterable[str]) -> Any:
     if text == "" and "null" in types:
         return None
     if "boolean" in types and text in ("true", "false"):
         return text == "true"
-    for kind, convert in (("integer", int), ("number", float)):
-        if kind in types:
-            try:
-                return convert(text)
-            except ValueError:
-                continue
+    if "integer" in types and _WHOLE.fullmatch(text):
+        return int(text)
+    if "number" in types and _DECIMAL.fullmatch(text):
+        return float(text)
     return text  # a string, or a value that the schema will refuse by its name
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _cell(name: str, column: str, text: str) -> tuple[Any, bool]:
+    """A cell's value, and a quick yes for most; where it is no, the whole schema judges."""
+    value = _parse(text, _types(schema(name)["properties"], column))
+    return value, bool(_columns(name)) and _is_sane(value) and _columns(name)[column].is_valid(value)
+
+
+def _is_sane(value: Any) -> bool:
+    return not isinstance(value, (int, float)) or abs(value) <= LARGEST  # of nan, too, this is not so
 
 
 def _format(value: Any) -> str:
@@ -135,6 +192,7 @@ def write_rows(path: str | Path, name: str, rows: Iterable[Mapping[str, Any]]) -
     rows = [dict(row) for row in rows]
     for number, row in enumerate(rows, start=1):
         _check_row(row, name, f"{path} row {number}")
+    _check_table(rows, name, path)
     with replacing(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
@@ -143,10 +201,30 @@ def write_rows(path: str | Path, name: str, rows: Iterable[Mapping[str, Any]]) -
 
 def _check_row(row: Row, name: str, source: str) -> None:
     for column, value in row.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"{source}: {column} = {value} is not allowed; allowed: finite numbers")
+        if isinstance(value, (int, float)) and not _is_sane(value):
+            limits = "finite numbers" if not math.isfinite(value) else f"-{LARGEST:g} to {LARGEST:g}"
+            raise UserError(f"{source}: {column} = {value:g} is not allowed; allowed: {limits}")
     if not _cells_allowed(row, name):
         validate(row, name, source)
+
+
+def _check_table(rows: list[Row], name: str, source: object) -> None:
+    """No two rows of one key, and the numbers of each group in their order."""
+    if key := schema(name).get("key"):
+        known: dict[tuple[Any, ...], int] = {}
+        for number, row in enumerate(rows, start=1):
+            before = known.setdefault(tuple([row.get(column) for column in key]), number)
+            if before != number:
+                shown = ", ".join(f"{column} = {_format(row.get(column))}" for column in key)
+                said = f"a second row of {shown} is not allowed (the first is row {before}); allowed: one"
+                raise UserError(f"{source} row {number}: {one_line(said)}")
+    for group in schema(name).get("ascending", ()):
+        for number, row in enumerate(rows, start=1):
+            numbers = [row.get(column) for column in group]
+            given = [value for value in numbers if value is not None]
+            if any(b < a for a, b in pairwise(given)):
+                shown = ", ".join(f"{column} = {_format(value)}" for column, value in zip(group, numbers, strict=True))
+                raise UserError(f"{source} row {number}: {shown} is not allowed; allowed: in ascending order")
 
 
 def _cells_allowed(row: Row, name: str) -> bool:
@@ -163,32 +241,34 @@ def _cells_allowed(row: Row, name: str) -> bool:
 def read_rows(path: str | Path, name: str) -> list[Row]:
     """Read a CSV file under schema `name`: typed rows, null for an empty cell.
 
-    Raises `UserError` naming the file, row, column and value of the first fault (also for a truncated file).
+    Raises `UserError` naming the file, row, column and value of the first fault (also for a truncated file, and for an
+    archived one that is not as it was archived).
     """
     path = Path(path)
-    properties = schema(name)["properties"]
-    types = [_types(properties, column) for column in properties]
-    try:
-        text = path.read_bytes().decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
+    columns = list(schema(name)["properties"])
+    content = read_bytes(path, LIMIT_BYTES)
+    text = decoded(path, content)
     if not text.endswith("\n"):
         raise UserError(f"{path}: truncated (no line end after the last row); restore or measure it again")
     try:
         lines = list(csv.reader(io.StringIO(text, newline="")))
     except csv.Error as error:
-        raise UserError(f"{path}: not a {name} table ({error}); foreign") from error
+        raise UserError(f"{path}: not a {name} table ({one_line(str(error))}); foreign") from error
     header = lines[0] if lines else []
-    if header != list(properties):
-        odd = next((c for c in [*header, *properties] if (c in header) != (c in properties)), "the order")
-        raise UserError(f"{path}: not a {name} table (column {odd!r}); expected columns: {', '.join(properties)}")
+    if header != columns:
+        odd = next((c for c in [*header, *columns] if (c in header) != (c in columns)), "the order")
+        raise UserError(f"{path}: not a {name} table (column {quoted(odd)}); expected columns: {', '.join(columns)}")
     rows = []
     for number, cells in enumerate(lines[1:], start=1):
-        if len(cells) != len(header):
-            raise UserError(f"{path} row {number}: {len(cells)} cells, expected {len(header)}; truncated or foreign")
-        row = {column: _parse(cell, kinds) for column, cell, kinds in zip(header, cells, types, strict=True)}
-        _check_row(row, name, f"{path} row {number}")
+        if len(cells) != len(columns):
+            raise UserError(f"{path} row {number}: {len(cells)} cells, expected {len(columns)}; truncated or foreign")
+        found = [_cell(name, column, cell) for column, cell in zip(columns, cells, strict=True)]
+        row = {column: value for column, (value, _) in zip(columns, found, strict=True)}
+        if not all([allowed for _, allowed in found]):
+            _check_row(row, name, f"{path} row {number}")
         rows.append(row)
+    _check_table(rows, name, path)
+    archives.check(path, content)
     return rows
 
 
@@ -202,36 +282,13 @@ def write_json(path: str | Path, name: str, value: Any, *, only_if_changed: bool
     write_text(path, text, only_if_changed=only_if_changed)
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
-
-
 def read_json(path: str | Path, name: str) -> Any:
-    """Read a JSON file under schema `name`; a truncated or foreign file is a `UserError`."""
-    try:
-        value = json.loads(Path(path).read_text(), parse_constant=_refuse_constant)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"{path}: not JSON, truncated or foreign ({error})") from error
+    """Read a JSON file under schema `name`; a truncated, foreign or changed archived file is a `UserError`."""
+    content = read_bytes(path, LIMIT_BYTES)
+    value = json_value(decoded(path, content), path)
     validate(value, name, path)
+    archives.check(Path(path), content)
     return value
-
-
-def load_yaml(path: str | Path) -> Any:
-    """What a YAML file holds, under no schema; one that cannot be read or is no YAML is a `UserError`."""
-    try:
-        text = Path(path).read_text()
-        try:
-            return yaml.load(text, _LOADER)
-        except yaml.YAMLError:
-            return yaml.safe_load(text)  # for its words: libyaml's point at another line
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}" if mark else ""
-        raise UserError(f"{path}{where}: not YAML ({getattr(error, 'problem', error)})") from error
 
 
 def read_yaml(path: str | Path, name: str) -> Any:

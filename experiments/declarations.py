@@ -33,6 +33,13 @@ class Experiment:
     profile_size: int | None = None
     by_name: bool = False  # no part of `all`
 
+    @property
+    def kind(self) -> str | None:
+        """What its timings are drawn as: lines over sizes, by kind of data, or bars; None where it only profiles."""
+        if not self.sizes:
+            return None
+        return "sizes" if self.swept else "data_kinds" if len(self.data) > 1 else "ladder"
+
 
 def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = None) -> Experiment:
     """The experiment called `name`; `sizes_step` replaces the step of a swept size, `chosen` limits the variants.

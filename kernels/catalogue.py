@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from contracts import UserError, choose, read_json, read_yaml, run_command, write_rows
+from contracts.dtypes import dtypes
 
 ROOT = Path(__file__).resolve().parent
 CATALOGUE = ROOT / "catalogue.yaml"
-TUNED = ROOT.parent / "results" / "tuned.json"  # the record in use here; workflow/rules/common.smk chooses it
 
-CTYPES = {"fp32": "float", "tf32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}
 MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_GRID = (2**31 - 1, 65535)
@@ -185,14 +184,7 @@ class Variant:
 
     def sources(self) -> list[Path]:
         """The .cu file and every file below `kernels/` that it includes, directly or not."""
-        found: list[Path] = []
-        queue = [self.source]
-        while queue:
-            path = queue.pop(0)
-            if path not in found and path.is_file():
-                found.append(path)
-                queue += [ROOT / name for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', path.read_text(), re.M)]
-        return found
+        return [self.source, *included(self.source)]
 
     @property
     def aligned(self) -> str:
@@ -204,7 +196,7 @@ class Variant:
         arguments = ", ".join(
             str(value).lower() if isinstance(value, bool) else str(value) for value in self.template.values()
         )
-        element = CTYPES[self.dtype]
+        element = dtypes()[self.dtype].c_type
         textures = ", cudaTextureObject_t tex_a, cudaTextureObject_t tex_b" if self.textures else ""
         return (
             f'#include "{self.source.relative_to(ROOT).as_posix()}"\n\n'
@@ -325,6 +317,19 @@ Runnable = Variant | Dispatcher
 Entry = Variant | Dispatcher | Baseline
 
 
+def included(source: Path) -> list[Path]:
+    """The files below `kernels/` that a CUDA source includes, directly or not."""
+    found: list[Path] = []
+    queue = [source]
+    while queue:
+        for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', queue.pop(0).read_text(), re.M):
+            path = ROOT / name
+            if path not in found and path.is_file():
+                found.append(path)
+                queue.append(path)
+    return found
+
+
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -358,7 +363,26 @@ def load(path: Path = CATALOGUE) -> dict[str, Entry]:
         choose(data["baselines"], entry.baseline, "baseline", f"{path}: {entry.name}")
         if not isinstance(entry, Baseline) and entry.builds_on is not None:
             choose(data["variants"], entry.builds_on, "variant", f"{path}: {entry.name}.builds_on")
+    _refuse_cycles({name: variant.builds_on for name, variant in variants.items()}, path)
     return entries
+
+
+def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
+    """Each chain of `builds_on` ends."""
+    ends: set[str] = set()
+    for name in before:
+        chain: dict[str, None] = {}
+        at: str | None = name
+        while at is not None and at not in ends:
+            if at in chain:
+                round_ = [*list(chain)[list(chain).index(at) :], at]
+                raise UserError(
+                    f"{path}: {at}.builds_on = {before[at]!r} is not allowed, for {' builds on '.join(round_)}; "
+                    "allowed: a variant that does not build on it"
+                )
+            chain[at] = None
+            at = before[at]
+        ends |= set(chain)
 
 
 def retiled(name: str, called: str, template: Mapping[str, int], threads: int) -> Variant:
@@ -372,10 +396,47 @@ def _shipped() -> dict[str, dict[str, Any]]:
     return read_yaml(CATALOGUE, "catalogue")["variants"]
 
 
+_chosen: Path | None = None
+
+
+def use(record: Path | None) -> None:
+    """From now on, in this process, `record` (a tuned.json) stands behind the tuned entries; None: that which they name.
+
+    Raises `UserError` for a record that is none.
+    """
+    global _chosen
+    if record is not None:
+        read_json(record, "tuned")
+    if record != _chosen:
+        _chosen = record
+        load.cache_clear()
+
+
+class _Use(argparse.Action):
+    """The option --tuned: the catalogue is loaded with that record."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any) -> None:
+        use(values)
+        setattr(namespace, self.dest, values)
+
+
+def add_tuned_argument(parser: argparse.ArgumentParser) -> None:
+    """The option --tuned, of every command that loads the catalogue."""
+    told = (
+        "record behind the catalogue's tuned entries; default: data/ARCHIVE/tuned.json, of the archive that they name"
+    )
+    parser.add_argument("--tuned", type=Path, action=_Use, metavar="tuned.json", help=told)
+
+
+def tuned_option() -> list[str]:
+    """The same option, to hand the record in use on to another process."""
+    return ["--tuned", str(_chosen)] if _chosen else []
+
+
 def tuned_record(archive: str) -> Path | None:
-    """The tuned.json that applies: this machine's, else the archive's that an entry names; None where neither is."""
-    paths = (TUNED, ROOT.parent / "data" / archive / "tuned.json")
-    return next((path for path in paths if path.is_file()), None)
+    """The tuned.json in use, else that of the archive that an entry names; None where that has none."""
+    shipped = ROOT.parent / "data" / archive / "tuned.json"
+    return _chosen or (shipped if shipped.is_file() else None)
 
 
 def _with_tuned(name: str, entry: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -403,12 +464,13 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
             if isinstance(value, str)
             else value
         )
-        if not isinstance(value, int):
-            raise UserError(f"{path}: {key} = {value!r} is not allowed; allowed: a number or the name of one")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            said = f"{key} = {value!r} is not allowed; allowed: a number of at least 1 or the name of one"
+            raise UserError(f"{path}: {said}")
         return value
 
     source = ROOT / entry["source"]
-    if not source.is_file():
+    if not source.is_file() or not source.resolve().is_relative_to(ROOT):
         raise UserError(f"{path}: {name}.source = {entry['source']!r}: no such file below {ROOT.name}/")
     return Variant(
         name=name,
@@ -422,7 +484,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         tile={axis: number(f"{name}.tile.{axis}", value) for axis, value in entry["tile"].items()},
         grid_axes=entry["grid"],
         multiples={key: number(f"{name}.multiples.{key}", v) for key, v in entry.get("multiples", {}).items()},
-        align_bytes=entry.get("align_bytes", 4 if CTYPES[entry["dtype"]] == "float" else 2),
+        align_bytes=entry.get("align_bytes", dtypes()[entry["dtype"]].bytes),
         arch=entry.get("arch", 75),
         builds_on=entry.get("builds_on"),
         idea=entry["idea"],
@@ -492,6 +554,7 @@ def rows() -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="List the catalogue as a table.")
     parser.add_argument("--out", required=True, type=Path, metavar="variants.csv")
+    add_tuned_argument(parser)
     write_rows(parser.parse_args().out, "variants", rows())
 
 

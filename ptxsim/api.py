@@ -118,9 +118,12 @@ class Kernel:
         observers: Iterable = (),
         checks: Checks | bool = True,
         limits: Limits | None = None,
+        values: bool = True,
     ) -> Launch:
         """Run the grid to its end. `shared_bytes`: dynamic shared memory. `checks=False` leaves out the watch over
-        shared memory and barriers; bounds and alignment are always checked. Raises `PtxsimError`, one line."""
+        shared memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses
+        and the flow of control depend on: observers see the same, several times sooner, but arrays stay as they were.
+        It goes without checks. Raises `PtxsimError`, one line."""
         grid, block = dimensions(grid), dimensions(block)
         threads = block[0] * block[1] * block[2]
         if threads > 1024:
@@ -128,6 +131,8 @@ class Kernel:
         self._require_block(block)
         if not isinstance(checks, Checks):
             checks = Checks() if checks else Checks(False, False, False)
+        if not values and checks != Checks(False, False, False):
+            raise PtxsimError(f"{self.name}: values=False goes with checks=False only")
         limits = limits or Limits()
         arena, symbols = Arena(), {}
         arrays: dict[int, tuple[Array, int]] = {}
@@ -135,6 +140,7 @@ class Kernel:
         params = self._parameters(args, arena, arrays, textures)
         symbols = place_globals(self.program, arena)
         arena.finish()
+        self.machine.values = values
         machine, total = self.machine, grid[0] * grid[1] * grid[2]
         machine.prepare(arena, symbols, params, grid, block, shared_bytes, textures)
         per_batch = max(1, limits.lanes // machine.padded)
@@ -148,7 +154,7 @@ class Kernel:
                 lanes += machine.executed * machine.lanes
         finally:
             machine.release()
-        for array, address in arrays.values():
+        for array, address in arrays.values() if values else ():
             raw = arena.read(address, array.nbytes)
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
         return Launch(self.name, grid, block, steps, lanes)

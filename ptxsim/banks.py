@@ -15,8 +15,9 @@ import copy
 import math
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ from .syntax import (
     Symbol,
     Vector,
 )
-from .wavefronts import BANKS, WORD, Part
+from .wavefronts import BANKS, WORD, Part, Word
 
 VERBS = {"ld": "load", "st": "store", "atom": "atomic", "cp_async": "cp.async write"}
 
@@ -53,8 +54,8 @@ class Access:
         kernel: name of the entry.
         file, line: of the CUDA source, as `.loc` gives them; `file` is None without line information.
         text: that source line, stripped; empty where the source was not found.
-        instruction: the PTX instruction; of a merged load, the one with the lowest address.
-        merged: the other scalar loads that ptxas merges into it, in program order.
+        pc, ptx, ptx_line: place, text and line of the PTX instruction; of a merged load, of the one that leads it.
+        merged: places of the other scalar loads that ptxas merges into it, in program order.
         kind: ld, st, atom, ldmatrix or cp_async.
         width: bytes a lane; of a merged load, all of them.
         block, warp: which warp, of which block (x, y, z).
@@ -72,8 +73,10 @@ class Access:
     file: str | None
     line: int | None
     text: str
-    instruction: Instruction
-    merged: tuple[Instruction, ...]
+    pc: int
+    ptx: str
+    ptx_line: int
+    merged: tuple[int, ...]
     kind: str
     width: int
     block: tuple[int, int, int]
@@ -90,6 +93,23 @@ class Access:
     parts: tuple[Part, ...]
     wavefronts: int
     ideal: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON holds it; `from_dict` makes it again."""
+        plain = asdict(self)
+        return plain | {"addresses": self.addresses.tolist(), "active": self.active.tolist()}
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Access:
+        """What `as_dict` made, read from JSON."""
+
+        def part(kept: dict[str, Any]) -> Part:
+            rows = tuple(tuple(Word(w["address"], tuple(w["lanes"])) for w in row) for row in kept["wavefronts"])
+            return Part(tuple(kept["lanes"]), rows)
+
+        made = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+        made |= {"addresses": np.array(plain["addresses"], np.int64), "active": np.array(plain["active"], bool)}
+        return cls(**made | {"parts": tuple(map(part, plain["parts"]))})
 
     @property
     def ways(self) -> int:
@@ -212,6 +232,7 @@ def accesses(
     near: Sequence[Path] = (),
     checks: Checks | bool = False,
     limits: Limits | None = None,
+    values: bool = True,
 ) -> list[Access]:
     """Launch the kernel, and give each access to shared memory that stands at a line of its source, in program order.
 
@@ -219,7 +240,7 @@ def accesses(
     own; a line that only calls such functions has their accesses.
 
     Args:
-        kernel, grid, block, args, shared_bytes, checks, limits: as of `Kernel.launch`.
+        kernel, grid, block, args, shared_bytes, checks, limits, values: as of `Kernel.launch`.
         line, file: the source line; `file` by its name or the end of its path, None for the kernel's own.
         of_block: x, y, z of the block to look at.
         warp: its number within the block; None: the first that does the access.
@@ -241,7 +262,8 @@ def accesses(
 
     def launch(pcs: set[int]) -> tuple[Recorder, list[Stats]]:
         recorder, counters = Recorder(pcs, linear), Counters()
-        kernel.launch(grid, block, copy.deepcopy(list(args)), shared_bytes, [counters, recorder], checks, limits)
+        again = copy.deepcopy(list(args)) if values else args
+        kernel.launch(grid, block, again, shared_bytes, [counters, recorder], checks, limits, values)
         return recorder, counters.by_instruction()
 
     here = _at_line(kernel, file, line)
@@ -256,7 +278,7 @@ def accesses(
     text = _source_text(file, line, source, near)
     found = []
     for number, pc in enumerate(leaders, start=1):
-        merged = tuple(s.instruction for s in stats if s.merged_into is not None and s.merged_into.pc == pc)
+        merged = tuple(s.instruction.pc for s in stats if s.merged_into is not None and s.merged_into.pc == pc)
         made = _access(kernel, recorder, by_pc[pc], merged, place, warp, execution)
         if made is not None:
             made |= {"file": file, "line": line, "text": text, "number": number, "of": len(leaders), "alike": ()}
@@ -319,7 +341,9 @@ def _access(kernel, recorder: Recorder, stats: Stats, merged, place, warp, wante
     chosen = executions[index]
     parts = wavefronts.serve(chosen.addresses, chosen.active, width, kind, chosen.source, chosen.reading)
     return {
-        "instruction": stats.instruction,
+        "pc": pc,
+        "ptx": ptx_text(stats.instruction),
+        "ptx_line": stats.instruction.ptx_line,
         "merged": merged,
         "kind": kind,
         "width": width,
@@ -658,13 +682,13 @@ def _part_name(access: Access, index: int) -> str:
 
 def _place(access: Access) -> str:
     if access.file is None:
-        return f"PTX line {access.instruction.ptx_line}"
+        return f"PTX line {access.ptx_line}"
     return f"{PurePath(access.file).name}:{access.line}"
 
 
 def _about(access: Access) -> list[str]:
     """Which access this is, in two or three lines."""
-    lines = [f"{_place(access)} · {ptx_text(access.instruction)}"]
+    lines = [f"{_place(access)} · {access.ptx}"]
     if access.merged:
         more = _some(len(access.merged), "load")
         lines[0] += f" and {more} more, made one LDS.{8 * access.width} by ptxas"

@@ -29,11 +29,12 @@ from .program import Program
 WARP = 32
 BANKS = 2  # of a scheduler's register file
 SECTOR, LINE = wavefronts.SECTOR, wavefronts.LINE
+BACKLOG = 2  # operands that a register bank may be behind: the least depth that no kernel of the archive breaks
 KEEP = 1 << 20  # numbers of sectors held before they are sorted out
 
 # Clocks of the FMA pipe (of one scheduler) for an instruction. Held against ncu's sm__pipe_fma_cycles_active:
 # docs/bounds.md. Multiplication to 64 bits takes two.
-FMA_PIPE = {"FFMA": 1, "FMUL": 1, "FADD": 1, "IMAD": 1}
+FMA_PIPE = {"FFMA": 1, "FMUL": 1, "FADD": 1, "IMAD": 1, "VIADD": 1}
 FMA_PIPE_TWICE = ("WIDE", "HI")
 FP64 = ("DFMA", "DMUL", "DADD")
 HMMA_K = {"16816": 16, "1688": 8, "1684": 4}  # of an HMMA's modifiers: k of m16n8k
@@ -49,6 +50,7 @@ LABELS = {
     "l1": "L1 lookups",
     "l2": "L2 to SM",
     "dram": "DRAM reads",
+    "register_rule": "register order",
 }
 OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not slow it
 
@@ -168,9 +170,9 @@ class Bounds:
     blocks: int
     threads: int
     bounds: list[Bound]
+    estimates: list[Bound]  # by rules that are models: no bounds
     instructions: float  # executed by warps
     disagreement: float  # of the SASS's executions with the PTX's, a share
-    by_rule: float  # issue cycles, each FFMA taking as many as `ffma_cycles`
     blocks_per_sm: int
     unrated: dict[str, float] = field(default_factory=dict)  # executions of tensor instructions without a known rate
 
@@ -202,9 +204,9 @@ class Bounds:
             "instructions": self.instructions,
             "disagreement": self.disagreement,
             "bounds": [asdict(bound) for bound in self.bounds],
+            "estimates": [asdict(estimate) for estimate in self.estimates],
             "bottleneck": self.bottleneck.resource,
             "tail_cycles": self.tail,
-            "issue_cycles_by_register_rule": self.by_rule,
             "unrated": self.unrated,
         }
 
@@ -216,12 +218,14 @@ class Bounds:
             f"  {'resource':<16s}{'cycles per SM':>16s}{'of largest':>12s}  amount",
         ]
         most = self.bottleneck.cycles_per_sm
-        for bound in sorted(self.bounds, key=lambda b: -b.cycles_per_sm):
-            share = bound.cycles_per_sm / most if most else 0.0
-            lines.append(
-                f"  {LABELS[bound.resource]:<16s}{bound.cycles_per_sm:>16,.0f}{share:>12.1%}"
-                f"  {bound.amount:,.0f} {bound.unit}"
-            )
+        for told in (self.bounds, self.estimates):
+            lines += ["estimates, no bounds:"] if told is self.estimates and told else []
+            for bound in sorted(told, key=lambda b: -b.cycles_per_sm):
+                share = bound.cycles_per_sm / most if most else 0.0
+                lines.append(
+                    f"  {LABELS[bound.resource]:<16s}{bound.cycles_per_sm:>16,.0f}{share:>12.1%}"
+                    f"  {bound.amount:,.0f} {bound.unit}"
+                )
         lines.append(f"bottleneck: {LABELS[self.bottleneck.resource]}, at least {most:,.0f} cycles per SM")
         lines.append(f"the SM with the most blocks: at least {self.tail:,.0f} cycles")
         if self.disagreement > 1e-3:
@@ -252,19 +256,24 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
         ("registers", max(reads), "reads of the busier bank", machine.register_reads_per_clock),
         ("shared", c["memory_l1_wavefronts_shared"], "wavefronts", machine.shared_wavefronts_per_clock),
         ("l1", c["lines"], "lines", machine.l1_lines_per_clock),
-        ("l2", SECTOR * (c["block_sectors"] + stored), "bytes", machine.l2_bytes_per_clock),
         ("dram", SECTOR * c["sectors"], "bytes", dram_per_clock),
     ]
     bounds = [Bound(name, float(a / (rate * machine.sms)), float(a), unit) for name, a, unit, rate in rows if a > 0]
+    # blocks that share an SM may share what they read, through its L1; how far registers fall behind is not documented
+    l2 = SECTOR * (c["block_sectors"] + stored)
+    estimates = [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")] if l2 else []
+    if max(reads):
+        order = Bound("register_rule", float(by_rule / (machine.issue_per_clock * machine.sms)), issued, "instructions")
+        estimates.append(order)
     return Bounds(
         function.name,
         machine,
         work.blocks,
         work.threads,
         bounds,
+        estimates,
         issued,
         found.disagreement,
-        float(by_rule / (machine.issue_per_clock * machine.sms)),
         held(machine, work.threads, function.registers, function.shared_bytes + shared_bytes),
         pipes,
     )
@@ -312,22 +321,29 @@ def bank_reads(instruction: sass.Instruction, before: sass.Instruction | None) -
     return tuple(reads)
 
 
-def ffma_cycles(instruction: sass.Instruction, before: sass.Instruction | None) -> int:
-    """Issue cycles of an FFMA by the rule that docs/bounds.md tests: the most operands read from one bank."""
-    return max(1, *bank_reads(instruction, before))
-
-
 def register_reads(function: sass.Function, found: Executions) -> tuple[list[float], float]:
-    """Reads of the FFMAs from each bank, and issue cycles of all instructions where an FFMA takes `ffma_cycles`."""
+    """Reads of the FFMAs from each bank, and issue cycles of all instructions by the rule that docs/bounds.md tests."""
     reads, cycles = [0.0] * BANKS, 0.0
     for block, times in zip(function.blocks, found.blocks, strict=True):
-        before = None
-        for i in block.instructions if times else ():
-            if i.name == "FFMA":
-                own = bank_reads(i, before)
-                reads = [total + times * n for total, n in zip(reads, own, strict=True)]
-                cycles += times * max(1, *own)
-            else:
-                cycles += times
-            before = i
+        if times:
+            own = _reads(block.instructions)
+            reads = [total + times * sum(column) for total, column in zip(reads, zip(*own, strict=True), strict=True)]
+            cycles += times * issue_cycles(own)
     return reads, cycles
+
+
+def _reads(instructions: list[sass.Instruction]) -> list[tuple[int, ...]]:
+    """Operands that each instruction of a block reads from each bank; those that are no FFMA, none."""
+    pairs = zip(instructions, [None, *instructions[:-1]], strict=True)
+    return [bank_reads(i, before) if i.name == "FFMA" else (0,) * BANKS for i, before in pairs]
+
+
+def issue_cycles(reads: list[tuple[int, ...]], backlog: int = BACKLOG) -> int:
+    """Cycles in which instructions with these reads are issued: one each, and more where a bank, which gives one
+    operand a cycle, would come to be more than `backlog` operands behind."""
+    behind, cycles = [0] * BANKS, 0
+    for own in reads:
+        taken = max(1, *(late + more - backlog for late, more in zip(behind, own, strict=True)))
+        behind = [max(0, late + more - taken) for late, more in zip(behind, own, strict=True)]
+        cycles += taken
+    return cycles

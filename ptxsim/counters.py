@@ -11,12 +11,13 @@ as a cubin has them (`load(..., cubin=...)`), or else as the rule foresees them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from . import wavefronts
-from .merging import Merges
+from .merging import Merges, Unrolled
 from .observer import Observer
 from .program import Program
 from .syntax import Instruction
@@ -54,6 +55,16 @@ class Stats:
         return self.bytes / self.sectors if self.sectors else 0.0
 
 
+@dataclass
+class _Run:
+    """Iterations of a loop in which an access goes on where it ended in the one before."""
+
+    stats: Stats
+    unrolled: Unrolled
+    costs: list[dict[int | None, tuple]] = field(default_factory=list)  # by width, of each iteration
+    last: np.ndarray | None = None
+
+
 class Counters(Observer):
     """The observer that counts."""
 
@@ -64,6 +75,7 @@ class Counters(Observer):
         self.grid = self.block = (0, 0, 0)
         self._source: tuple | None = None
         self.merges = Merges()
+        self._iterations: dict[tuple[int, bytes | None], _Run] = {}
 
     # observing
 
@@ -72,6 +84,7 @@ class Counters(Observer):
             self.program, self.stats = kernel.program, {}
             self.merges = kernel.merges if self.merge_loads else Merges()
             self._empty_loads = kernel.merges.empty_loads
+            self._iterations = {}
         self.grid, self.block = grid, block
 
     def _of(self, instruction: Instruction) -> Stats:
@@ -86,7 +99,7 @@ class Counters(Observer):
         return found
 
     def executed(self, instruction: Instruction, warps: int) -> None:
-        if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.across:
+        if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.unrolled:
             self._of(instruction).executed += warps
 
     def memory(self, event) -> None:
@@ -106,7 +119,6 @@ class Counters(Observer):
             stats.space, stats.kind = event.space, kind
 
     def _shared(self, event, stats: Stats, kind: str) -> None:
-        where = event.access.where
         if kind == "cp_async":
             addresses, active = event.addresses()
             source, reading = self._source or (addresses, active & False)
@@ -119,12 +131,33 @@ class Counters(Observer):
         width = self.merges.widths.get(pc, 16 if kind == "ldmatrix" else event.width)
         if self.merges.is_gone(pc):
             return
-        if pc in self.merges.across and (where.varying | (where.low_bits + event.offset)) & (width - 1):
-            return  # it is part of the access of an iteration before
+        if pc in self.merges.unrolled:
+            self._iteration(event, stats, width, kind, self.merges.unrolled[pc])
+            return
         stats.width = event.width if kind == "ldmatrix" else width
         self._add(stats, *self._waves(event, width, kind))
-        if pc in self.merges.across:
-            stats.executed = stats.requests
+
+    def _iteration(self, event, stats: Stats, width: int, kind: str, unrolled: Unrolled) -> None:
+        """An access that ptxas merges with those of the iterations after it: kept until the run of them has ended."""
+        where = event.access.where
+        stats.width = max(stats.width, unrolled.tiers[0][0])
+        key = event.instruction.pc, None if where.lanes is None else where.lanes.tobytes()
+        at, run = where.raw + event.offset, self._iterations.get(key)
+        if run is not None and not np.array_equal(run.last + unrolled.step, at):
+            self._end(run)
+            run = None
+        if run is None:
+            run = self._iterations[key] = _Run(stats, unrolled)
+        widths = (None, *(tier for tier, _ in unrolled.tiers))
+        run.costs.append({w: self._waves(event, w or width, kind)[0] for w in widths})
+        run.last = at
+
+    def _end(self, run: _Run) -> None:
+        """Count a run of iterations as the machine code goes through it."""
+        for first, width in run.unrolled.split(len(run.costs)):
+            self._add(run.stats, run.costs[first][width], None)
+        run.stats.executed = run.stats.requests
+        run.costs.clear()
 
     def _waves(self, event, width: int, kind: str):
         """Moving all addresses by one offset turns the banks around, and changes no count."""
@@ -177,6 +210,9 @@ class Counters(Observer):
 
     def by_instruction(self) -> list[Stats]:
         """Counts per instruction, in program order, neighbouring shared accesses merged as ptxas does."""
+        for run in self._iterations.values():
+            self._end(run)
+        self._iterations = {}
         return [stats for _, stats in sorted(self.stats.items())]
 
     def by_line(self) -> dict[tuple[str, int], list[Stats]]:
@@ -189,12 +225,38 @@ class Counters(Observer):
         return dict(lines)
 
     def totals(self) -> dict[str, float]:
-        """Sums of the kernel under Nsight Compute's names."""
+        """Counts of the kernel under Nsight Compute's names."""
         return totals(self.by_instruction())
+
+    def sums(self) -> dict[str, float]:
+        """What adds up over launches, for `extrapolate`; `named` makes totals of it."""
+        return sums(self.by_instruction())
+
+
+BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
 
 
 def totals(stats: list[Stats]) -> dict[str, float]:
-    """Sums under Nsight Compute's names. An ldmatrix counts among the wavefronts of shared loads, as there."""
+    """Counts under Nsight Compute's names."""
+    return named(sums(stats))
+
+
+def named(added: Mapping[str, float]) -> dict[str, float]:
+    """Of `sums`, those that Nsight Compute has, and the ratios that follow from the others."""
+    found = {}
+    for name, value in added.items():
+        if name.endswith(BYTES):
+            ratio = name.removesuffix(BYTES)
+            sectors = added[ratio + SECTORS]
+            found[ratio] = value / sectors if sectors else 0.0
+        elif not name.endswith(SECTORS):
+            found[name] = value
+    return found
+
+
+def sums(stats: list[Stats]) -> dict[str, float]:
+    """What adds up over instructions, blocks and launches, under Nsight Compute's names where it has one. An ldmatrix
+    counts among the wavefronts of shared loads, as there."""
 
     def total(name: str, space: str, *kinds: str) -> int:
         return sum(getattr(s, name) for s in stats if s.space == space and s.kind in kinds)
@@ -209,6 +271,7 @@ def totals(stats: list[Stats]) -> dict[str, float]:
     best = {kind: total("ideal", "shared", kind) for kind in waves}
     empty = sum(s.empty_loads * s.executed for s in stats)
     prefix = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
+    per_sector = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
     ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
     return {
@@ -228,39 +291,10 @@ def totals(stats: list[Stats]) -> dict[str, float]:
         "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": total("requests", "global", *written),
         "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ld_sectors + copies_sectors,
         "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum": st_sectors,
-        "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio": ld_bytes / ld_sectors if ld_sectors else 0.0,
-        "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio": st_bytes / st_sectors if st_sectors else 0.0,
+        per_sector.format("ld") + BYTES: ld_bytes,
+        per_sector.format("ld") + SECTORS: ld_sectors,
+        per_sector.format("st") + BYTES: st_bytes,
+        per_sector.format("st") + SECTORS: st_sectors,
         "memory_l2_theoretical_sectors_global": ld_sectors + st_sectors + copies_sectors,
         "memory_l2_theoretical_sectors_global_ideal": ideal_sectors,
     }
-
-
-RATIOS = (
-    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
-    "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
-)
-
-
-def scaled(
-    few: dict[str, float], more: dict[str, float], steps: tuple[int, int], blocks: int, to_steps: int, to_blocks: int
-) -> dict[str, float]:
-    """Totals of a large launch from two small ones of `blocks` blocks with few and with more k-steps.
-
-    Holds where every block does the same and a k-step costs the same each time: each total is then
-    blocks * (a + b * steps). `is_linear` on a third small launch says whether it does. A ratio is taken as it is with
-    more steps when both agree, and extrapolated through its sums otherwise (see `RATIOS`).
-    """
-    result = {}
-    for name in more:
-        if name in RATIOS:
-            result[name] = more[name]
-            continue
-        slope = (more[name] - few[name]) / (steps[1] - steps[0]) / blocks
-        start = few[name] / blocks - slope * steps[0]
-        result[name] = to_blocks * (start + slope * to_steps)
-    return result
-
-
-def is_linear(predicted: dict[str, float], counted: dict[str, float]) -> bool:
-    """Whether a small launch came out as two smaller ones foretold."""
-    return all(abs(predicted[name] - counted[name]) <= 1e-9 * abs(counted[name]) for name in counted)

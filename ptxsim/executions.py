@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
-from scipy.sparse import coo_array
+from scipy.sparse import csr_array
 
 from . import sass, syntax
 from .errors import PtxError, PtxsimError
@@ -105,7 +105,8 @@ def executions(
     flow = _Flow(function.blocks, reached, anchors, float(warps))
     solved = flow.solve()
     while cut_off := flow.cut_off(solved):
-        flow.require_entry(cut_off)
+        for loop in cut_off:
+            flow.require_entry(loop)
         solved = flow.solve()
     missed = sum(
         a.weight * warps * ((not a.more) * solved[over] + (not a.fewer) * solved[under])
@@ -179,9 +180,9 @@ class _Flow:
         (self.at_most if b.leaves else self.equalities).append((terms, 0.0))
         self.at_most += [({column: 1.0, own: -1.0}, 0.0) for column in after]
 
-    def cut_off(self, solved: np.ndarray) -> frozenset[int] | None:
-        """Blocks that are executed though nothing comes to them: a loop that only goes round. None if there are none,
-        or no more that could be helped."""
+    def cut_off(self, solved: np.ndarray) -> list[frozenset[int]]:
+        """Sets of blocks that are executed though nothing comes to them: loops that only go round. Without those of
+        before, which could not be helped."""
         taken = defaultdict(list)
         for (a, b), column in self.edge.items():
             if solved[column] > SOME:
@@ -199,13 +200,13 @@ class _Flow:
                     waiting += taken[number]
             return frozenset(found)
 
-        there = from_(0)
+        there, found = from_(0), []
         for block in self.blocks:
             if block.number not in there and solved[self.block[block.number]] > SOME:
                 loop = frozenset(b for b in from_(block.number) if block.number in from_(b))
-                if loop not in self.entered:
-                    return loop
-        return None
+                if loop not in self.entered and loop not in found:
+                    found.append(loop)
+        return found
 
     def require_entry(self, loop: frozenset[int]) -> None:
         """Every warp enters the loop, where that costs no more than a parting of warps would."""
@@ -218,21 +219,22 @@ class _Flow:
         """The flow that fits best; of those one where all warps do the same, if there is one; of those the one with the
         fewest instructions."""
         cost, limit = np.array(self.cost), np.array(self.limit)
-        fitted = self._minimum(cost, limit)
+        rows = self._matrix(self.equalities), self._matrix(self.at_most)
+        fitted = self._minimum(cost, limit, rows)
         size = np.zeros(self.columns)
         for b in self.blocks:
             size[self.block[b.number]] = len(b.instructions)
         no_worse = np.where(cost > 0, np.minimum(limit, fitted + LOOSE * np.maximum(1.0, fitted)), limit)
-        return self._minimum(size, no_worse, alike=True)
+        return self._minimum(size, no_worse, rows, alike=True)
 
-    def _minimum(self, cost: np.ndarray, limit: np.ndarray, alike: bool = False) -> np.ndarray:
-        (a_eq, b_eq), (a_ub, b_ub) = self._matrix(self.equalities), self._matrix(self.at_most)
+    def _minimum(self, cost: np.ndarray, limit: np.ndarray, rows, alike: bool = False) -> np.ndarray:
+        (a_eq, b_eq), (a_ub, b_ub) = rows
         if alike:
             whole = np.zeros(self.columns)
             whole[list(self.block.values())] = 1
-            rows = [LinearConstraint(a_eq, b_eq - LOOSE, b_eq + LOOSE), LinearConstraint(a_ub, ub=b_ub + LOOSE)]
+            constraints = [LinearConstraint(a_eq, b_eq - LOOSE, b_eq + LOOSE), LinearConstraint(a_ub, ub=b_ub + LOOSE)]
             options = {"time_limit": PATIENCE}
-            solved = milp(cost, integrality=whole, bounds=(0, limit), constraints=rows, options=options)
+            solved = milp(cost, integrality=whole, bounds=(0, limit), constraints=constraints, options=options)
             if solved.status == 0:
                 return np.where(whole, np.round(solved.x), solved.x)
         bounds = np.column_stack([np.zeros(self.columns), limit])
@@ -242,9 +244,10 @@ class _Flow:
         return solved.x
 
     def _matrix(self, rows: list[tuple[dict[int, float], float]]):
-        entries = [(r, c, v) for r, (terms, _) in enumerate(rows) for c, v in terms.items()]
-        r, c, v = zip(*entries, strict=True) if entries else ((), (), ())
-        return coo_array((v, (r, c)), shape=(len(rows), self.columns)).tocsr(), np.array([value for _, value in rows])
+        c = [column for terms, _ in rows for column in terms]
+        v = [value for terms, _ in rows for value in terms.values()]
+        start = np.cumsum([0, *(len(terms) for terms, _ in rows)])
+        return csr_array((v, c, start), shape=(len(rows), self.columns)), np.array([value for _, value in rows])
 
 
 def _reachable(blocks: list[sass.Block]) -> set[int]:

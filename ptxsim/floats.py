@@ -146,6 +146,20 @@ def fma32(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return r
 
 
+def fma32_rows(factors: list[tuple[np.ndarray, np.ndarray]], addends: list[np.ndarray]) -> np.ndarray:
+    """`fma32` of several instructions at once, [instructions, threads]. Factors are float32 values held as float64."""
+    c = np.concatenate(addends).reshape(len(addends), -1)
+    s = np.empty(c.shape, F8)
+    for row, (a, b) in zip(s, factors, strict=True):
+        np.multiply(a, b, row)
+    s += c
+    r = s.astype(F4)
+    if np.count_nonzero((s.view(I8) & _LOW) == _HALF) or _tiny(r, s):
+        for row, (a, b), addend in zip(r, factors, addends, strict=True):
+            row[:] = fma32(a.astype(F4), b.astype(F4), addend)
+    return r
+
+
 def _tiny(r: np.ndarray, s: np.ndarray) -> bool:
     """Whether any value is subnormal, or became zero: then the place of the half-way bit varies."""
     if not np.count_nonzero((r.view(U4) << np.uint32(1)) < np.uint32(0x02000000)):

@@ -30,6 +30,7 @@ from .memory import BASES, Access, Addresses, Arena, Fault, GlobalSpace, MixedAc
 from .monitor import SharedMonitor
 from .phases import Phases
 from .program import Program
+from .runs import Runs
 from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable
 from .types import SIGNED, STORAGE, UNSIGNED, Type
 
@@ -79,6 +80,9 @@ class Machine:
         self.run_end: list[int] = []
         for instruction in program.code:
             self._compile(instruction)
+        self.values = True  # of a launch: whether what does not bear on its counts is computed, too
+        self.tally: dict[tuple[int, int], int] = {}  # straight runs of instructions, by first and last: warps
+        self.runs = Runs(self)
         end = len(program.code)
         self.run_end = [0] * end
         for pc in range(end - 1, -1, -1):
@@ -535,6 +539,7 @@ class Machine:
                 raise PtxsimError(f"{self.program.name}: {fault.what}") from None
             if self.monitor is not None:
                 self.monitor.finish()
+        self._tell()
 
     def release(self) -> None:
         """Let go of the memory of a launch."""
@@ -586,6 +591,7 @@ class Machine:
         self.committed = np.zeros(self.lanes, np.int64)  # groups of each thread
         self.givers: dict = {}
         self.executed = 0
+        self.tally = {}
         self.turns = 0
         self.clock_reads = 0
         self.enter(self.alive)
@@ -639,27 +645,25 @@ class Machine:
 
     def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
         """Run a group until it meets another, parts or ends."""
-        steps, controls, run_end = self.steps, self.controls, self.run_end
+        controls, run_end, run, values = self.controls, self.run_end, self.runs.steps, self.values
         while True:
             end = run_end[pc]
             stop = end if end < limit else limit
             if self.observers:
-                self._observed(pc, stop)
-            else:
-                for step in steps[pc:stop]:
-                    step()
+                last = stop if stop == limit else end + 1
+                self.tally[pc, last] = self.tally.get((pc, last), 0) + self.active_warps()
+            for step in run(pc, stop, values):
+                step()
             self.executed += stop - pc + 1
             if self.executed > self.limits.steps:
                 raise self.fault(
-                    self.program.code[min(stop, len(steps) - 1)],
+                    self.program.code[min(stop, len(controls) - 1)],
                     f"more than {self.limits.steps} instructions executed: an endless loop, or raise the limit `steps`",
                     int(np.flatnonzero(threads)[0]),
                 )
             if stop == limit:
                 self.join(limit, threads)
                 return
-            if self.observers:
-                self._tell(self.program.code[end])
             place = controls[end](threads)
             if place is None:
                 return
@@ -668,16 +672,16 @@ class Machine:
                 return
             pc = place
 
-    def _observed(self, pc: int, stop: int) -> None:
-        code, steps = self.program.code, self.steps
-        for at in range(pc, stop):
-            self._tell(code[at])
-            steps[at]()
-
-    def _tell(self, instruction: Instruction) -> None:
-        warps = self.active_warps()
-        for observer in self.observers:
-            observer.executed(instruction, warps)
+    def _tell(self) -> None:
+        """Tell the observers how often each instruction was executed."""
+        total: dict[int, int] = {}
+        for (first, last), warps in self.tally.items():
+            for pc in range(first, last):
+                total[pc] = total.get(pc, 0) + warps
+        self.tally = {}
+        for pc, warps in total.items():
+            for observer in self.observers:
+                observer.executed(self.program.code[pc], warps)
 
     def active_warps(self) -> int:
         """How many warps have an active thread."""

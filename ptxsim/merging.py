@@ -8,7 +8,7 @@ The PTX does not show it. Found by trying (CUDA 13.0, sm_80 and sm_90a; `tests/p
 - 32-bit loads: three or four of the words of a window of 16 bytes become one load of 128 bits; two that fill a window
   of 8 bytes one of 64 bits. Two 64-bit loads that fill a window become one of 128 bits. Stores must fill the window.
 - It carries the line of the first of them. What ptxas merges across the iterations of a loop that it unrolls, and what
-  it merges over short branches that it turns into predicates, is not foreseen.
+  it merges over short branches that it turns into predicates, is not foreseen; a cubin tells the first.
 
 A cubin made with line information names for each of its accesses the line of the PTX, so that no rule is needed where
 there is one: `from_cubin`. `compare` puts the two side by side.
@@ -31,6 +31,34 @@ SASS_OPCODES = {"ld": "LDS", "st": "STS"}
 PARTING = ("bar", "barrier", "call", "membar", "fence", "nanosleep", "griddepcontrol", "mbarrier")
 
 
+@dataclass(frozen=True)
+class Unrolled:
+    """An access that ptxas merges across the iterations of a loop that it unrolls.
+
+    `step`: bytes a thread of one iteration. `tiers`: widths of accesses that do the work of several iterations, widest
+    first, each with how many of them stand together, so that no fewer are executed. `alone`: whether there are accesses
+    of one iteration too, for those that are left over.
+    """
+
+    step: int
+    tiers: tuple[tuple[int, int], ...]
+    alone: bool
+
+    def split(self, iterations: int) -> Iterator[tuple[int, int | None]]:
+        """What a run of so many iterations executes: for each access the first of its iterations, and its width (None:
+        that of one iteration)."""
+        done = 0
+        for width, together in self.tiers:
+            each = width // self.step
+            for _ in range((iterations - done) // (each * together) * together):
+                yield done, width
+                done += each
+        narrowest = self.tiers[-1][0]
+        while done < iterations:
+            yield done, None if self.alone else narrowest
+            done += 1 if self.alone else narrowest // self.step
+
+
 @dataclass
 class Merges:
     """What ptxas makes of a program's shared accesses, by their places: of one that leads a merged one its bytes a
@@ -39,7 +67,7 @@ class Merges:
     widths: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
-    across: set[int] = field(default_factory=set)  # leaders that merge with themselves in an unrolled loop's iterations
+    unrolled: dict[int, Unrolled] = field(default_factory=dict)  # leaders that merge across a loop's iterations, too
     # of each cp.async, the empty loads that come with every execution: see `first_copies`
     empty_loads: dict[int, float] = field(default_factory=dict)
 
@@ -384,6 +412,7 @@ class _Machine:
     """Shared accesses of an entry's machine code by line of the PTX: bytes a thread of each copy that stands there."""
 
     widths: dict[tuple[str, int], Counter[int]]  # LDS or STS, line
+    together: dict[tuple[str, int, int], int]  # the fewest of a line and width that stand in one basic block
     copies: Counter[int]  # cp.async
     empty: Counter[int]  # loads that no thread executes
     strangers: int  # accesses whose line holds no such access in the PTX
@@ -397,15 +426,20 @@ def _machine(program: Program, cubin: Path) -> _Machine:
     empty: Counter[int] = Counter()
     known = {(opcode, i.ptx_line) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)}
     strangers = 0
-    for i in function.instructions:
-        if i.never and i.name == "LDS":
-            empty[i.ptx_line] += 1
-        elif i.name == "LDGSTS":
-            copies[i.ptx_line] += 1
-        elif i.name in SASS_OPCODES.values():
-            widths[i.name, i.ptx_line][i.bits // 8] += 1
-            strangers += (i.name, i.ptx_line) not in known
-    return _Machine(dict(widths), copies, empty, strangers)
+    together: dict[tuple[str, int, int], int] = {}
+    for block in function.blocks:
+        here: Counter[tuple[str, int, int]] = Counter()
+        for i in block.instructions:
+            if i.never and i.name == "LDS":
+                empty[i.ptx_line] += 1
+            elif i.name == "LDGSTS":
+                copies[i.ptx_line] += 1
+            elif i.name in SASS_OPCODES.values():
+                widths[i.name, i.ptx_line][i.bits // 8] += 1
+                here[i.name, i.ptx_line, i.bits // 8] += 1
+                strangers += (i.name, i.ptx_line) not in known
+        together |= {key: min(count, together.get(key, count)) for key, count in here.items()}
+    return _Machine(dict(widths), together, copies, empty, strangers)
 
 
 def _require_same(program: Program, ptx: str | None, cubin: Path) -> None:
@@ -423,41 +457,55 @@ def _require_same(program: Program, ptx: str | None, cubin: Path) -> None:
 def from_cubin(program: Program, cubin: Path) -> Merges:
     """As the cubin has it, which ptxas made of this PTX with line information.
 
-    Where machine accesses of several widths begin at one access of the PTX (ptxas unrolled a loop and merged its
-    iterations in part), the rule must do for that one. Raises `PtxError` where the cubin cannot be read, names no
-    lines, or was made from other PTX.
+    ptxas may unroll a loop and merge accesses of several iterations (`Unrolled`). Where machine accesses of several
+    widths begin at one access of the PTX and that is not why, the rule must do for that one. Raises `PtxError` where
+    the cubin cannot be read, names no lines, or was made from other PTX.
     """
     machine = _machine(program, cubin)
     rule, merges, addresses = foreseen(program), Merges(), Addresses(program)
     accesses = [(i, opcode) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)]
     # where one line of the PTX has several accesses, it may have some of another line, too
     repeated = {i.block for i, opcode in accesses if sum(machine.widths.get((opcode, i.ptx_line), {}).values()) > 1}
-    leaders: dict[tuple, list[tuple[int, int]]] = defaultdict(list)  # by opcode and root: place, offset
+    leaders: dict[tuple, list[tuple[int, int, int]]] = defaultdict(list)  # by opcode and root: place, offset, width
     for i, opcode in accesses:
         root, offset = addresses.of(i)
         widths = machine.widths.get((opcode, i.ptx_line), {})
-        if len(widths) == 1:
-            (width,) = widths
-            if width != access_bytes(i):
-                merges.widths[i.pc] = width
-                leaders[opcode, root].append((i.pc, offset))
-        elif widths:
-            if i.pc in rule.widths:
-                merges.widths[i.pc] = rule.widths[i.pc]
-                merges.parts.update({part: leader for part, leader in rule.parts.items() if leader == i.pc})
-        elif i.pc not in merges.parts:
-            near = [pc for pc, at in leaders[opcode, root] if abs(at - offset) < merges.widths[pc]]
+        if widths and (len(widths) > 1 or set(widths) != {access_bytes(i)}):
+            leaders[opcode, root].append((i.pc, offset, max(widths)))
+        elif not widths:
+            near = [pc for pc, at, width in leaders[opcode, root] if abs(at - offset) < width]
             if near:
                 merges.parts[i.pc] = near[-1]
             elif i.block not in repeated and not machine.strangers:
                 merges.dropped.add(i.pc)
-    led = set(merges.parts.values())
-    wider = {pc for pc, width in merges.widths.items() if width > access_bytes(program.code[pc])}
-    merges.across = wider - led - set(rule.widths)
+    for (opcode, _), found in leaders.items():
+        for pc, _, _ in found:
+            _lead(program.code[pc], opcode, machine, rule, merges, addresses)
     for i in program.code:
         if i.opcode == "cp" and machine.copies[i.ptx_line] and machine.empty[i.ptx_line]:
             merges.empty_loads[i.pc] = machine.empty[i.ptx_line] / machine.copies[i.ptx_line]
     return merges
+
+
+def _lead(i: Instruction, opcode: str, machine: _Machine, rule: Merges, merges: Merges, addresses: Addresses) -> None:
+    """Enter how wide the machine accesses are that begin at an access of the PTX."""
+    widths = machine.widths[opcode, i.ptx_line]
+    code = addresses.program.code
+    members = [i, *(code[pc] for pc, leader in merges.parts.items() if leader == i.pc)]
+    step = len({addresses.of(m)[1] + byte for m in members for byte in range(access_bytes(m))})
+    tiers = [(w, machine.together[opcode, i.ptx_line, w]) for w in sorted(widths, reverse=True) if w >= 2 * step]
+    alone = [w for w in widths if w < 2 * step]
+    if len(alone) > 1 or (alone and alone[0] < step):
+        merges.parts = {part: leader for part, leader in merges.parts.items() if leader != i.pc}
+        merges.parts |= {part: leader for part, leader in rule.parts.items() if leader == i.pc}
+        if i.pc in rule.widths:
+            merges.widths[i.pc] = rule.widths[i.pc]
+        return
+    width = alone[0] if alone else rule.widths.get(i.pc, access_bytes(i))
+    if width != access_bytes(i):
+        merges.widths[i.pc] = width
+    if tiers:
+        merges.unrolled[i.pc] = Unrolled(step, tuple(tiers), bool(alone))
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Base class: does nothing. A `MemoryEvent` comes after the `executed` of its instruction."""
+    """Base class: does nothing."""
 
     def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         """A launch begins."""
 
     def executed(self, instruction: Instruction, warps: int) -> None:
-        """An instruction is executed by so many warps (those whose threads its predicate leaves out included)."""
+        """An instruction was executed by so many warps (those whose threads its predicate leaves out included), in all.
+        Told once a batch of blocks, after its end."""
 
     def memory(self, event: MemoryEvent) -> None:
         """Threads access memory: `event.addresses()` gives byte addresses and active threads by warp and lane.

@@ -16,7 +16,7 @@ import struct
 import subprocess
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -223,6 +223,12 @@ def _disassemble(cubin: Path) -> tuple[Sections, list[str]]:
     """Instructions and labels of each section of code, and the names of the entries."""
     if not cubin.is_file():
         raise PtxError(f"{cubin}: no such file")
+    return _disassembled(cubin, cubin.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=2)
+def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
+    """The same of a file as it was last `changed`: what is asked of one kernel reads it several times."""
     _elf_sections(cubin)  # says better than nvdisasm what is wrong
     done = subprocess.run(
         [str(tool("nvdisasm")), "-c", "-g", "-gp", str(cubin)], capture_output=True, text=True, errors="replace"
@@ -302,6 +308,12 @@ def _blocks(function: Function) -> list[Block]:
 
 def _resources(cubin: Path, name: str) -> tuple[int, int]:
     """Registers of a thread, and static shared memory without what the driver keeps of each block."""
+    return _read_resources(cubin, cubin.stat().st_mtime_ns, name)
+
+
+@lru_cache(maxsize=2)
+def _read_resources(cubin: Path, changed: int, name: str) -> tuple[int, int]:
+    """The same of a file as it was last `changed`."""
     done = subprocess.run([str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True)
     found = re.search(rf"Function {re.escape(name)}:\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
     if not found:

@@ -57,8 +57,10 @@ def choose_file(kernel, wanted: str | Path | None) -> str:
     files = sorted({place.file for chain in places(kernel.program).values() for place in chain})
     parts = PurePath(wanted).parts
     matches = [name for name in files if name == str(wanted) or PurePath(name).parts[-len(parts) :] == parts]
-    if not matches and Path(wanted).is_file():
-        matches = [name for name in files if Path(name).is_file() and Path(name).samefile(wanted)]
+    if not matches and Path(wanted).is_file():  # the PTX may name it from a folder above
+        whole = Path(wanted).resolve()
+        matches = [name for name in files if whole.parts[-len(PurePath(name).parts) :] == PurePath(name).parts]
+        matches = matches or [name for name in files if Path(name).is_file() and whole.samefile(name)]
     if len(matches) != 1:
         what = "is no file" if not matches else "could be several files"
         raise PtxsimError(f"{wanted} {what} of {kernel.name}; its line information names: {', '.join(files)}")
@@ -66,10 +68,10 @@ def choose_file(kernel, wanted: str | Path | None) -> str:
 
 
 def find_source(name: str, near: Iterable[Path] = ()) -> Path | None:
-    """A source file that `.file` names: as it is, or relative to one of the folders, or by its bare name there."""
+    """A source file that `.file` names: as it is, from a folder of `near` or one above, or by its bare name in one."""
     candidates = [Path(name)]
-    for folder in near:
-        candidates += [folder / name, folder / PurePath(name).name]
+    for folder in map(Path.absolute, near):
+        candidates += [folder / name, folder / PurePath(name).name, *(above / name for above in folder.parents)]
     return next((path for path in candidates if path.is_file()), None)
 
 

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 from helpers import ARCH, ROOT
+from hypothesis import HealthCheck, settings
 
-from experiments.stages import build, toolchain
+from experiments.gpu import discovery
+from experiments.stages import build
 from kernels import catalogue
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -17,7 +22,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU")
     not_asked = pytest.mark.skip(reason="slow: run with -m slow")
     for item in items:
-        if "gpu" in item.keywords and toolchain.gpu() is None:
+        if "gpu" in item.keywords and discovery.gpu() is None:
             item.add_marker(no_gpu)
         if "slow" in item.keywords and "slow" not in config.getoption("markexpr"):
             item.add_marker(not_asked)

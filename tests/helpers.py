@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,10 +45,10 @@ def run_module(module: str, *arguments: object, cwd: Path = ROOT, **changes: str
         told = [Path(folder, name) for name in ("stdout", "stderr")]
         process = FORKS.Process(target=_as_main, args=(command[2:], cwd, environment(**changes), told))
         process.start()
-        process.join(240)
-        if process.is_alive():
+        try:
+            process.join()
+        finally:
             process.kill()
-            raise subprocess.TimeoutExpired(command, 240)
         stdout, stderr = (path.read_text() for path in told)
     return subprocess.CompletedProcess(command, process.exitcode, stdout, stderr)
 
@@ -76,7 +78,32 @@ def snakemake(tree: Path, *arguments: str, cores: int = 2, **changes: str) -> su
 
 def run(command: list[str], cwd: Path, **changes: str) -> subprocess.CompletedProcess[str]:
     """Run to the end, whatever the exit code, with the output as text."""
-    return subprocess.run(command, cwd=cwd, env=environment(**changes), capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, cwd=cwd, env=environment(**changes), capture_output=True, text=True)
+
+
+def wait_until(ready: Callable[[], object], process: subprocess.Popen | None = None) -> None:
+    """Wait as long as it takes, while `process` runs: what hangs, pytest-timeout ends."""
+    ended = False
+    while not ready():
+        assert not ended, f"it ended too early, with exit code {process.returncode}"  # type: ignore[union-attr]
+        ended = process is not None and process.poll() is not None
+        time.sleep(0.01)
+
+
+def stuck_nvcc(folder: Path, after: int = 0) -> Path:
+    """An nvcc that compiles `after` files and then comes to no end, as long as the file `stuck` lies in `folder`.
+
+    Once it is stuck, there is a file `waiting`, too.
+    """
+    from experiments.stages import toolchain  # not before: what is forked from here starts with nothing of ours
+
+    script = folder / "nvcc"
+    last = f"[ $(wc -l < count) -gt {after} ] && [ -e stuck ] && touch waiting && exec sleep infinity"
+    waits = f'case "$*" in *-ptx*) (cd {folder} && echo >> count && {last}) ;; esac'
+    script.write_text(f'#!/bin/sh\n{waits}\nexec {toolchain.nvcc()} "$@"\n')
+    script.chmod(0o755)
+    (folder / "stuck").touch()
+    return script
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:

@@ -45,7 +45,7 @@ class Folder:
 
     def __init__(self, folder: Path, source: Path) -> None:
         self.measured, self.variants = folder / "data", folder / "variants.csv"
-        shutil.copytree(source, self.measured)
+        shutil.copytree(source, self.measured, ignore=shutil.ignore_patterns("archived.json"))  # to be edited
         hashes = {row["variant"]: row["source_hash"] for row in self.rows("checks")}
         rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.rows()]
         write_rows(self.variants, "variants", rows)
@@ -302,7 +302,10 @@ def several_kinds(folder: Folder, per_clock: float = 1.0, experiment: str = "clo
                 "sm_clock_mhz": row["sm_clock_mhz"] * clock,
             }
             made.append(row | change | {"experiment": experiment, "data": kind})
+    key = schema("bench")["key"]
+    known = {tuple(row[column] for column in key) for row in made}
     others = [row for row in folder.rows("bench") if row["experiment"] != "clock_regimes"]
+    others = [row for row in others if tuple(row[column] for column in key) not in known]
     write_rows(folder.measured / "bench.csv", "bench", others + made)
     return made
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from helpers import ARCH, assert_one_line, run_module
+from helpers import ARCH, ROOT, assert_one_line, copy_tree, run_module
 
+import ptxsim
 from contracts import UserError, read_json
 from experiments.stages import build, toolchain
 from kernels import catalogue
+from ptxsim import merging, sass
 
 BROKEN = "__global__ void f(float* x) {\n    x[0] = 1.0f\n}\n"
 TOO_MUCH_SHARED = "__global__ void f(float* x) {\n    __shared__ float big[60000];\n    big[threadIdx.x] = x[0];\n"
@@ -163,6 +167,93 @@ def test_the_fingerprint_is_stable_and_free_of_paths(tmp_path: Path) -> None:
     found = read_json(out, "toolchain")
     assert found["nvcc"].startswith("13.0.") and found["arch"] == ARCH and found["gpu"] is None
     assert "/" not in first
+
+
+# ---- the same bytes anywhere ----------------------------------------------------------------------------------------
+
+# One with nothing but its own sources, one with static functions of the toolkit's headers, one file that is no variant
+ANYWHERE = ["sgemm_vectorized", "sgemm_t128x128x8_texld", "harness"]
+
+
+def build_anywhere(tree: Path, out_dir: Path, cwd: Path) -> dict[str, bytes]:
+    """PTX and cubins, as the `experiments.build` of the project in `tree` makes them."""
+    for name in ANYWHERE:
+        what = [name] if name != "harness" else ["--source", tree / "experiments" / "harness.cu"]
+        options = (*what, "--arch", ARCH, "--out-dir", out_dir)
+        done = run_module("experiments.build", *options, cwd=cwd, PYTHONPATH=str(tree))
+        assert done.returncode == 0, done.stderr
+    return {path.name: path.read_bytes() for path in (cwd / out_dir).iterdir()}
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project in which some are built."""
+    tree = copy_tree(tmp_path_factory.mktemp("elsewhere") / "project")
+    build_anywhere(tree, Path("results/build/sm_90a"), tree)
+    return tree
+
+
+def test_the_same_ptx_and_cubin_in_any_folder(elsewhere: Path, tmp_path: Path) -> None:
+    """From this checkout and a copy with other dates, into folders within and without, from other working folders."""
+    there = {path.name: path.read_bytes() for path in (elsewhere / "results/build/sm_90a").iterdir()}
+    for path in (elsewhere / "kernels").rglob("*.cu*"):
+        os.utime(path, (0, 0))
+    assert build_anywhere(elsewhere, tmp_path / "out", tmp_path) == there
+    assert build_anywhere(ROOT, tmp_path / "here", ROOT) == there
+    assert set(there) >= {f"{name}{suffix}" for name in ANYWHERE for suffix in (".ptx", ".cubin")}
+    for name, data in there.items():
+        for path in (elsewhere, ROOT, tmp_path, Path(sys.prefix), Path("/tmp")):
+            assert str(path).encode() not in data, (name, path)
+    named = re.findall(rb'^\s*\.file\s+\d+\s+"([^"]+)"', there["sgemm_t128x128x8_texld.ptx"], re.M)
+    assert b"kernels/sgemm/t128x128x8_texld.cu" in named and b"cuda/include/texture_indirect_functions.h" in named
+    assert all(name.startswith((b"kernels/", b"cuda/include/")) for name in named)
+
+
+@pytest.mark.parametrize("folder", [".", "results/build", "/"])
+def test_sources_are_found_from_any_working_folder(folder: str, elsewhere: Path) -> None:
+    """The line table's paths are from the repository's root, and the PTX lies below it."""
+    ptx, source = elsewhere / "results/build/sm_90a/sgemm_vectorized.ptx", elsewhere / "kernels/sgemm/vectorized.cu"
+    numbers = [
+        "256",
+        "256",
+        "64",
+        "1",
+        "zeros:f32:16384",
+        "64",
+        "zeros:f32:16384",
+        "256",
+        "0",
+        "zeros:f32:65536",
+        "256",
+    ]
+    launch = ["--grid", "2,2", "--block", "256", *(word for number in numbers for word in ("--arg", number))]
+    cwd = elsewhere / folder
+    line = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if "__shared__" in text)
+    for file in ([], ["--file", source], ["--file", "sgemm/vectorized.cu"]):
+        done = run_module("ptxsim", "annotate", ptx, *launch, *file, cwd=cwd, PYTHONPATH=str(elsewhere))
+        assert done.returncode == 0, done.stderr
+        assert (
+            "== kernels/sgemm/vectorized.cu" in done.stdout and source.read_text().splitlines()[line - 1] in done.stdout
+        )
+
+
+def test_lines_of_cubin_and_ptx_name_the_same_files(elsewhere: Path) -> None:
+    """So that widths of shared accesses, foreseen from the PTX, meet those in the SASS."""
+    stem = elsewhere / "results/build/sm_90a/sgemm_vectorized"
+    found = {access.file for access in sass.shared_accesses(stem.with_suffix(".cubin"))}
+    assert found == {"kernels/sgemm/vectorized.cu"}
+    lines = merging.compare(ptxsim.load(stem.with_suffix(".ptx")).program, stem.with_suffix(".cubin"))
+    assert lines and all(line.agree for line in lines)
+
+
+def test_a_file_outside_is_named_from_its_own_folder(tmp_path: Path) -> None:
+    (tmp_path / "own.cuh").write_text("__device__ inline float twice(float x) { return x + x; }\n")
+    text = '#include "own.cuh"\n__global__ void f(float* x) { x[threadIdx.x] = twice(x[threadIdx.x]); }\n'
+    (tmp_path / "own.cu").write_text(text)
+    build.compile_source(tmp_path / "own.cu", tmp_path / "out" / "own", ARCH, toolchain.nvcc())
+    named = re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', (tmp_path / "out" / "own.ptx").read_text(), re.M)
+    assert sorted(named) == ["own.cu", "own.cuh"]
+    assert str(tmp_path).encode() not in (tmp_path / "out" / "own.cubin").read_bytes()
 
 
 @pytest.mark.slow

@@ -25,8 +25,8 @@ def test_the_share_and_the_exit_code_are_the_command_s(card: dict[str, str], tmp
     done = run_module("experiments.gpu.gpu_utilization", "--out", out, *nap, **card)
     assert done.returncode == 3, done.stderr
     found = read_json(out, "gpu_utilization")
-    assert found["busy_share"] == [0.73] and found["exit_code"] == 3 and 3 <= found["readings"] <= 6
-    assert 1.0 <= found["wall_s"] < 10
+    assert found["busy_share"] == [0.73] and found["exit_code"] == 3 and found["readings"] >= 1
+    assert found["wall_s"] >= 1.0
     assert "GPU busy 73%" in done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -25,7 +26,7 @@ def edited(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> dict[str
     data = yaml.safe_load(catalogue.CATALOGUE.read_text())
     change(data)
     path = tmp_path / "catalogue.yaml"
-    path.write_text(yaml.safe_dump(data, sort_keys=False))
+    path.write_text(yaml.safe_dump(json.loads(json.dumps(data)), sort_keys=False))  # copied, for no alias is allowed
     return catalogue.load(path)
 
 

@@ -8,22 +8,22 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from helpers import ROOT, assert_one_line, copy_tree, environment, heed_ctrl_c, run_module, snakemake
+from helpers import ROOT, assert_one_line, copy_tree, environment, heed_ctrl_c, run_module, snakemake, wait_until
 
+from analysis import bench as derived
 from contracts import read_rows
+from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, read_samples
 from experiments.gpu import clocks
 from experiments.gpu.clocks import Target, on_target
 from experiments.gpu.lease import HELD
 from experiments.gpu.timing import Samples
 from experiments.stages import bench
-from experiments.stages.samples import COLUMNS
+from experiments.stages.turns import Turns
 
 # A run in the place of one that measures: `how` it goes on once the clocks are locked; then SM and memory clock, 0 for
 # the default
@@ -38,7 +38,7 @@ clocks.QUIET_S = 0.4
 how, *named = sys.argv[1:]
 
 def main():
-    with lease(30), power.nvml() as handle:
+    with lease(), power.nvml() as handle:
         if how == "unlocked":
             return
         context = clocks.locked(handle, *(int(mhz) or None for mhz in named))
@@ -63,32 +63,27 @@ run_command(main)
 # experiments.stages.bench, on samples that take as long as NVML's clock says; DRIFT of the variant's ran 2% faster
 BENCH = """
 import os
-from types import SimpleNamespace
 import numpy as np
 import pynvml
 from contracts import run_command
 from experiments.gpu import power
-from experiments.stages import bench, verify
 from experiments.gpu.timing import Samples
-from kernels import catalogue
+from experiments.stages import bench, verify
+from experiments.stages.turns import ROLES, Turns
 from kernels.catalogue import Problem
 
-class Bench(bench.Bench):
+class Bench:
     def __init__(self, experiment, entry, build_dir, handle, target=None):
-        self.experiment, self.entry, self.handle, self.target = experiment, entry, handle, target
-        self.baseline = catalogue.load()[entry.baseline]
-        self.gpu = SimpleNamespace(sm_count=132)
-        self.bench, self.checks, self.samples, self.left_out = [], [], [], []
+        self.handle = handle
 
     def measure(self, n, data):
         mhz = np.full(40, float(pynvml.nvmlDeviceGetClockInfo(self.handle, pynvml.NVML_CLOCK_SM)))
-        roles = np.array(["variant", "baseline"] * 20)
+        roles = np.array(ROLES * 20)
         mhz[np.flatnonzero(roles == "variant")[: int(os.environ.get("DRIFT", 0))]] *= 1.02
         samples = Samples(1e6 / mhz, mhz, np.arange(40) != 0)
-        verdicts = {role: verify.Verdict(0.1, "") for role in ("variant", "baseline")}
+        verdicts = {role: verify.Verdict(float(os.environ.get("WORST", 0.1)), "") for role in ROLES}
         window = power.Window(power_w=500.0, temperature_c=50.0, run_us=600.0, reasons={"power_cap"})
-        matrices = SimpleNamespace(seed=1, data=data)
-        self._append(Problem.square(n), matrices, samples, roles, verdicts, window, samples, None)
+        return bench.Taken(Problem.square(n), data, 1, Turns(samples, roles), verdicts, window, samples)
 
 bench.Bench = Bench
 run_command(bench.main)
@@ -173,14 +168,14 @@ class Card:
     def run(self, *arguments: object, program: str = RUN, **changes: str) -> subprocess.CompletedProcess[str]:
         """The same, to its end."""
         process = self.start(*arguments, program=program, **changes)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def waiting(self, **changes: str) -> subprocess.Popen[str]:
         """A run that has the clocks locked and measures on."""
         process = self.start("wait", 0, 0, **changes)
         line = process.stdout.readline()  # type: ignore[union-attr]
-        assert line == "locked 1500 3201\n", line + process.communicate(timeout=30)[1]
+        assert line == "locked 1500 3201\n", line + process.communicate()[1]
         return process
 
 
@@ -243,11 +238,9 @@ def test_the_lock_is_undone_at_a_signal_and_a_second_one_does_not_cut_that_short
     assert card.locked == (1500, 3201) and len(card.journal) == 1
     card.set(slow=500)
     run.send_signal(number)
-    deadline = time.monotonic() + 20
-    while RESET[0] not in card.calls and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: RESET[0] in card.calls, run)
     run.send_signal(number)
-    words = run.communicate(timeout=30)[1]
+    words = run.communicate()[1]
     assert run.returncode == 128 + number and "Traceback" not in words, words
     assert card.locked == (0, 0) and card.journal == []
 
@@ -255,7 +248,7 @@ def test_the_lock_is_undone_at_a_signal_and_a_second_one_does_not_cut_that_short
 def test_what_a_killed_run_left_locked_is_undone_by_the_next(card: Card) -> None:
     run = card.waiting()
     run.kill()
-    run.communicate(timeout=30)
+    run.communicate()
     assert card.locked == (1500, 3201) and len(card.journal) == 1
     done = card.run("unlocked")
     assert done.returncode == 0
@@ -267,7 +260,7 @@ def test_what_a_killed_run_left_locked_is_undone_by_the_next(card: Card) -> None
 def test_a_killed_run_is_undone_also_by_one_that_locks(card: Card) -> None:
     run = card.waiting()
     run.kill()
-    run.communicate(timeout=30)
+    run.communicate()
     assert card.run("measure", 1260, 0).stdout.startswith("locked 1260 3201")
     assert card.calls[2:4] == RESET and card.locked == (0, 0) and card.journal == []
 
@@ -275,7 +268,7 @@ def test_a_killed_run_is_undone_also_by_one_that_locks(card: Card) -> None:
 def test_a_journal_from_before_the_last_boot_is_dropped(card: Card) -> None:
     run = card.waiting()
     run.kill()
-    run.communicate(timeout=30)
+    run.communicate()
     (path,) = card.journal
     assert json.loads(path.read_text())["pid"] == run.pid
     path.write_text(json.dumps({"boot_id": "another", "pid": 1}))
@@ -285,7 +278,7 @@ def test_a_journal_from_before_the_last_boot_is_dropped(card: Card) -> None:
 
 def test_a_damaged_journal_counts(card: Card) -> None:
     card.waiting().kill()
-    card.started[0].communicate(timeout=30)
+    card.started[0].communicate()
     card.journal[0].write_text('{"boot')
     assert card.run("unlocked").returncode == 0
     assert card.locked == (0, 0) and card.journal == []
@@ -293,7 +286,7 @@ def test_a_damaged_journal_counts(card: Card) -> None:
 
 def test_what_cannot_be_undone_stops_the_next_run_with_the_remedy(card: Card) -> None:
     card.waiting().kill()
-    card.started[0].communicate(timeout=30)
+    card.started[0].communicate()
     card.set(deny=1)
     assert_one_line(card.run("unlocked"), "left the clocks of this GPU locked", "as root", "--reset-gpu-clocks")
     assert len(card.journal) == 1
@@ -301,7 +294,7 @@ def test_what_cannot_be_undone_stops_the_next_run_with_the_remedy(card: Card) ->
 
 def test_each_gpu_has_a_journal_of_its_own(card: Card) -> None:
     card.waiting().kill()
-    card.started[0].communicate(timeout=30)
+    card.started[0].communicate()
     assert card.run("measure", 0, 0, CUDA_VISIBLE_DEVICES="1").returncode == 0
     assert card.locked == (1500, 3201) and len(card.journal) == 1
     assert [call for call in card.calls if call.split()[1] == "0"] == LOCK
@@ -352,13 +345,13 @@ def test_nothing_is_set_where_that_would_be_wrong(state: dict[str, int], words: 
 
 def test_a_process_that_is_just_ending_is_waited_for(card: Card) -> None:
     card.set(processes0=4711)
-    program = RUN.replace("0.4", "20")
+    program = RUN.replace("0.4", "1e9")
     run = card.start("measure", 0, 0, program=program)
     with pytest.raises(subprocess.TimeoutExpired):
         run.wait(2)
     assert card.calls == []
     card.set(processes0=0)
-    assert run.communicate(timeout=30)[0].startswith("locked")
+    assert run.communicate()[0].startswith("locked")
 
 
 @pytest.mark.parametrize(
@@ -399,7 +392,7 @@ def test_without_nvml_one_line(card: Card) -> None:
 def test_a_card_lost_while_locked_is_one_line_and_undone_once_it_is_back(card: Card) -> None:
     run = card.waiting()
     card.set(lost=1)
-    out, err = run.communicate(timeout=30)
+    out, err = run.communicate()
     assert_one_line(subprocess.CompletedProcess([], run.returncode, out, err), "GPU is lost", "stay locked", "as root")
     assert card.locked == (1500, 3201) and len(card.journal) == 1
     card.set(lost=0)
@@ -426,24 +419,26 @@ def test_no_other_module_can_set_anything() -> None:
 def test_by_default_no_stage_sets_anything(card: Card) -> None:
     assert card.run("unlocked").returncode == 0
     out = card.folder / "out"
-    done = run_module("experiments.gpu.clocks", "--left-out", out, **card.env())
+    done = run_module("experiments.stages.try_lock", "--left-out", out, **card.env())
     assert done.returncode == 0 and out.read_text() == clocks.NOT_ASKED
     arguments = ["sgemm_ladder", "cublas_fp32", "--build-dir", card.folder]
-    arguments += [f"--{name}={card.folder / name}" for name in ("bench", "checks", "samples")]
+    arguments += [f"--{name}={card.folder / name}" for name in ("windows", "checks", "samples")]
     done = card.run(*arguments, program=BENCH)
     assert done.returncode == 0, done.stderr
-    assert {row["regime"] for row in read_rows(card.folder / "bench", "bench")} == {"unlocked"}
+    assert {row["regime"] for row in read_rows(card.folder / "windows", "windows")} == {"unlocked"}
     assert card.calls == [] and not card.journals.exists()
 
 
 def test_the_trial_is_over_in_a_moment(card: Card) -> None:
     out = card.folder / "out"
-    done = run_module("experiments.gpu.clocks", "--lock", "--left-out", out, **card.env())
+    done = run_module("experiments.stages.try_lock", "--lock", "--left-out", out, **card.env())
     assert done.stderr == "clocks can be locked: SM locked at 1500 MHz and memory at 3201 MHz, through NVML\n"
     assert out.read_text() == "" and card.calls == LOCK + RESET
     out.unlink()
     card.set(deny=1)
-    assert_one_line(run_module("experiments.gpu.clocks", "--lock", "--left-out", out, **card.env()), "no permission")
+    assert_one_line(
+        run_module("experiments.stages.try_lock", "--lock", "--left-out", out, **card.env()), "no permission"
+    )
     assert not out.exists()
 
 
@@ -471,27 +466,34 @@ ROLES = np.array(["variant", "baseline"] * 6)
     ],
 )
 def test_a_size_with_too_few_samples_on_target_is_left_out(off: list[int], gaps: list[int], words: str | None) -> None:
-    clock, kept = np.full(12, 1500.0), np.ones(12, bool)
+    clock, kept, target = np.full(12, 1500.0), np.ones(12, bool), Target(1500, None)
     clock[list(off)], kept[list(gaps)] = 1980.0, False
-    reason = bench.off_target(Samples(np.ones(12), clock, kept), ROLES, Target(1500, None), "power_cap")
+    samples = Samples(np.ones(12), clock, kept)
+    reason = bench.off_target(Turns(samples, ROLES), bench.why_rejected(samples, target), target, "power_cap")
     assert (reason is None) if words is None else reason.startswith(words), reason
 
 
-def test_the_worklog_s_figure_is_of_replays_that_kept_the_clock() -> None:
-    replays = Samples(np.arange(8.0), np.full(8, 1500.0), np.array([1, 1, 1, 1, 0, 1, 1, 1], bool))
-    assert bench.worklog_figure(replays, locked=False) == 5.5
-    assert bench.worklog_figure(replays, locked=True) == 6
-    assert bench.worklog_figure(Samples(replays.time_us, replays.time_us, np.zeros(8, bool)), locked=True) is None
+def test_why_a_sample_is_rejected() -> None:
+    samples = Samples(np.ones(4), np.array([1500.0, 1980.0, np.nan, 1980.0]), np.array([True, True, True, False]))
+    assert bench.why_rejected(samples, None).tolist() == ["", "", NO_CLOCK, GAP]
+    assert bench.why_rejected(samples, Target(1500, None)).tolist() == ["", OFF_TARGET, NO_CLOCK, GAP]
 
 
 def measured(card: Card, *more: object, **changes: str) -> tuple[subprocess.CompletedProcess[str], list[dict], str]:
-    """A locked leg of the SGEMM ladder's naive kernel: its rows and what was left out."""
-    out = {name: card.folder / name for name in ("bench", "checks", "samples", "left_out")}
+    """A locked leg of the SGEMM ladder's naive kernel: its rows of bench.csv and what was left out."""
+    out = {name: card.folder / name for name in ("windows", "checks", "samples", "left_out")}
     arguments = ["sgemm_ladder", "sgemm_naive", "--regime", "locked", "--build-dir", card.folder, *more]
     arguments += [f"--{name.replace('_', '-')}={path}" for name, path in out.items()]
     done = card.run(*arguments, program=BENCH, **changes)
-    rows = read_rows(out["bench"], "bench") if out["bench"].exists() else []
+    rows = derive(out) if out["windows"].exists() else []
     return done, rows, out["left_out"].read_text() if out["left_out"].exists() else ""
+
+
+def derive(out: dict[str, Path]) -> list[dict]:
+    """Rows of bench.csv from what was written."""
+    return derived.derive(
+        read_rows(out["windows"], "windows"), read_samples(out["samples"]).to_pandas(), 132, "windows"
+    )
 
 
 def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) -> None:
@@ -500,18 +502,33 @@ def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) 
     assert row["mechanism"] == "SM locked at 1500 MHz and memory at 3201 MHz, through NVML"
     assert (row["samples"], row["rejected"], left_out) == (13, 7, "")  # the one with a gap is among those off target
     assert row["time_us_worklog"] == pytest.approx(1e6 / 1500)
+    (window,) = read_rows(card.folder / "windows", "windows")
+    assert (window["locked_sm_mhz"], window["passed"], window["left_out"]) == (1500, True, None)
+    samples = read_samples(card.folder / "samples").to_pandas()
+    in_turns = samples[samples["window"] == "interleaved"]
+    assert in_turns["reason"].value_counts().to_dict() == {OFF_TARGET: 6, GAP: 1}
     assert card.calls == LOCK + RESET
 
 
+def test_a_wrong_result_has_no_speed(card: Card) -> None:
+    """Its samples and the verdict are recorded, and there is no row of bench.csv."""
+    done, rows, left_out = measured(card, WORST="1.5")
+    assert done.returncode == 0 and "FAILED its check after timing" in done.stderr
+    assert (rows, left_out) == ([], "")
+    assert [row["passed"] for row in read_rows(card.folder / "windows", "windows")] == [False]
+    assert [row["passed"] for row in read_rows(card.folder / "checks", "checks")] == [False, False]
+    assert len(read_samples(card.folder / "samples")) == 80
+
+
 def test_each_kind_of_data_is_timed_and_checked_at_each_size(card: Card) -> None:
-    out = {name: card.folder / name for name in ("bench", "checks", "samples")}
+    out = {name: card.folder / name for name in ("windows", "checks", "samples")}
     arguments = ["clock_regimes", "sgemm_t128x128x8", "--build-dir", card.folder]
     done = card.run(*arguments, *(f"--{name}={path}" for name, path in out.items()), program=BENCH)
     expected = [(n, data) for n in (4096, 8192) for data in ("zeros", "uniform", "normal")]
-    assert [(row["n"], row["data"]) for row in read_rows(out["bench"], "bench")] == expected, done.stderr
+    assert [(row["n"], row["data"]) for row in derive(out)] == expected, done.stderr
     cases = [(row["n"], row["case"]) for row in read_rows(out["checks"], "checks") if row["variant"] != "cublas_fp32"]
     assert cases == [(n, f"after timing clock_regimes, {data}") for n, data in expected]
-    samples = pq.read_table(out["samples"], schema=COLUMNS).to_pylist()
+    samples = read_samples(out["samples"]).to_pylist()
     assert {(row["n"], row["data"]) for row in samples if row["window"] == "interleaved"} == set(expected)
     assert "n = 8192, normal (6/6): " in done.stderr
 
@@ -523,6 +540,8 @@ def test_a_card_that_ignores_the_lock_leaves_the_leg_out_and_the_run_goes_on(car
     assert done.returncode == 0 and rows == []
     assert left_out.startswith("sgemm_naive, n = 4096: 39 of 40 samples were more than 1% off the locked 1500 MHz")
     assert "throttle reasons: power_cap" in left_out and left_out in done.stderr
+    (window,) = read_rows(card.folder / "windows", "windows")
+    assert window["passed"] and left_out.endswith(window["left_out"])
     assert card.locked == (0, 0)
 
 

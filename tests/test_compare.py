@@ -16,6 +16,7 @@ from test_analysis import Folder, warptile_fails
 
 from analysis.tables import compare
 from contracts import read_json, write_json, write_rows
+from experiments.gpu import discovery
 from experiments.stages import toolchain
 
 PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")
@@ -147,8 +148,8 @@ def pair(a: str, b: str) -> tuple[str, ...]:
 def with_gpu() -> dict[str, str]:
     """The environment of a Snakemake that has found a GPU."""
     known = toolchain.identity(None, "sm_90a")
-    gpu = dataclasses.asdict(toolchain.Gpu("NVIDIA H200", "sm_90a", "580.0"))
-    return {toolchain.KNOWN: json.dumps(known | {"gpu": gpu["name"], "arch": gpu["arch"], "driver": gpu["driver"]})}
+    gpu = dataclasses.asdict(discovery.Gpu("NVIDIA H200", "sm_90a", "580.0"))
+    return {discovery.KNOWN: json.dumps(known | {"gpu": gpu["name"], "arch": gpu["arch"], "driver": gpu["driver"]})}
 
 
 def test_the_target_prints_each_time_and_writes_the_table(tree: Path, archive: Path) -> None:

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from helpers import ROOT, assert_one_line, run_module
 
 from contracts import UserError
 from experiments import declarations
+from experiments.gpu import discovery
 from experiments.gpu.lease import lease
 from experiments.stages import build, toolchain, verify
 from experiments.stages.cases import Case, cases, packed
@@ -72,7 +74,7 @@ def build_fault(name: str, folder: Path, arch: str) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The harness, every variant and every fault, built for this GPU."""
-    here = toolchain.gpu()
+    here = discovery.gpu()
     assert here is not None
     out, arch = tmp_path_factory.mktemp("build"), here.arch
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -144,33 +146,40 @@ def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None
 
 
 def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
-    """A short measurement of one size."""
+    """The record of a short measurement of one size."""
     from experiments.gpu import power
-    from experiments.stages.bench import Bench
+    from experiments.stages.bench import Bench, Record
 
     experiment = declarations.Experiment(
         "short", "t", "q?", (variant.name,), sizes=(1024,), warmup_s=0.05, window_s=0.05, samples=20
     )
+    record = Record(experiment, variant)
     with power.nvml() as handle:
-        measured = Bench(experiment, variant, folder, handle)
-        measured.measure(1024, data)
-    return measured
+        record.add(Bench(experiment, variant, folder, handle).measure(1024, data))
+    return record
+
+
+def rows_of(record: Any) -> list[dict[str, Any]]:
+    """Its rows of bench.csv."""
+    from analysis.bench import derive
+
+    return derive(record.windows, pa.concat_tables(record.samples).to_pandas(), 132, "windows")
 
 
 def test_a_right_kernel_is_timed_and_its_output_checked(device: GpuDevice, folder: Path) -> None:
-    measured = bench(faulty("none"), folder)
-    assert [(row["variant"], row["passed"]) for row in measured.checks] == [("fault_none", True), ("cublas_fp32", True)]
-    (row,) = measured.bench
+    record = bench(faulty("none"), folder)
+    assert [(row["variant"], row["passed"]) for row in record.checks] == [("fault_none", True), ("cublas_fp32", True)]
+    (row,) = rows_of(record)
     assert row["time_us_ci_low"] <= row["time_us_median"] <= row["time_us_ci_high"]
     assert 0 < row["share_of_baseline"] < 1 and row["samples"] + row["rejected"] == 20
-    assert len(measured.samples) == 40
+    assert sum(map(len, record.samples)) == 40
 
 
 def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder: Path) -> None:
     """The bound is zero there, so what passes is exact; what was in C before was not."""
-    measured = bench(faulty("none"), folder, "zeros")
-    assert [(row["passed"], row["worst_error_share"]) for row in measured.checks] == [(True, 0.0)] * 2
-    assert measured.bench[0]["data"] == "zeros" and {row["data"] for row in measured.samples} == {"zeros"}
+    record = bench(faulty("none"), folder, "zeros")
+    assert [(row["passed"], row["worst_error_share"]) for row in record.checks] == [(True, 0.0)] * 2
+    assert rows_of(record)[0]["data"] == "zeros" and set(record.samples[0]["data"].to_pylist()) == {"zeros"}
     for name in ("nothing_written", "one_nan"):
         assert not bench(faulty(name), folder, "zeros").checks[0]["passed"], name
 
@@ -178,9 +187,10 @@ def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder:
 @pytest.mark.parametrize("name", ["dropped_step", "nothing_written", "one_nan", "missing_barrier"])
 def test_a_wrong_result_has_no_speed(name: str, device: GpuDevice, folder: Path) -> None:
     """The output of the timed runs is checked where it lies, and a failure leaves no row of bench.csv."""
-    measured = bench(faulty(name), folder)
-    assert [row["passed"] for row in measured.checks] == [False, True]
-    assert measured.checks[0]["detail"] and measured.bench == []
+    record = bench(faulty(name), folder)
+    assert [row["passed"] for row in record.checks] == [False, True]
+    assert record.checks[0]["detail"] and [row["passed"] for row in record.windows] == [False]
+    assert rows_of(record) == []
 
 
 def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice) -> None:

@@ -9,7 +9,7 @@ from helpers import ARCH
 
 import ptxsim
 from contracts import read_json
-from experiments import predict
+from experiments.emulation import launching
 from experiments.stages import build
 from kernels import catalogue
 from kernels.catalogue import Problem
@@ -41,7 +41,9 @@ def test_banks_and_sectors(rung: str, tmp_path: Path) -> None:
     unit.write_text(variant.translation_unit())
     kernel = ptxsim.load(compile_ptx(unit, flags=[f"-I{catalogue.ROOT}"]))
     m, n, k = (variant.tile[axis] for axis in "mnk")
-    counted = predict.count(kernel, variant, Problem(m, n, 3 * k, 3 * k, n, n))
+    counters = ptxsim.Counters()
+    launching.count(kernel, variant, Problem(m, n, 3 * k, 3 * k, n, n), [counters])
+    counted = counters.totals()
     loads, stores, per_sector = MEMORY[rung]
     for op, share in (("ld", loads), ("st", stores)):
         conflicts = counted[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"]

@@ -70,7 +70,7 @@ from pathlib import Path
 from experiments.gpu.lease import lease
 name, out = sys.argv[1], Path(sys.argv[2])
 given = {key: os.environ.get(key) for key in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID")}
-with lease(30):
+with lease():
     given["leased"] = os.environ["CUDA_VISIBLE_DEVICES"]
     Path(f"{name}.here").touch()
     deadline = time.monotonic() + float(os.environ["WAIT_S"])
@@ -131,9 +131,8 @@ class Slurm:
         self.wait(lambda: "idle gpu:2" in self.ask("sinfo", "-h", "-N", "-o", "%T %G"), "slurmd")
 
     def wait(self, ready: object, what: str) -> None:
-        deadline = time.monotonic() + 30
         while not ready():  # type: ignore[operator]
-            if time.monotonic() > deadline or any(daemon.poll() is not None for daemon in self.daemons):
+            if any(daemon.poll() is not None for daemon in self.daemons):
                 said = "\n".join(path.read_text(errors="replace")[-2000:] for path in self.folder.glob("*.out"))
                 raise RuntimeError(f"{what} did not start:\n{said}")
             time.sleep(0.1)
@@ -195,7 +194,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(tree: Path, *arguments: str, **changes: str) -> str:
     """`snakemake arguments` in a copy of the project; what it said."""
     env = environment(**changes)
-    done = subprocess.run(["snakemake", *arguments], cwd=tree, env=env, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(["snakemake", *arguments], cwd=tree, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -231,7 +230,7 @@ def test_on_a_host_with_two_gpus(limit: tuple[str, ...], tree: Path, library: Pa
     """Two jobs measure at a time, each with a GPU alone, or as many as the command line says."""
     (tmp_path / "cards").write_text("cards 2\n")
     env = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
-    env |= {"CUDA_VISIBLE_DEVICES": "0,1", "WAIT_S": "2" if limit else "60"}
+    env |= {"CUDA_VISIBLE_DEVICES": "0,1", "WAIT_S": "2" if limit else "inf"}
     given = meet(tree, ("--cores", "2", *limit), **env)
     if limit:
         assert sorted(job["met"] for job in given) == [1, 2]  # the second finds what the first left
@@ -242,7 +241,6 @@ def test_on_a_host_with_two_gpus(limit: tuple[str, ...], tree: Path, library: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_through_slurm_the_results_are_those_of_a_local_run(tree: Path, slurm: Slurm, tmp_path: Path) -> None:
     """All that can be made of two kernels without a GPU, report and paper with it."""
     checks, resources = "results/no-gpu/emulated-checks.csv", "results/no-gpu/resources.csv"
@@ -274,14 +272,13 @@ def test_through_slurm_the_results_are_those_of_a_local_run(tree: Path, slurm: S
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_measuring_jobs_have_a_gpu_each(tree: Path, slurm: Slurm, library: Path, tmp_path: Path) -> None:
     """Snakemake runs where no GPU is to be seen; a job sees one of the stand-in's two cards, which Slurm chose."""
     (tmp_path / "cards").write_text("cards 2\n")
     cards = {"NVML_STAND_IN": str(tmp_path / "cards"), "LD_LIBRARY_PATH": str(library), LOCKS: str(tmp_path)}
-    env = {**slurm.env, **cards, "WAIT_S": "60"}
+    env = {**slurm.env, **cards, "WAIT_S": "inf"}
     look = ["srun", "--gpus=1", "python", "-m", "experiments.stages.toolchain", "--out", "gpu-node.json"]
-    subprocess.run(look, cwd=tree, env=environment(**env), check=True, timeout=60)
+    subprocess.run(look, cwd=tree, env=environment(**env), check=True)
     assert read_json(tree / "gpu-node.json", "toolchain")["gpu"] == "NVIDIA Stand-in"
 
     marker = "results/stand-in/parts/locked.left_out.txt"  # of rule `clocks`, the one that needs no kernel to be run

@@ -117,7 +117,7 @@ sizes = st.integers(1, 70)
 scalars = st.integers(-16, 16).map(lambda eighths: eighths / 8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(m=sizes, n=sizes, k=sizes, wider=st.tuples(*[st.integers(0, 9)] * 3), alpha=scalars, beta=scalars, seed=sizes)
 def test_a_right_gemm_of_any_shape_passes(
     m: int, n: int, k: int, wider: tuple[int, int, int], alpha: float, beta: float, seed: int

@@ -101,7 +101,8 @@ def test_what_is_not_measured_stale_or_failed_is_told(archive: Path, current: Pa
     folder = tmp_path / "data"
     folder.mkdir()
     for path in archive.iterdir():
-        (folder / path.name).write_bytes(path.read_bytes())
+        if path.name != "archived.json":  # to be edited
+            (folder / path.name).write_bytes(path.read_bytes())
     write_rows(folder / "bench.csv", "bench", [row for row in bench if row["variant"] != "sgemm_warptile"])
     checks = read_rows(archive / "checks.csv", "checks")
     bad = [row | {"passed": row["passed"] and row["variant"] != "sgemm_naive"} for row in checks]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contracts import UserError
+from contracts.errors import quoted
 
 JOINED = "and, or and not join comparisons only"
 EQUAL = 1e-6  # relative: the tables hold nine digits
@@ -32,12 +33,34 @@ class Estimate:
 
     @classmethod
     def of(cls, value: Any) -> Estimate:
-        """A plain number as an exact estimate. Raises `UserError` for what is no number."""
+        """A plain number as an exact estimate. Raises `UserError` for what is no number, `Undefined` for nan."""
         if isinstance(value, Estimate):
             return value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UserError(f"{value!r} is no number")
-        return cls(float(value), float(value), float(value))
+            raise UserError(f"{quoted(value)} is no number")
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isnan(number):
+            raise Undefined("no number is there")
+        if math.isinf(number):
+            raise UserError(f"{quoted(value)} is not allowed; allowed: finite numbers")
+        return cls(number, number, number)
+
+    def within(self, *operands: Estimate) -> Estimate:
+        """Itself, as the result of an operation on `operands`.
+
+        Of finite ones it is finite: raises `UserError` where it grew out of range. Raises `Undefined` where it is no
+        number, such as infinite less infinite.
+        """
+        ends = (self.value, self.low, self.high)
+        if any(map(math.isnan, ends)):
+            raise Undefined(f"no number comes of {' and '.join(map(str, operands))}")
+        if any(map(math.isinf, ends)) and all(math.isfinite(x) for o in operands for x in (o.value, o.low, o.high)):
+            shown = " and ".join(map(str, operands))
+            raise UserError(f"{shown} give a number out of range; allowed: finite numbers")
+        return self
 
     @property
     def exact(self) -> bool:
@@ -45,8 +68,11 @@ class Estimate:
 
     def map(self, function: Callable[[float], float]) -> Estimate:
         """The image under a monotonic function."""
-        low, high = sorted((function(self.low), function(self.high)))
-        return Estimate(function(self.value), low, high)
+        try:
+            value, *ends = (function(x) for x in (self.value, self.low, self.high))
+        except OverflowError:
+            value, ends = math.inf, [math.inf, math.inf]
+        return Estimate(value, min(ends), max(ends)).within(self)
 
     def __neg__(self) -> Estimate:
         return Estimate(-self.value, -self.high, -self.low)
@@ -61,7 +87,7 @@ class Estimate:
 
 def add(a: Any, b: Any) -> Estimate:
     a, b = Estimate.of(a), Estimate.of(b)
-    return Estimate(a.value + b.value, a.low + b.low, a.high + b.high)
+    return Estimate(a.value + b.value, a.low + b.low, a.high + b.high).within(a, b)
 
 
 def subtract(a: Any, b: Any) -> Estimate:
@@ -71,7 +97,7 @@ def subtract(a: Any, b: Any) -> Estimate:
 def multiply(a: Any, b: Any) -> Estimate:
     a, b = Estimate.of(a), Estimate.of(b)
     ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Estimate(a.value * b.value, min(ends), max(ends))
+    return Estimate(a.value * b.value, min(ends), max(ends)).within(a, b)
 
 
 def divide(a: Any, b: Any) -> Estimate:

@@ -12,7 +12,8 @@ from simpleeval import EvalWithCompoundTypes, FunctionNotDefined, InvalidExpress
 from analysis.claims import estimates
 from analysis.claims.estimates import Truth
 from contracts import UserError
-from contracts.errors import suggest
+from contracts.errors import LONGEST as LONGEST_SHOWN
+from contracts.errors import one_line, quoted, suggest
 
 SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 OPERATORS = {
@@ -31,6 +32,11 @@ ALLOWED = (
     *(ast.Expr, ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.Call, ast.keyword, ast.Constant),
     *(ast.Tuple, ast.List, ast.ListComp, ast.GeneratorExp, ast.Lambda),
 )
+LONGEST = 4000  # characters of an expression
+DEEPEST = 40  # operations and calls within each other; a sum of more terms than that is a list for sum(...)
+STEPS = 200_000  # evaluated parts, those of comprehensions and lambdas each time
+# What a function raises that was given an argument of another kind than it takes
+NOT_TAKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class Evaluator(EvalWithCompoundTypes):
@@ -46,6 +52,13 @@ class Evaluator(EvalWithCompoundTypes):
             ast.Lambda: self._lambda,
         }
         self.nodes = {node: handler for node, handler in self.nodes.items() if node in ALLOWED}
+        self.steps = 0
+
+    def _eval(self, node: ast.AST) -> Any:
+        self.steps += 1
+        if self.steps > STEPS:
+            raise UserError(f"takes more than {STEPS} steps")
+        return super()._eval(node)
 
     def _compare(self, node: ast.Compare) -> Truth:
         values = [self._eval(part) for part in (node.left, *node.comparators)]
@@ -78,7 +91,11 @@ class Evaluator(EvalWithCompoundTypes):
         except TypeError as error:
             usage = f"{node.func.id}{inspect.signature(function)}".replace("'", "").partition(" ->")[0]
             raise UserError(f"{error}; it is {usage}") from error
-        return function(*values, **named)
+        try:
+            return function(*values, **named)
+        except NOT_TAKEN as error:
+            given = ", ".join([*map(_shown, values), *(f"{name}={_shown(value)}" for name, value in named.items())])
+            raise UserError(f"{node.func.id}({given}): arguments that it does not take ({error})") from error
 
     def _lambda(self, node: ast.Lambda) -> Callable[[Any], Any]:
         names = [argument.arg for argument in node.args.args]
@@ -96,21 +113,44 @@ class Evaluator(EvalWithCompoundTypes):
         return call
 
 
+def _shown(value: Any) -> str:
+    """An argument in an error."""
+    if isinstance(value, (str, list, tuple)):
+        return quoted(value)
+    return "a lambda" if callable(value) else one_line(str(value))[:LONGEST_SHOWN]
+
+
+def _refuse_depth(tree: ast.AST) -> None:
+    level: list[ast.AST] = [tree]
+    for _ in range(DEEPEST + 2):  # the expression statement and the innermost constants are levels, too
+        level = [inner for outer in level for inner in ast.iter_child_nodes(outer)]
+        if not level:
+            return
+    raise UserError(f"more than {DEEPEST} operations within each other; of a long sum, make a list: sum([...])")
+
+
 def evaluate(expression: str, functions: Mapping[str, Callable[..., Any]]) -> Any:
     """The value of an expression: an `Estimate`, a `Truth`, a number or a name.
 
     Raises `UserError` for what cannot be evaluated on any machine; what the functions raise passes through.
     """
+    if len(expression) > LONGEST:
+        raise UserError(f"{len(expression)} characters are not allowed; allowed: at most {LONGEST}")
     try:
         parsed = ast.parse(expression.strip(), mode="exec").body
         if len(parsed) != 1 or not isinstance(parsed[0], ast.Expr):
             raise UserError("not an expression")
+        _refuse_depth(parsed[0])
         return Evaluator(functions).eval(expression, previously_parsed=parsed[0])
     except SyntaxError as error:
-        raise UserError(f"not an expression ({error.msg})") from error
+        raise UserError(f"not an expression ({one_line(error.msg)})") from error
+    except (ValueError, MemoryError, RecursionError) as error:  # of the parser: a NUL, too many digits or brackets
+        raise UserError(f"not an expression ({one_line(str(error)) or 'nested too deeply'})") from error
     except FunctionNotDefined as error:
         raise UserError(f"unknown function {error.func_name!r}; {suggest(error.func_name, functions)}") from error
     except NameNotDefined as error:
         raise UserError(f"unknown name {error.name!r}; names of variants stand in quotes") from error
     except InvalidExpression as error:
-        raise UserError(str(error)) from error
+        raise UserError(one_line(str(error))) from error
+    except NOT_TAKEN as error:  # of the evaluator: a part that its operation does not take
+        raise UserError(f"cannot be evaluated ({one_line(str(error))})") from error

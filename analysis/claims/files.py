@@ -65,8 +65,6 @@ def read_claims(path: Path, told: list[str]) -> list[dict[str, Any]]:
     good = []
     for place, entry in enumerate(entries, start=1):
         name = entry.get("id", f"entry {place}") if isinstance(entry, dict) else f"entry {place}"
-        if isinstance(entry, dict) and isinstance(entry.get("rule"), dict):  # YAML reads the key true as a truth
-            entry = entry | {"rule": {"true" if key is True else key: value for key, value in entry["rule"].items()}}
         try:
             validate([entry], "claims", f"{path}: {name}")
             good.append(entry)

@@ -157,7 +157,7 @@ def judged(
     category="8 Claims",
     title="Claims and verdicts",
     caption="workflow/report/claims.rst",
-    reads=("variants", "analytic", "paper/claims.yaml", "paper/published.csv", "paper/sources.yaml"),
+    reads=("variants", "analytic", "archives", "paper/claims.yaml", "paper/published.csv", "paper/sources.yaml"),
     schema="claims_table",
     page_by="worklog",
     page_columns=(
@@ -211,6 +211,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--published", default=[Path("paper/published.csv")], **files)
     parser.add_argument("--sources", default=[Path("paper/sources.yaml")], **files)
     parser.add_argument("--analytic", default=[Path("results/analytic.csv")], **files)
+    parser.add_argument("--inputs", type=Path, metavar="FILE.json", help="a run's tables, in place of the next four")
     parser.add_argument("--measured", type=Path, metavar="DIR", help="tables of this run, for instance results/h200")
     parser.add_argument(
         "--archives", type=Path, nargs="*", metavar="DIR", help="archived tables (if left out: every folder of data/)"
@@ -241,6 +242,10 @@ def main() -> int:
         return 0
     if args.only and (args.check or args.record or args.out):
         parser.error("--only prints; without it --check, --record and --out have all claims")
+    if args.inputs:
+        inputs = Inputs.read(args.inputs)
+        args.analytic, args.measured = [inputs.tables["analytic"]], None
+        args.archives, args.variants = list(inputs.archives), inputs.tables["variants"]
     folders = args.archives
     if folders is None:
         folders = [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
@@ -248,6 +253,8 @@ def main() -> int:
     paper = files.read(args.sources, args.published, args.claims, args.analytic)
     paper = only(paper, args.only) if args.only else paper
     own = Inputs.of_folder(args.measured, args.variants, archived=False) if args.measured else None
+    if args.inputs and not inputs.archived:
+        own = inputs
     archives = {folder: Inputs.of_folder(folder, args.variants, archived=True) for folder in folders}
     rows, archived = judged(paper, own, archives, experiments)
     if args.out:

@@ -98,6 +98,8 @@ class Vocabulary(Times, Counts):
 
     def tuple_(self, values):
         """Sizes, picked: tuple(n for n in sizes("sgemm_warptile") if n >= 1024)."""
+        if isinstance(values, (str, Estimate)):
+            raise UserError(f"tuple takes sizes, not {values}")
         return tuple(values)
 
     def abs_(self, value):

@@ -47,13 +47,13 @@ class Counts(Lookup):
         return self._counted("predictions", v, name, n)
 
     def bound(self, v, resource, n=4096):
-        """The least cycles per SM of a resource: fma, fp64, tensor, issue, registers, shared, l1, l2, dram, tail."""
+        """Least cycles: fma, fp64, tensor, issue, registers, shared, l1, dram, tail; or estimates: l2, register_rule."""
         choose(dict.fromkeys(schema("bounds")["properties"]["resource"]["enum"]), resource, "resource", "bounds.csv")
         rows = self._bounds(v, n)
         asked = f"{v}, {resource}, at n = {whole(n)}"
         self._one("bounds", rows, asked)
         found = rows.loc[rows["resource"] == resource, "cycles_per_sm"]
-        if found.empty and resource in bounds.RESOURCES:
+        if found.empty and resource in bounds.RESOURCES | bounds.ESTIMATES:
             return Estimate.of(0)  # what a kernel does not use has no row
         return Estimate.of(float(self._one("bounds", rows[rows["resource"] == resource], asked)["cycles_per_sm"]))
 
@@ -86,6 +86,8 @@ class Counts(Lookup):
             told = ", ".join(f"{name} = {value}" for name, value in wanted.items())
             raise Missing(f"inter_warp_conflicts.csv has no row of {told}")
         value = rows.iloc[0][column]
+        if not isinstance(value, str) and pd.isna(value):
+            raise Missing(f"between_warps.csv has no {column} of {kernel}")
         return value if isinstance(value, str) else Estimate.of(float(value))
 
     def timeline(self, v, table, name, column):

@@ -10,12 +10,7 @@ from analysis.claims import estimates
 from analysis.claims.estimates import Estimate
 from analysis.claims.machine_tables import Lookup, Missing, whole
 from contracts import UserError, choose
-
-CEILINGS = {
-    "fp32": ["fp32_fma_flop_per_clock_sm"],
-    "bf16": ["bf16_mma_flop_per_clock_sm", "bf16_wgmma_flop_per_clock_sm"],
-    "fp16": ["bf16_mma_flop_per_clock_sm", "bf16_wgmma_flop_per_clock_sm"],
-}
+from contracts.dtypes import dtypes
 
 
 class Times(Lookup):
@@ -52,7 +47,7 @@ class Times(Lookup):
         """FLOP per clock and SM as a fraction of the measured ceiling of its arithmetic (FMA, or best tensor)."""
         row = self._bench(v, n, data, experiment, regime)
         measured = self._machine.measured.machine["ceilings"]
-        found = [measured[key] for key in CEILINGS.get(row["dtype"], []) if key in measured]
+        found = [measured[key] for key in dtypes()[row["dtype"]].ceilings if key in measured]
         if not found:
             raise Missing(f"machine.json has no measured ceiling of {row['dtype']} arithmetic")
         return estimates.divide(self.flop_per_clock(v, n, data, experiment, regime), max(found))

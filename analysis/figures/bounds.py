@@ -1,7 +1,8 @@
 """The least cycles that each resource needs, from counts alone, as a share of the cycles measured.
 
 A row per kernel and a mark per resource; the mark furthest to the right is the bottleneck, and its distance from 100%
-is what the kernel loses beside it. A kernel whose source changed since it was measured is left out.
+is what the kernel loses beside it. Hollow marks are estimates, by rules that are only models; how they stand to all
+that was measured is told below. A kernel whose source changed since it was measured is left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from analysis.figures import style
 from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
-from analysis.tables.bounds import RESOURCES, bottlenecks, shares, unmeasured
+from analysis.tables.bounds import ESTIMATES, RESOURCES, bottlenecks, broken, errors, shares, unmeasured
 
 
 def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
@@ -29,7 +30,8 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     figure, axes = plt.subplots(figsize=(style.WIDTH, 1.35 + 0.21 * len(places)))
     height = names.map(places)
     tail = rows["resource"] == "tail"
-    named = rows[~tail].assign(place=height[~tail], resource=rows["resource"][~tail].map(RESOURCES))
+    bound = (rows["kind"] == "bound") & ~tail
+    named = rows[bound].assign(place=height[bound], resource=rows["resource"][bound].map(RESOURCES))
     looks = {label: number for number, label in enumerate(RESOURCES.values()) if label in set(named["resource"])}
     sns.scatterplot(
         named,
@@ -47,6 +49,10 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
         ax=axes,
     )
     axes.get_legend().remove()
+    for number, (resource, label) in enumerate(ESTIMATES.items()):
+        part = rows["resource"] == resource
+        look = {"facecolors": "none", "edgecolors": style.LINES[number], "marker": style.MARKERS[number]}
+        axes.scatter(rows["percent"][part], height[part], s=30, label=f"estimate: {label}", zorder=3, **look)
     look = {"color": style.INK, "marker": "|", "linewidth": 1.3}
     axes.scatter(rows["percent"][tail], height[tail], s=130, label="largest, SM with the most blocks", zorder=2, **look)
     axes.axvline(100, color=style.INK, linewidth=1.0, zorder=1)
@@ -64,6 +70,7 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     axes.set_title("bottleneck", loc="right", x=1.01, ha="left", fontsize=8)
     labels = axes.get_legend_handles_labels()[1]
     figure.legend(loc="outside upper center", ncols=style.legend_columns(labels) + 1, handletextpad=0.2)
+    wrong = broken(rows[rows["kind"] == "bound"])
     left = unmeasured(measured.counters, bounds)
     left_out = f"{left} kernel{'s' if left > 1 else ''} without counters left out" if left else ""
     style.note(
@@ -71,6 +78,8 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
         measured,
         "" if several else f"m = n = k = {rows['n'].iloc[0]}",
         f"bounds by ptxsim from the code of this tree, rates of {' and '.join(sorted(set(bounds['machine'])))}",
+        *errors(rows),
+        f"faster than a bound: {', '.join(sorted(set(wrong['label'])))}" if len(wrong) else "",
         left_out,
         withheld=False,
     )

@@ -97,7 +97,7 @@ def draw(machines: dict[str, Measured]) -> Figure:
     category="2 Ladder",
     subcategory="All kernels",
     title="Machine against machine",
-    reads=("measured",),
+    reads=("measured", "other_runs"),
     reported_with=("other_runs",),
 )
 def machines_figure(inputs: Inputs) -> Figure:

@@ -17,11 +17,12 @@ from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.predicted import differences, names
+from contracts.dtypes import dtypes
 
 EXACT = 1e-6  # the tables hold nine digits
 LEFT = 1e-4  # percent: where exact marks stand
 NAMED = 0.05  # percent: from here on the kernel that is farthest off is named
-SIXTEEN_BITS = dict.fromkeys(("bf16", "fp16"), "16-bit")
+SIXTEEN_BITS = {name: "16-bit" for name, dtype in dtypes().items() if dtype.bits == 16}
 
 
 def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:

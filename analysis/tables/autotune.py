@@ -68,6 +68,10 @@ def of(inputs: Inputs) -> Tuning | None:
     """The sweep of these inputs, where they have one."""
     if inputs.tuning is None or not (inputs.has("tuning") and inputs.has("tuned")):
         return None
+    if inputs.rows("tuning").empty:
+        raise UserError(
+            f"{inputs.tables['tuning']}: no rows; allowed: one of each configuration, as a sweep leaves them"
+        )
     now = dict(zip(inputs.variants["variant"], inputs.variants["source_hash"], strict=True))
     return Tuning(inputs.rows("tuning"), inputs.document("tuned"), inputs.tuning["archived"], now)
 

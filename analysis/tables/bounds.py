@@ -1,7 +1,8 @@
 """The least cycles that each resource needs, from counts alone, as a share of the cycles measured.
 
-bounds.csv: variant, label, n, resource, cycles_per_sm, measured (cycles), percent. A kernel whose source changed since
-it was measured is left out. bounds_rules.md: the tables of docs/bounds.md, which hold the count of instructions, and
+bounds.csv: variant, label, n, kind, resource, cycles_per_sm, measured (cycles), percent. A kind is bound, what no
+launch can be faster than, or estimate, by a rule that is only a model. A kernel whose source changed since it was
+measured is left out. bounds_rules.md: the tables of docs/bounds.md, which hold the count of instructions, and
 the rule of the register banks, against what ncu measured.
 """
 
@@ -21,9 +22,9 @@ RESOURCES = {
     "registers": "register banks",
     "shared": "shared memory",
     "l1": "L1 lookups",
-    "l2": "L2 to SM",
     "dram": "DRAM reads",
 }
+ESTIMATES = {"l2": "L2 to SM", "register_rule": "register order"}
 AVERAGE, SLOWEST = "sm__cycles_active.avg", "sm__cycles_active.max"
 EXECUTED = "sm__inst_executed.sum"
 ISSUE = "smsp__issue_active.avg.pct_of_peak_sustained_active"
@@ -35,29 +36,47 @@ KEYS = ["variant", "n"]
 def shares(counters: pd.DataFrame, bounds: pd.DataFrame) -> pd.DataFrame:
     """One row per kernel, size and resource with bounds and cycles of the same source, in the catalogue's order.
 
-    Columns: variant, label, n, order, resource, cycles_per_sm, measured (cycles), percent. `tail` is a share of the
-    slowest SM's cycles, the others of the average SM's.
+    Columns: variant, label, n, order, kind, resource, cycles_per_sm, measured (cycles), percent. `tail` is a share of
+    the slowest SM's cycles, the others of the average SM's.
     """
     current = counters[~counters["stale"].astype(bool)]
     cycles = current[current["metric"].isin([AVERAGE, SLOWEST])][[*KEYS, "label", "order", "metric", "value"]]
-    wanted = bounds[bounds["resource"].isin([*RESOURCES, "tail"])]
+    wanted = bounds[bounds["resource"].isin([*RESOURCES, *ESTIMATES, "tail"])]
+    wanted = wanted.assign(kind=wanted["resource"].map(lambda name: "estimate" if name in ESTIMATES else "bound"))
     wanted = wanted.assign(metric=wanted["resource"].map(lambda name: SLOWEST if name == "tail" else AVERAGE))
     both = wanted.merge(cycles, on=[*KEYS, "metric"]).rename(columns={"value": "measured"})
     both = both.assign(percent=100 * both["cycles_per_sm"] / both["measured"])
-    columns = [*KEYS, "label", "order", "resource", "cycles_per_sm", "measured", "percent"]
+    columns = [*KEYS, "label", "order", "kind", "resource", "cycles_per_sm", "measured", "percent"]
     return both[columns].sort_values("order", kind="stable").reset_index(drop=True)
 
 
 def bottlenecks(rows: pd.DataFrame) -> pd.DataFrame:
     """Of `shares`, the row of the resource that needs the most cycles, for each kernel and size."""
-    rows = rows[rows["resource"] != "tail"]
+    rows = rows[(rows["kind"] == "bound") & (rows["resource"] != "tail")]
     return rows.loc[rows.groupby(KEYS, sort=False)["cycles_per_sm"].idxmax()]
 
 
 def in_words(rows: pd.DataFrame) -> pd.DataFrame:
     """Of `shares`, what --table writes: resources by the names that the figure has."""
-    rows = rows.assign(resource=rows["resource"].map(RESOURCES | {"tail": "tail"}))
-    return rows[["variant", "label", "n", "resource", "cycles_per_sm", "measured", "percent"]]
+    rows = rows.assign(resource=rows["resource"].map(RESOURCES | ESTIMATES | {"tail": "tail"}))
+    return rows[["variant", "label", "n", "kind", "resource", "cycles_per_sm", "measured", "percent"]]
+
+
+def broken(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of `shares`, those that the hardware was faster than."""
+    return rows[rows["percent"] > 100]
+
+
+def errors(rows: pd.DataFrame) -> list[str]:
+    """In words, how each estimate of `shares` stands to the measured cycles of all kernels."""
+    found = []
+    for resource, label in ESTIMATES.items():
+        own = rows[rows["resource"] == resource]
+        if not own.empty:
+            most = own.loc[own["percent"].idxmax()]
+            told = f"{label}: at most {most['percent']:.1f}% of the measured cycles ({most['label']})"
+            found.append(f"{told}, above them in {len(broken(own))} of {len(own)}")
+    return found
 
 
 def unmeasured(counters: pd.DataFrame, bounds: pd.DataFrame) -> int:
@@ -67,7 +86,7 @@ def unmeasured(counters: pd.DataFrame, bounds: pd.DataFrame) -> int:
 
 def rules(measured: Measured, bounds: pd.DataFrame) -> str:
     """Two tables in Markdown: instructions counted in the SASS beside ncu's; and, of kernels with FFMAs, the issue rate
-    beside the most that the register banks allow, by their bandwidth and by the rule of each FFMA for itself."""
+    beside the most that the register banks allow, by their bandwidth and by the rule."""
     counters = measured.counters[~measured.counters["stale"].astype(bool)]
     value = counters.set_index([*KEYS, "metric"])["value"]
     cycles = bounds.set_index([*KEYS, "resource"])["cycles_per_sm"]

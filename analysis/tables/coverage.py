@@ -99,7 +99,7 @@ def reasons_in(files: Mapping[str, Path]) -> dict[str, str]:
     "coverage",
     title="Coverage",
     caption="workflow/report/coverage.rst",
-    reads=("measured", "resources"),
+    reads=("measured", "resources", "archives"),
     optional=("agreement", "sanitizer", "tuning"),
     schema="coverage",
 )

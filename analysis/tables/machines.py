@@ -69,7 +69,7 @@ def all_runs(inputs: Inputs) -> dict[str, Measured]:
     "machines",
     title="Machine against machine",
     caption="workflow/report/machines.rst",
-    reads=("measured",),
+    reads=("measured", "other_runs"),
     reported_with=("other_runs",),
     page=False,
 )

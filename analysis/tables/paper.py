@@ -62,6 +62,7 @@ from analysis.registry import document, table
 from analysis.tables import autotune
 from analysis.tables.compare import compare
 from analysis.tables.data_kinds import spreads
+from contracts.dtypes import dtypes
 
 PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")  # worklog 002's two kernels
 
@@ -71,9 +72,11 @@ def timings(measured: Measured) -> pd.DataFrame:
     bench = measured.bench
     flop = 2e-6 * bench["m"] * bench["n"] * bench["k"]  # per microsecond: TFLOP/s
     ceilings = measured.machine["ceilings"]
-    tensor = [ceilings.get(key, 0.0) for key in ("bf16_mma_flop_per_clock_sm", "bf16_wgmma_flop_per_clock_sm")]
-    best = {"fp32": ceilings["fp32_fma_flop_per_clock_sm"]}
-    best |= dict.fromkeys(("bf16", "fp16"), max(tensor) or None)
+    best = {
+        name: max(ceilings.get(key, 0.0) for key in dtype.ceilings) or None
+        for name, dtype in dtypes().items()
+        if dtype.ceilings
+    }
     copied = ["experiment", "regime", "n", "variant", "label", "kind", "dtype", "data"]
     rows = pd.DataFrame(
         {

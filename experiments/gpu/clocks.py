@@ -1,6 +1,6 @@
 """Locks a GPU's SM and memory clocks through NVML while a block runs, and undoes it however that ends.
 
-    python -m experiments.gpu.clocks --lock --left-out left_out.txt
+    python -m experiments.stages.try_lock --lock --left-out left_out.txt
 
 tries it for a moment; without `--lock` it only writes that locking was not asked for. Clocks belong to everybody on the
 GPU, so nothing is set unless it was asked for, and nothing while another process computes there.
@@ -37,7 +37,7 @@ import filelock
 import numpy as np
 import pynvml
 
-from contracts import UserError, run_command, write_text
+from contracts import UserError, write_text
 
 TOLERANCE = 0.01  # of the target: a sample whose clock is farther off is rejected
 QUIET_S = 5.0  # how long a process that ended a moment ago may still be listed on the GPU
@@ -370,24 +370,3 @@ def lock_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that name clocks."""
     parser.add_argument("--sm-mhz", type=int, help="SM clock to lock; default: the base clock")
     parser.add_argument("--memory-mhz", type=int, help="memory clock to lock; default: the highest that goes with it")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Try whether the clocks can be locked, or say why they are not.")
-    parser.add_argument("--lock", action="store_true", help="lock them for a moment; an error where that is refused")
-    lock_arguments(parser)
-    parser.add_argument("--left-out", required=True, type=Path, help="written: why they are not locked, or nothing")
-    options = parser.parse_args()
-    reason = NOT_ASKED
-    if options.lock:
-        from experiments.gpu import power  # which loads CUDA
-        from experiments.gpu.lease import lease  # which repairs through this module
-
-        with lease(), power.nvml() as handle, locked(handle, options.sm_mhz, options.memory_mhz) as target:
-            say(f"clocks can be locked: {target.mechanism}")
-        reason = ""
-    write_text(options.left_out, reason)
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -20,7 +20,7 @@ from pathlib import Path
 import pynvml
 
 from contracts import UserError, run_command, write_json
-from experiments.stages import toolchain
+from experiments.gpu import discovery
 
 PERIOD_S = 0.2
 
@@ -29,7 +29,7 @@ def watch(command: list[str]) -> tuple[int, float, list[list[int]]]:
     """Exit code, seconds, and NVML's percentages of each visible GPU while `command` ran."""
     try:
         pynvml.nvmlInit()
-        handles = [toolchain.physical(handle) for handle in toolchain.visible_handles()]
+        handles = [discovery.physical(handle) for handle in discovery.visible_handles()]
     except pynvml.NVMLError as error:
         raise UserError(
             f"no GPU to watch: NVML says {error}; run the command without experiments.gpu.gpu_utilization"

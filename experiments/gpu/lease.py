@@ -23,8 +23,7 @@ from pathlib import Path
 import filelock
 
 from contracts import UserError
-from experiments.gpu import clocks
-from experiments.stages import toolchain
+from experiments.gpu import clocks, discovery
 
 HELD = "GEMM_LADDER_LEASE_HELD"  # set for the children of a process that holds a lease
 LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
@@ -81,8 +80,8 @@ def _candidates() -> list[Device]:
         try:
             found = [
                 (pynvml.nvmlDeviceGetName(handle), Device(*map(pynvml.nvmlDeviceGetUUID, (handle, physical))))
-                for handle in toolchain.visible_handles()
-                for physical in [toolchain.physical(handle)]
+                for handle in discovery.visible_handles()
+                for physical in [discovery.physical(handle)]
             ]
         finally:
             pynvml.nvmlShutdown()
@@ -91,7 +90,7 @@ def _candidates() -> list[Device]:
     if not found:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         raise UserError(f"no GPU is visible (CUDA_VISIBLE_DEVICES = {visible!r}); this stage needs one")
-    model = json.loads(os.environ.get(toolchain.KNOWN, "{}")).get("gpu") or found[0][0]
+    model = json.loads(os.environ.get(discovery.KNOWN, "{}")).get("gpu") or found[0][0]
     chosen = [device for name, device in found if name == model]
     if not chosen:
         names = ", ".join(sorted({name for name, _ in found}))
@@ -104,7 +103,7 @@ def _candidates() -> list[Device]:
 
 def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.BaseFileLock]:
     start = time.monotonic()
-    patience_s = PATIENCE_S if toolchain.KNOWN in os.environ else 0.0
+    patience_s = PATIENCE_S if discovery.KNOWN in os.environ else 0.0
     told = False
     while True:
         for device in devices:

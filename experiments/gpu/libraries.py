@@ -11,19 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from contracts import UserError
+from contracts.dtypes import dtypes
 from experiments.gpu.device import CatalogueKernel, Gpu
 from kernels.catalogue import Baseline, Entry, Problem
 
-# library_types.h and cublas_api.h
-CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF = 0, 2, 14
-CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32 = 68, 77
-CUBLAS_OP_N, CUBLAS_GEMM_DEFAULT = 0, -1
-TYPES = {
-    "fp32": (CUDA_R_32F, CUBLAS_COMPUTE_32F),
-    "tf32": (CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32),
-    "bf16": (CUDA_R_16BF, CUBLAS_COMPUTE_32F),
-    "fp16": (CUDA_R_16F, CUBLAS_COMPUTE_32F),
-}
+CUBLAS_OP_N, CUBLAS_GEMM_DEFAULT = 0, -1  # cublas_api.h
 
 
 class CublasGemm:
@@ -58,7 +50,8 @@ class CublasGemm:
         """A call for this problem. Row-major through column-major cuBLAS: C^T = B^T A^T."""
         if reason := self.entry.refusal(problem):
             raise UserError(reason)
-        element, compute = TYPES[self.entry.dtype]
+        dtype = dtypes()[self.entry.dtype]
+        element, compute = dtype.cuda_type, dtype.cublas_compute
         p = problem
         alpha, beta = ctypes.c_float(p.alpha), ctypes.c_float(p.beta)
         i32, pointer = ctypes.c_int, ctypes.c_void_p
@@ -90,19 +83,17 @@ class TorchGemm:
 
     def _matrix(self, address: int, rows: int, cols: int, ld: int) -> Any:
         torch = self.torch
-        code, dtype = {"bf16": ("<i2", torch.bfloat16), "fp16": ("<f2", torch.float16)}.get(
-            self.entry.dtype, ("<f4", torch.float32)
-        )
-        size = int(code[2])
+        dtype = dtypes()[self.entry.dtype]
+        size = dtype.bytes
         interface = {
             "shape": (rows, cols),
             "strides": (ld * size, size),
-            "typestr": code,
+            "typestr": f"<i{size}",  # that interface has no bfloat16
             "data": (address, False),
             "version": 3,
         }
         holder = type("Matrix", (), {"__cuda_array_interface__": interface})()
-        return torch.as_tensor(holder, device="cuda").view(dtype)
+        return torch.as_tensor(holder, device="cuda").view(getattr(torch, dtype.numpy))
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Callable[[], None]:
         """A call for this problem; alpha = 1 and beta = 0 only."""

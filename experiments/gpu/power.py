@@ -13,9 +13,9 @@ import pynvml
 from cuda.bindings import driver
 
 from contracts import UserError
+from experiments.gpu import discovery
 from experiments.gpu.device import Gpu, cuda
 from experiments.gpu.timing import Work
-from experiments.stages import toolchain
 
 # nvml.h, nvmlClocksEventReasons
 REASONS = {
@@ -54,7 +54,7 @@ def nvml() -> Iterator[object]:
     """NVML's handle of the leased GPU, for a MIG instance of all of it; what NVML refuses here is a `UserError`."""
     pynvml.nvmlInit()
     try:
-        yield toolchain.physical(toolchain.visible_handles()[0])
+        yield discovery.physical(discovery.visible_handles()[0])
     except pynvml.NVMLError as error:
         raise UserError(f"NVML: {error}") from error
     finally:

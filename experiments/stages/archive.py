@@ -1,10 +1,12 @@
 """Copies a machine's measurements to data/MACHINE, whole and checked.
 
-What an earlier run left there and this one did not make stays; archived.json says of each file which run it is from.
+What an earlier run left there and this one did not make stays; archived.json says of each file which run it is from,
+and has its checksum, by which whoever reads an archive knows it again.
 
 python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv cross_checks.csv
+python -m experiments.stages.archive --checksums data/h200        # of an archive that has none yet, as its files stand
 """
 
 from __future__ import annotations
@@ -14,84 +16,95 @@ import shutil
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from contracts import UserError, choose, read_json, read_rows, registry, replacing, run_command, write_json
+from contracts.archives import ORIGINS, checksum
+from contracts.files import read_bytes, read_text
+from contracts.json_files import json_value
+from contracts.samples import read_samples
 
-from contracts import UserError, choose, read_json, read_rows, replacing, run_command, write_json
-
-TABLES = {"bench.csv": "bench", "checks.csv": "checks", "counters.csv": "counters", "resources.csv": "resources"}
-DOCUMENTS = {"machine.json": "machine", "provenance.json": "provenance"}
 TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
-SAMPLES = "samples.parquet"
-OPTIONAL = {
-    "predictions.csv": "counters",
-    "bounds.csv": "bounds",
-    "agreement.csv": "agreement",
-    "sanitizer.csv": "sanitizer",
-    "cross_checks.csv": "cross_checks",
-    "timing_methods.csv": "timing_methods",
-    "timeline.csv": "timeline",
-    "smem_microbench.csv": "smem_microbench",
-    "inter_warp_conflicts.csv": "inter_warp_conflicts",
-    "tuning.csv": "tuning",
-}
-OPTIONAL_DOCUMENTS = {"tuned.json": "tuned", "gpu_utilization.json": "gpu_utilization"}
-ORIGINS = "archived.json"
 LIMIT_BYTES = 10_000_000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Archive a machine's measurements.")
-    parser.add_argument("--measured", required=True, type=Path, help="for instance results/h200")
-    parser.add_argument("--data", required=True, type=Path, help="for instance data/h200")
+    parser.add_argument("--measured", type=Path, help="for instance results/h200")
+    parser.add_argument("--data", type=Path, help="for instance data/h200")
     parser.add_argument("--only", nargs="+", metavar="FILE", help="of the tables that `all` does not make, these alone")
+    parser.add_argument("--checksums", type=Path, metavar="DIR", help="add those that its archived.json has not")
     options = parser.parse_args()
-    whole, optional = [*TABLES, *DOCUMENTS, SAMPLES], OPTIONAL | OPTIONAL_DOCUMENTS
+    if options.checksums:
+        if options.measured or options.data or options.only:
+            parser.error("--checksums stands alone")
+        return add_checksums(options.checksums)
+    if not (options.measured and options.data):
+        parser.error("--measured and --data are needed")
+    known = {table.file: table for table in registry.tables().values() if table.archive != "never"}
+    optional = {file: table for file, table in known.items() if table.optional}
     for name in options.only or []:
         choose(optional, name, "file", "--only")
+    whole = [file for file in known if file not in optional]
     asked = [*options.only, "provenance.json"] if options.only else whole
     missing = [name for name in asked if not (options.measured / name).is_file()]
     if missing:
         by = "measure it" if options.only else "run snakemake all"
         raise UserError(f"{options.measured}: nothing to archive, {missing[0]} is missing; {by} on a GPU")
     names = options.only or [*whole, *(name for name in optional if (options.measured / name).is_file())]
-    tables = {name: kind for name, kind in (TABLES | OPTIONAL).items() if name in names}
-    documents = {name: kind for name, kind in (DOCUMENTS | OPTIONAL_DOCUMENTS).items() if name in names}
-    for name, kind in tables.items():
-        rows = read_rows(options.measured / name, kind)
-        if failed := [row for row in rows if row.get("passed") is False]:
-            check = failed[0].get("case") or failed[0].get("tool") or kind
-            raise UserError(f"{options.measured}: {failed[0]['variant']} failed its check {check!r}; not archived")
-    for name, kind in documents.items():
-        read_json(options.measured / name, kind)
-    if SAMPLES in names:
-        try:
-            pq.read_metadata(options.measured / SAMPLES)
-        except pa.ArrowInvalid as error:
-            raise UserError(f"{options.measured / SAMPLES}: not a Parquet file, truncated or foreign") from error
+    for name in names:
+        require_sound(options.measured / name, known[name].schema)
     provenance = read_json(options.measured / "provenance.json", "provenance")
     size = sum((options.measured / name).stat().st_size for name in names)
     if size > LIMIT_BYTES:
         raise UserError(
             f"{options.measured} holds {size / 1e6:.1f} MB; an archive is at most {LIMIT_BYTES / 1e6:.0f} MB"
         )
+    origins = read_json(options.data / ORIGINS, "archived") if (options.data / ORIGINS).is_file() else {}
     for name in names:
-        kind = documents.get(name)
-        document = read_json(options.measured / name, kind) if kind else {}
-        if (
-            document.get("machine", options.data.name) != options.data.name
-        ):  # a second card of one model, or a second day
+        kind = known[name].schema
+        document = read_json(options.measured / name, kind) if name.endswith(".json") else {}
+        if document.get("machine", options.data.name) != options.data.name:  # a second card of one model, or day
             write_json(options.data / name, kind, document | {"machine": options.data.name})
             continue
         with replacing(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
     run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
-    origins = read_json(options.data / ORIGINS, "archived") if (options.data / ORIGINS).is_file() else {}
-    write_json(options.data / ORIGINS, "archived", dict(sorted((origins | dict.fromkeys(names, run)).items())))
+    of_run = {name: run | {"sha256": checksum_of(options.data / name)} for name in names}
+    write_json(options.data / ORIGINS, "archived", dict(sorted((origins | of_run).items())))
     if (tests := options.measured.parent / TESTS).is_file():
         with replacing(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)
     print(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}", file=sys.stderr)
+
+
+def require_sound(path: Path, schema: str) -> None:
+    """Raises `UserError` for a file that breaks its schema, or that tells of a failed check."""
+    if path.suffix == ".parquet":
+        read_samples(path)
+    elif path.suffix == ".json":
+        read_json(path, schema)
+    else:
+        failed = [row for row in read_rows(path, schema) if row.get("passed") is False]
+        if failed:
+            check = failed[0].get("case") or failed[0].get("tool") or schema
+            raise UserError(f"{path.parent}: {failed[0]['variant']} failed its check {check!r}; not archived")
+
+
+def checksum_of(path: Path) -> str:
+    return checksum(read_bytes(path, LIMIT_BYTES))
+
+
+def add_checksums(folder: Path) -> None:
+    """Complete archived.json; a checksum that is there already stays. Raises `UserError` where a file is not its."""
+    path = folder / ORIGINS
+    found = json_value(read_text(path, LIMIT_BYTES), path)
+    if not isinstance(found, dict) or not all(isinstance(run, dict) for run in found.values()):
+        raise UserError(f"{path}: not an {ORIGINS}; foreign")
+    summed = {name: {**run, "sha256": run.get("sha256", checksum_of(folder / name))} for name, run in found.items()}
+    if changed := [name for name, run in summed.items() if run["sha256"] != checksum_of(folder / name)]:
+        raise UserError(f"{folder / changed[0]}: not as it was archived; restore it, or archive its run again")
+    write_json(path, "archived", summed)
+    added = sum("sha256" not in run for run in found.values())
+    print(f"{added} checksums added to {path}, {len(found) - added} were there", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -9,17 +9,19 @@ from the very PTX beside it. `--source FILE.cu` compiles a whole file instead (t
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 from collections import Counter
 from pathlib import Path
 
-from contracts import UserError, replacing, run_command, write_json, write_text
+from contracts import UserError, replacing, run_command, scratch, write_json, write_text
 from experiments.stages import toolchain
+from experiments.stages.relocatable import SEED, relocatable
 from kernels import catalogue
 from kernels.occupancy import capability, occupancy
 
-FLAGS = ["-std=c++17", "-O3", "-lineinfo"]
+FLAGS = ["-std=c++17", "-O3", "-lineinfo", SEED]
 
 # SASS opcodes that are counted by the width of the access: column prefix by opcode
 BY_WIDTH = {"LDS": "lds", "STS": "sts", "LDG": "ldg", "STG": "stg"}
@@ -31,28 +33,20 @@ def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
 
     Raises `UserError` with the compiler's first error.
     """
-    with replacing(stem.with_suffix(".ptx")) as ptx, replacing(stem.with_suffix(".cubin")) as cubin:
-        include = f"-I{catalogue.ROOT}"
+    with replacing(stem.with_suffix(".ptx")) as ptx, replacing(stem.with_suffix(".cubin")) as cubin, scratch() as empty:
         virtual = arch.replace("sm_", "compute_")
-        _run([str(compiler), "-ptx", *FLAGS, f"-arch={virtual}", include, str(source), "-o", str(ptx)], source)
-        report = _run(
-            [
-                str(toolchain.ptxas(compiler)),
-                "-v",
-                "-O3",
-                "--generate-line-info",
-                f"-arch={arch}",
-                str(ptx),
-                "-o",
-                str(cubin),
-            ],
-            source,
-        )
+        include = f"-I{catalogue.ROOT}"
+        to_ptx = [str(compiler), "-ptx", *FLAGS, f"-arch={virtual}", include, str(source), "-o", str(ptx)]
+        _run(to_ptx, source, env={**os.environ, "TMPDIR": str(empty)})
+        ptx.write_text(relocatable(ptx.read_text(), source, catalogue.ROOT.parent, stem.parent))
+        assembler = [str(toolchain.ptxas(compiler).absolute()), "-v", "-O3", "--generate-line-info", f"-arch={arch}"]
+        # it notes date and size of each source file that it finds from where it runs: from there, none
+        report = _run([*assembler, str(ptx.absolute()), "-o", str(cubin.absolute())], source, cwd=empty)
     return report
 
 
-def _run(command: list[str], source: Path) -> str:
-    done = subprocess.run(command, capture_output=True, text=True)
+def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env)
     if done.returncode:
         lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
         first = next((line for line in lines if "error" in line.lower()), lines[0])
@@ -137,6 +131,7 @@ def main() -> None:
     parser.add_argument("--arch", required=True, help="for instance sm_90a")
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out-dir", required=True, type=Path)
+    catalogue.add_tuned_argument(parser)
     options = parser.parse_args()
     if (options.variant is None) == (options.source is None):
         raise UserError("name one variant, or one file with --source")

@@ -1,8 +1,8 @@
 """Checks one variant: every case of `experiments.stages.cases` against the bound of `experiments.stages.verify`.
 
-    python -m experiments.stages.check sgemm_warptile --device ptxsim --build-dir results/build/sm_90a --out check.csv
+    python -m experiments.stages.check sgemm_warptile --build-dir results/build/sm_90a --out check.csv
 
-on the GPU, or on an emulator of PTX (`ptxsim`) that needs none.
+on the GPU. `experiments.emulation` makes the same checks on an emulator of PTX that needs none.
 A failure is a row with passed = false, not an error: the pipeline leaves that variant out of every performance figure,
 names it in the report, and ends non-zero (`experiments.stages.require_passed`).
 """
@@ -11,19 +11,23 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir, add_variant
 from experiments.stages import verify
 from experiments.stages.cases import Case, cases
 from kernels import arguments, catalogue
 from kernels.catalogue import Baseline, Problem, Runnable
+
+if TYPE_CHECKING:
+    import ptxsim
 
 GUARD = 256  # elements of NaN before and after each matrix, 512 bytes or more: alignment is kept
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
@@ -69,33 +73,33 @@ class GpuDevice:
 
 
 class EmulatedDevice:
-    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place."""
+    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place.
+
+    `loaded`: kernels that are there already, by variant.
+    """
 
     name = "ptxsim"
 
-    def __init__(self, build_dir: Path) -> None:
+    def __init__(self, build_dir: Path, loaded: Mapping[str, ptxsim.Kernel] | None = None) -> None:
         self.build_dir = build_dir
-        self._loaded: dict[str, Any] = {}
+        self._loaded = dict(loaded or {})
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """See `Device.run`. A fault that the emulator finds is a `UserError` too."""
         import ptxsim
-        from experiments.predict import emulated_texture
+        from experiments.emulation import launching
 
         starts = {name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)}
         variant, p = variant.pick(problem, starts), problem
+        if variant.name not in self._loaded:
+            self._loaded[variant.name] = launching.load(variant, self.build_dir, cubin=False)
+        sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
+        spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
+        a, b, c = (
+            ptxsim.Array(x[span], name, starts[name]) for x, span, name in zip(buffers, spans, "ABC", strict=True)
+        )
+        packed = arguments.pack(variant, p, a, b, c, launching.texture)
         try:
-            if variant.name not in self._loaded:
-                path = self.build_dir / f"{variant.name}.ptx"
-                if not path.is_file():
-                    raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
-                self._loaded[variant.name] = ptxsim.load(path)
-            sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
-            spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
-            a, b, c = (
-                ptxsim.Array(x[span], name, starts[name]) for x, span, name in zip(buffers, spans, "ABC", strict=True)
-            )
-            packed = arguments.pack(variant, p, a, b, c, emulated_texture)
             self._loaded[variant.name].launch(variant.grid(p), variant.threads, packed, variant.shared_bytes)
         except ptxsim.PtxsimError as error:
             raise UserError(f"ptxsim: {error}") from error
@@ -198,11 +202,13 @@ def _check_large(
 def check_variant(
     device: AbstractContextManager[Device],
     variant: Runnable,
-    seed: int,
+    seed: int | None = None,
     large: int | None = LARGE,
-    progress: Callable[[str], None] = lambda line: None,
 ) -> list[dict[str, Any]]:
-    """All cases as rows of checks.csv. The device is held only while kernels run, not for inputs and judging."""
+    """All cases as rows of checks.csv; how they went is told on stderr. The device is held only while kernels run, not
+    for inputs and judging. `seed`: of the first case; None: drawn afresh."""
+    if seed is None:
+        seed = int(np.random.SeedSequence().entropy % 2**31)
     prepared = [prepare(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
     with device as opened:
         name = opened.name
@@ -217,9 +223,10 @@ def check_variant(
             row["worst_error_share"] = None
         table.append(row)
         if not verdict.passed:
-            progress(f"FAILED {variant.name}, {case.name}: {verdict.detail}")
+            print(f"FAILED {variant.name}, {case.name}, on {name}: {verdict.detail}", file=sys.stderr, flush=True)
     passed = sum(row["passed"] for row in table)
-    progress(f"checked {variant.name}: {passed} of {len(table)} cases passed")
+    told = f"checked {variant.name} on {name}: {passed} of {len(table)} cases passed"
+    print(told, file=sys.stderr, flush=True)
     return table
 
 
@@ -234,26 +241,15 @@ def leased_gpu(build_dir: Path) -> Iterator[Device]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Check one variant.")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
-    parser.add_argument("--device", choices=["gpu", "ptxsim"], default="gpu", help="the GPU, or the emulator of PTX")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_variant(parser)
+    add_build_dir(parser)
     parser.add_argument("--seed", type=int, help="of the first case; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     variant = catalogue.find(options.variant)
     if isinstance(variant, Baseline):
         raise UserError(f"{variant.name} is a library baseline: its output is checked where it is timed")
-    seed = options.seed if options.seed is not None else int(np.random.SeedSequence().entropy % 2**31)
-
-    def say(line: str) -> None:
-        print(f"{line} on {options.device}", file=sys.stderr, flush=True)
-
-    if options.device == "ptxsim":
-        emulated = nullcontext(EmulatedDevice(options.build_dir))
-        table = check_variant(emulated, variant, seed, large=None, progress=say)
-    else:
-        table = check_variant(leased_gpu(options.build_dir), variant, seed, progress=say)
-    write_rows(options.out, "checks", table)
+    write_rows(options.out, "checks", check_variant(leased_gpu(options.build_dir), variant, options.seed))
 
 
 if __name__ == "__main__":

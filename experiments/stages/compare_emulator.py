@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir, add_variant
 from experiments.stages import verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
 from experiments.stages.check import Device, EmulatedDevice, Inputs, inside, leased_gpu, prepare
@@ -82,8 +83,8 @@ def result(device: Device, variant: Variant, inputs: Inputs) -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare the GPU's results with the emulator's, bit by bit.")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_variant(parser)
+    add_build_dir(parser)
     parser.add_argument("--seed", type=int, help="of the first case; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()

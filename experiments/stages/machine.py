@@ -18,11 +18,11 @@ import pynvml
 from cuda.core import LaunchConfig, launch
 
 from contracts import run_command, write_json
-from experiments.gpu import power
+from experiments.command_line import add_build_dir
+from experiments.gpu import discovery, power
 from experiments.gpu.device import Gpu, Memory, allow_shared, load_cubin
 from experiments.gpu.lease import lease
 from experiments.gpu.timing import Stopwatch, Work, warm_up
-from experiments.stages import toolchain
 
 RUNS = 20
 COPY_BYTES = 2**30
@@ -77,7 +77,7 @@ class Ceilings:
 
 def describe(machine: str, build_dir: Path) -> dict[str, Any]:
     """The content of machine.json."""
-    known = toolchain.gpu()
+    known = discovery.gpu()
     assert known is not None  # a lease was had
     with power.nvml() as handle:
         default = limit = None
@@ -111,7 +111,7 @@ def describe(machine: str, build_dir: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Describe the GPU and measure its ceilings.")
     parser.add_argument("--machine", required=True, help="folder name, for instance h200")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     with lease():

@@ -1,6 +1,6 @@
 """Joins the parts that jobs wrote into one table.
 
-    python -m experiments.stages.merge bench part1.csv part2.csv --out results/h200/bench.csv
+    python -m experiments.stages.merge checks part1.csv part2.csv --out results/h200/checks.csv
 
 For resources the parts are the .json files beside the cubins; for samples, Parquet files.
 """
@@ -9,39 +9,30 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
-from contracts import read_json, read_rows, run_command, write_rows
-
-TABLES = [
-    "agreement",
-    "bench",
-    "bounds",
-    "checks",
-    "counters",
-    "cross_checks",
-    "predictions",
-    "timing_methods",
-    "resources",
-    "samples",
-    "timeline",
-]
+from contracts import read_json, read_rows, registry, run_command, write_rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Join parts of a table.")
-    parser.add_argument("table", choices=TABLES)
+    joined = [name for name, table in registry.tables().items() if table.suffix in (".csv", ".parquet")]
+    parser.add_argument("table", choices=joined, metavar="TABLE", help="in contracts/tables.yaml")
     parser.add_argument("parts", nargs="*", type=Path)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    if options.table == "samples":
-        from experiments.stages.samples import join_samples
+    table = registry.tables()[options.table]
+    if table.suffix == ".parquet":
+        from contracts.samples import read_samples, write_samples
 
-        join_samples(options.parts, options.out)
-    elif options.table == "resources":
-        write_rows(options.out, "resources", [read_json(part, "resources") for part in options.parts])
+        write_samples(options.out, map(read_samples, options.parts))
     else:
-        schema = "counters" if options.table == "predictions" else options.table
-        write_rows(options.out, schema, [row for part in options.parts for row in read_rows(part, schema)])
+        write_rows(options.out, table.schema, [row for part in options.parts for row in rows(part, table.schema)])
+
+
+def rows(part: Path, schema: str) -> list[dict[str, Any]]:
+    """A part's rows; a JSON file is one."""
+    return [read_json(part, schema)] if part.suffix == ".json" else read_rows(part, schema)
 
 
 if __name__ == "__main__":

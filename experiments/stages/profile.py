@@ -17,20 +17,17 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
 import contracts
-from contracts import UserError, read_rows, run_command, write_rows, write_text
+from contracts import UserError, load_yaml, read_rows, run_command, scratch, write_rows, write_text
+from experiments.command_line import add_build_dir, add_checked, add_variant
 from kernels import catalogue
 from kernels.catalogue import Entry
 
 LEAST_VERSION = (2022, 3)  # the first that knows Hopper and Ada
-METRICS = Path(contracts.__file__).parent / "metrics.yaml"
 REQUIRED = "GEMM_LADDER_COUNTERS_REQUIRED"  # set by a pipeline that was asked for counters by name
 PERMISSION = (
     "no permission to read hardware counters (ERR_NVGPUCTRPERM); remedy: run as root, or load the driver with "
@@ -44,7 +41,7 @@ class LeftOut(Exception):
 
 def metric_names() -> list[str]:
     """ncu's names of all counters in contracts/metrics.yaml."""
-    groups = yaml.safe_load(METRICS.read_text())
+    groups = load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
     return [metric["ncu"] for group in groups.values() for metric in group.values()]
 
 
@@ -113,8 +110,8 @@ def profile(entry: Entry, size: int, build_dir: Path) -> tuple[list[dict[str, An
     check_version(ncu)
     reader = report_folder(ncu)
     names, unknown = metric_names(), []
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.ncu-rep"
+    with scratch() as folder:
+        report = folder / "report.ncu-rep"
         while True:
             done = subprocess.run(
                 ncu_command(ncu, names, report, entry, size, build_dir), capture_output=True, text=True
@@ -139,7 +136,8 @@ def ncu_command(ncu: Path, names: list[str], report: Path, entry: Entry, size: i
     return [
         str(ncu), "--clock-control", "none", "--profile-from-start", "off", "--target-processes", "all",
         "--metrics", ",".join(names), "--export", str(report.with_suffix("")),
-        sys.executable, "-m", "experiments.stages.profile_target", entry.name, "--size", str(size), "--build-dir", str(build_dir),
+        sys.executable, "-m", "experiments.stages.profile_target", entry.name, "--size", str(size),
+        "--build-dir", str(build_dir), *catalogue.tuned_option(),
     ]  # fmt: skip
 
 
@@ -174,10 +172,10 @@ def explain(output: str, entry: Entry) -> NoReturn:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Read hardware counters with Nsight Compute.")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    add_variant(parser)
     parser.add_argument("--size", type=int, required=True, help="m = n = k")
-    parser.add_argument("--build-dir", required=True, type=Path)
-    parser.add_argument("--checked", type=Path, help="its checks.csv; a variant that failed there is not profiled")
+    add_build_dir(parser)
+    add_checked(parser)
     parser.add_argument("--out", required=True, type=Path, help="written: rows of counters.csv")
     parser.add_argument("--left-out", required=True, type=Path, help="written: why there are none, or nothing")
     required = REQUIRED in os.environ

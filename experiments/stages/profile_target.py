@@ -6,11 +6,11 @@ python -m experiments.stages.profile_target sgemm_warptile --size 4096 --build-d
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from cuda.bindings import driver
 
 from contracts import run_command
+from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.device import Gpu, Memory, cuda
 from experiments.gpu.lease import lease
 from experiments.gpu.libraries import import_early, load_gemm
@@ -21,9 +21,9 @@ from kernels.catalogue import Problem
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run one catalogue entry under a profiler.")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    add_variant(parser)
     parser.add_argument("--size", type=int, required=True, help="m = n = k")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     options = parser.parse_args()
     entry, n = catalogue.find(options.variant), options.size
     import_early(entry)

@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--command", required=True, help="what the user ran")
     parser.add_argument("--left-out", action="append", default=[], metavar="STAGE=FILE")
     parser.add_argument("--out", required=True, type=Path)
+    catalogue.add_tuned_argument(parser)
     options = parser.parse_args()
     machine = read_json(options.machine_json, "machine")
     toolchain = read_json(options.toolchain, "toolchain")

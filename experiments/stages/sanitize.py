@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, run_command, write_rows, write_text
+from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from experiments.stages import verify
 from experiments.stages.cases import Case, cases
@@ -74,7 +75,8 @@ def run_tool(tool: Path, check: str, names: list[str], build_dir: Path) -> tuple
     """
     command = [
         str(tool), "--tool", check, "--print-limit", "20", "--error-exitcode", "0",
-        sys.executable, "-m", "experiments.stages.sanitize", "--build-dir", str(build_dir), "--launch", *names,
+        sys.executable, "-m", "experiments.stages.sanitize", "--build-dir", str(build_dir), *catalogue.tuned_option(),
+        "--launch", *names,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
     output = done.stdout + done.stderr
@@ -117,7 +119,7 @@ def main() -> None:
     parser.add_argument(
         "variants", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml; all by default"
     )
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", type=Path, help="written: sanitizer.csv")
     parser.add_argument("--left-out", type=Path, help="written: why there is none, or nothing")
     parser.add_argument("--launch", nargs="+", metavar="VARIANT", help=argparse.SUPPRESS)

@@ -20,19 +20,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import ml_dtypes
+import ml_dtypes  # noqa: F401  registers bfloat16 and the like
 import numpy as np
 
+from contracts.dtypes import dtypes
 from kernels.catalogue import Problem
 
-NUMPY_DTYPES = {
-    "fp32": np.dtype(np.float32),
-    "tf32": np.dtype(np.float32),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "fp16": np.dtype(np.float16),
-}
+NUMPY_DTYPES = {name: np.dtype(dtype.numpy) for name, dtype in dtypes().items()}
 U_ACCUMULATE = 2.0**-24  # all variants accumulate in fp32
-U_OUT = {"fp32": 2.0**-24, "tf32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
+U_OUT = {name: dtype.unit_roundoff for name, dtype in dtypes().items()}
 
 
 @dataclass(frozen=True)
@@ -54,15 +50,16 @@ def random_matrix(rng: np.random.Generator, rows: int, cols: int, dtype: np.dtyp
 
 
 def as_read(matrix: np.ndarray, dtype: str, narrowing: str = "truncate") -> np.ndarray:
-    """The inputs as a kernel computes with them: for dtype tf32 fp32 numbers narrowed to 19 bits, else as they are.
+    """The inputs as a kernel computes with them: of tf32, fp32 numbers narrowed to 19 bits, else as they are.
 
     `narrowing` is "truncate" (what mma does by itself) or "nearest" (ties away from zero, as cvt.rna.tf32.f32).
     """
-    if dtype != "tf32":
+    dropped = dtypes()[dtype].narrowed_bits
+    if not dropped:
         return matrix
-    half = {"truncate": 0, "nearest": 0x1000}[narrowing]
+    half = {"truncate": 0, "nearest": 1 << (dropped - 1)}[narrowing]
     bits = np.ascontiguousarray(matrix, np.float32).view(np.uint32)
-    return ((bits + np.uint32(half)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return ((bits + np.uint32(half)) & np.uint32(-(1 << dropped) & 0xFFFFFFFF)).view(np.float32)
 
 
 def magnitude(problem: Problem, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> np.ndarray:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from contracts import UserError, read_json, run_command, schema, validate, write_json, write_rows, write_text
+from experiments.gpu import discovery
 from experiments.stages import build, toolchain
 from experiments.tuning import space
 from experiments.tuning.space import Configuration, Sweep
@@ -275,7 +276,7 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     from experiments.gpu.lease import lease
     from experiments.tuning.worker import Worker
 
-    gpu = toolchain.gpu()
+    gpu = discovery.gpu()
     if gpu is None:
         raise UserError("no GPU: this stage needs an NVIDIA GPU and its driver; --count needs none")
     folder = options.out_dir / "tune"

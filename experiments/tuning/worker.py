@@ -17,12 +17,12 @@ import numpy as np
 from cuda.core._utils.cuda_utils import CUDAError
 
 from contracts import UserError
-from experiments.gpu.device import CatalogueKernel, Memory
+from experiments.gpu.device import CatalogueKernel
 from experiments.gpu.libraries import load_gemm
 from experiments.gpu.timing import Stopwatch, warm_up
-from experiments.stages.bench import LEAST_KEPT, Bench, Matrices, drawn_order
 from experiments.stages.cases import Case, cases
 from experiments.stages.check import GpuDevice, run_case
+from experiments.stages.turns import LEAST_KEPT, Matrices, check_output, take_turns
 from experiments.tuning.space import Sweep
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
@@ -38,63 +38,55 @@ def sweep_case(variant: Variant) -> Case:
     return next(case for case in cases(variant) if case.name == CASE)
 
 
-class GpuMeasurer(Bench):
+class GpuMeasurer:
     """One configuration after the other beside cuBLAS, on the same matrices. Use inside `lease()`."""
 
     def __init__(self, sweep: Sweep, harness_dir: Path, build_dir: Path) -> None:
         self.device = GpuDevice(harness_dir)
         self.gpu = self.device.gpu
         self.gpu.build_dir = build_dir  # the harness is loaded; configurations come from here
-        self.problem = p = Problem.square(sweep.size)
-        self.entry: Any = next(iter(catalogue.kernels()[kernel] for kernel in sweep.kernels))
-        self.baseline = catalogue.load()[self.entry.baseline]
-        self.seed = int(np.random.SeedSequence().entropy % 2**31)
-        a, b = Memory(4 * p.m * p.k), Memory(4 * p.k * p.n)
-        self.gpu.fill(a, "fp32", p.m * p.k, self.seed, sweep.data)
-        self.gpu.fill(b, "fp32", p.k * p.n, self.seed + 1, sweep.data)
-        outputs = {role: Memory(4 * p.m * p.n) for role in ("variant", "baseline")}
-        self.matrices = Matrices(a, b, outputs, self.seed, sweep.data)
+        swept = catalogue.kernels()[next(iter(sweep.kernels))]
+        baseline = catalogue.load()[swept.baseline]
+        self.matrices = Matrices.fill(self.gpu, Problem.square(sweep.size), swept.dtype, sweep.data)
         self.stopwatch = Stopwatch(self.gpu, 2 * max(sweep.samples, sweep.final_samples), sweep.flush_l2)
-        self._cublas = load_gemm(self.gpu, self.baseline)  # keeps the library's handle
-        self.cublas = self._cublas.bind(p, a.address, b.address, self.matrices.c["baseline"].address)
+        self.library = load_gemm(self.gpu, baseline)  # keeps its handle
+        self.cublas = self.matrices.bind(self.library, "baseline")
         warm_up(self.gpu, self.cublas, WARM_UP_S)
-        verdict = self._verdict(p, self.matrices, "baseline")
+        verdict = check_output(self.gpu, self.matrices, "baseline")
         if not verdict.passed:
-            raise UserError(f"{self.baseline.name} failed its check at size = {p.n}: {verdict.detail}")
+            raise UserError(f"{baseline.name} failed its check at size = {sweep.size}: {verdict.detail}")
 
     def measure(self, variant: Variant, samples: int) -> dict[str, Any]:
         """The columns `round` to `checked` of tuning.csv, without `round`; `reason` says what failed."""
         case = sweep_case(variant)
-        verdict = run_case(self.device, variant, case, self.seed)
+        verdict = run_case(self.device, variant, case, self.matrices.seed)
         if not verdict.passed:
             return {"checked": False, "reason": f"check, {case.name}: {verdict.detail}"}
-        p, self.entry, out = self.problem, variant, self.matrices.c["variant"]
-        kernel = CatalogueKernel(self.gpu, variant)
-        ours = kernel.bind(p, self.matrices.a.address, self.matrices.b.address, out.address)
+        kernel = CatalogueKernel(self.gpu, variant)  # stays loaded until this ends
+        ours = self.matrices.bind(kernel, "variant")
 
         def pair() -> None:
             ours()
             self.cublas()
 
         warm_up(self.gpu, pair, STEADY_S, STEADY_MOST_S, STEADY_CHUNK_S)
-        self.gpu.fill(out, "fp32", p.m * p.n, 0, "nans")  # what is checked below was written by timed runs
-        works = [ours, self.cublas]
-        order = drawn_order(works, samples, self.seed)
-        taken = self.stopwatch.run(order)
-        mine = np.array([work is ours for work in order])
-        verdict = self._verdict(p, self.matrices, "variant")
+        self.matrices.poison(self.gpu, "variant")  # what is checked below was written by timed runs
+        works = {"variant": ours, "baseline": self.cublas}
+        turns = take_turns(self.stopwatch, works, samples, self.matrices.seed)
+        verdict = check_output(self.gpu, self.matrices, "variant")
         if not verdict.passed:
             return {"checked": False, "reason": f"check after timing: {verdict.detail}"}
-        of_us, of_cublas = taken.of(mine & taken.kept), taken.of(~mine & taken.kept)
+        of_us, of_cublas = (turns.of(role) for role in works)
         if min(len(of_us.time_us), len(of_cublas.time_us)) < LEAST_KEPT:
-            return {"checked": True, "reason": f"launch gaps spoilt {int((~taken.kept).sum())} of {len(order)} samples"}
+            gaps = int((~turns.samples.kept).sum())
+            return {"checked": True, "reason": f"launch gaps spoilt {gaps} of {len(turns.roles)} samples"}
         time_us = float(np.median(of_us.time_us))
         return {
             "checked": True,
             "reason": None,
             "samples": len(of_us.time_us),
             "time_us": time_us,
-            "tflops": p.flop / time_us / 1e6,
+            "tflops": self.matrices.problem.flop / time_us / 1e6,
             "share_of_cublas": float(np.median(of_cublas.time_us)) / time_us,
             "sm_clock_mhz": float(np.median(of_us.sm_clock_mhz)),
         }

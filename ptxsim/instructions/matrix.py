@@ -33,33 +33,12 @@ def ldmatrix(m, instruction):
     """ldmatrix: one, two or four 8x8 matrices of 16-bit elements; thread 8i+j gives the address of row j of matrix i;
     a thread receives elements (lane/4, lane%4*2) and the next, of the transposed matrix with `.trans`
     (PTX ISA 9.7.14.5.15)."""
-    modifiers = Modifiers(instruction)
-    modifiers.flag("sync")
-    modifiers.flag("aligned")
-    if not modifiers.flag("m8n8"):
-        modifiers.reject("a shape other than m8n8")
-    count = int((modifiers.one_of(("x1", "x2", "x4")) or modifiers.reject("this number"))[1])
-    trans = modifiers.flag("trans")
-    space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
-    modifiers.done()
-    destination, address = instruction.operands
-    space, slot, offset = m.address(address, space)
-    writers = [m.writer(item, B32) for item in _items(destination)]
-    if len(writers) != count:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(writers)} registers")
-    row_givers = np.arange(WARP) < 8 * count
+    access, count, trans = matrix_access(m, instruction)
+    writers = [m.writer(item, B32) for item in _items(instruction.operands[0])]
 
     def step() -> None:
-        require_whole_warps(m, instruction)
-        saved = m.mask, m.active, m.whole, m.count
-        if count < 4:
-            givers = m.row_givers(count, row_givers)
-            m.active = givers
-        try:
-            access = m.access(space, slot, offset, 16, instruction, "ldmatrix")
-        finally:
-            m.mask, m.active, m.whole, m.count = saved
-        rows = np.stack([access.load(4, i) for i in range(4)], axis=1)  # [givers, 4 words]
+        taken = access()
+        rows = np.stack([taken.load(4, i) for i in range(4)], axis=1)  # [givers, 4 words]
         warps = len(rows) // (8 * count)
         matrices = rows.reshape(warps, count, 8, 4)
         if trans:
@@ -77,6 +56,36 @@ def ldmatrix(m, instruction):
                 write(full)
 
     return step
+
+
+def matrix_access(m, instruction):
+    """What makes an ldmatrix's access to memory; how many matrices there are, and whether they are transposed."""
+    modifiers = Modifiers(instruction)
+    modifiers.flag("sync")
+    modifiers.flag("aligned")
+    if not modifiers.flag("m8n8"):
+        modifiers.reject("a shape other than m8n8")
+    count = int((modifiers.one_of(("x1", "x2", "x4")) or modifiers.reject("this number"))[1])
+    trans = modifiers.flag("trans")
+    space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
+    modifiers.done()
+    destination, address = instruction.operands
+    space, slot, offset = m.address(address, space)
+    if len(_items(destination)) != count:
+        raise PtxError(f"{instruction.where}: {instruction.name} with {len(_items(destination))} registers")
+    row_givers = np.arange(WARP) < 8 * count
+
+    def access():
+        require_whole_warps(m, instruction)
+        saved = m.mask, m.active, m.whole, m.count
+        if count < 4:
+            m.active = m.row_givers(count, row_givers)
+        try:
+            return m.access(space, slot, offset, 16, instruction, "ldmatrix")
+        finally:
+            m.mask, m.active, m.whole, m.count = saved
+
+    return access, count, trans
 
 
 @effect("stmatrix")

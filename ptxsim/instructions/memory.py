@@ -135,6 +135,20 @@ def st(m, instruction: Instruction):
     return step
 
 
+def blind(m, instruction: Instruction):
+    """An ld, st or ldmatrix that is checked and told to the observers, without its values."""
+    if instruction.opcode == "ldmatrix":
+        from .matrix import matrix_access
+
+        return matrix_access(m, instruction)[0]
+    _, space, vector, t, ordered = parse_access(instruction)
+    address = instruction.operands[0 if instruction.opcode == "st" else 1]
+    kind = ("st" if instruction.opcode == "st" else "ld") + ("_ordered" if ordered else "")
+    space, slot, offset = m.address(address, space)
+    width = t.bytes * vector
+    return lambda: m.access(space, slot, offset, width, instruction, kind)
+
+
 def ignored(m, instruction: Instruction):
     """An instruction without an effect here."""
     return lambda: None

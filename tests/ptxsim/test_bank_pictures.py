@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from helpers import ARCH, assert_one_line, run_module
 
 import ptxsim
-from experiments import bank_pictures
+from contracts import UserError, read_json, write_json
+from experiments.emulation import bank_pictures, launching
 from experiments.stages import build
 from kernels import catalogue
 from ptxsim import banks, wavefronts
@@ -128,10 +130,10 @@ def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
     for file, line in dict.fromkeys((known[pc][-1].file, known[pc][-1].line) for pc in counted):
         found = banks.accesses(kernel, line=line, file=file, **launch)
         assert [access.number for access in found] == list(range(1, found[0].of + 1))
-        recorder = banks.Recorder({access.instruction.pc for access in found}, 0)
+        recorder = banks.Recorder({access.pc for access in found}, 0)
         kernel.launch(**launch, observers=[recorder], checks=False)
         for access in found:
-            pc = access.instruction.pc
+            pc = access.pc
             assert count(access.parts) == access.wavefronts
             waves = 0
             for warp in recorder.warps(pc):
@@ -325,28 +327,46 @@ def test_every_picture_of_the_list_finds_its_line() -> None:
     assert bank_pictures.load(chosen=["sgemm_naive"]) == {}
 
 
+def test_an_access_is_the_same_after_json() -> None:
+    """A store, and a cp.async, whose parts follow from its source too."""
+    text = """.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p) {
+    .reg .b32 %r<9>; .reg .b64 %rd<9>; .shared .align 16 .b8 s[8192];
+    mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, s; add.s32 %r3, %r3, %r2; ld.param.u64 %rd1, [p];
+    mul.wide.u32 %rd2, %r1, 64; add.s64 %rd2, %rd2, %rd1; .file 1 "k.cu"
+    .loc 1 7 1\nst.shared.b32 [%r3], %r1; cp.async.cg.shared.global [%r3+4096], [%rd2], 16; ret; }"""
+    found = banks.accesses(ptxsim.load(text), 1, 32, [ptxsim.Array(np.zeros(2048, np.uint8))], line=7, file="k.cu")
+    assert [access.kind for access in found] == ["st", "cp_async"]
+    for access in found:
+        again = banks.Access.from_dict(json.loads(json.dumps(access.as_dict())))
+        assert again.as_dict() == access.as_dict() and again.parts == access.parts
+        assert again.addresses.dtype == access.addresses.dtype and (again.active == access.active).all()
+    again = [banks.Access.from_dict(access.as_dict()) for access in found]
+    assert banks.draw(again) == banks.draw(found)
+
+
 def test_the_swizzle_takes_the_conflict_away(tmp_path: Path) -> None:
     for name in bank_pictures.load()["transposed_store"].variants:
         build.build_variant(name, ARCH, tmp_path)
-    out = tmp_path / "smem_microbench.svg"
-    done = run_module("experiments.bank_pictures", "transposed_store", "--build-dir", tmp_path, "--out", out)
+        recorded = bank_pictures.recorded(name, launching.load(catalogue.kernels()[name], tmp_path))
+        write_json(tmp_path / name / "bank_accesses.json", "bank_accesses", recorded)
+    options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
+    done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)
     assert done.returncode == 0, done.stderr
-    from contracts import read_json
-
+    out = tmp_path / "figures" / "banks_transposed_store.svg"
     before, after = read_json(out.with_suffix(".json"), "bank_picture")["accesses"]
     assert (before["wavefronts"], before["ideal"]) == (2, 1) and (after["wavefronts"], after["ideal"]) == (1, 1)
     assert before["summary"] in out.read_text() and out.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_wrong_entries_are_told_in_one_line(tmp_path: Path) -> None:
-    done = run_module(
-        "experiments.bank_pictures", "transposed_stor", "--build-dir", tmp_path, "--out", tmp_path / "x.svg"
-    )
+    options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
+    done = run_module("experiments.emulation.bank_pictures", "transposed_stor", *options)
     assert_one_line(done, "unknown picture 'transposed_stor'", "nearest: transposed_store")
-    done = run_module("experiments.bank_pictures", "ldmatrix", "--build-dir", tmp_path, "--out", tmp_path / "x.svg")
-    assert_one_line(done, "not built")
-    from contracts import UserError
-
+    for name in bank_pictures.load()["ldmatrix"].variants:
+        write_json(tmp_path / name / "bank_accesses.json", "bank_accesses", [])
+    done = run_module("experiments.emulation.bank_pictures", "ldmatrix", *options)
+    assert_one_line(done, "no access of picture ldmatrix; emulate hgemm_naive_bf16 again")
+    assert not (tmp_path / "figures").exists()
     variant = catalogue.kernels()["sgemm_vectorized"]
     with pytest.raises(UserError, match=r"matches lines \d+, .* of kernels/sgemm/vectorized.cu; it must match one"):
         bank_pictures.source_line(variant, "a_tile")

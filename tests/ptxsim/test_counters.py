@@ -7,7 +7,8 @@ import pytest
 
 import ptxsim
 from ptxsim import wavefronts
-from ptxsim.counters import Counters, is_linear, scaled
+from ptxsim.counters import Counters, named
+from ptxsim.extrapolation import extrapolate
 
 LANE = np.arange(32)
 ON = np.ones((1, 32), bool)
@@ -131,7 +132,27 @@ def test_divergence_shows_in_executions():
     assert adds == [2, 3]
 
 
-def test_scaling_is_refused_where_it_does_not_hold():
-    few, more = {"a": 10.0}, {"a": 14.0}
-    assert scaled(few, more, (3, 4), 2, 10, 20)["a"] == 20 * (5 + 2 * 7)
-    assert is_linear({"a": 1.0}, {"a": 1.0}) and not is_linear({"a": 1.0}, {"a": 1.1})
+def test_sums_grow_with_blocks_and_steps():
+    runs = {3: {"a": 10.0}, 4: {"a": 14.0, "b": 2.0}, 5: {"a": 18.0, "b": 4.0}}
+    assert extrapolate(runs, blocks=2, to_steps=10, to_blocks=20) == {"a": 20 * (5 + 2 * 7), "b": 20 * 7}
+
+
+def test_what_does_not_grow_linearly_is_refused_by_name():
+    runs = {3: {"a": 10.0, "b": 0.0}, 4: {"a": 14.0, "b": 1.0}, 5: {"a": 18.0, "b": 4.0}}
+    with pytest.raises(ptxsim.PtxsimError, match="b does not grow linearly: 0, 1 and 4 with 3, 4 and 5 steps"):
+        extrapolate(runs, blocks=2, to_steps=10, to_blocks=20)
+
+
+def test_a_ratio_follows_from_the_sums_of_the_large_launch():
+    """A loop of loads that want all of a sector, after one that wants 4 bytes of each: the ratio is not linear."""
+    text = """.reg .b64 %y, %z; ld.param.u64 %x, [p];
+    shl.b32 %r0, %t, 5; cvt.u64.u32 %y, %r0; add.u64 %y, %y, %x; ld.global.b32 %r1, [%y];
+    shl.b32 %r3, %t, 2; cvt.u64.u32 %z, %r3; add.u64 %z, %z, %x; mov.u32 %r2, 0;
+    L: ld.global.b32 %r1, [%z]; add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, STEPS; @%q bra L;"""
+    runs = {steps: count(text.replace("STEPS", str(steps))) for steps in (3, 4, 5, 50)}
+    ratio = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"
+    small = {steps: runs[steps].sums() for steps in (3, 4, 5)}
+    found = named(extrapolate(small, blocks=1, to_steps=50, to_blocks=1))
+    assert found == runs[50].totals()
+    assert runs[3].totals()[ratio] == pytest.approx(128 * 4 / (32 + 4 * 3))
+    assert found[ratio] == pytest.approx(128 * 51 / (32 + 4 * 50))

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import ptxsim
-from experiments.predict import emulated_texture
+from experiments.emulation.launching import texture
 from experiments.stages import verify
 from kernels import arguments, catalogue
 from ptxsim.api import Kernel
 from ptxsim.compiler import compile_ptx
-from ptxsim.counters import Counters, is_linear, scaled
+from ptxsim.counters import Counters, named
+from ptxsim.extrapolation import extrapolate
 from ptxsim.parser import parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +88,7 @@ def launch(found, text, m, n, k, alpha, beta, pad, seed=0, **options):
     grid = (across, down) if found.grid == "nm" else (down, across)
     out = ptxsim.Array(c, "C")
     problem = catalogue.Problem(m, n, k, lda, ldb, ldc, alpha, beta)
-    args = arguments.pack(found, problem, ptxsim.Array(a, "A"), ptxsim.Array(b, "B"), out, emulated_texture)
+    args = arguments.pack(found, problem, ptxsim.Array(a, "A"), ptxsim.Array(b, "B"), out, texture)
     Kernel(parse(text)).launch(grid, found.threads, args, found.shared_bytes, **options)
     a, b = (verify.as_read(x, found.dtype, found.narrowing).astype(np.float64) for x in (a[:, :k], b[:, :n]))
     exact = alpha * (a @ b)
@@ -155,13 +156,12 @@ def predicted(found, text) -> dict[str, float]:
     """Totals at N, from 2x2 blocks with 3 and 4 k-steps."""
     bm, bn, bk = tiles(found)
     bk = max(bk, 32)
-    runs = []
+    runs = {}
     for steps in (3, 4, 5):
         counters = Counters()
-        launch(found, text, 2 * bm, 2 * bn, bk * steps, 1.0, 0.0, 0, observers=[counters], checks=False)
-        runs.append(counters.totals())
-    assert is_linear(scaled(runs[0], runs[1], (3, 4), 4, 5, 4), runs[2])
-    return scaled(runs[0], runs[1], (3, 4), 4, N // bk, (N // bm) * (N // bn))
+        launch(found, text, 2 * bm, 2 * bn, bk * steps, 1.0, 0.0, 0, observers=[counters], checks=False, values=False)
+        runs[steps] = counters.sums()
+    return named(extrapolate(runs, 4, N // bk, (N // bm) * (N // bn)))
 
 
 @pytest.mark.parametrize("name", EACH)

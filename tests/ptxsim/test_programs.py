@@ -47,7 +47,7 @@ def shown(operand):
     return str(operand[1]) if isinstance(operand, tuple) else f"%v{operand}"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(step, min_size=1, max_size=40), st.integers(0, 2**32 - 1))
 def test_integer_programs(steps, seed):
     rng = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def test_integer_programs(steps, seed):
     assert [[int(g[lane]) for g in got] for lane in range(LANES)] == state
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(st.sampled_from(sorted(FLOAT)), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)),
@@ -104,7 +104,7 @@ def test_float_programs(steps, values):
         assert np.isnan(want) or (np.signbit(have) == np.signbit(want)).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 31), min_size=LANES, max_size=LANES), st.integers(1, 7), st.integers(0, 40))
 def test_divergent_loops(trips, stride, bound):
     """Each thread leaves a loop by itself: by its count, or by a break in the middle."""

@@ -1,33 +1,67 @@
-# Each variant to PTX and a cubin, and a table of what the cubins need.
+# The toolchain, the catalogue, and each variant to PTX and a cubin.
+
+
+# Which compilers, driver and GPU there are. The file changes only when they do; everything that is built or measured has
+# it as an input. The identity is read while the workflow is read, so a change is seen by the next run.
+rule toolchain:
+    output:
+        "results/toolchain.json",
+    log:
+        "results/logs/toolchain.log",
+    localrule: True
+    params:
+        identity=dict(PLAN.device.toolchain),
+        nvcc=NVCC,
+        arch=config["arch"],
+        node=f"--node {shlex.quote(config['gpu_node'])}" if config["gpu_node"] else "",
+    shell:
+        "python -m experiments.stages.toolchain {params.nvcc} --arch {params.arch} {params.node} --out {output} 2>&1 | tee {log}"
+
+
+rule catalogue:
+    input:
+        relative([catalogue.CATALOGUE]),
+        "kernels/catalogue.py",
+        sorted({path for kernel in catalogue.kernels().values() for path in relative(kernel.sources())}),
+        PLAN.tuned or [],
+    output:
+        "results/variants.csv",
+    log:
+        "results/logs/catalogue.log",
+    localrule: True
+    params:
+        tuned=TUNED,
+    shell:
+        "python -m kernels.catalogue {params.tuned} --out {output} 2>&1 | tee {log}"
 
 
 rule build_variant:
     input:
-        variant_sources,
+        # the kernel's own file and the headers that it includes: editing another kernel rebuilds nothing
+        lambda wildcards: relative(catalogue.kernels()[wildcards.kernel].sources()),
         toolchain="results/toolchain.json",
     output:
-        multiext(f"{BUILD}/{{variant}}", ".cu", ".ptx", ".cubin", ".json"),
+        multiext(f"{BUILD}/{{kernel}}", ".cu", ".ptx", ".cubin", ".json"),
     log:
-        f"results/logs/build/{ARCH}/{{variant}}.log",
+        f"results/logs/build/{ARCH}/{{kernel}}.log",
     wildcard_constraints:
-        variant="|".join(catalogue.kernels()),
-    conda:
-        "../../env.yaml"
+        kernel="|".join(catalogue.kernels()),
     params:
         arch=ARCH,
         out=subpath(output[0], parent=True),
         # the catalogue's entry: its template values, threads and shared memory
-        entry=lambda wildcards: catalogue.kernels()[wildcards.variant].source_hash,
-        nvcc=nvcc_option(),
+        entry=lambda wildcards: catalogue.kernels()[wildcards.kernel].source_hash,
+        nvcc=NVCC,
+        tuned=TUNED,
     shell:
-        "python -m experiments.stages.build {wildcards.variant} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
+        "python -m experiments.stages.build {wildcards.kernel} --arch {params.arch} {params.nvcc} {params.tuned}"
+        " --out-dir {params.out} 2>&1 | tee {log}"
 
 
 rule build_harness:
     input:
+        lambda wildcards: relative(catalogue.included(Path(HARNESSES[wildcards.harness]))),
         source=lambda wildcards: HARNESSES[wildcards.harness],
-        header="kernels/include/ptx.cuh",
-        kernels=lambda wildcards: included(HARNESSES[wildcards.harness]),
         toolchain="results/toolchain.json",
     output:
         multiext(f"{BUILD}/{{harness}}", ".ptx", ".cubin"),
@@ -36,25 +70,9 @@ rule build_harness:
     wildcard_constraints:
         harness="|".join(HARNESSES),
     priority: 50  # each job on a GPU waits for it
-    conda:
-        "../../env.yaml"
     params:
         arch=ARCH,
         out=subpath(output[0], parent=True),
-        nvcc=nvcc_option(),
+        nvcc=NVCC,
     shell:
         "python -m experiments.stages.build --source {input.source} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
-
-
-rule resources:
-    input:
-        expand(f"{BUILD}/{{variant}}.json", variant=KERNELS),
-    output:
-        f"{RESULTS}/resources.csv",
-    log:
-        "results/logs/resources.log",
-    localrule: True
-    conda:
-        "../../env.yaml"
-    shell:
-        "python -m experiments.stages.merge resources {input} --out {output} 2>&1 | tee {log}"

@@ -1,38 +1,7 @@
 # The paper (Typst) and the browsable report (Snakemake's own).
 
 
-# What each step of the ladders changed, which counter moved, and how time followed.
-rule steps_table:
-    input:
-        measured(SOURCE),
-        ANALYSIS,
-        "analysis/figures/bounds.py",
-        "analysis/tables/steps.py",
-        "analysis/fill_docs.py",
-        emulated=emulated(),
-        variants="results/variants.csv",
-        resources=f"{RESULTS}/resources.csv",
-        bounds=f"{RESULTS}/bounds.csv",
-        steps="paper/steps.yaml",
-    output:
-        report(
-            "results/tables/steps.csv",
-            category="6 Tables",
-            subcategory=AS_CSV,
-            caption="../report/steps.rst",
-            labels={"table": "Steps: counters and time, before and after"},
-        ),
-    log:
-        "results/logs/steps.log",
-    conda:
-        "../../env.yaml"
-    params:
-        measured=subpath(input[0], parent=True),
-        label=LABEL,
-        emulated=emulated_option,
-    shell:
-        "python -m analysis.tables.steps --measured {params.measured} --variants {input.variants} --resources {input.resources}"
-        " --bounds {input.bounds} --steps {input.steps} {params.label} {params.emulated} --out {output} 2>&1 | tee {log}"
+PAGES = [name for name, one in REPORT_TABLES.items() if one.page]
 
 
 rule paper_pdf:
@@ -41,14 +10,9 @@ rule paper_pdf:
         "paper/lib.typ",
         sorted(path.as_posix() for path in Path("paper/sections").glob("*.typ")),
         "paper/references.bib",
-        "results/tables/summary.json",
-        [f"results/tables/{name}.csv" for name in PAPER_TABLES],
-        [f"results/tables/{name}.csv" for name in ("bounds", "machines", "predicted", "steps")],
-        "results/tables/coverage.csv",
-        "results/tables/claims.csv",
-        [f"results/tables/{name}.csv" for name in TRUST_TABLES],
-        [f"results/figures/{name}.pdf" for name in FIGURES],
-        [f"results/figures/banks_{name}.json" for name in BANK_PICTURES],
+        [f"results/tables/{one.file}" for one in REPORT_TABLES.values()],
+        [f"results/figures/{name}.pdf" for name in OUTPUTS],
+        [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("pdf", "json")],
         paper="paper/paper.typ",
     output:
         report(
@@ -59,55 +23,54 @@ rule paper_pdf:
         ),
     log:
         "results/logs/paper.log",
-    conda:
-        "../../env.yaml"
     params:
-        pictures=" ".join(BANK_PICTURES),
+        pictures=list(PICTURES),
     shell:
         "python -m analysis.render --paper {input.paper} --tables results/tables --figures results/figures"
         " --bank-pictures {params.pictures} --out {output} 2>&1 | tee {log}"
 
 
-# The tables as pages that can be sorted and searched: all in one process.
-rule report_pages:
-    input:
-        "analysis/tables/report_tables.py",
-        "analysis/tables/sortable.py",
-        tables=[f"results/tables/{name}.csv" for name in PAGES],
-    output:
-        [
+# The report tables on two pages that can be sorted and searched: the claims, and all others.
+for _page, _title, _category in [("tables", "Tables", "6 Tables"), ("claims", "Claims and verdicts", "8 Claims")]:
+    _names = [name for name in PAGES if (name == "claims") == (_page == "claims")]
+
+    rule:
+        name:
+            f"page_of_{_page}"
+        input:
+            [f"results/tables/{REPORT_TABLES[name].file}" for name in _names],
+            "analysis/pages.py",
+        output:
             report(
-                f"results/report/{name}.html",
-                category=category,
-                subcategory=AS_PAGES if category == "6 Tables" else None,
-                caption=f"../report/{caption}.rst",
-                labels={"table": title},
-            )
-            for name, (category, title, caption) in PAGES.items()
-        ],
-    log:
-        "results/logs/report_pages.log",
-    localrule: True
-    conda:
-        "../../env.yaml"
-    params:
-        titled=[shlex.quote(f"results/tables/{name}.csv={title}") for name, (_, title, _) in PAGES.items()],
-        out=subpath(output[0], parent=True),
-    shell:
-        "python -m analysis.tables.report_tables {params.titled} --out {params.out} 2>&1 | tee {log}"
+                f"results/report/{_page}.html",
+                category=_category,
+                caption=f"../report/{_page}.rst",
+                labels={"table": f"{_title}, to sort and search"},
+            ),
+        log:
+            f"results/logs/{_page}.log",
+        params:
+            names=_names,
+            title=_title,
+        shell:
+            "python -m analysis.pages --tables results/tables --title {params.title:q} --out {output} {params.names} 2>&1 | tee {log}"
 
 
+# A second Snakemake makes the report, since `snakemake --report FILE --report-after-run` makes none after a run that
+# failed: here failed checks are in the report, and only then end the run (rule `passed`).
 rule report_html:
     input:
-        REPORTED,
+        "results/paper.pdf",
+        [f"results/tables/{one.file}" for one in REPORT_TABLES.values()],
+        [f"results/figures/{name}.svg" for name in [*OUTPUTS, *(f"banks_{name}" for name in PICTURES)]],
+        "results/report/tables.html",
+        "results/report/claims.html",
     output:
         "results/report.html",
     log:
         "results/logs/report.log",
     localrule: True
-    conda:
-        "../../env.yaml"
     params:
-        config=CONFIG_OPTIONS,
+        config=[f"{key}={json.dumps(value)}" for key, value in sorted(config.items())],
     shell:
-        "snakemake --report {output} --nolock --cores 1 {input} --config {params.config} 2>&1 | tee {log}"
+        "snakemake --report {output} --nolock --cores 1 {input} --config {params.config:q} 2>&1 | tee {log}"

@@ -1,56 +1,161 @@
-# The parts that jobs wrote, joined: once for all experiments, and once for each alone.
+# The parts that jobs wrote, joined into the recorded tables: once for all experiments, and once for each alone
+# (results/MACHINE/only/NAME).
 
 
-# Those of this run, and those that stay as they are
-PARTS = {
-    "bench": (bench_parts(".csv"), parts_before(".csv")),
-    "checks": (check_parts, checks_before),
-    "counters": (profile_parts(".csv"), lambda wildcards: []),
-    "samples": (bench_parts(".parquet"), parts_before(".parquet")),
+def _bench(suffix):
+    """What was timed in a scope: parts of this run, and those that earlier ones left."""
+    return lambda wildcards: [f"{RESULTS}/parts/bench/{stem}{suffix}" for stem in PLAN.timed(wildcards.scope)]
+
+
+def _profile(suffix):
+    return lambda wildcards: [
+        f"{RESULTS}/parts/profile/{variant}-{size}{suffix}"
+        for variant, size in PLAN.profiled(PLAN.in_scope(wildcards.scope))
+    ]
+
+
+def _emulated(table):
+    return lambda wildcards: [
+        f"{RESULTS}/parts/emulate/{name}/{table}.csv" for name in PLAN.variants_in(wildcards.scope)
+    ]
+
+
+def _checks(wildcards):
+    """The checks of each kernel that takes part, then those of the timed runs."""
+    alone = [
+        path
+        for name in PLAN.checked(wildcards.scope)
+        for path in (f"{RESULTS}/parts/check/{name}.csv", f"{RESULTS}/parts/emulate/{name}/checks.csv")
+    ]
+    return alone + _bench(".checks.csv")(wildcards)
+
+
+# Recorded table: its parts
+_JOINED = {
+    "emulated_checks": _emulated("checks"),
+    **(
+        {
+            "samples": _bench(".parquet"),
+            "windows": _bench(".csv"),
+            "checks": _checks,
+            "counters": _profile(".csv"),
+        }
+        if PLAN.measuring
+        else {}
+    ),
+}
+# Those of the whole catalogue, in no experiment's scope
+_WHOLE = {
+    "resources": [f"{BUILD}/{kernel}.json" for kernel in PLAN.kernels],
+    **{
+        table: [f"{RESULTS}/parts/emulate/{name}/{table}.csv" for name in PLAN.runnable]
+        for table in ("predictions", "bounds", "shared_widths")
+    },
 }
 
-for _table, (_parts, _before) in PARTS.items():
+for _name, _parts in (_JOINED | _WHOLE).items():
 
     rule:
         name:
-            f"{_table}_table"
+            f"{_name}_table"
         input:
             _parts,
         output:
-            f"{RESULTS}{{scope}}/{_table}.{'parquet' if _table == 'samples' else 'csv'}",
+            f"{RESULTS}{'{scope}' if _name in _JOINED else ''}/{registry.tables()[_name].file}",
         log:
-            f"results/logs/{MACHINE}{{scope}}/{_table}.log",
+            f"results/logs/{MACHINE}{'{scope}' if _name in _JOINED else ''}/{_name}.log",
         localrule: True
-        conda:
-            "../../env.yaml"
         params:
-            table=_table,
-            before=_before,
-            as_they_are=lambda wildcards, before=_before: as_they_are(before(wildcards)),
+            table=_name,
         shell:
-            "python -m experiments.stages.merge {params.table} {input} {params.before} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.stages.merge {params.table} {input} --out {output} 2>&1 | tee {log}"
 
 
-rule provenance:
+if PLAN.measuring:
+
+    # Tables that others are made of: medians and intervals from the samples.
+    for _table in [registry.tables()[name] for name in PLAN.made if registry.tables()[name].derived]:
+
+        rule:
+            name:
+                f"{_table.name}_table"
+            input:
+                f"{_table.derived.module.replace('.', '/')}.py",
+                **{name: f"{RESULTS}{{scope}}/{registry.tables()[name].file}" for name in _table.derived.sources},
+            output:
+                f"{RESULTS}{{scope}}/{_table.file}",
+            log:
+                f"results/logs/{MACHINE}{{scope}}/{_table.name}.log",
+            params:
+                module=_table.derived.module,
+                tables=lambda wildcards, input: [f"--{name} {path}" for name, path in input.items()],
+            shell:
+                "python -m {params.module} {params.tables} --out {output} 2>&1 | tee {log}"
+
+    rule provenance:
+        input:
+            tables=[f"{RESULTS}{{scope}}/{name}.csv" for name in ("bench", "checks", "counters")],
+            machine=f"{RESULTS}/parts/machine.json",
+            toolchain="results/toolchain.json",
+            profile=_profile(".left_out.txt"),
+            locked=lambda wildcards: [
+                *rules.clocks.output,
+                *(path for path in _bench(".left_out.txt")(wildcards) if path.endswith("-locked.left_out.txt")),
+            ],
+        output:
+            f"{RESULTS}{{scope}}/provenance.json",
+        log:
+            f"results/logs/{MACHINE}{{scope}}/provenance.log",
+        localrule: True
+        params:
+            tuned=TUNED,
+            left_out=lambda wildcards, input: [
+                f"--left-out {stage}={path}" for stage in ("profile", "locked") for path in input[stage]
+            ],
+        shell:
+            "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain} {params.tuned}"
+            ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output} 2>&1 | tee {log}'
+
+    rule machine_of_scope:
+        input:
+            f"{RESULTS}/parts/machine.json",
+        output:
+            f"{RESULTS}{{scope}}/machine.json",
+        log:
+            f"results/logs/{MACHINE}{{scope}}/machine.log",
+        localrule: True
+        shell:
+            "cp {input} {output} 2>&1 | tee {log}"
+
+
+# There only when every check passed: after figures, paper and report, so that a failed check is in them.
+rule passed:
     input:
-        tables=[f"{RESULTS}{{scope}}/{table}" for table in ("bench.csv", "checks.csv", "counters.csv")],
-        machine=f"{RESULTS}/parts/machine.json",
-        toolchain="results/toolchain.json",
-        profile=profile_parts(".left_out.txt"),
-        locked=lambda wildcards: [*rules.clocks.output, *bench_parts(".left_out.txt", REGIMES[1:])(wildcards)],
+        # the GPU's checks hold the emulator's too
+        checks=f"{RESULTS}{{scope}}/{'checks' if PLAN.measuring else 'emulated-checks'}.csv",
+        last=lambda wildcards: (
+            figures_of(wildcards.scope.rpartition("/")[2])
+            if wildcards.scope
+            else ["results/paper.pdf", "results/report.html"]
+        ),
     output:
-        provenance=f"{RESULTS}{{scope}}/provenance.json",
-        machine=f"{RESULTS}{{scope}}/machine.json",
+        f"{RESULTS}{{scope}}/passed.txt",
     log:
-        f"results/logs/{MACHINE}{{scope}}/provenance.log",
+        f"results/logs/{MACHINE}{{scope}}/passed.log",
     localrule: True
-    conda:
-        "../../env.yaml"
-    params:
-        left_out=lambda wildcards, input: [
-            f"--left-out {stage}={path}" for stage in ("profile", "locked") for path in input[stage]
-        ],
     shell:
-        "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain}"
-        ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output.provenance} 2>&1 | tee {log}'
-        " && cp {input.machine} {output.machine}"
+        "python -m experiments.stages.require_passed --checks {input.checks} --out {output} 2>&1 | tee {log}"
+
+
+# This machine's measurements into data/MACHINE, from where they stand in on machines without a GPU.
+rule archive:
+    input:
+        [] if PLAN.archived else [PLAN.tables[t.name] for t in registry.tables().values() if t.archive == "always"],
+    log:
+        "results/logs/archive.log",
+    localrule: True
+    params:
+        measured=RESULTS,
+        data=f"data/{MACHINE}",
+    shell:
+        "python -m experiments.stages.archive --measured {params.measured} --data {params.data} 2>&1 | tee {log}"

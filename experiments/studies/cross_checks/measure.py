@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, run_command, scratch, write_rows
+from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
 from experiments.stages import verify
 from kernels import catalogue
@@ -71,8 +71,8 @@ def cross_check(entry: Entry, sizes: list[int], build_dir: Path) -> list[dict[st
         taken[n] = [before, ours(gpu, work)]
 
     bench.register(measure).set_name(entry.name).add_int64_axis("n", sizes)
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "nvbench.json"
+    with scratch() as folder:
+        report = folder / "nvbench.json"
         bench.run_all_benchmarks(["cross_check", "--quiet", "--jsonbin", str(report)])
         from cuda.bench.results import BenchmarkResult
 
@@ -96,9 +96,9 @@ def _row(entry: Entry, state: Any, taken: dict[int, list[tuple[np.ndarray, np.nd
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time one catalogue entry with NVBench too.")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    add_variant(parser)
     parser.add_argument("--size", type=int, action="append", required=True, help="m = n = k; may be given again")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     entry = catalogue.find(options.variant)

@@ -21,6 +21,7 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from experiments.studies.smem_microbench.measure import under_ncu
 
@@ -237,7 +238,7 @@ def read(launches: list[dict[str, Any]], build_dir: Path) -> list[dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Count shared-memory wavefronts beyond those within a warp.")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", type=Path, help="written: inter_warp_conflicts.csv")
     parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
     options = parser.parse_args()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, run_command, scratch, write_rows
+from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from experiments.stages.profile import LeftOut, find_ncu, read_report, report_folder
 
@@ -146,8 +146,8 @@ def under_ncu(command: list[str], metrics: list[str]) -> list[dict[str, Any]]:
         reader = report_folder(ncu)
     except LeftOut as reason:
         raise UserError(f"nothing can be counted: {reason}") from reason
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.ncu-rep"
+    with scratch() as folder:
+        report = folder / "report.ncu-rep"
         whole = [
             *(str(ncu), "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off"),
             *("--metrics", ",".join(metrics), "--export", str(report.with_suffix("")), sys.executable, *command),
@@ -187,7 +187,7 @@ def read(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Count the wavefronts of patterns of shared-memory addresses.")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", type=Path, help="written: smem_microbench.csv")
     parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
     options = parser.parse_args()

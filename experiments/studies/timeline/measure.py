@@ -13,7 +13,6 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -21,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
+from contracts import UserError, run_command, scratch, write_rows
+from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
@@ -107,8 +107,8 @@ def record(variant: Variant, build_dir: Path) -> list[dict[str, Any]]:
     torch.zeros(1, device="cuda")  # the first start of the profiler expects a context
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         benchmark(torch, gpu, variant)
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
+    with scratch() as folder:
+        trace = folder / "trace.json"
         recorded.export_chrome_trace(str(trace))
         events = json.loads(trace.read_text())["traceEvents"]
     rows = summarise(events, variant)
@@ -122,7 +122,7 @@ def record(variant: Variant, build_dir: Path) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Summarise the CUDA calls, kernels and copies of a benchmark process.")
     parser.add_argument("variant", help="name of an fp32 kernel in kernels/catalogue.yaml")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     variant = catalogue.find(options.variant)

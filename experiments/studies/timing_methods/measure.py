@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
-from experiments.stages import statistics, verify
+from experiments.stages import verify
 from experiments.stages.bench import worklog_replays
 from kernels import catalogue
 from kernels.catalogue import Entry, Problem
@@ -60,6 +61,9 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
     replays = int(np.clip(WINDOW_S * 1e6 / duration_us(gpu, work, 5), 20, MOST))
     stopwatches = {flush: Stopwatch(gpu, max(replays, worklog_replays(n)), flush) for flush in (True, False)}
 
+    def second_half_mean(times_us: np.ndarray) -> np.floating[Any]:
+        return np.mean(times_us[len(times_us) // 2 :])
+
     def stamped(count: int, flush: bool = True, middle: Any = np.median) -> tuple[float, float, int]:
         samples = stopwatches[flush].run([work] * count)
         return float(middle(samples.time_us[samples.kept])), float(np.median(samples.sm_clock_mhz)), count
@@ -89,7 +93,7 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
 
     protocols = {
         "ours": lambda: stamped(replays),
-        "worklog_c": lambda: stamped(worklog_replays(n), middle=statistics.second_half_mean),
+        "worklog_c": lambda: stamped(worklog_replays(n), middle=second_half_mean),
         "host_clock": lambda: host_clock(HOST_REPLAYS),
         "no_flush": lambda: stamped(replays, flush=False),
         "launch_gap": launch_gap,
@@ -121,9 +125,9 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time one catalogue entry in the ways that people time kernels.")
-    parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+    add_variant(parser)
     parser.add_argument("--size", type=int, action="append", required=True, help="m = n = k; may be given again")
-    parser.add_argument("--build-dir", required=True, type=Path)
+    add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
     entry = catalogue.find(options.variant)

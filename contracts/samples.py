@@ -1,0 +1,90 @@
+"""samples.parquet: every timed launch (contracts/schemas/samples.schema.yaml). Needs PyArrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from contracts import archives
+from contracts.errors import UserError
+from contracts.files import read_bytes, replacing
+from contracts.tables import LIMIT_BYTES, schema, validate
+
+GAP, NO_CLOCK, OFF_TARGET = "launch gap", "clock unknown", "clock off target"  # why a sample is not kept
+
+
+def _type(column: dict[str, Any]) -> pa.DataType:
+    kinds = column["type"] if isinstance(column["type"], list) else [column["type"]]
+    if "number" in kinds:
+        return pa.float32() if column.get("format") == "float" else pa.float64()
+    types = {"string": pa.dictionary(pa.int32(), pa.string()), "integer": pa.int32(), "boolean": pa.bool_()}
+    return types[kinds[0]]
+
+
+_PROPERTIES: dict[str, dict[str, Any]] = schema("samples")["properties"]
+KEY: list[str] = schema("samples")["key"]
+COLUMNS = pa.schema([(name, _type(column)) for name, column in _PROPERTIES.items()])
+
+
+def samples_table(rows: int, columns: dict[str, Any]) -> pa.Table:
+    """A table of so many rows; a column is given as an array, or as one value that stands in all rows."""
+    arrays = []
+    for field in COLUMNS:
+        value = columns[field.name]
+        if value is None or isinstance(value, str | int):
+            value = [value] * rows
+        plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        array = pa.array(value, plain, from_pandas=True)
+        arrays.append(array.dictionary_encode() if plain is not field.type else array)
+    return pa.table(arrays, schema=COLUMNS)
+
+
+def write_samples(path: str | Path, parts: Iterable[pa.Table]) -> None:
+    """Write all rows of `parts`; without any, the columns alone. Raises `UserError` for a value that is not allowed."""
+    table = pa.concat_tables([COLUMNS.empty_table(), *parts]).unify_dictionaries()
+    _check(table, path)
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_samples(path: str | Path) -> pa.Table:
+    """All rows. Raises `UserError` for a file that is truncated, foreign or not as it was archived."""
+    content = read_bytes(path, LIMIT_BYTES)
+    archives.check(Path(path), content)
+    try:
+        file = pq.ParquetFile(pa.BufferReader(content))
+        names = file.schema_arrow.names
+        if names != COLUMNS.names:
+            odd = sorted({*names} ^ {*COLUMNS.names}) or ["the order"]
+            raise UserError(f"{path}: not a table of samples (columns: {', '.join(odd)}); foreign")
+        table = pq.read_table(pa.BufferReader(content), schema=COLUMNS)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: not a table of samples, truncated or foreign") from error
+    _check(table, path)
+    return table
+
+
+def _check(table: pa.Table, path: str | Path) -> None:
+    """Every value under the schema: of names all that occur, of numbers the least and the largest."""
+    if not len(table):
+        return
+    first = table.slice(0, 1).to_pylist()[0]
+    for field in COLUMNS:
+        column = table[field.name]
+        if pa.types.is_floating(field.type) and not pc.all(pc.is_finite(column)).as_py():  # nulls count for nothing
+            raise UserError(f"{path}: {field.name} has an infinite value or NaN; allowed: finite numbers")
+        if pa.types.is_dictionary(field.type) or pa.types.is_boolean(field.type):
+            values = pc.unique(column).to_pylist()
+        else:
+            values = [*pc.min_max(column).as_py().values(), *([None] if column.null_count else [])]
+        for value in values:
+            validate(first | {field.name: value}, "samples", path)
+    if table.select(KEY).group_by(KEY).aggregate([]).num_rows < len(table):
+        raise UserError(f"{path}: two rows of the same {', '.join(KEY)}; foreign")
+    if pc.any(pc.equal(table["kept"], pc.is_valid(table["reason"]))).as_py():
+        raise UserError(f"{path}: a sample that is kept with a reason why not, or the reverse; foreign")

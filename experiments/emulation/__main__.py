@@ -1,0 +1,79 @@
+"""One run of the emulator for a kernel: correctness checks, predictions of its counters, bounds on its cycles, widths
+of its shared accesses, and those of them that pictures show.
+
+    python -m experiments.emulation sgemm_warptile --size 4096 --build-dir results/build/sm_90a --out-dir warptile
+
+writes checks.csv, predictions.csv, bounds.csv, shared_widths.csv and bank_accesses.json (for
+`experiments.emulation.bank_pictures`). Where small launches do not foretell a large one, predictions and bounds have no
+rows for that size, and the reason is told. A dispatcher has checks and predictions, of the kernels that it picks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from contracts import UserError, run_command, write_json, write_rows
+from experiments.command_line import add_build_dir, add_variant
+from experiments.emulation import bank_pictures, bounds, launching, predictions, scaling, widths
+from experiments.stages.check import EmulatedDevice, check_variant
+from kernels import catalogue
+from kernels.catalogue import Baseline, Problem, Runnable, Variant
+from ptxsim import Kernel, PtxsimError, machines
+
+Rows = list[dict[str, Any]]
+
+
+def at_sizes(
+    entry: Runnable, sizes: list[int], kernels: dict[str, Kernel], build_dir: Path, machine: machines.Machine
+) -> tuple[Rows, Rows]:
+    """Predictions and bounds; what is left out is told on stderr."""
+    predicted: Rows = []
+    least: Rows = []
+    for size in sizes:
+        try:
+            variant = entry.pick(Problem.square(size))
+            kernel = kernels[variant.name]
+            scaled = scaling.emulate(kernel, variant, size)
+            predicted += predictions.rows(entry, size, kernel.name, scaled)
+            if variant is entry:
+                least += bounds.rows(variant, size, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)
+        except UserError as reason:
+            print(f"{entry.name}, n = {size}, left out: {reason}", file=sys.stderr)
+    return predicted, least
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run one variant on the emulator, and tell what that shows.")
+    add_variant(parser)
+    parser.add_argument("--size", type=int, nargs="*", default=[], metavar="N", help="m = n = k; may be none")
+    add_build_dir(parser)
+    parser.add_argument("--machine", default="h200", help="whose rates bounds have: one of ptxsim's, or a .toml file")
+    parser.add_argument("--seed", type=int, help="of the first check; drawn afresh when left out")
+    parser.add_argument("--out-dir", required=True, type=Path)
+    options = parser.parse_args()
+    entry = catalogue.find(options.variant)
+    if isinstance(entry, Baseline):
+        raise UserError(f"{entry.name} is a library baseline: there is no PTX to run")
+    try:
+        machine = machines.find(options.machine)
+    except PtxsimError as error:
+        raise UserError(str(error)) from error
+    kernels = {variant.name: launching.load(variant, options.build_dir) for variant in entry.variants}
+    checks = check_variant(nullcontext(EmulatedDevice(options.build_dir, kernels)), entry, options.seed, large=None)
+    predicted, least = at_sizes(entry, options.size, kernels, options.build_dir, machine)
+    kernel = kernels[entry.name] if isinstance(entry, Variant) else None
+    found = widths.rows(entry.name, kernel, options.build_dir / f"{entry.name}.cubin") if kernel else []
+    pictured = bank_pictures.recorded(entry.name, kernel) if kernel else []
+    write_rows(options.out_dir / "checks.csv", "checks", checks)
+    write_rows(options.out_dir / "predictions.csv", "counters", predicted)
+    write_rows(options.out_dir / "bounds.csv", "bounds", least)
+    write_rows(options.out_dir / "shared_widths.csv", "shared_widths", found)
+    write_json(options.out_dir / "bank_accesses.json", "bank_accesses", pictured)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,209 @@
+"""Draws accesses to shared memory, with and without what mends their bank conflicts, on ptxsim: no GPU is needed.
+
+    python -m experiments.emulation.bank_pictures ldmatrix --emulated results/no-gpu/parts/emulation --out-dir .
+
+The pictures are listed in workflow/bank_pictures.yaml; `experiments.emulation` records the accesses that they show.
+Beside banks_NAME.svg it writes banks_NAME.pdf, the same picture for the paper, and banks_NAME.json, what the picture
+shows (contracts/schemas/bank_picture.schema.yaml).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contracts import UserError, choose, read_json, read_yaml, replacing, run_command, write_json, write_text
+from kernels import catalogue
+from kernels.catalogue import Problem, Variant
+
+if TYPE_CHECKING:  # Snakemake reads the list by this module: what draws is imported where it is needed
+    import ptxsim
+    from ptxsim import banks
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "workflow" / "bank_pictures.yaml"
+STEPS = 4  # over k that a launch makes; the first look like the others
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One access of a picture. `line`: regular expression that one line of the variant's source matches."""
+
+    variant: str
+    says: str
+    line: str
+    number: int = 1
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One entry of the list."""
+
+    name: str
+    title: str
+    text: str
+    accesses: tuple[Wanted, ...]
+
+    @property
+    def variants(self) -> list[str]:
+        return list(dict.fromkeys(wanted.variant for wanted in self.accesses))
+
+
+def load(path: Path = PICTURES, chosen: list[str] | None = None) -> dict[str, Picture]:
+    """Every picture by name; with `chosen`, those that need no other variants.
+
+    Raises `UserError` naming the file, the key and what is accepted.
+    """
+    found = {}
+    for name, entry in read_yaml(path, "bank_pictures").items():
+        accesses = tuple(Wanted(**wanted) for wanted in entry.pop("accesses"))
+        for wanted in accesses:
+            choose(catalogue.kernels(), wanted.variant, "variant", f"{path.name}: {name}")
+            try:
+                re.compile(wanted.line)
+            except re.error as error:
+                raise UserError(
+                    f"{path.name}: {name}: line {wanted.line!r} is no regular expression: {error}"
+                ) from error
+        picture = Picture(name=name, accesses=accesses, **entry)
+        if chosen is None or set(picture.variants) <= set(chosen):
+            found[name] = picture
+    return found
+
+
+def source_line(variant: Variant, expression: str) -> int:
+    """Number of the one line of the variant's source that matches. Raises `UserError` where that is none or several."""
+    lines = variant.source.read_text().splitlines()
+    found = [number for number, text in enumerate(lines, start=1) if re.search(expression, text)]
+    if len(found) != 1:
+        where = f"lines {', '.join(map(str, found))} of" if found else "no line of"
+        raise UserError(f"{expression!r} matches {where} {variant.source.relative_to(ROOT)}; it must match one")
+    return found[0]
+
+
+def small_launch(variant: Variant) -> dict[str, Any]:
+    """Arguments of `banks.accesses` or `Kernel.launch` for one tile of C and a few steps; all matrices are zero."""
+    from experiments.emulation import launching
+
+    m, n, k = variant.tile["m"], variant.tile["n"], STEPS * max(variant.tile["k"], 8)
+    problem = Problem(m, n, k, k, n, n)
+    if reason := variant.refusal(problem):
+        raise UserError(reason)
+    return launching.to_count(variant, problem)
+
+
+def access(wanted: Wanted, kernel: ptxsim.Kernel) -> banks.Access:
+    """Run the variant on one tile of C, and take the access that its first warp makes at the line."""
+    import ptxsim
+    from ptxsim import banks
+
+    variant = catalogue.kernels()[wanted.variant]
+    line = source_line(variant, wanted.line)
+    file = variant.source.relative_to(catalogue.ROOT)
+    try:
+        found = banks.accesses(kernel, line=line, file=file, source=variant.source, **small_launch(variant))
+    except ptxsim.PtxsimError as error:
+        raise UserError(f"ptxsim: {error}") from error
+    if wanted.number > len(found):
+        raise UserError(f"{variant.name}: number = {wanted.number}, but line {line} has {len(found)} accesses")
+    return found[wanted.number - 1]
+
+
+def recorded(name: str, kernel: ptxsim.Kernel) -> list[dict[str, Any]]:
+    """What bank_accesses.json holds: the accesses of a variant that pictures show."""
+    return [
+        {"picture": picture.name, "place": place, "access": access(wanted, kernel).as_dict()}
+        for picture in load().values()
+        for place, wanted in enumerate(picture.accesses)
+        if wanted.variant == name
+    ]
+
+
+def find(picture: Picture, emulated: Path) -> list[banks.Access]:
+    """Its accesses, out of what `experiments.emulation` left for each variant in `emulated`/VARIANT."""
+    from ptxsim import banks
+
+    found: dict[int, banks.Access] = {}
+    for variant in picture.variants:
+        path = emulated / variant / "bank_accesses.json"
+        for entry in read_json(path, "bank_accesses"):
+            if entry["picture"] == picture.name:
+                found[entry["place"]] = banks.Access.from_dict(entry["access"])
+    missing = [wanted.variant for place, wanted in enumerate(picture.accesses) if place not in found]
+    if missing:
+        raise UserError(f"{emulated / missing[0]}: no access of picture {picture.name}; emulate {missing[0]} again")
+    return [found[place] for place in range(len(picture.accesses))]
+
+
+def facts(picture: Picture, found: list[banks.Access]) -> dict[str, Any]:
+    """What FILE.json holds."""
+    rows = []
+    for wanted, one in zip(picture.accesses, found, strict=True):
+        variant = catalogue.kernels()[wanted.variant]
+        rows.append(
+            {
+                "variant": variant.name,
+                "label": variant.label,
+                "says": wanted.says,
+                "file": variant.source.relative_to(catalogue.ROOT).as_posix(),
+                "line": one.line,
+                "source": one.text,
+                "instruction": one.ptx,
+                "kind": one.kind,
+                "bits": 8 * one.width,
+                "wavefronts": one.wavefronts,
+                "ideal": one.ideal,
+                "summary": one.summary,
+            }
+        )
+    return {"title": picture.title, "text": picture.text, "accesses": rows}
+
+
+def to_pdf(svg: Path, pdf: Path) -> None:
+    """The same picture as PDF, on a page of its size, in the font of the other figures."""
+    import matplotlib
+    import typst
+
+    page = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{svg.name}")\n'
+    with replacing(pdf) as temporary:
+        typst.compile(
+            page.encode(),
+            output=temporary,
+            root=svg.parent.resolve(),
+            font_paths=[Path(matplotlib.get_data_path()) / "fonts" / "ttf"],
+            ignore_system_fonts=True,
+            format="pdf",
+            timestamp=0,
+        )
+
+
+def draw(picture: Picture, emulated: Path, out: Path) -> None:
+    """The picture as SVG, as PDF, and in words, for `out` and its siblings."""
+    from ptxsim import banks
+
+    found = find(picture, emulated)
+    headings = [f"{catalogue.kernels()[w.variant].label}: {w.says}" for w in picture.accesses]
+    write_text(out, banks.draw(found, headings, picture.title))
+    to_pdf(out, out.with_suffix(".pdf"))
+    write_json(out.with_suffix(".json"), "bank_picture", facts(picture, found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Draw accesses to shared memory on their banks.")
+    parser.add_argument("pictures", nargs="*", help="names in workflow/bank_pictures.yaml; all, if none is given")
+    parser.add_argument(
+        "--emulated", required=True, type=Path, metavar="FOLDER", help="with VARIANT/bank_accesses.json"
+    )
+    parser.add_argument("--out-dir", required=True, type=Path)
+    options = parser.parse_args()
+    known = load()
+    for name in options.pictures or known:
+        picture = choose(known, name, "picture", PICTURES.relative_to(ROOT))
+        draw(picture, options.emulated, options.out_dir / f"banks_{name}.svg")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,34 @@
+"""The least cycles that each resource of a GPU needs for a kernel, and estimates beside them: rows of bounds.csv."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ptxsim
+from contracts import UserError
+from experiments.emulation.scaling import Scaled
+from kernels.catalogue import Variant
+from ptxsim import bounds, sass
+from ptxsim.machines import Machine
+
+
+def rows(
+    variant: Variant, size: int, kernel: ptxsim.Kernel, cubin: Path, scaled: Scaled, machine: Machine
+) -> list[dict[str, Any]]:
+    """For m = n = k = `size`. Raises `UserError` where there can be none."""
+    try:
+        function = sass.read(cubin, kernel.name)
+        found = bounds.compute(function, kernel.program, scaled.work, machine, variant.shared_bytes)
+    except ptxsim.PtxsimError as error:
+        raise UserError(f"ptxsim: {error}") from error
+    if found.unrated:
+        raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")
+    shape = {"variant": variant.name, "m": size, "n": size, "k": size, "machine": machine.name}
+    told = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *found.estimates)]
+    told.append(("tail", found.tail, found.waves, "waves"))
+    return [
+        {**shape, "resource": resource, "cycles_per_sm": cycles, "amount": amount, "unit": unit}
+        | {"disagreement": found.disagreement, "source_hash": variant.source_hash}
+        for resource, cycles, amount, unit in told
+    ]

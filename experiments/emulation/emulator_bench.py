@@ -1,0 +1,112 @@
+"""Times ptxsim on each kernel: its check case, and how the time grows with the grid.
+
+    python -m experiments.emulator_bench --build-dir results/build/sm_90a --out emulator_bench.csv [VARIANT ...]
+
+The first row of a kernel is m = n = 256, k = 64 (or the next whole tiles); then the grid doubles along n, three times.
+One process, one thread; the peak of its memory is that since its start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ptxsim
+from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir
+from experiments.emulation.launching import texture
+from experiments.stages import verify
+from kernels import arguments, catalogue
+from kernels.catalogue import Problem, Variant
+
+CHECK = {"m": 256, "n": 256, "k": 64}
+GROWTH = (1, 2, 4, 8)
+
+
+class Executed(ptxsim.Observer):
+    """Counts instructions executed by warps."""
+
+    def __init__(self) -> None:
+        self.warps = 0
+
+    def executed(self, instruction, warps: int) -> None:
+        self.warps += warps
+
+
+def problem(variant: Variant, factor: int) -> Problem:
+    """The check case, `factor` times as wide."""
+    m, n, k = (-(-size // variant.tile[axis]) * variant.tile[axis] for axis, size in CHECK.items())
+    return Problem(m, n * factor, k, k, n * factor, n * factor)
+
+
+def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[ptxsim.Observer]) -> float:
+    """Seconds of one launch on random matrices."""
+    rng, dtype = np.random.default_rng(0), verify.NUMPY_DTYPES[variant.dtype]
+    a, b, c = (
+        ptxsim.Array(rng.uniform(-1, 1, (rows, columns)).astype(dtype), name)
+        for rows, columns, name in ((p.m, p.k, "A"), (p.k, p.n, "B"), (p.m, p.n, "C"))
+    )
+    packed = arguments.pack(variant, p, a, b, c, texture)
+    began = time.perf_counter()
+    kernel.launch(variant.grid(p), variant.threads, packed, variant.shared_bytes, observers)
+    return time.perf_counter() - began
+
+
+def rows_of(name: str, build_dir: Path) -> list[dict[str, Any]]:
+    """Rows of emulator_bench.csv of one kernel."""
+    variant = catalogue.find(name)
+    table = []
+    try:
+        began = time.perf_counter()
+        kernel = ptxsim.load(build_dir / f"{name}.ptx")
+        load_s = time.perf_counter() - began
+        executed = Executed()
+        launch(kernel, variant, problem(variant, 1), [executed])
+        for factor in GROWTH:
+            p = problem(variant, factor)
+            run_s = launch(kernel, variant, p, [])
+            lanes = 32 * executed.warps * factor
+            table.append(
+                {
+                    "variant": name,
+                    "m": p.m,
+                    "n": p.n,
+                    "k": p.k,
+                    "blocks": int(np.prod(variant.grid(p))),
+                    "load_s": load_s,
+                    "run_s": run_s,
+                    "lane_instructions": lanes,
+                    "lane_instructions_per_s": lanes / run_s,
+                    "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                }
+            )
+    except ptxsim.PtxsimError as error:
+        raise UserError(f"ptxsim: {error}") from error
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time the emulator on the catalogue's kernels.")
+    parser.add_argument("variants", nargs="*", help="names in kernels/catalogue.yaml; all kernels, if none is given")
+    add_build_dir(parser)
+    parser.add_argument("--out", required=True, type=Path, help="written: emulator_bench.csv")
+    options = parser.parse_args()
+    table = []
+    print(f"{'kernel':34s} {'load s':>7s} {'run s at 1, 2, 4, 8 times the grid':>36s} {'lane-instr/s':>14s}")
+    for name in options.variants or catalogue.kernels():
+        rows = rows_of(name, options.build_dir)
+        times = " ".join(f"{row['run_s']:8.3f}" for row in rows)
+        print(
+            f"{name:34s} {rows[0]['load_s']:7.3f} {times:>36s} {rows[-1]['lane_instructions_per_s']:14,.0f}", flush=True
+        )
+        table += rows
+    write_rows(options.out, "emulator_bench", table)
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,29 @@
+"""Hardware counters of a kernel as the emulator foretells them: rows of predictions.csv.
+
+Counts follow the cubin where ptxas merged shared accesses; `widths` says where a rule would err.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.emulation.scaling import Scaled
+from kernels.catalogue import Runnable
+
+UNITS = {"inst_executed": "inst", "bytes_per_sector": "byte/sector", "sectors": "sector"}
+
+
+def rows(entry: Runnable, size: int, kernel: str, scaled: Scaled) -> list[dict[str, Any]]:
+    """For m = n = k = `size`; `kernel` is the name of the function that runs."""
+    shape = {"variant": entry.name, "m": size, "n": size, "k": size}
+    return [
+        {
+            **shape,
+            "metric": metric,
+            "value": float(value),
+            "unit": next((unit for part, unit in UNITS.items() if part in metric), ""),
+            "kernel": kernel,
+            "source_hash": entry.source_hash,
+        }
+        for metric, value in scaled.totals.items()
+    ]

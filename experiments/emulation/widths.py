@@ -1,0 +1,40 @@
+"""Widths of a kernel's shared-memory accesses by source line, foreseen from its PTX and found in its cubin: rows of
+shared_widths.csv.
+
+ptxas merges neighbouring accesses; the emulator's counters rest on knowing which (ptxsim/merging.py has the rule). That
+the two differ on a line is no fault of the kernel.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ptxsim
+from contracts import UserError
+from ptxsim import merging
+
+
+def shown(counts: dict[int, int]) -> str:
+    """`{32: 8, 128: 2}` as "8 x 32, 2 x 128"."""
+    return ", ".join(f"{count} x {bits}" for bits, count in counts.items())
+
+
+def rows(name: str, kernel: ptxsim.Kernel, cubin: Path) -> list[dict[str, Any]]:
+    """Of the variant of that name."""
+    try:
+        lines = merging.compare(kernel.program, cubin)
+    except ptxsim.PtxsimError as error:
+        raise UserError(f"ptxsim: {error}") from error
+    return [
+        {
+            "variant": name,
+            "file": Path(line.file).name,
+            "line": line.line,
+            "opcode": line.opcode,
+            "foreseen": shown(line.foreseen),
+            "found": shown(line.found),
+            "agree": line.agree,
+        }
+        for line in lines
+    ]

@@ -1,0 +1,124 @@
+"""The GPUs that NVML shows, before any CUDA context: which are visible, and what the first one is."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from contracts import UserError
+
+KNOWN = "GEMM_LADDER_TOOLCHAIN"  # set by Snakemake for its jobs: what toolchain.json holds, as JSON
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as NVML shows it, before any CUDA context: name, architecture, driver."""
+
+    name: str
+    arch: str
+    driver: str
+
+
+@functools.cache
+def gpu() -> Gpu | None:
+    """The first GPU that CUDA_VISIBLE_DEVICES leaves visible; None where there is no driver or no GPU.
+
+    Raises `UserError` where there is a driver that does not answer: its library is of another version, for instance.
+    """
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):
+        return None
+    except pynvml.NVMLError as error:
+        raise UserError(_silent(error)) from error
+    try:
+        handles = visible_handles()
+        if not handles:
+            return None
+        name = pynvml.nvmlDeviceGetName(handles[0])
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(physical(handles[0]))
+        arch = f"sm_{major}{minor}" + ("a" if major == 9 else "")
+        return Gpu(name, arch, pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError as error:
+        raise UserError(_silent(error)) from error
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _silent(error: Exception) -> str:
+    return f"the NVIDIA driver does not answer: NVML says {error}; mend the driver, or hide it: CUDA_VISIBLE_DEVICES="
+
+
+def visible_handles() -> list:
+    """NVML handles of the devices that CUDA_VISIBLE_DEVICES names, in its order, each once; NVML must be initialised.
+
+    A device is a GPU or, of a GPU in MIG mode, an instance. Numbers count GPUs in the order of the PCI bus, and one in
+    MIG mode stands for its first instance; names are UUIDs, whole or cut short where that is unambiguous. A GPU that
+    was given to somebody else (a cgroup then denies it) is not there and has no number.
+    """
+    import pynvml
+
+    gpus = []
+    for index in range(pynvml.nvmlDeviceGetCount()):
+        with contextlib.suppress(pynvml.NVMLError_NoPermission):
+            gpus.append(_devices(pynvml.nvmlDeviceGetHandleByIndex(index)))
+    wanted = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if wanted is None:
+        return [devices[0] for devices in gpus if devices]
+    chosen: dict[str, Any] = {}
+    for item in map(str.strip, wanted.split(",")):
+        if re.fullmatch("[0-9]+", item):
+            found = gpus[int(item)][:1] if int(item) < len(gpus) else []
+        else:
+            found = _named(item, gpus)
+        if len(found) != 1:
+            break  # as CUDA does: what follows an unknown device is not visible
+        chosen.setdefault(pynvml.nvmlDeviceGetUUID(found[0]), found[0])
+    return list(chosen.values())
+
+
+def _devices(gpu: Any) -> list:
+    """What CUDA can use of a GPU: the GPU itself, in MIG mode its instances."""
+    import pynvml
+
+    try:
+        if pynvml.nvmlDeviceGetMigMode(gpu)[0] != pynvml.NVML_DEVICE_MIG_ENABLE:
+            return [gpu]
+        instances = []
+        for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu)):
+            with contextlib.suppress(pynvml.NVMLError_NotFound):
+                instances.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index))
+        return instances
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return [gpu]  # it knows no MIG
+
+
+def _named(item: str, gpus: list[list]) -> list:
+    """The devices whose UUID is or begins with `item`; of a GPU in MIG mode that is named, the first instance."""
+    import pynvml
+
+    if not item.startswith(("GPU-", "MIG-")):
+        return []
+    found = []
+    for devices in gpus:
+        if devices and pynvml.nvmlDeviceGetUUID(physical(devices[0])).startswith(item):
+            found.append(devices[0])
+        else:
+            found += [device for device in devices if pynvml.nvmlDeviceGetUUID(device).startswith(item)]
+    return found
+
+
+def physical(device: Any) -> Any:
+    """NVML's handle of the GPU that a MIG instance is part of; a GPU is its own."""
+    import pynvml
+
+    try:
+        return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device)
+    except pynvml.NVMLError:
+        return device

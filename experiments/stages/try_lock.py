@@ -1,0 +1,31 @@
+"""Tries whether the clocks can be locked, at the start of a run that was asked to, or says why they are not.
+
+python -m experiments.stages.try_lock --lock --left-out locked.left_out.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from contracts import run_command, write_text
+from experiments.gpu import clocks, power
+from experiments.gpu.lease import lease
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Try whether the clocks can be locked, or say why they are not.")
+    parser.add_argument("--lock", action="store_true", help="lock them for a moment; an error where that is refused")
+    clocks.lock_arguments(parser)
+    parser.add_argument("--left-out", required=True, type=Path, help="written: why they are not locked, or nothing")
+    options = parser.parse_args()
+    reason = clocks.NOT_ASKED
+    if options.lock:
+        with lease(), power.nvml() as handle, clocks.locked(handle, options.sm_mhz, options.memory_mhz) as target:
+            clocks.say(f"clocks can be locked: {target.mechanism}")
+        reason = ""
+    write_text(options.left_out, reason)
+
+
+if __name__ == "__main__":
+    run_command(main)

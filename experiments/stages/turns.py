@@ -1,0 +1,122 @@
+"""A GEMM and its baseline on the same inputs: timed in turns, and their outputs checked where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from cuda.bindings import driver
+
+from contracts.dtypes import dtypes
+from experiments.gpu.device import Gpu, Memory, cuda
+from experiments.gpu.libraries import Gemm
+from experiments.gpu.timing import Samples, Stopwatch, Work
+from experiments.stages import verify
+from kernels.catalogue import Problem
+
+T = TypeVar("T")
+ROLES = ("variant", "baseline")
+LEAST_KEPT = 5  # samples of each, below which nothing is told
+SAMPLED_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A, B and an output for each role of one problem on the device; `seed` made A and B, of the kind `data`."""
+
+    problem: Problem
+    dtype: str
+    a: Memory
+    b: Memory
+    c: dict[str, Memory]
+    seed: int
+    data: str
+
+    @classmethod
+    def fill(cls, gpu: Gpu, p: Problem, dtype: str, data: str) -> Matrices:
+        """New inputs each time."""
+        size = verify.NUMPY_DTYPES[dtype].itemsize
+        seed = int(np.random.SeedSequence().entropy % 2**31)
+        a, b = Memory(p.m * p.k * size), Memory(p.k * p.n * size)
+        gpu.fill(a, dtype, p.m * p.k, seed, data)
+        gpu.fill(b, dtype, p.k * p.n, seed + 1, data)
+        return cls(p, dtype, a, b, {role: Memory(p.m * p.n * size) for role in ROLES}, seed, data)
+
+    def bind(self, gemm: Gemm, role: str) -> Work:
+        """A launch of `gemm` that writes this role's output."""
+        return gemm.bind(self.problem, self.a.address, self.b.address, self.c[role].address)
+
+    def poison(self, gpu: Gpu, role: str) -> None:
+        """NaN in all of an output, so that what is checked later was written since."""
+        gpu.fill(self.c[role], self.dtype, self.problem.m * self.problem.n, 0, "nans")
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Samples in the order they ran, and whose each is."""
+
+    samples: Samples
+    roles: np.ndarray
+
+    def of(self, role: str, kept: np.ndarray | None = None) -> Samples:
+        """A role's samples: those without a launch gap, or those of the mask `kept`."""
+        return self.samples.of((self.roles == role) & (self.samples.kept if kept is None else kept))
+
+
+def take_turns(stopwatch: Stopwatch, works: Mapping[str, Work], pairs: int, seed: int) -> Turns:
+    """Time the works of both roles in pairs; which of a pair goes first is drawn."""
+    order = drawn_order(list(works), pairs, seed)
+    return Turns(stopwatch.run([works[role] for role in order]), np.array(order))
+
+
+def drawn_order(roles: Sequence[T], pairs: int, seed: int) -> list[T]:
+    """Both roles once in each pair; in half of the pairs, drawn at random, in reverse.
+
+    On an H200 what flushing leaves of the L2 cache recurs every four samples: with every second pair reversed, one role
+    always met the better states, and cuBLAS had 0.87 to 1.11 times its own speed where it takes 10 to 40 us.
+    """
+    reverse = np.random.default_rng(seed).permutation(np.arange(pairs) % 2 == 1)
+    return [role for flip in reverse for role in (reversed(roles) if flip else roles)]
+
+
+def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.Verdict:
+    """Rows of C and all of C by Freivalds' test, in float64 on the device."""
+    p, dtype = matrices.problem, matrices.dtype
+    kind = dtypes()[dtype].stored_as
+    a, b, c = matrices.a.address, matrices.b.address, matrices.c[role].address
+    rng = np.random.default_rng()
+    rows = rng.choice(p.m, min(SAMPLED_ROWS, p.m), replace=False).astype(np.int32)
+    row_numbers, signs = gpu.upload(rows), gpu.upload(rng.choice([-1.0, 1.0], p.n))
+    i32 = np.int32
+
+    def matvec(matrix: int, shape: tuple[int, int], x: int, mode: int) -> Memory:
+        out = Memory(shape[0] * 8)
+        gpu.harness(f"matvec_{kind}", shape[0], 256, matrix, i32(shape[1]), i32(shape[1]), x, i32(mode), out.address)
+        return out
+
+    def exact_rows(mode: int) -> np.ndarray:
+        out = Memory(len(rows) * p.n * 8)
+        sizes = i32(p.lda), b, i32(p.ldb), i32(p.n), i32(p.k)
+        grid = -(-p.n // 128), len(rows)
+        gpu.harness(f"row_products_{kind}", grid, 128, a, *sizes, row_numbers.address, i32(mode), out.address)
+        return gpu.download(out, np.float64, len(rows) * p.n).reshape(len(rows), p.n)
+
+    plain, absolute, square = 0, 1, 2
+    bx, b_sums = (matvec(b, (p.k, p.n), x, mode) for x, mode in ((signs.address, plain), (0, absolute)))
+    abx, ab_sums = matvec(a, (p.m, p.k), bx.address, plain), matvec(a, (p.m, p.k), b_sums.address, absolute)
+    cx, norms = matvec(c, (p.m, p.n), signs.address, plain), matvec(c, (p.m, p.n), 0, square)
+    vectors = [gpu.download(memory, np.float64, p.m) for memory in (cx, abx, ab_sums, norms)]
+    whole = verify.freivalds(p, dtype, *vectors[:3], np.sqrt(vectors[3]))
+    reference, magnitude = exact_rows(plain), exact_rows(absolute)
+    output = _rows_of(matrices.c[role], rows, p.n, verify.NUMPY_DTYPES[dtype])
+    sampled = verify.judge(output, reference, verify.bound(p, dtype, reference, magnitude))
+    return verify.combine(sampled, whole)
+
+
+def _rows_of(c: Memory, rows: np.ndarray, n: int, dtype: np.dtype) -> np.ndarray:
+    out = np.empty((len(rows), n), dtype)
+    for i, row in enumerate(rows):
+        cuda(driver.cuMemcpyDtoH(out[i].ctypes.data, c.address + int(row) * out[i].nbytes, out[i].nbytes))
+    return out

@@ -1,0 +1,108 @@
+"""Straight runs of instructions, from one place to the next branch or meeting point, as lists of steps.
+
+Where values are asked for, neighbouring f32 FMAs that do not depend on each other, as of an outer product, are computed
+together: one array operation for many instructions. Where only counts are, what does not bear on them is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+
+from . import floats
+from .instructions.memory import blind
+from .slicing import slice_of
+from .syntax import Instruction, Register
+from .types import TYPES
+
+Step = Callable[[], None]
+F32 = TYPES["f32"]
+FEWEST = 4  # FMAs that are worth being computed together
+CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
+
+
+class Runs:
+    """The runs of a machine's program, made as they are met."""
+
+    def __init__(self, machine) -> None:
+        self.machine = machine
+        self._made: dict[tuple[int, int, bool], list[Step]] = {}
+
+    def steps(self, first: int, end: int, values: bool) -> list[Step]:
+        """What the instructions from `first` up to `end` do."""
+        key = (first, end, values)
+        found = self._made.get(key)
+        if found is None:
+            make = self._together if values else self._counting
+            found = self._made[key] = make(first, end)
+        return found
+
+    def _counting(self, first: int, end: int) -> list[Step]:
+        return [step for step in self._sliced[first:end] if step is not None]
+
+    @cached_property
+    def _sliced(self) -> list[Step | None]:
+        """By place, the step of a launch without values; None where nothing needs to be done."""
+        m = self.machine
+        found = slice_of(m.program)
+        steps = list(m.steps)
+        for pc in found.skipped:
+            steps[pc] = None
+        for pc in found.blind:
+            instruction = m.program.code[pc]
+            step = blind(m, instruction)
+            steps[pc] = step if instruction.predicate is None else m._guarded(instruction, step)
+        return steps
+
+    def _together(self, first: int, end: int) -> list[Step]:
+        m, steps, group, written = self.machine, [], [], set()
+
+        def finish() -> None:
+            alone = [m.steps[i.pc] for i in group]
+            steps.extend(alone if len(group) < FEWEST else [fused(m, group, alone)])
+            group.clear()
+            written.clear()
+
+        for pc in range(first, end):
+            instruction = m.program.code[pc]
+            if not _is_fma(instruction):
+                finish()
+                steps.append(m.steps[pc])
+                continue
+            if not written.isdisjoint(instruction.operands):
+                finish()
+            group.append(instruction)
+            written.add(instruction.operands[0])
+        finish()
+        return steps
+
+
+def _is_fma(i: Instruction) -> bool:
+    plain = i.opcode == "fma" and i.modifiers == ("rn", "f32") and i.predicate is None
+    return plain and all(isinstance(o, Register) and o.type.bits == 32 for o in i.operands)
+
+
+def fused(m, group: list[Instruction], alone: list[Step]) -> Step:
+    """FMAs none of which reads or writes what another writes; `alone`: the steps of each by itself."""
+    slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
+    readers = {o.slot: m.reader(o, F32) for i in group for o in i.operands[1:]}
+    factors = {slot for a, b, _ in slots for slot in (a, b)}
+    writers = [m.writer(i.operands[0], F32) for i in group]
+
+    def step() -> None:
+        rows = CHUNK // m.lanes
+        if rows < FEWEST:
+            for one in alone:
+                one()
+            return
+        values = {slot: read() for slot, read in readers.items()}
+        wide = {slot: values[slot].astype(np.float64) for slot in factors}
+        for start in range(0, len(slots), rows):
+            part = slots[start : start + rows]
+            results = floats.fma32_rows([(wide[a], wide[b]) for a, b, _ in part], [values[c] for _, _, c in part])
+            for write, value in zip(writers[start:], results, strict=False):
+                write(value)
+
+    return step

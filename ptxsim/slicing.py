@@ -1,0 +1,108 @@
+"""Which instructions a launch must execute when only its addresses and its control flow are asked for.
+
+Counts of memory accesses and of executed instructions do not depend on the values that a kernel computes, but for those
+that reach an address, a predicate, a branch or a barrier. `slice_of` finds the others, by the registers that they
+write, whatever the flow of control: what is skipped can have no effect on what is counted.
+
+Where a loaded value matters (an index out of memory), stores matter too, and are executed. A program with functions
+that are called is executed whole: their parameters go through memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .instructions import registry
+from .program import Program
+from .syntax import Address, Arguments, Instruction, Negated, Pair, Register, Vector
+
+# effects that do no more than write their destinations
+PURE = {"mov", "cvta", "isspacep", "mma", "movmatrix"}
+# effects that access memory; without their values, their addresses still count
+ACCESSES = {"ld": 1, "ldu": 1, "ldmatrix": 1, "st": 0}  # the operand that is the address
+WITHOUT_VALUES = {"cp", "prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "fence", "membar", "tex"}
+CONTROLS_THAT_READ = {"call", "mbarrier"}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Places of instructions that are left out, and of accesses that are checked and counted without their values."""
+
+    skipped: frozenset[int]
+    blind: frozenset[int]
+
+
+def registers_of(operand: object) -> Iterator[Register]:
+    """The registers that an operand names."""
+    match operand:
+        case Register():
+            yield operand
+        case Negated():
+            yield operand.register
+        case Vector() | Arguments():
+            for item in operand.items:
+                yield from registers_of(item)
+        case Pair():
+            yield from registers_of(operand.first)
+            yield from registers_of(operand.second)
+        case Address():
+            yield from registers_of(operand.base)
+            yield from registers_of(operand.index)
+        case tuple():
+            for item in operand:
+                yield from registers_of(item)
+
+
+def slice_of(program: Program) -> Slice:
+    """What can be left out when only counts are asked for."""
+    if len(program.functions) > 1:
+        return Slice(frozenset(), frozenset())
+    wanted: set[Register] = set()
+    executed: set[int] = set()
+    stores_matter = False
+    changed = True
+    while changed:
+        changed = False
+        for i in reversed(program.code):
+            needs, matters = _needs(i, wanted, stores_matter)
+            if matters:
+                executed.add(i.pc)
+            if needs - wanted or (matters and not stores_matter and _reads_memory(i)):
+                wanted |= needs
+                stores_matter |= matters and _reads_memory(i)
+                changed = True
+    left = [i for i in program.code if i.pc not in executed]
+    blind = frozenset(i.pc for i in left if i.opcode in ACCESSES and not _is_parameter(i))
+    return Slice(frozenset(i.pc for i in left) - blind, blind)
+
+
+def _needs(i: Instruction, wanted: set[Register], stores_matter: bool) -> tuple[set[Register], bool]:
+    """Registers that an instruction must find right, and whether its own result is needed."""
+    guard = set() if i.predicate is None else {i.predicate}
+    if i.opcode in ACCESSES and not _is_parameter(i):
+        if stores_matter if i.opcode == "st" else not wanted.isdisjoint(registers_of(i.operands[0])):
+            return guard | set(registers_of(i.operands)), True
+        return guard | set(registers_of(i.operands[ACCESSES[i.opcode]])), False
+    pure = i.opcode in PURE or i.opcode == "ld" or not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
+    if pure and not _touches_carry(i) and wanted.isdisjoint(registers_of(i.operands[0])):
+        return set(), False
+    return guard | set(registers_of(i.operands)), True
+
+
+def _reads_memory(i: Instruction) -> bool:
+    """Whether what an instruction does depends on what was stored; it is one that is executed."""
+    if i.opcode in ACCESSES:
+        return i.opcode != "st" and not _is_parameter(i)
+    if i.opcode in WITHOUT_VALUES:
+        return not {"bulk", "mbarrier"}.isdisjoint(i.modifiers)
+    return i.opcode in CONTROLS_THAT_READ or (i.opcode in registry.EFFECTS and i.opcode not in PURE)
+
+
+def _is_parameter(i: Instruction) -> bool:
+    """A load of a parameter of the entry: the host's value."""
+    return i.opcode == "ld" and any(m.split("::")[0] == "param" for m in i.modifiers)
+
+
+def _touches_carry(i: Instruction) -> bool:
+    return "cc" in i.modifiers or i.opcode in ("addc", "subc", "madc")

@@ -1,0 +1,197 @@
+"""One run of the emulator for a kernel: what it foretells at n = 4096, against the archived counters of an H200."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from helpers import ARCH, assert_one_line, run_module
+
+from analysis.tables import bounds as told
+from contracts import read_json, read_rows
+from experiments.emulation import bounds, launching, predictions, scaling
+from experiments.stages import build
+from kernels import catalogue
+from ptxsim import bounds as rules
+from ptxsim import machines
+
+SIZE = 4096
+EXACT = [
+    "smsp__inst_executed_op_shared_ld.sum",
+    "smsp__inst_executed_op_shared_st.sum",
+    "smsp__inst_executed_op_ldsm.sum",
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
+    "memory_l1_wavefronts_shared",
+    "memory_l1_wavefronts_shared_ideal",
+    "memory_l2_theoretical_sectors_global",
+]
+# those whose order of registers broke the rule without a backlog, and one of each other kind; the rest with -m slow
+QUICK = {"sgemm_vectorized", "hgemm_naive_bf16", "sgemm_t128x128x8_cpasync", "sgemm_t128x128x8_texld"}
+EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in catalogue.kernels()]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory):
+    """A function: name of a kernel to its predictions by metric, and its rows of bounds.csv by resource; built here."""
+    folder = tmp_path_factory.mktemp("build")
+
+    @functools.cache
+    def of(name: str) -> tuple[dict[str, float], dict[str, dict]]:
+        cubin = folder / f"{name}.cubin"
+        if not cubin.is_file():
+            build.build_variant(name, ARCH, folder)
+        variant = catalogue.kernels()[name]
+        kernel = launching.load(variant, folder)
+        scaled = scaling.emulate(kernel, variant, SIZE)
+        predicted = predictions.rows(variant, SIZE, kernel.name, scaled)
+        least = bounds.rows(variant, SIZE, kernel, cubin, scaled, machines.find("h200"))
+        return {row["metric"]: row["value"] for row in predicted}, {row["resource"]: row for row in least}
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def counted(archive: Path):
+    """A function: name of a kernel to its archived counters; skips where its source was changed since."""
+    values, hashes = defaultdict(dict), defaultdict(set)
+    for row in read_rows(archive / "counters.csv", "counters"):
+        if row["n"] == SIZE:
+            values[row["variant"]][row["metric"]] = row["value"]
+            hashes[row["variant"]].add(row["source_hash"])
+
+    def of(name: str) -> dict[str, float]:
+        if hashes[name] != {catalogue.kernels()[name].source_hash}:
+            pytest.skip(f"{name}: not measured since its source changed")
+        return values[name]
+
+    return of
+
+
+@pytest.mark.parametrize("name", ["sgemm_vectorized", "hgemm_naive_bf16"])
+def test_instructions_sectors_and_wavefronts_are_exact(name: str, found, counted) -> None:
+    for metric in EXACT:
+        assert found(name)[0][metric] == pytest.approx(counted(name)[metric], rel=1e-8), metric
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_instructions_and_pipes_are_ncu_s(name: str, found, counted) -> None:
+    """VIADD, which bf16 kernels have, among the instructions of the FMA pipe."""
+    ncu, least = counted(name), found(name)[1]
+    assert least["issue"]["amount"] == pytest.approx(ncu["sm__inst_executed.sum"], rel=1e-8)
+    assert least["issue"]["disagreement"] < 1e-6
+    for pipe in {"fma", "tensor"} & set(least):
+        busy = ncu[f"sm__pipe_{pipe}_cycles_active.avg.pct_of_peak_sustained_active"] / 100 * ncu[told.AVERAGE]
+        assert least[pipe]["cycles_per_sm"] == pytest.approx(busy, rel=1e-3 if pipe == "tensor" else 1e-6), pipe
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_no_kernel_is_faster_than_its_bounds(name: str, found, counted) -> None:
+    """Nor than the order of its registers lets it, with a backlog of two operands a bank."""
+    ncu, least = counted(name), found(name)[1]
+    for resource, row in least.items():
+        measured = ncu[told.SLOWEST if resource == "tail" else told.AVERAGE]
+        assert row["cycles_per_sm"] <= measured, resource
+    assert least["tail"]["amount"] == pytest.approx(ncu["launch__waves_per_multiprocessor"], rel=1e-6)
+
+
+def test_two_operands_are_the_least_backlog(found, counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one, t128x128x8_cpasync issues more than the rule allows."""
+    name = "sgemm_t128x128x8_cpasync"
+    assert found(name)[1]["register_rule"]["cycles_per_sm"] <= counted(name)[told.AVERAGE]
+    monkeypatch.setattr(rules.issue_cycles, "__defaults__", (1,))
+    assert found.__wrapped__(name)[1]["register_rule"]["cycles_per_sm"] > counted(name)[told.AVERAGE]
+
+
+def test_no_archived_bound_is_above_the_measured_cycles(archive: Path) -> None:
+    """Every kernel of the archive, by the bounds that were recorded beside its counters."""
+    rows = pd.DataFrame(read_rows(archive / "counters.csv", "counters")).assign(label="", order=0, stale=False)
+    shares = told.shares(rows, pd.DataFrame(read_rows(archive / "bounds.csv", "bounds")))
+    assert shares["variant"].nunique() > 30
+    assert told.broken(shares[shares["kind"] == "bound"]).empty
+
+
+def test_both_sides_call_the_same_resources_estimates() -> None:
+    assert told.RESOURCES | told.ESTIMATES == rules.LABELS
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
+    to = tmp_path / "out"
+    done = run_module(
+        "experiments.emulation", "sgemm_vectorized", "--size", 4096, 4224, "--build-dir", built, "--out-dir", to
+    )
+    assert done.returncode == 0, done.stderr
+    assert "n = 4224, left out: sgemm_vectorized: size = 4224 is not made of whole tiles" in done.stderr
+    assert "checked sgemm_vectorized on ptxsim: 27 of 27 cases passed" in done.stderr
+    checks = read_rows(to / "checks.csv", "checks")
+    assert len(checks) == 27 and all(row["passed"] and row["device"] == "ptxsim" for row in checks)
+    for table, schema in (("predictions", "counters"), ("bounds", "bounds")):
+        assert {row["n"] for row in read_rows(to / f"{table}.csv", schema)} == {4096}
+    least = {row["resource"] for row in read_rows(to / "bounds.csv", "bounds")}
+    assert least >= {"fma", "issue", "shared", "dram", "tail", "l2", "register_rule"}
+    widths = read_rows(to / "shared_widths.csv", "shared_widths")
+    assert widths and all(row["agree"] for row in widths)
+    pictured = read_json(to / "bank_accesses.json", "bank_accesses")
+    assert [entry["picture"] for entry in pictured] == ["transposed_store"]
+
+
+def test_bad_input_is_one_line(built: Path, tmp_path: Path) -> None:
+    to = tmp_path / "out"
+
+    def run(variant: str, build_dir: Path, *more: str):
+        return run_module("experiments.emulation", variant, "--build-dir", build_dir, "--out-dir", to, *more)
+
+    assert_one_line(run("cublas_fp32", built), "cublas_fp32 is a library baseline")
+    assert_one_line(run("sgemm_vectorized", built, "--machine", "h300"), "machine 'h300' is not known", "h200")
+    assert_one_line(run("sgemm_vectorized", tmp_path), "sgemm_vectorized.ptx: not built")
+    assert not to.exists()
+
+
+# ---- the table -----------------------------------------------------------------------------------------------------
+
+
+def counters(variant: str, stale: bool = False, **metrics: float) -> list[dict]:
+    names = {"average": told.AVERAGE, "slowest": told.SLOWEST}
+    return [
+        {"variant": variant, "n": 4096, "label": variant, "order": 0, "stale": stale, "metric": names[k], "value": v}
+        for k, v in metrics.items()
+    ]
+
+
+def bound(variant: str, **cycles: float) -> list[dict]:
+    return [{"variant": variant, "n": 4096, "resource": name, "cycles_per_sm": c} for name, c in cycles.items()]
+
+
+def test_estimates_are_kept_apart_from_bounds() -> None:
+    measured = pd.DataFrame(
+        [*counters("a", average=100.0, slowest=120.0), *counters("old", stale=True, average=1.0, slowest=1.0)]
+    )
+    given = pd.DataFrame(
+        [
+            *bound("a", fma=50.0, shared=75.0, tail=90.0, register_rule=130.0, l2=80.0),
+            *bound("old", fma=1.0),
+            *bound("new", fma=2.0),
+        ]
+    )
+    rows = told.shares(measured, given)
+    assert dict(zip(rows["resource"], zip(rows["kind"], rows["percent"], strict=True), strict=True)) == {
+        "fma": ("bound", 50.0),
+        "shared": ("bound", 75.0),
+        "tail": ("bound", 75.0),
+        "register_rule": ("estimate", 130.0),
+        "l2": ("estimate", 80.0),
+    }
+    assert list(told.bottlenecks(rows)["resource"]) == ["shared"]
+    assert list(told.broken(rows)["resource"]) == ["register_rule"]
+    assert told.errors(rows) == [
+        "L2 to SM: at most 80.0% of the measured cycles (a), above them in 0 of 1",
+        "register order: at most 130.0% of the measured cycles (a), above them in 1 of 1",
+    ]
+    assert told.unmeasured(measured, given) == 2

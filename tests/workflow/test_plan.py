@@ -1,0 +1,186 @@
+"""What a run does, as a value: tables of cases, and no Snakemake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contracts import UserError, load_yaml, registry, validate
+from kernels import catalogue
+from workflow.plan import Device, Inventory, Plan, mode_for, named_in, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = load_yaml(ROOT / "config.yaml")
+TOOLCHAIN = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5", "arch": "sm_90a"}
+LAPTOP = Device(TOOLCHAIN | {"gpu": None, "driver": None})
+H200 = Device(TOOLCHAIN | {"gpu": "NVIDIA H200", "driver": "580.0"})
+WHOLE = [t.file for t in registry.tables().values() if t.archive == "always"]
+ARCHIVE = Inventory(frozenset(f"data/h200/{file}" for file in WHOLE))
+WORKLOGS = load_yaml(ROOT / "paper" / "sources.yaml")
+
+
+@pytest.fixture(autouse=True)
+def catalogue_as_shipped() -> Iterator[None]:
+    yield
+    catalogue.use(None)
+
+
+def made(*targets: str, device: Device = LAPTOP, files: Inventory = ARCHIVE, more: Any = (), **config: Any) -> Plan:
+    """The plan of `snakemake targets --config config`, with further files on disk."""
+    return plan(CONFIG | config, device, Inventory(files.files | set(more)), targets)
+
+
+@pytest.mark.parametrize(
+    ("mode", "targets", "becomes"),
+    [
+        ("auto", [], "auto"),
+        ("auto", ["all"], "auto"),
+        ("auto", ["paper"], "redraw"),
+        ("auto", ["all", "paper"], "auto"),
+        ("auto", ["paper", "sgemm_ladder"], "auto"),
+        ("measure", ["paper"], "measure"),
+        ("redraw", ["all"], "redraw"),
+    ],
+)
+def test_targets_imply_a_mode(mode: str, targets: list[str], becomes: str) -> None:
+    assert mode_for(mode, targets) == becomes
+
+
+@pytest.mark.parametrize(
+    ("device", "targets", "config", "measuring", "source", "why"),
+    [
+        (LAPTOP, ["all"], {}, False, "data/h200", "no NVIDIA GPU is visible here"),
+        (LAPTOP, ["paper"], {}, False, "data/h200", "no NVIDIA GPU is visible here"),
+        (H200, ["all"], {}, True, "results/h200", None),
+        (H200, ["all", "paper"], {}, True, "results/h200", None),
+        (H200, ["paper"], {}, False, "data/h200", "only drawn again"),
+        (H200, ["all"], {"mode": "redraw"}, False, "data/h200", "only drawn again"),
+        (H200, ["all"], {"mode": "measure"}, True, "results/h200", None),
+        (H200, ["all"], {"machine": "mine"}, True, "results/mine", None),
+    ],
+)
+def test_where_the_tables_come_from(
+    device: Device, targets: list[str], config: dict[str, Any], measuring: bool, source: str, why: str | None
+) -> None:
+    found = made(*targets, device=device, **config)
+    assert (found.measuring, found.source, found.why_archived) == (measuring, source, why)
+    assert found.archived == source.startswith("data/")
+    assert found.tables["bench"] == f"{source}/bench.csv"
+    assert found.tables["resources"] == f"{found.results}/resources.csv"
+
+
+def test_what_this_machine_measured_before_is_drawn_rather_than_an_archive() -> None:
+    found = made("paper", device=H200, more={f"results/h200/{file}" for file in WHOLE})
+    assert not found.measuring and not found.archived and found.source == "results/h200"
+    assert "emulated_checks" not in found.tables  # its own table of checks holds them
+    some = made("paper", device=H200, more={f"results/h200/{file}" for file in WHOLE[1:]})
+    assert some.archived and some.tables["emulated_checks"] == "results/h200/emulated-checks.csv"
+
+
+def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is_asked_for() -> None:
+    there = {"results/h200/sanitizer.csv"}
+    assert "sanitizer" not in made("all", device=H200).tables
+    kept = made("all", device=H200, more=there)
+    assert kept.tables["sanitizer"] == "results/h200/sanitizer.csv" and "sanitizer" not in kept.made
+    assert "sanitizer" in made("sanitize", device=H200).made
+    assert made("cross_validation", device=H200).made[-3:] == ("cross_checks", "timeline", "timing_methods")
+    assert "agreement" in made("all", device=H200).made and made("all").made == ()
+
+
+@pytest.mark.parametrize(
+    ("targets", "named"),
+    [
+        (["all"], False),
+        (["sgemm_sweep"], True),
+        (["all", "sgemm_sweep"], True),
+        (["results/figures/sizes_sgemm_sweep.svg"], True),
+        (["results/h200/only/sgemm_sweep/bench.csv"], True),
+        (["results/figures/sizes_hgemm_sweep.svg"], False),
+    ],
+)
+def test_an_experiment_kept_out_of_all_is_planned_where_a_target_names_it(targets: list[str], named: bool) -> None:
+    assert ("sgemm_sweep" in made(*targets, device=H200).planned) is named
+    assert "sgemm_ladder" in made(*targets, device=H200).planned
+
+
+def test_targets_name_experiments_whole() -> None:
+    assert named_in(["ladder"], ["sgemm_ladder"]) == []
+    assert named_in(["results/figures/counters_sgemm_ladder.pdf"], ["ladder_x", "sgemm_ladder"]) == ["sgemm_ladder"]
+
+
+def test_what_was_timed_by_name_joins_the_tables_of_all() -> None:
+    part = "results/h200/parts/bench/sgemm_sweep/sgemm_warptile-unlocked.csv"
+    found = made("all", device=H200, more={part})
+    assert found.timed_before == ("sgemm_sweep/sgemm_warptile-unlocked",)
+    assert found.timed_before[0] in found.timed("") and found.timed_before[0] not in found.timed("/only/sgemm_ladder")
+    assert "sgemm_warptile" in found.checked("")
+    assert made("sgemm_sweep", device=H200, more={part}).timed_before == ()
+
+
+def test_clocks_are_locked_only_where_that_is_asked_for() -> None:
+    stems = made("all", device=H200, lock_clocks=True).timed("/only/odd_sizes")
+    assert {stem.rpartition("-")[2] for stem in stems} == {"unlocked", "locked"}
+    assert made("all", device=H200).regimes == ("unlocked",)
+
+
+def test_the_tuned_record_is_this_machine_s_own_before_an_archive_s(tmp_path: Path) -> None:
+    assert made("all").tuned is None
+    real = made("all", more={"data/h200/tuned.json", "data/h200/tuning.csv"})
+    assert (real.tuned, real.tuning) == ("data/h200/tuned.json", "data/h200")
+    assert made("all", more={"data/h200/tuned.json"}).tuning is None
+    assert made("tile_autotune", device=H200).sweeping
+
+
+def test_variants_limit_everything() -> None:
+    found = made("all", variants=["sgemm_naive", "cublas_fp32", "sgemm_c_dispatch"])
+    assert found.variants == ("sgemm_naive", "sgemm_c_dispatch", "cublas_fp32")
+    assert found.runnable == ("sgemm_naive", "sgemm_c_dispatch")
+    assert set(found.kernels) > {"sgemm_naive"} and "hgemm_ladder" not in found.experiments
+
+
+def test_a_pair_is_an_experiment_that_only_profiles() -> None:
+    pair = {"variant_a": "sgemm_naive", "variant_b": "sgemm_warptile"}
+    found = made("compare", device=H200, **pair)
+    assert found.compared and found.profiled([found.compared]) == (("sgemm_naive", 4096), ("sgemm_warptile", 4096))
+    assert found.folder_of("compare") == "results/h200/only/compare" and found.counters_required
+    assert made("all", device=H200).compared is None
+
+
+def test_inputs_meet_their_schema() -> None:
+    for device in (LAPTOP, H200):
+        found = made("all", device=device).inputs(WORKLOGS)
+        validate(found, "inputs", "inputs.json")
+        assert found["experiments"]["sgemm_ladder"]["kind"] == "ladder"
+        assert found["experiments"]["clock_regimes"]["kind"] == "data_kinds"
+        assert ("sgemm_ladder" in found["of_experiment"]) is (device is H200)
+
+
+@pytest.mark.parametrize(
+    ("config", "targets", "said"),
+    [
+        ({"mode": "measure"}, ["all"], "mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto"),
+        ({"mode": "draw"}, ["all"], 'mode = "draw" is not allowed; allowed: one of auto, measure, redraw'),
+        ({"archive": "foo"}, ["all"], "archive = 'foo': no such folder in data/; there: h200"),
+        ({"lock_sm_mhz": 1500}, ["all"], "lock_sm_mhz = 1500 needs lock_clocks = true"),
+        ({"variants": ["sgemm_naiv"]}, ["all"], "unknown variant 'sgemm_naiv' in config.yaml: variants; nearest"),
+        ({}, ["compare"], "variant_a = null, variant_b = null; compare needs two variants"),
+        ({"variant_a": "sgemm_naive"}, ["compare"], "compare needs two variants"),
+        ({}, ["tile_autotune"], "tile_autotune needs a GPU: none here, and no sweep to draw"),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(config: dict[str, Any], targets: list[str], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        made(*targets, **config)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_planning_is_a_function_of_its_arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The same value wherever it is called, with nothing written; the inventory alone says what is on disk."""
+    before = made("all", device=H200)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert made("all", device=H200) == before
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,337 @@
+"""What a run does, worked out from configuration, the machine and what is on disk: a value, with no Snakemake in it.
+
+`plan(config, device, inventory, targets)` is pure: it reads the project's declarations (catalogue, experiments, the
+registries of tables and figures), and otherwise nothing but its arguments. The rules read the `Plan` and decide nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from contracts import UserError, choose, registry, validate
+from experiments import declarations
+from experiments.declarations import Experiment
+from kernels import catalogue
+
+CONFIG = "config.yaml"
+DRAWING = ("paper",)  # targets that draw what is there, and measure nothing
+COMPARE = "compare"
+SWEEP = "tile_autotune"
+COMPARED_SIZE = 4096
+
+
+@dataclass(frozen=True)
+class Device:
+    """What was found: compilers and, where there is one, the GPU."""
+
+    toolchain: Mapping[str, str | None]  # as in toolchain.json
+
+    @property
+    def gpu(self) -> str | None:
+        """The GPU's name; None where there is none."""
+        return self.toolchain["gpu"]
+
+    @property
+    def arch(self) -> str:
+        """Architecture to build for: the GPU's, else the configured one."""
+        return self.toolchain["arch"] or ""
+
+    @property
+    def machine(self) -> str:
+        """Folder for its results: "h200" for "NVIDIA H200", "no-gpu" where there is none."""
+        return re.sub(r"[^a-z0-9]+", "-", self.gpu.lower().replace("nvidia", "")).strip("-") if self.gpu else "no-gpu"
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The files below results/ and data/, relative to the project."""
+
+    files: frozenset[str]
+
+    @classmethod
+    def of(cls, root: Path) -> Inventory:
+        """What lies below `root` now; only looked at, not read."""
+        found = (path for name in ("results", "data") for path in (root / name).rglob("*"))
+        return cls(frozenset(path.relative_to(root).as_posix() for path in found if path.is_file()))
+
+    def has(self, *paths: str) -> bool:
+        """Whether all of these files are there."""
+        return self.files.issuperset(paths)
+
+    def folders_with(self, name: str) -> list[str]:
+        """Folders data/X that hold a file of this name, by name."""
+        found = (Path(path) for path in self.files if path.startswith("data/"))
+        return sorted(path.parent.as_posix() for path in found if path.name == name and len(path.parts) == 3)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that the rules read."""
+
+    config: Mapping[str, Any]
+    device: Device
+    inventory: Inventory
+    machine: str
+    measuring: bool
+    archived: bool  # the tables of measurements are an archive's
+    source: str  # folder of the tables of measurements: results/MACHINE or data/ARCHIVE
+    why_archived: str | None
+    experiments: Mapping[str, Experiment]
+    planned: tuple[str, ...]  # experiments that are measured, where anything is
+    variants: tuple[str, ...]  # of the catalogue, as far as the configuration limits them
+    runnable: tuple[str, ...]  # kernels of ours, and dispatchers over them
+    kernels: tuple[str, ...]  # what is built
+    made: tuple[str, ...]  # recorded tables that the run makes
+    regimes: tuple[str, ...]
+    tuned: str | None  # the record of the sweep over tiles that stands behind the catalogue's tuned entries
+    tuning: str | None  # folder of the sweep that is drawn
+    sweeping: bool
+    compared: Experiment | None  # the pair of `snakemake compare`
+    counters_required: bool  # counters are all that was asked for: without them the run fails
+    archives: tuple[str, ...]  # folders data/X with provenance, that which stands in first
+    other_runs: tuple[str, ...]  # folders data/X with timings, but the one that `source` is
+
+    @property
+    def results(self) -> str:
+        """Folder of this machine's results."""
+        return f"results/{self.machine}"
+
+    @property
+    def build(self) -> str:
+        """Folder of the cubins."""
+        return f"results/build/{self.device.arch}"
+
+    @property
+    def everything(self) -> Mapping[str, Experiment]:
+        """The experiments, and the pair to compare as one that only profiles."""
+        return {**self.experiments, **({COMPARE: self.compared} if self.compared else {})}
+
+    def in_scope(self, scope: str) -> tuple[Experiment, ...]:
+        """The experiments of a folder of tables: those planned in results/MACHINE, one in results/MACHINE/only/NAME."""
+        names = [scope.rpartition("/")[2]] if scope else self.planned
+        return tuple(self.everything[name] for name in names)
+
+    def variants_in(self, scope: str) -> tuple[str, ...]:
+        """The kernels and dispatchers that take part in a scope, each once."""
+        names = (variant for experiment in self.in_scope(scope) for variant in experiment.variants)
+        return tuple(dict.fromkeys(name for name in names if name in self.runnable))
+
+    def folder_of(self, experiment: str) -> str:
+        """The folder whose tables an experiment's own figures are drawn from."""
+        alone = self.measuring and experiment in (*self.planned, COMPARE)
+        return f"{self.results}/only/{experiment}" if alone else self.source
+
+    def timed(self, scope: str) -> tuple[str, ...]:
+        """What is timed in a scope, as EXPERIMENT/VARIANT-REGIME; what earlier runs left there by name, too."""
+        found = [
+            f"{e.name}/{variant}-{regime}"
+            for e in self.in_scope(scope)
+            if e.sizes
+            for variant in e.variants
+            for regime in self.regimes
+        ]
+        return (*found, *(() if scope else self.timed_before))
+
+    @functools.cached_property
+    def timed_before(self) -> tuple[str, ...]:
+        """What earlier runs timed of experiments that are not planned now: it joins the tables, and is not made again."""
+        stems = (
+            f"{name}/{variant}-{regime}"
+            for name, experiment in self.experiments.items()
+            if name not in self.planned
+            for variant in experiment.variants
+            for regime in self.regimes
+        )
+        return tuple(stem for stem in stems if self.inventory.has(f"{self.results}/parts/bench/{stem}.csv"))
+
+    def checked(self, scope: str) -> tuple[str, ...]:
+        """The kernels whose checks a scope's table holds: those that take part, and those that earlier runs timed."""
+        before = dict.fromkeys(stem.partition("/")[2].rpartition("-")[0] for stem in self.timed_before)
+        more = () if scope else tuple(v for v in before if v in self.runnable)
+        return tuple(dict.fromkeys((*self.variants_in(scope), *more)))
+
+    def profiled(self, experiments: Iterable[Experiment]) -> tuple[tuple[str, int], ...]:
+        """Each variant and size whose counters are wanted, once."""
+        pairs = ((v, e.profile_size) for e in experiments if e.profile_size for v in e.variants)
+        return tuple(dict.fromkeys(pairs))
+
+    def has_table(self, name: str) -> bool:
+        """Whether a recorded table is there to be read, or will be."""
+        return name in self.tables
+
+    @functools.cached_property
+    def tables(self) -> Mapping[str, str]:
+        """The source of each recorded table that is there or is made: name to path."""
+        found = {}
+        for table in registry.tables().values():
+            if table.parts in ("build", "emulate"):
+                alone = table.name != "emulated_checks" or self.archived  # the GPU's checks hold the emulator's, too
+                folder: str | None = self.results if alone else None
+            elif table.target == SWEEP:
+                folder = self.tuning
+            elif table.name in self.made or self.inventory.has(f"{self.source}/{table.file}"):
+                folder = self.source
+            else:
+                folder = None
+            if folder:
+                found[table.name] = f"{folder}/{table.file}"
+        return found
+
+    @property
+    def checking(self) -> bool:
+        """Whether the run ends with all checks passed: on the GPU, or, beside an archive, on the emulator."""
+        return self.measuring or self.archived
+
+    def inputs(self, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """What figures and report tables are made from, as contracts/schemas/inputs.schema.yaml has it.
+
+        `worklogs`: paper/sources.yaml.
+        """
+        recorded = registry.tables()
+        alone = [name for name in self.everything if self.folder_of(name) != self.source]
+        scoped = [t for t in recorded.values() if t.parts in ("run", "bench", "check", "profile") and t.needs_gpu]
+        reasons = {stage: f"{self.source}/parts/{stage}.left_out.txt" for stage in registry.legs()}
+        return {
+            "machine": self.machine,
+            "archived": self.archived,
+            "why_archived": self.why_archived,
+            "tables": dict(self.tables),
+            "of_experiment": {
+                name: {table.name: f"{self.folder_of(name)}/{table.file}" for table in scoped} for name in alone
+            },
+            "tuning": {"archived": self.tuning != self.results} if self.tuning else None,
+            "experiments": {name: _told(experiment, worklogs) for name, experiment in self.experiments.items()},
+            "other_runs": list(self.other_runs),
+            "archives": list(self.archives),
+            "left_out": {stage: path for stage, path in reasons.items() if self.inventory.has(path)},
+        }
+
+
+def _told(experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """An experiment, for people: with the worklog whose kernels it times or profiles."""
+    entries = [catalogue.find(name) for name in experiment.variants]
+    seeds = {entry.origin["seed"] for entry in entries if getattr(entry, "origin", None)}
+    keys = [key for key, worklog in worklogs.items() if worklog["file"].split("_")[0] in seeds]
+    return {
+        **{key: getattr(experiment, key) for key in ("title", "question", "kind", "profile_size", "by_name")},
+        "variants": list(experiment.variants),
+        "worklog": f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries",
+    }
+
+
+def mode_for(mode: str, targets: Iterable[str]) -> str:
+    """The mode that targets imply: `auto` becomes `redraw` where all that is asked for is drawing (`DRAWING`).
+
+    With another target beside them (`all paper`), the run is what the other one asks for.
+    """
+    asked = list(targets)
+    return "redraw" if mode == "auto" and asked and all(target in DRAWING for target in asked) else mode
+
+
+def named_in(targets: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Of `names` (of experiments), those that a target asks for: by name, or by a file that belongs to one alone."""
+    stems = {Path(target).stem for target in targets} | {part for target in targets for part in Path(target).parts}
+    return [name for name in names if any(stem == name or stem.endswith(f"_{name}") for stem in stems)]
+
+
+def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, targets: Iterable[str] = ()) -> Plan:
+    """What a run does. `targets` are those that Snakemake was called with; none stands for `all`.
+
+    Raises `UserError`, one line that names key, value and what is accepted, for a configuration that cannot be run here.
+    """
+    targets = list(targets) or ["all"]
+    validate(dict(config), "config", CONFIG)
+    config = dict(config) | {"mode": mode_for(config["mode"], targets)}
+    if config["mode"] == "measure" and not device.gpu:
+        raise UserError(
+            f"{CONFIG}: mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto, redraw"
+        )
+    measuring = device.gpu is not None and config["mode"] != "redraw"
+    machine = config["machine"] or device.machine
+    results, archive = f"results/{machine}", f"data/{config['archive']}"
+
+    needed = [table.file for table in registry.tables().values() if table.archive == "always" and table.needs_gpu]
+    archived = not measuring and not inventory.has(*(f"{results}/{file}" for file in needed))
+    source = archive if archived else results
+    if archived and not any(path.startswith(f"{archive}/") for path in inventory.files):
+        there = sorted({Path(path).parts[1] for path in inventory.files if path.startswith("data/")})
+        raise UserError(
+            f"{CONFIG}: archive = {config['archive']!r}: no such folder in data/; there: {', '.join(there) or 'none'}"
+        )
+    why = "only drawn again" if device.gpu else "no NVIDIA GPU is visible here"
+
+    folders = dict.fromkeys([results, f"data/{machine}", archive])
+    record = next((folder for folder in folders if inventory.has(f"{folder}/tuned.json")), None)
+    catalogue.use(Path(record, "tuned.json") if record else None)
+    sweeping = measuring and SWEEP in targets
+    tuning = results if sweeping else record if record and inventory.has(f"{record}/tuning.csv") else None
+    if SWEEP in targets and tuning is None:
+        raise UserError(f"{SWEEP} needs a GPU: none here, and no sweep to draw in {results} or {archive}")
+
+    chosen = config["variants"]
+    for name in chosen or []:
+        choose(catalogue.load(), name, "variant", f"{CONFIG}: variants")
+    loaded = {name: declarations.load(name, config["sizes_step"], chosen) for name in declarations.names()}
+    experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
+    named = named_in(targets, experiments)
+    planned = tuple(name for name, e in experiments.items() if not e.by_name or name in named)
+    variants = tuple(name for name in catalogue.load() if chosen is None or name in chosen)
+    runnable = tuple(name for name in variants if name in catalogue.runnable())
+    built = dict.fromkeys(kernel.name for name in runnable for kernel in catalogue.runnable()[name].variants)
+    _require_lock(config)
+    own = registry.tables().values()
+    made = tuple(t.name for t in own if t.needs_gpu and measuring and (t.target == "all" or t.target in targets))
+    return Plan(
+        config=config,
+        device=device,
+        inventory=inventory,
+        machine=machine,
+        measuring=measuring,
+        archived=archived,
+        source=source,
+        why_archived=why if archived else None,
+        experiments=experiments,
+        planned=planned,
+        variants=variants,
+        runnable=runnable,
+        kernels=tuple(built),
+        made=made,
+        regimes=("unlocked", "locked") if config["lock_clocks"] else ("unlocked",),
+        tuned=f"{record}/tuned.json" if record else None,
+        tuning=tuning,
+        sweeping=sweeping,
+        compared=_pair(config, COMPARE in targets),
+        counters_required=COMPARE in targets or any(not experiments[name].sizes for name in named),
+        archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
+        other_runs=tuple(f for f in inventory.folders_with("bench.csv") if f != source),
+    )
+
+
+def _require_lock(config: Mapping[str, Any]) -> None:
+    """Clocks are named only where locking is asked for."""
+    named = [key for key in ("lock_sm_mhz", "lock_memory_mhz") if config[key]]
+    if named and not config["lock_clocks"]:
+        raise UserError(f"{CONFIG}: {named[0]} = {config[named[0]]} needs lock_clocks = true")
+
+
+def _pair(config: Mapping[str, Any], asked: bool) -> Experiment | None:
+    """The two variants to set side by side, as an experiment that only profiles; None where none are named."""
+    pair = {key: config[key] for key in ("variant_a", "variant_b")}
+    for key, name in pair.items():
+        if name is not None:
+            choose(catalogue.load(), name, "variant", f"{CONFIG}: {key}")
+    names = tuple(name for name in pair.values() if name)
+    if len(set(names)) < 2:
+        if asked:
+            given = ", ".join(f"{key} = {name or 'null'}" for key, name in pair.items())
+            raise UserError(f"{CONFIG}: {given}; compare needs two variants: --config variant_a=NAME variant_b=NAME")
+        return None
+    return replace(
+        Experiment(name=COMPARE, title="Two variants head to head", question="Which counters differ?", variants=names),
+        profile_size=COMPARED_SIZE,
+    )

@@ -1,0 +1,78 @@
+# What needs no GPU: each kernel run once on the emulator, and what follows from numbers alone.
+
+
+def _sizes(variant):
+    """The sizes at which an entry is profiled, and so predicted."""
+    return sorted({size for name, size in PLAN.profiled(PLAN.experiments.values()) if name == variant})
+
+
+rule emulate:
+    input:
+        lambda wildcards: built(wildcards.variant),
+        "workflow/bank_pictures.yaml",
+    output:
+        checks=f"{RESULTS}/parts/emulate/{{variant}}/checks.csv",
+        predictions=f"{RESULTS}/parts/emulate/{{variant}}/predictions.csv",
+        bounds=f"{RESULTS}/parts/emulate/{{variant}}/bounds.csv",
+        shared_widths=f"{RESULTS}/parts/emulate/{{variant}}/shared_widths.csv",
+        pictured=f"{RESULTS}/parts/emulate/{{variant}}/bank_accesses.json",
+    log:
+        f"results/logs/{MACHINE}/emulate/{{variant}}.log",
+    params:
+        emulator=EMULATOR,
+        build=BUILD,
+        tuned=TUNED,
+        sizes=lambda wildcards: _sizes(wildcards.variant),
+        out=subpath(output[0], parent=True),
+    shell:
+        "python -m experiments.emulation {wildcards.variant} --size {params.sizes} --build-dir {params.build} {params.tuned}"
+        " --out-dir {params.out} 2>&1 | tee {log}"
+
+
+# Accesses to shared memory on their banks, with and without what mends them: all in one process.
+if PICTURES:
+
+    rule bank_pictures:
+        input:
+            "workflow/bank_pictures.yaml",
+            [
+                f"{RESULTS}/parts/emulate/{name}/bank_accesses.json"
+                for name in sorted({name for picture in PICTURES.values() for name in picture.variants})
+            ],
+        output:
+            [
+                report(
+                    f"results/figures/banks_{name}.svg",
+                    category="4 Counters",
+                    subcategory="Banks, drawn",
+                    caption="../report/banks.rst",
+                    labels={"figure": f"Banks: {picture.title}"},
+                )
+                for name, picture in PICTURES.items()
+            ],
+            [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("pdf", "json")],
+        log:
+            "results/logs/figures/banks.log",
+        params:
+            emulator=EMULATOR,
+            pictures=list(PICTURES),
+            parts=f"{RESULTS}/parts/emulate",
+            out=subpath(output[0], parent=True),
+        shell:
+            "python -m experiments.emulation.bank_pictures {params.pictures} --emulated {params.parts} --out-dir {params.out}"
+            " 2>&1 | tee {log}"
+
+
+rule analytic:
+    input:
+        "experiments/stages/analytic.py",
+        "kernels/occupancy.py",
+        cases="paper/analytic.yaml",
+    output:
+        "results/analytic.csv",
+    log:
+        "results/logs/analytic.log",
+    params:
+        emulator=EMULATOR,
+    shell:
+        "python -m experiments.stages.analytic --cases {input.cases} --out {output} 2>&1 | tee {log}"

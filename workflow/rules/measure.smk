@@ -1,0 +1,215 @@
+# What needs the GPU: one process a job, each holding a lease while its kernels run. Without a GPU, or where a run only
+# draws, these rules are not there, so that what they made is plain input.
+
+PARTS = f"{RESULTS}/parts"
+HARNESS = f"{BUILD}/harness.cubin"
+
+
+def _checked_option(wildcards, input):
+    return f"--checked {input.checked}" if input.checked else ""
+
+
+def _clock_options():
+    """The clocks that config names, as options."""
+    named = {"--sm-mhz": config["lock_sm_mhz"], "--memory-mhz": config["lock_memory_mhz"]}
+    return " ".join(f"{option} {mhz}" for option, mhz in named.items() if mhz)
+
+
+# Clocks are locked only where that was asked for; then it is tried at the start of a run, and not after ten minutes of it.
+rule clocks:
+    output:
+        f"{PARTS}/locked.left_out.txt",
+    log:
+        f"results/logs/{MACHINE}/clocks.log",
+    priority: 100
+    resources:
+        gpu=1,
+    params:
+        lock=f"--lock {_clock_options()}" if config["lock_clocks"] else "",
+    shell:
+        "python -m experiments.stages.try_lock {params.lock} --left-out {output} 2>&1 | tee {log}"
+
+
+rule machine:
+    input:
+        multiext(f"{BUILD}/ceilings", ".cubin", ".ptx"),
+        harness=HARNESS,
+    output:
+        f"{PARTS}/machine.json",
+    log:
+        f"results/logs/{MACHINE}/machine.log",
+    resources:
+        gpu=1,
+    params:
+        build=BUILD,
+        machine=MACHINE,
+    shell:
+        "python -m experiments.stages.machine --machine {params.machine} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+
+
+# Correctness. A failure is a row, not a failed job: `passed` ends the run non-zero, after the report.
+rule check:
+    input:
+        lambda wildcards: built(wildcards.variant),
+        harness=HARNESS,
+    output:
+        f"{PARTS}/check/{{variant}}.csv",
+    log:
+        f"results/logs/{MACHINE}/check/{{variant}}.log",
+    resources:
+        gpu=1,
+    params:
+        build=BUILD,
+        tuned=TUNED,
+    shell:
+        "python -m experiments.stages.check {wildcards.variant} --build-dir {params.build} {params.tuned} --out {output} 2>&1 | tee {log}"
+
+
+# Time, clock and power, one process an experiment, variant and clock regime.
+rule bench:
+    input:
+        lambda wildcards: built(wildcards.variant),
+        lambda wildcards: f"experiments/{wildcards.experiment}.yaml",
+        lambda wildcards: rules.clocks.output if wildcards.regime == "locked" else [],
+        harness=HARNESS,
+        checked=lambda wildcards: checked(wildcards.variant),
+    output:
+        windows=f"{PARTS}/bench/{{experiment}}/{{variant}}-{{regime}}.csv",
+        checks=f"{PARTS}/bench/{{experiment}}/{{variant}}-{{regime}}.checks.csv",
+        samples=f"{PARTS}/bench/{{experiment}}/{{variant}}-{{regime}}.parquet",
+        left_out=f"{PARTS}/bench/{{experiment}}/{{variant}}-{{regime}}.left_out.txt",
+    log:
+        f"results/logs/{MACHINE}/bench/{{experiment}}/{{variant}}-{{regime}}.log",
+    wildcard_constraints:
+        variant="|".join(PLAN.variants),
+    resources:
+        gpu=1,
+    params:
+        build=BUILD,
+        tuned=TUNED,
+        checked=_checked_option,
+        step=f"--sizes-step {config['sizes_step']}" if config["sizes_step"] else "",
+        regime=lambda wildcards: (f"--regime locked {_clock_options()}" if wildcards.regime == "locked" else ""),
+    shell:
+        "python -m experiments.stages.bench {wildcards.experiment} {wildcards.variant} --build-dir {params.build} {params.tuned}"
+        " {params.checked} {params.step} {params.regime} --windows {output.windows} --checks {output.checks}"
+        " --samples {output.samples} --left-out {output.left_out} 2>&1 | tee {log}"
+
+
+# Hardware counters through Nsight Compute. Without it, or without the permission, the table is empty and left_out.txt
+# says why.
+rule profile:
+    input:
+        lambda wildcards: built(wildcards.variant),
+        harness=HARNESS,
+        checked=lambda wildcards: checked(wildcards.variant),
+    output:
+        counters=f"{PARTS}/profile/{{variant}}-{{size}}.csv",
+        left_out=f"{PARTS}/profile/{{variant}}-{{size}}.left_out.txt",
+    log:
+        f"results/logs/{MACHINE}/profile/{{variant}}-{{size}}.log",
+    wildcard_constraints:
+        variant="|".join(PLAN.variants),
+    resources:
+        gpu=1,
+    params:
+        build=BUILD,
+        tuned=TUNED,
+        checked=_checked_option,
+    shell:
+        "python -m experiments.stages.profile {wildcards.variant} --size {wildcards.size} --build-dir {params.build} {params.tuned}"
+        " {params.checked} --out {output.counters} --left-out {output.left_out} 2>&1 | tee {log}"
+
+
+# The sweep over tiles takes minutes, and the tile that it finds is used from the next run on.
+if PLAN.sweeping:
+
+    rule tune:
+        input:
+            "experiments/tuning/tile_autotune.yaml",
+            "experiments/tuning/space.py",
+            sorted(
+                {
+                    path
+                    for name in ("sgemm_autotuned", "sgemm_warptile")
+                    for path in relative(catalogue.kernels()[name].sources())
+                }
+            ),
+            toolchain="results/toolchain.json",
+            harness=HARNESS,
+        output:
+            f"{RESULTS}/tuning.csv",
+            f"{RESULTS}/tuned.json",
+        log:
+            f"results/logs/{MACHINE}/tune.log",
+        threads: 64  # or all of this machine: the sweep compiles on every core
+        resources:
+            gpu=1,
+            runtime=240,
+        params:
+            build=BUILD,
+            out=subpath(output[0], parent=True),
+            machine=MACHINE,
+            arch=ARCH,
+            nvcc=NVCC,
+        shell:
+            "python -m experiments.tuning.sweep --machine {params.machine} --arch {params.arch} {params.nvcc}"
+            " --build-dir {params.build} --out-dir {params.out} 2>&1 | tee {log}"
+
+
+# Tables with a command of their own, as the registry has it: one job for all entries, or one for each.
+def _over(command):
+    """The entries of the catalogue that a command is about, as far as they take part."""
+    names = PLAN.kernels if command.each == "kernel" or command.over == "kernels" else command.over
+    return [name for name in names if name in PLAN.variants or name in PLAN.kernels]
+
+
+for _table in [registry.tables()[name] for name in PLAN.made if registry.tables()[name].command]:
+    _whole = _table.command.each == "run"
+
+    rule:
+        name:
+            f"measure_{_table.name}"
+        input:
+            [path for name in _over(_table.command) for path in built(name)]
+            if _whole
+            else lambda wildcards: built(wildcards.entry),
+            [path for name in _table.command.builds for path in multiext(f"{BUILD}/{name}", ".cubin", ".ptx")],
+            f"{_table.command.module.replace('.', '/')}.py",
+            harness=HARNESS,
+        output:
+            table=f"{RESULTS}/{_table.file}" if _whole else f"{PARTS}/{_table.name}/{{entry}}.csv",
+            left_out=[f"{PARTS}/{_table.name}.left_out.txt"] if _table.command.left_out else [],
+        log:
+            f"results/logs/{MACHINE}/{_table.name}{'' if _whole else '/{entry}'}.log",
+        resources:
+            gpu=1,
+            runtime=_table.command.minutes or 60,
+        params:
+            module=_table.command.module,
+            entries=_over(_table.command) if _whole else lambda wildcards: wildcards.entry,
+            options=_table.command.options,
+            emulator=EMULATOR if _table.command.emulates else "",
+            build=BUILD,
+            tuned=TUNED,
+            left_out=lambda wildcards, output: f"--left-out {output.left_out}" if output.left_out else "",
+        shell:
+            "python -m {params.module} {params.entries} {params.options} --build-dir {params.build} {params.tuned}"
+            " --out {output.table} {params.left_out} 2>&1 | tee {log}"
+
+    if not _whole:
+
+        rule:
+            name:
+                f"{_table.name}_table"
+            input:
+                [f"{PARTS}/{_table.name}/{name}.csv" for name in _over(_table.command)],
+            output:
+                f"{RESULTS}/{_table.file}",
+            log:
+                f"results/logs/{MACHINE}/{_table.name}.log",
+            localrule: True
+            params:
+                table=_table.name,
+            shell:
+                "python -m experiments.stages.merge {params.table} {input} --out {output} 2>&1 | tee {log}"
