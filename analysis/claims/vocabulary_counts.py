@@ -47,7 +47,7 @@ class Counts(Lookup):
         return self._counted("predictions", v, name, n)
 
     def bound(self, v, resource, n=4096):
-        """Least cycles: fma, fp64, tensor, issue, registers, shared, l1, dram, tail; or estimates: l2, register_rule."""
+        """Least cycles: fma, fp64, tensor, issue, registers, shared, l1, dram, tail; estimates: l2, register_rule."""
         choose(dict.fromkeys(schema("bounds")["properties"]["resource"]["enum"]), resource, "resource", "bounds.csv")
         rows = self._bounds(v, n)
         asked = f"{v}, {resource}, at n = {whole(n)}"
