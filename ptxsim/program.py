@@ -244,7 +244,7 @@ def _initial_bytes(program: Program, variable: Variable, addresses: dict[str, in
             value = addresses.get(item.name, function_address(program, item.name))
             if value is None:
                 raise PtxError(f"initialiser of {variable.name}: {item.name} has no address")
-            parts.append((value + item.offset).to_bytes(8, "little")[:size])
+            parts.append(((value + item.offset) & (1 << 64) - 1).to_bytes(8, "little")[:size])
         else:
             parts.append(immediate_bytes(item, variable.type))
     return np.frombuffer(b"".join(parts), np.uint8)
@@ -254,6 +254,9 @@ def immediate_bytes(item: Immediate, type_) -> bytes:
     """The bytes of a constant in a type."""
     if item.bits is not None and item.width == type_.bits:
         return item.bits.to_bytes(type_.bytes, "little")
-    if type_.kind == "f" and type_.name in ("f32", "f64"):
-        return struct.pack("<f" if type_.bits == 32 else "<d", item.value)
-    return (int(item.value) & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
+    try:
+        if type_.kind == "f" and type_.name in ("f32", "f64"):
+            return struct.pack("<f" if type_.bits == 32 else "<d", item.value)
+        return (int(item.value) & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
+    except (OverflowError, ValueError):  # too large, infinite or NaN
+        raise PtxError(f"the constant {item.value} is no {type_}") from None

@@ -15,13 +15,19 @@ from ..barriers import require_barrier_number
 from ..errors import PtxError
 from ..syntax import Immediate, Register, Symbol
 from ..types import TYPES
-from .registry import Modifiers, control
+from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Modifiers, control, takes
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
+BARRIER = (
+    takes(when="cluster"),
+    takes(VALUE, when="warp"),
+    takes(RESULT, VALUE, VALUE, optional=(VALUE,), when="red"),
+    takes(optional=(VALUE, VALUE)),
+)
 CLUSTER = 16  # the number that the cluster's barrier has among those of a block
 
 
-@control("bra")
+@control("bra", takes(LABEL))
 def bra(m, instruction):
     """bra: jump, where the predicate holds (PTX ISA 9.7.12.3); `.uni` says that all threads do the same."""
     modifiers = Modifiers(instruction)
@@ -50,7 +56,7 @@ def bra(m, instruction):
     return step
 
 
-@control("brx")
+@control("brx", takes(VALUE, LABEL))
 def brx(m, instruction):
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
     places = np.array([label.place for label in instruction.operands[1]])
@@ -69,7 +75,7 @@ def brx(m, instruction):
     return step
 
 
-@control("exit")
+@control("exit", takes())
 def exit_(m, instruction):
     """exit: the thread ends (PTX ISA 9.7.12.7)."""
 
@@ -79,7 +85,7 @@ def exit_(m, instruction):
     return step
 
 
-@control("trap")
+@control("trap", takes())
 def trap(m, instruction):
     """trap: an error (PTX ISA 9.7.19.4)."""
 
@@ -89,13 +95,13 @@ def trap(m, instruction):
     return step
 
 
-@control("brkpt")
+@control("brkpt", takes())
 def brkpt(m, instruction):
     """brkpt: a breakpoint; nothing stops here (PTX ISA 9.7.19.1)."""
     return lambda active: instruction.pc + 1
 
 
-@control("bar")
+@control("bar", *BARRIER)
 def bar(m, instruction):
     """bar.sync, bar.red, bar.arrive, bar.warp.sync: as barrier, aligned (PTX ISA 9.7.13.1, 9.7.13.2)."""
     modifiers = Modifiers(instruction)
@@ -107,7 +113,7 @@ def bar(m, instruction):
     return _barrier(m, instruction, modifiers)
 
 
-@control("barrier")
+@control("barrier", *BARRIER)
 def barrier(m, instruction):
     """barrier.sync, .red, .arrive: threads of a block wait for each other (PTX ISA 9.7.13.1)."""
     modifiers = Modifiers(instruction)
@@ -178,7 +184,7 @@ def _reduction(m, name: str, write):
 # calls
 
 
-@control("ret")
+@control("ret", takes())
 def ret(m, instruction):
     """ret: back to where the thread came from; from the entry: the end (PTX ISA 9.7.12.6)."""
 
@@ -246,7 +252,7 @@ def merged(mask, value, old):
     return merge(mask, value, old)
 
 
-@control("call")
+@control("call", takes(ARGUMENTS, CALLEE, ARGUMENTS))
 def call(m, instruction):
     """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail are the system's."""
     modifiers = Modifiers(instruction)

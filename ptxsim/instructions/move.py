@@ -8,13 +8,13 @@ from ..errors import PtxError
 from ..memory import BASES
 from ..syntax import Immediate, Instruction, Special, Symbol, Vector
 from ..types import STORAGE, TYPES
-from .registry import Modifiers, effect
+from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, effect, takes
 from .special import CLOCKS, clock_value
 
 U64 = np.uint64
 
 
-@effect("mov")
+@effect("mov", takes(RESULTS, VALUES))
 def mov(m, instruction: Instruction):
     """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA 9.7.9.3, 9.7.9.4).
 
@@ -72,7 +72,7 @@ def _unpack(m, instruction: Instruction, t):
     return step
 
 
-@effect("cvta")
+@effect("cvta", takes(RESULT, VALUE))
 def cvta(m, instruction: Instruction):
     """cvta: an address in a space to a generic one; `.to` the other way (PTX ISA 9.7.9.20)."""
     modifiers = Modifiers(instruction)
@@ -91,7 +91,7 @@ def cvta(m, instruction: Instruction):
     return lambda: write(read() - shift if to else read() + shift)
 
 
-@effect("isspacep")
+@effect("isspacep", takes(RESULT, VALUE))
 def isspacep(m, instruction: Instruction):
     """isspacep: whether a generic address lies in a space's window (PTX ISA 9.7.9.19)."""
     modifiers = Modifiers(instruction)
