@@ -15,6 +15,7 @@ import numpy as np
 from . import instructions
 from .errors import PtxError
 from .memory import Arena
+from .sizes import MOST_PARAMETERS
 from .syntax import Function, Immediate, Instruction, Label, Module, Symbol, Variable
 
 BUILTIN_CALLS = ("vprintf", "__assertfail")
@@ -182,6 +183,8 @@ def _place_variables(program: Program) -> None:
         program.parameter_bytes = align_up(program.parameter_bytes, variable.align)
         program.parameters.append(Parameter(variable, program.parameter_bytes))
         program.parameter_bytes += variable.size
+        if program.parameter_bytes > MOST_PARAMETERS:
+            raise PtxError(f"{program.name}: more than {MOST_PARAMETERS} bytes of parameters")
     used = {operand for i in program.code for operand in _names(i)}
     module_shared = [v for v in program.module.variables.values() if v.space == "shared" and v.name in used]
     own = [v for f in program.functions for v in f.variables]
