@@ -64,7 +64,11 @@ def parse_argument(text: str, number: int) -> Argument:
         if kind in DTYPES and rest:
             dtype = np.dtype(DTYPES[kind])
             value = int(rest, 0) if dtype.kind in "iu" else float(rest)
-            return Argument(dtype.type(value))
+            with np.errstate(over="ignore"):
+                typed = dtype.type(value)
+            if np.isinf(typed) and not math.isinf(value):
+                raise ValueError(f"too large for {kind}")
+            return Argument(typed)
         if kind in MAKERS:
             return Argument(_array(kind, rest.split(":"), number))
         if text.endswith(".npy"):
@@ -99,6 +103,8 @@ def _array(kind: str, parts: list[str], number: int) -> Array:
         raise ValueError(f"expected {kind}:TYPE:SHAPE with a type of {', '.join(DTYPES)}")
     dtype = np.dtype(DTYPES[parts[0]])
     shape = tuple(int(size) for size in parts[1].split("x"))
+    if kind == "nan" and dtype.kind in "iu":
+        raise ValueError("no whole number is NaN")
     if any(size < 0 for size in shape):
         raise ValueError("a negative size")
     require_memory(f"an array of {parts[0]} {parts[1]}", math.prod(shape) * (8 + 3 * dtype.itemsize))

@@ -46,7 +46,7 @@ class Limits:
 
     steps: int = 20_000_000  # instructions a batch may execute: an endless loop ends here
     lanes: int = 16_384  # threads that run together
-    thread_instructions: float = 1e11  # that a grid may cost: half an hour, say; told from its first blocks
+    thread_instructions: float = 1e10  # that a grid may cost, as its first blocks tell: minutes
     depth: int = 32  # of recursive calls
 
 

@@ -91,9 +91,7 @@ class Cost:
             )
 
     def _refuse(self, what: str) -> None:
-        raise PtxsimError(
-            f"{self.name}: {what}; a smaller grid, or --thread-instructions N (Limits.thread_instructions) to allow more"
-        )
+        raise PtxsimError(f"{self.name}: {what}; take a smaller grid, or allow more: --thread-instructions N")
 
 
 def shown_time(seconds: float) -> str:

@@ -259,8 +259,10 @@ def call(m, instruction):
     modifiers.flag("uni")
     modifiers.done()
     returns, target, arguments = instruction.operands
-    if isinstance(target, Symbol) and target.name in ("vprintf", "__assertfail"):
-        system = _vprintf if target.name == "vprintf" else _assertfail
+    if isinstance(target, Symbol) and target.name in SYSTEM:
+        system, least = SYSTEM[target.name]
+        if len(arguments.items) < least or any(_size(m, item) not in (4, 8) for item in arguments.items):
+            raise PtxError(f"{instruction.where}: {target.name} takes {least} or more arguments of 4 or 8 bytes")
         return system(m, instruction, arguments.items, returns.items)
     if isinstance(target, Register):
         return _indirect(m, instruction, target)
@@ -273,6 +275,11 @@ def call(m, instruction):
 def _direct(m, instruction, function, returns: tuple, arguments: tuple):
     if len(arguments) != len(function.params) or len(returns) != len(function.returns):
         raise PtxError(f"{instruction.where}: {function.name} is called with {len(arguments)} arguments")
+    for item, formal in zip((*arguments, *returns), (*function.params, *function.returns), strict=True):
+        if _size(m, item) not in (None, _size(m, formal)) or (isinstance(formal, Register) and formal.type.kind == "p"):
+            raise PtxError(f"{instruction.where}: {function.name} is called with an argument of another size")
+    if any(isinstance(item, Immediate) for item in returns):
+        raise PtxError(f"{instruction.where}: a constant cannot take the result of {function.name}")
     place, after = m.program.start[function.name], instruction.pc + 1
     copies_in = list(zip(arguments, function.params, strict=True))
     copies_out = list(zip(returns, function.returns, strict=True))
@@ -358,13 +365,27 @@ def _variable(operand):
     return operand.variable if isinstance(operand, Symbol) else operand
 
 
+def _size(m, operand) -> int | None:
+    """Bytes of an argument; a constant has as many as it must."""
+    if isinstance(operand, Immediate):
+        return None
+    if isinstance(operand, Register):
+        return operand.type.bytes
+    variable = _variable(operand)
+    if variable is None or variable not in m.program.frames:
+        raise PtxError(f"{operand.name} is no parameter or local variable of the function")
+    return variable.size
+
+
 def _indirect(m, instruction, target: Register):
     """A call through a pointer: each thread to the function whose number it holds."""
     returns, _, arguments = instruction.operands
     read = m.reader(target, TYPES["u64"])
     steps = {}
     for function in m.program.functions:
-        fits = len(function.params) == len(arguments.items) and len(function.returns) == len(returns.items)
+        given, formal = (*arguments.items, *returns.items), (*function.params, *function.returns)
+        fits = len(function.params) == len(arguments.items) and len(given) == len(formal)
+        fits = fits and all(_size(m, a) in (None, _size(m, b)) for a, b in zip(given, formal, strict=True))
         if function is not m.program.entry and fits:
             number = m.program.start[function.name] + 1
             steps[number] = _direct(m, instruction, function, returns.items, arguments.items)
@@ -463,3 +484,6 @@ def formatted(m, lane: int, text: str, place: int) -> str:
         return ("%" + flags + ("d" if kind in "diu" else kind)) % value
 
     return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)
+
+
+SYSTEM = {"vprintf": (_vprintf, 2), "__assertfail": (_assertfail, 4)}  # by name: what acts, and how many arguments

@@ -39,10 +39,18 @@ def mov(m, instruction: Instruction):
     return lambda: write(registers[slot])
 
 
+def _part(instruction: Instruction, t, vector: Vector):
+    """The type of one of a vector's elements."""
+    count = len(vector.items)
+    if count not in (2, 4, 8) or t.bits // count < 8:
+        raise PtxError(f"{instruction.where}: {instruction.name} does not take a vector of {count} elements")
+    return TYPES[f"b{t.bits // count}"]
+
+
 def _pack(m, instruction: Instruction, t):
     """mov.b64 d, {a, b}: the first element is the least significant."""
     destination, source = instruction.operands
-    part = TYPES[f"b{t.bits // len(source.items)}"]
+    part = _part(instruction, t, source)
     readers = [m.reader(item, part) for item in source.items]
     write = m.writer(destination, t)
     wide = STORAGE[t.bits]
@@ -59,7 +67,7 @@ def _pack(m, instruction: Instruction, t):
 def _unpack(m, instruction: Instruction, t):
     """mov.b64 {a, b}, d; `_` leaves an element out."""
     destination, source = instruction.operands
-    part = TYPES[f"b{t.bits // len(destination.items)}"]
+    part = _part(instruction, t, destination)
     read = m.reader(source, TYPES[f"b{t.bits}"])
     wide, narrow = STORAGE[t.bits], STORAGE[part.bits]
     writers = [(i, m.writer(item, part)) for i, item in enumerate(destination.items) if item is not None]
