@@ -82,8 +82,8 @@ class Cost:
 
     def after(self, done: int, spent: int) -> None:
         """`done` blocks have taken `spent` thread-instructions: refuse the rest if it will be too much."""
-        if done < self.blocks and spent * (self.blocks / done) > self.limit:
-            total = spent * (self.blocks / done)
+        total = spent * self.blocks / done
+        if done < self.blocks and total > self.limit:
             seconds = (time.perf_counter() - self.began) * (self.blocks / done)
             self._refuse(
                 f"about {total:.3g} thread-instructions ({shown_time(seconds)}), going by the first {done} of "

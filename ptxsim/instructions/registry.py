@@ -31,10 +31,10 @@ class Kind:
 
     words: str
     classes: tuple[type, ...]
-    holds: Callable[[Any], bool] = lambda operand: True
+    holds: Callable[[Any], bool] | None = None
 
     def allows(self, operand: object) -> bool:
-        return isinstance(operand, self.classes) and self.holds(operand)
+        return isinstance(operand, self.classes) and (self.holds is None or self.holds(operand))
 
 
 NOTHING = type(None)  # `_`
