@@ -9,6 +9,7 @@ c.numpy()
 
 from __future__ import annotations
 
+import math
 import numbers
 import struct
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,13 +19,15 @@ from pathlib import Path
 
 import numpy as np
 
-from . import merging
+from . import merging, sizes
 from .errors import PtxError, PtxsimError
-from .machine import Checks, Limits, Machine
+from .machine import WARP, Checks, Limits, Machine
 from .memory import Arena
 from .parser import parse
-from .program import link, place_globals
+from .program import align_up, link, place_globals
 from .syntax import Module, Variable, plain_name
+
+LONGEST_TEXT = 1 << 28  # bytes of a PTX file
 
 
 class Array:
@@ -83,10 +86,10 @@ class Launch:
 
 def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
     """A grid or block as three numbers."""
-    sizes = (value,) if isinstance(value, numbers.Integral) else tuple(value)
-    if not 1 <= len(sizes) <= 3 or any(int(s) < 1 for s in sizes):
+    given = (value,) if isinstance(value, numbers.Integral) else tuple(value)
+    if not 1 <= len(given) <= 3 or any(int(s) < 1 for s in given):
         raise PtxsimError(f"a grid or block needs one to three positive sizes, got {value!r}")
-    return tuple(int(s) for s in (*sizes, 1, 1)[:3])
+    return tuple(int(s) for s in (*given, 1, 1)[:3])
 
 
 class Kernel:
@@ -129,9 +132,7 @@ class Kernel:
         goes without checks. `constants`: what `__constant__` variables (and `__device__` ones) hold, by name, from
         their first byte on. Raises `PtxsimError`, one line."""
         grid, block = dimensions(grid), dimensions(block)
-        threads = block[0] * block[1] * block[2]
-        if threads > 1024:
-            raise PtxsimError(f"{self.name}: a block has at most 1024 threads, not {threads}")
+        sizes.require_launch(self.name, grid, block, shared_bytes)
         self._require_block(block)
         if not isinstance(checks, Checks):
             checks = Checks() if checks else Checks(False, False, False, False)
@@ -144,6 +145,10 @@ class Kernel:
         params = self._parameters(args, arena, arrays, textures)
         symbols = place_globals(self.program, arena)
         given = self._set_variables(constants or {}, arena, symbols)
+        padded = align_up(math.prod(block), WARP)
+        cost = sizes.Cost(self.name, math.prod(grid), padded, limits.thread_instructions)
+        per_batch = min(max(1, limits.lanes // padded), math.prod(grid))
+        sizes.require_batch(self.name, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
         arena.finish()
         self.machine.values = values
         machine, total = self.machine, grid[0] * grid[1] * grid[2]
@@ -154,7 +159,6 @@ class Kernel:
         }
         unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
         machine.prepare(arena, symbols, params, grid, block, shared_bytes, textures, checks, places, unwritten)
-        per_batch = max(1, limits.lanes // machine.padded)
         steps = lanes = 0
         for observer in observers:
             observer.begins(self, grid, block)
@@ -163,6 +167,7 @@ class Kernel:
                 machine.run_batch(np.arange(first, min(first + per_batch, total)), limits, observers)
                 steps += machine.executed
                 lanes += machine.executed * machine.lanes
+                cost.after(min(first + per_batch, total), lanes)
         finally:
             machine.release()
         for array, address in arrays.values() if values else ():
@@ -224,7 +229,8 @@ class Kernel:
         return bytes(raw)
 
     def _argument(self, number: int, value, variable: Variable, arena: Arena, arrays, textures) -> bytes:
-        size = variable.size
+        size, kind = variable.size, variable.type.kind
+        whole = kind in "su"  # of the parameter; bits take anything
         if isinstance(value, Texture):
             value.place(self._place(value.array, arena, arrays))
             handle = 0x7E0000 + number + 1
@@ -237,16 +243,20 @@ class Kernel:
         if isinstance(value, bytes):
             data = value
         elif isinstance(value, np.generic | np.ndarray):
+            if isinstance(value, np.floating) and whole and value.nbytes == size:
+                raise self._not_whole(number, value, variable)
             data = value.tobytes()
         elif isinstance(value, bool | int):
-            if variable.type.kind == "f" and variable.type.bits >= 32:
-                data = struct.pack("<f" if size == 4 else "<d", value)
+            if kind == "f" and variable.type.bits >= 32:
+                data = self._packed("f" if size == 4 else "d", number, value)
             elif -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
                 data = (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
             else:
                 raise PtxsimError(f"{self.name}: argument {number} = {value} does not fit {size} bytes")
         elif isinstance(value, float):
-            data = struct.pack({2: "<e", 4: "<f", 8: "<d"}.get(size, "<d"), value)
+            if whole:
+                raise self._not_whole(number, value, variable)
+            data = self._packed({2: "e", 4: "f"}.get(size, "d"), number, value)
         else:
             raise PtxsimError(
                 f"{self.name}: argument {number} is a {type(value).__name__}; wrap arrays in ptxsim.Array"
@@ -254,6 +264,16 @@ class Kernel:
         if len(data) != size:
             raise PtxsimError(f"{self.name}: argument {number} has {len(data)} bytes, the parameter {size}")
         return data
+
+    def _not_whole(self, number: int, value, variable: Variable) -> PtxsimError:
+        wanted = f"parameter {variable.name} ({variable.type}) takes"
+        return PtxsimError(f"{self.name}: argument {number} = {value} is no whole number, which {wanted}")
+
+    def _packed(self, code: str, number: int, value: float) -> bytes:
+        try:
+            return struct.pack("<" + code, value)
+        except OverflowError:
+            raise PtxsimError(f"{self.name}: argument {number} = {value} is too large for its parameter") from None
 
     @staticmethod
     def _place(array: Array, arena: Arena, arrays: dict) -> int:
@@ -263,6 +283,19 @@ class Kernel:
             arena.write(address, np.ascontiguousarray(array.numpy()))
             arrays[id(array)] = (array, address)
         return arrays[id(array)][1]
+
+
+def read_text(path: Path) -> str:
+    """A text file, of at most LONGEST_TEXT bytes."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LONGEST_TEXT + 1)
+        if len(content) > LONGEST_TEXT:
+            raise PtxError(f"{path}: more than {sizes.shown_bytes(LONGEST_TEXT)}: not PTX")
+        return content.decode()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise PtxError(f"{path}: {reason}") from None
 
 
 def load(source: str | Path, entry: str | None = None, cubin: str | Path | None = None) -> Kernel:
@@ -278,9 +311,5 @@ def load(source: str | Path, entry: str | None = None, cubin: str | Path | None 
             from .compiler import compile_ptx
 
             return Kernel(parse(compile_ptx(path)), entry, cubin)
-        try:
-            source = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not a text file"
-            raise PtxError(f"{path}: {reason}") from None
+        source = read_text(path)
     return Kernel(parse(str(source)), entry, cubin)

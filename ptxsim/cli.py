@@ -11,6 +11,8 @@ python -m ptxsim bench KERNEL.ptx --grid 2,2 --block 256 --arg ...
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import math
 import os
@@ -26,13 +28,13 @@ from . import bounds as limits
 from . import machines, sass
 from .annotate import listing
 from .api import load
+from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
-from .arguments import parse_argument, parse_constant, parse_size
 from .banks import accesses, distinct, draw
 from .counters import Counters, Stats, totals
 from .errors import PtxsimError
 from .machine import Checks, Limits
-from .sources import write_whole
+from .sources import require_writable, write_whole
 
 
 def report(kernel, counters: Counters) -> dict:
@@ -88,9 +90,21 @@ def summary(kernel, counters: Counters) -> str:
     return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
 
 
+def _limits(options) -> Limits:
+    return Limits(steps=options.steps, lanes=options.lanes, thread_instructions=options.thread_instructions)
+
+
+def _arguments(options) -> list[Argument]:
+    """The kernel's arguments; what is to be written can be."""
+    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    out = getattr(options, "out", None)
+    require_writable([*([out] if out else []), *(a.save_as for a in arguments if a.save_as)])
+    return arguments
+
+
 def _launch(kernel, options, arguments, observers=(), factor: int = 1):
     checks = Checks() if options.checks else False
-    limits = Limits(steps=options.steps, lanes=options.lanes)
+    limits = _limits(options)
     x, *rest = parse_size(options.grid)
     done = kernel.launch(
         (x * factor, *rest),
@@ -110,23 +124,24 @@ def _launch(kernel, options, arguments, observers=(), factor: int = 1):
 def run(options) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved."""
     kernel = load(options.kernel, options.entry, options.cubin)
-    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    arguments = _arguments(options)
     counters = Counters()
     _launch(kernel, options, arguments, [counters])
     print(summary(kernel, counters))
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report(kernel, counters), indent=1) + "\n")
+        write_whole(options.out, json.dumps(report(kernel, counters), indent=1) + "\n")
     for argument in arguments:
         if argument.save_as:
-            np.save(argument.save_as, argument.value.numpy())
+            content = io.BytesIO()
+            np.save(content, argument.value.numpy())
+            write_whole(argument.save_as, content.getvalue())
     return 0
 
 
 def annotate(options) -> int:
     """Run a kernel; print its CUDA source with, beside each line, what its memory accesses cost."""
     kernel = load(options.kernel, options.entry)
-    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    arguments = _arguments(options)
     counters = Counters()
     _launch(kernel, options, arguments, [counters])
     terminal = options.out is None and sys.stdout.isatty()
@@ -144,7 +159,7 @@ def annotate(options) -> int:
 def banks(options) -> int:
     """Run a kernel; draw which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
     kernel = load(options.kernel, options.entry)
-    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    arguments = _arguments(options)
     found = accesses(
         kernel,
         parse_size(options.grid),
@@ -159,7 +174,7 @@ def banks(options) -> int:
         source=options.source,
         near=[options.kernel.parent],
         checks=options.checks,
-        limits=Limits(steps=options.steps, lanes=options.lanes),
+        limits=_limits(options),
         constants=dict(map(parse_constant, options.constant)),
     )
     shown = distinct(found)
@@ -189,7 +204,7 @@ def bounds(options) -> int:
         cubin, source = sass.build(options.kernel, options.ptx, Path(folder), options.arch)
         kernel = load(source, options.entry, cubin)
         function = sass.read(cubin, kernel.name)
-    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    arguments = _arguments(options)
     counters, traffic = Counters(), limits.Traffic()
     _launch(kernel, options, arguments, [counters, traffic])
     work = limits.Work.observed(counters, traffic)
@@ -207,8 +222,8 @@ def bench(options) -> int:
         began = time.perf_counter()
         kernel = load(path, options.entry)
         loaded = time.perf_counter() - began
-        for factor in parse_size(options.grow):
-            arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+        for factor in options.grow:
+            arguments = _arguments(options)
             began = time.perf_counter()
             done = _launch(kernel, options, arguments, factor=factor)
             taken = time.perf_counter() - began
@@ -216,6 +231,38 @@ def bench(options) -> int:
             rate = done.lane_instructions / taken
             print(f"{name:48s} {math.prod(done.grid):8d} {loaded:8.3f} {taken:8.3f} {rate:14,.0f}")
     return 0
+
+
+def _positive(text: str) -> int:
+    """A whole number from 1 on."""
+    return _whole(text, 1)
+
+
+def _whole(text: str, least: int = 0) -> int:
+    """A whole number, in 64 bits."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not least <= value < 1 << 63:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from {least} on")
+    return value
+
+
+def _amount(text: str) -> float:
+    """A positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no positive number")
+    return value
+
+
+def _factors(text: str) -> tuple[int, ...]:
+    """Positive whole numbers."""
+    return tuple(_positive(part) for part in text.split(","))
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -226,10 +273,19 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--constant", action="append", default=[], metavar="NAME=ARG", help="what a __constant__ variable holds"
     )
-    parser.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
+    parser.add_argument("--shared", type=_whole, default=0, help="bytes of dynamic shared memory")
     parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch memory and barriers")
-    parser.add_argument("--steps", type=int, default=Limits.steps, help="instructions after which a loop is endless")
-    parser.add_argument("--lanes", type=int, default=Limits.lanes, help="threads that run together")
+    parser.add_argument(
+        "--steps", type=_positive, default=Limits.steps, help="instructions after which a loop is endless"
+    )
+    parser.add_argument("--lanes", type=_positive, default=Limits.lanes, help="threads that run together")
+    parser.add_argument(
+        "--thread-instructions",
+        type=_amount,
+        default=Limits.thread_instructions,
+        metavar="N",
+        help="what the grid may cost; more, as its first blocks tell, is refused (default: %(default)g)",
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -257,13 +313,15 @@ def main(argv: list[str] | None = None) -> int:
     beside.set_defaults(act=annotate)
     drawn = commands.add_parser("banks", help=banks.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     drawn.add_argument("kernel", type=Path, help="a .ptx file with line information, or a .cu file that nvcc compiles")
-    drawn.add_argument("--line", type=int, required=True, help="of the source")
+    drawn.add_argument("--line", type=_positive, required=True, help="of the source")
     drawn.add_argument("--file", help="the source file, by name or end of path (default: the kernel's own)")
     drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
-    drawn.add_argument("--warp", type=int, help="of the block, from 0 (default: the first that does the access)")
+    drawn.add_argument("--warp", type=_whole, help="of the block, from 0 (default: the first that does the access)")
     drawn.add_argument("--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)")
-    drawn.add_argument("--occurrence", type=int, help="which access of the line, from 1 (default: all that differ)")
-    drawn.add_argument("--execution", type=int, help="which time of the warp's, from 1 (default: the costliest)")
+    drawn.add_argument(
+        "--occurrence", type=_positive, help="which access of the line, from 1 (default: all that differ)"
+    )
+    drawn.add_argument("--execution", type=_positive, help="which time of the warp's, from 1 (default: the costliest)")
     drawn.add_argument("--out", type=Path, metavar="FILE.svg", help="the picture (default: standard output)")
     _common(drawn)
     drawn.set_defaults(act=banks)
@@ -272,18 +330,28 @@ def main(argv: list[str] | None = None) -> int:
     least.add_argument("--ptx", type=Path, help="what the cubin was made from (default: the PTX that it holds)")
     least.add_argument("--arch", default="sm_90a", help="what a .cu or .ptx file is compiled for")
     least.add_argument("--machine", default="h200", help=f"{', '.join(machines.PRESETS)}, or a .toml file")
-    least.add_argument("--sms", type=int, help="multiprocessors, if not the machine's")
+    least.add_argument("--sms", type=_positive, help="multiprocessors, if not the machine's")
     least.add_argument("--out", type=Path, help="the bounds as JSON")
     _common(least)
     least.set_defaults(act=bounds)
     many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     many.add_argument("kernels", type=Path, nargs="+", help=".ptx files")
-    many.add_argument("--grow", default="1", metavar="1,2,4", help="run with so many times the blocks along x, too")
+    many.add_argument(
+        "--grow", type=_factors, default=(1,), metavar="1,2,4", help="run with so many times the blocks along x, too"
+    )
     _common(many)
     many.set_defaults(act=bench)
     options = parser.parse_args(argv)
     try:
-        return options.act(options)
+        status = options.act(options)
+        sys.stdout.flush()
+        return status
     except PtxsimError as error:
         print(f"ptxsim: {error}", file=sys.stderr)
-        return 1
+    except MemoryError:
+        print("ptxsim: out of memory: smaller arrays, or fewer --lanes", file=sys.stderr)
+    except OSError as error:  # of the standard output: what is left in it would be tried again at the end
+        print(f"ptxsim: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

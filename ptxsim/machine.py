@@ -49,6 +49,7 @@ class Limits:
 
     steps: int = 20_000_000  # instructions a batch may execute: an endless loop ends here
     lanes: int = 16_384  # threads that run together
+    thread_instructions: float = 1e10  # that a grid may cost, as its first blocks tell: minutes
     depth: int = 32  # of recursive calls
 
 
@@ -123,6 +124,16 @@ class Machine:
         return np.broadcast_to(value, self.lanes)
 
     def _compile(self, instruction: Instruction) -> None:
+        try:
+            step, control = self._built(instruction)
+        except PtxError as error:
+            told = str(error)
+            raise PtxError(told if told.startswith(instruction.where) else f"{instruction.where}: {told}") from None
+        self.steps.append(step)
+        self.controls.append(control)
+
+    def _built(self, instruction: Instruction) -> tuple[Callable | None, Callable | None]:
+        """Its step, or for one that ends a straight run, its control."""
         step = control = None
         if instruction.opcode in registry.CONTROLS:
             control = registry.CONTROLS[instruction.opcode](self, instruction)
@@ -135,8 +146,7 @@ class Machine:
                 step = self._elementwise(instruction)
             if instruction.predicate is not None:
                 step = self._guarded(instruction, step)
-        self.steps.append(step)
-        self.controls.append(control)
+        return step, control
 
     def _elementwise(self, instruction: Instruction) -> Callable[[], None]:
         modifiers = registry.Modifiers(instruction)
@@ -291,7 +301,7 @@ class Machine:
         """A function that gives the operand's values in the NumPy type of `t`."""
         registers = self.registers
         if isinstance(operand, Negated):
-            slot = operand.register.slot
+            slot = self.operand_slot(operand.register, t)
             return lambda: ~registers[slot]
         slot = self.operand_slot(operand, t)
         dtype = t.dtype
@@ -306,6 +316,8 @@ class Machine:
         """The slot of a register, or of a constant made for an immediate, a special register or an address."""
         match operand:
             case Register():
+                if (operand.type.kind == "p") != (t.kind == "p"):
+                    raise PtxError(f"{operand.name} is {operand.type!r}, where a {t!r} is read")
                 return operand.slot
             case Immediate():
                 return self._immediate(operand, t)
@@ -313,7 +325,7 @@ class Machine:
                 return self._constant(operand.name, lambda: special_value(self, operand.name))
             case Symbol():
                 return self.symbol_slot(operand)
-        raise PtxError(f"an operand of this kind is not supported here: {operand}")
+        raise PtxError("a vector or pair is not supported here")
 
     def _immediate(self, operand: Immediate, t: Type) -> int:
         if t.kind == "p":
@@ -374,7 +386,9 @@ class Machine:
         if not isinstance(operand, Register):
             if operand is None:
                 return self._constant("sink", lambda: self.uniform(np.uint32(0))), None
-            raise PtxError(f"a destination must be a register, found {operand}")
+            raise PtxError("a single register must be the destination")
+        if (operand.type.kind == "p") != (t.kind == "p"):
+            raise PtxError(f"{operand.name} is {operand.type!r}, where a {t!r} is written")
         bits = operand.type.bits
         if bits <= t.bits or t.kind == "p":
             return operand.slot, (lambda x: x.astype(STORAGE[bits])) if bits < t.bits else None
@@ -423,6 +437,8 @@ class Machine:
 
     def address(self, operand: Address, space: str) -> tuple[str, int, int]:
         """Space, slot and offset of an address operand."""
+        if not isinstance(operand, Address):
+            raise PtxError("an address [base+offset] must stand where another operand does")
         base = operand.base
         if isinstance(base, Register):
             return space, base.slot, operand.offset

@@ -53,6 +53,11 @@ class Arena:
         self.top = start + size + GUARD
         return start
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        return self.top - GLOBAL_BASE
+
     def write(self, address: int, data: np.ndarray) -> None:
         """Put bytes at an address, now or when the memory is made."""
         if len(self.data):

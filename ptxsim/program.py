@@ -16,6 +16,7 @@ from . import instructions
 from .errors import PtxError
 from .layout import shared_base
 from .memory import Arena
+from .sizes import MOST_PARAMETERS
 from .syntax import Function, Immediate, Instruction, Label, Module, Symbol, Variable
 
 BUILTIN_CALLS = ("vprintf", "__assertfail")
@@ -185,6 +186,8 @@ def _place_variables(program: Program) -> None:
         program.parameter_bytes = align_up(program.parameter_bytes, variable.align)
         program.parameters.append(Parameter(variable, program.parameter_bytes))
         program.parameter_bytes += variable.size
+        if program.parameter_bytes > MOST_PARAMETERS:
+            raise PtxError(f"{program.name}: more than {MOST_PARAMETERS} bytes of parameters")
     base = program.shared_base = shared_base(program.module.target)
     used = program.names = {operand for i in program.code for operand in _names(i)}
     module_shared = [v for v in program.module.variables.values() if v.space == "shared" and v.name in used]
@@ -247,7 +250,7 @@ def _initial_bytes(program: Program, variable: Variable, addresses: dict[str, in
             value = addresses.get(item.name, function_address(program, item.name))
             if value is None:
                 raise PtxError(f"initialiser of {variable.name}: {item.name} has no address")
-            parts.append((value + item.offset).to_bytes(8, "little")[:size])
+            parts.append(((value + item.offset) & (1 << 64) - 1).to_bytes(8, "little")[:size])
         else:
             parts.append(immediate_bytes(item, variable.type))
     return np.frombuffer(b"".join(parts), np.uint8)
@@ -257,6 +260,9 @@ def immediate_bytes(item: Immediate, type_) -> bytes:
     """The bytes of a constant in a type."""
     if item.bits is not None and item.width == type_.bits:
         return item.bits.to_bytes(type_.bytes, "little")
-    if type_.kind == "f" and type_.name in ("f32", "f64"):
-        return struct.pack("<f" if type_.bits == 32 else "<d", item.value)
-    return (int(item.value) & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
+    try:
+        if type_.kind == "f" and type_.name in ("f32", "f64"):
+            return struct.pack("<f" if type_.bits == 32 else "<d", item.value)
+        return (int(item.value) & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
+    except (OverflowError, ValueError):  # too large, infinite or NaN
+        raise PtxError(f"the constant {item.value} is no {type_}") from None

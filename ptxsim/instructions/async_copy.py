@@ -13,12 +13,24 @@ from ..errors import PtxError
 from ..syntax import Immediate, Register
 from ..types import TYPES
 from .mbarrier import bulk, signal_by_copies
-from .registry import Modifiers, effect
+from .registry import ADDRESS, NUMBER, VALUE, Modifiers, anything, effect, takes
 
 U32 = TYPES["u32"]
 
 
-@effect("cp")
+@effect(
+    "cp",
+    takes(when="commit_group"),
+    takes(NUMBER, when="wait_group"),
+    takes(when="wait_all"),
+    takes(ADDRESS, when="mbarrier"),
+    anything("tensor"),
+    anything("reduce"),
+    takes(ADDRESS, VALUE, optional=(VALUE,), when="prefetch"),
+    takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE), when="bulk_group"),
+    takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE, VALUE), when="bulk"),
+    takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE)),
+)
 def cp(m, instruction):
     """cp.async and its commit_group, wait_group and wait_all (PTX ISA 9.7.9.25.3)."""
     modifiers = Modifiers(instruction)

@@ -10,7 +10,7 @@ from ..memory import Access
 from ..phases import MOST, State
 from ..syntax import Immediate
 from ..types import TYPES
-from .registry import Modifiers, control, effect
+from .registry import ADDRESS, NUMBER, RESULT, VALUE, Modifiers, control, effect, takes
 
 U32, B64, PRED = TYPES["u32"], TYPES["b64"], TYPES["pred"]
 ORDER = ("release", "acquire", "relaxed", "acq_rel")
@@ -42,7 +42,16 @@ def _shared_address(m, instruction, operand, modifiers: Modifiers) -> tuple[int,
     return slot, offset
 
 
-@control("mbarrier")
+@control(
+    "mbarrier",
+    takes(RESULT, VALUE, when="pending_count"),
+    takes(RESULT, ADDRESS, optional=(VALUE,), when="arrive"),
+    takes(RESULT, ADDRESS, optional=(VALUE,), when="arrive_drop"),
+    takes(RESULT, ADDRESS, VALUE, optional=(VALUE,), when="test_wait"),
+    takes(RESULT, ADDRESS, VALUE, optional=(VALUE,), when="try_wait"),
+    takes(ADDRESS, when="inval"),
+    takes(ADDRESS, VALUE),
+)
 def mbarrier(m, instruction):
     """mbarrier: init, inval, expect_tx, complete_tx, arrive, arrive_drop, test_wait, try_wait, pending_count."""
     modifiers = Modifiers(instruction)
@@ -246,7 +255,7 @@ def bulk(m, instruction, modifiers: Modifiers):
     return step
 
 
-@control("mapa")
+@control("mapa", takes(RESULT, VALUE, VALUE))
 def mapa(m, instruction):
     """mapa: a shared address as another block of the cluster has it; a cluster is one block here (PTX ISA 9.7.9.23)."""
     modifiers = Modifiers(instruction)
@@ -266,7 +275,7 @@ def mapa(m, instruction):
     return step
 
 
-@effect("setmaxnreg")
+@effect("setmaxnreg", takes(NUMBER))
 def setmaxnreg(m, instruction):
     """setmaxnreg: how many registers a warp may have; here as many as there are (PTX ISA 9.7.19.5)."""
     return lambda: None

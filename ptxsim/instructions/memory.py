@@ -8,7 +8,7 @@ from .. import floats
 from ..errors import PtxError
 from ..syntax import Address, Instruction, Symbol, Vector
 from ..types import TYPES, Type
-from .registry import Modifiers, effect
+from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Modifiers, anything, effect, takes
 
 SPACES = ("global", "shared::cta", "shared", "local", "param::entry", "param::func", "param", "const")
 ORDER = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
@@ -37,7 +37,7 @@ def elements(operand, vector: int, instruction: Instruction) -> tuple:
     return items
 
 
-@effect("ld")
+@effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
 def ld(m, instruction: Instruction):
     """ld: load from a space, a vector at once (PTX ISA 9.7.9.8); `.nc` and cache hints change nothing (9.7.9.9)."""
     _, space, vector, t, ordered = parse_access(instruction)
@@ -79,7 +79,7 @@ def ld(m, instruction: Instruction):
     return noted
 
 
-@effect("ldu")
+@effect("ldu", takes(RESULTS, ADDRESS))
 def ldu(m, instruction: Instruction):
     """ldu: load read-only data at a common address; as ld (PTX ISA 9.7.9.10)."""
     return ld(m, instruction)
@@ -117,7 +117,7 @@ def _parameter(m, instruction: Instruction, vector: int, t: Type):
     return step
 
 
-@effect("st")
+@effect("st", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
 def st(m, instruction: Instruction):
     """st: store to a space, a vector at once (PTX ISA 9.7.9.11)."""
     _, space, vector, t, ordered = parse_access(instruction)
@@ -155,31 +155,31 @@ def ignored(m, instruction: Instruction):
     return lambda: None
 
 
-@effect("prefetch")
+@effect("prefetch", takes(ADDRESS))
 def prefetch(m, instruction: Instruction):
     """prefetch: a hint to a cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
-@effect("prefetchu")
+@effect("prefetchu", takes(ADDRESS))
 def prefetchu(m, instruction: Instruction):
     """prefetchu: a hint to the uniform cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
-@effect("applypriority")
+@effect("applypriority", takes(ADDRESS, NUMBER))
 def applypriority(m, instruction: Instruction):
     """applypriority: a hint to a cache (PTX ISA 9.7.9.16)."""
     return ignored(m, instruction)
 
 
-@effect("discard")
+@effect("discard", takes(ADDRESS, NUMBER))
 def discard(m, instruction: Instruction):
     """discard: data may be dropped from L2; here they stay (PTX ISA 9.7.9.17)."""
     return ignored(m, instruction)
 
 
-@effect("createpolicy")
+@effect("createpolicy", takes(RESULT, ADDRESS, VALUE, VALUE, when="range"), takes(RESULT, optional=(VALUE, VALUE)))
 def createpolicy(m, instruction: Instruction):
     """createpolicy: a cache policy, here the number 0 (PTX ISA 9.7.9.18)."""
     write = m.writer(instruction.operands[0], TYPES["b64"])
@@ -266,27 +266,27 @@ def _in_turns(access, size: int, t: Type, update, values: list[np.ndarray]) -> n
     return before
 
 
-@effect("atom")
+@effect("atom", takes(RESULTS, ADDRESS, VALUES, optional=(VALUE, VALUE)))
 def atom(m, instruction: Instruction):
     """atom: read, change and write in one; gives the old value (PTX ISA 9.7.13.5)."""
     destination, address, *operands = instruction.operands
     return _atomic(m, instruction, destination, address, tuple(operands))
 
 
-@effect("red")
+@effect("red", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
 def red(m, instruction: Instruction):
     """red: as atom, without the old value (PTX ISA 9.7.13.6)."""
     address, *operands = instruction.operands
     return _atomic(m, instruction, None, address, tuple(operands))
 
 
-@effect("membar")
+@effect("membar", takes())
 def membar(m, instruction: Instruction):
     """membar: orders memory accesses (PTX ISA 9.7.13.4). Here they are in order; the watch over races is told."""
     return ignored(m, instruction) if "cta" in instruction.modifiers else m.pass_fence
 
 
-@effect("fence")
+@effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
 def fence(m, instruction: Instruction):
     """fence: as membar (PTX ISA 9.7.13.4); between proxies nothing is out of order here."""
     modifiers = Modifiers(instruction)
@@ -300,7 +300,7 @@ def fence(m, instruction: Instruction):
     return m.pass_fence if reaches else ignored(m, instruction)
 
 
-@effect("alloca")
+@effect("alloca", takes(RESULT, VALUE, optional=(NUMBER,)))
 def alloca(m, instruction: Instruction):
     """alloca: so many bytes of the thread's local memory, until it ends (PTX ISA 9.7.15.3)."""
     modifiers = Modifiers(instruction)
@@ -324,7 +324,7 @@ def alloca(m, instruction: Instruction):
     return step
 
 
-@effect("stacksave")
+@effect("stacksave", takes(RESULT))
 def stacksave(m, instruction: Instruction):
     """stacksave: where alloca would take the next bytes (PTX ISA 9.7.15.1)."""
     t = Modifiers(instruction).type
@@ -332,7 +332,7 @@ def stacksave(m, instruction: Instruction):
     return lambda: write(m.stack_top.astype(t.dtype))
 
 
-@effect("stackrestore")
+@effect("stackrestore", takes(VALUE))
 def stackrestore(m, instruction: Instruction):
     """stackrestore: back to what stacksave said (PTX ISA 9.7.15.2)."""
     t = Modifiers(instruction).type
