@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -265,6 +266,13 @@ def _factors(text: str) -> tuple[int, ...]:
     return tuple(_positive(part) for part in text.split(","))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells a wrong option in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"ptxsim: {message}\n")
+
+
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--entry", help="name of the entry, or a part that only it has")
     parser.add_argument("--grid", required=True, help="X, X,Y or X,Y,Z")
@@ -289,7 +297,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m ptxsim",
         description="An emulator of PTX in NumPy.",
         epilog=ARGUMENTS,
