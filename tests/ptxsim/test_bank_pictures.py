@@ -123,7 +123,7 @@ def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
     """Over all warps and executions of each access of each line: as many wavefronts and as many that would do."""
     kernel, launch = kernels(name)
     counters = Counters()
-    kernel.launch(**launch, observers=[counters], checks=False)
+    kernel.launch(**launch, observers=[counters])
     stats = counters.by_instruction()
     counted = {s.instruction.pc: s for s in stats if s.wavefronts}
     known, drawn = places(kernel.program), {}
@@ -131,7 +131,7 @@ def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
         found = banks.accesses(kernel, line=line, file=file, **launch)
         assert [access.number for access in found] == list(range(1, found[0].of + 1))
         recorder = banks.Recorder({access.pc for access in found}, 0)
-        kernel.launch(**launch, observers=[recorder], checks=False)
+        kernel.launch(**launch, observers=[recorder])
         for access in found:
             pc = access.pc
             assert count(access.parts) == access.wavefronts
