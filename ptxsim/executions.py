@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from . import sass, syntax
 from .errors import PtxError, PtxsimError
@@ -191,22 +192,18 @@ class _Flow:
             if block.calls is not None and solved[self.block[block.number]] > SOME:
                 taken[block.number].append(block.calls)
 
-        def from_(start: int) -> frozenset[int]:
-            found, waiting = set(), [start]
-            while waiting:
-                number = waiting.pop()
-                if number not in found:
-                    found.add(number)
-                    waiting += taken[number]
-            return frozenset(found)
-
-        there, found = from_(0), []
-        for block in self.blocks:
-            if block.number not in there and solved[self.block[block.number]] > SOME:
-                loop = frozenset(b for b in from_(block.number) if block.number in from_(b))
-                if loop not in self.entered and loop not in found:
-                    found.append(loop)
-        return found
+        ways = [(a, b) for a in taken for b in taken[a]]
+        most = max(block.number for block in self.blocks) + 1
+        rows, columns = zip(*ways, strict=True) if ways else ((), ())
+        graph = coo_array((np.ones(len(ways)), (rows, columns)), shape=(most, most)).tocsr()
+        there = set(breadth_first_order(graph, 0, return_predecessors=False).tolist())
+        _, loop_of = connected_components(graph, connection="strong")
+        members = defaultdict(set)
+        for number in range(most):
+            members[loop_of[number]].add(number)
+        lost = (b.number for b in self.blocks if b.number not in there and solved[self.block[b.number]] > SOME)
+        found = dict.fromkeys(frozenset(members[loop_of[number]]) for number in lost)
+        return [loop for loop in found if loop not in self.entered]
 
     def require_entry(self, loop: frozenset[int]) -> None:
         """Every warp enters the loop, where that costs no more than a parting of warps would."""
