@@ -13,7 +13,6 @@ from made_inputs import planned, write_inputs
 
 from analysis import registry
 from contracts import UserError
-from contracts import registry as recorded
 
 FIGURE = '''
 """A figure of a test."""
@@ -132,9 +131,3 @@ def test_a_faulty_registration_is_one_line_of_the_command_too(tree: Path, archiv
     command = ("analysis.draw", "--inputs", inputs, "--out", tree / "out", "stalls")
     assert_one_line(run_module(*command, cwd=tree, PYTHONPATH=str(tree)), "unknown keyword 'reeds'")
     assert not (tree / "out").exists()
-
-
-def test_every_table_that_is_offered_is_recorded() -> None:
-    known = {*recorded.tables(), *registry.DERIVED, *(f"report:{name}" for name in registry.tables())}
-    for one in [*registry.figures().values(), *registry.tables().values()]:
-        assert {name for name in (*one.reads, *one.optional) if "/" not in name} <= known, one.name

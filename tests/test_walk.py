@@ -19,7 +19,7 @@ SECTION = re.compile(r"^### (.*)\n((?:(?!^##).*\n?)*)", re.MULTILINE)
 
 
 def facts(measured: Path, variants: Path) -> Facts:
-    return fill_docs.read_facts(argparse.Namespace(measured=measured, variants=variants, resources=None))
+    return fill_docs.read_facts(argparse.Namespace(measured=measured, variants=variants, resources=None, inputs=None))
 
 
 @pytest.fixture(scope="module")
