@@ -1,7 +1,6 @@
 # What all rules share: the plan (workflow/plan.py), and how a job is started. Nothing here writes to the disk.
 
 import contextlib
-import difflib
 import fcntl
 import hashlib
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, workflow.basedir)
 
 import contracts
+from analysis import registry as drawn
 from contracts import registry
 from experiments.emulation import bank_pictures
 from experiments.gpu import discovery
@@ -35,8 +35,9 @@ onstart:
 # for and what it found, whatever GPU they see.
 _ASKED = "GEMM_LADDER_TARGETS"
 _settings = workflow.dag_settings
-os.environ.setdefault(_ASKED, json.dumps(sorted(map(str, _settings.targets)) if _settings else []))
-TARGETS = json.loads(os.environ[_ASKED])
+TARGETS = json.loads(
+    os.environ.setdefault(_ASKED, json.dumps(sorted(map(str, _settings.targets)) if _settings else []))
+)
 os.environ.setdefault("GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))  # provenance.json quotes it
 
 
