@@ -41,14 +41,6 @@ TARGETS = json.loads(
 os.environ.setdefault("GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))  # provenance.json quotes it
 
 
-def _toolchain():
-    if known := os.environ.get(discovery.KNOWN):
-        return json.loads(known)
-    if config["gpu_node"]:
-        return contracts.read_json(config["gpu_node"], "toolchain")
-    return toolchain.identity(config["nvcc"], config["arch"])
-
-
 _folder = Path("results") if Path("results").exists() else Path()
 if not (_folder.is_dir() and os.access(_folder, os.W_OK)):
     sys.exit(f"error: {_folder.resolve()}: not a folder that can be written; results/ must be one")
@@ -58,7 +50,8 @@ try:
         {k: contracts.parse_yaml_value(v, f"config.yaml: {k}") for k, v in config.items() if isinstance(v, str)}
     )
     contracts.validate(dict(config), "config", "config.yaml")
-    PLAN = plan(config, Device(_toolchain()), Inventory.of(Path(workflow.basedir)), TARGETS)
+    _found = toolchain.known_or_found(config["nvcc"], config["arch"], config["gpu_node"])
+    PLAN = plan(config, Device(_found), Inventory.of(Path(workflow.basedir)), TARGETS)
     PICTURES = bank_pictures.load(chosen=config["variants"])
 except contracts.UserError as error:
     sys.exit(f"error: {error}")
