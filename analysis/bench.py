@@ -19,10 +19,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import interval
-from contracts import UserError, read_json, read_rows, run_command, write_rows
+from contracts import UserError, read_json, read_rows, run_command, schema, write_rows
 from contracts.samples import read_samples
 
-KEY = ["experiment", "variant", "m", "n", "k", "regime", "data"]  # of a window, in both tables
+KEY: list[str] = schema("windows")["key"]  # of a window, in both tables
 COPIED = [
     *("experiment", "variant", "dtype", "m", "n", "k", "regime", "mechanism", "data", "baseline"),
     *("power_w", "temperature_c", "throttle_reasons", "source_hash"),
@@ -48,14 +48,13 @@ class Launches:
 
 
 def derive(windows: list[Row], samples: pd.DataFrame, sm_count: int, source: object) -> list[Row]:
-    """Rows of bench.csv, in the order of `windows`; `samples` has the columns of samples.parquet.
+    """Rows of bench.csv, in the order of `windows`, no two of which share a `KEY`.
 
-    Raises `UserError`, naming `source` and the window, where the two tables do not belong together.
+    `samples` has the columns of samples.parquet. Raises `UserError`, naming `source` and the window, where the
+    two tables do not belong together.
     """
     found = launches(samples)
     known = [tuple(window[name] for name in KEY) for window in windows]
-    if len(set(known)) < len(known):
-        raise UserError(f"{source}: two rows of {_told(next(key for key in known if known.count(key) > 1))}; foreign")
     if strange := found.keys() - set(known):
         raise UserError(f"{source}: has no row of {_told(min(strange))}, which has samples; truncated or foreign")
     rows = []

@@ -232,10 +232,9 @@ def _registered(kind: str, call: ast.Call, function: str, where: str, root: Path
             )
     per, applies = told.get("per", "run"), told.get("applies")
     if per not in ("run", "experiment") or (per == "experiment") != (applies in KINDS):
-        allowed_is = f"per='run', or per='experiment' with applies= one of {', '.join(KINDS)}"
-        raise UserError(
-            f"{where}: {kind} {name!r}: per={per!r}, applies={applies!r} is not allowed; allowed: {allowed_is}"
-        )
+        odd = f"per = {per!r}, applies = {applies!r}"
+        known = f"'run', or 'experiment' with applies = one of {', '.join(KINDS)}"
+        raise UserError(f"{where}: {kind} {name!r}: {odd} is not allowed; allowed: {known}")
     told["reads"] = tuple(part for read in told["reads"] for part in (MEASURED if read == "measured" else (read,)))
     if "measured" in dict(given).get("reads", ()) and "emulated_checks" not in told["optional"]:
         told["optional"] = (*told["optional"], "emulated_checks")
@@ -245,7 +244,7 @@ def _registered(kind: str, call: ast.Call, function: str, where: str, root: Path
     told["stem"] = told.get("stem") or name
     told["file"] = told.get("file") or (f"{name}.svg" if kind == "figure" else f"{name}.csv")
     module = where.removesuffix(".py").replace("/", ".")
-    return Registered(kind=kind, module=module, path=where, function=function, code=_code(root / where, root), **told)
+    return Registered(kind=kind, module=module, path=where, function=function, code=code_of(root / where, root), **told)
 
 
 def _literal(node: ast.expr, where: str) -> Any:
@@ -277,8 +276,8 @@ def _imported(path: Path, root: Path) -> tuple[Path, ...]:
 
 
 @functools.cache
-def _code(path: Path, root: Path) -> tuple[str, ...]:
-    """The closure of `_imported`, as paths of the project, with what the data layer reads."""
+def code_of(path: Path, root: Path = ROOT) -> tuple[str, ...]:
+    """A module's file and those of this project that it imports, directly or not, with what the data layer reads."""
     found: dict[Path, None] = {}
     wanted = [path]
     while wanted:

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from contracts import archives
 from contracts.errors import UserError
-from contracts.files import replacing
-from contracts.tables import schema, validate
+from contracts.files import atomic_write, read_bytes
+from contracts.tables import LIMIT_BYTES, schema, validate
 
 GAP, NO_CLOCK, OFF_TARGET = "launch gap", "clock unknown", "clock off target"  # why a sample is not kept
 
@@ -26,6 +27,7 @@ def _type(column: dict[str, Any]) -> pa.DataType:
 
 
 _PROPERTIES: dict[str, dict[str, Any]] = schema("samples")["properties"]
+KEY: list[str] = schema("samples")["key"]
 COLUMNS = pa.schema([(name, _type(column)) for name, column in _PROPERTIES.items()])
 
 
@@ -46,21 +48,22 @@ def write_samples(path: str | Path, parts: Iterable[pa.Table]) -> None:
     """Write all rows of `parts`; without any, the columns alone. Raises `UserError` for a value that is not allowed."""
     table = pa.concat_tables([COLUMNS.empty_table(), *parts]).unify_dictionaries()
     _check(table, path)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
 def read_samples(path: str | Path) -> pa.Table:
-    """All rows. Raises `UserError` for a file that is not there, truncated or foreign, naming column and value."""
+    """All rows. Raises `UserError` for a file that is truncated, foreign or not as it was archived."""
+    content = read_bytes(path, LIMIT_BYTES)
+    archives.check(Path(path), content)
     try:
-        found = pq.read_schema(path)
-        if found.names != COLUMNS.names:
-            odd = sorted({*found.names} ^ {*COLUMNS.names}) or ["the order"]
+        file = pq.ParquetFile(pa.BufferReader(content))
+        names = file.schema_arrow.names
+        if names != COLUMNS.names:
+            odd = sorted({*names} ^ {*COLUMNS.names}) or ["the order"]
             raise UserError(f"{path}: not a table of samples (columns: {', '.join(odd)}); foreign")
-        table = pq.read_table(path, schema=COLUMNS)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or 'truncated or foreign'}") from error
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        table = pq.read_table(pa.BufferReader(content), schema=COLUMNS)
+    except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: not a table of samples, truncated or foreign") from error
     _check(table, path)
     return table
@@ -81,5 +84,7 @@ def _check(table: pa.Table, path: str | Path) -> None:
             values = [*pc.min_max(column).as_py().values(), *([None] if column.null_count else [])]
         for value in values:
             validate(first | {field.name: value}, "samples", path)
+    if table.select(KEY).group_by(KEY).aggregate([]).num_rows < len(table):
+        raise UserError(f"{path}: two rows of the same {', '.join(KEY)}; foreign")
     if pc.any(pc.equal(table["kept"], pc.is_valid(table["reason"]))).as_py():
         raise UserError(f"{path}: a sample that is kept with a reason why not, or the reverse; foreign")

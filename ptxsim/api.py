@@ -9,31 +9,35 @@ c.numpy()
 
 from __future__ import annotations
 
+import math
 import numbers
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from . import merging
+from . import merging, sizes
 from .errors import PtxError, PtxsimError
-from .machine import Checks, Limits, Machine
+from .machine import WARP, Checks, Limits, Machine
 from .memory import Arena
 from .parser import parse
-from .program import link, place_globals
-from .syntax import Module, Variable
+from .program import align_up, link, place_globals
+from .syntax import Module, Variable, plain_name
+
+LONGEST_TEXT = 1 << 28  # bytes of a PTX file
 
 
 class Array:
     """A buffer on the device: copied there at a launch and back after it. `offset` bytes are before its data, for
-    instance to try a pointer that is not aligned."""
+    instance to try a pointer that is not aligned. `unwritten`: it counts as memory that nobody has written, whatever is
+    in it, so that the first read of an element that the launch has not written is a fault."""
 
-    def __init__(self, data: np.ndarray, name: str = "array", offset: int = 0) -> None:
+    def __init__(self, data: np.ndarray, name: str = "array", offset: int = 0, unwritten: bool = False) -> None:
         self._data = np.array(data, order="C")
-        self.name, self.offset = name, offset
+        self.name, self.offset, self.unwritten = name, offset, unwritten
 
     @property
     def nbytes(self) -> int:
@@ -77,14 +81,15 @@ class Launch:
     block: tuple[int, int, int]
     steps: int  # instructions, each for all threads that were there
     lane_instructions: int  # an upper bound: steps x threads of the batch
+    notes: tuple[str, ...] = ()  # what is no fault, but worth a word; each one line
 
 
 def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
     """A grid or block as three numbers."""
-    sizes = (value,) if isinstance(value, numbers.Integral) else tuple(value)
-    if not 1 <= len(sizes) <= 3 or any(int(s) < 1 for s in sizes):
+    given = (value,) if isinstance(value, numbers.Integral) else tuple(value)
+    if not 1 <= len(given) <= 3 or any(int(s) < 1 for s in given):
         raise PtxsimError(f"a grid or block needs one to three positive sizes, got {value!r}")
-    return tuple(int(s) for s in (*sizes, 1, 1)[:3])
+    return tuple(int(s) for s in (*given, 1, 1)[:3])
 
 
 class Kernel:
@@ -119,19 +124,19 @@ class Kernel:
         checks: Checks | bool = True,
         limits: Limits | None = None,
         values: bool = True,
+        constants: Mapping[str, Array | np.ndarray | bytes] | None = None,
     ) -> Launch:
         """Run the grid to its end. `shared_bytes`: dynamic shared memory. `checks=False` leaves out the watch over
-        shared memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses
-        and the flow of control depend on: observers see the same, several times sooner, but arrays stay as they were.
-        It goes without checks. Raises `PtxsimError`, one line."""
+        memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses and
+        the flow of control depend on: observers see the same, several times sooner, but arrays stay as they were. It
+        goes without checks. `constants`: what `__constant__` variables (and `__device__` ones) hold, by name, from
+        their first byte on. Raises `PtxsimError`, one line."""
         grid, block = dimensions(grid), dimensions(block)
-        threads = block[0] * block[1] * block[2]
-        if threads > 1024:
-            raise PtxsimError(f"{self.name}: a block has at most 1024 threads, not {threads}")
+        sizes.require_launch(self.name, grid, block, shared_bytes)
         self._require_block(block)
         if not isinstance(checks, Checks):
-            checks = Checks() if checks else Checks(False, False, False)
-        if not values and checks != Checks(False, False, False):
+            checks = Checks() if checks else Checks(False, False, False, False)
+        if not values and checks != Checks(False, False, False, False):
             raise PtxsimError(f"{self.name}: values=False goes with checks=False only")
         limits = limits or Limits()
         arena, symbols = Arena(), {}
@@ -139,25 +144,66 @@ class Kernel:
         textures: dict[int, Texture] = {}
         params = self._parameters(args, arena, arrays, textures)
         symbols = place_globals(self.program, arena)
+        given = self._set_variables(constants or {}, arena, symbols)
+        padded = align_up(math.prod(block), WARP)
+        cost = sizes.Cost(self.name, math.prod(grid), padded, limits.thread_instructions)
+        per_batch = min(max(1, limits.lanes // padded), math.prod(grid))
+        sizes.require_batch(self.name, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
         arena.finish()
         self.machine.values = values
         machine, total = self.machine, grid[0] * grid[1] * grid[2]
-        machine.prepare(arena, symbols, params, grid, block, shared_bytes, textures)
-        per_batch = max(1, limits.lanes // machine.padded)
+        places = {
+            parameter.variable: arrays[id(value)][1]
+            for value, parameter in zip(args, self.program.parameters, strict=True)
+            if id(value) in arrays
+        }
+        unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
+        machine.prepare(arena, symbols, params, grid, block, shared_bytes, textures, checks, places, unwritten)
         steps = lanes = 0
         for observer in observers:
             observer.begins(self, grid, block)
         try:
             for first in range(0, total, per_batch):
-                machine.run_batch(np.arange(first, min(first + per_batch, total)), checks, limits, observers)
+                machine.run_batch(np.arange(first, min(first + per_batch, total)), limits, observers)
                 steps += machine.executed
                 lanes += machine.executed * machine.lanes
+                cost.after(min(first + per_batch, total), lanes)
         finally:
             machine.release()
         for array, address in arrays.values() if values else ():
             raw = arena.read(address, array.nbytes)
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
-        return Launch(self.name, grid, block, steps, lanes)
+        notes = (*machine.notes, *self._unset_constants(given))
+        return Launch(self.name, grid, block, steps, lanes, notes)
+
+    def _set_variables(self, constants: Mapping, arena: Arena, symbols: dict[str, int]) -> set[str]:
+        """Put contents in variables; their names in the PTX."""
+        variables = {v.name: v for v in self.module.variables.values() if v.space in ("const", "global")}
+        given = set()
+        for name, value in constants.items():
+            close = [v for v in variables if name in (v, plain_name(v))]
+            if len(close) != 1:
+                known = ", ".join(plain_name(v) for v in variables) or "none"
+                raise PtxsimError(f"{self.name}: no constant or device variable {name!r}; the PTX has: {known}")
+            variable = variables[close[0]]
+            value = value.numpy() if isinstance(value, Array) else value
+            data = np.frombuffer(value if isinstance(value, bytes) else np.asarray(value).tobytes(), np.uint8)
+            if data.nbytes > variable.size:
+                raise PtxsimError(f"{self.name}: {name} holds {variable.size} bytes, not {data.nbytes}")
+            given.add(variable.name)
+            if variable.name in symbols:
+                arena.write(symbols[variable.name], data)
+        return given
+
+    def _unset_constants(self, given: set[str]) -> list[str]:
+        """Constants that were read though neither the program nor the host says what they hold."""
+        read = self.machine.constants_read
+        return [
+            f"constant {plain_name(v.name)} ({v.size} bytes) is read, but has no initialiser and was not set: it holds "
+            "zeros"
+            for v in self.module.variables.values()
+            if v in read and v.space == "const" and not v.initial and v.name not in given
+        ]
 
     def _require_block(self, block: tuple[int, int, int]) -> None:
         attributes = self.program.entry.attributes
@@ -183,7 +229,8 @@ class Kernel:
         return bytes(raw)
 
     def _argument(self, number: int, value, variable: Variable, arena: Arena, arrays, textures) -> bytes:
-        size = variable.size
+        size, kind = variable.size, variable.type.kind
+        whole = kind in "su"  # of the parameter; bits take anything
         if isinstance(value, Texture):
             value.place(self._place(value.array, arena, arrays))
             handle = 0x7E0000 + number + 1
@@ -196,16 +243,20 @@ class Kernel:
         if isinstance(value, bytes):
             data = value
         elif isinstance(value, np.generic | np.ndarray):
+            if isinstance(value, np.floating) and whole and value.nbytes == size:
+                raise self._not_whole(number, value, variable)
             data = value.tobytes()
         elif isinstance(value, bool | int):
-            if variable.type.kind == "f" and variable.type.bits >= 32:
-                data = struct.pack("<f" if size == 4 else "<d", value)
+            if kind == "f" and variable.type.bits >= 32:
+                data = self._packed("f" if size == 4 else "d", number, value)
             elif -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
                 data = (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
             else:
                 raise PtxsimError(f"{self.name}: argument {number} = {value} does not fit {size} bytes")
         elif isinstance(value, float):
-            data = struct.pack({2: "<e", 4: "<f", 8: "<d"}.get(size, "<d"), value)
+            if whole:
+                raise self._not_whole(number, value, variable)
+            data = self._packed({2: "e", 4: "f"}.get(size, "d"), number, value)
         else:
             raise PtxsimError(
                 f"{self.name}: argument {number} is a {type(value).__name__}; wrap arrays in ptxsim.Array"
@@ -213,6 +264,16 @@ class Kernel:
         if len(data) != size:
             raise PtxsimError(f"{self.name}: argument {number} has {len(data)} bytes, the parameter {size}")
         return data
+
+    def _not_whole(self, number: int, value, variable: Variable) -> PtxsimError:
+        wanted = f"parameter {variable.name} ({variable.type}) takes"
+        return PtxsimError(f"{self.name}: argument {number} = {value} is no whole number, which {wanted}")
+
+    def _packed(self, code: str, number: int, value: float) -> bytes:
+        try:
+            return struct.pack("<" + code, value)
+        except OverflowError:
+            raise PtxsimError(f"{self.name}: argument {number} = {value} is too large for its parameter") from None
 
     @staticmethod
     def _place(array: Array, arena: Arena, arrays: dict) -> int:
@@ -222,6 +283,19 @@ class Kernel:
             arena.write(address, np.ascontiguousarray(array.numpy()))
             arrays[id(array)] = (array, address)
         return arrays[id(array)][1]
+
+
+def read_text(path: Path) -> str:
+    """A text file, of at most LONGEST_TEXT bytes."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LONGEST_TEXT + 1)
+        if len(content) > LONGEST_TEXT:
+            raise PtxError(f"{path}: more than {sizes.shown_bytes(LONGEST_TEXT)}: not PTX")
+        return content.decode()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise PtxError(f"{path}: {reason}") from None
 
 
 def load(source: str | Path, entry: str | None = None, cubin: str | Path | None = None) -> Kernel:
@@ -237,9 +311,5 @@ def load(source: str | Path, entry: str | None = None, cubin: str | Path | None 
             from .compiler import compile_ptx
 
             return Kernel(parse(compile_ptx(path)), entry, cubin)
-        try:
-            source = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not a text file"
-            raise PtxError(f"{path}: {reason}") from None
+        source = read_text(path)
     return Kernel(parse(str(source)), entry, cubin)

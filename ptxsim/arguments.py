@@ -5,12 +5,15 @@ i32:5  u64:7  f32:1.5  f64:2  f16:1  bf16:1      a scalar of a type
 file.npy                                         an array
 zeros:f32:256x256  ones:...  nan:...             an array of one value
 random:f32:256x256[:seed]                        uniform in [-1, 1) (integers: in [0, 100))
+uninit:f32:256x256                               an array that nobody has written: reading it is a fault until the
+                                                 kernel has written there
 out=ARG                                          an array that is saved as ARGn.npy after the launch
 out=result.npy=ARG                               ... under this name
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +22,7 @@ import numpy as np
 
 from .api import Array
 from .errors import PtxsimError
+from .sizes import require_memory
 
 DTYPES = {
     "i8": np.int8,
@@ -34,7 +38,7 @@ DTYPES = {
     "f32": np.float32,
     "f64": np.float64,
 }
-MAKERS = ("zeros", "ones", "nan", "random")
+MAKERS = ("zeros", "ones", "nan", "random", "uninit")
 
 
 @dataclass
@@ -57,19 +61,43 @@ def parse_argument(text: str, number: int) -> Argument:
             raise PtxsimError(f"argument {text!r}: only an array can be saved")
         return Argument(inner.value, Path(name))
     kind, _, rest = text.partition(":")
+    shown = text if len(text) <= 80 else text[:77] + "..."
     try:
         if kind in DTYPES and rest:
             dtype = np.dtype(DTYPES[kind])
             value = int(rest, 0) if dtype.kind in "iu" else float(rest)
-            return Argument(dtype.type(value))
+            with np.errstate(over="ignore"):
+                typed = dtype.type(value)
+            if np.isinf(typed) and not math.isinf(value):
+                raise ValueError(f"too large for {kind}")
+            return Argument(typed)
         if kind in MAKERS:
             return Argument(_array(kind, rest.split(":"), number))
         if text.endswith(".npy"):
-            return Argument(Array(np.load(text), Path(text).stem))
+            return Argument(Array(_read_array(Path(text)), Path(text).stem))
         return Argument(float(text) if any(c in text for c in ".eEn") and not text.startswith("0x") else int(text, 0))
-    except (ValueError, OverflowError, KeyError, OSError) as error:
+    except (ValueError, OverflowError, KeyError) as error:
         known = "i32:5, f32:1.5, file.npy, zeros:f32:4x4, random:f32:4x4[:seed]"
-        raise PtxsimError(f"argument {text!r}: {error}; known forms: {known}") from None
+        raise PtxsimError(f"argument {shown!r}: {str(error)[:200]}; known forms: {known}") from None
+
+
+def _read_array(path: Path) -> np.ndarray:
+    """A .npy file of numbers. Raises `PtxsimError`."""
+    try:
+        if not path.is_file():
+            raise PtxsimError(f"{path}: {'not a file' if path.exists() else 'no such file'}")
+        require_memory(str(path), 3 * path.stat().st_size)  # as read, as an Array, in the launch
+        values = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise PtxsimError(f"{path}: {error.strerror or error}") from None
+    except PtxsimError:
+        raise
+    except Exception as error:  # NumPy's reader raises whatever its parts raise: of struct, tokenize, ast ...
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise PtxsimError(f"{path}: not an array that NumPy can read ({reason})") from None
+    if values.dtype.kind not in "biufcV" or values.dtype.fields:
+        raise PtxsimError(f"{path}: an array of {values.dtype}; allowed: numbers")
+    return values
 
 
 def _array(kind: str, parts: list[str], number: int) -> Array:
@@ -77,18 +105,37 @@ def _array(kind: str, parts: list[str], number: int) -> Array:
         raise ValueError(f"expected {kind}:TYPE:SHAPE with a type of {', '.join(DTYPES)}")
     dtype = np.dtype(DTYPES[parts[0]])
     shape = tuple(int(size) for size in parts[1].split("x"))
+    if kind == "nan" and dtype.kind in "iu":
+        raise ValueError("no whole number is NaN")
+    if any(size < 0 for size in shape):
+        raise ValueError("a negative size")
+    require_memory(f"an array of {parts[0]} {parts[1]}", math.prod(shape) * (8 + 3 * dtype.itemsize))
     if kind == "random":
         generator = np.random.default_rng(int(parts[2]) if len(parts) > 2 else number)
         values = generator.integers(0, 100, shape) if dtype.kind in "iu" else generator.uniform(-1, 1, shape)
+    elif kind == "uninit":
+        values = np.full(shape, 0 if dtype.kind in "iu" else np.nan)
     else:
         values = np.full(shape, {"zeros": 0, "ones": 1, "nan": np.nan}[kind])
-    return Array(values.astype(dtype), f"argument {number}")
+    return Array(values.astype(dtype), f"argument {number}", unwritten=kind == "uninit")
+
+
+def parse_constant(text: str) -> tuple[str, Array | np.generic]:
+    """`NAME=ARG`: a variable of the program, and what it holds: an array or a scalar of a type."""
+    name, _, rest = text.partition("=")
+    value = parse_argument(rest, 0).value if rest else None
+    if not name or not isinstance(value, Array | np.generic):
+        raise PtxsimError(f"--constant {text!r}: expected NAME=ARG, with an array or a scalar of a type")
+    return name, value
 
 
 def parse_size(text: str) -> tuple[int, ...]:
-    """`2,2` or `256` as a grid or block."""
+    """`2,2` or `256` as a grid or block: one to three numbers from 0 on."""
     try:
         sizes = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise PtxsimError(f"{text!r} is no size: expected X, X,Y or X,Y,Z") from None
+        sizes = ()
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
+        shown = text if len(text) <= 80 else text[:77] + "..."
+        raise PtxsimError(f"{shown!r} is no size: expected X, X,Y or X,Y,Z")
     return sizes

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -233,6 +233,7 @@ def accesses(
     checks: Checks | bool = False,
     limits: Limits | None = None,
     values: bool = True,
+    constants: Mapping[str, object] | None = None,
 ) -> list[Access]:
     """Launch the kernel, and give each access to shared memory that stands at a line of its source, in program order.
 
@@ -240,7 +241,7 @@ def accesses(
     own; a line that only calls such functions has their accesses.
 
     Args:
-        kernel, grid, block, args, shared_bytes, checks, limits, values: as of `Kernel.launch`.
+        kernel, grid, block, args, shared_bytes, checks, limits, values, constants: as of `Kernel.launch`.
         line, file: the source line; `file` by its name or the end of its path, None for the kernel's own.
         of_block: x, y, z of the block to look at.
         warp: its number within the block; None: the first that does the access.
@@ -263,7 +264,7 @@ def accesses(
     def launch(pcs: set[int]) -> tuple[Recorder, list[Stats]]:
         recorder, counters = Recorder(pcs, linear), Counters()
         again = copy.deepcopy(list(args)) if values else args
-        kernel.launch(grid, block, again, shared_bytes, [counters, recorder], checks, limits, values)
+        kernel.launch(grid, block, again, shared_bytes, [counters, recorder], checks, limits, values, constants)
         return recorder, counters.by_instruction()
 
     here = _at_line(kernel, file, line)

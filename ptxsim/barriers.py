@@ -32,14 +32,14 @@ class Barriers:
         self.machine = machine
         self.waiting: list[Waiting] = []
         self.arrived: dict[int, np.ndarray] = {}  # by bar.arrive: barrier number to count per block
+        self.parted: dict[int, str] = {}  # blocks that passed a barrier at several places, and where
 
     def block(self, instruction, threads, number, count=None, value=None, finish=None) -> int | None:
         """Threads reach a block's barrier. Where all threads of the batch do, they go on at once."""
         m = self.machine
         everyone = m.whole and count is None and not self.waiting and not self.arrived
         if everyone and (not m.checks.barriers or not m.exited.any()):
-            if m.monitor is not None:
-                m.monitor.barrier()
+            m.pass_barrier()
             if finish is not None:
                 finish(threads, value, threads)
             return instruction.pc + 1
@@ -60,8 +60,7 @@ class Barriers:
         """bar.warp.sync: threads wait for the named lanes of their warp."""
         m = self.machine
         if m.whole and not self.waiting:
-            if m.monitor is not None:
-                m.monitor.warp_sync(threads)
+            m.pass_warp_barrier(threads)
             return instruction.pc + 1
         self.waiting.append(Waiting(instruction, threads, None, None, members, None, None))
         self._release_warps()
@@ -101,13 +100,34 @@ class Barriers:
             self._require_whole_warps(here, freed)
             if n in self.arrived:
                 self.arrived[n] = np.where(done, 0, self.arrived[n])
-            if m.monitor is not None:
-                m.monitor.barrier(done)
+            self._note_parts(here, done)
+            m.pass_barrier(done)
             for w, threads in here:
                 gone = threads & freed
                 if gone.any():
                     self._let_go(w, gone, freed)
         self._tidy()
+
+    def _note_parts(self, here, done: np.ndarray) -> None:
+        """Remember blocks of which parts passed this barrier at different instructions."""
+        if len(here) < 2:
+            return
+        block_of = self.machine.block_of
+        for block in np.flatnonzero(done).tolist():
+            found = {w.instruction: None for w, threads in here if (threads & (block_of == block)).any()}
+            places = [instruction.where for instruction in found]
+            if len(places) > 1:
+                self.parted[block] = f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
+
+    def hint(self, lane: int) -> str:
+        """What may lie behind a race in this lane's block: a barrier that only a part of it reached."""
+        block = int(self.machine.block_of[lane])
+        if block in self.parted:
+            return "; " + self.parted[block]
+        for w in self.waiting:
+            if w.number is not None and (w.threads & (self.machine.block_of == block)).any():
+                return f"; only a part of the block has reached the barrier at {w.instruction.where}"
+        return ""
 
     def _require_whole_warps(self, here, freed) -> None:
         """An aligned barrier asks that all threads of a warp execute the same one (PTX ISA 9.7.13.1)."""
@@ -117,6 +137,9 @@ class Barriers:
         for w, threads in here:
             if not _aligned(w.instruction):
                 continue
+            threads = np.logical_or.reduce(
+                [t for o, t in here if o.instruction is w.instruction]
+            )  # also of others' turns
             warps = (threads & freed).reshape(-1, WARP)
             alive = (m.alive & freed).reshape(-1, WARP)
             split = warps.any(axis=1) & (alive & ~warps).any(axis=1)
@@ -153,8 +176,7 @@ class Barriers:
             needed = w.members.astype(np.uint64) & np.repeat(alive, WARP)
             gone = w.threads & ((needed & ~np.repeat(here, WARP)) == 0)
             if gone.any():
-                if m.monitor is not None:
-                    m.monitor.warp_sync(gone)
+                m.pass_warp_barrier(gone)
                 w.threads = w.threads & ~gone
                 m.join(w.instruction.pc + 1, gone)
         self._tidy()

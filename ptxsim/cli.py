@@ -11,6 +11,8 @@ python -m ptxsim bench KERNEL.ptx --grid 2,2 --block 256 --arg ...
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import math
 import os
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
@@ -26,13 +29,13 @@ from . import bounds as limits
 from . import machines, sass
 from .annotate import listing
 from .api import load
+from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
-from .arguments import parse_argument, parse_size
 from .banks import accesses, distinct, draw
 from .counters import Counters, Stats, totals
 from .errors import PtxsimError
 from .machine import Checks, Limits
-from .sources import write_whole
+from .sources import require_writable, write_whole
 
 
 def report(kernel, counters: Counters) -> dict:
@@ -88,11 +91,23 @@ def summary(kernel, counters: Counters) -> str:
     return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
 
 
+def _limits(options) -> Limits:
+    return Limits(steps=options.steps, lanes=options.lanes, thread_instructions=options.thread_instructions)
+
+
+def _arguments(options) -> list[Argument]:
+    """The kernel's arguments; what is to be written can be."""
+    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    out = getattr(options, "out", None)
+    require_writable([*([out] if out else []), *(a.save_as for a in arguments if a.save_as)])
+    return arguments
+
+
 def _launch(kernel, options, arguments, observers=(), factor: int = 1):
     checks = Checks() if options.checks else False
-    limits = Limits(steps=options.steps, lanes=options.lanes)
+    limits = _limits(options)
     x, *rest = parse_size(options.grid)
-    return kernel.launch(
+    done = kernel.launch(
         (x * factor, *rest),
         parse_size(options.block),
         [a.value for a in arguments],
@@ -100,29 +115,34 @@ def _launch(kernel, options, arguments, observers=(), factor: int = 1):
         observers,
         checks,
         limits,
+        constants=dict(map(parse_constant, options.constant)),
     )
+    for note in done.notes:
+        print(f"ptxsim: note: {note}", file=sys.stderr)
+    return done
 
 
 def run(options) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved."""
     kernel = load(options.kernel, options.entry, options.cubin)
-    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    arguments = _arguments(options)
     counters = Counters()
     _launch(kernel, options, arguments, [counters])
     print(summary(kernel, counters))
     if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(report(kernel, counters), indent=1) + "\n")
+        write_whole(options.out, json.dumps(report(kernel, counters), indent=1) + "\n")
     for argument in arguments:
         if argument.save_as:
-            np.save(argument.save_as, argument.value.numpy())
+            content = io.BytesIO()
+            np.save(content, argument.value.numpy())
+            write_whole(argument.save_as, content.getvalue())
     return 0
 
 
 def annotate(options) -> int:
     """Run a kernel; print its CUDA source with, beside each line, what its memory accesses cost."""
     kernel = load(options.kernel, options.entry)
-    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    arguments = _arguments(options)
     counters = Counters()
     _launch(kernel, options, arguments, [counters])
     terminal = options.out is None and sys.stdout.isatty()
@@ -140,7 +160,7 @@ def annotate(options) -> int:
 def banks(options) -> int:
     """Run a kernel; draw which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
     kernel = load(options.kernel, options.entry)
-    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    arguments = _arguments(options)
     found = accesses(
         kernel,
         parse_size(options.grid),
@@ -155,7 +175,8 @@ def banks(options) -> int:
         source=options.source,
         near=[options.kernel.parent],
         checks=options.checks,
-        limits=Limits(steps=options.steps, lanes=options.lanes),
+        limits=_limits(options),
+        constants=dict(map(parse_constant, options.constant)),
     )
     shown = distinct(found)
     if options.occurrence is not None:
@@ -184,7 +205,7 @@ def bounds(options) -> int:
         cubin, source = sass.build(options.kernel, options.ptx, Path(folder), options.arch)
         kernel = load(source, options.entry, cubin)
         function = sass.read(cubin, kernel.name)
-    arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+    arguments = _arguments(options)
     counters, traffic = Counters(), limits.Traffic()
     _launch(kernel, options, arguments, [counters, traffic])
     work = limits.Work.observed(counters, traffic)
@@ -202,8 +223,8 @@ def bench(options) -> int:
         began = time.perf_counter()
         kernel = load(path, options.entry)
         loaded = time.perf_counter() - began
-        for factor in parse_size(options.grow):
-            arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
+        for factor in options.grow:
+            arguments = _arguments(options)
             began = time.perf_counter()
             done = _launch(kernel, options, arguments, factor=factor)
             taken = time.perf_counter() - began
@@ -213,19 +234,70 @@ def bench(options) -> int:
     return 0
 
 
+def _positive(text: str) -> int:
+    """A whole number from 1 on."""
+    return _whole(text, 1)
+
+
+def _whole(text: str, least: int = 0) -> int:
+    """A whole number, in 64 bits."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not least <= value < 1 << 63:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from {least} on")
+    return value
+
+
+def _amount(text: str) -> float:
+    """A positive number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no positive number")
+    return value
+
+
+def _factors(text: str) -> tuple[int, ...]:
+    """Positive whole numbers."""
+    return tuple(_positive(part) for part in text.split(","))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells a wrong option in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"ptxsim: {message}\n")
+
+
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--entry", help="name of the entry, or a part that only it has")
     parser.add_argument("--grid", required=True, help="X, X,Y or X,Y,Z")
     parser.add_argument("--block", required=True, help="X, X,Y or X,Y,Z")
     parser.add_argument("--arg", action="append", default=[], help="an argument of the kernel, in order; see below")
-    parser.add_argument("--shared", type=int, default=0, help="bytes of dynamic shared memory")
-    parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch shared memory")
-    parser.add_argument("--steps", type=int, default=Limits.steps, help="instructions after which a loop is endless")
-    parser.add_argument("--lanes", type=int, default=Limits.lanes, help="threads that run together")
+    parser.add_argument(
+        "--constant", action="append", default=[], metavar="NAME=ARG", help="what a __constant__ variable holds"
+    )
+    parser.add_argument("--shared", type=_whole, default=0, help="bytes of dynamic shared memory")
+    parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch memory and barriers")
+    parser.add_argument(
+        "--steps", type=_positive, default=Limits.steps, help="instructions after which a loop is endless"
+    )
+    parser.add_argument("--lanes", type=_positive, default=Limits.lanes, help="threads that run together")
+    parser.add_argument(
+        "--thread-instructions",
+        type=_amount,
+        default=Limits.thread_instructions,
+        metavar="N",
+        help="what the grid may cost; more, as its first blocks tell, is refused (default: %(default)g)",
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m ptxsim",
         description="An emulator of PTX in NumPy.",
         epilog=ARGUMENTS,
@@ -249,13 +321,15 @@ def main(argv: list[str] | None = None) -> int:
     beside.set_defaults(act=annotate)
     drawn = commands.add_parser("banks", help=banks.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     drawn.add_argument("kernel", type=Path, help="a .ptx file with line information, or a .cu file that nvcc compiles")
-    drawn.add_argument("--line", type=int, required=True, help="of the source")
+    drawn.add_argument("--line", type=_positive, required=True, help="of the source")
     drawn.add_argument("--file", help="the source file, by name or end of path (default: the kernel's own)")
     drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
-    drawn.add_argument("--warp", type=int, help="of the block, from 0 (default: the first that does the access)")
+    drawn.add_argument("--warp", type=_whole, help="of the block, from 0 (default: the first that does the access)")
     drawn.add_argument("--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)")
-    drawn.add_argument("--occurrence", type=int, help="which access of the line, from 1 (default: all that differ)")
-    drawn.add_argument("--execution", type=int, help="which time of the warp's, from 1 (default: the costliest)")
+    drawn.add_argument(
+        "--occurrence", type=_positive, help="which access of the line, from 1 (default: all that differ)"
+    )
+    drawn.add_argument("--execution", type=_positive, help="which time of the warp's, from 1 (default: the costliest)")
     drawn.add_argument("--out", type=Path, metavar="FILE.svg", help="the picture (default: standard output)")
     _common(drawn)
     drawn.set_defaults(act=banks)
@@ -270,12 +344,22 @@ def main(argv: list[str] | None = None) -> int:
     least.set_defaults(act=bounds)
     many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     many.add_argument("kernels", type=Path, nargs="+", help=".ptx files")
-    many.add_argument("--grow", default="1", metavar="1,2,4", help="run with so many times the blocks along x, too")
+    many.add_argument(
+        "--grow", type=_factors, default=(1,), metavar="1,2,4", help="run with so many times the blocks along x, too"
+    )
     _common(many)
     many.set_defaults(act=bench)
     options = parser.parse_args(argv)
     try:
-        return options.act(options)
+        status = options.act(options)
+        sys.stdout.flush()
+        return status
     except PtxsimError as error:
         print(f"ptxsim: {error}", file=sys.stderr)
-        return 1
+    except MemoryError:
+        print("ptxsim: out of memory: smaller arrays, or fewer --lanes", file=sys.stderr)
+    except OSError as error:  # of the standard output: what is left in it would be tried again at the end
+        print(f"ptxsim: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

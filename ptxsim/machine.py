@@ -19,25 +19,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import floats
+from . import origins
 from . import program as programs
 from .barriers import Barriers
 from .errors import PtxError, PtxsimError
+from .global_monitor import GlobalMonitor, watched
 from .instructions import registry
 from .instructions.memory import STACK
 from .instructions.special import special_value
-from .memory import BASES, Access, Addresses, Arena, Fault, GlobalSpace, MixedAccess, Space
+from .memory import BASES, GLOBAL_BASE, Access, Addresses, Arena, Fault, GlobalSpace, MixedAccess, Space
 from .monitor import SharedMonitor
+from .origins import UNKNOWN
 from .phases import Phases
 from .program import Program
 from .runs import Runs
-from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable
+from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable, plain_name
 from .types import SIGNED, STORAGE, UNSIGNED, Type
+from .values import merged, viewed
 
 WARP = 32
 FAR = 1 << 60
 F4 = np.dtype("f4")
-BOOL = np.dtype(bool)
 ADDRESS = np.dtype("u8")
 
 
@@ -47,6 +49,7 @@ class Limits:
 
     steps: int = 20_000_000  # instructions a batch may execute: an endless loop ends here
     lanes: int = 16_384  # threads that run together
+    thread_instructions: float = 1e10  # that a grid may cost, as its first blocks tell: minutes
     depth: int = 32  # of recursive calls
 
 
@@ -54,8 +57,9 @@ class Limits:
 class Checks:
     """Which checks are made. Bounds and alignment always are."""
 
-    races: bool = True
-    unwritten: bool = True
+    races: bool = True  # in shared memory
+    global_races: bool = True
+    unwritten: bool = True  # reads of shared memory, and of buffers in global memory, that nobody wrote
     barriers: bool = True  # an exited thread counts as missing at a barrier, not as arrived
 
 
@@ -75,6 +79,8 @@ class Machine:
         self.observers: tuple = ()
         self.after_call: dict[tuple[int, str], Callable[[], None]] = {}  # hands results over: place, function
         self.granule = smallest_shared_access(program)
+        self.origins = origins.find(program)
+        self.within = {pc: part for pc, found in self.origins.items() if (part := self._part(found)) is not None}
         self.steps: list[Callable | None] = []
         self.controls: list[Callable | None] = []
         self.run_end: list[int] = []
@@ -89,6 +95,16 @@ class Machine:
             if self.controls[pc] is not None:
                 end = pc
             self.run_end[pc] = end
+
+    def _part(self, found: origins.Origins) -> tuple[int, int, str] | None:
+        """The part of shared memory that an address stays in: the variables that it may come from."""
+        shared = self.program.shared
+        variables = [v for v in found if v in shared]
+        if UNKNOWN in found or not variables:
+            return None
+        ends = [FAR if v.extern or not v.size else shared[v] + v.size for v in variables]
+        names = " and ".join(sorted(plain_name(v.name) for v in variables))
+        return min(shared[v] for v in variables), max(ends), names
 
     # compilation
 
@@ -108,6 +124,16 @@ class Machine:
         return np.broadcast_to(value, self.lanes)
 
     def _compile(self, instruction: Instruction) -> None:
+        try:
+            step, control = self._built(instruction)
+        except PtxError as error:
+            told = str(error)
+            raise PtxError(told if told.startswith(instruction.where) else f"{instruction.where}: {told}") from None
+        self.steps.append(step)
+        self.controls.append(control)
+
+    def _built(self, instruction: Instruction) -> tuple[Callable | None, Callable | None]:
+        """Its step, or for one that ends a straight run, its control."""
         step = control = None
         if instruction.opcode in registry.CONTROLS:
             control = registry.CONTROLS[instruction.opcode](self, instruction)
@@ -120,8 +146,7 @@ class Machine:
                 step = self._elementwise(instruction)
             if instruction.predicate is not None:
                 step = self._guarded(instruction, step)
-        self.steps.append(step)
-        self.controls.append(control)
+        return step, control
 
     def _elementwise(self, instruction: Instruction) -> Callable[[], None]:
         modifiers = registry.Modifiers(instruction)
@@ -276,7 +301,7 @@ class Machine:
         """A function that gives the operand's values in the NumPy type of `t`."""
         registers = self.registers
         if isinstance(operand, Negated):
-            slot = operand.register.slot
+            slot = self.operand_slot(operand.register, t)
             return lambda: ~registers[slot]
         slot = self.operand_slot(operand, t)
         dtype = t.dtype
@@ -291,6 +316,8 @@ class Machine:
         """The slot of a register, or of a constant made for an immediate, a special register or an address."""
         match operand:
             case Register():
+                if (operand.type.kind == "p") != (t.kind == "p"):
+                    raise PtxError(f"{operand.name} is {operand.type!r}, where a {t!r} is read")
                 return operand.slot
             case Immediate():
                 return self._immediate(operand, t)
@@ -298,7 +325,7 @@ class Machine:
                 return self._constant(operand.name, lambda: special_value(self, operand.name))
             case Symbol():
                 return self.symbol_slot(operand)
-        raise PtxError(f"an operand of this kind is not supported here: {operand}")
+        raise PtxError("a vector or pair is not supported here")
 
     def _immediate(self, operand: Immediate, t: Type) -> int:
         if t.kind == "p":
@@ -359,7 +386,9 @@ class Machine:
         if not isinstance(operand, Register):
             if operand is None:
                 return self._constant("sink", lambda: self.uniform(np.uint32(0))), None
-            raise PtxError(f"a destination must be a register, found {operand}")
+            raise PtxError("a single register must be the destination")
+        if (operand.type.kind == "p") != (t.kind == "p"):
+            raise PtxError(f"{operand.name} is {operand.type!r}, where a {t!r} is written")
         bits = operand.type.bits
         if bits <= t.bits or t.kind == "p":
             return operand.slot, (lambda x: x.astype(STORAGE[bits])) if bits < t.bits else None
@@ -408,6 +437,8 @@ class Machine:
 
     def address(self, operand: Address, space: str) -> tuple[str, int, int]:
         """Space, slot and offset of an address operand."""
+        if not isinstance(operand, Address):
+            raise PtxError("an address [base+offset] must stand where another operand does")
         base = operand.base
         if isinstance(base, Register):
             return space, base.slot, operand.offset
@@ -430,46 +461,95 @@ class Machine:
         return found
 
     def access(
-        self, space_name: str, slot: int, offset: int, width: int, instruction: Instruction, kind: str
+        self,
+        space_name: str,
+        slot: int,
+        offset: int,
+        width: int,
+        instruction: Instruction,
+        kind: str,
+        values: list[np.ndarray] | None = None,
+        observed: bool = True,
     ) -> Access | MixedAccess:
-        """A checked access of `width` bytes a thread at `[slot + offset]`."""
+        """A checked access of `width` bytes a thread at `[slot + offset]`. `values`: of a store, its elements for every
+        lane. `observed`: whether the load/store unit takes part, so that observers are told."""
         if space_name == "generic":
-            return self._generic(slot, offset, width, instruction, kind)
+            return self._generic(slot, offset, width, instruction, kind, values)
         space = self.spaces[space_name]
         where = self.addresses(space, slot)
-        return self.checked(space, where, offset, width, instruction, kind)
+        return self.checked(space, where, offset, width, instruction, kind, values, observed)
 
     def checked(
-        self, space: Space, where: Addresses, offset: int, width: int, instruction: Instruction, kind: str
+        self,
+        space: Space,
+        where: Addresses,
+        offset: int,
+        width: int,
+        instruction: Instruction,
+        kind: str,
+        values: list[np.ndarray] | None = None,
+        observed: bool = True,
     ) -> Access:
-        """Check bounds and alignment, tell the monitor and the observers."""
-        good = space.inside(where, offset, width)
-        if good is not None:
-            self._outside(space, where, offset, width, instruction, kind, good)
-        if width > 1 and (where.varying | (where.low_bits + offset)) & (width - 1):
-            bad = np.flatnonzero((where.raw + offset) & (width - 1))
-            if len(bad):
-                lane = self._lane(where, bad[0])
-                at = space.shown(int(where.raw[bad[0]]) + offset)
-                raise self.fault(instruction, f"misaligned {width}-byte {VERBS[kind]} at {at}", lane)
+        """Check bounds and alignment, tell the monitors and the observers."""
+        self.require_valid(space, where, offset, width, width, instruction, kind)
         access = Access(space, where, offset)
-        if space.name == "shared" and self.monitor is not None:
-            self.monitor.touch(access, width, instruction, kind)
-        for observer in self.observers:
-            observer.memory(MemoryEvent(self, instruction, space.name, kind, width, access))
+        if values is not None:
+            access.values = values if where.lanes is None else [value[where.lanes] for value in values]
+        if space.name == "shared":
+            if self.monitor is not None:
+                self.monitor.touch(access, width, instruction, kind)
+        elif instruction.pc in self.watched and space.name == "global":
+            self.global_monitor.touch(access, width, instruction, kind)
+        if observed:
+            for observer in self.observers:
+                observer.memory(MemoryEvent(self, instruction, space.name, kind, width, access))
         return access
 
-    def _outside(self, space, where, offset, width, instruction, kind, good) -> None:
+    def require_valid(
+        self, space: Space, where: Addresses, offset: int, size: int, align: int, instruction: Instruction, kind: str
+    ) -> None:
+        """`size` bytes a thread, aligned, within memory and within the variable that the address comes from."""
+        good = space.inside(where, offset, size)
+        if good is not None:
+            self._outside(space, where, offset, size, align, instruction, kind, good)
+        if align > 1 and (where.varying | (where.low_bits + offset)) & (align - 1):
+            self._misaligned(space, where, offset, align, instruction, kind)
+        if space.name == "shared":
+            part = self.within.get(instruction.pc)
+            if part is not None and (where.lo + offset < part[0] or where.hi + offset + size > part[1]):
+                self._beyond(space, where, offset, size, part, instruction, kind)
+
+    def _outside(self, space, where, offset, size, align, instruction, kind, good) -> None:
+        self._misaligned(space, where, offset, align, instruction, kind)  # a misaligned one may only end outside
         bad = int(np.flatnonzero(~good)[0])
         at = int(where.raw[bad]) + offset
-        what = f"out-of-bounds {space.name} {VERBS[kind]} of {width} bytes at {space.shown(at)}: {space.describe(at)}"
+        what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: {space.describe(at)}"
         raise self.fault(instruction, what, self._lane(where, bad))
+
+    def _misaligned(self, space, where, offset, align, instruction, kind) -> None:
+        for bad in np.flatnonzero((where.raw + offset) & (align - 1)).tolist():
+            at = int(where.raw[bad]) + offset
+            if space.begins_inside(at):
+                what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(at)}"
+                raise self.fault(instruction, what, self._lane(where, bad))
+
+    def _beyond(self, space, where, offset, size, part, instruction, kind) -> None:
+        start, end, name = part
+        first = where.raw + offset
+        bad = int(np.flatnonzero((first < start) | (first + size > end))[0])
+        at = int(first[bad])
+        owner = next(
+            (plain_name(v.name) for v, a in self.program.shared.items() if a <= at < a + v.size and at >= end), None
+        )
+        far = f"{start - at} bytes before the start of" if at < start else f"{at - end} bytes past the end of"
+        what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {space.shown(at)}: {far} {name}"
+        raise self.fault(instruction, what + (f", in {owner}" if owner else ""), self._lane(where, bad))
 
     @staticmethod
     def _lane(where: Addresses, index: int) -> int:
         return int(index if where.lanes is None else where.lanes[index])
 
-    def _generic(self, slot: int, offset: int, width: int, instruction: Instruction, kind: str):
+    def _generic(self, slot: int, offset: int, width: int, instruction: Instruction, kind: str, values=None):
         """A generic address: in which window it lies says which space is meant (PTX ISA 5.1)."""
         base = viewed(self.registers[slot], ADDRESS)
         active = self.active
@@ -485,7 +565,7 @@ class Machine:
             found = self.resolved.get(key)
             if found is None or found.base is not base or found.active is not active:
                 found = self.resolved[key] = self._windowed(space, base, active)
-            return self.checked(space, found, offset, width, instruction, kind)
+            return self.checked(space, found, offset, width, instruction, kind, values)
         parts = []
         saved = self.mask, self.active, self.whole, self.count
         for window in np.unique(windows).tolist():
@@ -495,7 +575,7 @@ class Machine:
             self.mask = self.active = threads
             self.whole, self.count = False, len(places)
             try:
-                parts.append((places, self._generic(slot, offset, width, instruction, kind)))
+                parts.append((places, self._generic(slot, offset, width, instruction, kind, values)))
             finally:
                 self.mask, self.active, self.whole, self.count = saved
         return MixedAccess(parts, lanes)
@@ -509,10 +589,23 @@ class Machine:
     # a launch
 
     def prepare(
-        self, arena: Arena, symbols: dict[str, int], params: bytes, grid, block, shared_bytes: int, textures: dict
+        self,
+        arena: Arena,
+        symbols: dict[str, int],
+        params: bytes,
+        grid,
+        block,
+        shared_bytes: int,
+        textures: dict,
+        checks: Checks,
+        places: dict[Variable, int],
+        unwritten: list[tuple[int, int]],
     ) -> None:
-        """Take what is common to all batches of a launch."""
-        self.textures = textures
+        """Take what is common to all batches of a launch. `places`: addresses of the buffers that parameters hold;
+        `unwritten`: addresses, from and to, of buffers that nobody has written."""
+        self.textures, self.checks = textures, checks
+        self.notes: dict[str, None] = {}
+        self.constants_read: set[Variable | None] = set()
         self.arena, self.symbols = arena, symbols
         self.grid, self.block = grid, block
         self.threads = block[0] * block[1] * block[2]
@@ -522,10 +615,16 @@ class Machine:
         raw = np.zeros(programs.align_up(max(16, len(params)), 16), np.uint8)
         raw[: len(params)] = np.frombuffer(params, np.uint8)
         self.param_space = Space("param", raw, len(params), None)
+        unwritten = unwritten if checks.unwritten else []
+        self.watched: set[int] = set()
+        if checks.global_races or unwritten:
+            self.watched = watched(self.program, self.origins, places, {start for start, _ in unwritten})
+        spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
+        self.global_monitor = GlobalMonitor(self, self.watched, spans, checks.global_races) if self.watched else None
 
-    def run_batch(self, blocks: np.ndarray, checks: Checks, limits: Limits, observers: Sequence) -> None:
+    def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence) -> None:
         """Run the blocks with these linear numbers to their end."""
-        self.blocks, self.checks, self.limits = blocks, checks, limits
+        self.blocks, self.limits = blocks, limits
         self.observers = tuple(observers)
         self.lanes = len(blocks) * self.padded
         self.warps = self.lanes // WARP
@@ -544,7 +643,8 @@ class Machine:
     def release(self) -> None:
         """Let go of the memory of a launch."""
         self.registers[:] = [None] * len(self.registers)
-        self.resolved, self.spaces, self.monitor, self.copies, self.saved = {}, {}, None, [], []
+        self.resolved, self.spaces, self.copies, self.saved = {}, {}, [], []
+        self.monitor = self.global_monitor = None
 
     def _start(self) -> None:
         thread = np.tile(np.arange(self.padded), len(self.blocks))
@@ -553,7 +653,8 @@ class Machine:
         self.alive = thread < self.threads
         self.exited = np.zeros(self.lanes, bool)
         self.resolved: dict = {}
-        shared = programs.align_up(max(self.shared_bytes, 16), 16)
+        base = self.program.shared_base
+        shared = programs.align_up(base + max(self.shared_bytes, 16), 16)
         local = max(self.program.local_bytes * (self.limits.depth + 1 if self.program.recursive else 1), 16)
         self.stack_top = np.full(self.lanes, local, np.int64)  # what alloca gives lies behind the frames
         local += STACK if any(i.opcode == "alloca" for i in self.program.code) else 0
@@ -562,7 +663,11 @@ class Machine:
         self.spaces = {
             "global": GlobalSpace(self.arena),
             "shared": Space(
-                "shared", np.zeros(len(self.blocks) * shared, np.uint8), self.shared_bytes, self.block_of * shared
+                "shared",
+                np.zeros(len(self.blocks) * shared, np.uint8),
+                base + self.shared_bytes,
+                self.block_of * shared,
+                base,
             ),
             "local": Space("local", np.zeros(self.lanes * local, np.uint8), local, lane * local),
             "param": self.param_space,
@@ -711,18 +816,44 @@ class Machine:
         for observer in self.observers:
             observer.texture(instruction, texture, lanes, index)
 
+    # what orders accesses
+
+    def pass_barrier(self, done: np.ndarray | None = None) -> None:
+        """Blocks pass a barrier: all of the batch, or those marked."""
+        if self.monitor is not None:
+            self.monitor.barrier(done)
+        if self.global_monitor is not None:
+            self.global_monitor.barrier(done)
+
+    def pass_warp_barrier(self, threads: np.ndarray) -> None:
+        """The warps of these threads pass a barrier of their own."""
+        if self.monitor is not None:
+            self.monitor.warp_sync(threads)
+        if self.global_monitor is not None:
+            self.global_monitor.warp_sync(threads)
+
+    def pass_fence(self) -> None:
+        """The active threads execute a fence that reaches beyond their block."""
+        if self.global_monitor is not None:
+            self.global_monitor.fence()
+
     # words
 
     def coordinates(self, lane: int) -> str:
         """Block and thread of a lane, in words."""
+        return f"block {self.block_index(lane)}, thread {self.thread_index(int(self.thread_of[lane]))}"
+
+    def thread_index(self, number: int) -> tuple[int, int, int]:
+        """A thread of the block by its number."""
         x, y, _ = self.block
-        thread = int(self.thread_of[lane])
-        tid = (thread % x, thread // x % y, thread // (x * y))
-        return f"block {self.block_index(lane)}, thread {tid}"
+        return (number % x, number // x % y, number // (x * y))
 
     def block_index(self, lane: int) -> tuple[int, int, int]:
+        return self.block_place(int(self.blocks[self.block_of[lane]]))
+
+    def block_place(self, number: int) -> tuple[int, int, int]:
+        """A block of the grid by its number."""
         gx, gy, _ = self.grid
-        number = int(self.blocks[self.block_of[lane]])
         return (number % gx, number // gx % gy, number // (gx * gy))
 
     def fault(self, instruction: Instruction, what: str, lane: int) -> PtxsimError:
@@ -794,27 +925,3 @@ def smallest_shared_access(program: Program) -> int:
             size *= int(next((m[1] for m in modifiers if m in ("v2", "v4")), 1))
         smallest = min(smallest, size)
     return smallest
-
-
-def viewed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The bits of `x` in another type: the lower ones, if it is narrower."""
-    if x.dtype == dtype:
-        return x
-    if x.dtype.kind == "f":
-        x = floats.canonical_bits(x)
-    size = dtype.itemsize
-    if x.dtype == BOOL or dtype == BOOL:
-        return x.astype(dtype)
-    if x.itemsize == size:
-        return x.view(dtype)
-    if x.itemsize > size:
-        return x.astype(UNSIGNED[size]).view(dtype)
-    return x.view(UNSIGNED[x.itemsize]).astype(UNSIGNED[size]).view(dtype)
-
-
-def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """New values where the mask holds, old ones elsewhere; with the bits kept where one side is not a float."""
-    if old.dtype is not value.dtype:
-        unsigned = STORAGE[8 * value.itemsize] if value.dtype != BOOL else BOOL
-        value, old = viewed(value, unsigned), viewed(old, unsigned)
-    return np.where(mask, value, old)

@@ -76,10 +76,10 @@ def find(name: str) -> Machine:
         given = tomllib.loads(path.read_text())
     except OSError as error:
         raise PtxsimError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PtxsimError(f"{path}: not TOML ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise PtxsimError(f"{path}: not TOML ({str(error).splitlines()[0][:200]})") from None
     like = given.pop("like", None)
-    if like is not None and like not in PRESETS:
+    if like is not None and (not isinstance(like, str) or like not in PRESETS):
         raise PtxsimError(f"{path}: like = {like!r} is not known; known: {', '.join(PRESETS)}")
     fields = dataclasses.asdict(PRESETS[like]) if like else {}
     kinds = {f.name: f.type for f in dataclasses.fields(Machine)}

@@ -53,6 +53,11 @@ class Arena:
         self.top = start + size + GUARD
         return start
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+        return self.top - GLOBAL_BASE
+
     def write(self, address: int, data: np.ndarray) -> None:
         """Put bytes at an address, now or when the memory is made."""
         if len(self.data):
@@ -125,8 +130,9 @@ SHIFT = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
 class Space:
     """A flat array of bytes, of which each thread sees the part that starts at its origin."""
 
-    def __init__(self, name: str, data: np.ndarray, size: int, origin: np.ndarray | None) -> None:
-        self.name, self.data, self.size, self.origin = name, data, size, origin
+    def __init__(self, name: str, data: np.ndarray, size: int, origin: np.ndarray | None, first: int = 0) -> None:
+        """A thread's part: `size` bytes, of which those from `first` on are its program's."""
+        self.name, self.data, self.size, self.origin, self.first = name, data, size, origin, first
         self.views = views_of(data)
 
     def addresses(self, base: np.ndarray, active: np.ndarray | None) -> Addresses:
@@ -145,16 +151,21 @@ class Space:
 
     def inside(self, where: Addresses, offset: int, width: int) -> np.ndarray | None:
         """Which of the threads stay inside; None when all do."""
-        if where.lo + offset >= 0 and where.hi + offset + width <= self.size:
+        if where.lo + offset >= self.first and where.hi + offset + width <= self.size:
             return None
         at = where.raw + offset
-        return (at >= 0) & (at + width <= self.size)
+        return (at >= self.first) & (at + width <= self.size)
+
+    def begins_inside(self, offset: int) -> bool:
+        """Whether there is memory at an offset."""
+        return self.first <= offset < self.size
 
     def describe(self, offset: int) -> str:
         """In words, what is wrong with an offset outside."""
-        if offset < 0:
-            return f"{-offset} bytes before the start ({self.size} bytes)"
-        return f"{offset - self.size} bytes past the end ({self.size} bytes)"
+        size = f"({self.size - self.first} bytes)"
+        if offset < self.first:
+            return f"{self.first - offset} bytes before the start {size}"
+        return f"{offset - self.size} bytes past the end {size}"
 
     def shown(self, offset: int) -> str:
         return f"{self.name} address 0x{offset & 0xFFFFFFFF:x}"
@@ -183,6 +194,10 @@ class GlobalSpace(Space):
         i = np.searchsorted(np.asarray(arena.starts), at, side="right") - 1
         good = (i >= 0) & (at + width <= np.asarray(arena.ends)[i])
         return None if good.all() else good
+
+    def begins_inside(self, offset: int) -> bool:
+        i = bisect_right(self.arena.starts, offset) - 1
+        return i >= 0 and offset < self.arena.ends[i]
 
     def describe(self, offset: int) -> str:
         return self.arena.nearest(offset)
@@ -223,6 +238,11 @@ class Access:
         view, index = self._element(size, number)
         view[index] = values
 
+    def put(self, size: int) -> None:
+        """Store its values, elements of so many bytes."""
+        for number, values in enumerate(self.values):
+            self.store(size, values, number)
+
     def flat(self) -> np.ndarray:
         """Byte offsets into the space's array."""
         return self.where.flat + self.offset
@@ -243,6 +263,10 @@ class MixedAccess:
     def store(self, size: int, values: np.ndarray, number: int = 0) -> None:
         for places, access in self.parts:
             access.store(size, values[places], number)
+
+    def put(self, size: int) -> None:
+        for _, access in self.parts:
+            access.put(size)
 
 
 class Fault(PtxsimError):

@@ -89,7 +89,8 @@ def first_copies(program: Program) -> set[int]:
     for instruction in program.code:
         if instruction.opcode in ("bar", "barrier"):
             stretch += 1
-        if instruction.opcode == "cp" and len(instruction.operands) > 2 and (instruction.block, stretch) not in seen:
+        copies = instruction.opcode == "cp" and len(instruction.operands) > 2 and "bulk" not in instruction.modifiers
+        if copies and (instruction.block, stretch) not in seen:
             seen.add((instruction.block, stretch))
             found.add(instruction.pc)
     return found

@@ -9,30 +9,52 @@ two barriers their order does not matter: a granule written by one thread and to
 stretch without writes costs nothing, and reads of places where no write fell are passed over by their extents.
 A granule is as large as the smallest access of the program.
 
-Atomic operations do not race with each other. Nor does a plain read with a compare-and-swap: such loops begin with one,
-and the swap finds out if it was late.
+Atomic operations do not race with each other, nor do volatile, relaxed, release and acquire accesses with these or
+with each other; with plain accesses all of them do. That nothing orders volatile accesses which meet is noted
+(`Launch.notes`). Nor does a plain read race with a compare-and-swap: such loops begin with one, and the swap finds out
+if it was late.
 """
 
 from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
 
 import numpy as np
 
 from .memory import SHIFT
 
 WARP = 32
+BULK = 16  # granules a thread: more have only bulk copies, of one thread
 NONE, MANY = -1, -(1 << 30)  # no thread; threads of several warps. -2 - w: several threads of warp w
+PLAIN, STRONG, SWAP = 0, 1, 2  # how an access behaves to others: strong ones do not race with each other
+
+
+def strength(instruction, kind: str) -> int:
+    """Of an access of this kind."""
+    if kind == "atom":
+        return SWAP if "cas" in instruction.modifiers else STRONG
+    return STRONG if kind.endswith("_ordered") else PLAIN
+
+
+def granules(base: np.ndarray, first: int, number: int) -> Iterator[np.ndarray]:
+    """The granules of an access, `number` a thread: an array for each of its width, or one for all of a bulk copy's."""
+    if len(base) == 1 and number > BULK:
+        yield base[0] + np.arange(first, first + number)
+        return
+    for j in range(number):
+        yield base + (first + j)
 
 
 class Event:
     """One executed access: which granules of which lanes."""
 
-    __slots__ = ("access", "atomic", "first", "instruction", "kind", "lanes", "number", "swaps", "where")
+    __slots__ = ("access", "first", "instruction", "kind", "lanes", "number", "strength", "where")
 
     def __init__(self, access, where, first: int, number: int, lanes, instruction, kind: str) -> None:
         self.access, self.where, self.first, self.number, self.lanes = access, where, first, number, lanes
         self.instruction, self.kind = instruction, kind
-        self.atomic = kind == "atom"
-        self.swaps = self.atomic and "cas" in instruction.modifiers
+        self.strength = strength(instruction, kind)
 
 
 class SharedMonitor:
@@ -43,22 +65,27 @@ class SharedMonitor:
         space = machine.spaces["shared"]
         self.shift = SHIFT[machine.granule]
         self.size = machine.granule
-        granules = len(space.data) >> self.shift
-        self.granules = granules
-        self.granules_per_block = granules // len(machine.blocks)
+        total = len(space.data) >> self.shift
+        self.granules = total
+        self.granules_per_block = total // len(machine.blocks)
         self.watch_unwritten = machine.checks.unwritten
         self.watch_races = machine.checks.races
-        self.written = np.zeros(granules, bool)
+        self.written = np.zeros(total, bool)
+        outside = self.written.reshape(len(machine.blocks), -1)
+        outside[:, : space.first >> self.shift] = outside[:, space.size >> self.shift :] = True
         self.all_written = not self.watch_unwritten
-        self.under_way = np.zeros(granules, np.int32)  # lane + 1 of the copy that is to land
-        self.copies = 0
-        self.owner = np.full(granules, NONE, np.int32)  # who writes, in this stretch
+        self.under_way = np.zeros(total, np.int32)  # lane + 1 of the copy that is to land
+        self.copies = 0  # of single lanes, under way
+        self.owner = np.full(total, NONE, np.int32)  # who writes, in this stretch
+        self.strong: np.ndarray | None = None  # who writes by atomic operations and the like; MANY: several
+        self.unswapped: np.ndarray | None = None  # written by strong accesses other than compare-and-swap
         self.reads: list[Event] = []
         self.writes: list[Event] = []
         self.all_lanes = np.arange(machine.lanes, dtype=np.int32)
         self.epoch = np.zeros(len(machine.blocks), np.int64)
         self.clock = np.zeros(machine.warps, np.int64)
         self.past: _Past | None = None  # what happened before in the present epoch, after a partial barrier
+        self.looks_back = False  # whether anything did
 
     # noting
 
@@ -77,15 +104,12 @@ class SharedMonitor:
             self._require_written(event)
         if kind in ("st", "st_ordered", "atom") and not self.all_written:
             self._mark_written(event)
-        if not self.watch_races or kind.endswith("_ordered"):
-            return
-        (self.writes if kind in ("st", "atom") else self.reads).append(event)
+        if self.watch_races:
+            (self.writes if kind in ("st", "st_ordered", "atom") else self.reads).append(event)
 
-    def indices(self, event: Event):
-        """Granules of an event: an array for each granule of its width."""
-        base = event.where.index(self.shift)
-        for j in range(event.number):
-            yield base + (event.first + j)
+    def indices(self, event: Event) -> Iterator[np.ndarray]:
+        """Granules of an event."""
+        return granules(event.where.index(self.shift), event.first, event.number)
 
     def _mark_written(self, event: Event) -> None:
         key = ("written", event.first, event.number)
@@ -120,19 +144,19 @@ class SharedMonitor:
         lanes = self._lanes(event)
         for g in self.indices(event):
             self.under_way[g] = lanes + 1
-        self.copies += 1
+        self.copies += len(lanes)
         if self.watch_races:
             self.writes.append(event)
 
     def copy_lands(self, copy, places: np.ndarray | None) -> None:
         event = self._copy_event(copy)
+        lanes = self._lanes(event)
         for g in self.indices(event):
-            here = g if places is None else g[places]
+            here = g if places is None or len(lanes) == 1 else g[places]
             self.under_way[here] = 0
             if not self.all_written:
                 self.written[here] = True
-        if not self.under_way.any():
-            self.copies = 0
+        self.copies -= len(lanes) if places is None else len(places)
         if self.watch_races and places is None:
             self.writes.append(event)
 
@@ -149,7 +173,7 @@ class SharedMonitor:
         self._examine(keep=partial)
         if done is None:
             self.epoch += 1
-            self.past = None
+            self.looks_back = False
         else:
             self.epoch = self.epoch + done
         if not self.all_written and not partial and self.written.all():
@@ -171,74 +195,91 @@ class SharedMonitor:
         """Look at the stretch that ends."""
         reads, writes = self.reads, self.writes
         self.reads, self.writes = [], []
-        if not writes and self.past is None and not keep:
+        if not writes and not self.looks_back and not keep:
             return
         if writes:
             self._examine_writes(writes)
-            extents = _merged(
-                [(e.where.lo + e.access.offset, e.where.hi + e.access.offset + self._width(e)) for e in writes]
-            )
+            extents = _merged([self._extent(event) for event in writes])
+            starts = [start for start, _ in extents]
             for event in reads:
-                low, high = (
-                    event.where.lo + event.access.offset,
-                    event.where.hi + event.access.offset + self._width(event),
-                )
-                if any(low < end and start < high for start, end in extents):
+                low, high = self._extent(event)
+                last = bisect_left(starts, high) - 1
+                if last >= 0 and extents[last][1] > low:
                     self._examine_read(event, writes)
             for event in writes:
                 for g in self.indices(event):
                     self.owner[g] = NONE
-        if self.past is None and keep:
+                    if event.strength != PLAIN:
+                        self.strong[g], self.unswapped[g] = NONE, False
+        if keep and self.past is None:
             self.past = _Past(self)
-        if self.past is not None:
+        if self.looks_back:
             for event in writes:
                 self.past.check(event, writing=True)
             for event in reads:
                 self.past.check(event, writing=False)
-            if keep:
-                for event in writes:
-                    self.past.note_write(event)
-                for event in reads:
+        if keep:
+            self.looks_back = True
+            for event in writes:
+                self.past.note_write(event)
+            for event in reads:
+                if event.strength == PLAIN:
                     self.past.note_read(event)
 
-    def _width(self, event: Event) -> int:
-        return event.number << self.shift
+    def _extent(self, event: Event) -> tuple[int, int]:
+        """Bytes of the block's shared memory, from and to."""
+        start = event.access.offset
+        return event.where.lo + start, event.where.hi + start + (event.number << self.shift)
 
     def _examine_writes(self, writes: list[Event]) -> None:
-        owner = self.owner
-        atomics = any(e.atomic for e in writes)
+        """Plain ones first: with these, strong ones race, but not with each other."""
         for event in writes:
-            lanes = self._lanes(event)
-            for g in self.indices(event):
-                before = owner.take(g)
-                clash = (before != lanes) & (before != NONE)
-                if np.count_nonzero(clash) and not self._harmless(event, g, clash, writes, before, atomics):
-                    self._report(event, g, clash, before, writes)
-                owner[g] = lanes
-                after = owner.take(g)
-                clash = after != lanes
-                if np.count_nonzero(clash) and not event.atomic and not self._same_values(event, g):
-                    self._report(event, g, clash, after, [event])
+            if event.strength == PLAIN:
+                self._examine_plain_write(event, writes)
+        for event in writes:
+            if event.strength != PLAIN:
+                self._examine_strong_write(event, writes)
 
-    def _harmless(self, event, g, clash, writes, before, atomics: bool) -> bool:
-        """Atomic operations do not race with each other."""
-        if not (atomics and event.atomic):
-            return False
-        plain = [e for e in writes if not e.atomic and e is not event]
-        return not self._touched(plain)[g[clash]].any()
+    def _examine_plain_write(self, event: Event, writes: list[Event]) -> None:
+        owner, lanes = self.owner, self._lanes(event)
+        for g in self.indices(event):
+            before = owner.take(g)
+            clash = (before != lanes) & (before != NONE)
+            if np.count_nonzero(clash):
+                self._report(event, g, clash, before, writes)
+            owner[g] = lanes
+            after = owner.take(g)
+            clash = after != lanes
+            if np.count_nonzero(clash) and not self._same_values(event, g):
+                self._report(event, g, clash, after, [event])
 
-    def _touched(self, events: list[Event]) -> np.ndarray:
-        touched = np.zeros(self.granules, bool)
-        for event in events:
-            for g in self.indices(event):
-                touched[g] = True
-        return touched
+    def _examine_strong_write(self, event: Event, writes: list[Event]) -> None:
+        if self.strong is None:
+            self.strong, self.unswapped = np.full(self.granules, NONE, np.int32), np.zeros(self.granules, bool)
+        lanes = self._lanes(event)
+        for g in self.indices(event):
+            before = self.owner.take(g)
+            clash = (before != lanes) & (before != NONE)
+            if np.count_nonzero(clash):
+                self._report(event, g, clash, before, [e for e in writes if e.strength == PLAIN])
+            before = self.strong.take(g)
+            mixed = (before != NONE) & (before != lanes)
+            self.strong[g] = np.where(mixed, MANY, lanes)
+            several = self.strong.take(g) != np.where(mixed, MANY, lanes)
+            if np.count_nonzero(several):
+                self.strong[g[several]] = MANY
+            if event.strength != SWAP:
+                self.unswapped[g] = True
+            if np.count_nonzero(mixed) or np.count_nonzero(several):
+                self._note_volatile(event)
 
-    def _only_swapped(self, granules: np.ndarray, writes: list[Event]) -> bool:
-        """Whether compare-and-swap is all that writes there."""
-        if not any(e.swaps for e in writes):
-            return False
-        return not self._touched([e for e in writes if not e.swaps])[granules].any()
+    def _note_volatile(self, event: Event) -> None:
+        """Volatile accesses of several threads meet."""
+        if "volatile" in event.instruction.modifiers:
+            self.machine.notes[
+                f"{event.instruction.where}: volatile accesses of shared memory by several threads meet here without a "
+                "barrier between: no race by PTX's memory model, but nothing orders them either"
+            ] = None
 
     def _same_values(self, event: Event, g: np.ndarray) -> bool:
         """Threads that store one value to one place with one instruction do no harm."""
@@ -254,34 +295,51 @@ class SharedMonitor:
         for g in self.indices(event):
             writer = self.owner.take(g)
             clash = (writer != lanes) & (writer != NONE)
-            if np.count_nonzero(clash) and not self._only_swapped(g[clash], writes):
+            if np.count_nonzero(clash):
                 self._report(event, g, clash, writer, writes)
+            if self.strong is None:
+                continue
+            writer = self.strong.take(g)
+            clash = (writer != lanes) & (writer != NONE)
+            if np.count_nonzero(clash):
+                if event.strength != PLAIN:
+                    self._note_volatile(event)
+                elif np.count_nonzero(clash := clash & self.unswapped.take(g)):
+                    self._report(event, g, clash, writer, writes)
 
     # words
 
     def _report(self, event: Event, g, clash, others, candidates: list[Event]) -> None:
+        """A race with who is noted in `others`; MANY: with whichever thread is found."""
         place = int(np.flatnonzero(clash)[0])
         granule, other = int(g[place]), int(others[place])
+        own = int(self._lanes(event)[min(place, len(self._lanes(event)) - 1)])
         where = "elsewhere"
         for candidate in candidates:
             if candidate is event and len(candidates) > 1:
                 continue
             lanes = self._lanes(candidate)
-            if any(np.any((h == granule) & (lanes == other)) for h in self.indices(candidate)):
-                where = f"at {candidate.instruction.where}"
+            found = [lanes[np.flatnonzero(h == granule) % len(lanes)] for h in self.indices(candidate)]
+            there = [lane for part in found for lane in part.tolist() if lane == other or (other < 0 and lane != own)]
+            if there:
+                where, other = f"at {candidate.instruction.where}", there[0]
                 break
         self._raise_race(event, g, clash, other, where)
 
     def _raise_race(self, event: Event, g, clash, other: int, where: str) -> None:
-        thread = self.machine.coordinates(other).split(", thread ")[1]
-        verb = {"ld": "reads", "ldmatrix": "reads", "atom": "changes"}.get(event.kind, "writes")
-        self._raise_at(event, g, clash, f"race: {verb} what thread {thread} writes {where}, without a barrier between")
+        thread = "another thread"
+        if other >= 0:
+            thread = f"thread {self.machine.thread_index(int(self.machine.thread_of[other]))}"
+        verb = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "atom": "changes"}.get(event.kind, "writes")
+        self._raise_at(event, g, clash, f"race: {verb} what {thread} writes {where}, without a barrier between")
 
     def _raise_at(self, event: Event, g, bad, what: str) -> None:
         place = int(np.flatnonzero(bad)[0])
-        lane = int(self._lanes(event)[place])
+        lanes = self._lanes(event)
+        lane = int(lanes[min(place, len(lanes) - 1)])
         at = (int(g[place]) % self.granules_per_block) << self.shift
-        raise self.machine.fault(event.instruction, f"{what} (shared address 0x{at:x})", lane)
+        hint = self.machine.barriers.hint(lane) if what.startswith("race") else ""
+        raise self.machine.fault(event.instruction, f"{what} (shared address 0x{at:x}){hint}", lane)
 
 
 def _merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -305,8 +363,7 @@ class _Past:
         self.writer, self.reader = np.full(n, NONE, np.int64), np.full(n, NONE, np.int64)
         self.write_epoch, self.read_epoch = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self.write_clock, self.read_clock = np.zeros(n, np.int64), np.zeros(n, np.int64)
-        self.atomic, self.swapped = np.zeros(n, bool), np.zeros(n, bool)
-        self.instructions: dict[int, object] = {}
+        self.strength = np.zeros(n, np.int8)  # of the write
 
     def _now(self, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         m = self.monitor
@@ -323,13 +380,13 @@ class _Past:
         now, tick = self._now(lanes)
         for g in self.monitor.indices(event):
             clash = self._clash(self.writer[g], self.write_epoch[g], self.write_clock[g], lanes, now, tick)
-            if event.atomic:
-                clash &= ~self.atomic[g]
+            if event.strength != PLAIN:
+                clash &= self.strength[g] == PLAIN
             elif not writing:
-                clash &= ~self.swapped[g]
+                clash &= self.strength[g] != SWAP
             if clash.any():
                 self.monitor._raise_race(event, g, clash, int(self.writer[g][clash][0]), "before")
-            if writing and not event.swaps:
+            if writing and event.strength != SWAP:
                 clash = self._clash(self.reader[g], self.read_epoch[g], self.read_clock[g], lanes, now, tick)
                 if clash.any():
                     who = int(self.reader[g][clash][0])
@@ -346,7 +403,7 @@ class _Past:
         now, tick = self._now(lanes)
         for g in self.monitor.indices(event):
             self.writer[g], self.write_epoch[g], self.write_clock[g] = lanes, now, tick
-            self.atomic[g], self.swapped[g] = event.atomic, event.swaps
+            self.strength[g] = event.strength
 
     def note_read(self, event: Event) -> None:
         lanes = self.monitor._lanes(event).astype(np.int64)

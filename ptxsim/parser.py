@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from .errors import PtxError
+from .instructions.registry import require_operands
 from .syntax import (
     Address,
     Arguments,
@@ -30,6 +31,7 @@ from .syntax import (
 )
 from .types import TYPES, Type
 
+MOST_ALIGN = 1 << 20
 KNOWN_VERSIONS = range(6, 10)  # major versions of PTX: CUDA 9 to CUDA 13
 
 TOKEN = re.compile(
@@ -49,7 +51,8 @@ TOKEN = re.compile(
 
 SPECIAL = re.compile(
     r"%(?:tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid|gridid|clock|clock_hi|clock64|globaltimer|globaltimer_lo"
-    r"|globaltimer_hi|lanemask_(?:eq|le|lt|ge|gt)|total_smem_size|dynamic_smem_size|aggr_smem_size|envreg\d+|pm\d+"
+    r"|globaltimer_hi|lanemask_(?:eq|le|lt|ge|gt)|total_smem_size|dynamic_smem_size|aggr_smem_size"
+    r"|reserved_smem_offset_(?:begin|end|cap|0|1)|envreg\d+|pm\d+"
     r"|clusterid|nclusterid|cluster_ctaid|cluster_nctaid|cluster_ctarank|cluster_nctarank|is_explicit_cluster)"
     r"(?:\.[xyzw])?$"
 )
@@ -112,6 +115,7 @@ class _Parser:
         self.caller: dict[str, tuple] = {}  # of an inlined function, where the latest code of it stands
         self.function: Function | None = None
         self.scope = _Scope()
+        self.ends_with_label = False  # the function so far: no instruction after its last label
 
     # tokens
 
@@ -150,7 +154,21 @@ class _Parser:
 
     def integer(self) -> int:
         sign = -1 if self.accept("-") else 1
-        return sign * _integer(self.expect_kind("number"))
+        return sign * self.number(self.expect_kind("number"))
+
+    def number(self, text: str) -> int:
+        """The value of the number token that was just taken."""
+        digits = text.rstrip("U")
+        octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
+        try:
+            value = int(digits, 8 if octal else 0)
+        except ValueError:
+            value = None
+        if value is None or value >= 1 << 64:
+            self.at -= 1
+            shown = text if len(text) <= 40 else text[:37] + "..."
+            raise self.error(f"{shown} is no number of at most 64 bits" + (" (a leading 0: octal)" if octal else ""))
+        return value
 
     # module
 
@@ -162,7 +180,7 @@ class _Parser:
             match token.text:
                 case ".version":
                     text = self.expect_kind("float", "number")
-                    version = tuple(int(part) for part in text.split("."))
+                    version = tuple(map(int, re.findall(r"\d+", text))) if len(text) < 8 else (0,)
                     if version[0] not in KNOWN_VERSIONS:
                         known = f"{KNOWN_VERSIONS.start}.x to {KNOWN_VERSIONS.stop - 1}.x"
                         raise PtxError(f"PTX line {token.line}: PTX version {text} is not known (known: {known})")
@@ -281,6 +299,8 @@ class _Parser:
             text = self.next().text[1:]
             if text == "align":
                 align = self.integer()
+                if align < 1 or align & (align - 1) or align > MOST_ALIGN:
+                    raise self.error(f".align {align}: an alignment is a power of two of at most {MOST_ALIGN}")
             elif text in ("v2", "v4"):
                 vector = int(text[1])
             elif text in ("texref", "samplerref", "surfref"):
@@ -329,12 +349,17 @@ class _Parser:
             if self.accept("]"):
                 unsized = True
                 continue
-            count *= self.integer()
+            length = self.integer()
+            if length < 0:
+                raise self.error(f"{name} has a length of {length}")
+            count *= length
             self.expect("]")
         element = type_.bytes * vector
         initial = self.initialiser() if self.accept("=") else None
         if unsized:
             count = len(initial) if initial else 0
+        if initial and len(initial) * type_.bytes > count * element:
+            raise self.error(f"{name} holds {count * vector} elements, but is initialised with {len(initial)}")
         return Variable(name, space, type_, align or element, count * element, initial, extern, opaque)
 
     def initialiser(self) -> list:
@@ -374,7 +399,7 @@ class _Parser:
         token = self.next()
         sign = -1 if negative else 1
         if token.kind == "number":
-            return Immediate(sign * _integer(token.text))
+            return Immediate(sign * self.number(token.text))
         if token.kind == "float":
             return Immediate(sign * float(token.text))
         if token.kind == "hexfloat":
@@ -455,9 +480,11 @@ class _Parser:
                 if token.kind == "name" and self.token.text == ":":
                     self.at += 1
                     self.label(text, function)
+                    self.ends_with_label = True
                     continue
                 self.at -= 1
                 instruction = self.instruction()
+                self.ends_with_label = False
                 function.code.append(instruction)
                 if instruction.opcode in ("bra", "brx"):
                     fixes.append((instruction, self.scope))
@@ -483,6 +510,10 @@ class _Parser:
             else:
                 self.at -= 1
                 raise self.error(f"unexpected {text!r} in {function.name}")
+        last = function.code[-1] if function.code else None
+        if last is None or last.predicate or last.opcode not in ("ret", "exit", "trap", "bra") or self.ends_with_label:
+            line = self.tokens[self.at - 1].line  # as ptxas does: the end of a function returns
+            function.code.append(Instruction("ret", (), (), None, False, self.location, line))
         for instruction, scope in fixes:
             self.resolve_labels(instruction, scope)
 
@@ -569,7 +600,9 @@ class _Parser:
             while self.accept(","):
                 operands.append(self.operand())
         self.expect(";")
-        return Instruction(opcode, tuple(modifiers), tuple(operands), predicate, negated, self.location, line)
+        made = Instruction(opcode, tuple(modifiers), tuple(operands), predicate, negated, self.location, line)
+        require_operands(made)
+        return made
 
     def call_operands(self) -> list:
         """`call (ret), name, (args), prototype;` and the forms that leave out parts (PTX ISA 9.7.12.5)."""
@@ -617,7 +650,10 @@ class _Parser:
             return self.address()
         if text == "!":
             self.at += 1
-            return Negated(self.operand())
+            register = self.find_register(self.expect_kind("name"))
+            if not isinstance(register, Register) or register.type.name != "pred":
+                raise self.error("! stands before what is no predicate register")
+            return Negated(register)
         return self.constant()
 
     def named(self, text: str):
@@ -642,7 +678,11 @@ class _Parser:
         if isinstance(base, Symbol):
             base, offset = Symbol(base.name, 0, base.variable), base.offset
         if isinstance(base, Immediate):
-            base, offset = None, int(base.value)
+            if not isinstance(base.value, int):
+                raise self.error(f"{base.value} is no address")
+            base, offset = None, base.value
+        elif not isinstance(base, (Symbol, Register)) or (isinstance(base, Register) and base.type.bits < 32):
+            raise self.error("an address begins with a register of 32 or 64 bits, a name or a number")
         index = None
         while not self.accept("]"):
             if self.token.text in ("+", "-"):
@@ -651,6 +691,8 @@ class _Parser:
                 index = self.operand()
             else:
                 raise self.error(f"expected ']', found {self.token.text!r}")
+        if not -(1 << 62) < offset < 1 << 62:
+            raise self.error(f"an offset of {offset} is too large")
         return Address(base, offset, index)
 
     def resolve_files(self, module: Module) -> None:
@@ -673,13 +715,6 @@ def _is_within(place: tuple[int, int], location: tuple | None) -> bool:
     return location is not None and (location[:2] == place or _is_within(place, location[2]))
 
 
-def _integer(text: str) -> int:
-    text = text.rstrip("U")
-    if len(text) > 1 and text[0] == "0" and text.isdigit():
-        return int(text, 8)
-    return int(text, 0)
-
-
 def _hex_float(text: str, negative: bool) -> Immediate:
     """0f and 0d literals: the bits of a float32 or float64 (PTX ISA 4.5.2)."""
     width = 32 if text[1] in "fF" else 64
@@ -692,4 +727,7 @@ def parse(text: str) -> Module:
     """Parse PTX. Raises `PtxError`, one line, where it is malformed."""
     if not text.strip():
         raise PtxError("not PTX: the text is empty")
-    return _Parser(text).module()
+    try:
+        return _Parser(text).module()
+    except RecursionError:
+        raise PtxError("not PTX: vectors, initialisers or inlined calls are nested too deeply") from None

@@ -142,11 +142,10 @@ class Phases:
     def passed(self, threads: np.ndarray) -> None:
         """Threads have seen a phase end: what others did before their arrival is ordered before what these do now.
 
-        The watch over shared memory takes it for a barrier of the block.
+        The watch over memory takes it for a barrier of the block.
         """
         m = self.machine
-        if m.monitor is not None:
-            m.monitor.barrier(np.bincount(m.block_of[threads], minlength=len(m.blocks)) > 0)
+        m.pass_barrier(np.bincount(m.block_of[threads], minlength=len(m.blocks)) > 0)
 
     def stuck(self) -> None:
         """Nobody can run, and some wait for a phase: say for what, and of several name one that waits for copies."""

@@ -14,7 +14,9 @@ import numpy as np
 
 from . import instructions
 from .errors import PtxError
+from .layout import shared_base
 from .memory import Arena
+from .sizes import MOST_PARAMETERS
 from .syntax import Function, Immediate, Instruction, Label, Module, Symbol, Variable
 
 BUILTIN_CALLS = ("vprintf", "__assertfail")
@@ -45,12 +47,14 @@ class Program:
     slots: int = 0
     parameters: list[Parameter] = field(default_factory=list)
     parameter_bytes: int = 0
-    shared: dict[Variable, int] = field(default_factory=dict)  # offsets
+    shared_base: int = 0  # where shared memory begins in its window
+    shared: dict[Variable, int] = field(default_factory=dict)  # addresses in the window
     static_shared_bytes: int = 0
     frames: dict[Variable, int] = field(default_factory=dict)  # offsets in the thread's local memory
     local_bytes: int = 0
     recursive: bool = False
     saved_slots: dict[str, list[int]] = field(default_factory=dict)  # of each function, for recursion
+    names: set[str] = field(default_factory=set)  # of variables and functions that its instructions name
 
     @property
     def name(self) -> str:
@@ -182,16 +186,19 @@ def _place_variables(program: Program) -> None:
         program.parameter_bytes = align_up(program.parameter_bytes, variable.align)
         program.parameters.append(Parameter(variable, program.parameter_bytes))
         program.parameter_bytes += variable.size
-    used = {operand for i in program.code for operand in _names(i)}
+        if program.parameter_bytes > MOST_PARAMETERS:
+            raise PtxError(f"{program.name}: more than {MOST_PARAMETERS} bytes of parameters")
+    base = program.shared_base = shared_base(program.module.target)
+    used = program.names = {operand for i in program.code for operand in _names(i)}
     module_shared = [v for v in program.module.variables.values() if v.space == "shared" and v.name in used]
     own = [v for f in program.functions for v in f.variables]
     dynamic = [v for v in module_shared if v.extern or not v.size]
     for variable in [v for v in module_shared if v not in dynamic] + [v for v in own if v.space == "shared"]:
         program.static_shared_bytes = align_up(program.static_shared_bytes, variable.align)
-        program.shared[variable] = program.static_shared_bytes
+        program.shared[variable] = base + program.static_shared_bytes
         program.static_shared_bytes += variable.size
     for variable in dynamic:  # all of them start where the static part ends
-        program.shared[variable] = align_up(program.static_shared_bytes, max(16, variable.align))
+        program.shared[variable] = base + align_up(program.static_shared_bytes, max(16, variable.align))
     locals_ = [v for v in own if v.space in ("local", "param")]
     locals_ += [v for f in program.functions if f is not program.entry for v in (*f.params, *f.returns)]
     for variable in locals_:
@@ -218,8 +225,7 @@ def _names(instruction: Instruction) -> Iterator[str]:
 def place_globals(program: Program, arena: Arena) -> dict[str, int]:
     """Put the global and constant variables that the program uses in memory, initialised; their addresses."""
     placed: dict[str, tuple[Variable, int]] = {}
-    named = {name for i in program.code for name in _names(i)}
-    used = {reached for name in named for reached in reachable_names(program.module, name)}
+    used = {reached for name in program.names for reached in reachable_names(program.module, name)}
     variables = [variable for name, variable in program.module.variables.items() if name in used]
     variables += [v for f in program.functions for v in f.variables]
     for variable in variables:
@@ -244,7 +250,7 @@ def _initial_bytes(program: Program, variable: Variable, addresses: dict[str, in
             value = addresses.get(item.name, function_address(program, item.name))
             if value is None:
                 raise PtxError(f"initialiser of {variable.name}: {item.name} has no address")
-            parts.append((value + item.offset).to_bytes(8, "little")[:size])
+            parts.append(((value + item.offset) & (1 << 64) - 1).to_bytes(8, "little")[:size])
         else:
             parts.append(immediate_bytes(item, variable.type))
     return np.frombuffer(b"".join(parts), np.uint8)
@@ -254,6 +260,9 @@ def immediate_bytes(item: Immediate, type_) -> bytes:
     """The bytes of a constant in a type."""
     if item.bits is not None and item.width == type_.bits:
         return item.bits.to_bytes(type_.bytes, "little")
-    if type_.kind == "f" and type_.name in ("f32", "f64"):
-        return struct.pack("<f" if type_.bits == 32 else "<d", item.value)
-    return (int(item.value) & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
+    try:
+        if type_.kind == "f" and type_.name in ("f32", "f64"):
+            return struct.pack("<f" if type_.bits == 32 else "<d", item.value)
+        return (int(item.value) & ((1 << type_.bits) - 1)).to_bytes(type_.bytes, "little")
+    except (OverflowError, ValueError):  # too large, infinite or NaN
+        raise PtxError(f"the constant {item.value} is no {type_}") from None

@@ -82,19 +82,47 @@ def read_source(name: str, given: Path | None = None, near: Iterable[Path] = ())
         raise PtxsimError(f"source {name} (named by the PTX) is not there; say where it is with --source FILE")
     try:
         return path.read_text(errors="replace").splitlines()
-    except OSError as error:
-        raise PtxsimError(f"{path}: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise PtxsimError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def write_whole(path: Path, text: str) -> None:
+def require_writable(paths: Iterable[Path]) -> None:
+    """Raise `PtxsimError` where one of these files could not be written, or two are the same: before anything runs."""
+    seen = set()
+    for path in paths:
+        try:
+            real = Path(os.path.realpath(path))
+            above = next(parent for parent in real.parents if parent.exists())
+            reason = (
+                "it is a folder"
+                if real.is_dir()
+                else f"{above} is no folder"
+                if not above.is_dir()
+                else None
+                if os.access(real if real.exists() else above, os.W_OK)
+                else "Permission denied"
+            )
+        except (OSError, ValueError) as error:  # a name that is too long, or has a zero byte in it
+            reason = getattr(error, "strerror", None) or str(error)
+        if reason or real in seen:
+            raise PtxsimError(f"cannot write {path}: {reason or 'it is named twice'}")
+        seen.add(real)
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all. Raises `PtxsimError` where that cannot be."""
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    content = content.encode() if isinstance(content, str) else content
+    real = Path(os.path.realpath(path))
+    device = real.exists() and not real.is_file()  # /dev/stdout, say: nothing to put in its place
+    temporary = real if device else real.with_name(f".{os.getpid()}-{real.name[-100:]}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        real.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        if not device:
+            temporary.replace(real)
     except OSError as error:
         raise PtxsimError(f"cannot write {path}: {error.strerror}") from None
     finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        if not device:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)

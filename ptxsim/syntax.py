@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
@@ -131,6 +132,15 @@ class Variable:
     initial: list | None = None
     extern: bool = False
     opaque: str | None = None  # texref, samplerref, surfref
+
+
+def plain_name(name: str) -> str:
+    """A variable's name as in the source: the last part of a mangled one."""
+    for found in re.finditer(r"\d+", name if name.startswith("_Z") else ""):
+        part = name[found.end() : found.end() + int(found[0])]
+        if len(part) == int(found[0]) and re.fullmatch(r"(E?_\d+|E)?", name[found.end() + len(part) :]):
+            return part
+    return name
 
 
 @dataclass(eq=False)

@@ -6,13 +6,14 @@ import csv
 import json
 import re
 import shutil
-from argparse import Namespace
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from helpers import ROOT, assert_one_line, run_module
+from made_inputs import write_inputs
 from pypdf import PdfReader
 
 from analysis import data
@@ -28,9 +29,15 @@ from analysis.figures import (
     style,
     wave_quantization,
 )
+from analysis.inputs import Inputs
 from analysis.tables import paper
-from contracts import read_json, read_rows, schema, write_json, write_rows
+from analysis.tables.data_kinds import spreads
+from analysis.tables.wave_quantization import tails
+from contracts import UserError, read_json, read_rows, schema, write_json, write_rows
 from kernels import catalogue
+
+PAPER_TABLES = ("summary", "ladder", "sizes", "data_kinds", "resources", "checks", "counters", "comparison")
+PAPER_TABLES += ("wave_quantization",)
 
 
 class Folder:
@@ -52,15 +59,27 @@ class Folder:
         write_rows(path, name, [row | (change(row) or {}) for row in self.rows(name) if keep(row)])
 
     def read(self, archived: bool = True) -> Measured:
-        return data.read(Namespace(measured=self.measured, variants=self.variants, archived=archived, emulated=None))
+        return self.inputs(archived).measured()
+
+    def inputs(self, archived: bool = True) -> Inputs:
+        return Inputs.of_folder(self.measured, self.variants, archived=archived)
+
+    def made(self, out: Path, *names: str, **changes: Any) -> subprocess.CompletedProcess[str]:
+        """The command that writes report tables, run."""
+        inputs = write_inputs(self.measured.parent / "inputs.json", self.measured, self.variants, **changes)
+        return run_module("analysis.tabulate", "--inputs", inputs, "--out", out, *names)
+
+    def drawn(self, out: Path, *names: str, **changes: Any) -> subprocess.CompletedProcess[str]:
+        """The command that draws figures, run."""
+        inputs = write_inputs(self.measured.parent / "inputs.json", self.measured, self.variants, **changes)
+        return run_module("analysis.draw", "--inputs", inputs, "--out", out, *names)
 
     def tail(self) -> pd.DataFrame:
-        return wave_quantization.tails(self.read(), data.table(self.rows("resources"), "resources"))
+        return tails(self.read(), data.table(self.rows("resources"), "resources"))
 
     def tables(self, out: Path) -> dict[str, list[dict[str, str]]]:
         """The paper's tables, made by the command."""
-        arguments = ("--measured", self.measured, "--variants", self.variants, "--archived", "--out", out)
-        done = run_module("analysis.tables.paper", *arguments, "--resources", self.measured / "resources.csv")
+        done = self.made(out, *PAPER_TABLES)
         assert done.returncode == 0, done.stderr
         return {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
 
@@ -237,17 +256,20 @@ def test_a_figure_with_nothing_to_draw_says_so(name: str, table: str, folder: Fo
     assert "left out" in words and "the dog ate it" in words
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--measured", "/no/such", "--out", "x.svg"], ["no such folder: /no/such"]),
-        (["--only", "sgemm_warptle", "--out", "x.svg"], ["unknown variant 'sgemm_warptle'", "nearest: sgemm_warptile"]),
-    ],
-)
-def test_a_wrong_argument_is_one_line(arguments: list[str], words: list[str], folder: Folder, tmp_path: Path) -> None:
-    given = ["--measured", folder.measured, "--variants", folder.variants, *arguments]
-    assert_one_line(run_module("analysis.figures.counters", *given, cwd=tmp_path), *words)
-    assert not (tmp_path / "x.svg").exists()
+def test_a_figure_that_is_none_is_one_line_and_nothing_is_drawn(folder: Folder, tmp_path: Path) -> None:
+    done = folder.drawn(tmp_path / "out", "stalls", "counters_sgemm_lader")
+    assert_one_line(done, "unknown figure 'counters_sgemm_lader'", "nearest: counters_sgemm_ladder")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_not_there_is_one_line(folder: Folder) -> None:
+    with pytest.raises(UserError, match="no such folder: /no/such"):
+        Inputs.of_folder(Path("/no/such"), folder.variants, archived=True)
+
+
+def test_counters_of_a_variant_that_is_none_are_one_line(folder: Folder) -> None:
+    with pytest.raises(UserError, match=r"unknown variant 'sgemm_warptle'.*nearest: sgemm_warptile"):
+        counters.only(folder.read(), ["sgemm_warptle"])
 
 
 def test_an_experiment_that_was_not_measured_says_how_it_is(folder: Folder, tmp_path: Path) -> None:
@@ -311,7 +333,7 @@ def test_the_clock_moves_tflops_and_not_flop_per_clock(
 
 def test_one_kind_of_data_alone_has_no_verdict(folder: Folder) -> None:
     rows = several_kinds(folder)
-    (row,) = data_kinds.spreads(pd.DataFrame(rows[:1])).to_dict("records")
+    (row,) = spreads(pd.DataFrame(rows[:1])).to_dict("records")
     assert (row["kinds"], row["agrees_within_1_percent"], row["tflops_spread_percent"]) == (1, "", 0)
 
 

@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 import ptxsim
-from analysis.figures.inter_warp_conflicts import draw, excess
 from contracts import schema
 from experiments.stages.build import compile_source
 from experiments.stages.toolchain import nvcc
 from experiments.studies.inter_warp_conflicts import measure as inter_warp_conflicts
+from experiments.studies.inter_warp_conflicts.figure import draw, excess
 from experiments.studies.inter_warp_conflicts.measure import Case, cases, entries, find, needed
 
 

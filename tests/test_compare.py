@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from helpers import assert_one_line, copy_tree, run_module, snakemake
+from made_inputs import write_inputs
 from test_analysis import Folder, warptile_fails
 
 from analysis.tables import compare
@@ -28,8 +29,8 @@ def folder(tmp_path: Path, archive: Path) -> Folder:
 
 def compared(folder: Folder, out: Path, a: str, b: str, *more: object) -> subprocess.CompletedProcess[str]:
     """The command's run."""
-    arguments = ("--measured", folder.measured, "--variants", folder.variants, "--archived", "--out", out)
-    return run_module("analysis.tables.compare", "--a", a, "--b", b, *arguments, *more)
+    inputs = write_inputs(out.with_name("inputs.json"), folder.measured, folder.variants)
+    return run_module("analysis.tables.compare", "--a", a, "--b", b, "--inputs", inputs, "--out", out, *more)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

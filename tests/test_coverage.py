@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import assert_one_line, run_module
+from made_inputs import write_inputs
 
-from analysis.data import STAGES
-from analysis.tables import coverage
-from contracts import read_json, read_rows, schema, write_json, write_rows
+from contracts import read_json, read_rows, registry, write_json, write_rows
 from experiments.gpu import clocks
 from experiments.stages import provenance
 
-LEGS = schema("coverage")["properties"]["leg"]["enum"]
+LEGS = [leg.leg for leg in registry.legs().values()]
 
 
 class Machine:
     """A copy of the archived measurements that a test may change, and their coverage."""
 
-    def __init__(self, folder: Path, archive: Path) -> None:
+    def __init__(self, folder: Path, archive: Path, variants: Path) -> None:
+        self.variants = variants
         self.folder, self.out = folder / "h200", folder / "coverage.csv"
         shutil.copytree(archive, self.folder, ignore=shutil.ignore_patterns("archived.json"))  # to be edited
 
@@ -36,24 +37,26 @@ class Machine:
             more = changes if document == "provenance" else {}
             write_json(path, document, read_json(path, document) | {"machine": name} | more)
 
-    def cover(self, *more: object, machine: str = "h200") -> dict[tuple[str, str], dict[str, Any]]:
-        """Rows by machine and leg, made by the command."""
-        arguments = ["--machine", machine, "--measured", self.folder, "--resources", self.folder / "resources.csv"]
-        done = run_module("analysis.tables.coverage", *arguments, *more, "--out", self.out)
+    def command(self, **changes: Any) -> subprocess.CompletedProcess[str]:
+        given = {"machine": "h200", "archived": False} | changes
+        inputs = write_inputs(self.out.with_name("inputs.json"), self.folder, self.variants, **given)
+        return run_module("analysis.tabulate", "--inputs", inputs, "--out", self.out.parent, "coverage")
+
+    def cover(self, **changes: Any) -> dict[tuple[str, str], dict[str, Any]]:
+        """Rows by machine and leg, made by the command, of inputs that `changes` change."""
+        done = self.command(**changes)
         assert done.returncode == 0, done.stderr
         return {(row["machine"], row["leg"]): row for row in read_rows(self.out, "coverage")}
 
 
 @pytest.fixture
-def machine(tmp_path: Path, archive: Path) -> Machine:
-    return Machine(tmp_path, archive)
+def machine(tmp_path: Path, archive: Path, variants_csv: Path) -> Machine:
+    return Machine(tmp_path, archive, variants_csv)
 
 
-def test_every_leg_has_a_stage_a_name_and_a_schema() -> None:
-    assert [STAGES[leg.stage] for leg in coverage.LEGS] == LEGS
-    assert {leg.stage for leg in coverage.LEGS} == set(STAGES)
-    for leg in coverage.LEGS:
-        assert schema(leg.table)["title"] == f"{leg.table}.csv" or leg.table == "resources"
+def test_every_leg_has_a_stage_and_a_name_of_its_own() -> None:
+    found = [leg for table in registry.tables().values() for leg in table.legs]
+    assert len({leg.stage for leg in found}) == len({leg.leg for leg in found}) == len(found) > 8
 
 
 def test_where_it_was_measured_the_legs_ran(machine: Machine) -> None:
@@ -73,7 +76,9 @@ def test_where_it_was_measured_the_legs_ran(machine: Machine) -> None:
 def test_without_a_gpu_the_archive_stands_in_and_says_why(machine: Machine) -> None:
     machine.write(left_out={"locked": "not asked for"})
     emulated = machine.folder / "checks.csv"
-    rows = machine.cover("--archived", "no GPU here", "--emulated", emulated, machine="no-gpu")
+    rows = machine.cover(
+        archived=True, why_archived="no GPU here", tables={"emulated_checks": emulated}, machine="no-gpu"
+    )
     assert rows["no-gpu", "unlocked"]["status"] == "archived"
     assert (rows["no-gpu", "unlocked"]["source"], rows["no-gpu", "unlocked"]["reason"]) == ("h200", "no GPU here")
     for leg in ("build", "check on ptxsim"):
@@ -109,18 +114,18 @@ def test_a_table_that_has_a_target_of_its_own_names_it(machine: Machine) -> None
     assert row["status"] == "left out" and "snakemake --cores 1 sanitize makes it" in row["reason"]
     reason = machine.folder / "left_out.txt"
     reason.write_text("no compute-sanitizer\n")
-    rows = machine.cover("--left-out", f"sanitizer={reason}")
+    rows = machine.cover(left_out={"sanitizer": str(reason)})
     assert rows["h200", "sanitizer"]["reason"] == "no compute-sanitizer"
     sanitized = {"variant": "sgemm_naive", "tool": "memcheck", "launches": 3, "errors": 0, "passed": True}
     write_rows(machine.folder / "sanitizer.csv", "sanitizer", [sanitized | {"source_hash": "0"}])
     assert machine.cover()["h200", "sanitizer"]["status"] == "ran"
 
 
-def test_other_archived_machines_follow(machine: Machine, tmp_path: Path, archive: Path) -> None:
-    other = Machine(tmp_path / "other", archive)
+def test_other_archived_machines_follow(machine: Machine, tmp_path: Path, archive: Path, variants_csv: Path) -> None:
+    other = Machine(tmp_path / "other", archive, variants_csv)
     other.write("h100", left_out={"profile": "no ncu there"})
     other.keep("counters", lambda row: False)
-    rows = machine.cover("--archives", archive, other.folder)
+    rows = machine.cover(archives=[str(archive), str(other.folder)])
     assert [leg for name, leg in rows if name == "h100"] == LEGS and len(rows) == 2 * len(LEGS)
     assert (rows["h100", "unlocked"]["status"], rows["h100", "unlocked"]["source"]) == ("archived", "h100")
     assert rows["h100", "counters"]["reason"] == "no ncu there"
@@ -129,14 +134,14 @@ def test_other_archived_machines_follow(machine: Machine, tmp_path: Path, archiv
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--left-out", "sanitiser=x"], ["--left-out 'sanitiser=x' is not allowed", "sanitizer"]),
-        (["--left-out", "sanitizer=/no/such"], ["cannot read /no/such"]),
-        (["--archives", "/no/such"], ["no measurements in /no/such: it has no provenance.json"]),
+        ({"left_out": {"sanitiser": "x"}}, ["unknown stage 'sanitiser'", "nearest: sanitizer"]),
+        ({"left_out": {"sanitizer": "/no/such"}}, ["cannot read /no/such"]),
+        ({"archives": ["/no/such"]}, ["no such folder: /no/such"]),
+        ({"archives": ["/tmp"]}, ["no measurements in /tmp: it has no provenance.json"]),
     ],
 )
-def test_a_wrong_argument_is_one_line(more: list[str], words: list[str], machine: Machine) -> None:
-    arguments = ["--machine", "h200", "--measured", machine.folder, "--resources", machine.folder / "resources.csv"]
-    assert_one_line(run_module("analysis.tables.coverage", *arguments, *more, "--out", machine.out), *words)
+def test_a_wrong_input_is_one_line(more: dict[str, Any], words: list[str], machine: Machine) -> None:
+    assert_one_line(machine.command(**more), *words)
     assert not machine.out.exists()
 
 

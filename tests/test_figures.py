@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers import ROOT, assert_one_line, run_module
+from made_inputs import write_inputs
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -37,6 +38,8 @@ from analysis.figures import (
     style,
     wave_quantization,
 )
+from analysis.tables import autotune as tables_autotune
+from analysis.tables import machines as tables_machines
 from contracts import read_json, read_rows, write_json, write_rows
 from kernels import catalogue
 
@@ -97,7 +100,7 @@ def told() -> pd.DataFrame:
 
 
 def of_tuning(folder: Folder) -> Figure:
-    return autotune.draw(autotune.read(folder.measured, folder.variants, archived=True))
+    return autotune.draw(tables_autotune.of(folder.inputs()))
 
 
 FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
@@ -368,8 +371,7 @@ def test_a_sweep_shows_free_and_equal_clocks(still: Folder) -> None:
 
 
 def read_machines(folder: Folder, *others: Path) -> dict[str, Measured]:
-    given = {"variants": folder.variants, "archived": True, "emulated": None}
-    return machines.read_all(Namespace(measured=folder.measured, others=list(others), **given))
+    return tables_machines.all_runs(dataclasses.replace(folder.inputs(), other_runs=others))
 
 
 def another(folder: Folder, to: Path, **provenance: Any) -> Path:
@@ -384,7 +386,7 @@ def test_a_run_and_its_own_archive_are_one(folder: Folder, tmp_path: Path) -> No
     found = read_machines(folder, another(folder, tmp_path / "copy"))
     assert len(found) == 1
     assert "There is one run only" in " ".join(seen_words(machines.draw(found)))
-    assert machines.shares(found).empty
+    assert tables_machines.shares(found).empty
 
 
 def test_two_runs_stand_side_by_side_rung_by_rung(folder: Folder, tmp_path: Path) -> None:
@@ -399,7 +401,7 @@ def test_two_runs_stand_side_by_side_rung_by_rung(folder: Folder, tmp_path: Path
     ]
     write_rows(path, "bench", rows)
     found = read_machines(folder, other)
-    told_apart = machines.shares(found)
+    told_apart = tables_machines.shares(found)
     assert set(told_apart.groupby("variant").size()) == {2} and "sgemm_naive" not in set(told_apart["variant"])
     last = told_apart.drop_duplicates("variant", keep="last").set_index("variant")
     assert last.loc["sgemm_tiling", "share_change_percent"] == pytest.approx(25)
@@ -417,7 +419,7 @@ def test_a_kernel_that_changed_since_one_run_is_not_compared(folder: Folder, tmp
     rows = [row | (changed if row["variant"] == "sgemm_tiling" else {}) for row in read_rows(path, "bench")]
     write_rows(path, "bench", rows)
     found = read_machines(folder, other)
-    assert "sgemm_tiling" not in set(machines.shares(found)["variant"])
+    assert "sgemm_tiling" not in set(tables_machines.shares(found)["variant"])
     words = " ".join(" ".join(seen_words(machines.draw(found))).split())
     assert "not shown, source changed since measured: tiling" in words
 
@@ -425,20 +427,18 @@ def test_a_kernel_that_changed_since_one_run_is_not_compared(folder: Folder, tmp
 @pytest.mark.skipif(len(list((ROOT / "data").glob("*/bench.csv"))) < 2, reason="one run is archived, not two")
 def test_the_archived_runs_are_drawn_against_each_other(tmp_path: Path, variants_csv: Path) -> None:
     first, *others = sorted(path.parent for path in (ROOT / "data").glob("*/bench.csv"))
-    given = ("--measured", first, "--archived", "--others", *others, "--variants", variants_csv)
-    made = ("--table", tmp_path / "machines.csv", "--out", tmp_path / "machines.svg")
-    done = run_module("analysis.figures.machines", *given, *made)
-    assert done.returncode == 0, done.stderr
+    inputs = write_inputs(tmp_path / "inputs.json", first, variants_csv, other_runs=list(map(str, others)))
+    for command in ("tabulate", "draw"):
+        done = run_module(f"analysis.{command}", "--inputs", inputs, "--out", tmp_path, "machines")
+        assert done.returncode == 0, done.stderr
     rows = pd.read_csv(tmp_path / "machines.csv")
     assert rows["machine"].nunique() == len(others) + 1 and rows["variant"].nunique() > 10
 
 
 def test_a_folder_that_is_not_there_is_one_line(still: Folder, tmp_path: Path) -> None:
-    given = ("--measured", still.measured, "--variants", still.variants, "--others", "/no/such")
-    assert_one_line(
-        run_module("analysis.figures.machines", *given, "--out", tmp_path / "x.svg"), "no such folder: /no/such"
-    )
-    assert not (tmp_path / "x.svg").exists()
+    done = still.drawn(tmp_path / "out", "machines", other_runs=["/no/such"])
+    assert_one_line(done, "no such folder: /no/such")
+    assert not (tmp_path / "out").exists()
 
 
 def test_every_kernel_of_the_catalogue_has_its_place_in_the_roofline(still: Folder) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from helpers import ROOT, copy_tree, run, run_module, snakemake
+from made_inputs import write_inputs
 from pypdf import PdfReader
 
 from contracts import read_json
@@ -105,11 +106,10 @@ def test_a_paper_drawn_again_is_the_same_bytes(full: Path) -> None:
 
 def test_the_readme_shows_what_the_archive_draws(archive: Path, variants_csv: Path, tmp_path: Path) -> None:
     """The README's figure is the pipeline's own, from the archive as it is."""
-    drawn = tmp_path / "ladder.svg"
-    options = ("--experiment", "sgemm_ladder", "--measured", archive, "--variants", variants_csv, "--archived")
-    done = run_module("analysis.figures.ladder", *options, "--out", drawn)
+    inputs = write_inputs(tmp_path / "inputs.json", archive, variants_csv)
+    done = run_module("analysis.draw", "--inputs", inputs, "--out", tmp_path, "ladder_sgemm_ladder")
     assert done.returncode == 0, done.stderr
-    assert (ROOT / "docs" / "ladder.svg").read_bytes() == drawn.read_bytes()
+    assert (ROOT / "docs" / "ladder.svg").read_bytes() == (tmp_path / "ladder_sgemm_ladder.svg").read_bytes()
 
 
 def test_drawing_again_with_nothing_changed_does_nothing(full: Path) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import ROOT, assert_one_line, run_module
+from helpers import ROOT
 from test_analysis import Folder
 
-from analysis.tables import steps
-from contracts import read_rows
+from analysis.facts import Facts
+from analysis.tables import bounds, steps
+from contracts import UserError, read_rows
 from kernels import catalogue
 
 PLAN = ROOT / "paper" / "steps.yaml"
@@ -22,11 +23,9 @@ def folder(tmp_path: Path, archive: Path) -> Folder:
     return Folder(tmp_path, archive)
 
 
-def made(folder: Folder, out: Path, plan: Path = PLAN) -> list[dict[str, str]]:
+def made(folder: Folder, out: Path) -> list[dict[str, str]]:
     """The table, made by the command."""
-    tables = ("--resources", folder.measured / "resources.csv", "--bounds", folder.measured / "bounds.csv")
-    options = ("--measured", folder.measured, "--variants", folder.variants, *tables, "--steps", plan, "--out", out)
-    done = run_module("analysis.tables.steps", *options)
+    done = folder.made(out.parent, "steps")
     assert done.returncode == 0, done.stderr
     return list(csv.DictReader(out.open()))
 
@@ -106,12 +105,11 @@ def test_a_step_of_an_edited_kernel_is_stale(folder: Folder, tmp_path: Path) -> 
     assert stale == {"sgemm_coalesced"}
 
 
-def test_an_unknown_counter_is_one_line_and_no_table(folder: Folder, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.yaml"
+def test_an_unknown_counter_is_one_line(folder: Folder) -> None:
     step = {"part": "A", "variant": "sgemm_coalesced", "over": "sgemm_naive", "changed": "its order"}
-    plan.write_text(yaml.safe_dump([step | {"counters": [{"key": "global_load_sector", "meant": "fall"}]}]))
-    tables = ("--resources", folder.measured / "resources.csv", "--bounds", folder.measured / "bounds.csv")
-    options = ("--measured", folder.measured, "--variants", folder.variants, *tables, "--steps", plan)
-    done = run_module("analysis.tables.steps", *options, "--out", tmp_path / "steps.csv")
-    assert_one_line(done, "global_load_sector", "sgemm_coalesced", "nearest: global_load_sectors")
-    assert not (tmp_path / "steps.csv").exists()
+    plan = [step | {"counters": [{"key": "global_load_sector", "meant": "fall"}]}]
+    inputs = folder.inputs()
+    facts = Facts(inputs.measured(), inputs.rows("resources"))
+    least = bounds.bottlenecks(bounds.shares(inputs.measured().counters, inputs.rows("bounds")))
+    with pytest.raises(UserError, match=r"global_load_sector.*sgemm_coalesced.*nearest: global_load_sectors"):
+        steps.steps(facts, least, plan, Path("plan.yaml"))

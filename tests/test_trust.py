@@ -12,9 +12,11 @@ from helpers import assert_one_line, run_module
 from test_analysis import Folder, drawn, warptile_fails
 
 from analysis import data
-from analysis.figures import predicted, timing_methods
-from analysis.tables import coverage, cross_validation
+from analysis.tables import coverage, predicted
+from analysis.tables import sanitizer as sanitizer_table
 from contracts import schema, write_rows
+from experiments.studies.timing_methods import figure as timing_methods
+from experiments.studies.timing_methods import report
 
 SIZE = {"m": 1024, "n": 1024, "k": 1024}
 TIMES = {
@@ -44,8 +46,7 @@ def write(folder: Folder, name: str, rows: list[dict[str, Any]]) -> None:
 
 def made(folder: Folder, out: Path) -> dict[str, list[dict[str, str]]]:
     """The tables, by the command."""
-    arguments = ("--measured", folder.measured, "--variants", folder.variants, "--archived", "--out", out)
-    done = run_module("analysis.tables.cross_validation", *arguments)
+    done = folder.made(out, "timing_methods", "cross_checks", "timeline", "agreement", "sanitizer")
     assert done.returncode == 0, done.stderr
     return {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
 
@@ -91,7 +92,7 @@ def test_the_figure_has_the_differences_of_every_kernel_and_size(folder: Folder,
     larger = timed_as("sgemm_vectorized", {"ours": 100.0, "no_flush": 99.9}, m=2048, n=2048, k=2048)
     write(folder, "timing_methods", [*other, *larger, *timed_as("sgemm_vectorized")])
     measured = folder.read()
-    table = cross_validation.timing_methods(data.offered(folder.measured, "timing_methods", measured, timed=True))
+    table = report.timing_methods(folder.inputs().offered("timing_methods", timed=True))
     cells = timing_methods.cells(table)
     assert list(cells.columns) == [("vectorized", 1024), ("vectorized", 2048), ("cuBLAS fp32", 1024)]
     assert cells.loc["launch gaps alone", ("vectorized", 1024)] == pytest.approx(2.5)
@@ -118,8 +119,8 @@ def test_what_is_stale_or_failed_is_marked_or_withheld(folder: Folder, tmp_path:
     assert {(row["variant"], row["stale"]) for row in tables["timing_methods"]} == {("sgemm_vectorized", "true")}
     assert "sgemm_warptile" not in {row["variant"] for row in tables["cross_checks"]}
     measured = folder.read()
-    rows = data.offered(folder.measured, "timing_methods", measured, timed=True)
-    words, _ = drawn(timing_methods.draw(measured, cross_validation.timing_methods(rows)), tmp_path)
+    rows = folder.inputs().offered("timing_methods", timed=True)
+    words, _ = drawn(timing_methods.draw(measured, report.timing_methods(rows)), tmp_path)
     assert "vectorized†" in words and "not shown, failed a check: warptile" in words and words.count("warptile") == 1
 
 
@@ -129,23 +130,17 @@ def test_a_table_that_was_not_measured_has_no_rows(folder: Folder, tmp_path: Pat
         assert tables[name] == [], name
     assert {row["method"] for row in tables["cross_checks"]} == {"ncu"}
     _, words = drawn(timing_methods.draw(folder.read(), pd.DataFrame()), tmp_path)
-    assert "Ways of timing: left out. snakemake --cores 1 trust makes timing_methods.csv" in words
+    assert "Ways of timing: left out. snakemake --cores 1 cross_validation makes timing_methods.csv" in words
 
 
 def test_a_truncated_table_is_one_line_and_nothing_written(folder: Folder, tmp_path: Path) -> None:
     write(folder, "timing_methods", timed_as("sgemm_vectorized"))
     path = folder.measured / "timing_methods.csv"
     path.write_text(path.read_text()[:-20])
-    arguments = ("--measured", folder.measured, "--variants", folder.variants)
-    assert_one_line(
-        run_module("analysis.tables.cross_validation", *arguments, "--out", tmp_path / "t"),
-        "timing_methods.csv",
-        "truncated",
-    )
+    assert_one_line(folder.made(tmp_path / "t", "timing_methods"), "timing_methods.csv", "truncated")
     assert not (tmp_path / "t").exists()
-    done = run_module("analysis.figures.timing_methods", *arguments, "--out", tmp_path / "p.svg")
-    assert_one_line(done, "timing_methods.csv", "truncated")
-    assert not (tmp_path / "p.svg").exists()
+    assert_one_line(folder.drawn(tmp_path / "f", "timing_methods"), "timing_methods.csv", "truncated")
+    assert not (tmp_path / "f").exists()
 
 
 # ---- other tools ------------------------------------------------------------------------------------------------
@@ -277,18 +272,18 @@ def test_the_sanitizer_s_matrix_has_errors_by_tool(folder: Folder, tmp_path: Pat
         }
 
     race = "Error: Race reported at x.cu:7"
-    rows = [row("sgemm_naive", tool) for tool in cross_validation.TOOLS]
+    rows = [row("sgemm_naive", tool) for tool in sanitizer_table.TOOLS]
     write(folder, "sanitizer", [*rows, row("sgemm_warptile", "memcheck"), row("sgemm_warptile", "racecheck", 3, race)])
     clean, bad = made(folder, tmp_path / "t")["sanitizer"]
-    assert [clean[tool] for tool in cross_validation.TOOLS] == ["0"] * 4 and (clean["passed"], clean["detail"]) == (
+    assert [clean[tool] for tool in sanitizer_table.TOOLS] == ["0"] * 4 and (clean["passed"], clean["detail"]) == (
         "true",
         "",
     )
-    assert [bad[tool] for tool in cross_validation.TOOLS] == ["0", "3", "", ""] and (bad["passed"], bad["detail"]) == (
+    assert [bad[tool] for tool in sanitizer_table.TOOLS] == ["0", "3", "", ""] and (bad["passed"], bad["detail"]) == (
         "false",
         race,
     )
-    assert schema("sanitizer")["properties"]["tool"]["enum"] == list(cross_validation.TOOLS)
+    assert schema("sanitizer")["properties"]["tool"]["enum"] == list(sanitizer_table.TOOLS)
 
 
 def test_what_the_sanitizer_found_is_not_archived(folder: Folder, tmp_path: Path) -> None:
@@ -311,11 +306,9 @@ def test_the_table_of_predictions_has_the_relative_difference(folder: Folder, tm
     own = [row | {"value": row["value"] + shift[row["metric"]]} for row in counted]
     write_rows(tmp_path / "predictions.csv", "counters", own)
     folder.edit("variants", lambda row: {"source_hash": "0" * 16} if row["variant"] == "sgemm_warptile" else None)
-    out = tmp_path / "predicted.csv"
-    arguments = ["--measured", folder.measured, "--variants", folder.variants, "--table", out]
-    arguments += ["--predictions", tmp_path / "predictions.csv", "--out", tmp_path / "predicted.svg"]
-    done = run_module("analysis.figures.predicted", *arguments)
+    done = folder.made(tmp_path, "predicted", tables={"predictions": tmp_path / "predictions.csv"})
     assert done.returncode == 0, done.stderr
+    out = tmp_path / "predicted.csv"
     rows = {(row["variant"], row["metric"]): row for row in csv.DictReader(out.open())}
     assert "sgemm_warptile" not in {variant for variant, _ in rows}
     exact, off = rows["sgemm_vectorized", wavefronts], rows["sgemm_vectorized", conflicts]
@@ -334,11 +327,11 @@ def test_a_table_without_predictions_has_no_rows() -> None:
 
 def test_each_optional_table_is_a_leg_with_a_reason(folder: Folder, tmp_path: Path) -> None:
     write(folder, "timing_methods", timed_as("sgemm_vectorized"))
-    found = {row["leg"]: row for row in coverage.own_rows("h200", coverage.Folder(folder.measured), {}, None)}
-    assert (found["timing methods"]["status"], found["timing_methods"]["rows"]) == ("ran", len(TIMES))
+    found = {row["leg"]: row for row in coverage.own_rows("h200", coverage.Folder(folder.inputs()), {}, None)}
+    assert (found["timing methods"]["status"], found["timing methods"]["rows"]) == ("ran", len(TIMES))
     for leg in ("cross-checks", "agreement", "timeline", "sanitizer"):
         assert found[leg]["status"] == "left out" and "was not made" in found[leg]["reason"], leg
-    assert "snakemake --cores 1 trust makes it" in found["cross-checks"]["reason"]
+    assert "snakemake --cores 1 cross_validation makes it" in found["cross-checks"]["reason"]
 
 
 @pytest.mark.parametrize("stage", ["cross_checks", "check", "timing_methods"])

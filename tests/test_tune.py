@@ -19,8 +19,12 @@ import pandas as pd
 import pytest
 import yaml
 from helpers import ARCH, ROOT, assert_one_line, environment, run_module, wait_until
+from made_inputs import write_inputs
 
-from analysis.figures import autotune
+from analysis.figures import autotune as heat_map
+from analysis.figures import style
+from analysis.inputs import Inputs
+from analysis.tables import autotune
 from contracts import UserError, read_json, read_rows, write_json, write_rows
 from experiments import tuned
 from experiments.gpu import discovery
@@ -526,7 +530,7 @@ def test_invalid_ones_are_rows_too_and_counted_by_reason(made_up: Path) -> None:
 
 def test_the_summary_answers_whether_bk_16_is_better(made_up: Path, variants_csv: Path) -> None:
     """By the formula a configuration gains 0.5 TFLOP/s from BK = 8 to 16, so every pair does."""
-    tuning = autotune.read(made_up, variants_csv, archived=True)
+    tuning = swept(made_up, variants_csv, archived=True)
     told = autotune.summary(tuning)
     entry = told["kernels"][0]
     bk = entry["bk"]
@@ -539,8 +543,14 @@ def test_the_summary_answers_whether_bk_16_is_better(made_up: Path, variants_csv
     json.dumps(told, allow_nan=False)
 
 
+def swept(folder: Path, variants: Path, archived: bool) -> autotune.Tuning:
+    found = autotune.of(Inputs.of_folder(folder, variants, archived=archived))
+    assert found is not None
+    return found
+
+
 def test_pairs_differ_in_bk_alone(made_up: Path, variants_csv: Path) -> None:
-    tuning = autotune.read(made_up, variants_csv, archived=False)
+    tuning = swept(made_up, variants_csv, archived=False)
     for kernel in RESTRICTIONS:
         timed = tuning.of(kernel)
         found = autotune.pairs(timed, kernel, 8, 16)
@@ -552,45 +562,44 @@ def test_pairs_differ_in_bk_alone(made_up: Path, variants_csv: Path) -> None:
 
 
 def test_the_heat_map_shows_each_best_and_frames_the_winners(made_up: Path, variants_csv: Path, tmp_path: Path) -> None:
-    tuning = autotune.read(made_up, variants_csv, archived=True)
-    figure = autotune.draw(tuning)
+    tuning = swept(made_up, variants_csv, archived=True)
+    figure = heat_map.draw(tuning)
     panels = [axes for axes in figure.axes if axes.get_title(loc="left")]
     assert [axes.get_title(loc="left") for axes in panels[:2]] == ["autotuned, BK = 8", "autotuned, BK = 16"]
     best = tuning.of("sgemm_autotuned").query("BK == 16").drop_duplicates(["BM", "BN"])
     words = [text.get_text() for text in panels[1].texts]
     assert len(words) == 2 * len(best) + sum(word == "–" for word in words)
     assert sum(len(axes.patches) for axes in panels) == 2 and len(panels[2].patches) == 1
-    autotune.style.save(figure, tmp_path / "autotune.svg")
+    style.save(figure, tmp_path / "autotune.svg")
     assert "archived: A made-up GPU, 2026-01-02" in (figure.get_supxlabel() or "")
-    done = run_module(
-        "analysis.figures.autotune", "--tuning", made_up, "--variants", variants_csv, "--out", tmp_path / "again.svg"
-    )
+    inputs = write_inputs(tmp_path / "inputs.json", made_up, variants_csv)
+    done = run_module("analysis.draw", "--inputs", inputs, "--out", tmp_path / "again", "autotune")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "again.svg").stat().st_size > 10_000 and (tmp_path / "again.pdf").is_file()
+    drawn = tmp_path / "again" / "autotune.svg"
+    assert drawn.stat().st_size > 10_000 and drawn.with_suffix(".pdf").is_file()
 
 
 def test_a_winner_without_a_row_is_one_clear_line(made_up: Path, variants_csv: Path, tmp_path: Path) -> None:
     (tmp_path / "tuning.csv").write_bytes((made_up / "tuning.csv").read_bytes())
     write_json(tmp_path / "tuned.json", "tuned", record())
-    done = run_module(
-        "analysis.figures.autotune", "--tuning", tmp_path, "--variants", variants_csv, "--out", tmp_path / "a.svg"
-    )
+    inputs = write_inputs(tmp_path / "inputs.json", tmp_path, variants_csv)
+    done = run_module("analysis.draw", "--inputs", inputs, "--out", tmp_path, "autotune")
     assert_one_line(done, "tuned.json and tuning.csv are not of one sweep", "sgemm_autotuned")
 
 
 def test_a_changed_source_is_marked(made_up: Path, variants_csv: Path, tmp_path: Path) -> None:
     """The catalogue's hash of a kernel is one of its rows' until the source changes, whichever template it has."""
-    assert not any(map(autotune.read(made_up, variants_csv, archived=False).stale, RESTRICTIONS))
+    assert not any(map(swept(made_up, variants_csv, archived=False).stale, RESTRICTIONS))
     rows = read_rows(variants_csv, "variants")
     changed = [row | ({"source_hash": "0" * 16} if row["variant"] == "sgemm_warptile" else {}) for row in rows]
     write_rows(tmp_path / "variants.csv", "variants", changed)
-    tuning = autotune.read(made_up, tmp_path / "variants.csv", archived=False)
+    tuning = swept(made_up, tmp_path / "variants.csv", archived=False)
     assert [entry["label"] for entry in autotune.summary(tuning)["kernels"]] == ["autotuned", "warptile†"]
-    assert "† source changed since measured" in (autotune.draw(tuning).get_supxlabel() or "").replace("\n", " ")
+    assert "† source changed since measured" in (heat_map.draw(tuning).get_supxlabel() or "").replace("\n", " ")
 
 
 def test_a_failed_check_is_not_shown(made_up: Path, variants_csv: Path) -> None:
-    tuning = autotune.read(made_up, variants_csv, archived=False)
+    tuning = swept(made_up, variants_csv, archived=False)
     assert "made up" in str(list(tuning.rows["reason"].dropna().unique()))
     shown = tuning.timed
     assert isinstance(shown, pd.DataFrame) and not ((shown["BM"] == 32) & (shown["BN"] == 32) & (shown["TM"] == 4) &

@@ -10,6 +10,7 @@ import pytest
 from helpers import ROOT, assert_one_line, run_module
 
 from analysis import fill_docs
+from analysis.facts import Facts
 from contracts import read_rows, write_rows
 from kernels import catalogue
 
@@ -17,8 +18,8 @@ DOC = Path("docs/kernels.md")
 SECTION = re.compile(r"^### (.*)\n((?:(?!^##).*\n?)*)", re.MULTILINE)
 
 
-def facts(measured: Path, variants: Path) -> fill_docs.Facts:
-    return fill_docs.read_facts(argparse.Namespace(measured=measured, variants=variants, resources=None))
+def facts(measured: Path, variants: Path) -> Facts:
+    return fill_docs.read_facts(argparse.Namespace(measured=measured, variants=variants, resources=None, inputs=None))
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +33,11 @@ def current(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(archive: Path, current: Path) -> fill_docs.Facts:
+def known(archive: Path, current: Path) -> Facts:
     return facts(archive, current)
 
 
-def filled(known: fill_docs.Facts, text: str) -> tuple[str, list[fill_docs.Statement]]:
+def filled(known: Facts, text: str) -> tuple[str, list[fill_docs.Statement]]:
     return fill_docs.fill(text, known, Path("doc.md"))
 
 
@@ -77,9 +78,7 @@ def test_links_lead_somewhere() -> None:
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(
-    known: fill_docs.Facts, archive: Path
-) -> None:
+def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(known: Facts, archive: Path) -> None:
     names = "sgemm_naive sgemm_warptile cublas_fp32"
     text = f"Before\n<!-- table: {names} | global_load_requests lds_128 -->\nold\n<!-- end -->\n"
     made, _ = filled(known, text)
@@ -148,7 +147,7 @@ def test_what_is_not_measured_stale_or_failed_is_told(archive: Path, current: Pa
         ("cublas_fp32.share / sgemm_naive.shared_load_conflicts > 0", False),
     ],
 )
-def test_statements_are_judged(known: fill_docs.Facts, expression: str, verdict: bool | None) -> None:
+def test_statements_are_judged(known: Facts, expression: str, verdict: bool | None) -> None:
     text = f"<!-- statements -->\n<!-- end -->\n<!-- holds: {expression} -->\n"
     made, (statement,) = filled(known, text)
     assert statement.verdict is verdict and statement.line == 3
@@ -189,7 +188,7 @@ def test_the_command_writes_the_tables_and_fails_for_a_false_statement(
     ],
 )
 def test_a_wrong_comment_is_one_line_and_nothing_is_written(
-    line: str, words: list[str], known: fill_docs.Facts, tmp_path: Path
+    line: str, words: list[str], known: Facts, tmp_path: Path
 ) -> None:
     with pytest.raises(fill_docs.UserError) as error:
         filled(known, f"Text\n{line}\n<!-- end -->\n" if "holds" not in line else f"Text\n{line}\n")
@@ -206,7 +205,7 @@ def test_a_wrong_comment_is_one_line_and_nothing_is_written(
         "<!-- table: sgemm_naive | -->\n<!-- end -->\n<!-- end -->\n",
     ],
 )
-def test_a_block_has_a_beginning_and_an_end(text: str, known: fill_docs.Facts) -> None:
+def test_a_block_has_a_beginning_and_an_end(text: str, known: Facts) -> None:
     with pytest.raises(fill_docs.UserError, match="<!-- end -->"):
         filled(known, text)
 

@@ -195,7 +195,8 @@ def side(claim: dict[str, Any]) -> int:
 
 def lines_of(paper: Paper, claim: dict[str, Any]) -> str:
     """The lines of the rows that a claim rests on ("12, 40-42"), else of its section."""
-    found = sorted({row["line"] for row in paper.published if row["id"] in set(claim["published"])})
+    wanted = set(claim["published"])
+    found = sorted({row["line"] for row in paper.published if row["id"] in wanted})
     if not found:
         section, _ = section_of(paper, claim["worklog"], claim["section"])
         assert section is not None  # `read` has seen to it

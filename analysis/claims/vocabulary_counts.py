@@ -33,10 +33,8 @@ class Counts(Lookup):
         by_key = {key: ncu for ncu, key in data.metric_names().items()}
         known = by_key | dict.fromkeys(by_key.values())
         metric = choose(known, name, "counter", "contracts/metrics.yaml") or name
-        rows = self._machine.rows(table)
         size = whole(n)
-        rows = rows[(rows["variant"] == self._known(v)) & (rows["metric"] == metric)]
-        rows = rows[(rows[["m", "n", "k"]] == size).all(axis=1)]
+        rows = self._machine.square(table, self._known(v), metric, size)
         row = self._one(table, rows.iloc[::-1], f"{v}, {metric}, at n = {size}")
         return Estimate.of(float(row["value"]) * data.SCALE.get(row["unit"], 1.0))
 
@@ -49,7 +47,7 @@ class Counts(Lookup):
         return self._counted("predictions", v, name, n)
 
     def bound(self, v, resource, n=4096):
-        """Least cycles: fma, fp64, tensor, issue, registers, shared, l1, dram, tail; or estimates: l2, register_rule."""
+        """Least cycles: fma, fp64, tensor, issue, registers, shared, l1, dram, tail; estimates: l2, register_rule."""
         choose(dict.fromkeys(schema("bounds")["properties"]["resource"]["enum"]), resource, "resource", "bounds.csv")
         rows = self._bounds(v, n)
         asked = f"{v}, {resource}, at n = {whole(n)}"

@@ -96,7 +96,8 @@ class EmulatedDevice:
         sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
         spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
         a, b, c = (
-            ptxsim.Array(x[span], name, starts[name]) for x, span, name in zip(buffers, spans, "ABC", strict=True)
+            ptxsim.Array(x[span], name, starts[name], unwritten=name == "C" and p.beta == 0)
+            for x, span, name in zip(buffers, spans, "ABC", strict=True)
         )
         packed = arguments.pack(variant, p, a, b, c, launching.texture)
         try:

@@ -6,45 +6,40 @@ reads the destination before that is told of (see monitor.py), and gets the old 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
+from ..copies import NEVER, Copy, commit, wait
 from ..errors import PtxError
 from ..syntax import Immediate, Register
 from ..types import TYPES
-from .registry import Modifiers, effect
+from .mbarrier import bulk, signal_by_copies
+from .registry import ADDRESS, NUMBER, VALUE, Modifiers, anything, effect, takes
 
 U32 = TYPES["u32"]
-NEVER = 1 << 30  # the group of a copy that is not committed yet
 
 
-@dataclass
-class Copy:
-    """One executed cp.async."""
-
-    instruction: object
-    lanes: np.ndarray | None
-    access: object  # of the destination
-    data: list[np.ndarray]  # by element
-    size: int  # of an element
-    width: int
-    group: np.ndarray  # per lane of the batch; -1 once landed
-
-
-@effect("cp")
+@effect(
+    "cp",
+    takes(when="commit_group"),
+    takes(NUMBER, when="wait_group"),
+    takes(when="wait_all"),
+    takes(ADDRESS, when="mbarrier"),
+    anything("tensor"),
+    anything("reduce"),
+    takes(ADDRESS, VALUE, optional=(VALUE,), when="prefetch"),
+    takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE), when="bulk_group"),
+    takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE, VALUE), when="bulk"),
+    takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE)),
+)
 def cp(m, instruction):
     """cp.async and its commit_group, wait_group and wait_all (PTX ISA 9.7.9.25.3)."""
     modifiers = Modifiers(instruction)
     if not modifiers.flag("async"):
         modifiers.reject("a cp other than cp.async")
-    from . import mbarrier
-
     if modifiers.flag("bulk"):
-        return mbarrier.bulk(m, instruction, modifiers)
+        return bulk(m, instruction, modifiers)
     if modifiers.flag("mbarrier"):
-        return mbarrier.signal_by_copies(m, instruction, modifiers)
+        return signal_by_copies(m, instruction, modifiers)
     action = modifiers.one_of(("commit_group", "wait_group", "wait_all"))
     if action == "commit_group":
         modifiers.done()
@@ -128,56 +123,3 @@ def _partial(m, instruction, slot, offset, width, source_size, ignore, size, cou
             m.mask, m.active, m.whole, m.count = saved
     elements = raw.view(f"u{size}")
     return [np.ascontiguousarray(elements[:, i]) for i in range(count)]
-
-
-def commit(m) -> None:
-    """cp.async.commit_group: the copies since the last commit become a group, of each thread by itself."""
-    acting = slice(None) if m.active is None else m.active
-    for copy in m.copies:
-        open_ = copy.group == NEVER
-        if m.active is not None:
-            open_ &= m.active
-        copy.group = np.where(open_, m.committed, copy.group)
-    m.committed = m.committed.copy()
-    m.committed[acting] += 1
-
-
-def wait(m, pending: int, everything: bool) -> None:
-    """cp.async.wait_group N: all but the last N groups of the thread land; wait_all: every copy of it."""
-    bound = np.full(m.lanes, NEVER + 1) if everything else m.committed - pending
-    if m.active is not None:
-        bound = np.where(m.active, bound, -1)
-    left = []
-    for copy in m.copies:
-        landing = (copy.group >= 0) & (copy.group < bound)
-        if np.count_nonzero(landing):
-            _land(m, copy, landing)
-            copy.group = np.where(landing, -1, copy.group)
-        if (copy.group >= 0).any():
-            left.append(copy)
-    m.copies = left
-
-
-def land_copies_of(m, copies: Sequence[Copy], lanes: np.ndarray) -> None:
-    """Copies of some lanes land."""
-    for copy in copies:
-        landing = np.zeros(m.lanes, bool)
-        landing[lanes] = copy.group[lanes] >= 0
-        if landing.any():
-            _land(m, copy, landing)
-            copy.group = np.where(landing, -1, copy.group)
-
-
-def _land(m, copy: Copy, landing: np.ndarray) -> None:
-    if copy.lanes is None and landing.all():
-        for number, values in enumerate(copy.data):
-            copy.access.store(copy.size, values, number)
-        lanes = None
-    else:
-        lanes = np.flatnonzero(landing if copy.lanes is None else landing[copy.lanes])
-        view = copy.access.space.views[copy.size]
-        first = copy.access.flat()[lanes] // copy.size
-        for number, values in enumerate(copy.data):
-            view[first + number] = values[lanes]
-    if m.monitor is not None:
-        m.monitor.copy_lands(copy, lanes)

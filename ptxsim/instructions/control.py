@@ -13,15 +13,23 @@ import numpy as np
 
 from ..barriers import require_barrier_number
 from ..errors import PtxError
+from ..memory import BASES, WINDOW
 from ..syntax import Immediate, Register, Symbol
 from ..types import TYPES
-from .registry import Modifiers, control
+from ..values import merged
+from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Modifiers, control, takes
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
+BARRIER = (
+    takes(when="cluster"),
+    takes(VALUE, when="warp"),
+    takes(RESULT, VALUE, VALUE, optional=(VALUE,), when="red"),
+    takes(optional=(VALUE, VALUE)),
+)
 CLUSTER = 16  # the number that the cluster's barrier has among those of a block
 
 
-@control("bra")
+@control("bra", takes(LABEL))
 def bra(m, instruction):
     """bra: jump, where the predicate holds (PTX ISA 9.7.12.3); `.uni` says that all threads do the same."""
     modifiers = Modifiers(instruction)
@@ -50,7 +58,7 @@ def bra(m, instruction):
     return step
 
 
-@control("brx")
+@control("brx", takes(VALUE, LABEL))
 def brx(m, instruction):
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
     places = np.array([label.place for label in instruction.operands[1]])
@@ -69,7 +77,7 @@ def brx(m, instruction):
     return step
 
 
-@control("exit")
+@control("exit", takes())
 def exit_(m, instruction):
     """exit: the thread ends (PTX ISA 9.7.12.7)."""
 
@@ -79,7 +87,7 @@ def exit_(m, instruction):
     return step
 
 
-@control("trap")
+@control("trap", takes())
 def trap(m, instruction):
     """trap: an error (PTX ISA 9.7.19.4)."""
 
@@ -89,13 +97,13 @@ def trap(m, instruction):
     return step
 
 
-@control("brkpt")
+@control("brkpt", takes())
 def brkpt(m, instruction):
     """brkpt: a breakpoint; nothing stops here (PTX ISA 9.7.19.1)."""
     return lambda active: instruction.pc + 1
 
 
-@control("bar")
+@control("bar", *BARRIER)
 def bar(m, instruction):
     """bar.sync, bar.red, bar.arrive, bar.warp.sync: as barrier, aligned (PTX ISA 9.7.13.1, 9.7.13.2)."""
     modifiers = Modifiers(instruction)
@@ -107,7 +115,7 @@ def bar(m, instruction):
     return _barrier(m, instruction, modifiers)
 
 
-@control("barrier")
+@control("barrier", *BARRIER)
 def barrier(m, instruction):
     """barrier.sync, .red, .arrive: threads of a block wait for each other (PTX ISA 9.7.13.1)."""
     modifiers = Modifiers(instruction)
@@ -178,7 +186,7 @@ def _reduction(m, name: str, write):
 # calls
 
 
-@control("ret")
+@control("ret", takes())
 def ret(m, instruction):
     """ret: back to where the thread came from; from the entry: the end (PTX ISA 9.7.12.6)."""
 
@@ -240,21 +248,17 @@ def _restore(m, active: np.ndarray) -> None:
         # the results are still addressed by the callee's frame: the stack moves once they are copied
 
 
-def merged(mask, value, old):
-    from ..machine import merged as merge
-
-    return merge(mask, value, old)
-
-
-@control("call")
+@control("call", takes(ARGUMENTS, CALLEE, ARGUMENTS))
 def call(m, instruction):
     """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail are the system's."""
     modifiers = Modifiers(instruction)
     modifiers.flag("uni")
     modifiers.done()
     returns, target, arguments = instruction.operands
-    if isinstance(target, Symbol) and target.name in ("vprintf", "__assertfail"):
-        system = _vprintf if target.name == "vprintf" else _assertfail
+    if isinstance(target, Symbol) and target.name in SYSTEM:
+        system, least = SYSTEM[target.name]
+        if len(arguments.items) < least or any(_size(m, item) not in (4, 8) for item in arguments.items):
+            raise PtxError(f"{instruction.where}: {target.name} takes {least} or more arguments of 4 or 8 bytes")
         return system(m, instruction, arguments.items, returns.items)
     if isinstance(target, Register):
         return _indirect(m, instruction, target)
@@ -267,6 +271,11 @@ def call(m, instruction):
 def _direct(m, instruction, function, returns: tuple, arguments: tuple):
     if len(arguments) != len(function.params) or len(returns) != len(function.returns):
         raise PtxError(f"{instruction.where}: {function.name} is called with {len(arguments)} arguments")
+    for item, formal in zip((*arguments, *returns), (*function.params, *function.returns), strict=True):
+        if _size(m, item) not in (None, _size(m, formal)) or (isinstance(formal, Register) and formal.type.kind == "p"):
+            raise PtxError(f"{instruction.where}: {function.name} is called with an argument of another size")
+    if any(isinstance(item, Immediate) for item in returns):
+        raise PtxError(f"{instruction.where}: a constant cannot take the result of {function.name}")
     place, after = m.program.start[function.name], instruction.pc + 1
     copies_in = list(zip(arguments, function.params, strict=True))
     copies_out = list(zip(returns, function.returns, strict=True))
@@ -352,13 +361,27 @@ def _variable(operand):
     return operand.variable if isinstance(operand, Symbol) else operand
 
 
+def _size(m, operand) -> int | None:
+    """Bytes of an argument; a constant has as many as it must."""
+    if isinstance(operand, Immediate):
+        return None
+    if isinstance(operand, Register):
+        return operand.type.bytes
+    variable = _variable(operand)
+    if variable is None or variable not in m.program.frames:
+        raise PtxError(f"{operand.name} is no parameter or local variable of the function")
+    return variable.size
+
+
 def _indirect(m, instruction, target: Register):
     """A call through a pointer: each thread to the function whose number it holds."""
     returns, _, arguments = instruction.operands
     read = m.reader(target, TYPES["u64"])
     steps = {}
     for function in m.program.functions:
-        fits = len(function.params) == len(arguments.items) and len(function.returns) == len(returns.items)
+        given, formal = (*arguments.items, *returns.items), (*function.params, *function.returns)
+        fits = len(function.params) == len(arguments.items) and len(given) == len(formal)
+        fits = fits and all(_size(m, a) in (None, _size(m, b)) for a, b in zip(given, formal, strict=True))
         if function is not m.program.entry and fits:
             number = m.program.start[function.name] + 1
             steps[number] = _direct(m, instruction, function, returns.items, arguments.items)
@@ -427,8 +450,6 @@ def _vprintf(m, instruction, arguments: tuple, returns: tuple):
 
 def formatted(m, lane: int, text: str, place: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the other."""
-    from ..memory import BASES, WINDOW
-
     offset = place % WINDOW
     local = m.spaces["local"]
     start = int(local.origin[lane])
@@ -457,3 +478,6 @@ def formatted(m, lane: int, text: str, place: int) -> str:
         return ("%" + flags + ("d" if kind in "diu" else kind)) % value
 
     return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)
+
+
+SYSTEM = {"vprintf": (_vprintf, 2), "__assertfail": (_assertfail, 4)}  # by name: what acts, and how many arguments

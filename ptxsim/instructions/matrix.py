@@ -8,7 +8,7 @@ from .. import floats
 from ..errors import PtxError
 from ..syntax import Vector
 from ..types import TYPES
-from .registry import Modifiers, effect
+from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, anything, effect, takes
 
 WARP = 32
 B32 = TYPES["b32"]
@@ -28,7 +28,7 @@ def require_whole_warps(m, instruction) -> None:
             raise m.fault(instruction, f"{instruction.name}: not all threads of the warp are here", lane)
 
 
-@effect("ldmatrix")
+@effect("ldmatrix", takes(RESULTS, ADDRESS))
 def ldmatrix(m, instruction):
     """ldmatrix: one, two or four 8x8 matrices of 16-bit elements; thread 8i+j gives the address of row j of matrix i;
     a thread receives elements (lane/4, lane%4*2) and the next, of the transposed matrix with `.trans`
@@ -88,7 +88,7 @@ def matrix_access(m, instruction):
     return access, count, trans
 
 
-@effect("stmatrix")
+@effect("stmatrix", takes(ADDRESS, VALUES))
 def stmatrix(m, instruction):
     """stmatrix: the opposite of ldmatrix (PTX ISA 9.7.14.5.16)."""
     modifiers = Modifiers(instruction)
@@ -130,7 +130,7 @@ def stmatrix(m, instruction):
     return step
 
 
-@effect("movmatrix")
+@effect("movmatrix", takes(RESULT, VALUE))
 def movmatrix(m, instruction):
     """movmatrix: transpose an 8x8 matrix of 16-bit elements across the warp (PTX ISA 9.7.14.5.17)."""
     modifiers = Modifiers(instruction)
@@ -207,7 +207,7 @@ def _rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
     return np.concatenate(columns, axis=2)
 
 
-@effect("mma")
+@effect("mma", anything("sp"), anything("block_scale"), takes(RESULTS, VALUES, VALUES, VALUES))
 def mma(m, instruction):
     """mma.sync: D = A B + C of a warp (PTX ISA 9.7.14.5.14).
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..copies import NEVER, Copy, land_copies_of
 from ..errors import PtxError
 from ..memory import Access
 from ..phases import MOST, State
 from ..syntax import Immediate
 from ..types import TYPES
-from .async_copy import NEVER, Copy, land_copies_of
-from .registry import Modifiers, control, effect
+from .registry import ADDRESS, NUMBER, RESULT, VALUE, Modifiers, control, effect, takes
 
 U32, B64, PRED = TYPES["u32"], TYPES["b64"], TYPES["pred"]
 ORDER = ("release", "acquire", "relaxed", "acq_rel")
@@ -29,7 +29,7 @@ ACTIONS = (
 
 def _objects(m, slot: int, offset: int, instruction, kind: str) -> tuple[np.ndarray, np.ndarray]:
     """Where the active threads' objects lie in the batch's shared memory, and their lanes."""
-    access = m.access("shared", slot, offset, 8, instruction, kind)
+    access = m.access("shared", slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
     lanes = np.arange(m.lanes) if access.lanes is None else access.lanes
     return access.flat(), lanes
 
@@ -42,7 +42,16 @@ def _shared_address(m, instruction, operand, modifiers: Modifiers) -> tuple[int,
     return slot, offset
 
 
-@control("mbarrier")
+@control(
+    "mbarrier",
+    takes(RESULT, VALUE, when="pending_count"),
+    takes(RESULT, ADDRESS, optional=(VALUE,), when="arrive"),
+    takes(RESULT, ADDRESS, optional=(VALUE,), when="arrive_drop"),
+    takes(RESULT, ADDRESS, VALUE, optional=(VALUE,), when="test_wait"),
+    takes(RESULT, ADDRESS, VALUE, optional=(VALUE,), when="try_wait"),
+    takes(ADDRESS, when="inval"),
+    takes(ADDRESS, VALUE),
+)
 def mbarrier(m, instruction):
     """mbarrier: init, inval, expect_tx, complete_tx, arrive, arrive_drop, test_wait, try_wait, pending_count."""
     modifiers = Modifiers(instruction)
@@ -207,18 +216,13 @@ def bulk(m, instruction, modifiers: Modifiers):
                 m.mask, m.active, m.whole, m.count = saved
 
     def checked(space_name: str, slot: int, offset: int, size: int, kind: str) -> Access:
-        """A range of any size, its ends checked; no observer is told, for the load/store unit has no part in it."""
+        """A range of any size; no observer is told, for the load/store unit has no part in it."""
         space = m.spaces[space_name]
         where = space.addresses(m.registers[slot], m.active)
-        observers, monitor, m.observers, m.monitor = m.observers, m.monitor, (), None
-        try:
-            access = m.checked(space, where, offset, 16, instruction, kind)
-            m.checked(space, where, offset + size - 16, 16, instruction, kind)
-        finally:
-            m.observers, m.monitor = observers, monitor
-        good = space.inside(where, offset, size)
-        if good is not None:
-            m._outside(space, where, offset, size, instruction, kind, good)
+        m.require_valid(space, where, offset, size, 16, instruction, kind)
+        access = Access(space, where, offset)
+        if space_name == "global" and instruction.pc in m.watched:
+            m.global_monitor.touch(access, size, instruction, "st" if kind == "cp_async" else kind)
         return access
 
     def one(lane: int, size: int) -> None:
@@ -227,8 +231,7 @@ def bulk(m, instruction, modifiers: Modifiers):
         data = [taken.load(8, i) for i in range(size // 8)]
         if not to_shared:
             if m.monitor is not None:
-                for i in range(0, size, 16):
-                    m.monitor.touch(Access(taken.space, taken.where, taken.offset + i), 16, instruction, "ld")
+                m.monitor.touch(taken, size, instruction, "ld")
             for i, values in enumerate(data):
                 to.store(8, values, i)
             return
@@ -252,7 +255,7 @@ def bulk(m, instruction, modifiers: Modifiers):
     return step
 
 
-@control("mapa")
+@control("mapa", takes(RESULT, VALUE, VALUE))
 def mapa(m, instruction):
     """mapa: a shared address as another block of the cluster has it; a cluster is one block here (PTX ISA 9.7.9.23)."""
     modifiers = Modifiers(instruction)
@@ -272,7 +275,7 @@ def mapa(m, instruction):
     return step
 
 
-@effect("setmaxnreg")
+@effect("setmaxnreg", takes(NUMBER))
 def setmaxnreg(m, instruction):
     """setmaxnreg: how many registers a warp may have; here as many as there are (PTX ISA 9.7.19.5)."""
     return lambda: None

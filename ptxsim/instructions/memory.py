@@ -8,7 +8,7 @@ from .. import floats
 from ..errors import PtxError
 from ..syntax import Address, Instruction, Symbol, Vector
 from ..types import TYPES, Type
-from .registry import Modifiers, effect
+from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Modifiers, anything, effect, takes
 
 SPACES = ("global", "shared::cta", "shared", "local", "param::entry", "param::func", "param", "const")
 ORDER = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
@@ -37,13 +37,14 @@ def elements(operand, vector: int, instruction: Instruction) -> tuple:
     return items
 
 
-@effect("ld")
+@effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
 def ld(m, instruction: Instruction):
     """ld: load from a space, a vector at once (PTX ISA 9.7.9.8); `.nc` and cache hints change nothing (9.7.9.9)."""
     _, space, vector, t, ordered = parse_access(instruction)
     destination, address = instruction.operands[:2]
     if space == "param" and isinstance(address.base, Symbol) and m.symbol_space(address.base) == "param":
         return _parameter(m, instruction, vector, t)
+    constants = m.origins[instruction.pc] if space == "const" else ()
     space, slot, offset = m.address(address, space)
     size, width = t.bytes, t.bytes * vector
     writers = [
@@ -59,19 +60,26 @@ def ld(m, instruction: Instruction):
             access = m.access(space, slot, offset, width, instruction, kind)
             write(access.load(size, number), access.lanes)
 
+    else:
+
+        def step() -> None:
+            access = m.access(space, slot, offset, width, instruction, kind)
+            lanes = access.lanes
+            values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
+            for (_, write), value in zip(writers, values, strict=True):
+                write(value, lanes)
+
+    if not constants:
         return step
 
-    def step() -> None:
-        access = m.access(space, slot, offset, width, instruction, kind)
-        lanes = access.lanes
-        values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
-        for (_, write), value in zip(writers, values, strict=True):
-            write(value, lanes)
+    def noted() -> None:
+        m.constants_read.update(constants)
+        step()
 
-    return step
+    return noted
 
 
-@effect("ldu")
+@effect("ldu", takes(RESULTS, ADDRESS))
 def ldu(m, instruction: Instruction):
     """ldu: load read-only data at a common address; as ld (PTX ISA 9.7.9.10)."""
     return ld(m, instruction)
@@ -109,7 +117,7 @@ def _parameter(m, instruction: Instruction, vector: int, t: Type):
     return step
 
 
-@effect("st")
+@effect("st", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
 def st(m, instruction: Instruction):
     """st: store to a space, a vector at once (PTX ISA 9.7.9.11)."""
     _, space, vector, t, ordered = parse_access(instruction)
@@ -123,14 +131,7 @@ def st(m, instruction: Instruction):
     kind = "st_ordered" if ordered else "st"
 
     def step() -> None:
-        access = m.access(space, slot, offset, width, instruction, kind)
-        lanes = access.lanes
-        values = [read() for read in readers]
-        if lanes is not None:
-            values = [value[lanes] for value in values]
-        access.values = values
-        for number, value in enumerate(values):
-            access.store(size, value, number)
+        m.access(space, slot, offset, width, instruction, kind, [read() for read in readers]).put(size)
 
     return step
 
@@ -154,31 +155,31 @@ def ignored(m, instruction: Instruction):
     return lambda: None
 
 
-@effect("prefetch")
+@effect("prefetch", takes(ADDRESS))
 def prefetch(m, instruction: Instruction):
     """prefetch: a hint to a cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
-@effect("prefetchu")
+@effect("prefetchu", takes(ADDRESS))
 def prefetchu(m, instruction: Instruction):
     """prefetchu: a hint to the uniform cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
-@effect("applypriority")
+@effect("applypriority", takes(ADDRESS, NUMBER))
 def applypriority(m, instruction: Instruction):
     """applypriority: a hint to a cache (PTX ISA 9.7.9.16)."""
     return ignored(m, instruction)
 
 
-@effect("discard")
+@effect("discard", takes(ADDRESS, NUMBER))
 def discard(m, instruction: Instruction):
     """discard: data may be dropped from L2; here they stay (PTX ISA 9.7.9.17)."""
     return ignored(m, instruction)
 
 
-@effect("createpolicy")
+@effect("createpolicy", takes(RESULT, ADDRESS, VALUE, VALUE, when="range"), takes(RESULT, optional=(VALUE, VALUE)))
 def createpolicy(m, instruction: Instruction):
     """createpolicy: a cache policy, here the number 0 (PTX ISA 9.7.9.18)."""
     write = m.writer(instruction.operands[0], TYPES["b64"])
@@ -265,40 +266,41 @@ def _in_turns(access, size: int, t: Type, update, values: list[np.ndarray]) -> n
     return before
 
 
-@effect("atom")
+@effect("atom", takes(RESULTS, ADDRESS, VALUES, optional=(VALUE, VALUE)))
 def atom(m, instruction: Instruction):
     """atom: read, change and write in one; gives the old value (PTX ISA 9.7.13.5)."""
     destination, address, *operands = instruction.operands
     return _atomic(m, instruction, destination, address, tuple(operands))
 
 
-@effect("red")
+@effect("red", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
 def red(m, instruction: Instruction):
     """red: as atom, without the old value (PTX ISA 9.7.13.6)."""
     address, *operands = instruction.operands
     return _atomic(m, instruction, None, address, tuple(operands))
 
 
-@effect("membar")
+@effect("membar", takes())
 def membar(m, instruction: Instruction):
-    """membar: orders memory accesses; here they are in order (PTX ISA 9.7.13.4)."""
-    return ignored(m, instruction)
+    """membar: orders memory accesses (PTX ISA 9.7.13.4). Here they are in order; the watch over races is told."""
+    return ignored(m, instruction) if "cta" in instruction.modifiers else m.pass_fence
 
 
-@effect("fence")
+@effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
 def fence(m, instruction: Instruction):
-    """fence: orders memory accesses; here they are in order (PTX ISA 9.7.13.4)."""
+    """fence: as membar (PTX ISA 9.7.13.4); between proxies nothing is out of order here."""
     modifiers = Modifiers(instruction)
+    reaches = {"gpu", "sys"} & set(modifiers.left) and "proxy" not in modifiers.left
     if "proxy" in modifiers.left:
         modifiers.drop(
             ("proxy", "alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu")
         )
     modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster", "mbarrier_init"))
     modifiers.done()
-    return ignored(m, instruction)
+    return m.pass_fence if reaches else ignored(m, instruction)
 
 
-@effect("alloca")
+@effect("alloca", takes(RESULT, VALUE, optional=(NUMBER,)))
 def alloca(m, instruction: Instruction):
     """alloca: so many bytes of the thread's local memory, until it ends (PTX ISA 9.7.15.3)."""
     modifiers = Modifiers(instruction)
@@ -322,7 +324,7 @@ def alloca(m, instruction: Instruction):
     return step
 
 
-@effect("stacksave")
+@effect("stacksave", takes(RESULT))
 def stacksave(m, instruction: Instruction):
     """stacksave: where alloca would take the next bytes (PTX ISA 9.7.15.1)."""
     t = Modifiers(instruction).type
@@ -330,7 +332,7 @@ def stacksave(m, instruction: Instruction):
     return lambda: write(m.stack_top.astype(t.dtype))
 
 
-@effect("stackrestore")
+@effect("stackrestore", takes(VALUE))
 def stackrestore(m, instruction: Instruction):
     """stackrestore: back to what stacksave said (PTX ISA 9.7.15.2)."""
     t = Modifiers(instruction).type

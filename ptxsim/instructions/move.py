@@ -8,13 +8,13 @@ from ..errors import PtxError
 from ..memory import BASES
 from ..syntax import Immediate, Instruction, Special, Symbol, Vector
 from ..types import STORAGE, TYPES
-from .registry import Modifiers, effect
+from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, effect, takes
 from .special import CLOCKS, clock_value
 
 U64 = np.uint64
 
 
-@effect("mov")
+@effect("mov", takes(RESULTS, VALUES))
 def mov(m, instruction: Instruction):
     """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA 9.7.9.3, 9.7.9.4).
 
@@ -39,10 +39,18 @@ def mov(m, instruction: Instruction):
     return lambda: write(registers[slot])
 
 
+def _part(instruction: Instruction, t, vector: Vector):
+    """The type of one of a vector's elements."""
+    count = len(vector.items)
+    if count not in (2, 4, 8) or t.bits // count < 8:
+        raise PtxError(f"{instruction.where}: {instruction.name} does not take a vector of {count} elements")
+    return TYPES[f"b{t.bits // count}"]
+
+
 def _pack(m, instruction: Instruction, t):
     """mov.b64 d, {a, b}: the first element is the least significant."""
     destination, source = instruction.operands
-    part = TYPES[f"b{t.bits // len(source.items)}"]
+    part = _part(instruction, t, source)
     readers = [m.reader(item, part) for item in source.items]
     write = m.writer(destination, t)
     wide = STORAGE[t.bits]
@@ -59,7 +67,7 @@ def _pack(m, instruction: Instruction, t):
 def _unpack(m, instruction: Instruction, t):
     """mov.b64 {a, b}, d; `_` leaves an element out."""
     destination, source = instruction.operands
-    part = TYPES[f"b{t.bits // len(destination.items)}"]
+    part = _part(instruction, t, destination)
     read = m.reader(source, TYPES[f"b{t.bits}"])
     wide, narrow = STORAGE[t.bits], STORAGE[part.bits]
     writers = [(i, m.writer(item, part)) for i, item in enumerate(destination.items) if item is not None]
@@ -72,7 +80,7 @@ def _unpack(m, instruction: Instruction, t):
     return step
 
 
-@effect("cvta")
+@effect("cvta", takes(RESULT, VALUE))
 def cvta(m, instruction: Instruction):
     """cvta: an address in a space to a generic one; `.to` the other way (PTX ISA 9.7.9.20)."""
     modifiers = Modifiers(instruction)
@@ -91,7 +99,7 @@ def cvta(m, instruction: Instruction):
     return lambda: write(read() - shift if to else read() + shift)
 
 
-@effect("isspacep")
+@effect("isspacep", takes(RESULT, VALUE))
 def isspacep(m, instruction: Instruction):
     """isspacep: whether a generic address lies in a space's window (PTX ISA 9.7.9.19)."""
     modifiers = Modifiers(instruction)

@@ -8,16 +8,82 @@ Most instructions work on each thread by itself. Such a one is a function that r
         return Elementwise(np.bitwise_and, m.type, (m.type, m.type))
 
 The rest (memory, warps, barriers, control) are functions of the machine that return a step: see `effect`, `control`.
+They state the kinds of their operands where they are registered, and the parser checks them:
+
+    @effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
+    def ld(m, instruction): ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from ..errors import PtxError
-from ..syntax import Instruction
+from ..syntax import Address, Arguments, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Vector
 from ..types import TYPES, Type
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What an operand may be: in words, the classes it may have, and which of their objects."""
+
+    words: str
+    classes: tuple[type, ...]
+    holds: Callable[[Any], bool] | None = None
+
+    def allows(self, operand: object) -> bool:
+        return isinstance(operand, self.classes) and (self.holds is None or self.holds(operand))
+
+
+NOTHING = type(None)  # `_`
+VALUE = Kind("a register, constant or name", (Register, Immediate, Special, Symbol, Negated))
+RESULT = Kind("a register or _", (Register, NOTHING))
+PAIR = Kind("a register, _ or a pair p|q", (Register, NOTHING, Pair))
+NUMBER = Kind("a whole number from 0 on", (Immediate,), lambda o: isinstance(o.value, int) and 0 <= o.value < 1 << 32)
+ADDRESS = Kind("an address [base+offset]", (Address,), lambda o: o.index is None)
+TEXEL = Kind("an address [texture, {x}]", (Address,), lambda o: o.index is not None and o.base is not None)
+LABEL = Kind("a label", (Symbol,))
+RESULT_VECTOR = Kind("a vector of registers", (Vector,), lambda o: o.items and all(map(RESULT.allows, o.items)))
+VALUE_VECTOR = Kind("a vector of registers", (Vector,), lambda o: o.items and all(map(VALUE.allows, o.items)))
+RESULTS = Kind(
+    "a register, _ or a vector of them",
+    (Register, NOTHING, Vector),
+    lambda o: not isinstance(o, Vector) or RESULT_VECTOR.allows(o),
+)
+VALUES = Kind(
+    "a register, constant or name, or a vector of them",
+    (*VALUE.classes, Vector),
+    lambda o: not isinstance(o, Vector) or VALUE_VECTOR.allows(o),
+)
+CALLEE = Kind("a function or a register", (Symbol, Register))
+ARGUMENTS = Kind(
+    "registers, constants or names in parentheses",
+    (Arguments,),
+    lambda o: all(isinstance(item, (Symbol, Immediate, Register)) for item in o.items),
+)
+
+
+@dataclass(frozen=True)
+class Form:
+    """The operands that an instruction takes where all the modifiers `when` are there. `kinds` None: any, since its
+    builder refuses it."""
+
+    kinds: tuple[Kind, ...] | None
+    least: int
+    when: frozenset[str]
+
+
+def takes(*kinds: Kind, optional: Iterable[Kind] = (), when: str | Iterable[str] = ()) -> Form:
+    """So many operands of these kinds, and perhaps the optional ones after them."""
+    names = when.split() if isinstance(when, str) else when
+    return Form((*kinds, *optional), len(kinds), frozenset(names))
+
+
+def anything(when: str = "") -> Form:
+    """Any operands: of a form that is not emulated."""
+    return Form(None, 0, frozenset(when.split()))
 
 
 @dataclass(frozen=True)
@@ -43,6 +109,12 @@ class Modifiers:
         self.left = list(instruction.modifiers)
         self.types = [TYPES[name] for name in instruction.modifiers if name in TYPES]
         self.left = [name for name in self.left if name not in TYPES]
+
+    def type_at(self, place: int) -> Type:
+        """Its type modifier at this place, from 0."""
+        if place >= len(self.types):
+            raise PtxError(f"{self.instruction.where}: {self.instruction.name} names {len(self.types)} types, too few")
+        return self.types[place]
 
     @property
     def type(self) -> Type:
@@ -71,13 +143,14 @@ class Modifiers:
         if self.left:
             self.reject(f"modifier .{self.left[0]}")
 
-    def reject(self, what: str) -> None:
+    def reject(self, what: str) -> NoReturn:
         raise PtxError(f"{self.instruction.where}: {what} of {self.instruction.name} is not supported")
 
 
 ELEMENTWISE: dict[tuple[str, str | None], Callable[[Modifiers], Elementwise]] = {}
 EFFECTS: dict[str, Callable] = {}
 CONTROLS: dict[str, Callable] = {}
+OPERANDS: dict[str, tuple[Form, ...]] = {}  # by opcode; the first whose modifiers are there counts
 
 
 def elementwise(opcode: str, types: Iterable[str] | None = None):
@@ -88,25 +161,26 @@ def elementwise(opcode: str, types: Iterable[str] | None = None):
             if (opcode, name) in ELEMENTWISE:
                 raise ValueError(f"{opcode}.{name} is registered twice")
             ELEMENTWISE[opcode, name] = build
+        OPERANDS[opcode] = (takes(PAIR, VALUE, optional=(VALUE,) * 4),)  # how many sources: as the `Elementwise` says
         return build
 
     return register
 
 
-def effect(opcode: str):
+def effect(opcode: str, *forms: Form):
     """Register the builder of a step that touches memory or other threads: `build(machine, instruction)`.
 
     The step is a function without arguments; `machine.active` says for which threads it runs.
     """
 
     def register(build):
-        EFFECTS[opcode] = build
+        EFFECTS[opcode], OPERANDS[opcode] = build, forms
         return build
 
     return register
 
 
-def control(opcode: str):
+def control(opcode: str, *forms: Form):
     """Register the builder of an instruction that decides what comes next: `build(machine, instruction)`.
 
     Its step takes the mask of active threads and returns the pc at which they all go on, or None after it has put
@@ -114,7 +188,7 @@ def control(opcode: str):
     """
 
     def register(build):
-        CONTROLS[opcode] = build
+        CONTROLS[opcode], OPERANDS[opcode] = build, forms
         return build
 
     return register
@@ -130,3 +204,27 @@ def find_elementwise(instruction: Instruction) -> Callable[[Modifiers], Elementw
 def is_control(instruction: Instruction) -> bool:
     """Whether an instruction ends a straight run. `bar.red` and the like are both barrier and data."""
     return instruction.opcode in CONTROLS
+
+
+def require_operands(instruction: Instruction) -> None:
+    """Raise `PtxError` where an operand is not of the kind that the instruction takes there.
+
+    An opcode that is not known is let through: only what an entry reaches must be."""
+    operands = instruction.operands
+    for form in OPERANDS.get(instruction.opcode, ()):
+        if not form.when or form.when.issubset(instruction.modifiers):
+            kinds = form.kinds
+            if kinds is None:
+                return
+            if not form.least <= len(operands) <= len(kinds):
+                most = "" if form.least == len(kinds) else f" to {len(kinds)}"
+                raise PtxError(
+                    f"PTX line {instruction.ptx_line}: {instruction.name} takes {form.least}{most} operands, "
+                    f"found {len(operands)}"
+                )
+            for place, (operand, kind) in enumerate(zip(operands, kinds, strict=False), 1):
+                if not kind.allows(operand):
+                    raise PtxError(
+                        f"PTX line {instruction.ptx_line}: operand {place} of {instruction.name} must be {kind.words}"
+                    )
+            return

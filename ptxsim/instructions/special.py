@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from ..errors import PtxError
+from ..layout import RESERVED_SHARED, architecture
 
 WARP = 32
 CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
@@ -61,11 +62,24 @@ def special_value(m, name: str) -> np.ndarray:
             return ~special_value(m, "%lanemask_le")
         case "%lanemask_ge":
             return ~special_value(m, "%lanemask_lt")
-        case "%total_smem_size" | "%aggr_smem_size":
+        case "%total_smem_size":
             return m.uniform(u32(m.shared_bytes))
+        case "%aggr_smem_size":
+            return m.uniform(u32(m.shared_bytes + RESERVED_SHARED))
         case "%dynamic_smem_size":
             return m.uniform(u32(m.dynamic_shared_bytes))
+    if stem.startswith("%reserved_smem_offset_"):
+        return m.uniform(u32(_reserved(m, stem.removeprefix("%reserved_smem_offset_"))))
     raise PtxError(f"special register {name} is not supported")
+
+
+def _reserved(m, what: str) -> int:
+    """The system's part of shared memory. Its begin, its `cap` and, of the two offsets in it, the first are as cubins
+    have them as constants; the driver fills in `end` and the second offset, which are taken for where the part ends."""
+    target = architecture(m.program.module.target)
+    begin = 0 if target >= 90 else m.shared_bytes
+    first = 64 if target >= 100 else 0
+    return begin + {"begin": 0, "0": first}.get(what, RESERVED_SHARED)
 
 
 def clock_value(m, name: str) -> np.ndarray:

@@ -9,12 +9,12 @@ import numpy as np
 
 from ..syntax import Register, Symbol, Vector
 from ..types import TYPES
-from .registry import Modifiers, effect
+from .registry import RESULT_VECTOR, TEXEL, Modifiers, anything, effect, takes
 
 S32, U64 = TYPES["s32"], TYPES["u64"]
 
 
-@effect("tex")
+@effect("tex", anything("level"), anything("grad"), takes(RESULT_VECTOR, TEXEL, when="1d s32"), anything())
 def tex(m, instruction):
     """tex.1d.v4.f32.s32 {a, b, c, d}, [texture, {x}]: element x of linear memory, converted to four components."""
     modifiers = Modifiers(instruction)

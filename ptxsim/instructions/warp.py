@@ -7,7 +7,7 @@ import numpy as np
 from ..errors import PtxError
 from ..syntax import Pair
 from ..types import TYPES
-from .registry import Modifiers, effect
+from .registry import PAIR, RESULT, VALUE, Modifiers, anything, effect, takes
 
 WARP = 32
 U32, B32, PRED = TYPES["u32"], TYPES["b32"], TYPES["pred"]
@@ -53,14 +53,14 @@ def require_members(m, instruction, members: np.ndarray) -> np.ndarray:
     return named
 
 
-@effect("activemask")
+@effect("activemask", takes(RESULT))
 def activemask(m, instruction):
     """activemask: which threads of the warp execute this now (PTX ISA 9.7.13.11)."""
     write = m.writer(instruction.operands[0], U32)
     return lambda: write(spread(active_masks(m)))
 
 
-@effect("elect")
+@effect("elect", takes(PAIR, VALUE))
 def elect(m, instruction):
     """elect.sync: one leader, here the lowest named lane (PTX ISA 9.7.13.14)."""
     pair, mask = instruction.operands
@@ -79,7 +79,7 @@ def elect(m, instruction):
     return step
 
 
-@effect("vote")
+@effect("vote", takes(RESULT, VALUE, VALUE, when="sync"), takes(RESULT, VALUE))
 def vote(m, instruction):
     """vote.sync: all, any, uni or ballot of a predicate over the named threads (PTX ISA 9.7.13.9)."""
     modifiers = Modifiers(instruction)
@@ -108,7 +108,7 @@ def vote(m, instruction):
     return step
 
 
-@effect("shfl")
+@effect("shfl", takes(PAIR, VALUE, VALUE, VALUE, VALUE, when="sync"), takes(PAIR, VALUE, VALUE, VALUE))
 def shfl(m, instruction):
     """shfl.sync: the value of another lane, by index, up, down or butterfly, within segments (PTX ISA 9.7.9.6).
 
@@ -157,7 +157,7 @@ def shfl(m, instruction):
     return step
 
 
-@effect("match")
+@effect("match", takes(PAIR, VALUE, VALUE))
 def match_(m, instruction):
     """match.sync: which named threads hold the same value; `.all` whether all do (PTX ISA 9.7.13.10)."""
     modifiers = Modifiers(instruction)
@@ -187,7 +187,7 @@ def match_(m, instruction):
     return step
 
 
-@effect("redux")
+@effect("redux", takes(RESULT, VALUE, VALUE))
 def redux(m, instruction):
     """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA 9.7.13.12)."""
     modifiers = Modifiers(instruction)
@@ -222,19 +222,19 @@ def redux(m, instruction):
     return step
 
 
-@effect("nanosleep")
+@effect("nanosleep", takes(VALUE))
 def nanosleep(m, instruction):
     """nanosleep: nothing to wait for here (PTX ISA 9.7.19.2)."""
     return lambda: None
 
 
-@effect("griddepcontrol")
+@effect("griddepcontrol", takes())
 def griddepcontrol(m, instruction):
     """griddepcontrol: launches do not overlap here (PTX ISA 9.7.13.13)."""
     return lambda: None
 
 
-@effect("getctarank")
+@effect("getctarank", anything())
 def getctarank(m, instruction):
     """getctarank: clusters are not supported."""
     raise PtxError(f"{instruction.where}: {instruction.name}: clusters are not supported")

@@ -14,7 +14,7 @@ from ..errors import PtxError
 from ..types import TYPES
 from .matrix import require_whole_warps
 from .memory import SPACES
-from .registry import Modifiers, effect
+from .registry import ADDRESS, RESULT_VECTOR, VALUE, VALUE_VECTOR, Modifiers, effect, takes
 
 WARP = 32
 SHAPES = {
@@ -32,7 +32,12 @@ def _size(role: str, shape: str) -> tuple[int, int]:
     return {"a": (m, k), "b": (k, n), "c": (m, n), "d": (m, n)}[role]
 
 
-@effect("wmma")
+@effect(
+    "wmma",
+    takes(RESULT_VECTOR, ADDRESS, optional=(VALUE,), when="load"),
+    takes(ADDRESS, VALUE_VECTOR, optional=(VALUE,), when="store"),
+    takes(RESULT_VECTOR, VALUE_VECTOR, VALUE_VECTOR, VALUE_VECTOR),
+)
 def wmma(m, instruction):
     """wmma.load, wmma.store, wmma.mma (PTX ISA 9.7.14.4.3 to 9.7.14.4.5); sums as of mma.sync."""
     modifiers = Modifiers(instruction)

@@ -18,11 +18,21 @@ KERNELS = Path(__file__).parent / "kernels"
 
 
 @pytest.fixture(scope="session")
-def compiled():
+def compiled(ptx):
     """A function: file name and entry to a `Kernel`. Skips where there is no compiler."""
-    texts: dict[str, str] = {}
 
     def kernel(name: str, entry: str) -> Kernel:
+        return Kernel(parse(ptx(name)), entry)
+
+    return kernel
+
+
+@pytest.fixture(scope="session")
+def ptx():
+    """A function: file name to its PTX. Skips where there is no compiler."""
+    texts: dict[str, str] = {}
+
+    def text(name: str) -> str:
         if name not in texts:
             if not shutil.which("g++"):
                 pytest.skip("nvcc needs g++")
@@ -32,9 +42,9 @@ def compiled():
                 if str(error).startswith("no nvcc"):
                     pytest.skip(str(error))
                 raise
-        return Kernel(parse(texts[name]), entry)
+        return texts[name]
 
-    return kernel
+    return text
 
 
 @pytest.fixture

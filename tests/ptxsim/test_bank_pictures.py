@@ -21,7 +21,7 @@ from ptxsim.cli import main
 from ptxsim.counters import Counters
 from ptxsim.sources import places
 
-HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
+HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"
 LANE = np.arange(32)
 ON = np.ones(32, bool)
 SVG = "{http://www.w3.org/2000/svg}"

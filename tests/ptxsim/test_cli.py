@@ -90,3 +90,59 @@ def test_arguments():
     value = parse_argument("random:bf16:3x4:7", 0).value.numpy()
     assert value.shape == (3, 4) and (value == parse_argument("random:bf16:3x4:7", 1).value.numpy()).all()
     assert np.isnan(parse_argument("nan:f32:2", 0).value.numpy()).all()
+
+
+CONVOLVE = """
+__constant__ float taps[2];
+extern "C" __global__ void convolve(float* out, const float* in, float beta) {
+    out[threadIdx.x] = taps[0] * in[threadIdx.x] + taps[1] * in[threadIdx.x + 1] + beta;
+}
+extern "C" __global__ void accumulate(float* out, const float* in, float beta) {
+    out[threadIdx.x] = in[threadIdx.x] + beta * out[threadIdx.x];
+}
+"""
+
+
+@pytest.fixture
+def convolution(source):
+    """A command line up to the arguments `out` and those of `more`."""
+    source.write_text(CONVOLVE)
+
+    def command(entry: str, out: str, *more: str) -> list[str]:
+        launch = [
+            "--entry",
+            entry,
+            "--grid",
+            "1",
+            "--block",
+            "32",
+            "--arg",
+            out,
+            "--arg",
+            "ones:f32:33",
+            "--arg",
+            "0.0",
+        ]
+        return ["run", str(source), *launch, *more]
+
+    return command
+
+
+def test_constants_from_the_command_line(convolution, tmp_path, capsys):
+    np.save(tmp_path / "taps.npy", np.array([2, 0.5], np.float32))
+    out = f"out={tmp_path / 'out.npy'}=zeros:f32:32"
+    assert main(convolution("convolve", out, "--constant", f"taps={tmp_path / 'taps.npy'}")) == 0
+    assert (np.load(tmp_path / "out.npy") == 2.5).all() and "note" not in capsys.readouterr().err
+    assert main(convolution("convolve", out)) == 0
+    assert (np.load(tmp_path / "out.npy") == 0).all()
+    assert capsys.readouterr().err.startswith("ptxsim: note: constant taps (8 bytes) is read, but has no initialiser")
+    for wrong in ("taps", "taps=", "=ones:f32:2", "taps=1"):
+        assert main(convolution("convolve", out, "--constant", wrong)) == 1
+        assert capsys.readouterr().err.startswith(f"ptxsim: --constant {wrong!r}: expected NAME=ARG")
+
+
+def test_an_array_that_nobody_wrote(convolution, capsys):
+    assert main(convolution("accumulate", "uninit:f32:32")) == 1
+    error = capsys.readouterr().err
+    assert "scale.cu:7: block (0, 0, 0), thread (0, 0, 0): read of global memory that nobody wrote" in error
+    assert main(convolution("accumulate", "zeros:f32:32")) == 0

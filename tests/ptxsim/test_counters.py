@@ -109,7 +109,7 @@ def test_merged_loads_cost_what_the_wide_one_does():
 
 
 def test_conflicts_are_counted_by_their_degree():
-    counters = count("shl.b32 %r0, %t, 7; and.b32 %r0, %r0, 4095; st.shared.b32 [%r0], %t;")
+    counters = count("shl.b32 %r0, %t, 7; and.b32 %r0, %r0, 4095; st.shared.b32 [%r0+1024], %t;")
     (store,) = [s for s in counters.by_instruction() if s.kind == "st"]
     assert dict(store.ways) == {32: 1} and store.conflicts == 31 and store.ideal == 1
 

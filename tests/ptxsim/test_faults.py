@@ -12,10 +12,10 @@ import ptxsim
 # kernel: what the message must say, and the thread
 FAULTS = {
     "global_bounds": (r"out-of-bounds global store of 4 bytes .* 0 bytes past the end of a \(256 bytes\)", 63),
-    "shared_bounds": (r"out-of-bounds shared store of 4 bytes at shared address 0x100: 0 bytes past the end", 63),
+    "shared_bounds": (r"out-of-bounds shared store of 4 bytes at shared address 0x500: 0 bytes past the end", 63),
     "local_bounds": (r"out-of-bounds local load of 4 bytes", 32),
     "misaligned": (r"misaligned 16-byte store at global address 0x7f", 0),
-    "unwritten": (r"read of shared memory that nobody wrote \(shared address 0x14\)", 58),
+    "unwritten": (r"read of shared memory that nobody wrote \(shared address 0x414\)", 58),
     "race_raw": (r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+, without a barrier between", 0),
     "race_war": (r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+", 0),
     "race_waw": (r"race: writes what thread \(32, 0, 0\) writes", 0),
@@ -29,7 +29,7 @@ FAULTS = {
     "endless": (r"more than 20000 instructions executed", 0),
     "assert": (r"assertion `a\[threadIdx.x\] != 17 \|\| n == 0` failed at .*faults.cu:\d+ in void assert_bad", 17),
     "trap": (r"trap$", 3),
-    "dynamic_bounds": (r"out-of-bounds shared store of 4 bytes at shared address 0x104: 4 bytes past the end", 16),
+    "dynamic_bounds": (r"out-of-bounds shared store of 4 bytes at shared address 0x504: 4 bytes past the end", 16),
 }
 INTEGER = ("local_bounds", "endless", "assert", "trap")
 

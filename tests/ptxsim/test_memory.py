@@ -113,7 +113,7 @@ def test_atomics(name, space):
         and.b32 %r0, %t, 3; mad.wide.u32 %x7, %r0, {size}, %in; mad.wide.u32 %x8, %t, {size}, %in;
         ld.global.b{bits} {r}2, [%x8+{4 * size}]; mad.wide.u32 %x8, %t, {size}, %out;"""
     if space == "global":
-        lines += f"atom.global.{name} {r}3, [%x7], {r}2; st.global.b{bits} [%x8], {r}3;"
+        lines += f"atom.global.{name} {r}3, [%x7], {r}2; st.global.b{bits} [%x8], {r}3; bar.sync 0;"
         lines += f"ld.global.b{bits} {r}4, [%x7]; st.global.b{bits} [%x8+{32 * size}], {r}4;"
     else:
         lines += f"""
@@ -215,7 +215,7 @@ def test_base_registers_that_point_below_the_start(space):
     elif space == "local":
         lines += "st.local.u32 [%r0+124], %r1; ld.local.u32 %r2, [%r0+124]; sub.u32 %r2, 31, %r2;"
     else:
-        lines += "shl.b32 %r3, %t, 2; st.shared.u32 [%r3], %r1; bar.sync 0; ld.shared.u32 %r2, [%r0+124];"
+        lines += "shl.b32 %r3, %t, 2; st.shared.u32 [%r3+1024], %r1; bar.sync 0; ld.shared.u32 %r2, [%r0+1148];"
     lines += "st.global.u32 [%x1], %r2;"
     declare = f".{'local' if space == 'local' else 'shared'} .align 16 .b8 there[128];"
     declare += " .reg .b32 %unused; mov.u32 %unused, there;"

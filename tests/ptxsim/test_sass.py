@@ -166,4 +166,4 @@ def test_faults_are_one_clear_line(cubin, tmp_path, monkeypatch):
     fails(tmp_path / "head.cubin", None, "head.cubin: truncated or damaged")
     monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    fails(cubin, "merged", "no nvdisasm", "remedy")
+    fails(cubin, "merged", "no cuobjdump", "remedy")

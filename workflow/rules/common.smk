@@ -1,7 +1,6 @@
 # What all rules share: the plan (workflow/plan.py), and how a job is started. Nothing here writes to the disk.
 
 import contextlib
-import difflib
 import fcntl
 import hashlib
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, workflow.basedir)
 
 import contracts
+from analysis import registry as drawn
 from contracts import registry
 from experiments.emulation import bank_pictures
 from experiments.gpu import discovery
@@ -35,17 +35,10 @@ onstart:
 # for and what it found, whatever GPU they see.
 _ASKED = "GEMM_LADDER_TARGETS"
 _settings = workflow.dag_settings
-os.environ.setdefault(_ASKED, json.dumps(sorted(map(str, _settings.targets)) if _settings else []))
-TARGETS = json.loads(os.environ[_ASKED])
+TARGETS = json.loads(
+    os.environ.setdefault(_ASKED, json.dumps(sorted(map(str, _settings.targets)) if _settings else []))
+)
 os.environ.setdefault("GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))  # provenance.json quotes it
-
-
-def _toolchain():
-    if known := os.environ.get(discovery.KNOWN):
-        return json.loads(known)
-    if config["gpu_node"]:
-        return contracts.read_json(config["gpu_node"], "toolchain")
-    return toolchain.identity(config["nvcc"], config["arch"])
 
 
 _folder = Path("results") if Path("results").exists() else Path()
@@ -57,7 +50,8 @@ try:
         {k: contracts.parse_yaml_value(v, f"config.yaml: {k}") for k, v in config.items() if isinstance(v, str)}
     )
     contracts.validate(dict(config), "config", "config.yaml")
-    PLAN = plan(config, Device(_toolchain()), Inventory.of(Path(workflow.basedir)), TARGETS)
+    _found = toolchain.known_or_found(config["nvcc"], config["arch"], config["gpu_node"])
+    PLAN = plan(config, Device(_found), Inventory.of(Path(workflow.basedir)), TARGETS)
     PICTURES = bank_pictures.load(chosen=config["variants"])
 except contracts.UserError as error:
     sys.exit(f"error: {error}")

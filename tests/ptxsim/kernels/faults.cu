@@ -22,12 +22,12 @@ __global__ void shared_bounds_good(float* a, int n) {
 
 __global__ void local_bounds_bad(int* a, int n) {
     int t[8];
-    for (int i = 0; i < 8; ++i) t[i] = a[i];
+    for (int i = 0; i < 8; ++i) t[i] = a[threadIdx.x] + i;
     a[threadIdx.x] = t[threadIdx.x / 4];
 }
 __global__ void local_bounds_good(int* a, int n) {
     int t[8];
-    for (int i = 0; i < 8; ++i) t[i] = a[i];
+    for (int i = 0; i < 8; ++i) t[i] = a[threadIdx.x] + i;
     a[threadIdx.x] = t[threadIdx.x / 8];
 }
 

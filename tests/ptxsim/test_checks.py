@@ -1,0 +1,188 @@
+"""Races in global memory, arrays that are left, barriers that a part of a block reaches, memory that nobody wrote,
+constants that nobody set: each told, and no false alarm from the same kernel without the fault."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import ptxsim
+from ptxsim import monitor
+from ptxsim.compiler import compile_ptx
+from ptxsim.errors import PtxError
+from tests.ptxsim.conftest import KERNELS
+
+BLOCKS = 3
+ELSEWHERE = r"and no fence and atomic operation order the two"
+# kernel: what the message must say
+FAULTS = {
+    "same_tile": rf"writes what block .*, thread \(0, 0, 0\) writes at checks\.cu:\d+, {ELSEWHERE}",
+    "accumulate": rf"(reads|writes) what (block|other blocks).* (reads?|writes) at checks\.cu:\d+, {ELSEWHERE}",
+    "overwrite": rf"writes what block \(0, 0, 0\), thread \(0, 0, 0\) reads at checks\.cu:\d+, {ELSEWHERE}",
+    "split_without_fence": rf"reads what block \(0, 0, 0\), thread \(0, 0, 0\) writes at checks\.cu:\d+, {ELSEWHERE}",
+    "split_without_barrier": rf"reads what block .*, thread \(1, 0, 0\) writes at checks\.cu:\d+, {ELSEWHERE}",
+    "stream": rf"(reads|writes) what (block|other blocks).* (reads?|writes) at checks\.cu:\d+, {ELSEWHERE}",
+    "neighbour": r"reads what thread \(63, 0, 0\) writes at checks\.cu:\d+, without a barrier between",
+    "shift": r"writes what thread \(63, 0, 0\) reads at checks\.cu:\d+, without a barrier between",
+    "next_array": r"shared load of 4 bytes at shared address 0x4c0: 0 bytes past the end of first, in second$",
+    "misaligned_vector": r"misaligned 16-byte load at shared address 0x404$",
+    "half_barrier": r"race: reads what thread .* a part of the block passed the barrier at checks\.cu:\d+, another at",
+    "half_volatile": r"race: reads what thread \(63, 0, 0\) writes at checks\.cu:\d+, without a barrier between",
+}
+CLEAN = [f"{name}_good" for name in FAULTS if not name.startswith("split_")]
+CLEAN += ["split_good", "split_reader_without_fence_good", "one_thread_good", "flag_good"]
+
+
+def launch(compiled, name: str, *more, **options) -> ptxsim.Launch:
+    """Three blocks of 64 threads; `c` starts as zeros, `a` as whole numbers from 1 on."""
+    options.setdefault("c", np.zeros(512, np.float32))
+    c = options["c"] if isinstance(options["c"], ptxsim.Array) else ptxsim.Array(options["c"], "c")
+    del options["c"]
+    a = ptxsim.Array(np.arange(512, dtype=np.float32), "a")
+    done = compiled("checks.cu", name).launch(options.pop("grid", BLOCKS), 64, [c, a, *more], **options)
+    launch.c = c.numpy()
+    return done
+
+
+# all blocks together, and each in a batch of its own
+@pytest.mark.parametrize("lanes", [16_384, 64])
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_fault_is_reported(compiled, name, lanes):
+    with pytest.raises(ptxsim.PtxsimError) as caught:
+        launch(compiled, f"{name}_bad", limits=ptxsim.Limits(lanes=lanes))
+    text = str(caught.value)
+    assert "\n" not in text and re.match(rf"{name}_bad: checks\.cu:\d+: block ", text), text
+    assert re.search(FAULTS[name], text), text
+
+
+@pytest.mark.parametrize("lanes", [16_384, 64])
+@pytest.mark.parametrize("name", CLEAN)
+def test_same_kernel_without_the_fault_runs(compiled, name, lanes):
+    launch(compiled, name, limits=ptxsim.Limits(lanes=lanes))
+    if name.startswith(("split", "stream", "accumulate")):
+        assert (launch.c[:64] == np.arange(192).reshape(3, 64).sum(axis=0)).all()
+
+
+@pytest.mark.parametrize("name", ["same_tile", "accumulate", "neighbour", "shift", "stream"])
+def test_the_watch_over_global_memory_can_be_switched_off(compiled, name):
+    launch(compiled, f"{name}_bad", checks=ptxsim.Checks(global_races=False))
+
+
+def test_the_place_is_named(compiled):
+    with pytest.raises(ptxsim.PtxsimError, match=r"\(global address 0x[0-9a-f]+, 252 bytes into c\)"):
+        launch(compiled, "neighbour_bad")
+
+
+def test_volatile_accesses_that_meet_are_noted(compiled):
+    (note,) = launch(compiled, "both_volatile").notes
+    assert re.match(r"checks\.cu:\d+: volatile accesses of shared memory by several threads meet here", note)
+    assert launch(compiled, "half_volatile_good").notes == ()
+
+
+def test_unwritten_global_memory_is_told_when_it_is_read(compiled):
+    def unwritten():
+        return ptxsim.Array(np.full(512, np.nan, np.float32), "c", unwritten=True)
+
+    message = r"scaled: checks\.cu:\d+: block .*: read of global memory that nobody wrote \(.*, 0 bytes into c\)"
+    with pytest.raises(ptxsim.PtxsimError, match=message):
+        launch(compiled, "scaled", 0.0, c=unwritten())
+    launch(compiled, "scaled", 0.0)
+    launch(compiled, "scaled", 0.0, c=unwritten(), checks=False)
+    launch(compiled, "written_first", c=unwritten())
+    assert (launch.c[:192] == np.arange(192) + 1).all()
+
+
+def test_constants_are_set_or_missed(compiled):
+    taps, x = np.array([1, 10, 100], np.float32), np.arange(512, dtype=np.float32)
+    want = x[:64] + 10 * x[1:65] + 100 * x[2:66] + np.tile(np.float32([0.5, 0.25]), 32)
+    assert launch(compiled, "convolve", grid=1, constants={"taps": taps}).notes == ()
+    assert (launch.c[:64] == want).all()
+    (note,) = launch(compiled, "convolve", grid=1).notes
+    assert note == "constant taps (12 bytes) is read, but has no initialiser and was not set: it holds zeros"
+    launch(compiled, "convolve", grid=1, constants={"taps": taps, "preset": ptxsim.Array(np.zeros(2, np.float32))})
+    assert (launch.c[:64] == want - np.tile(np.float32([0.5, 0.25]), 32)).all()
+    with pytest.raises(ptxsim.PtxsimError, match=r"taps holds 12 bytes, not 16"):
+        launch(compiled, "convolve", grid=1, constants={"taps": np.zeros(4, np.float32)})
+    with pytest.raises(ptxsim.PtxsimError, match=r"no constant or device variable 'tap'; the PTX has: .*taps"):
+        launch(compiled, "convolve", grid=1, constants={"tap": taps})
+
+
+@pytest.mark.parametrize("name", ["many_atomics", "many_phases"])
+def test_the_watch_over_races_takes_time_in_proportion(compiled, name, monkeypatch):
+    """Counted in accesses that are looked at: a loop four times as long makes at most five times as many."""
+    looked = [0]
+
+    def counting(*args):
+        looked[0] += 1
+        return real(*args)
+
+    real = monitor.granules
+    monkeypatch.setattr(monitor, "granules", counting)
+    found = []
+    for n in (16, 64):
+        looked[0] = 0
+        launch(compiled, name, n)
+        found.append(looked[0])
+    assert found[0] < found[1] < 5 * found[0]
+
+
+def test_mbarriers_and_bulk_copies_are_no_shared_loads_or_stores(compiled):
+    counters = ptxsim.Counters(merge_loads=False)
+    launch(compiled, "many_phases", 10, observers=[counters])
+    totals = counters.totals()
+    assert totals["smsp__inst_executed_op_shared_ld.sum"] == BLOCKS * 2 * 10  # the reads of the buffers
+    assert totals["smsp__inst_executed_op_shared_st.sum"] == 0
+    assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"] == BLOCKS * 2 * 10
+    assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 0
+
+
+# ---- where shared memory begins -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def built():
+    """A function: entry of alignment.cu and architecture to its kernel."""
+    texts: dict[str, str] = {}
+
+    def kernel(entry: str, arch: str) -> ptxsim.Kernel:
+        if arch not in texts:
+            try:
+                texts[arch] = compile_ptx(KERNELS / "alignment.cu", arch)
+            except PtxError as error:
+                if str(error).startswith("no nvcc"):
+                    pytest.skip(str(error))
+                raise
+        return ptxsim.load(texts[arch], entry)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("entry", "arch", "wrong"),
+    [("switch_address", "sm_80", 0), ("switch_address", "sm_90a", 256), ("switch_offset", "sm_90a", 0)],
+)
+def test_an_xor_of_the_address_trusts_an_alignment_that_sm_90_does_not_give(built, entry, arch, wrong):
+    """With the window's first KB taken, the switched addresses of one buffer's last KB lie in what is to be kept."""
+    steps, x = 4, np.arange(2048, dtype=np.float32)
+    out = ptxsim.Array(np.zeros(2048, np.float32))
+    built(entry, arch).launch(1, 256, [out, ptxsim.Array(x), steps])
+    sums = sum(x[255::-1] + step + i for step in range(steps) for i in range(0, 4096, 1024))
+    bad = np.flatnonzero(out.numpy() != x + np.tile(sums, 8))
+    assert len(bad) == wrong and (bad >= 2048 - 256).all()
+
+
+@pytest.mark.parametrize(
+    ("arch", "want"),
+    [
+        ("sm_75", [0, 1024, 0, 0, 0, 0]),
+        ("sm_80", [0, 1024, 5120, 6144, 6144, 5120]),  # the system's part behind the block's own
+        ("sm_90a", [1024, 2048, 0, 1024, 1024, 0]),
+        ("sm_100", [1024, 2048, 0, 1024, 1024, 64]),
+    ],
+)
+def test_shared_memory_begins_where_the_architecture_puts_it(built, arch, want):
+    out = ptxsim.Array(np.zeros(6, np.uint32))
+    built("places", arch).launch(1, 256, [out], shared_bytes=4096)
+    assert out.numpy().tolist() == want

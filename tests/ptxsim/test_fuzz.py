@@ -1,0 +1,269 @@
+"""Whatever a PTX file or a command line says, ptxsim takes it or says in one line what is wrong, and comes to an end.
+
+FUZZ_EXAMPLES says how many of each; few in the normal run. Every case is made from its number alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ptxsim
+from ptxsim.cli import main
+from ptxsim.counters import Counters, totals
+from ptxsim.parser import TOKEN
+
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "250"))
+LONGEST_S = 10  # of processor time: a slow machine does not count
+FILES = ("features.cu", "faults.cu", "merging.cu", "foreign.cu", "foreign_sm90.cu")
+LIMITS = ptxsim.Limits(steps=3000, lanes=128, depth=4)
+WORDS = re.findall(
+    r"\S+",
+    """
+; ; { } [ ] ( ) , : + - ! @ | _ . 0 1 -1 3 4 7 09 0x7fffffff 4294967295 18446744073709551615 99999999999999999999
+0f7F800000 0f00000000 0d7FF0000000000000 1.5 1e400 %p1 %p2 %r1 %r2 %rd1 %rd2 %f1 %rs1 %h1 %tid.x %laneid %clock64
+%envreg3 %nothing nothing WARP_SZ {%r1,%r2} {%r1} {} {{%r1}} [%rd1] [%rd1+3] [%r1] [0] [] [%rd1+%rd2] %p1|%p2 %r1|%p1
+_|%p1 !%p1 !%r1 $L__BB0_1 ret; exit; bra.uni bra ret trap bar.sync mov.u32 mov.b64 mov.pred ld.global.u32
+ld.shared.v4.f32 st.global.u32 st.shared.v2.u64 ld.param.u64 add.s32 add.f32 add.f16x2 setp.eq.s32 selp.b32
+cvt.rn.f32.u32 cvta.to.global.u64 atom.add.global.u32 red.global.add.f32 shfl.sync.idx.b32 vote.sync.ballot.b32
+mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 ldmatrix.sync.aligned.m8n8.x4.shared.b16 tex.1d.v4.f32.s32
+cp.async.ca.shared.global cp.async.wait_group cp.async.commit_group mbarrier.init.shared.b64
+mbarrier.arrive.shared.b64 call.uni brx.idx set.eq.s32.s32 bfe.u32 prmt.b32 shf.l.wrap.b32 fma.rn.f32 mad.wide.u32
+mul.lo.s64 div.s32 lop3.b32 isspacep.shared mapa.u64 redux.sync.add.s32 elect.sync match.any.sync.b32 activemask.b32
+bar.red.popc.u32 barrier.sync stmatrix.sync.aligned.m8n8.x1.shared.b16 alloca.u32 movmatrix
+wmma.load.a.sync.aligned.row.m16n16k16.f16 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes
+fence.proxy.async vadd2.s32.s32.s32 .u8 .u16 .s32 .b64 .f16 .f32 .f64 .pred .shared .global .local .param .const .v2
+.v4 .wide .hi .sat .cc .ftz .align .reg .b8 .entry .func .visible .extern .loc .file .branchtargets .version .target
+.maxntid .reqntid .pragma .section .texref
+""",
+)
+
+
+@contextlib.contextmanager
+def told(what: object) -> Iterator[None]:
+    """What is refused is a `PtxsimError` of one line; anything else, or no end, fails and names the case."""
+
+    def hang(*_: object) -> None:
+        raise AssertionError(f"{what}: no end within {LONGEST_S} s of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, hang)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_S)
+    try:
+        yield
+    except ptxsim.PtxsimError as error:
+        assert len(str(error).splitlines()) == 1 and len(str(error)) < 5000, f"{what}: {error}"
+    except Exception as error:
+        raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def alone(text: str) -> list[str]:
+    """Each entry of a PTX text as a text of its own, with all variables and device functions."""
+    function = re.compile(r"^(?:\.visible |\.weak )*\.(entry|func)\b[^{;]*\{.*?^\}\n", re.M | re.S)
+    found = list(function.finditer(text))
+    head = text[: found[0].start()] + "".join(f[0] for f in found if f[1] == "func")
+    return [head + f[0] for f in found if f[1] == "entry"]
+
+
+@pytest.fixture(scope="module")
+def kernels(ptx) -> list[str]:
+    """Small kernels, as PTX; the longer ones, and those with many device functions, are left out."""
+    found = []
+    for name in FILES:
+        found += alone(ptx(name))
+    return [text for text in found if len(text) < 12_000 and understood(text)]
+
+
+def understood(text: str) -> bool:
+    """Whether an entry is one that ptxsim takes, and was cut out whole."""
+    with contextlib.suppress(ptxsim.PtxsimError):
+        return bool(ptxsim.load("\n" + text))
+    return False
+
+
+def mutated(text: str, random_: random.Random) -> str:
+    """One to three changes of tokens, operands, modifiers, lines or characters, mostly within the body."""
+    for _ in range(random_.randint(1, 3)):
+        body = text.find("{") if random_.random() < 0.9 else 0
+        tokens = [m for m in TOKEN.finditer(text, max(body, 0)) if m.lastgroup not in ("space", "newline")] or [None]
+        token, other = random_.choice(tokens), random_.choice(tokens)
+        lines = text.splitlines(keepends=True)
+        at = random_.randrange(len(lines)) if lines else 0
+        match random_.randrange(10):
+            case 0 | 1 | 2 if token:  # another token of the file, or any
+                new = other[0] if random_.random() < 0.5 else random_.choice(WORDS)
+                text = text[: token.start()] + new + text[token.end() :]
+            case 3 if token:
+                text = text[: token.start()] + text[token.end() :]
+            case 4 if token:
+                text = text[: token.end()] + " " + random_.choice(WORDS) + " " + text[token.end() :]
+            case 5 if token:  # another opcode, or a modifier more or less
+                parts = token[0].split(".")
+                parts.insert(random_.randint(1, len(parts)), random_.choice(WORDS).lstrip("."))
+                if random_.random() < 0.5:
+                    del parts[random_.randrange(len(parts))]
+                text = text[: token.start()] + ".".join(parts) + text[token.end() :]
+            case 6 if lines:
+                del lines[at]
+                text = "".join(lines)
+            case 7 if lines:
+                lines.insert(random_.randrange(len(lines)), lines[at])
+                text = "".join(lines)
+            case 8:
+                place = random_.randint(0, len(text))
+                text = text[:place] + random_.choice('\0\n".09\\}é٣') + text[place + 1 :]
+            case _ if random_.random() < 0.2:
+                text = text[: random_.randint(0, len(text))]
+    return text
+
+
+def launch(text: str, random_: random.Random) -> None:
+    """Run a kernel with arguments that fit its parameters, small and mostly harmless."""
+    kernel = ptxsim.load("\n" + text)
+    values = []
+    for parameter in kernel.parameters:
+        if parameter.type.bits == 64 and parameter.size == 8 and parameter.type.kind != "f":
+            values.append(ptxsim.Array(np.arange(4096, dtype=np.uint32) % 32))
+        elif parameter.type.kind in "suf" and parameter.size == parameter.type.bytes and parameter.size > 2:
+            values.append(random_.choice([0, 1, 8, 64]))
+        else:
+            values.append(bytes(parameter.size))
+    counters = Counters()
+    observers = [counters] if random_.random() < 0.3 else []
+    kernel.launch(random_.choice([1, 3]), random_.choice([32, 64, 33]), values, 1024, observers, True, LIMITS)
+    if observers:
+        totals(counters.by_instruction())
+
+
+def test_mutated_ptx(kernels, capsys):
+    assert len(kernels) > 80
+    for number in range(EXAMPLES):
+        random_ = random.Random(number)
+        text = mutated(random_.choice(kernels), random_)
+        with told(f"PTX {number}"):
+            launch(text, random_)
+    capsys.readouterr()
+
+
+SIZES = [
+    *("1", "2", "32", "2,2", "0", "-1", "", ",", "1,2,3,4", "99999999999", "2147483647", "1,65536", "x", "1.5", "９"),
+    "9" * 5000,
+]
+NUMBERS = ["0", "1", "5", "-1", "48", "1024", "99999999999", "1e3", "nan", "inf", "", "x", "0x10", "9" * 5000]
+ARGS = re.findall(
+    r"\S+",
+    """
+zeros:f32:64 ones:i32:8x8 random:f32:4x4 random:f32:4x4:-1 random:f32:4x4:x nan:f16:4 nan:i32:4 zeros:f32:
+zeros:f32:-4 zeros:f32:0 zeros:f32:999999x999999 random:f32:99999999999 zeros:f99:4 zeros ones: : i32: i32:5 i32:1.5
+i8:999 u64:-1 f32:x f32:1e400 f16:1e9 1.5 2 -3 nan inf 1e400 0x10 1_0 99999999999999999999 out= out== out=x
+out=a.npy=5 out={}/a.npy=zeros:f32:64 out={}/b/c/a.npy=zeros:f32:64 out={}=zeros:f32:4 out=/dev/full=zeros:f32:64
+out=/proc/x/y.npy=zeros:f32:64 out=out=out=1 {}/missing.npy {}/empty.npy {}/huge.npy {}/cut.npy {}/text.npy
+{}/objects.npy {}/words.npy {}/folder.npy {}/good.npy {}/zeros.npy {}/bf.npy /dev/null .npy
+zeros:f32:1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1x1
+""",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Kernels and arrays, good and broken."""
+    path = tmp_path_factory.mktemp("fuzz")
+    entry = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p, .param .u32 n)"
+    body = """{
+        .reg .b64 %a; .reg .b32 %n, %i; .reg .pred %p;
+        ld.param.u64 %a, [p]; ld.param.u32 %n, [n]; mov.u32 %i, %tid.x;
+        setp.ge.u32 %p, %i, %n; @%p bra OUT;
+        mad.wide.u32 %a, %i, 4, %a; st.global.u32 [%a], %i;
+        OUT: ret; }"""
+    (path / "k.ptx").write_text(entry + body)
+    (path / "loop.ptx").write_text(entry + "{ L: bra L; }")
+    (path / "bytes.ptx").write_bytes(bytes(range(256)))
+    (path / "empty.ptx").write_text("")
+    (path / "empty.npy").write_bytes(b"")
+    (path / "text.npy").write_text("1 2 3")
+    (path / "folder.npy").mkdir()
+    np.save(path / "good.npy", np.zeros(64, np.float32))
+    np.save(path / "zeros.npy", np.zeros(0, np.float32))
+    np.save(path / "bf.npy", np.zeros(64, "V2"))
+    np.save(path / "objects.npy", np.array([None, 1], object), allow_pickle=True)
+    np.save(path / "words.npy", np.array(["a", "b"]))
+    good = (path / "good.npy").read_bytes()
+    (path / "cut.npy").write_bytes(good[:-40])
+    (path / "huge.npy").write_bytes(good.replace(b"(64,), }        ", b"(9999999999999,)}"[:16]))
+    return path
+
+
+def command(folder: Path, random_: random.Random) -> list[str]:
+    """A command line: right in most of its parts."""
+    few = lambda good, bad: random_.choice(good if random_.random() < 0.7 else bad)  # noqa: E731
+    kernel = few(
+        ["k.ptx"], ["loop.ptx", "bytes.ptx", "empty.ptx", "missing.ptx", "folder.npy", "good.npy", "x\0y", "é.ptx"]
+    )
+    name = random_.choice(["run", "run", "annotate", "banks", "bench"])
+    made = [name, str(folder / kernel), "--grid", few(["1", "2,2"], SIZES), "--block", few(["32", "8,4"], SIZES)]
+    args = [few(["zeros:f32:64", "{}/good.npy"], ARGS), few(["5", "i32:64"], ARGS)]
+    if random_.random() < 0.1:
+        args = args[: random_.randint(0, 1)]
+    for arg in args:
+        made += ["--arg", arg.replace("{}", str(folder))]
+    places = ["{}/o.json", "{}/d/o", "{}", "/dev/full", "/dev/null/x", "/proc/x", "{}/k.ptx/x", "", "a\0b", "x" * 300]
+    options = {
+        "--shared": NUMBERS,
+        "--steps": [*NUMBERS[:5], "100"],
+        "--lanes": NUMBERS,
+        "--entry": ["k", "", "x", "\n"],
+        "--thread-instructions": ["1", "100", "1e6", "0", "-1", "nan", "x", ""],
+        "--out": places,
+        **(
+            {"--line": NUMBERS, "--warp": NUMBERS, "--execution": NUMBERS, "--of-block": SIZES}
+            if name == "banks"
+            else {}
+        ),
+        **(
+            {"--source": ["{}/k.ptx", "{}/missing", "{}"], "--file": ["", "x.cu"]}
+            if name in ("banks", "annotate")
+            else {}
+        ),
+        **({"--grow": ["1", "1,2", "99999999", "0", "-1", ""]} if name == "bench" else {}),
+    }
+    if name == "bench":
+        del options["--out"]
+    made += ["--thread-instructions", "1e7"]
+    for option in random_.sample(sorted(options), random_.choice([0, 0, 1, 2])):
+        made += [option, random_.choice(options[option]).replace("{}", str(folder))]
+    if name == "banks" and "--line" not in made:
+        made += ["--line", "3"]
+    if kernel == "loop.ptx":
+        made += ["--steps", "300"]
+    return made
+
+
+def test_command_lines(folder, capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for number in range(EXAMPLES):
+        line = command(folder, random.Random(number))
+        with told(f"command line {number} {[part[:60] for part in line]}"):
+            try:
+                status = main(line)
+            except SystemExit as stop:  # argparse's: its usage, and a line
+                status = stop.code
+                assert status == 2
+        shown = capsys.readouterr()
+        if status == 1:
+            assert shown.err.startswith("ptxsim: ") and shown.err.count("\n") == 1 and len(shown.err) < 5000, (
+                line,
+                shown,
+            )
+        else:
+            assert status in (0, 2), line
+    assert not [path for path in (*folder.rglob(".*"), *tmp_path.rglob(".*"))]  # nothing half-written

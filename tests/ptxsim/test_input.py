@@ -1,0 +1,189 @@
+"""Broken input: one line that says what is wrong, before anything runs, and nothing half-written."""
+
+from __future__ import annotations
+
+import resource
+import signal
+
+import numpy as np
+import pytest
+
+import ptxsim
+from ptxsim import sizes
+from ptxsim.cli import main
+from ptxsim.instructions import registry
+
+HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
+DECLARED = ".reg .b64 %a<9>; .reg .b32 %r<9>; .reg .f32 %f<9>; .reg .pred %p<9>; .shared .b8 s[64];\n"
+
+
+def entry(body: str, parameters: str = "", before: str = "") -> str:
+    return f"{HEAD}{before}.visible .entry k({parameters}) {{\n{DECLARED}{body}\n}}"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("bra.uni ;", "bra.uni takes 1 operands, found 0"),
+        ("bra.uni %r1;", "operand 1 of bra.uni must be a label"),
+        ("ld.global.u32 %r1, %a1;", "operand 2 of ld.global.u32 must be an address [base+offset]"),
+        ("ld.global.u32 3, [%a1];", "operand 1 of ld.global.u32 must be a register, _ or a vector of them"),
+        ("st.shared.u32 [%a1], {};", "operand 2 of st.shared.u32 must be a register, constant or name, or a vector"),
+        ("add.s32 %r1, %r2;", "add.s32 takes 3 operands, found 2"),
+        ("add.s32 %r1, [%r2], 3;", "operand 2 of add.s32 must be a register, constant or name"),
+        ("add.s32 %r1, %p1, 3;", "%p1 is .pred, where a .s32 is read"),
+        ("mov.u32 %p1, 3;", "%p1 is .pred, where a .u32 is written"),
+        ("mov.u64 %a1, 0f7F800000;", "the constant inf is no .u64"),
+        ("mov.b64 %a1, {%r1, %r2, %r3};", "mov.b64 does not take a vector of 3 elements"),
+        ("cp.async.wait_group %r1;", "operand 1 of cp.async.wait_group must be a whole number from 0 on"),
+        ("cp.async.wait_group -1;", "operand 1 of cp.async.wait_group must be a whole number from 0 on"),
+        ("cp.async.ca.shared.global [s], [%a1];", "cp.async.ca.shared.global takes 3 to 5 operands, found 2"),
+        ("mbarrier.init.shared.b64 %r1, 3;", "operand 1 of mbarrier.init.shared.b64 must be an address"),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, %r2;", "operand 2 of ldmatrix"),
+        ("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 {%f1,%f2,%f3,%f4}, {%r1,%r2}, {%r3};", "takes 4 operands"),
+        ("tex.1d.v4.f32.s32 %f1, [%a1, {%r1}];", "operand 1 of tex.1d.v4.f32.s32 must be a vector of registers"),
+        ("shfl.sync.idx.b32 %r1, %r2, 0, 31;", "shfl.sync.idx.b32 takes 5 operands, found 4"),
+        ("setp.eq.and.s32 %p1, %r1, 3, !%r2;", "! stands before what is no predicate register"),
+        ("call.uni printf, (%r1);", "printf is called but has no body here"),
+        ("call.uni vprintf, (%r1);", "vprintf takes 2 or more arguments"),
+        ("ld.global.u32 %r1, [%a1+09];", "09 is no number of at most 64 bits (a leading 0: octal)"),
+        ("ld.global.u32 %r1, [%a1+99999999999999999999];", "99999999999999999999 is no number of at most 64 bits"),
+        ("ld.global.u32 %r1, [%a1+9999999999999999999];", "an offset of 9999999999999999999 is too large"),
+        ("ld.global.u32 %r1, [%p1];", "an address begins with a register of 32 or 64 bits"),
+        (".shared .align 3 .b8 x[4];", ".align 3: an alignment is a power of two"),
+        (".shared .b8 x[-4];", "x has a length of -4"),
+        ("mov.u32 %r1, " + "{" * 5000, "nested too deeply"),
+    ],
+)
+def test_operands_are_of_their_kinds(line, message):
+    with pytest.raises(ptxsim.PtxError) as caught:
+        ptxsim.load(entry(line + "\nret;"))
+    told = str(caught.value)
+    assert message in told and len(told.splitlines()) == 1
+    assert told.startswith("PTX line 6: ") or "nested" in message
+
+
+def test_every_instruction_states_its_operands():
+    stated = set(registry.OPERANDS)
+    assert stated == {opcode for opcode, _ in registry.ELEMENTWISE} | set(registry.EFFECTS) | set(registry.CONTROLS)
+    assert all(forms and not forms[-1].when for forms in registry.OPERANDS.values())  # the last is for all the rest
+
+
+def test_operands_of_code_that_is_not_reached_are_checked():
+    with pytest.raises(ptxsim.PtxError, match="PTX line 10: operand 2 of ld"):
+        ptxsim.load(entry("ret;") + "\n.visible .entry other() {\n.reg .b32 %r;\nld.global.u32 %r, 3; }", "k")
+
+
+@pytest.mark.parametrize("end", ["", "ret;\nEND:", "@%p1 ret;"])
+def test_the_end_of_a_function_returns(end):
+    """As for ptxas, which takes it."""
+    body = f"""ld.param.u64 %a1, [p]; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8;
+        {"@%p1 bra END;" if "END" in end else ""} mad.wide.u32 %a2, %r1, 4, %a1; st.global.u32 [%a2], 7; {end}"""
+    array = ptxsim.Array(np.zeros(32, np.uint32))
+    ptxsim.load(entry(body, ".param .u64 p")).launch(1, 32, [array])
+    first = 8 if "END" in end else 0
+    assert (array.numpy() == np.where(np.arange(32) < first, 0, 7)).all()
+
+
+def test_an_initialiser_that_is_too_long():
+    with pytest.raises(ptxsim.PtxError, match="PTX line 4: x holds 2 elements, but is initialised with 3"):
+        ptxsim.load(entry("ret;", before=".global .u32 x[2] = {1, 2, 3};\n"))
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "message"),
+    [
+        ("", {"grid": 99999999999}, r"grid \(99999999999, 1, 1\) is more than CUDA takes"),
+        ("", {"grid": (1, 65536)}, "more than CUDA takes"),
+        ("", {"block": (1, 1, 65)}, "more than CUDA takes"),
+        ("", {"grid": 2**31 - 1}, r"6\.87e\+10 threads are more than the limit of 1e\+10 thread-instructions"),
+        ("", {"shared_bytes": -1}, "-1 bytes of dynamic shared memory; allowed: 0 to 232448"),
+        ("", {"shared_bytes": 99999999999}, "99999999999 bytes of dynamic shared memory"),
+        (".shared .b8 x[232448]; mov.u32 %r1, x;", {"shared_bytes": 16}, "bytes of shared memory a block"),
+        (".local .b8 x[99999999999]; mov.u64 %a1, x;", {}, "bytes of local memory a thread"),
+        (".global .b8 x[9999999999999]; mov.u64 %a1, x;", {}, "of memory are needed"),
+    ],
+)
+def test_sizes_are_checked_before_anything_runs(body, options, message):
+    kernel = ptxsim.load(entry(body + "trap;"))
+    with pytest.raises(ptxsim.PtxsimError, match=message):
+        kernel.launch(**{"grid": 1, "block": 32, "args": [], **options})
+
+
+def test_memory_is_checked(monkeypatch):
+    monkeypatch.setattr(sizes, "available_bytes", lambda: 1 << 20)
+    kernel = ptxsim.load(entry("trap;", ".param .u64 p"))
+    with pytest.raises(ptxsim.PtxsimError, match=r"k: 32 threads together: .* needed, 1 MiB are available"):
+        kernel.launch(1, 32, [ptxsim.Array(np.zeros(1 << 20, np.uint8))])
+
+
+def test_a_grid_that_costs_too_much_is_refused_after_its_first_blocks():
+    """And runs if more is allowed."""
+    kernel = ptxsim.load(entry("mov.u32 %r1, 1;\nret;"))
+    limits = {"lanes": 64}
+    with pytest.raises(ptxsim.PtxsimError, match=r"about 6\.4e\+04 thread-instructions .*first 2 of 1000 blocks"):
+        kernel.launch(1000, 32, [], limits=ptxsim.Limits(thread_instructions=63_999, **limits))
+    done = kernel.launch(1000, 32, [], limits=ptxsim.Limits(thread_instructions=64_000, **limits))
+    assert done.lane_instructions == 64_000
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Writes thread numbers to p[0:n]."""
+    body = """ld.param.u64 %a1, [p]; mov.u32 %r1, %tid.x; mad.wide.u32 %a1, %r1, 4, %a1; st.global.u32 [%a1], %r1;"""
+    (tmp_path / "k.ptx").write_text(entry(body, ".param .u64 p, .param .u32 n"))
+    return tmp_path / "k.ptx"
+
+
+def run(path, *options: str) -> int:
+    return main(["run", str(path), "--grid", "1", "--block", "32", *options])
+
+
+@pytest.mark.parametrize("value", ["1.5", "2.0", "f32:1.5", "1e3"])
+def test_a_fraction_for_a_whole_number(path, value, capsys):
+    assert run(path, "--arg", "zeros:u32:32", "--arg", value) == 1
+    assert "is no whole number, which parameter n (.u32) takes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options", [("--lanes", "-1"), ("--lanes", "0"), ("--shared", "-1"), ("--steps", "x")])
+def test_numbers_of_options(path, options, capsys):
+    with pytest.raises(SystemExit) as caught:
+        run(path, *options)
+    assert caught.value.code == 2 and "is no whole number from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["missing/folder/out.npy", "out.npy"])
+def test_files_are_written_with_their_folders(path, name):
+    assert run(path, "--arg", f"out={path.parent / name}=zeros:u32:32", "--arg", "1") == 0
+    assert (np.load(path.parent / name) == np.arange(32)).all()
+
+
+@pytest.mark.parametrize("name", ["k.ptx/out.npy", "", "x" * 300, "\0"])
+def test_what_cannot_be_written_is_told_before_the_run(path, name, capsys):
+    path.write_text(path.read_text().replace("mov.u32", "trap;\nmov.u32"))
+    assert run(path, "--arg", f"out={path.parent / name if name else path.parent}=zeros:u32:32", "--arg", "1") == 1
+    assert capsys.readouterr().err.startswith("ptxsim: cannot write ")
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_full_disk_leaves_nothing_half_written(path, before, capsys):
+    """A file must not grow beyond 2000 bytes here: the error of a full disk, but for its number."""
+    out = path.parent / "out.npy"
+    if before:
+        np.save(out, np.ones(3))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        assert run(path, "--arg", f"out={out}=zeros:u32:4096", "--arg", "1") == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "ptxsim: cannot write" in capsys.readouterr().err
+    assert sorted(p.name for p in path.parent.iterdir()) == ["k.ptx"] + ["out.npy"] * before
+    assert not before or (np.load(out) == np.ones(3)).all()
+
+
+def test_a_full_device(path, capsys):
+    assert run(path, "--arg", "out=/dev/full=zeros:u32:32", "--arg", "1") == 1
+    assert capsys.readouterr().err == "ptxsim: cannot write /dev/full: No space left on device\n"

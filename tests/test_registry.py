@@ -1,0 +1,133 @@
+"""The registry of figures and report tables: read without importing them, checked, and one file makes a figure."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, assert_one_line, run_module
+from made_inputs import planned, write_inputs
+
+from analysis import registry
+from contracts import UserError
+
+FIGURE = '''
+"""A figure of a test."""
+
+from analysis.figures import style
+from analysis.registry import figure
+
+
+@figure("mine", category="2 Ladder", title="Mine", reads=("measured",){more})
+def mine(inputs):
+    drawn, axes = style.plt.subplots(figsize=(style.WIDTH, 2))
+    axes.plot([1, 2], [1, len(inputs.measured().bench)])
+    style.note(drawn, inputs.measured())
+    return drawn
+'''
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """What the registry looks at, and may be changed."""
+    for part in ("analysis", "contracts", "experiments", "workflow/report", "paper"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def add(tree: Path, more: str = "", *, caption: bool = True, name: str = "mine") -> None:
+    (tree / "analysis" / "figures" / f"{name}.py").write_text(FIGURE.replace("{more}", more))
+    if caption:
+        (tree / "workflow" / "report" / "mine.rst").write_text("What to look for.\n")
+
+
+def test_reading_it_imports_nothing_heavy() -> None:
+    code = """
+import sys
+from analysis import registry
+assert len(registry.figures()) > 15 and len(registry.tables()) > 15
+print([name for name in ("pandas", "matplotlib", "seaborn", "numpy", "analysis.figures.stalls") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_everything_that_is_registered_can_be_loaded() -> None:
+    for one in [*registry.figures().values(), *registry.tables().values()]:
+        assert callable(one.load()), one.name
+        assert one.path in one.code and "analysis/inputs.py" in one.code
+        assert all((ROOT / path).is_file() for path in (*one.code, one.caption))
+
+
+def test_code_is_what_is_imported_at_any_remove() -> None:
+    code = registry.figures()["stalls"].code
+    assert {"analysis/figures/counters.py", "analysis/tables/compare.py", "analysis/metrics.py"} <= set(code)
+    assert "analysis/figures/roofline.py" not in code
+    study = registry.figures()["timing_methods"]
+    assert study.module == "experiments.studies.timing_methods.figure"
+    assert "experiments/studies/timing_methods/report.py" in study.code
+
+
+def test_a_figure_of_an_experiment_is_drawn_where_it_applies() -> None:
+    found = registry.outputs(planned())
+    assert {"ladder_sgemm_ladder", "sizes_sgemm_sizes", "data_kinds_clock_regimes", "counters"} <= set(found)
+    assert found["counters_sgemm_ladder"][1] == "sgemm_ladder" and "ladder_sgemm_sizes" not in found
+    assert "counters_sgemm_sizes" not in found  # it profiles nothing
+
+
+def test_one_file_and_a_caption_make_a_figure(tree: Path, archive: Path, variants_csv: Path, tmp_path: Path) -> None:
+    add(tree)
+    inputs = write_inputs(tmp_path / "inputs.json", archive, variants_csv)
+    command = ("analysis.draw", "--inputs", inputs, "--out", tmp_path / "out", "mine")
+    done = run_module(*command, cwd=tree, PYTHONPATH=str(tree))
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"mine.svg", "mine.pdf"}
+
+
+def test_a_study_goes_with_its_folder(tree: Path) -> None:
+    assert "timing_methods" in registry.figures(tree)
+    shutil.rmtree(tree / "experiments" / "studies" / "timeline")
+    code = "from analysis import registry; print('timeline' in registry.tables(), len(registry.tables()) > 10)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["False", "True"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (", reeds=()", r"unknown keyword 'reeds'; nearest: reads"),
+        (", optional=('timelin',)", r"reads 'timelin', which is not registered; nearest: .*timeline"),
+        (", optional=('report:clams',)", r"reads 'report:clams', which is not registered; nearest: .*report:claims"),
+        (", optional=('paper/nothing.csv',)", r"reads 'paper/nothing.csv', which is not registered; no such file"),
+        (", per='experiment'", r"per = 'experiment', applies = None is not allowed; allowed: 'run', or 'experiment'"),
+        (", optional='timeline'", r"optional = 'timeline' is not allowed; allowed: a tuple"),
+        (", optional=tuple(x)", r"optional = tuple\(x\) is not allowed; allowed: a literal"),
+    ],
+)
+def test_a_wrong_registration_is_one_line(more: str, words: str, tree: Path) -> None:
+    add(tree, more)
+    with pytest.raises(UserError, match=words) as error:
+        registry.figures(tree)
+    assert str(error.value).startswith("analysis/figures/mine.py: ") and "\n" not in str(error.value)
+
+
+def test_two_figures_of_one_name_and_no_caption_are_one_line(tree: Path) -> None:
+    add(tree, caption=False)
+    with pytest.raises(UserError, match=r"'mine' has no caption: no such file: workflow/report/mine.rst"):
+        registry.figures(tree)
+    add(tree)
+    add(tree, name="other")
+    registry._all.cache_clear()
+    with pytest.raises(UserError, match=r"other.py: figure 'mine' is registered twice \(also in analysis/figures/mine"):
+        registry.figures(tree)
+
+
+def test_a_faulty_registration_is_one_line_of_the_command_too(tree: Path, archive: Path, variants_csv: Path) -> None:
+    add(tree, ", reeds=()")
+    inputs = write_inputs(tree / "inputs.json", archive, variants_csv)
+    command = ("analysis.draw", "--inputs", inputs, "--out", tree / "out", "stalls")
+    assert_one_line(run_module(*command, cwd=tree, PYTHONPATH=str(tree)), "unknown keyword 'reeds'")
+    assert not (tree / "out").exists()
