@@ -83,8 +83,8 @@ LOOP = """mov.u32 %r1, 0; mov.f32 %f0, 0f00000000; mov.u64 %y1, %y0;
 L: ld.global.f32 %f1, [%y1]; st.shared.f32 [%a], %f1; bar.sync 0; ld.shared.f32 %f2, [%a+64];
 fma.rn.f32 %f0, %f1, %f2, %f0; bar.sync 0; add.u64 %y1, %y1, 64; add.u32 %r1, %r1, 1; setp.lt.u32 %q0, %r1, 5;
 @%q0 bra L; st.global.f32 [%y0], %f0;"""
-INDIRECT = """st.shared.u32 [%a], %r0; bar.sync 0; xor.b32 %r2, %r0, 28; mov.u32 %r3, s; add.u32 %r3, %r3, %r2; ld.shared.u32 %r4, [%r3];
- mul.lo.u32 %r5, %r4, %r4; shl.b32 %r6, %r4, 3; mov.u32 %r3, s; add.u32 %r3, %r3, %r6;
+INDIRECT = """st.shared.u32 [%a], %r0; bar.sync 0; xor.b32 %r2, %r0, 28; mov.u32 %r3, s; add.u32 %r3, %r3, %r2;
+ld.shared.u32 %r4, [%r3]; mul.lo.u32 %r5, %r4, %r4; shl.b32 %r6, %r4, 3; mov.u32 %r3, s; add.u32 %r3, %r3, %r6;
 ld.shared.f32 %f0, [%r3];
 fma.rn.f32 %f0, %f0, %f0, %f0; st.global.f32 [%y0], %f0;"""
 COPIES = """cp.async.ca.shared.global [%a], [%y0], 4; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;
