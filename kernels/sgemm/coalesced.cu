@@ -20,6 +20,10 @@
 template <int BLOCK>
 __global__ void sgemm_coalesced(int m, int n, int k, float alpha, const float* A, int lda,
                                 const float* B, int ldb, float beta, float* C, int ldc) {
+    if (alpha == 0.0f) {
+        return scale_c<BLOCK, BLOCK>(blockIdx.x * BLOCK, blockIdx.y * BLOCK, m, n, beta, C, ldc);
+    }
+
     // The fast thread index runs along the columns.
     const int row = blockIdx.x * BLOCK + threadIdx.x / BLOCK;
     const int col = blockIdx.y * BLOCK + threadIdx.x % BLOCK;
