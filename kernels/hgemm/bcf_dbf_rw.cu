@@ -14,12 +14,11 @@
 // The rows of this tile are 256 bytes as well, and swizzled like those of B: the eight rows that a
 // warp writes at once, 16 bytes in each, fall on eight groups of four banks.
 //
-// The text's kernels have no launch bounds; ours ask for two blocks an SM, since nvcc may take more
-// registers than these have. Its strips are of eight tile columns and need a grid whose width is a
-// multiple of that; ours take any. Both are values here, so that what they do can be told.
+// Where ours differ from the text's kernels: these have no launch bounds (nvcc 13.0 keeps to two blocks
+// an SM without), and strips that need a grid as wide as a multiple of eight; ours take any.
 //
-// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STRIP: tile columns of a strip,
-//            0 for none; MIN_BLOCKS: how many blocks shall fit on an SM.
+// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STRIP: tile columns of a strip
+//            (include/grid.cuh), 0 for blocks row by row.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 8; A, B, C 16-byte
 //            aligned; sm_80 or newer.
@@ -30,8 +29,8 @@
 #include "include/ptx.cuh"
 #include "include/swizzle.cuh"
 
-template <typename T, int BM, int BN, int BK, int STRIP, int MIN_BLOCKS>
-__global__ void __launch_bounds__(256, MIN_BLOCKS)
+template <typename T, int BM, int BN, int BK, int STRIP>
+__global__ void __launch_bounds__(256, 2)
 hgemm_bcf_dbf_rw(int m, int n, int k, float alpha, const T* A, int lda, const T* B, int ldb,
                  float beta, T* C, int ldc) {
     if (alpha == 0.0f) return scale_c<BM, BN>(blockIdx.y * BM, blockIdx.x * BN, m, n, beta, C, ldc);

@@ -1,7 +1,7 @@
 // The last step of every rung, C = alpha * (A B) + beta * C, for one, two or four neighbouring
 // elements. BLAS says that C is not read when beta is zero: it may hold anything then, NaN too, so
-// that computing 0 * C would be wrong. And it says that A and B are not read when alpha is zero;
-// `scale_c` is all that is left to do then, and each rung begins with asking whether it is.
+// that computing 0 * C would be wrong. And it says that A and B are not read when alpha is zero. Rungs
+// whose loop is all that reads them take k as zero then, the others call `scale_c`.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +71,8 @@ __device__ __forceinline__ void update_c(T* c, float alpha, float product, float
     *c = static_cast<T>(result);
 }
 
-// C = beta * C, where C has m x n elements, for the BM x BN of them from (row, col) on: a block's part
-// of the product where alpha is zero.
+// C = beta * C for the BM x BN of its m x n elements that begin at (row, col): a block's work where alpha
+// is zero.
 template <int BM, int BN, typename T>
 __device__ __forceinline__ void scale_c(int row, int col, int m, int n, float beta, T* C, int ldc) {
 #pragma unroll 1

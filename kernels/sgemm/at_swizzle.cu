@@ -25,7 +25,7 @@ template <int BM, int BN, int BK, Order ORDER, bool STORE_B = true>
 __global__ void __launch_bounds__(BM * BN / 64)
 sgemm_at_swizzle(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
                  float beta, float* C, int ldc) {
-    if (alpha == 0.0f) return scale_c<BM, BN>(blockIdx.y * BM, blockIdx.x * BN, m, n, beta, C, ldc);
+    if (alpha == 0.0f) k = 0;  // BLAS reads neither A nor B then
 
     constexpr int TM = 8, TN = 8;
     constexpr int WM = 64, WN = 32;

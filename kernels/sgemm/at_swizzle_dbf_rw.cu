@@ -7,9 +7,10 @@
 //     fetch 0, stage 0 | fetch 1   multiply 0   stage 1 | fetch 2   multiply 1   stage 2 | ...
 //                buf 0             buf 0        buf 1               buf 1        buf 0
 //
-// The words that wait take 16 registers. Worklog B saves others, to stay below 128, for with more
-// only one block fits on an SM; but nvcc 13.0 gives its text 141 on sm_90. Here MIN_BLOCKS decides:
-// with 1 the compiler takes about as many, 2 holds it to 128, and 3 to 80, for which it must spill.
+// The words that wait take 16 registers. The text keeps the whole below 128, for with more only one block
+// fits on an SM; here MIN_BLOCKS = 2 asks for that. nvcc 13.0 would keep to it by itself, with neither
+// bounds (127) nor a number of blocks (126); told that one block is enough it takes 138, and for three,
+// 80 of them, it must spill.
 //
 // Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C; ORDER: of its
 //            multiply-adds; MIN_BLOCKS: how many blocks shall fit on an SM.

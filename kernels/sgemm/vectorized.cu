@@ -12,11 +12,11 @@
 //      w  . . .             z . . .
 //                           w . . .
 //
-// Two of worklog 002's proposals are values here, and no part of the rung: with MIN_BLOCKS the registers
-// are held to what so many blocks an SM leave each thread, and STAGED sends C through shared memory.
+// Two proposals of worklog 002 are values here, and no part of the rung: MIN_BLOCKS holds the registers to
+// what so many blocks an SM leave each thread, and STAGED sends C through shared memory.
 //
 // Template:  BM, BN, BK: the block's tile; TM, TN: a thread's patch of C; MIN_BLOCKS: how many blocks
-//            shall fit on an SM; STAGED: whether whole rows of C are stored (include/store_stage.cuh).
+//            shall fit on an SM, 0 for no wish; STAGED: C in whole rows (include/store_stage.cuh).
 // Launch:    (BM / TM) * (BN / TN) threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
@@ -30,7 +30,7 @@ template <int BM, int BN, int BK, int TM, int TN, int MIN_BLOCKS, bool STAGED>
 __global__ void __launch_bounds__(BM * BN / (TM * TN), MIN_BLOCKS)
 sgemm_vectorized(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
                  float beta, float* C, int ldc) {
-    if (alpha == 0.0f) return scale_c<BM, BN>(blockIdx.y * BM, blockIdx.x * BN, m, n, beta, C, ldc);
+    if (alpha == 0.0f) k = 0;  // BLAS reads neither A nor B then
 
     constexpr int THREADS = BM * BN / (TM * TN);
     constexpr int A_ROWS = THREADS / (BK / 4);  // rows of the tile of A copied in one pass
@@ -91,11 +91,12 @@ sgemm_vectorized(int m, int n, int k, float alpha, const float* A, int lda, cons
     }
 
     if constexpr (STAGED) {
-        return store_staged<BM, BN, true>(sum, alpha, beta, C, ldc);
-    }
-    for (int i = 0; i < TM; ++i) {
-        for (int j = 0; j < TN; j += 4) {
-            update_c4(&C[(row + i) * ldc + col + j], alpha, &sum[i][j], beta);
+        store_staged<BM, BN, true>(sum, alpha, beta, C, ldc);
+    } else {
+        for (int i = 0; i < TM; ++i) {
+            for (int j = 0; j < TN; j += 4) {
+                update_c4(&C[(row + i) * ldc + col + j], alpha, &sum[i][j], beta);
+            }
         }
     }
 }

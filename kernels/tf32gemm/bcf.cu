@@ -29,7 +29,7 @@ template <int BM, int BN, int BK, int SWIZZLED_ROWS>
 __global__ void __launch_bounds__(256, 2)
 tf32gemm_bcf(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
              float beta, float* C, int ldc) {
-    if (alpha == 0.0f) return scale_c<BM, BN>(blockIdx.y * BM, blockIdx.x * BN, m, n, beta, C, ldc);
+    if (alpha == 0.0f) k = 0;  // BLAS reads neither A nor B then
 
     constexpr int THREADS = 256;
     constexpr int WM = BM / 2;  // a warp's tile: 2 x 4 warps
