@@ -15,19 +15,23 @@ from kernels import catalogue
 from kernels.catalogue import Problem
 from ptxsim.compiler import compile_ptx
 
-LADDER = ["tiling", "at_tiling", "at_swizzle", "at_swizzle_rw", "at_swizzle_dbf_rw"]
+LADDER = ["naive_16x16", "tiling", "at_tiling", "at_swizzle", "at_swizzle_rw", "at_swizzle_dbf_rw"]
 
 # of the wavefronts of shared loads and of shared stores, the share that are conflicts; bytes of C used per sector
 MEMORY = {
     "tiling": (1 / 2, 0, 16),  # A: 8 rows on one bank, 8 wavefronts for 2; B: none
     "at_tiling": (0, 3 / 5, 16),  # of A's 8 stores each takes 4 wavefronts for 1; B's 2 take their 4
     "at_swizzle": (0, 0, 16),
+    "at_swizzle_stores": (1 / 3, 0, 16),
     "at_swizzle_rw": (0, 0, 32),
     "at_swizzle_dbf_rw": (0, 0, 32),
+    "at_swizzle_dbf_rw_snake": (0, 0, 32),
     "blocktile_2d": (1 / 2, 0, 4),  # A and B both take twice what they must
     "blocktile_2d_padded": (1 / 3, 1 / 3, 4),  # A no longer, but its stores do, by the gaps
     "blocktile_2d_padded_ab": (3 / 5, 1 / 3, 4),  # B's reads are scalar, 4-way
     "vectorized": (2 / 5, 1 / 3, 16),
+    "blocktile_2d_staged": (1 / 2, 0, 32),
+    "vectorized_staged": (2 / 5, 1 / 3, 32),
     "vectorized_padded": (2 / 5, 0, 16),  # the loads' conflicts are B's, which no padding of rows changes
     "vectorized_padded_1": (1 / 3, 1 / 3, 16),
 }
@@ -52,14 +56,31 @@ def test_banks_and_sectors(rung: str, tmp_path: Path) -> None:
     assert counted["smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio"] == per_sector
 
 
-@pytest.mark.parametrize(("suffix", "blocks"), [("", 1), ("_2blocks", 2), ("_3blocks", 3)])
-def test_launch_bounds_set_the_blocks_per_sm(suffix: str, blocks: int, tmp_path: Path) -> None:
-    """Registers are what limits them, and only three blocks cost spills."""
-    name = f"sgemm_at_swizzle_dbf_rw{suffix}"
+BOUNDED = {  # blocks an SM, and whether they cost spills
+    "at_swizzle_dbf_rw": (2, False),
+    "at_swizzle_dbf_rw_1block": (1, False),
+    "at_swizzle_dbf_rw_3blocks": (3, True),
+    "blocktile_2d_3blocks": (3, False),
+    "vectorized_3blocks": (3, True),
+}
+
+
+@pytest.mark.parametrize("rung", BOUNDED)
+def test_launch_bounds_set_the_blocks_per_sm(rung: str, tmp_path: Path) -> None:
+    """Registers are what limits them."""
+    name, (blocks, spills) = f"sgemm_{rung}", BOUNDED[rung]
     build.build_variant(name, ARCH, tmp_path)
     row = read_json(tmp_path / f"{name}.json", "resources")
     assert catalogue.kernels()[name].template["MIN_BLOCKS"] == row["blocks_per_sm"] == blocks
-    assert row["limiter"] == "registers" and (row["spill_bytes"] > 0) == (blocks == 3)
+    assert row["limiter"] == "registers" and (row["spill_bytes"] > 0) == spills
+
+
+def test_worklog_b_s_rungs_have_the_order_of_its_text() -> None:
+    """Rows outside, columns inside; the snake is one variant of the last."""
+    kernels = catalogue.kernels()
+    orders = {name: kernel.template["ORDER"] for name, kernel in kernels.items() if "ORDER" in kernel.template}
+    assert {f"sgemm_{rung}" for rung in LADDER[1:]} <= set(orders)
+    assert [name for name, order in orders.items() if order != "Order::rows"] == ["sgemm_at_swizzle_dbf_rw_snake"]
 
 
 def test_worklog_b_s_rungs_build_on_each_other() -> None:
