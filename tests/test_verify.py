@@ -214,7 +214,7 @@ class LdcForB(NumpyDevice):
 
 class BetaIgnored(NumpyDevice):
     def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
-        return np.float32(p.alpha) * product
+        return super().update(replace(p, beta=0.0), product, c)
 
 
 class AlphaIgnored(NumpyDevice):
