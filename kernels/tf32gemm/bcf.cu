@@ -14,7 +14,10 @@
 //                     2     0-7   16-23
 //                     3     0-7   24-31
 //
-// Template:  BM, BN, BK: the block's tile.
+// The text takes the row modulo 8 instead of 4, which sends rows 4-7 to the line of banks beside: the
+// same bank for every word. `tf32gemm_bcf_8rows` has that.
+//
+// Template:  BM, BN, BK: the block's tile; SWIZZLED_ROWS: 4, or 8 as in the text.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb multiples of 4, ldc of 2; A, B, C 16-byte
 //            aligned; sm_80 or newer.
