@@ -32,9 +32,9 @@ from .monitor import SharedMonitor
 from .origins import UNKNOWN
 from .phases import Phases
 from .program import Program
+from .ptx_types import SIGNED, STORAGE, UNSIGNED, Type
 from .runs import Runs
 from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable, plain_name
-from .types import SIGNED, STORAGE, UNSIGNED, Type
 from .values import merged, viewed
 
 WARP = 32

@@ -7,12 +7,12 @@ import re
 
 import numpy as np
 import pytest
+from running import KERNELS
 
 import ptxsim
 from ptxsim import monitor
 from ptxsim.compiler import compile_ptx
 from ptxsim.errors import PtxError
-from tests.ptxsim.conftest import KERNELS
 
 BLOCKS = 3
 ELSEWHERE = r"and no fence and atomic operation order the two"
