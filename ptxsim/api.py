@@ -369,4 +369,4 @@ def load(
     try:
         return Kernel(parse(text), entry, cubin)
     except NoEntryError as error:
-        raise why_not(path, entry, error) from None
+        raise why_not(path, entry, flags, error) from None

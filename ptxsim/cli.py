@@ -106,7 +106,7 @@ def _kernel(options, folder: Path | None = None) -> Kernel:
     try:
         return load(text, options.entry, cubin)
     except NoEntryError as error:
-        raise why_not(options.kernel, options.entry, error) from None
+        raise why_not(options.kernel, options.entry, options.flags, error) from None
 
 
 def _limits(options) -> Limits:

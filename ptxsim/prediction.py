@@ -13,20 +13,23 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .api import Kernel, dimensions
 from .counters import Counters, named
 from .errors import PtxsimError
+from .instructions import registry
 from .machine import WARP, Limits
 from .observer import Observer
+from .origins import named_spaces
 from .program import Program, align_up
-from .slicing import ACCESSES, registers_of, slice_of
-from .syntax import Instruction
+from .slicing import PURE, registers_of
+from .syntax import Address, Instruction, Register
 
 MORE = 4  # blocks at places drawn (from a fixed seed) to try what is foretold, beside those next to the edges
+ANYWHERE = {"global", "shared", "local", "param"}
 
 
 @dataclass(frozen=True)
@@ -62,21 +65,39 @@ class _Apart(Observer):
 
 def waits_for_others(program: Program) -> Instruction | None:
     """An atomic operation on global memory whose result decides what a thread does next or where it reads: its block
-    does not do the same alone as among others."""
-    found = slice_of(program)
-    needed: dict[int, set] = {}
+    does not do the same alone as among others. Followed through registers, and through memory by space."""
     for i in program.code:
-        if i.pc in found.skipped:
-            continue
-        read = set() if i.predicate is None else {i.predicate}
-        operands = [i.operands[ACCESSES[i.opcode]]] if i.pc in found.blind else i.operands
-        needed[i.pc] = read.union(*map(set, map(registers_of, operands))) if operands else read
-    for i in program.code:
-        if i.opcode == "atom" and not any(m.split("::")[0] == "shared" for m in i.modifiers):
-            result = set(registers_of(i.operands[0]))
-            if any(result & read for pc, read in needed.items() if pc != i.pc):
-                return i
+        if i.opcode == "atom" and "shared" not in named_spaces(i) and _decides(program, i):
+            return i
     return None
+
+
+def _decides(program: Program, source: Instruction) -> bool:
+    """Whether an instruction's result reaches an address, a branch, a barrier or the predicate of an access."""
+    known: set[Register] = set(registers_of(source.operands[0]))  # registers that depend on it
+    spaces: set[str] = set()  # of memory that does
+    before = None
+    while before != (len(known), len(spaces)):
+        before = len(known), len(spaces)
+        for i in program.code:
+            effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
+            addresses = [operand for operand in i.operands if isinstance(operand, Address)]
+            if i.predicate in known and effect and i.opcode not in PURE:
+                return True
+            if any(known.intersection(registers_of(a)) for a in addresses):
+                return True
+            if i.opcode in registry.CONTROLS and i is not source and known.intersection(registers_of(i.operands)):
+                return True
+            if i.opcode in ("st", "atom", "red") and known.intersection(
+                *[[r for o in i.operands[i.opcode == "atom" :] if o not in addresses for r in registers_of(o)]]
+            ):
+                spaces |= named_spaces(i) or ANYWHERE
+            if i.opcode in ("st", "red") or not i.operands:
+                continue
+            loads = i.opcode in ("ld", "ldu", "atom", "ldmatrix") and spaces & (named_spaces(i) or ANYWHERE)
+            if loads or i.predicate in known or known.intersection(registers_of(i.operands[1:])):
+                known.update(registers_of(i.operands[0]))
+    return False
 
 
 def sample(grid: Sequence[int]) -> tuple[dict[int, tuple], dict[tuple, int]]:
@@ -129,8 +150,7 @@ def predict(
         )
     chosen, sizes = sample(grid)
     apart = _Apart()
-    limits = limits or Limits()
-    alone = Limits(limits.steps, align_up(math.prod(block), WARP), limits.depth, limits.thread_instructions)
+    alone = replace(limits or Limits(), lanes=align_up(math.prod(block), WARP))
     kernel.launch(
         grid, block, args, shared_bytes, [apart], False, alone, values=False, constants=constants, blocks=sorted(chosen)
     )

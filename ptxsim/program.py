@@ -93,19 +93,19 @@ def reachable_names(module: Module, name: str) -> list[str]:
 def choose_entry(module: Module, entry: str | None) -> Function:
     """The entry by its name, mangled or as in the source (`tiled<128, 8>`), or by a part that only its name has.
 
-    Raises `NoEntryError`."""
+    Raises `NoEntryError` where there is none, `PtxError` where there are several."""
     names = module.entries
     if not names:
         raise NoEntryError("the PTX has no entry (.entry with a body)")
     if entry is None:
         if len(names) > 1:
-            raise NoEntryError(f"the PTX has {len(names)} entries, name one: {'; '.join(map(demangle, names))}")
+            raise PtxError(f"the PTX has {len(names)} entries, name one: {'; '.join(map(demangle, names))}")
         return module.functions[names[0]]
     close = matching(names, entry)
     if not close:
         raise NoEntryError(f"no entry {entry!r} in the PTX; it has: {'; '.join(map(demangle, names))}")
     if len(close) > 1:
-        raise NoEntryError(f"{len(close)} entries match {entry!r}: {'; '.join(map(demangle, close))}")
+        raise PtxError(f"{len(close)} entries match {entry!r}: {'; '.join(map(demangle, close))}")
     return module.functions[close[0]]
 
 

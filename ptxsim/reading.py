@@ -59,6 +59,9 @@ def prepare(
     return text, cubin
 
 
-def why_not(kernel: Path, entry: str | None, error: NoEntryError) -> PtxError:
+def why_not(kernel: Path, entry: str | None, flags: Sequence[str], error: NoEntryError) -> PtxError:
     """Of an entry that is not there: a template that nothing instantiates, or else the error itself."""
-    return (templates.explain(kernel, entry) if kernel.suffix in SOURCES else None) or error
+    if kernel.suffix not in SOURCES:
+        return error
+    folders = [Path(flag[2:]) for flag in flags if flag.startswith("-I")]
+    return templates.explain(kernel, entry, folders) or error

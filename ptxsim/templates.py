@@ -1,12 +1,13 @@
 """Kernel templates in a CUDA source, for telling why nvcc made no code of one.
 
 explain(Path("mine.cu"), "tiled<128, 8>")
-# mine.cu:12: nothing instantiates the template tiled<BM, TM>, so there is no code of it; add the line: ...
+# mine.cu:12: nothing instantiates the template tiled<BM, TM>, so there is no code of it; add ...
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from .errors import PtxError
 
 HIDDEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|(?m:^[ \t]*#(?:\\\n|[^\n])*)', re.S)
 ATTRIBUTE = re.compile(r"\b(__launch_bounds__|__cluster_dims__|__block_size__|__attribute__|__maxnreg__)\s*\(")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^">\n]+)[">]', re.M)
 NAME = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -86,29 +88,46 @@ def kernel_templates(source: str) -> list[Template]:
         parameters = []
         for parameter in split_list(text[start.end() : end - 1]):
             own = parameter.partition("=")[0]
-            names = NAME.findall(own)
+            pointer = re.search(r"\(\s*[*&]+\s*(\w+)\s*\)", own)
+            names = [pointer[1], pointer[1]] if pointer else NAME.findall(own)
             parameters.append(names[-1] if len(names) > 1 else "")
         line = text.count("\n", 0, start.start()) + 1
         found.append(Template(name, line, tuple(parameters), signature))
     return found
 
 
-def explain(path: Path, entry: str | None) -> PtxError | None:
-    """Why nvcc made no code of an entry: a template that nothing instantiates. None: there is none of that name."""
-    try:
-        templates = kernel_templates(path.read_text(errors="replace"))
-    except OSError:
-        return None
+def sources(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """A file and what it includes from beside it or from these folders, and so on, each with its text."""
+    left, seen = [path], set()
+    while left:
+        found = left.pop(0)
+        if found.resolve() in seen:
+            continue
+        seen.add(found.resolve())
+        try:
+            text = found.read_text(errors="replace")
+        except OSError:
+            continue
+        yield found, text
+        for name in INCLUDE.findall(text):
+            places = (folder / name for folder in (found.parent, *folders))
+            left += [place for place in places if place.is_file()][:1]
+
+
+def explain(path: Path, entry: str | None, folders: Sequence[Path] = ()) -> PtxError | None:
+    """Why nvcc made no code of an entry: a template that nothing instantiates, in the file or in what it includes from
+    beside it or from `folders`. None: there is no template of that name."""
+    templates = [(file, t) for file, text in sources(path, folders) for t in kernel_templates(text)]
     wanted, _, rest = (entry or "").partition("<")
     wanted = wanted.strip().rpartition("::")[2]
-    fitting = [t for t in templates if t.name == wanted] or [t for t in templates if wanted in t.name]
+    fitting = [(f, t) for f, t in templates if t.name == wanted] or [(f, t) for f, t in templates if wanted in t.name]
     if not fitting:
         return None
-    first = fitting[0]
+    file, first = fitting[0]
     arguments = rest.rpartition(">")[0].strip() if ">" in rest else None
     line = first.instantiation(arguments)
     free = "" if arguments else f" (with values for {', '.join(filter(None, first.parameters))})"
     return PtxError(
-        f"{path.name}:{first.line}: nothing instantiates the template {first.title}"
-        f"{f' as {entry}' if arguments else ''}, so there is no code of it; add the line{free}: {line}"
+        f"{file.name}:{first.line}: nothing instantiates the template {first.title}"
+        f"{f' as {entry}' if arguments else ''}, so there is no code of it; add to {path.name} the line{free}: {line}"
     )
