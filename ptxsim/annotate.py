@@ -172,7 +172,8 @@ def listing(
 
 
 def _named(name: str) -> str:
-    return f"== {name}"
+    path = Path(name)
+    return f"== {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else name}"
 
 
 def _checked(text: list[str], name: str, lines: dict[int, Cost]) -> list[str]:
