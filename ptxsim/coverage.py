@@ -21,8 +21,8 @@ from .sources import write_whole
 
 # Groups of the PTX ISA (9.7) with all their opcodes
 OPCODES = {
-    "Integer arithmetic": "add sub mul mad mul24 mad24 sad div rem abs neg min max popc clz bfind fns brev bfe bfi szext "
-    "bmsk dp4a dp2a",
+    "Integer arithmetic": "add sub mul mad mul24 mad24 sad div rem abs neg min max popc clz bfind fns brev bfe bfi "
+    "szext bmsk dp4a dp2a",
     "Extended precision": "addc subc madc",
     "Floating point": "testp copysign fma rcp sqrt rsqrt sin cos lg2 ex2 tanh",
     "Comparison and selection": "set setp selp slct",
@@ -32,8 +32,8 @@ OPCODES = {
     "Warps": "shfl vote match activemask redux elect",
     "Video": "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 "
     "vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4",
-    "Others": "alloca stacksave stackrestore nanosleep trap brkpt pmevent setmaxnreg griddepcontrol discard applypriority "
-    "createpolicy prefetch prefetchu",
+    "Others": "alloca stacksave stackrestore nanosleep trap brkpt pmevent setmaxnreg griddepcontrol discard "
+    "applypriority createpolicy prefetch prefetchu",
 }
 # Forms that are tried: by group, name and an instance. Registers: %r 32 bits, %rd 64, %h 16, %f, %d, %p; F4 stands for
 # four %f in braces, R4 and R2 for so many %r
