@@ -73,12 +73,12 @@ def _fills(mask: np.ndarray, pattern: np.ndarray) -> bool:
     return bool((pattern & ~mask).sum() <= CHANCE * mask.sum())
 
 
-def _product(mask: np.ndarray, tile: tuple[int, int] = (0, 0)) -> Told:
+def _product(mask: np.ndarray, tile: tuple[int, int] = (0, 0), called: tuple[str, str] = ("row", "column")) -> Told:
     """A mask in rows and columns; exact where it is all crossings of those rows and columns, and these have words."""
     rows, cols = mask.any(axis=1), mask.any(axis=0)
     told = [
         axis(name, np.flatnonzero(used), len(used), unit)
-        for name, used, unit in (("row", rows, tile[0]), ("column", cols, tile[1]))
+        for name, used, unit in zip(called, (rows, cols), tile, strict=True)
     ]
     exact = _fills(mask, np.outer(rows, cols)) and all(one.exact for one in told)
     if exact and rows.sum() == cols.sum() == 1 and mask.size > 1:
@@ -104,10 +104,9 @@ def place(wrong: np.ndarray, tile: tuple[int, int]) -> str:
     hit = tiles.any(axis=(2, 3))
     alike = tiles[hit].any(axis=0)
     if hit.size > 1 and _fills(tiles, hit[:, :, None, None] & alike & there):
-        of, within = _product(hit), _product(alike)
+        of, within = _product(hit, called=("tile row", "tile column")), _product(alike)
         if of.exact:
-            which = "every tile" if hit.all() else f"tile {of.words.replace('element ', '')}"
-            which = which.replace("tile all ", "tiles in all ").replace("tile row", "tiles in row")
+            which = "every tile" if hit.all() else of.words.replace("element", "tile").removeprefix("all ")
             told = within.words if within.exact else f"{int(alike.sum())} elements within {within.words}"
             return f"in {which}: {told}"
     rows, cols = (np.flatnonzero(wrong.any(axis=other)) for other in (1, 0))
@@ -150,12 +149,12 @@ def _blocks(blocks: np.ndarray, grid: tuple[int, int, int]) -> str:
         return f"block ({x[0]}, {y[0]})"
     if len(x) * len(y) == len(blocks):
         told = [
-            axis(name, at, size)
-            for name, at, size in (("blockIdx.x", x, grid[0]), ("blockIdx.y", y, grid[1]))
+            Told(f"blockIdx.{name} = {at[0]}") if len(at) == 1 else axis(f"blockIdx.{name}", at, size)
+            for name, at, size in (("x", x, grid[0]), ("y", y, grid[1]))
             if len(at) < size
         ]
         if all(one.exact for one in told):
-            return "blocks with " + " and ".join(one.words.replace("s ", " ", 1) for one in told)
+            return "blocks with " + " and ".join(one.words for one in told)
     return f"{len(blocks)} of {grid[0] * grid[1]} blocks"
 
 

@@ -8,7 +8,9 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Callable, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -64,13 +66,28 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
         if checked:
             told, passed = check_on(nullcontext(check.EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
         scaled = scaling.emulate(kernel, variant, size)
-        rows = bounds.rows(variant, size, kernel, cubin, scaled, machines.find(MACHINE))
+        with no_stdout():
+            rows = bounds.rows(variant, size, kernel, cubin, scaled, machines.find(MACHINE))
     except UserError as error:
         return Findings(variant.name, size, resources, why_not=str(error), checks=told, passed=passed)
     cycles = {row["resource"]: float(row["cycles_per_sm"]) for row in rows}
     totals = {name: float(value) for name, value in scaled.totals.items()}
     lines = costly(kernel, scaled.counters, variant)
     return Findings(variant.name, size, resources, totals, cycles, lines, None, told, passed)
+
+
+@contextlib.contextmanager
+def no_stdout() -> Iterator[None]:
+    """Nothing reaches stdout: the solver of integer programmes behind the bounds writes there, past Python."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        with open(os.devnull, "w") as nothing:
+            os.dup2(nothing.fileno(), 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def check_on(device: contextlib.AbstractContextManager, variant: Variant, large: int | None) -> tuple[Checks, bool]:

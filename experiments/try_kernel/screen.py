@@ -80,7 +80,7 @@ def _checks(own: Findings, measured: Measured | None) -> list[str]:
     lines: list[str] = []
     for told in (own.checks, measured.checks if measured else []):
         for line in told:
-            parts = re.sub(r"ptxsim: \w+: ", "", line).split(" | ")
+            parts = re.sub(r"ptxsim: ptxsim: \w+: ", "ptxsim: ", line).split(" | ")
             lines += [
                 text for part in parts for text in _cut(_wrapped(part, "" if part is parts[0] else "  "), LONGEST)
             ]
