@@ -5,7 +5,7 @@
 # They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
 
 PYTHON ?= python3
-CORES ?= 1
+CORES ?= $(shell nproc)
 BIN := .venv/bin
 
 .PHONY: all test test-gpu fuzz bench clean

@@ -9,6 +9,8 @@ snakemake --cores 1 paper          figures and paper again, from what is measure
 snakemake --cores 1 archive        put this machine's measurements under data/
 """
 
+import difflib
+
 from snakemake.utils import min_version
 
 min_version("9.0")

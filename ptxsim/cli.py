@@ -338,7 +338,7 @@ def main(argv: list[str] | None = None) -> int:
     least.add_argument("--ptx", type=Path, help="what the cubin was made from (default: the PTX that it holds)")
     least.add_argument("--arch", default="sm_90a", help="what a .cu or .ptx file is compiled for")
     least.add_argument("--machine", default="h200", help=f"{', '.join(machines.PRESETS)}, or a .toml file")
-    least.add_argument("--sms", type=_positive, help="multiprocessors, if not the machine's")
+    least.add_argument("--sms", type=int, help="multiprocessors, if not the machine's")
     least.add_argument("--out", type=Path, help="the bounds as JSON")
     _common(least)
     least.set_defaults(act=bounds)

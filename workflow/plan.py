@@ -194,7 +194,8 @@ class Plan:
         """
         recorded = registry.tables()
         alone = [name for name in self.everything if self.folder_of(name) != self.source]
-        scoped = [t for t in recorded.values() if t.parts in ("run", "bench", "check", "profile") and t.needs_gpu]
+        own = ("run", "bench", "check", "profile")  # stages that an experiment has parts of
+        scoped = [t for t in recorded.values() if t.needs_gpu and (t.parts in own or t.derived)]
         reasons = {stage: f"{self.source}/parts/{stage}.left_out.txt" for stage in registry.legs()}
         return {
             "machine": self.machine,

@@ -15,7 +15,7 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from contracts import UserError, replacing, run_command, scratch, write_json, write_text
+from contracts import UserError, atomic_write, run_command, scratch, write_json, write_text
 from experiments.stages import toolchain
 from experiments.stages.relocatable import SEED, relocatable
 from kernels import catalogue
@@ -33,7 +33,11 @@ def compile_source(source: Path, stem: Path, arch: str, compiler: Path) -> str:
 
     Raises `UserError` with the compiler's first error.
     """
-    with replacing(stem.with_suffix(".ptx")) as ptx, replacing(stem.with_suffix(".cubin")) as cubin, scratch() as empty:
+    with (
+        atomic_write(stem.with_suffix(".ptx")) as ptx,
+        atomic_write(stem.with_suffix(".cubin")) as cubin,
+        scratch() as empty,
+    ):
         virtual = arch.replace("sm_", "compute_")
         include = f"-I{catalogue.ROOT}"
         to_ptx = [str(compiler), "-ptx", *FLAGS, f"-arch={virtual}", include, str(source), "-o", str(ptx)]
