@@ -1,4 +1,5 @@
-"""docs/kernels.md shows what was measured, has a section for every kernel of the worklogs, and says nothing that its tables deny."""
+"""docs/kernels.md shows what was measured, has a section for each kernel of the worklogs, and says nothing that its
+tables deny."""
 
 from __future__ import annotations
 
