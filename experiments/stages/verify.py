@@ -102,10 +102,17 @@ def judge(c: np.ndarray, reference: np.ndarray, allowed: np.ndarray) -> Verdict:
     return Verdict(worst)
 
 
-def check_whole(problem: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, c: np.ndarray) -> Verdict:
-    """Every element against float64. `a`, `b`, `c0` as the kernel saw them (see `combined`)."""
+def expected(
+    problem: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """C in float64, and the largest error allowed. `a`, `b`, `c0` as the kernel saw them (see `combined`)."""
     reference = combined(problem.alpha, problem.beta, a, b, c0)
-    return judge(c, reference, bound(problem, dtype, reference, magnitude(problem, a, b, c0)))
+    return reference, bound(problem, dtype, reference, magnitude(problem, a, b, c0))
+
+
+def check_whole(problem: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, c: np.ndarray) -> Verdict:
+    """Every element against float64; arguments as of `expected`."""
+    return judge(c, *expected(problem, dtype, a, b, c0))
 
 
 def freivalds(
