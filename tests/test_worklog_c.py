@@ -85,7 +85,8 @@ def test_direct_stores_fill_a_quarter_of_four_times_the_sectors(built: Path) -> 
         per_request[name] = (sectors / requests, used)
     assert per_request == {"sgemm_t128x128x8": (4, 32), "sgemm_t128x128x8_direct": (16, 8)}
     row = read_json(built / "sgemm_t128x128x8_direct.json", "resources")
-    assert row["stg_32"] == 2 * (64 + 1) and row["stg_64"] == row["stg_128"] == 0  # for beta = 0 and others; one more where alpha = 0
+    scaling = 1  # of C, where alpha = 0
+    assert row["stg_32"] == 2 * (64 + scaling) and row["stg_64"] == row["stg_128"] == 0  # for beta = 0 and for others
     assert row["lds_32"] == 0 and row["sts_128"] == 2  # none but those of the tiles
 
 

@@ -175,7 +175,7 @@ class Inputs:
 
 
 def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
-    """What a case starts from. As BLAS has it, C is not read where beta is 0, and A and B where alpha is: all NaN then."""
+    """What a case starts from; C is NaN where beta is 0, and A and B where alpha is, for they must not be read then."""
     p, dtype = case.problem, verify.NUMPY_DTYPES[variant.dtype]
     rng = np.random.default_rng(seed)
     a, b, c0 = (
