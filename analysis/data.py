@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 import contracts
-from contracts import load_yaml, replacing, schema
+from contracts import atomic_write, load_yaml, schema
 from contracts.dtypes import dtypes
 from contracts.registry import legs
 
@@ -58,7 +58,7 @@ class Measured:
 def write_csv(path: Path, rows: pd.DataFrame, digits: int = 6) -> None:
     """A table, whole; truth as true and false, nothing as an empty cell, floats to so many significant digits."""
     flags = {name: rows[name].map({True: "true", False: "false"}) for name in rows if rows[name].dtype == bool}
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         rows.assign(**flags).to_csv(temporary, index=False, float_format=f"%.{digits}g", lineterminator="\n")
 
 

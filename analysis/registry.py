@@ -244,7 +244,7 @@ def _registered(kind: str, call: ast.Call, function: str, where: str, root: Path
     told["stem"] = told.get("stem") or name
     told["file"] = told.get("file") or (f"{name}.svg" if kind == "figure" else f"{name}.csv")
     module = where.removesuffix(".py").replace("/", ".")
-    return Registered(kind=kind, module=module, path=where, function=function, code=_code(root / where, root), **told)
+    return Registered(kind=kind, module=module, path=where, function=function, code=code_of(root / where, root), **told)
 
 
 def _literal(node: ast.expr, where: str) -> Any:
@@ -276,8 +276,8 @@ def _imported(path: Path, root: Path) -> tuple[Path, ...]:
 
 
 @functools.cache
-def _code(path: Path, root: Path) -> tuple[str, ...]:
-    """The closure of `_imported`, as paths of the project, with what the data layer reads."""
+def code_of(path: Path, root: Path = ROOT) -> tuple[str, ...]:
+    """A module's file and those of this project that it imports, directly or not, with what the data layer reads."""
     found: dict[Path, None] = {}
     wanted = [path]
     while wanted:

@@ -15,7 +15,7 @@ from pathlib import Path
 import typst
 
 from analysis import registry
-from contracts import UserError, replacing, run_command
+from contracts import UserError, atomic_write, run_command
 
 # What the paper's sources read whatever this copy has
 READS = re.compile(r'rows-of\("(\w+)"\)|(?:#|\()drawn\(\s*"(\w+)"')
@@ -56,7 +56,7 @@ def render(paper: Path, tables: Path, figures: Path, out: Path, bank_pictures: l
     inputs["bank_pictures"] = ",".join(bank_pictures or [])
     inputs["tables_there"] = ",".join(sorted(path.stem for path in tables.glob("*.csv")))
     inputs["figures_there"] = ",".join(sorted(path.stem for path in figures.glob("*.pdf")))
-    with replacing(out) as temporary:
+    with atomic_write(out) as temporary:
         try:
             typst.compile(
                 paper,

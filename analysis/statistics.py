@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import stats
 
 RESAMPLES = 2000
 BATCH = 500  # resamples at a time: the median of 300 values over them stays in a processor's cache
@@ -23,6 +22,8 @@ def interval(
     Each sample, of at least two values, is resampled apart. The generator is seeded by `key`: a row's interval depends
     on no other row. Percentiles, not BCa: the jackknife that BCa rests on is degenerate for medians.
     """
+    from scipy import stats  # half a second, which not all who read tables need
+
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(key.encode()).digest()[:16]))
     found = stats.bootstrap(
         samples,

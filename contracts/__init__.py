@@ -4,20 +4,20 @@ Measuring (`experiments`) writes these files and explaining (`analysis`) reads t
 """
 
 from contracts.errors import UserError, choose, run_command
-from contracts.files import replacing, write_text
+from contracts.files import atomic_write, write_text
 from contracts.leftovers import scratch, sweep
 from contracts.tables import read_json, read_rows, read_yaml, schema, validate, write_json, write_rows
 from contracts.yaml_files import load_yaml, parse_yaml_value
 
 __all__ = [
     "UserError",
+    "atomic_write",
     "choose",
     "load_yaml",
     "parse_yaml_value",
     "read_json",
     "read_rows",
     "read_yaml",
-    "replacing",
     "run_command",
     "schema",
     "scratch",

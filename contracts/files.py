@@ -39,7 +39,7 @@ def decoded(path: str | Path, content: bytes) -> str:
 
 
 @contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def atomic_write(path: str | Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; rename it to `path` if the block ends well, else remove it.
 
     Raises `UserError` where the folder cannot be written.
@@ -70,5 +70,5 @@ def write_text(path: str | Path, text: str, *, only_if_changed: bool = False) ->
     path = Path(path)
     if only_if_changed and path.is_file() and path.read_text() == text:
         return
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text)

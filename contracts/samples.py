@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from contracts import archives
 from contracts.errors import UserError
-from contracts.files import read_bytes, replacing
+from contracts.files import atomic_write, read_bytes
 from contracts.tables import LIMIT_BYTES, schema, validate
 
 GAP, NO_CLOCK, OFF_TARGET = "launch gap", "clock unknown", "clock off target"  # why a sample is not kept
@@ -48,7 +48,7 @@ def write_samples(path: str | Path, parts: Iterable[pa.Table]) -> None:
     """Write all rows of `parts`; without any, the columns alone. Raises `UserError` for a value that is not allowed."""
     table = pa.concat_tables([COLUMNS.empty_table(), *parts]).unify_dictionaries()
     _check(table, path)
-    with replacing(path) as temporary:
+    with atomic_write(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 

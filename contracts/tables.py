@@ -24,7 +24,7 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 
 from contracts import archives
 from contracts.errors import LONGEST, UserError, one_line, quoted, suggest
-from contracts.files import decoded, read_bytes, replacing, write_text
+from contracts.files import atomic_write, decoded, read_bytes, write_text
 from contracts.json_files import json_value
 from contracts.yaml_files import load_yaml
 
@@ -193,7 +193,7 @@ def write_rows(path: str | Path, name: str, rows: Iterable[Mapping[str, Any]]) -
     for number, row in enumerate(rows, start=1):
         _check_row(row, name, f"{path} row {number}")
     _check_table(rows, name, path)
-    with replacing(path) as temporary, temporary.open("w", newline="") as file:
+    with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows([_format(row.get(column)) for column in columns] for row in rows)

@@ -390,7 +390,7 @@ def main(argv: list[str] | None = None) -> int:
     least = commands.add_parser("bounds", help=bounds.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(least)
     least.add_argument("--machine", default="h200", help=f"{', '.join(machines.PRESETS)}, or a .toml file")
-    least.add_argument("--sms", type=_positive, help="multiprocessors, if not the machine's")
+    least.add_argument("--sms", type=int, help="multiprocessors, if not the machine's")
     least.add_argument("--out", type=Path, help="the bounds as JSON")
     _common(least)
     least.set_defaults(act=bounds)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import contracts
-from contracts import UserError, read_json, read_rows, read_yaml, replacing, run_command, write_json, write_rows
+from contracts import UserError, atomic_write, read_json, read_rows, read_yaml, run_command, write_json, write_rows
 from contracts.tables import LARGEST
 
 CSV_TABLES = ["bench", "checks", "counters", "resources", "variants"]
@@ -229,7 +229,7 @@ def test_a_block_that_fails_leaves_nothing_and_keeps_the_old_file(fault: type, t
         target = tmp_path / "table.csv"
         if old:
             target.write_text(old)
-        with pytest.raises(fault), replacing(target) as temporary:
+        with pytest.raises(fault), atomic_write(target) as temporary:
             temporary.write_text("half")
             raise fault
         assert [path.name for path in tmp_path.iterdir()] == (["table.csv"] if old else [])
@@ -238,7 +238,7 @@ def test_a_block_that_fails_leaves_nothing_and_keeps_the_old_file(fault: type, t
 
 def test_a_replaced_file_is_whole_and_readable_by_others(tmp_path: Path) -> None:
     target = tmp_path / "new" / "table.csv"
-    with replacing(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_text("whole")
         assert not target.exists()
     umask = os.umask(0)

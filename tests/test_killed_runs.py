@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from helpers import BIN, ROOT, copy_tree, environment, wait_until
 
-from contracts import replacing, scratch, sweep
+from contracts import atomic_write, scratch, sweep
 from contracts.leftovers import OLD_S, OWNED, owned_name
 
 WRITER = """
 import signal, sys
 from pathlib import Path
-from contracts import replacing, scratch
-with replacing(Path(sys.argv[1], "table.csv")) as temporary, scratch() as folder:
+from contracts import atomic_write, scratch
+with atomic_write(Path(sys.argv[1], "table.csv")) as temporary, scratch() as folder:
     temporary.write_text("half")
     (folder / "file").write_text("half")
     print(temporary, folder, sep="\\n", flush=True)
@@ -110,7 +110,7 @@ def test_what_another_host_or_container_left_is_swept_once_it_is_old(tmp_path: P
 
 
 def test_temporary_files_and_folders_go_by_themselves(tmp_path: Path) -> None:
-    with replacing(tmp_path / "a.csv") as temporary, scratch() as folder:
+    with atomic_write(tmp_path / "a.csv") as temporary, scratch() as folder:
         assert OWNED.fullmatch(temporary.name) and OWNED.fullmatch(folder.name) and list(folder.iterdir()) == []
         (folder / "file").touch()
     assert not temporary.exists() and not folder.exists() and (tmp_path / "a.csv").exists()

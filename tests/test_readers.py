@@ -19,7 +19,7 @@ from analysis.claims.expressions import evaluate
 from analysis.claims.verdicts import judge
 from analysis.inputs import Inputs
 from analysis.tables import autotune
-from contracts import UserError, load_yaml, parse_yaml_value, read_json, read_rows, replacing, validate
+from contracts import UserError, atomic_write, load_yaml, parse_yaml_value, read_json, read_rows, validate
 from experiments import declarations
 from kernels import catalogue
 
@@ -322,8 +322,11 @@ def test_a_file_that_grows_too_large_is_named(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_named_and_another_file_s_error_is_not_renamed(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot write .*table\.csv: No space left"), replacing(tmp_path / "table.csv"):
+    with (
+        pytest.raises(UserError, match=r"cannot write .*table\.csv: No space left"),
+        atomic_write(tmp_path / "table.csv"),
+    ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    with pytest.raises(FileNotFoundError, match="absent"), replacing(tmp_path / "table.csv"):
+    with pytest.raises(FileNotFoundError, match="absent"), atomic_write(tmp_path / "table.csv"):
         (tmp_path / "absent").read_text()
     assert list(tmp_path.iterdir()) == []

@@ -194,7 +194,8 @@ class Plan:
         """
         recorded = registry.tables()
         alone = [name for name in self.everything if self.folder_of(name) != self.source]
-        scoped = [t for t in recorded.values() if t.parts in ("run", "bench", "check", "profile") and t.needs_gpu]
+        own = ("run", "bench", "check", "profile")  # stages that an experiment has parts of
+        scoped = [t for t in recorded.values() if t.needs_gpu and (t.parts in own or t.derived)]
         reasons = {stage: f"{self.source}/parts/{stage}.left_out.txt" for stage in registry.legs()}
         return {
             "machine": self.machine,
@@ -306,7 +307,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         tuning=tuning,
         sweeping=sweeping,
         compared=_pair(config, COMPARE in targets),
-        counters_required=COMPARE in targets or any(not experiments[name].sizes for name in named),
+        counters_required=any(not experiments[name].sizes for name in named),
         archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
         other_runs=tuple(f for f in inventory.folders_with("bench.csv") if f != source),
     )

@@ -29,7 +29,7 @@ from analysis.data import DAGGER, Measured
 from analysis.words import data_text as data_text
 from analysis.words import regime_text as regime_text
 from analysis.words import significant as significant
-from contracts import replacing
+from contracts import atomic_write
 
 WIDTH = 6.5  # of the paper's text, in inches: figures are printed at their own size
 KERNEL = "#0072B2"
@@ -114,7 +114,7 @@ def save(figure: Figure, svg: Path) -> None:
     """Write FILE.svg and FILE.pdf, each whole or not at all, and the same for the same input."""
     _lay_out(figure)
     for path, metadata in ((svg, {"Date": None}), (svg.with_suffix(".pdf"), {"CreationDate": None})):
-        with replacing(path) as temporary:
+        with atomic_write(path) as temporary:
             figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
             if path == svg:
                 temporary.write_text(_numbered_clips(temporary.read_text()))

@@ -10,12 +10,12 @@ import pandas as pd
 
 from analysis.data import DAGGER
 from analysis.inputs import Inputs
+from analysis.statistics import interval
 from contracts import UserError
 
 PARAMETERS = ["BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads"]
 FOLLOWS = {"sgemm_autotuned": ["threads"], "sgemm_warptile": []}  # what follows from the other parameters
 TOP = 5
-RESAMPLES, SEED = 2000, 20
 
 
 @dataclass(frozen=True)
@@ -88,20 +88,17 @@ def pairs(rows: pd.DataFrame, kernel: str, low: int, high: int) -> pd.DataFrame:
     return found.assign(ratio=found["high"].astype(float) / found["low"].astype(float))
 
 
-def median_interval(values: np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
-    """Median and its percentile-bootstrap interval (Efron and Tibshirani 1993, ch. 13); repeatable."""
-    draws = np.random.default_rng(SEED).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(np.median(values[draws], axis=1), [(1 - level) / 2, (1 + level) / 2])
-    return float(np.median(values)), float(low), float(high)
-
-
 def compare_bk(tuning: Tuning, kernel: str, low: int = 8, high: int = 16) -> dict[str, Any] | None:
     """Is BK = `high` better than `low`? The best of each, and pairs that differ in BK alone; None without any pair."""
     rows = tuning.of(kernel)
     matched = pairs(rows.dropna(axis="columns", how="all").reindex(columns=rows.columns), kernel, low, high)
     if matched.empty:
         return None
-    middle, ci_low, ci_high = median_interval(matched["ratio"].to_numpy(float))
+    ratios = matched["ratio"].to_numpy(float)
+    middle = float(np.median(ratios))
+    ci_low, ci_high = middle, middle
+    if len(ratios) > 1:
+        ci_low, ci_high = map(float, interval(np.median, (ratios,), f"{kernel}, BK {low} and {high}"))
     best = {bk: _row(rows[rows["BK"] == bk].iloc[0]) for bk in (low, high)}
     return {
         "low": low,

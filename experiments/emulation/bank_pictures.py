@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contracts import UserError, choose, read_json, read_yaml, replacing, run_command, write_json, write_text
+from contracts import UserError, atomic_write, choose, read_json, read_yaml, run_command, write_json, write_text
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -168,7 +168,7 @@ def to_pdf(svg: Path, pdf: Path) -> None:
     import typst
 
     page = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{svg.name}")\n'
-    with replacing(pdf) as temporary:
+    with atomic_write(pdf) as temporary:
         typst.compile(
             page.encode(),
             output=temporary,

@@ -16,7 +16,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from contracts import UserError, choose, read_json, read_rows, registry, replacing, run_command, write_json
+from contracts import UserError, atomic_write, choose, read_json, read_rows, registry, run_command, write_json
 from contracts.archives import ORIGINS, checksum
 from contracts.files import read_bytes, read_text
 from contracts.json_files import json_value
@@ -65,13 +65,13 @@ def main() -> None:
         if document.get("machine", options.data.name) != options.data.name:  # a second card of one model, or day
             write_json(options.data / name, kind, document | {"machine": options.data.name})
             continue
-        with replacing(options.data / name) as temporary:
+        with atomic_write(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
     run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
     of_run = {name: run | {"sha256": checksum_of(options.data / name)} for name in names}
     write_json(options.data / ORIGINS, "archived", dict(sorted((origins | of_run).items())))
     if (tests := options.measured.parent / TESTS).is_file():
-        with replacing(options.data / TESTS) as temporary:
+        with atomic_write(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)
     print(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}", file=sys.stderr)
 

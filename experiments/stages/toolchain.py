@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -83,6 +84,13 @@ def identity(configured_nvcc: str | None = None, arch: str = "sm_90a") -> dict[s
         "gpu": device.name if device else None,
         "arch": device.arch if device else arch,
     }
+
+
+def known_or_found(configured_nvcc: str | None, arch: str, node: str | None) -> dict[str, str | None]:
+    """The toolchain that a pipeline goes by: what it handed on to this process, else another node's, else this one's."""
+    if known := os.environ.get(discovery.KNOWN):
+        return json.loads(known)
+    return read_json(node, "toolchain") if node else identity(configured_nvcc, arch)
 
 
 def main() -> None:

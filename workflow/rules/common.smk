@@ -1,7 +1,6 @@
 # What all rules share: the plan (workflow/plan.py), and how a job is started. Nothing here writes to the disk.
 
 import contextlib
-import difflib
 import fcntl
 import hashlib
 import json
@@ -12,7 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
+from snakemake.cli import get_argument_parser
+
 import contracts
+from analysis import registry as drawn
 from contracts import registry
 from experiments.emulation import bank_pictures
 from experiments.gpu import discovery
@@ -33,19 +35,12 @@ onstart:
 
 # A job on a cluster's node and the report's own Snakemake read this file again: they go by what the first one was asked
 # for and what it found, whatever GPU they see.
+# Snakemake does not tell its targets before the rules are read, so its own parser is asked for them.
 _ASKED = "GEMM_LADDER_TARGETS"
-_settings = workflow.dag_settings
-os.environ.setdefault(_ASKED, json.dumps(sorted(map(str, _settings.targets)) if _settings else []))
+if _ASKED not in os.environ:
+    os.environ[_ASKED] = json.dumps(get_argument_parser().parse_known_args(sys.argv[1:])[0].targets)
 TARGETS = json.loads(os.environ[_ASKED])
 os.environ.setdefault("GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))  # provenance.json quotes it
-
-
-def _toolchain():
-    if known := os.environ.get(discovery.KNOWN):
-        return json.loads(known)
-    if config["gpu_node"]:
-        return contracts.read_json(config["gpu_node"], "toolchain")
-    return toolchain.identity(config["nvcc"], config["arch"])
 
 
 _folder = Path("results") if Path("results").exists() else Path()
@@ -57,7 +52,8 @@ try:
         {k: contracts.parse_yaml_value(v, f"config.yaml: {k}") for k, v in config.items() if isinstance(v, str)}
     )
     contracts.validate(dict(config), "config", "config.yaml")
-    PLAN = plan(config, Device(_toolchain()), Inventory.of(Path(workflow.basedir)), TARGETS)
+    _found = toolchain.known_or_found(config["nvcc"], config["arch"], config["gpu_node"])
+    PLAN = plan(config, Device(_found), Inventory.of(Path(workflow.basedir)), TARGETS)
     PICTURES = bank_pictures.load(chosen=config["variants"])
 except contracts.UserError as error:
     sys.exit(f"error: {error}")

@@ -1,8 +1,6 @@
 # Figures, report tables, paper and report, from tables alone: measured ones in results/MACHINE, archived ones in data/.
 # What there is to draw, each figure and table says itself (analysis/registry.py).
 
-from analysis import registry as drawn
-
 INPUTS = "results/inputs.json"
 PLACES = PLAN.inputs(contracts.read_yaml("paper/sources.yaml", "sources"))
 _FILES = {**PLACES["tables"], "variants": "results/variants.csv", "analytic": "results/analytic.csv"}

@@ -3,7 +3,7 @@
 
 def _sizes(variant):
     """The sizes at which an entry is profiled, and so predicted."""
-    return sorted({size for name, size in PLAN.profiled(PLAN.experiments.values()) if name == variant})
+    return sorted({size for name, size in PLAN.profiled(PLAN.everything.values()) if name == variant})
 
 
 rule emulate:

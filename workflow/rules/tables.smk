@@ -80,7 +80,7 @@ if PLAN.measuring:
             name:
                 f"{_table.name}_table"
             input:
-                f"{_table.derived.module.replace('.', '/')}.py",
+                drawn.code_of(Path(workflow.basedir, f"{_table.derived.module.replace('.', '/')}.py")),
                 **{name: f"{RESULTS}{{scope}}/{registry.tables()[name].file}" for name in _table.derived.sources},
             output:
                 f"{RESULTS}{{scope}}/{_table.file}",

@@ -1,0 +1,19 @@
+"""Widths of each kernel's shared-memory accesses by source line: foreseen from its PTX, and found in its cubin."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.inputs import Inputs
+from analysis.registry import table
+
+
+@table(
+    "shared_widths",
+    category="4 Counters",
+    title="Widths of shared-memory accesses",
+    caption="workflow/report/shared_widths.rst",
+    reads=("shared_widths",),
+)
+def shared_widths(inputs: Inputs) -> pd.DataFrame:
+    return inputs.rows("shared_widths")
