@@ -38,7 +38,7 @@ def tool(name: str) -> Path:
     if found := shutil.which(name):
         return Path(found)
     raise UserError(
-        f"no {name}: not in the installed wheels and not on PATH; remedy: pip install -e . (or a CUDA toolkit)"
+        f"no {name}: not in the installed wheels and not on PATH; remedy: pip install -e ./ptxsim -e . (or a CUDA toolkit)"
     )
 
 
