@@ -266,7 +266,7 @@ def bench(options) -> int:
             began = time.perf_counter()
             done = _launch(kernel, options, arguments, factor=factor)
             taken = time.perf_counter() - began
-            name = kernel.name if len(kernel.name) <= 48 else kernel.name[:45] + "..."
+            name = kernel.title if len(kernel.title) <= 48 else kernel.title[:45] + "..."
             rate = done.lane_instructions / taken
             print(f"{name:48s} {math.prod(done.grid):8d} {loaded:8.3f} {taken:8.3f} {rate:14,.0f}")
     return 0

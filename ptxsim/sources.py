@@ -47,7 +47,7 @@ def own_file(kernel) -> str:
     files = Counter(known[i.pc][-1].file for i in kernel.program.entry.code if i.pc in known)
     if not files:
         raise PtxsimError(
-            f"{kernel.title}: the PTX has no line information: compile with nvcc -lineinfo (that "
+            f"{kernel.title}: the PTX has no line information; compile with nvcc -lineinfo (that "
             "in a .cubin has none: name what it was made from with --ptx)"
         )
     return files.most_common(1)[0][0]

@@ -176,11 +176,11 @@ ANYWHERE = ["sgemm_vectorized", "sgemm_t128x128x8_texld", "harness"]
 
 
 def build_anywhere(tree: Path, out_dir: Path, cwd: Path) -> dict[str, bytes]:
-    """PTX and cubins, as the `experiments.build` of the project in `tree` makes them."""
+    """PTX and cubins, as the `experiments.stages.build` of the project in `tree` makes them."""
     for name in ANYWHERE:
-        what = [name] if name != "harness" else ["--source", tree / "experiments" / "harness.cu"]
+        what = [name] if name != "harness" else ["--source", tree / "experiments" / "gpu" / "harness.cu"]
         options = (*what, "--arch", ARCH, "--out-dir", out_dir)
-        done = run_module("experiments.build", *options, cwd=cwd, PYTHONPATH=str(tree))
+        done = run_module("experiments.stages.build", *options, cwd=cwd, PYTHONPATH=str(tree))
         assert done.returncode == 0, done.stderr
     return {path.name: path.read_bytes() for path in (cwd / out_dir).iterdir()}
 

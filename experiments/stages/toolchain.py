@@ -37,9 +37,7 @@ def tool(name: str) -> Path:
         return wheel / name
     if found := shutil.which(name):
         return Path(found)
-    raise UserError(
-        f"no {name}: not in the installed wheels and not on PATH; remedy: pip install -e . (or a CUDA toolkit)"
-    )
+    raise UserError(f"no {name}: not in the installed wheels and not on PATH; remedy: pip install -e ./ptxsim -e .")
 
 
 def nvcc(configured: str | None = None) -> Path:

@@ -33,7 +33,7 @@ def nvbench() -> Any:
     try:
         import cuda.bench
     except ImportError as error:
-        raise UserError(f"NVBench cannot be loaded ({error}); remedy: pip install -e '.[nvbench]'") from error
+        raise UserError(f"no NVBench ({error}); remedy: pip install -e ./ptxsim -e '.[nvbench]'") from error
     return cuda.bench
 
 
