@@ -240,19 +240,19 @@ def planned(tree: Path, *arguments: str) -> dict[str, int]:
 def test_with_a_gpu_the_two_are_checked_and_profiled_first(tree: Path) -> None:
     jobs = planned(tree, "compare", *pair("sgemm_tiling", "sgemm_at_tiling"))
     assert (jobs["profile"], jobs["check"], jobs["emulate"], jobs["compared"], jobs["compare"]) == (2, 2, 2, 1, 1)
-    assert not {"bench", "agree", "paper_pdf"} & set(jobs)
+    assert not {"bench", "measure_agreement", "paper_pdf"} & set(jobs)
 
 
 def test_second_opinions_are_measured_only_by_name(tree: Path, archive: Path) -> None:
     """`all` draws a table that is there without making it again, even where its kernel is newer."""
     jobs = planned(tree, "all")
-    assert (jobs["trust_tables"], jobs["timing_methods_figure"]) == (1, 1) and jobs["agree"] > 20
-    assert not {"timing_methods_of_variant", "sanitize", "timeline_of_variant"} & set(jobs)
+    assert (jobs["report_tables"], jobs["figures_second_opinions"]) == (1, 1) and jobs["measure_agreement"] > 20
+    assert not {"measure_timing_methods", "measure_sanitizer", "measure_timeline"} & set(jobs)
     path = tree / "results" / "h200" / "timing_methods.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_rows(path, "timing_methods", [])
     try:
-        assert not {"timing_methods_of_variant", "timing_methods_table"} & set(planned(tree, "all"))
-        assert planned(tree, "trust", "all")["timing_methods_of_variant"] >= 1
+        assert not {"measure_timing_methods", "timing_methods_table"} & set(planned(tree, "all"))
+        assert planned(tree, "cross_validation", "all")["measure_timing_methods"] >= 1
     finally:
         path.unlink()

@@ -74,7 +74,7 @@ class NumpyDevice:
         return a @ b
 
     def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
-        result = np.float32(p.alpha) * product
+        result = np.float32(p.alpha) * product if p.alpha else np.zeros_like(product)
         return result + np.float32(p.beta) * c.astype(np.float32) if p.beta else result
 
     def after(self, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
@@ -217,7 +217,7 @@ class LdcForB(NumpyDevice):
 
 class BetaIgnored(NumpyDevice):
     def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
-        return np.float32(p.alpha) * product
+        return super().update(replace(p, beta=0.0), product, c)
 
 
 class AlphaIgnored(NumpyDevice):
@@ -230,6 +230,13 @@ class ReadsCAlways(NumpyDevice):
 
     def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
         return np.float32(p.alpha) * product + np.float32(p.beta) * c.astype(np.float32)
+
+
+class ReadsAAlways(NumpyDevice):
+    """0 * (A B) is not 0 where A is NaN."""
+
+    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return super().update(replace(p, alpha=1.0), np.float32(p.alpha) * product, c)
 
 
 class NothingWritten(NumpyDevice):
@@ -311,8 +318,9 @@ FAULTS = [
     (PackedB(), lambda p: p.ldb > p.n, ""),
     (LdcForB(), lambda p: p.ldc > p.n, ""),
     (BetaIgnored(), lambda p: p.beta != 0, "expected"),
-    (AlphaIgnored(), lambda p: p.alpha != 1, "expected"),
+    (AlphaIgnored(), lambda p: p.alpha not in (0, 1), "expected"),
     (ReadsCAlways(), lambda p: p.beta == 0, "not finite"),
+    (ReadsAAlways(), lambda p: p.alpha == 0, "not finite"),
     (NothingWritten(), lambda p: p.beta == 0, "not finite"),
     (NothingWritten(), lambda p: (p.alpha, p.beta) != (0, 1), ""),
     (OneNan(), always, "1 elements are not finite"),

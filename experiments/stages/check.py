@@ -137,7 +137,7 @@ class EmulatedDevice:
         sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
         spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
         arrays = [
-            ptxsim.Array(x[span], name, starts[name], unwritten=name == "C" and p.beta == 0)
+            ptxsim.Array(x[span], name, starts[name], unwritten=(p.beta if name == "C" else p.alpha) == 0)
             for x, span, name in zip(buffers, spans, "ABC", strict=True)
         ]
         packed = arguments.pack(variant, p, *arrays, launching.texture)
@@ -175,12 +175,13 @@ class Inputs:
 
 
 def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
-    """What a case starts from; C is NaN where it must not be read."""
+    """What a case starts from. As BLAS has it, C is not read where beta is 0, and A and B where alpha is: all NaN then."""
     p, dtype = case.problem, verify.NUMPY_DTYPES[variant.dtype]
     rng = np.random.default_rng(seed)
-    a = verify.random_matrix(rng, p.m, p.k, dtype)
-    b = verify.random_matrix(rng, p.k, p.n, dtype)
-    c0 = verify.random_matrix(rng, p.m, p.n, dtype) if p.beta else np.full((p.m, p.n), np.nan, dtype)
+    a, b, c0 = (
+        verify.random_matrix(rng, rows, cols, dtype) if factor else np.full((rows, cols), np.nan, dtype)
+        for factor, rows, cols in ((p.alpha, p.m, p.k), (p.alpha, p.k, p.n), (p.beta, p.m, p.n))
+    )
     lds = [max(p.lda, p.k), max(p.ldb, p.n), max(p.ldc, p.n)]
     before = [guarded(x, ld, case.offset) for x, ld in zip((a, b, c0), lds, strict=True)]
     return Inputs(case, a, b, c0, before, rng)
