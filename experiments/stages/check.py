@@ -267,9 +267,12 @@ def check_variant(
     variant: Runnable,
     seed: int | None = None,
     large: int | None = LARGE,
+    tell: bool = True,
 ) -> list[dict[str, Any]]:
-    """All cases as rows of checks.csv; how they went is told on stderr. The device is held only while kernels run, not
-    for inputs and judging. `seed`: of the first case; None: drawn afresh."""
+    """All cases as rows of checks.csv; with `tell`, how they went is told on stderr.
+
+    The device is held only while kernels run, not for inputs and judging. `seed`: of the first case; None: drawn afresh.
+    """
     if seed is None:
         seed = int(np.random.SeedSequence().entropy % 2**31)
     prepared = [prepare(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
@@ -291,7 +294,7 @@ def check_variant(
         inputs, after, row = max(wrong, key=lambda one: one[0].case.problem.flop)
         told = explain(opened, variant, inputs, after)
         row["detail"] = EXPLAINED.join(filter(None, [row["detail"], told]))
-    for line in summary(variant, table):
+    for line in summary(variant, table) if tell else ():
         print(line, file=sys.stderr, flush=True)
     return table
 
