@@ -35,4 +35,5 @@ def check(path: Path, content: bytes) -> None:
 def _read(path: Path, *_: int) -> dict[str, Any]:
     from contracts.tables import read_json  # which calls `check`
 
-    return read_json(path, "archived")
+    value: dict[str, Any] = read_json(path, "archived")
+    return value

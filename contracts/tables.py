@@ -15,7 +15,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,9 @@ def schema_path(name: str) -> Path:
 
 @functools.cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema called `name` (for instance "bench"); `format: dtype` stands for the names in contracts/dtypes.yaml."""
-    return _with_dtypes(load_yaml(schema_path(name)))
+    """The schema called `name`, as "bench"; `format: dtype` stands for the names in contracts/dtypes.yaml."""
+    value: dict[str, Any] = _with_dtypes(load_yaml(schema_path(name)))
+    return value
 
 
 def _with_dtypes(node: Any) -> Any:
@@ -74,7 +75,7 @@ def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Validatio
 
 
 # An integer is one: 1024.0 is not, though JSON Schema takes it
-_Validator = validators.extend(
+_Validator: type[Draft202012Validator] = validators.extend(  # type: ignore[no-untyped-call]  # types-jsonschema has no types here
     Draft202012Validator,
     {"pattern": _pattern},
     type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
@@ -103,7 +104,7 @@ def _required(name: str) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=1 << 16, typed=True)
 def _allowed(name: str, column: str, value: Any) -> bool:
-    return _columns(name)[column].is_valid(value)
+    return bool(_columns(name)[column].is_valid(value))
 
 
 def validate(value: Any, name: str, source: object) -> None:
@@ -118,16 +119,16 @@ def _explain(error: Any) -> str:
         error = max(error.context, key=lambda e: (e.validator != "type", len(e.absolute_path)))
     key = ".".join(str(part) for part in error.absolute_path) or "the file"
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        allowed = error.schema.get("properties", {})
-        unknown = next(name for name in error.instance if name not in allowed)
-        return f"unknown key {quoted(unknown)} in {key}; {suggest(unknown, allowed)}"
+        known = error.schema.get("properties", {})
+        unknown = next(name for name in error.instance if name not in known)
+        return f"unknown key {quoted(unknown)} in {key}; {suggest(unknown, known)}"
     if error.validator == "required":
         return f"{key}: {error.message}"
     if "propertyNames" in error.absolute_schema_path:
         key = f"{key}: a key"
     shown = json.dumps(error.instance, default=str)
     shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 3] + "..."
-    allowed = {
+    told: dict[str, Callable[[Any], str]] = {
         "enum": lambda v: "one of " + ", ".join(map(str, v)),
         "minimum": lambda v: f"at least {v}",
         "exclusiveMinimum": lambda v: f"more than {v}",
@@ -141,7 +142,8 @@ def _explain(error: Any) -> str:
         "maxLength": lambda v: f"at most {v} characters",
         "uniqueItems": lambda v: "each item once",
         "multipleOf": lambda v: f"a multiple of {v}",
-    }.get(error.validator, lambda v: f"{error.validator}: {v}")(error.validator_value)
+    }
+    allowed = told.get(error.validator, lambda v: f"{error.validator}: {v}")(error.validator_value)
     return f"{key} = {shown} is not allowed; allowed: {allowed}"
 
 
@@ -189,14 +191,14 @@ def write_rows(path: str | Path, name: str, rows: Iterable[Mapping[str, Any]]) -
     Raises `UserError` for a row that breaks the schema, with nothing written. NaN and infinity are refused.
     """
     columns = list(schema(name)["properties"])
-    rows = [dict(row) for row in rows]
-    for number, row in enumerate(rows, start=1):
+    table = [dict(row) for row in rows]
+    for number, row in enumerate(table, start=1):
         _check_row(row, name, f"{path} row {number}")
-    _check_table(rows, name, path)
+    _check_table(table, name, path)
     with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([_format(row.get(column)) for column in columns] for row in rows)
+        writer.writerows([_format(row.get(column)) for column in columns] for row in table)
 
 
 def _check_row(row: Row, name: str, source: str) -> None:

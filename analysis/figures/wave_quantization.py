@@ -9,12 +9,14 @@ worklog measured 6.4%.
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, fold_twins, marked, metric_names, wide
+from analysis.data import Measured, fold_twins, marked, metric_names, records, wide
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.wave_quantization import tails
@@ -38,12 +40,12 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
             rows[key].where(rows[key].abs() <= BEYOND) for key in (f"{name}_percent", f"measured_{name}_percent")
         )
         axes.scatter(seen, rows.index, s=16, color=colour, marker=marker, label=f"{name} SM, measured", zorder=3)
-        look = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.9}
+        look: dict[str, Any] = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.9}
         axes.scatter(computed, rows.index, s=62, label=f"{name} SM, computed", zorder=2, **look)
     axes.axvline(0, color=style.INK, linewidth=0.9, zorder=1)
-    for row in rows.itertuples():
+    for row in records(rows):
         if max(row.measured_busiest_percent, -row.measured_idlest_percent) > BEYOND:
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+            box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
             text = f"{row.measured_idlest_percent:.0f}% and {row.measured_busiest_percent:+.0f}%, beyond the axis ▶"
             text = text.replace("-", "−")
             place = axes.get_yaxis_transform()

@@ -54,9 +54,9 @@ def compare(measured: Measured, a: str, b: str, n: int | None = None) -> pd.Data
     made = []
     for section, shown in (COMPARISON | {"Stalls, per issued instruction": STALLS}).items():
         for metric in shown:
-            values = [float(row.get(metric.key, float("nan"))) for row in (first, second)]
+            one, other = values = [float(row.get(metric.key, float("nan"))) for row in (first, second)]
             if metric.key not in LEAST or any(value >= LEAST[metric.key] for value in values):
-                better = ["", *names[-3:-1], "same"][side(*values, metric.better)]
+                better = ["", *names[-3:-1], "same"][side(one, other, metric.better)]
                 made.append([section, metric.label, metric.unit, chosen, *values, better])
     return pd.DataFrame(made, columns=names)
 

@@ -22,7 +22,7 @@ from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Runnable, Variant
 FILLS = {"uniform": 0, "normal": 1, "zeros": 2, "nans": 3}
 
 
-def cuda(result: tuple) -> Any:
+def cuda(result: tuple[Any, ...]) -> Any:
     """The value of a driver call; raises `UserError` with the driver's own words where it failed."""
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:

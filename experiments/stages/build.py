@@ -14,6 +14,7 @@ import re
 import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from contracts import UserError, atomic_write, run_command, scratch, write_json, write_text
 from experiments.stages import toolchain
@@ -60,7 +61,7 @@ def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[st
 
 def entry_name(ptx: Path) -> str:
     """The mangled name of the only entry in a PTX file."""
-    names = re.findall(r"^\.visible \.entry (\w+)\(", ptx.read_text(), re.M)
+    names: list[str] = re.findall(r"^\.visible \.entry (\w+)\(", ptx.read_text(), re.M)
     if len(names) != 1:
         raise UserError(f"{ptx}: {len(names)} kernel entries, expected 1; build it again")
     return names[0]
@@ -87,7 +88,7 @@ def _number(pattern: str, report: str) -> int:
     return int(found[1]) if found else 0
 
 
-def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict:
+def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict[str, Any]:
     """The variant's row of resources.csv."""
     registers = _number(r"Used (\d+) registers", report)
     shared = _number(r"(\d+) bytes smem", report) + variant.shared_bytes

@@ -155,33 +155,33 @@ def attempt(device: Device, variant: Runnable, inputs: Inputs) -> list[np.ndarra
         return str(error)
 
 
-def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> verify.Verdict:
+def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> verify.CheckResult:
     """Right within the bound, and not a byte changed that is not C's; or refused, where it must be."""
     case, p = inputs.case, inputs.case.problem
     if isinstance(after, str):
-        return verify.Verdict(0.0 if case.refused else None, "" if case.refused else after)
+        return verify.CheckResult(0.0 if case.refused else None, "" if case.refused else after)
     if case.refused:
-        return verify.Verdict(None, "ran a problem that it must refuse")
+        return verify.CheckResult(None, "ran a problem that it must refuse")
     c = inside(after[2], p.m, p.n, p.ldc, case.offset).copy()
     inside(after[2], p.m, p.n, p.ldc, case.offset)[:] = inside(inputs.before[2], p.m, p.n, p.ldc, case.offset)
     for name, old, new in zip("ABC", inputs.before, after, strict=True):
         if old.tobytes() != new.tobytes():
-            return verify.Verdict(None, f"wrote outside C: in {name} or its guard bands")
+            return verify.CheckResult(None, f"wrote outside C: in {name} or its guard bands")
     a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
     if p.flop <= WHOLE_FLOP:
         return verify.check_whole(p, variant.dtype, a, b, inputs.c0, c)
     return _check_large(p, variant.dtype, a, b, c, inputs.rng)
 
 
-def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.Verdict:
-    """One case from inputs to verdict."""
+def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.CheckResult:
+    """One case from inputs to result."""
     inputs = prepare(variant, case, seed)
     return judge(variant, inputs, attempt(device, variant, inputs))
 
 
 def _check_large(
     p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, rng: np.random.Generator
-) -> verify.Verdict:
+) -> verify.CheckResult:
     """A sample of exact rows and Freivalds' test over all of C; for beta = 0."""
     rows = rng.choice(p.m, SAMPLED_ROWS, replace=False)
     exact = verify.check_whole(
@@ -209,22 +209,27 @@ def check_variant(
     """All cases as rows of checks.csv; how they went is told on stderr. The device is held only while kernels run, not
     for inputs and judging. `seed`: of the first case; None: drawn afresh."""
     if seed is None:
-        seed = int(np.random.SeedSequence().entropy % 2**31)
+        seed = verify.fresh_seed()
     prepared = [prepare(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
     with device as opened:
         name = opened.name
         outputs = [attempt(opened, variant, inputs) for inputs in prepared]
     table = []
     for number, (inputs, after) in enumerate(zip(prepared, outputs, strict=True)):
-        case, verdict = inputs.case, judge(variant, inputs, after)
-        row = {"variant": variant.name, "source_hash": variant.source_hash, "device": name, "case": case.name}
+        case, result = inputs.case, judge(variant, inputs, after)
+        row: dict[str, Any] = {
+            "variant": variant.name,
+            "source_hash": variant.source_hash,
+            "device": name,
+            "case": case.name,
+        }
         row |= asdict(case.problem) | {"seed": seed + number}
-        row |= {"worst_error_share": verdict.worst, "passed": verdict.passed, "detail": verdict.detail}
+        row |= {"worst_error_share": result.worst, "passed": result.passed, "detail": result.detail}
         if case.refused:
             row["worst_error_share"] = None
         table.append(row)
-        if not verdict.passed:
-            print(f"FAILED {variant.name}, {case.name}, on {name}: {verdict.detail}", file=sys.stderr, flush=True)
+        if not result.passed:
+            print(f"FAILED {variant.name}, {case.name}, on {name}: {result.detail}", file=sys.stderr, flush=True)
     passed = sum(row["passed"] for row in table)
     told = f"checked {variant.name} on {name}: {passed} of {len(table)} cases passed"
     print(told, file=sys.stderr, flush=True)

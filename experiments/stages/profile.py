@@ -1,7 +1,7 @@
 """Reads the hardware counters of one catalogue entry with Nsight Compute.
 
-    python -m experiments.stages.profile sgemm_warptile --size 4096 --build-dir results/build/sm_90a --out counters.csv \
-        --left-out left_out.txt
+    python -m experiments.stages.profile sgemm_warptile --size 4096 --build-dir results/build/sm_90a \
+        --out counters.csv --left-out left_out.txt
 
 Clocks are left alone (--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu; its
 text output changes between versions. Without ncu, or without the permission, counters.csv has no rows and left_out.txt
@@ -74,7 +74,8 @@ def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise UserError(f"{path}: not a report that this ncu's module can read: {last}")
-    return json.loads(done.stdout)
+    kernels: list[dict[str, Any]] = json.loads(done.stdout)
+    return kernels
 
 
 def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int, names: list[str]) -> list[dict[str, Any]]:
@@ -109,7 +110,8 @@ def profile(entry: Entry, size: int, build_dir: Path) -> tuple[list[dict[str, An
     ncu = find_ncu()
     check_version(ncu)
     reader = report_folder(ncu)
-    names, unknown = metric_names(), []
+    names = metric_names()
+    unknown: list[str] = []
     with scratch() as folder:
         report = folder / "report.ncu-rep"
         while True:
@@ -182,7 +184,8 @@ def main() -> None:
     parser.add_argument("--required", action="store_true", default=required, help="fail where there can be no counters")
     options = parser.parse_args()
     entry = catalogue.find(options.variant)
-    reason, rows = "", []
+    reason = ""
+    rows: list[dict[str, Any]] = []
     if options.checked and any(not row["passed"] for row in read_rows(options.checked, "checks")):
         print(f"{entry.name} is not profiled: it failed a check", file=sys.stderr)
     else:

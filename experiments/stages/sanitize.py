@@ -99,13 +99,13 @@ def sanitize(tool: Path, names: list[str], build_dir: Path) -> list[dict[str, An
     Raises `UserError` where all kernels together were reported for something that none of them is alone: it cannot be
     said whose it is, and a row that says clean would hide it.
     """
-    table = []
+    table: list[dict[str, Any]] = []
     for check in TOOLS:
         errors, _ = run_tool(tool, check, names, build_dir)
         for name in names:
             alone = run_tool(tool, check, [name], build_dir) if errors else (0, "")
             variant = catalogue.kernels()[name]
-            row = {"variant": name, "tool": check, "launches": len(chosen(variant)), "errors": alone[0]}
+            row: dict[str, Any] = {"variant": name, "tool": check, "launches": len(chosen(variant)), "errors": alone[0]}
             table.append(row | {"detail": alone[1], "passed": alone[0] == 0, "source_hash": variant.source_hash})
         found = sum(row["errors"] for row in table if row["tool"] == check)
         if errors and not found:

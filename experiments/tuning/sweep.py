@@ -1,11 +1,13 @@
 """Sweeps a grid of tiles: builds, checks and measures every configuration, and records the best ones.
 
     python -m experiments.tuning.sweep --count
-    python -m experiments.tuning.sweep --machine h200 --arch sm_90a --build-dir results/build/sm_90a --out-dir results/h200
+    python -m experiments.tuning.sweep --machine h200 --arch sm_90a --build-dir results/build/sm_90a \
+        --out-dir results/h200
 
-The grid is experiments/tile_autotune.yaml, what is left out of it and why experiments/tuning/space.py. Builds run on all
-processors ahead of the GPU, which measures in an order drawn at random, so that a drift of the machine does not look
-like an effect of the tile. The best of each kernel are measured again with more samples; the winner is the best then.
+The grid is experiments/tile_autotune.yaml, what is left out of it and why experiments/tuning/space.py. Builds run on
+all processors ahead of the GPU, which measures in an order drawn at random, so that a drift of the machine does not
+look like an effect of the tile. The best of each kernel are measured again with more samples; the winner is the
+best then.
 
 Each result is appended to OUT_DIR/tune/ as soon as it is there. A sweep that was stopped, by whatever, goes on from
 there when the same command runs again: what was measured or failed its check is kept as long as sources, template
@@ -55,7 +57,7 @@ class Parts:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: dict[tuple, dict[str, Any]] = {}
+        self.rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             text = path.read_text() if path.is_file() else ""
@@ -73,7 +75,7 @@ class Parts:
             self.rows[self.key(row)] = row
 
     @staticmethod
-    def key(row: dict[str, Any]) -> tuple:
+    def key(row: dict[str, Any]) -> tuple[Any, ...]:
         """What a result belongs to."""
         return row["source_hash"], row["compiler"], row["arch"], row["round"]
 
@@ -174,10 +176,10 @@ class Run:
             | {"arch": self.builder.arch, "round": number, "size": self.sweep.size}
             for c in todo
         }
-        rows = {name: self.parts.find(row) for name, row in blank.items()}
-        missing = [name for name, row in rows.items() if row is None]
-        if kept := len(rows) - len(missing):
-            self.say(f"round {number}: {kept} of {len(rows)} configurations are measured already")
+        rows = {name: found for name, row in blank.items() if (found := self.parts.find(row)) is not None}
+        missing = [name for name in blank if name not in rows]
+        if rows:
+            self.say(f"round {number}: {len(rows)} of {len(blank)} configurations are measured already")
         builds = {name: self.builder.submit(variants[name]) for name in missing}
         start = time.monotonic()
         for done, name in enumerate(missing, start=1):
@@ -187,7 +189,7 @@ class Run:
             left = (time.monotonic() - start) / done * (len(missing) - done)
             told = row["reason"] or f"{row['tflops']:.2f} TFLOP/s, {row['share_of_cublas']:.1%} of cuBLAS"
             self.say(f"round {number}, {done}/{len(missing)}: {name}: {told}; about {left:.0f} s left")
-        return rows
+        return {name: rows[name] for name in blank}  # in the order asked for, whatever was there before
 
     def result(self, variant: Variant, built: Future[dict[str, Any]], samples: int) -> dict[str, Any]:
         """The columns that building and measuring add."""

@@ -1,7 +1,7 @@
 """Times one catalogue entry with NVBench too, in the same process, as a second opinion on `experiments.gpu.timing`.
 
-    python -m experiments.studies.cross_checks.measure sgemm_warptile --size 1024 --size 4096 --build-dir results/build/sm_90a \
-        --out cross_checks.csv
+    python -m experiments.studies.cross_checks.measure sgemm_warptile --size 1024 --size 4096 \
+        --build-dir results/build/sm_90a --out cross_checks.csv
 
 NVBench's cold measurement is what ours claims to be: L2 flushed, no launch latency, one launch a sample. At each size
 ours runs before and after it, so that a drift of the card shows in neither. Where the card lowers its clock under load,

@@ -44,7 +44,7 @@ def summarise(events: Iterable[Mapping[str, Any]], variant: Variant) -> list[dic
     for event in events:
         if event.get("ph") == "X" and event.get("cat") in TABLES:
             groups[TABLES[event["cat"]], event["name"]].append(event)
-    total = defaultdict(float)
+    total: defaultdict[str, float] = defaultdict(float)
     for (table, _), members in groups.items():
         total[table] += sum(event["dur"] for event in members)
     rows = []

@@ -1,7 +1,7 @@
 """Times one catalogue entry in the ways that people time kernels, in one process, to show what each gets wrong.
 
-    python -m experiments.studies.timing_methods.measure sgemm_warptile --size 1024 --size 4096 --build-dir results/build/sm_90a \
-        --out timing_methods.csv
+    python -m experiments.studies.timing_methods.measure sgemm_warptile --size 1024 --size 4096 \
+        --build-dir results/build/sm_90a --out timing_methods.csv
 
 Ours is the reference: median of single launches, L2 flushed before each, no launch latency, random data, steady clock.
 Each other protocol departs from it in what its name says; DEPARTURES tells how.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
     replays = int(np.clip(WINDOW_S * 1e6 / duration_us(gpu, work, 5), 20, MOST))
     stopwatches = {flush: Stopwatch(gpu, max(replays, worklog_replays(n)), flush) for flush in (True, False)}
 
-    def second_half_mean(times_us: np.ndarray) -> np.floating[Any]:
-        return np.mean(times_us[len(times_us) // 2 :])
+    def second_half_mean(times_us: np.ndarray) -> float:
+        return float(np.mean(times_us[len(times_us) // 2 :]))
 
     def stamped(count: int, flush: bool = True, middle: Any = np.median) -> tuple[float, float, int]:
         samples = stopwatches[flush].run([work] * count)
@@ -91,7 +92,7 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
         fill("uniform")
         return taken
 
-    protocols = {
+    methods: dict[str, Callable[[], tuple[float, float | None, int]]] = {
         "ours": lambda: stamped(replays),
         "worklog_c": lambda: stamped(worklog_replays(n), middle=second_half_mean),
         "host_clock": lambda: host_clock(HOST_REPLAYS),
@@ -101,11 +102,11 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
         "zeros": lambda: with_data("zeros"),
         "normal": lambda: with_data("normal"),
     }
-    assert protocols.keys() == DEPARTURES.keys()
+    assert methods.keys() == DEPARTURES.keys()
     rows = []
-    for name, protocol in protocols.items():
+    for name, method in methods.items():
         warm_up(gpu, work, 0.3)
-        time_us, clock, count = protocol()
+        time_us, clock, count = method()
         rows.append(
             {
                 "variant": entry.name,
