@@ -14,6 +14,7 @@ from helpers import ARCH, ROOT, assert_one_line, copy_tree, run_module
 
 import ptxsim
 from contracts import UserError, read_json
+from experiments.gpu.device import entry_name
 from experiments.stages import build, toolchain
 from kernels import catalogue
 from ptxsim import merging, sass
@@ -73,12 +74,12 @@ def test_building_again_gives_the_same_bytes(built: Path) -> None:
 
 def test_the_only_entry_of_the_ptx_is_the_kernel(built: Path, tmp_path: Path) -> None:
     ptx = built / "sgemm_vectorized.ptx"
-    name = build.entry_name(ptx)
+    name = entry_name(ptx)
     assert "sgemm_vectorized" in name and f".visible .entry {name}(" in ptx.read_text()
     assert ".loc" in ptx.read_text() and "vectorized.cu" in ptx.read_text()  # -lineinfo
     (tmp_path / "two.ptx").write_text(ptx.read_text() + "\n.visible .entry other(\n")
     with pytest.raises(UserError, match="2 kernel entries, expected 1"):
-        build.entry_name(tmp_path / "two.ptx")
+        entry_name(tmp_path / "two.ptx")
 
 
 def test_spills_and_dynamic_shared_memory_are_counted(tmp_path: Path) -> None:

@@ -334,13 +334,14 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(
         assert said in result.detail, (case.name, result.detail)
 
 
-def test_a_fault_is_a_row_that_says_what_and_where() -> None:
-    said: list[str] = []
-    rows = check_variant(nullcontext(OneNan()), VECTORIZED, seed=1, large=None, progress=said.append)
+def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        rows = check_variant(nullcontext(OneNan()), VECTORIZED, seed=1, large=None)
+    said, name = caplog.messages, OneNan.name
     failed = [row for row in rows if not row["passed"]]
     assert failed and all(row["worst_error_share"] is None for row in failed)
-    assert said[0].startswith("FAILED sgemm_vectorized, one tile, one k-step: 1 elements are not finite")
-    assert said[-1] == f"checked sgemm_vectorized: {len(rows) - len(failed)} of {len(rows)} cases passed"
+    assert said[0].startswith(f"FAILED sgemm_vectorized, one tile, one k-step, on {name}: 1 elements are not finite")
+    assert said[-1] == f"checked sgemm_vectorized on {name}: {len(rows) - len(failed)} of {len(rows)} cases passed"
 
 
 def test_running_what_must_be_refused_fails() -> None:

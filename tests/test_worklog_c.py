@@ -10,9 +10,10 @@ from helpers import ARCH, assert_one_line, run_module
 
 from contracts import read_json
 from experiments.emulation import launching, predictions, scaling
+from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build
 from experiments.stages.cases import Case, cases
-from experiments.stages.check import EmulatedDevice, run_case
+from experiments.stages.check import run_case
 from kernels import arguments, catalogue
 from kernels.catalogue import Problem
 

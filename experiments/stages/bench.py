@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
+import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,8 @@ from experiments.stages import verify
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, take_turns
 from kernels import catalogue
 from kernels.catalogue import Dispatcher, Entry, Problem
+
+logger = logging.getLogger(__name__)
 
 AS_FOUND = "back to back until steady, clocks as found"
 
@@ -255,7 +257,7 @@ def run(options: argparse.Namespace) -> Record:
         raise UserError(f"{entry.name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}")
     failed = [row for row in read_rows(options.checked, "checks") if not row["passed"]] if options.checked else []
     if failed:
-        say(f"{entry.name} is not timed: it failed {len(failed)} checks, first: {failed[0]['case']}")
+        logger.warning(f"{entry.name} is not timed: it failed {len(failed)} checks, first: {failed[0]['case']}")
         return Record(experiment, entry)
     import_early(entry)
     with contextlib.ExitStack() as stack:
@@ -273,16 +275,11 @@ def run(options: argparse.Namespace) -> Record:
             left = (time.monotonic() - start) * sum(expected[i + 1 :]) / sum(expected[: i + 1])
             on = f", {data}" if len(experiment.data) > 1 else ""
             by = f", by {entry.pick(Problem.square(n)).name}" if isinstance(entry, Dispatcher) else ""
-            say(
+            logger.info(
                 f"{experiment.name}: {entry.name}{by}, n = {n}{on} ({i + 1}/{len(problems)}): {result}; "
                 f"about {left:.0f} s left"
             )
     return record
-
-
-def say(line: str) -> None:
-    """Progress, to the terminal."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def main() -> None:

@@ -59,14 +59,6 @@ def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[st
     return done.stderr + done.stdout
 
 
-def entry_name(ptx: Path) -> str:
-    """The mangled name of the only entry in a PTX file."""
-    names: list[str] = re.findall(r"^\.visible \.entry (\w+)\(", ptx.read_text(), re.M)
-    if len(names) != 1:
-        raise UserError(f"{ptx}: {len(names)} kernel entries, expected 1; build it again")
-    return names[0]
-
-
 def sass_counts(cubin: Path) -> dict[str, int]:
     """Static counts of SASS instructions: the columns from `sass_total` on in resources.csv."""
     listing = _run([str(toolchain.tool("cuobjdump")), "-sass", str(cubin)], cubin)

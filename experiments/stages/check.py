@@ -10,12 +10,12 @@ names it in the report, and ends non-zero (`experiments.stages.require_passed`).
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,11 +23,10 @@ from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.stages import verify
 from experiments.stages.cases import Case, cases
-from kernels import arguments, catalogue
+from kernels import catalogue
 from kernels.catalogue import Baseline, Problem, Runnable
 
-if TYPE_CHECKING:
-    import ptxsim
+logger = logging.getLogger(__name__)
 
 GUARD = 256  # elements of NaN before and after each matrix, 512 bytes or more: alignment is kept
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
@@ -70,44 +69,6 @@ class GpuDevice:
         work = self._loaded[variant.name].bind(problem, *starts)
         work()
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
-
-
-class EmulatedDevice:
-    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place.
-
-    `loaded`: kernels that are there already, by variant.
-    """
-
-    name = "ptxsim"
-
-    def __init__(self, build_dir: Path, loaded: Mapping[str, ptxsim.Kernel] | None = None) -> None:
-        self.build_dir = build_dir
-        self._loaded = dict(loaded or {})
-
-    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
-        """See `Device.run`. A fault that the emulator finds is a `UserError` too."""
-        import ptxsim
-        from experiments.emulation import launching
-
-        starts = {name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)}
-        variant, p = variant.pick(problem, starts), problem
-        if variant.name not in self._loaded:
-            self._loaded[variant.name] = launching.load(variant, self.build_dir, cubin=False)
-        sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
-        spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
-        a, b, c = (
-            ptxsim.Array(x[span], name, starts[name], unwritten=name == "C" and p.beta == 0)
-            for x, span, name in zip(buffers, spans, "ABC", strict=True)
-        )
-        packed = arguments.pack(variant, p, a, b, c, launching.texture)
-        try:
-            self._loaded[variant.name].launch(variant.grid(p), variant.threads, packed, variant.shared_bytes)
-        except ptxsim.PtxsimError as error:
-            raise UserError(f"ptxsim: {error}") from error
-        after = [buffer.copy() for buffer in buffers]
-        for buffer, span, array in zip(after, spans, (a, b, c), strict=True):
-            buffer[span] = array.numpy()
-        return after
 
 
 def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
@@ -206,7 +167,7 @@ def check_variant(
     seed: int | None = None,
     large: int | None = LARGE,
 ) -> list[dict[str, Any]]:
-    """All cases as rows of checks.csv; how they went is told on stderr. The device is held only while kernels run, not
+    """All cases as rows of checks.csv; how they went is logged. The device is held only while kernels run, not
     for inputs and judging. `seed`: of the first case; None: drawn afresh."""
     if seed is None:
         seed = verify.fresh_seed()
@@ -229,10 +190,9 @@ def check_variant(
             row["worst_error_share"] = None
         table.append(row)
         if not result.passed:
-            print(f"FAILED {variant.name}, {case.name}, on {name}: {result.detail}", file=sys.stderr, flush=True)
+            logger.warning(f"FAILED {variant.name}, {case.name}, on {name}: {result.detail}")
     passed = sum(row["passed"] for row in table)
-    told = f"checked {variant.name} on {name}: {passed} of {len(table)} cases passed"
-    print(told, file=sys.stderr, flush=True)
+    logger.info(f"checked {variant.name} on {name}: {passed} of {len(table)} cases passed")
     return table
 
 

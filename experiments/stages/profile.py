@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import re
 import shutil
@@ -26,6 +27,8 @@ from contracts import UserError, load_yaml, read_rows, run_command, scratch, wri
 from experiments.command_line import add_build_dir, add_checked, add_variant
 from kernels import catalogue
 from kernels.catalogue import Entry
+
+logger = logging.getLogger(__name__)
 
 LEAST_VERSION = (2022, 3)  # the first that knows Hopper and Ada
 REQUIRED = "GEMM_LADDER_COUNTERS_REQUIRED"  # set by a pipeline that was asked for counters by name
@@ -187,7 +190,7 @@ def main() -> None:
     reason = ""
     rows: list[dict[str, Any]] = []
     if options.checked and any(not row["passed"] for row in read_rows(options.checked, "checks")):
-        print(f"{entry.name} is not profiled: it failed a check", file=sys.stderr)
+        logger.warning(f"{entry.name} is not profiled: it failed a check")
     else:
         try:
             rows, unknown = profile(entry, options.size, options.build_dir)
@@ -195,11 +198,11 @@ def main() -> None:
             if options.required:
                 raise UserError(f"no counters of {entry.name}: {left_out}") from left_out
             reason = str(left_out)
-            print(f"profile left out: {reason}", file=sys.stderr)
+            logger.warning(f"profile left out: {reason}")
         else:
             if unknown:
                 reason = f"counters that this ncu or GPU does not know: {', '.join(unknown)}"
-                print(reason, file=sys.stderr)
+                logger.warning(reason)
     write_text(options.left_out, reason)
     write_rows(options.out, "counters", rows)
 

@@ -11,7 +11,7 @@ the two see different clocks, since NVBench waits between samples; cycles are co
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from experiments.gpu.lease import lease
 from experiments.stages import verify
 from kernels import catalogue
 from kernels.catalogue import Entry, Problem
+
+logger = logging.getLogger(__name__)
 
 WINDOW_S = 0.4  # of ours, before and after
 LEAST, MOST = 20, 300  # samples of ours in each
@@ -108,10 +110,9 @@ def main() -> None:
     with lease():
         rows = cross_check(entry, options.size, options.build_dir)
     for row in rows:
-        print(
+        logger.info(
             f"{entry.name}, n = {row['n']}: {row['time_us']:.2f} us, NVBench {row['other_time_us']:.2f} us "
-            f"({row['time_us'] / row['other_time_us'] - 1:+.2%})",
-            file=sys.stderr,
+            f"({row['time_us'] / row['other_time_us'] - 1:+.2%})"
         )
     write_rows(options.out, "cross_checks", rows)
 

@@ -10,7 +10,7 @@ Each other protocol departs from it in what its name says; DEPARTURES tells how.
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +25,8 @@ from experiments.stages import verify
 from experiments.stages.bench import worklog_replays
 from kernels import catalogue
 from kernels.catalogue import Entry, Problem
+
+logger = logging.getLogger(__name__)
 
 HOST_REPLAYS = 100
 IDLE_S = 2.0  # long enough for the card to lower its clock
@@ -141,7 +143,7 @@ def main() -> None:
             rows += measure(entry, size, options.build_dir)
             ours = rows[-len(DEPARTURES)]["time_us"]
             told = ", ".join(f"{r['protocol']} {r['time_us'] / ours - 1:+.1%}" for r in rows[-len(DEPARTURES) + 1 :])
-            print(f"{entry.name}, n = {size}: ours {ours:.2f} us; {told}", file=sys.stderr)
+            logger.info(f"{entry.name}, n = {size}: ours {ours:.2f} us; {told}")
     write_rows(options.out, "timing_methods", rows)
 
 

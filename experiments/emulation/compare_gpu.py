@@ -1,6 +1,6 @@
 """Runs one variant on the GPU and on ptxsim with the same inputs, and compares the two results bit by bit.
 
-    python -m experiments.stages.compare_emulator sgemm_warptile --build-dir results/build/sm_90a --out agreement.csv
+    python -m experiments.emulation.compare_gpu sgemm_warptile --build-dir results/build/sm_90a --out agreement.csv
 
 In fp32 the program states the order of every addition, so that the two must be equal in every bit. What the tensor
 cores do inside one mma is not documented: there the two may differ by what both bounds of `experiments.stages.verify`
@@ -10,7 +10,7 @@ allow.
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,11 +20,14 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
+from experiments.emulation.device import EmulatedDevice
 from experiments.stages import verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
-from experiments.stages.check import Device, EmulatedDevice, Inputs, inside, leased_gpu, prepare
+from experiments.stages.check import Device, Inputs, inside, leased_gpu, prepare
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
+
+logger = logging.getLogger(__name__)
 
 FLOP = 2**26  # a case up to this size takes the emulator about a second
 
@@ -97,7 +100,7 @@ def main() -> None:
     seed = options.seed if options.seed is not None else verify.fresh_seed()
     table = agree(variant, leased_gpu(options.build_dir), EmulatedDevice(options.build_dir), seed)
     differing, elements = (sum(row[key] for row in table) for key in ("differing", "elements"))
-    print(f"{variant.name}: {differing} of {elements} elements differ from the GPU's", file=sys.stderr)
+    logger.info(f"{variant.name}: {differing} of {elements} elements differ from the GPU's")
     write_rows(options.out, "agreement", table)
 
 
