@@ -11,6 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
+from snakemake.cli import get_argument_parser
+
 import contracts
 from analysis import registry as drawn
 from contracts import registry
@@ -33,11 +35,11 @@ onstart:
 
 # A job on a cluster's node and the report's own Snakemake read this file again: they go by what the first one was asked
 # for and what it found, whatever GPU they see.
+# Snakemake does not tell its targets before the rules are read, so its own parser is asked for them.
 _ASKED = "GEMM_LADDER_TARGETS"
-_settings = workflow.dag_settings
-TARGETS = json.loads(
-    os.environ.setdefault(_ASKED, json.dumps(sorted(map(str, _settings.targets)) if _settings else []))
-)
+if _ASKED not in os.environ:
+    os.environ[_ASKED] = json.dumps(get_argument_parser().parse_known_args(sys.argv[1:])[0].targets)
+TARGETS = json.loads(os.environ[_ASKED])
 os.environ.setdefault("GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))  # provenance.json quotes it
 
 
