@@ -1,5 +1,6 @@
 # make all   everything that this machine can do, into results/
 # make test  the tests (those that need a GPU are skipped where there is none)
+# make try   one kernel built, checked, emulated, measured: make try KERNEL=sgemm_mine (WATCH=1: whenever it is saved)
 # make fuzz  ten thousand mutations of what each reader reads
 # make bench how long the common commands take (COLD=1: `make all` from nothing, too)
 # They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
@@ -8,7 +9,7 @@ PYTHON ?= python3
 CORES ?= $(shell nproc)
 BIN := .venv/bin
 
-.PHONY: all test test-gpu fuzz bench clean
+.PHONY: all test try test-gpu fuzz bench clean
 
 # Snakemake's lock outlives a run that is killed. A living run holds a file lock on Snakefile (workflow/rules/common.smk), and
 # make all one on Makefile, which Snakemake's process inherits: the kernel drops both however that process ends.
@@ -23,6 +24,9 @@ all: .venv/installed
 test: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+try: .venv/installed
+	$(BIN)/python -m experiments.try_kernel $(or $(KERNEL),$(error name one: make try KERNEL=sgemm_mine)) $(if $(WATCH),--watch)
+
 fuzz: .venv/installed
 	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz -n 2 --timeout 7200
 
@@ -31,10 +35,10 @@ test-gpu: .venv/installed
 	mkdir -p results
 	$(BIN)/python -m pytest -m gpu --no-header -rA > results/gpu-tests.txt; status=$$?; cat results/gpu-tests.txt; exit $$status
 
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml ptxsim/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"error: Python {sys.version.split()[0]}; 3.11 or newer is needed: make PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ./ptxsim --editable '.[test]'
 	touch $@
 
 bench: .venv/installed

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from contracts import UserError, parse_yaml_value
 from kernels import catalogue
+from kernels.catalogue import Entry
+
+# Options of a kernel that is not in the catalogue: keys of an entry, and how each is read
+OWN = ("entry", "threads", "shared_bytes", "template", "tile", "multiples")
+PAIRS = ("template", "tile", "multiples")
 
 
 def add_build_dir(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +24,51 @@ def add_build_dir(parser: argparse.ArgumentParser) -> None:
 def add_variant(parser: argparse.ArgumentParser) -> None:
     """The name of one entry of the catalogue."""
     parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+
+
+def add_kernel(parser: argparse.ArgumentParser) -> None:
+    """One entry of the catalogue by name, or a .cu file that is not in it, with what an entry would say."""
+    parser.add_argument("variant", help="name in kernels/catalogue.yaml, or a .cu file with --like")
+    own = parser.add_argument_group("a .cu file that is not in the catalogue")
+    own.add_argument("--like", metavar="VARIANT", help="its entry would be this one's, but for the options below")
+    own.add_argument("--entry", metavar="NAME", help="its __global__ template; the only one there when left out")
+    own.add_argument("--template", nargs="+", default=[], metavar="NAME=VALUE", help="values of template parameters")
+    own.add_argument("--threads", type=int, help="of the one-dimensional block")
+    own.add_argument("--shared-bytes", type=int, help="dynamic shared memory of a block")
+    own.add_argument("--tile", nargs="+", default=[], metavar="AXIS=VALUE", help="m, n and k: numbers or parameters")
+    own.add_argument(
+        "--multiples", nargs="+", default=[], metavar="KEY=VALUE", help="what m, n, k must be multiples of"
+    )
+
+
+def find_kernel(options: argparse.Namespace) -> Entry:
+    """What the options of `add_kernel` name. Raises `UserError` for what is wrong in them."""
+    given = {key: getattr(options, key) for key in OWN if getattr(options, key) not in (None, [])}
+    if Path(options.variant).suffix != ".cu":
+        if options.like or given:
+            option = "like" if options.like else next(iter(given)).replace("_", "-")
+            raise UserError(f"--{option} goes with a .cu file, not with the catalogue's {options.variant!r}")
+        return catalogue.find(options.variant)
+    if not options.like:
+        raise UserError(f"{options.variant}: a .cu file goes with --like VARIANT, the entry that it resembles")
+    changes = {key: _pairs(key, value) if key in PAIRS else value for key, value in given.items()}
+    return catalogue.own(Path(options.variant), options.like, changes)
+
+
+def kernel_arguments(options: argparse.Namespace) -> list[str]:
+    """The same options again, to name that kernel to another process."""
+    told = [options.variant, *(["--like", options.like] if options.like else [])]
+    for key in OWN:
+        if (value := getattr(options, key)) not in (None, []):
+            told += [f"--{key.replace('_', '-')}", *(value if isinstance(value, list) else [str(value)])]
+    return told
+
+
+def _pairs(key: str, given: list[str]) -> dict[str, Any]:
+    wrong = next((text for text in given if not text.partition("=")[2]), None)
+    if wrong is not None:
+        raise UserError(f"--{key}: {wrong!r} is not NAME=VALUE")
+    return {name: parse_yaml_value(value, f"--{key}") for name, _, value in (text.partition("=") for text in given)}
 
 
 def add_checked(parser: argparse.ArgumentParser) -> None:

@@ -12,11 +12,11 @@ import itertools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from contracts import UserError, choose, read_json, read_yaml, run_command, write_rows
+from contracts import UserError, choose, read_json, read_yaml, run_command, validate, write_rows
 from contracts.dtypes import dtypes
 
 ROOT = Path(__file__).resolve().parent
@@ -183,7 +183,7 @@ class Variant:
         return ", ".join(parts) or "nothing"
 
     def sources(self) -> list[Path]:
-        """The .cu file and every file below `kernels/` that it includes, directly or not."""
+        """The .cu file and every file below `kernels/` or beside it that it includes, directly or not."""
         return [self.source, *included(self.source)]
 
     @property
@@ -198,8 +198,9 @@ class Variant:
         )
         element = dtypes()[self.dtype].c_type
         textures = ", cudaTextureObject_t tex_a, cudaTextureObject_t tex_b" if self.textures else ""
+        ours = self.source.is_relative_to(ROOT)
         return (
-            f'#include "{self.source.relative_to(ROOT).as_posix()}"\n\n'
+            f'#include "{(self.source.relative_to(ROOT) if ours else self.source).as_posix()}"\n\n'
             f"template __global__ void {self.entry}<{arguments}>(\n"
             f"    int m, int n, int k, float alpha, const {element}* A, int lda, const {element}* B, int ldb,\n"
             f"    float beta, {element}* C, int ldc{textures});\n"
@@ -318,16 +319,63 @@ Entry = Variant | Dispatcher | Baseline
 
 
 def included(source: Path) -> list[Path]:
-    """The files below `kernels/` that a CUDA source includes, directly or not."""
+    """The files below `kernels/`, or beside what includes them, that a CUDA source includes, directly or not."""
     found: list[Path] = []
     queue = [source]
     while queue:
-        for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', queue.pop(0).read_text(), re.M):
-            path = ROOT / name
-            if path not in found and path.is_file():
+        includer = queue.pop(0)
+        for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', includer.read_text(), re.M):
+            path = next((path for path in (includer.parent / name, ROOT / name) if path.is_file()), None)
+            if path is not None and (path := path.resolve()) not in found:
                 found.append(path)
                 queue.append(path)
     return found
+
+
+def templates(source: Path) -> dict[str, dict[str, bool]]:
+    """The `__global__` templates of a CUDA source, as far as they are written out: for each its parameters by name, and
+    whether one needs a value."""
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source.read_text(), flags=re.S)
+    nested = r"\((?:[^()]|\([^()]*\))*\)"
+    text = re.sub(rf"__launch_bounds__\s*{nested}", " ", text)
+    found = {}
+    for parameters, name in re.findall(r"\btemplate\s*<([^<>]*)>\s*(?=[^;{}]*__global__)[^;{}(]*?(\w+)\s*\(", text):
+        parts = [part.partition("=") for part in parameters.split(",") if part.strip()]
+        found[name] = {declared.split()[-1]: not default for declared, _, default in parts}
+    return found
+
+
+def own(source: Path, like: str, changes: Mapping[str, Any]) -> Variant:
+    """A kernel that is not in the catalogue, with the entry of the variant `like` but for `changes` (keys of an entry);
+    it builds on that. Its name is the file's; its entry, if `changes` has none, the only `__global__` template there.
+
+    Raises `UserError` for what is wrong in these.
+    """
+    if not source.is_file():
+        raise UserError(f"cannot read {source}: no such file")
+    choose(_shipped(), like, "variant", CATALOGUE.relative_to(ROOT.parent))
+    known, there = _shipped()[like], templates(source)
+    only = next(iter(there)) if len(there) == 1 else f"{known['source'].split('/')[0]}_{source.stem}"
+    function = changes.get("entry", only)
+    if function not in there:
+        names = ", ".join(there) or "none"
+        raise UserError(f"{source}: no __global__ template {function!r}; there: {names}; name one with --entry")
+    given = {**known["template"], **changes.get("template", {})}
+    if unknown := [name for name in changes.get("template", {}) if name not in there[function]]:
+        has = ", ".join(there[function])
+        raise UserError(f"{source}: {function} has no template parameter {unknown[0]!r}; it has: {has}")
+    entry = {key: value for key, value in known.items() if key not in ("tuned", "origin")}
+    entry |= {**changes, "builds_on": like, "entry": function, "idea": f"like {like}"}
+    entry["template"] = {name: given[name] for name in there[function] if name in given}
+    if missing := [name for name, needed in there[function].items() if needed and name not in given]:
+        said = f"{function} has a template parameter {missing[0]!r}, for which {like} has no value"
+        raise UserError(f"{source}: {said}; give one with --template {missing[0]}=...")
+    name = re.sub(r"[^a-z0-9_]+", "_", source.stem.lower())
+    name = name if name[0].isalpha() and name not in load() else f"own_{name}"
+    validate(
+        {"variants": {name: entry}, "baselines": read_yaml(CATALOGUE, "catalogue")["baselines"]}, "catalogue", source
+    )
+    return replace(_variant(name, entry, CATALOGUE), source=source.resolve())
 
 
 def _digest(*parts: str) -> str:
@@ -411,6 +459,12 @@ def use(record: Path | None) -> None:
     if record != _chosen:
         _chosen = record
         load.cache_clear()
+
+
+def forget() -> None:
+    """From now on, in this process, the catalogue is read again: its file may have been edited."""
+    load.cache_clear()
+    _shipped.cache_clear()
 
 
 class _Use(argparse.Action):

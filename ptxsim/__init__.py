@@ -6,6 +6,7 @@ from .counters import Counters
 from .errors import PtxError, PtxsimError
 from .machine import Checks, Limits
 from .observer import Observer
+from .prediction import Prediction, predict
 
 __all__ = [
     "Array",
@@ -15,10 +16,12 @@ __all__ = [
     "Launch",
     "Limits",
     "Observer",
+    "Prediction",
     "PtxError",
     "PtxsimError",
     "Texture",
     "annotate",
     "banks",
     "load",
+    "predict",
 ]

@@ -172,7 +172,8 @@ def listing(
 
 
 def _named(name: str) -> str:
-    return f"== {name}"
+    path = Path(name)
+    return f"== {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else name}"
 
 
 def _checked(text: list[str], name: str, lines: dict[int, Cost]) -> list[str]:
@@ -191,7 +192,7 @@ def _around(lines: Iterable[int], last: int) -> list[int]:
 def _heading(kernel, counters: Counters, totals: list[Stats]) -> list[str]:
     waves, ideal = sum(s.wavefronts for s in totals), sum(s.ideal for s in totals)
     sectors, best = sum(s.sectors for s in totals), sum(s.ideal_sectors for s in totals)
-    lines = [f"{kernel.name}: grid {counters.grid}, block {counters.block}"]
+    lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}"]
     if waves:
         lines.append(f"shared memory: {waves:,} wavefronts, {ideal:,} would do ({(waves - ideal) / waves:.1%} excess)")
     if sectors:

@@ -16,18 +16,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import merging, sizes
-from .errors import PtxError, PtxsimError
+from . import merging, sass, sizes
+from .annotate import listing
+from .counters import Counters
+from .errors import NoEntryError, PtxsimError
 from .machine import WARP, Checks, Limits, Machine
 from .memory import Arena
 from .parser import parse
 from .program import align_up, link, place_globals
+from .reading import prepare, why_not
 from .syntax import Module, Variable, plain_name
-
-LONGEST_TEXT = 1 << 28  # bytes of a PTX file
 
 
 class Array:
@@ -72,6 +74,10 @@ class Texture:
         self.address, self.elements = address - before, (before + self.nbytes) // self.element_bytes
 
 
+if TYPE_CHECKING:
+    from .bounds import Bounds
+
+
 @dataclass(frozen=True)
 class Launch:
     """What a launch did."""
@@ -98,12 +104,18 @@ class Kernel:
     def __init__(self, module: Module, entry: str | None = None, cubin: Path | None = None) -> None:
         self.module = module
         self.program = link(module, entry)
+        self.cubin = cubin
         self._from_cubin = merging.from_cubin(self.program, cubin) if cubin else None
         self.machine = Machine(self.program)
 
     @property
     def name(self) -> str:
         return self.program.name
+
+    @property
+    def title(self) -> str:
+        """The name as in the source, with its template arguments."""
+        return self.program.title
 
     @cached_property
     def merges(self) -> merging.Merges:
@@ -125,19 +137,21 @@ class Kernel:
         limits: Limits | None = None,
         values: bool = True,
         constants: Mapping[str, Array | np.ndarray | bytes] | None = None,
+        blocks: Sequence[int] | None = None,
     ) -> Launch:
         """Run the grid to its end. `shared_bytes`: dynamic shared memory. `checks=False` leaves out the watch over
         memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses and
         the flow of control depend on: observers see the same, several times sooner, but arrays stay as they were. It
         goes without checks. `constants`: what `__constant__` variables (and `__device__` ones) hold, by name, from
-        their first byte on. Raises `PtxsimError`, one line."""
+        their first byte on. `blocks`: run only those, by their linear number in the grid (x first).
+        Raises `PtxsimError`, one line."""
         grid, block = dimensions(grid), dimensions(block)
-        sizes.require_launch(self.name, grid, block, shared_bytes)
+        sizes.require_launch(self.title, grid, block, shared_bytes)
         self._require_block(block)
         if not isinstance(checks, Checks):
             checks = Checks() if checks else Checks(False, False, False, False)
         if not values and checks != Checks(False, False, False, False):
-            raise PtxsimError(f"{self.name}: values=False goes with checks=False only")
+            raise PtxsimError(f"{self.title}: values=False goes with checks=False only")
         limits = limits or Limits()
         arena, symbols = Arena(), {}
         arrays: dict[int, tuple[Array, int]] = {}
@@ -146,12 +160,14 @@ class Kernel:
         symbols = place_globals(self.program, arena)
         given = self._set_variables(constants or {}, arena, symbols)
         padded = align_up(math.prod(block), WARP)
-        cost = sizes.Cost(self.name, math.prod(grid), padded, limits.thread_instructions)
-        per_batch = min(max(1, limits.lanes // padded), math.prod(grid))
-        sizes.require_batch(self.name, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
+        chosen = np.arange(math.prod(grid)) if blocks is None else np.asarray(blocks)
+        total = len(chosen)
+        cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)
+        per_batch = min(max(1, limits.lanes // padded), total)
+        sizes.require_batch(self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
         arena.finish()
         self.machine.values = values
-        machine, total = self.machine, grid[0] * grid[1] * grid[2]
+        machine = self.machine
         places = {
             parameter.variable: arrays[id(value)][1]
             for value, parameter in zip(args, self.program.parameters, strict=True)
@@ -164,7 +180,10 @@ class Kernel:
             observer.begins(self, grid, block)
         try:
             for first in range(0, total, per_batch):
-                machine.run_batch(np.arange(first, min(first + per_batch, total)), limits, observers)
+                batch = chosen[first : first + per_batch]
+                for observer in observers:
+                    observer.batch(batch)
+                machine.run_batch(batch, limits, observers)
                 steps += machine.executed
                 lanes += machine.executed * machine.lanes
                 cost.after(min(first + per_batch, total), lanes)
@@ -176,6 +195,43 @@ class Kernel:
         notes = (*machine.notes, *self._unset_constants(given))
         return Launch(self.name, grid, block, steps, lanes, notes)
 
+    def count(self, grid, block, args: Sequence, shared_bytes: int = 0, constants: Mapping | None = None) -> Counters:
+        """The counters of a launch. Nothing but addresses and the flow of control is computed, so it is several times
+        sooner than `launch`; arrays stay as they were, and only bounds and alignment are checked."""
+        counters = Counters()
+        self.launch(grid, block, args, shared_bytes, [counters], checks=False, values=False, constants=constants)
+        return counters
+
+    def bounds(
+        self,
+        grid,
+        block,
+        args: Sequence,
+        shared_bytes: int = 0,
+        constants: Mapping | None = None,
+        machine: str = "h200",
+    ) -> Bounds:
+        """The least cycles that each resource of a GPU needs for a launch. `machine`: a preset or a .toml file.
+
+        Raises `PtxsimError` for a kernel that was loaded without a cubin.
+        """
+        from . import bounds, machines  # SciPy comes with them
+
+        if self.cubin is None:
+            raise PtxsimError(f"{self.title}: bounds are of machine code: load it with cubin=..., or from a .cubin")
+        counters, traffic = Counters(), bounds.Traffic()
+        self.launch(
+            grid, block, args, shared_bytes, [counters, traffic], checks=False, values=False, constants=constants
+        )
+        work = bounds.Work.observed(counters, traffic)
+        function = sass.read(self.cubin, self.name)
+        return bounds.compute(function, self.program, work, machines.find(machine), shared_bytes)
+
+    def annotate(self, counters: Counters, source: str | Path | None = None, near: Sequence[Path] = ()) -> str:
+        """The CUDA source with, beside each line, what its memory accesses cost by these counters. `source`: the file,
+        if it is not where the PTX says; `near`: folders to look in for it."""
+        return "\n".join(listing(self, counters, Path(source) if source else None, near)) + "\n"
+
     def _set_variables(self, constants: Mapping, arena: Arena, symbols: dict[str, int]) -> set[str]:
         """Put contents in variables; their names in the PTX."""
         variables = {v.name: v for v in self.module.variables.values() if v.space in ("const", "global")}
@@ -184,12 +240,12 @@ class Kernel:
             close = [v for v in variables if name in (v, plain_name(v))]
             if len(close) != 1:
                 known = ", ".join(plain_name(v) for v in variables) or "none"
-                raise PtxsimError(f"{self.name}: no constant or device variable {name!r}; the PTX has: {known}")
+                raise PtxsimError(f"{self.title}: no constant or device variable {name!r}; the PTX has: {known}")
             variable = variables[close[0]]
             value = value.numpy() if isinstance(value, Array) else value
             data = np.frombuffer(value if isinstance(value, bytes) else np.asarray(value).tobytes(), np.uint8)
             if data.nbytes > variable.size:
-                raise PtxsimError(f"{self.name}: {name} holds {variable.size} bytes, not {data.nbytes}")
+                raise PtxsimError(f"{self.title}: {name} holds {variable.size} bytes, not {data.nbytes}")
             given.add(variable.name)
             if variable.name in symbols:
                 arena.write(symbols[variable.name], data)
@@ -209,19 +265,19 @@ class Kernel:
         attributes = self.program.entry.attributes
         cluster = attributes.get("reqnctapercluster", ())
         if any(size > 1 for size in cluster):
-            raise PtxsimError(f"{self.name}: clusters of several blocks are not supported (here {cluster})")
+            raise PtxsimError(f"{self.title}: clusters of several blocks are not supported (here {cluster})")
         threads = block[0] * block[1] * block[2]
         for name, exact in (("reqntid", True), ("maxntid", False)):
             if name in attributes:
                 sizes = (*attributes[name], 1, 1)[:3]
                 bound = sizes[0] * sizes[1] * sizes[2]
                 if (exact and block != sizes) or threads > bound:
-                    raise PtxsimError(f"{self.name}: block {block} does not fit its .{name} {sizes}")
+                    raise PtxsimError(f"{self.title}: block {block} does not fit its .{name} {sizes}")
 
     def _parameters(self, args: Sequence, arena: Arena, arrays: dict, textures: dict) -> bytes:
         parameters = self.program.parameters
         if len(args) != len(parameters):
-            raise PtxsimError(f"{self.name} takes {len(parameters)} arguments, got {len(args)}")
+            raise PtxsimError(f"{self.title} takes {len(parameters)} arguments, got {len(args)}")
         raw = bytearray(self.program.parameter_bytes)
         for number, (value, parameter) in enumerate(zip(args, parameters, strict=True)):
             data = self._argument(number, value, parameter.variable, arena, arrays, textures)
@@ -238,7 +294,7 @@ class Kernel:
             return handle.to_bytes(8, "little")
         if isinstance(value, Array):
             if size != 8:
-                raise PtxsimError(f"{self.name}: argument {number} is {size} bytes wide, not a pointer")
+                raise PtxsimError(f"{self.title}: argument {number} is {size} bytes wide, not a pointer")
             return self._place(value, arena, arrays).to_bytes(8, "little")
         if isinstance(value, bytes):
             data = value
@@ -252,28 +308,28 @@ class Kernel:
             elif -(1 << (8 * size - 1)) <= value < 1 << (8 * size):
                 data = (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "little")
             else:
-                raise PtxsimError(f"{self.name}: argument {number} = {value} does not fit {size} bytes")
+                raise PtxsimError(f"{self.title}: argument {number} = {value} does not fit {size} bytes")
         elif isinstance(value, float):
             if whole:
                 raise self._not_whole(number, value, variable)
             data = self._packed({2: "e", 4: "f"}.get(size, "d"), number, value)
         else:
             raise PtxsimError(
-                f"{self.name}: argument {number} is a {type(value).__name__}; wrap arrays in ptxsim.Array"
+                f"{self.title}: argument {number} is a {type(value).__name__}; wrap arrays in ptxsim.Array"
             )
         if len(data) != size:
-            raise PtxsimError(f"{self.name}: argument {number} has {len(data)} bytes, the parameter {size}")
+            raise PtxsimError(f"{self.title}: argument {number} has {len(data)} bytes, the parameter {size}")
         return data
 
     def _not_whole(self, number: int, value, variable: Variable) -> PtxsimError:
         wanted = f"parameter {variable.name} ({variable.type}) takes"
-        return PtxsimError(f"{self.name}: argument {number} = {value} is no whole number, which {wanted}")
+        return PtxsimError(f"{self.title}: argument {number} = {value} is no whole number, which {wanted}")
 
     def _packed(self, code: str, number: int, value: float) -> bytes:
         try:
             return struct.pack("<" + code, value)
         except OverflowError:
-            raise PtxsimError(f"{self.name}: argument {number} = {value} is too large for its parameter") from None
+            raise PtxsimError(f"{self.title}: argument {number} = {value} is too large for its parameter") from None
 
     @staticmethod
     def _place(array: Array, arena: Arena, arrays: dict) -> int:
@@ -285,31 +341,32 @@ class Kernel:
         return arrays[id(array)][1]
 
 
-def read_text(path: Path) -> str:
-    """A text file, of at most LONGEST_TEXT bytes."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(LONGEST_TEXT + 1)
-        if len(content) > LONGEST_TEXT:
-            raise PtxError(f"{path}: more than {sizes.shown_bytes(LONGEST_TEXT)}: not PTX")
-        return content.decode()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise PtxError(f"{path}: {reason}") from None
+def load(
+    source: str | Path,
+    entry: str | None = None,
+    cubin: str | Path | None = None,
+    ptx: str | Path | None = None,
+    arch: str = "sm_90a",
+    flags: Sequence[str] = (),
+) -> Kernel:
+    """A kernel out of PTX: the text itself, or the path of a .ptx, .cubin, .cu or .cuh file.
 
+    Args:
+        source: text or path. CUDA goes through nvcc, with `arch` and `flags` ("-Iinclude", "-DTILE=8").
+        entry: the kernel's name, mangled or as in the source (`tiled<128, 8>`), or a part that only it has.
+        cubin: what ptxas made of that PTX with line information. Where neighbouring accesses of shared memory were
+            merged, counters then follow the cubin instead of a rule; what the kernel computes comes from the PTX all
+            the same.
+        ptx: of a .cubin, what it was made from, if not the PTX that it holds.
 
-def load(source: str | Path, entry: str | None = None, cubin: str | Path | None = None) -> Kernel:
-    """A kernel out of PTX: the text itself, or the path of a .ptx file (or .cu, through nvcc).
-
-    `cubin`: what ptxas made of that PTX with line information. Where neighbouring loads of shared memory were merged,
-    counters then follow the cubin instead of a rule; what the kernel computes comes from the PTX all the same.
+    Raises `PtxError`, one line.
     """
-    cubin = Path(cubin) if cubin else None
-    if isinstance(source, Path) or ("\n" not in str(source) and not str(source).lstrip().startswith(".version")):
-        path = Path(source)
-        if path.suffix == ".cu":
-            from .compiler import compile_ptx
-
-            return Kernel(parse(compile_ptx(path)), entry, cubin)
-        source = read_text(path)
-    return Kernel(parse(str(source)), entry, cubin)
+    cubin, ptx = (Path(p) if p else None for p in (cubin, ptx))
+    if isinstance(source, str) and ("\n" in source or source.lstrip().startswith(".version")):
+        return Kernel(parse(source), entry, cubin)
+    path = Path(source)
+    text, cubin = prepare(path, ptx, cubin, arch, flags)
+    try:
+        return Kernel(parse(text), entry, cubin)
+    except NoEntryError as error:
+        raise why_not(path, entry, flags, error) from None

@@ -320,7 +320,7 @@ def _no_access(kernel, file, line, stats: list[Stats], here, by_pc) -> str:
     lines = {place.line for i in touching for place in known.get(i.pc, ()) if place.file == file}
     executed = [i for i in here if i.pc in by_pc and by_pc[i.pc].sectors]
     why = "accesses only global memory, which has no banks" if executed else "no access to shared memory"
-    where = f"lines that have one: {ranges(sorted(lines))}" if lines else f"{kernel.name} has none in this file"
+    where = f"lines that have one: {ranges(sorted(lines))}" if lines else f"{kernel.title} has none in this file"
     return f"{PurePath(file).name}:{line}: {why}; {where}"
 
 

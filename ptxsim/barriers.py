@@ -115,7 +115,7 @@ class Barriers:
         block_of = self.machine.block_of
         for block in np.flatnonzero(done).tolist():
             found = {w.instruction: None for w, threads in here if (threads & (block_of == block)).any()}
-            places = [instruction.where for instruction in found]
+            places = [self.machine.where(instruction) for instruction in found]
             if len(places) > 1:
                 self.parted[block] = f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
 
@@ -126,7 +126,7 @@ class Barriers:
             return "; " + self.parted[block]
         for w in self.waiting:
             if w.number is not None and (w.threads & (self.machine.block_of == block)).any():
-                return f"; only a part of the block has reached the barrier at {w.instruction.where}"
+                return f"; only a part of the block has reached the barrier at {self.machine.where(w.instruction)}"
         return ""
 
     def _require_whole_warps(self, here, freed) -> None:
@@ -149,7 +149,7 @@ class Barriers:
                 other = next(o.instruction for o, t in here if t[lane])
                 raise m.fault(
                     other,
-                    f"barrier reached by part of a warp here, by the other part at {w.instruction.where}",
+                    f"barrier reached by part of a warp here, by the other part at {m.where(w.instruction)}",
                     lane,
                 )
 
@@ -214,7 +214,7 @@ class Barriers:
         raise m.fault(
             w.instruction,
             f"deadlock: {name} is not reached by all threads: thread {thread} waits at another barrier "
-            f"at {where.instruction.where}",
+            f"at {m.where(where.instruction)}",
             lane,
         )
 

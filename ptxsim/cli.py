@@ -1,10 +1,11 @@
-"""`python -m ptxsim run | annotate | banks | bounds | bench`: emulate a kernel, check its memory accesses, count what
-the memory system does.
+"""`python -m ptxsim run | annotate | banks | bounds | predict | bench`: emulate a kernel, check its memory accesses,
+count what the memory system does.
 
 python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg random:f32:256x256 ...
 python -m ptxsim annotate KERNEL.cu --grid 2,2 --block 256 --arg ...
 python -m ptxsim banks KERNEL.cu --line 57 --out picture.svg --grid 1 --block 256 --arg ...
 python -m ptxsim bounds KERNEL.cu --grid 64,64 --block 256 --arg ... --machine h200
+python -m ptxsim predict KERNEL.cuh --entry 'tiled<128, 8>' -I include --grid 64,64 --block 256 --arg ...
 python -m ptxsim bench KERNEL.ptx --grid 2,2 --block 256 --arg ...
 """
 
@@ -20,21 +21,23 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 
 from . import bounds as limits
-from . import machines, sass
+from . import machines, prediction, sass
 from .annotate import listing
-from .api import load
+from .api import Kernel, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
 from .banks import accesses, distinct, draw
-from .counters import Counters, Stats, totals
-from .errors import PtxsimError
+from .counters import Counters, Stats
+from .errors import NoEntryError, PtxsimError
 from .machine import Checks, Limits
+from .reading import prepare, why_not
 from .sources import require_writable, write_whole
 
 
@@ -45,7 +48,7 @@ def report(kernel, counters: Counters) -> dict:
         "kernel": kernel.name,
         "grid": list(counters.grid),
         "block": list(counters.block),
-        "totals": totals(stats),
+        "totals": counters.totals(),
         "instructions": [_row(s) for s in stats if s.requests or s.merged_into],
     }
 
@@ -75,10 +78,7 @@ def _row(s: Stats) -> dict:
 
 def summary(kernel, counters: Counters) -> str:
     """Totals and, by source line, the accesses that cost more than they must."""
-    lines = [f"{kernel.name}: grid {counters.grid}, block {counters.block}"]
-    for name, value in totals(counters.by_instruction()).items():
-        if value:
-            lines.append(f"  {name:72s} {value:>16,.6g}")
+    lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}", *_figures(counters.totals())]
     costly = []
     for (file, line), stats in counters.by_line().items():
         waves, ideal = sum(s.wavefronts for s in stats), sum(s.ideal for s in stats)
@@ -89,6 +89,24 @@ def summary(kernel, counters: Counters) -> str:
             wanted = sum(s.bytes for s in stats)
             costly.append(f"  {Path(file).name}:{line}: {wanted / sectors:.3g} of 32 bytes used in each sector")
     return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
+
+
+def _figures(found: Mapping[str, float]) -> list[str]:
+    """Totals, those that are not zero; counts whole, ratios with six digits."""
+    return [
+        f"  {name:72s} {f'{value:,.0f}' if float(value).is_integer() else f'{value:,.6g}':>16s}"
+        for name, value in found.items()
+        if value
+    ]
+
+
+def _kernel(options, folder: Path | None = None) -> Kernel:
+    """The kernel that the options name; with `folder`, its machine code too, which is put there if need be."""
+    text, cubin = prepare(options.kernel, options.ptx, options.cubin, options.arch, options.flags, folder)
+    try:
+        return load(text, options.entry, cubin)
+    except NoEntryError as error:
+        raise why_not(options.kernel, options.entry, options.flags, error) from None
 
 
 def _limits(options) -> Limits:
@@ -124,7 +142,7 @@ def _launch(kernel, options, arguments, observers=(), factor: int = 1):
 
 def run(options) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved."""
-    kernel = load(options.kernel, options.entry, options.cubin)
+    kernel = _kernel(options)
     arguments = _arguments(options)
     counters = Counters()
     _launch(kernel, options, arguments, [counters])
@@ -141,7 +159,7 @@ def run(options) -> int:
 
 def annotate(options) -> int:
     """Run a kernel; print its CUDA source with, beside each line, what its memory accesses cost."""
-    kernel = load(options.kernel, options.entry)
+    kernel = _kernel(options)
     arguments = _arguments(options)
     counters = Counters()
     _launch(kernel, options, arguments, [counters])
@@ -159,7 +177,7 @@ def annotate(options) -> int:
 
 def banks(options) -> int:
     """Run a kernel; draw which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
-    kernel = load(options.kernel, options.entry)
+    kernel = _kernel(options)
     arguments = _arguments(options)
     found = accesses(
         kernel,
@@ -202,9 +220,8 @@ def bounds(options) -> int:
     if options.sms is not None:
         machine = machines.with_sms(machine, options.sms)
     with tempfile.TemporaryDirectory() as folder:
-        cubin, source = sass.build(options.kernel, options.ptx, Path(folder), options.arch)
-        kernel = load(source, options.entry, cubin)
-        function = sass.read(cubin, kernel.name)
+        kernel = _kernel(options, Path(folder))
+        function = sass.read(kernel.cubin, kernel.name)
     arguments = _arguments(options)
     counters, traffic = Counters(), limits.Traffic()
     _launch(kernel, options, arguments, [counters, traffic])
@@ -213,6 +230,27 @@ def bounds(options) -> int:
     print(found.table())
     if options.out:
         write_whole(options.out, json.dumps(found.report(), indent=1) + "\n")
+    return 0
+
+
+def predict(options) -> int:
+    """Foretell the counters of a whole grid from a few of its blocks, or say why that cannot be."""
+    kernel = _kernel(options)
+    arguments = _arguments(options)
+    found = prediction.predict(
+        kernel,
+        parse_size(options.grid),
+        parse_size(options.block),
+        [a.value for a in arguments],
+        options.shared,
+        dict(map(parse_constant, options.constant)),
+        _limits(options),
+    )
+    print(f"{kernel.title}: {found.blocks:,} blocks, as {found.sampled} of them foretell")
+    print("\n".join(_figures(found.totals)))
+    if options.out:
+        told = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
+        write_whole(options.out, json.dumps(told, indent=1) + "\n")
     return 0
 
 
@@ -273,8 +311,25 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"ptxsim: {message}\n")
 
 
+class _Flag(argparse.Action):
+    """-I and -D as nvcc takes them."""
+
+    def __call__(self, parser, options, value, option=None) -> None:
+        options.flags = [*options.flags, f"{option}{value}"]
+
+
+def _source(parser: argparse.ArgumentParser) -> None:
+    """Options that say what the kernel is read from."""
+    parser.add_argument("kernel", type=Path, help=".ptx, .cubin with line information, or .cu, .cuh that nvcc compiles")
+    parser.add_argument("--cubin", type=Path, help="what was made of it: merged accesses count as there")
+    parser.add_argument("--ptx", type=Path, help="what a .cubin was made from (default: the PTX that it holds)")
+    parser.add_argument("--arch", default="sm_90a", help="what CUDA is compiled for (default: %(default)s)")
+    parser.add_argument("-I", action=_Flag, dest="flags", default=[], metavar="FOLDER", help="of headers, for nvcc")
+    parser.add_argument("-D", action=_Flag, dest="flags", default=[], metavar="NAME[=VALUE]", help="a macro, for nvcc")
+
+
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--entry", help="name of the entry, or a part that only it has")
+    parser.add_argument("--entry", help="the kernel: its name, 'tiled<128, 8>', or a part that only its name has")
     parser.add_argument("--grid", required=True, help="X, X,Y or X,Y,Z")
     parser.add_argument("--block", required=True, help="X, X,Y or X,Y,Z")
     parser.add_argument("--arg", action="append", default=[], help="an argument of the kernel, in order; see below")
@@ -305,22 +360,21 @@ def main(argv: list[str] | None = None) -> int:
     )
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("run", help=run.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
-    one.add_argument("kernel", type=Path, help="a .ptx file, or a .cu file that nvcc compiles")
+    _source(one)
     one.add_argument("--out", type=Path, help="report as JSON")
-    one.add_argument("--cubin", type=Path, help="what ptxas made of that PTX: merged accesses count as there")
     _common(one)
     one.set_defaults(act=run)
     beside = commands.add_parser(
         "annotate", help=annotate.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class
     )
-    beside.add_argument("kernel", type=Path, help="a .ptx file with line information, or a .cu file that nvcc compiles")
+    _source(beside)
     beside.add_argument("--source", type=Path, help="the source, if not where the PTX says")
     beside.add_argument("--file", help="another source file of the PTX to show, by name or end of path")
     beside.add_argument("--out", type=Path, help="write the text there")
     _common(beside)
     beside.set_defaults(act=annotate)
     drawn = commands.add_parser("banks", help=banks.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
-    drawn.add_argument("kernel", type=Path, help="a .ptx file with line information, or a .cu file that nvcc compiles")
+    _source(drawn)
     drawn.add_argument("--line", type=_positive, required=True, help="of the source")
     drawn.add_argument("--file", help="the source file, by name or end of path (default: the kernel's own)")
     drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
@@ -334,14 +388,19 @@ def main(argv: list[str] | None = None) -> int:
     _common(drawn)
     drawn.set_defaults(act=banks)
     least = commands.add_parser("bounds", help=bounds.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
-    least.add_argument("kernel", type=Path, help="a .cubin with line information, or a .cu or .ptx file to compile")
-    least.add_argument("--ptx", type=Path, help="what the cubin was made from (default: the PTX that it holds)")
-    least.add_argument("--arch", default="sm_90a", help="what a .cu or .ptx file is compiled for")
+    _source(least)
     least.add_argument("--machine", default="h200", help=f"{', '.join(machines.PRESETS)}, or a .toml file")
     least.add_argument("--sms", type=int, help="multiprocessors, if not the machine's")
     least.add_argument("--out", type=Path, help="the bounds as JSON")
     _common(least)
     least.set_defaults(act=bounds)
+    told = commands.add_parser(
+        "predict", help=predict.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class
+    )
+    _source(told)
+    told.add_argument("--out", type=Path, help="the counters as JSON")
+    _common(told)
+    told.set_defaults(act=predict)
     many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     many.add_argument("kernels", type=Path, nargs="+", help=".ptx files")
     many.add_argument(
@@ -363,3 +422,8 @@ def main(argv: list[str] | None = None) -> int:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1
+
+
+def command() -> NoReturn:
+    """The `ptxsim` command."""
+    sys.exit(main())

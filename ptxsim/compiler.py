@@ -1,4 +1,4 @@
-"""Finds nvcc and turns a .cu file into PTX: the pinned wheel's, else the one on PATH."""
+"""Finds nvcc and turns CUDA into PTX: the wheel's in this environment, else the one on PATH."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .errors import PtxError
 
+SOURCES = (".cu", ".cuh")
 FLAGS = ("-std=c++17", "-O3", "-lineinfo")
 
 
@@ -26,13 +27,24 @@ def tool(name: str) -> Path:
 
 
 def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -> str:
-    """The PTX of a .cu file. Raises `PtxError` with the compiler's first error."""
+    """The PTX of a .cu or .cuh file; `flags` are nvcc's (-I, -D). Raises `PtxError` with the compiler's first error."""
     if not source.is_file():
         raise PtxError(f"{source}: no such file")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.ptx"
         virtual = arch.replace("sm_", "compute_")
-        command = [str(tool("nvcc")), "-ptx", *FLAGS, f"-arch={virtual}", *flags, str(source), "-o", str(out)]
+        command = [
+            str(tool("nvcc")),
+            "-ptx",
+            *FLAGS,
+            f"-arch={virtual}",
+            *flags,
+            "-x",
+            "cu",
+            str(source),
+            "-o",
+            str(out),
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]

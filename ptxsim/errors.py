@@ -9,3 +9,7 @@ class PtxsimError(Exception):
 
 class PtxError(PtxsimError):
     """A program that cannot be run: malformed PTX, an unknown instruction, a missing entry."""
+
+
+class NoEntryError(PtxError):
+    """The program has no such entry, or none at all."""

@@ -351,7 +351,7 @@ class GlobalMonitor:
             between = "and no fence and atomic operation order the two"
         did = did.removesuffix("s") if who == MANY else did
         verb = "reads" if instruction.opcode in ("ld", "ldu") else "changes" if instruction.opcode != "st" else "writes"
-        what = f"race in global memory: {verb} what {name} {did} at {their.where}, {between}"
+        what = f"race in global memory: {verb} what {name} {did} at {m.where(their)}, {between}"
         lane = int(threads[place]) - self._first
         raise m.fault(instruction, f"{what} ({self._place(access, place)}){m.barriers.hint(lane)}", lane)
 

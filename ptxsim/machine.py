@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -32,9 +33,22 @@ from .monitor import SharedMonitor
 from .origins import UNKNOWN
 from .phases import Phases
 from .program import Program
+from .ptx_types import SIGNED, STORAGE, UNSIGNED, Type
 from .runs import Runs
-from .syntax import Address, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Variable, plain_name
-from .types import SIGNED, STORAGE, UNSIGNED, Type
+from .sources import places
+from .syntax import (
+    Address,
+    Immediate,
+    Instruction,
+    Location,
+    Negated,
+    Pair,
+    Register,
+    Special,
+    Symbol,
+    Variable,
+    plain_name,
+)
 from .values import merged, viewed
 
 WARP = 32
@@ -531,6 +545,7 @@ class Machine:
             at = int(where.raw[bad]) + offset
             if space.begins_inside(at):
                 what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(at)}"
+                what += self.in_shared(at) if space.name == "shared" else ""
                 raise self.fault(instruction, what, self._lane(where, bad))
 
     def _beyond(self, space, where, offset, size, part, instruction, kind) -> None:
@@ -635,7 +650,7 @@ class Machine:
             try:
                 self._loop()
             except Fault as fault:  # without its place, from outside an instruction
-                raise PtxsimError(f"{self.program.name}: {fault.what}") from None
+                raise PtxsimError(f"{self.program.title}: {fault.what}") from None
             if self.monitor is not None:
                 self.monitor.finish()
         self._tell()
@@ -858,7 +873,25 @@ class Machine:
 
     def fault(self, instruction: Instruction, what: str, lane: int) -> PtxsimError:
         """The error of one thread, as one line."""
-        return PtxsimError(f"{self.program.name}: {instruction.where}: {self.coordinates(lane)}: {what}")
+        return PtxsimError(f"{self.program.title}: {self.where(instruction)}: {self.coordinates(lane)}: {what}")
+
+    def where(self, instruction: Instruction) -> str:
+        """The source line of an instruction and, where its function is inlined, the lines that call it."""
+        chain = list(map(str, self._places.get(instruction.pc, ())))
+        return f"{chain[0]}, called from {', from '.join(chain[1:])}" if len(chain) > 1 else instruction.where
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[Location, ...]]:
+        return places(self.program)
+
+    def in_shared(self, at: int) -> str:
+        """In words, the variable that an address of shared memory belongs to; "" for none."""
+        for variable, start in self.program.shared.items():
+            end = start + variable.size if variable.size else self.spaces["shared"].size
+            if start <= at < end:
+                name = plain_name(variable.name)
+                return f", in {name}" if at == start else f", {at - start} bytes into {name}"
+        return ""
 
 
 VERBS = {

@@ -1,6 +1,6 @@
 """Neighbouring accesses of shared memory that ptxas merges into wider ones: foreseen from the PTX, or read off a cubin.
 
-The PTX does not show it. Found by trying (CUDA 13.0, sm_80 and sm_90a; `tests/ptxsim/test_merging.py` tries it again):
+The PTX does not show it. Found by trying (CUDA 13.0, sm_80 and sm_90a; `ptxsim/tests/test_merging.py` tries it again):
 - Accesses of one basic block at constant distances from one address may merge. Loads merge where no store to shared
   memory, atomic, barrier, fence or cp.async stands between; stores, where no load of shared memory does either.
 - A merged access lies in a window of 8 or 16 bytes that ptxas can tell to be aligned: from how the address is

@@ -322,7 +322,7 @@ class SharedMonitor:
             found = [lanes[np.flatnonzero(h == granule) % len(lanes)] for h in self.indices(candidate)]
             there = [lane for part in found for lane in part.tolist() if lane == other or (other < 0 and lane != own)]
             if there:
-                where, other = f"at {candidate.instruction.where}", there[0]
+                where, other = f"at {self.machine.where(candidate.instruction)}", there[0]
                 break
         self._raise_race(event, g, clash, other, where)
 
@@ -339,7 +339,9 @@ class SharedMonitor:
         lane = int(lanes[min(place, len(lanes) - 1)])
         at = (int(g[place]) % self.granules_per_block) << self.shift
         hint = self.machine.barriers.hint(lane) if what.startswith("race") else ""
-        raise self.machine.fault(event.instruction, f"{what} (shared address 0x{at:x}){hint}", lane)
+        raise self.machine.fault(
+            event.instruction, f"{what} (shared address 0x{at:x}{self.machine.in_shared(at)}){hint}", lane
+        )
 
 
 def _merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:

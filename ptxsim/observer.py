@@ -18,6 +18,9 @@ class Observer:
     def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         """A launch begins."""
 
+    def batch(self, blocks: np.ndarray) -> None:
+        """Blocks with these linear numbers begin, together."""
+
     def executed(self, instruction: Instruction, warps: int) -> None:
         """An instruction was executed by so many warps (those whose threads its predicate leaves out included), in all.
         Told once a batch of blocks, after its end."""

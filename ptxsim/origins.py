@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .program import Program
+from .ptx_types import TYPES
 from .syntax import Address, Instruction, Negated, Pair, Register, Symbol, Variable, Vector
-from .types import TYPES
 
 UNKNOWN = None
 Origins = frozenset[Variable | None]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .errors import PtxError
 from .instructions.registry import require_operands
+from .ptx_types import TYPES, Type
 from .syntax import (
     Address,
     Arguments,
@@ -29,7 +30,6 @@ from .syntax import (
     Variable,
     Vector,
 )
-from .types import TYPES, Type
 
 MOST_ALIGN = 1 << 20
 KNOWN_VERSIONS = range(6, 10)  # major versions of PTX: CUDA 9 to CUDA 13

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import instructions
-from .errors import PtxError
+from .demangle import demangle, matching, split
+from .errors import NoEntryError, PtxError
 from .layout import shared_base
 from .memory import Arena
 from .sizes import MOST_PARAMETERS
@@ -60,6 +61,11 @@ class Program:
     def name(self) -> str:
         return self.entry.name
 
+    @property
+    def title(self) -> str:
+        """The entry's name as in the source, with its template arguments."""
+        return split(self.entry.name)[0]
+
 
 def callees(module: Module, function: Function) -> Iterator[tuple[Instruction, str]]:
     """Names that a function calls, or whose address it takes: itself, or out of a variable that it uses (a table of
@@ -85,19 +91,21 @@ def reachable_names(module: Module, name: str) -> list[str]:
 
 
 def choose_entry(module: Module, entry: str | None) -> Function:
-    """The entry by its name, or by the only name that contains it."""
+    """The entry by its name, mangled or as in the source (`tiled<128, 8>`), or by a part that only its name has.
+
+    Raises `NoEntryError` where there is none, `PtxError` where there are several."""
     names = module.entries
     if not names:
-        raise PtxError("the PTX has no entry (.entry with a body)")
+        raise NoEntryError("the PTX has no entry (.entry with a body)")
     if entry is None:
         if len(names) > 1:
-            raise PtxError(f"the PTX has {len(names)} entries, name one: {', '.join(names)}")
+            raise PtxError(f"the PTX has {len(names)} entries, name one: {'; '.join(map(demangle, names))}")
         return module.functions[names[0]]
-    if entry in names:
-        return module.functions[entry]
-    close = [name for name in names if entry in name]
-    if len(close) != 1:
-        raise PtxError(f"no entry {entry!r} in the PTX; it has: {', '.join(names)}")
+    close = matching(names, entry)
+    if not close:
+        raise NoEntryError(f"no entry {entry!r} in the PTX; it has: {'; '.join(map(demangle, names))}")
+    if len(close) > 1:
+        raise PtxError(f"{len(close)} entries match {entry!r}: {'; '.join(map(demangle, close))}")
     return module.functions[close[0]]
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from . import floats
 from .instructions.memory import blind
+from .ptx_types import TYPES
 from .slicing import slice_of
 from .syntax import Instruction, Register
-from .types import TYPES
 
 Step = Callable[[], None]
 F32 = TYPES["f32"]

@@ -20,7 +20,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from .compiler import compile_ptx, tool
+from .compiler import tool
+from .demangle import demangle, matching
 from .errors import PtxError
 
 PTX = ".nv_debug_ptx_txt"  # the section with the PTX; nvdisasm gives its name as that of a file
@@ -164,35 +165,23 @@ def read(cubin: Path, entry: str | None = None) -> Function:
     return Function(name, instructions, labels, *_resources(cubin, name), embedded_ptx(cubin))
 
 
-def build(kernel: Path, ptx: Path | None, folder: Path, arch: str = "sm_90a") -> tuple[Path, Path | str]:
-    """A cubin and its PTX (a path, or the text that the cubin holds) of a .cubin, .cu or .ptx file.
-
-    What must be compiled is, with line information, and put into `folder`. Raises `PtxError`, one line.
-    """
-    if kernel.suffix == ".cubin":
-        if ptx is not None:
-            return kernel, ptx
-        if not kernel.is_file():
-            raise PtxError(f"{kernel}: no such file")
-        held = embedded_ptx(kernel)
-        if held is None:
-            raise PtxError(f"{kernel}: holds no PTX; remedy: name it with --ptx, or compile with -lineinfo")
-        return kernel, held
-    if ptx is not None:
-        raise PtxError(f"--ptx {ptx}: only goes with a .cubin, not with {kernel.name}")
-    source = kernel
-    if kernel.suffix == ".cu":
-        source = folder / "kernel.ptx"
-        source.write_text(compile_ptx(kernel, arch))
-    elif kernel.suffix != ".ptx":
-        raise PtxError(f"{kernel}: not a .cubin, .cu or .ptx file")
-    cubin = folder / "kernel.cubin"
-    command = [str(tool("ptxas")), "-O3", "--generate-line-info", f"-arch={arch}", str(source), "-o", str(cubin)]
+def assemble(ptx: Path, cubin: Path, arch: str = "sm_90a") -> None:
+    """Make a cubin with line information of a .ptx file. Raises `PtxError` with the first thing that ptxas says."""
+    command = [str(tool("ptxas")), "-O3", "--generate-line-info", f"-arch={arch}", str(ptx), "-o", str(cubin)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
-        raise PtxError(f"ptxas failed on {kernel.name}: {lines[0].strip()}")
-    return cubin, source
+        raise PtxError(f"ptxas failed on {ptx.name}: {lines[0].strip()}")
+
+
+def held_ptx(cubin: Path) -> str:
+    """The PTX that a cubin was made from. Raises `PtxError` where it holds none, or is not there."""
+    if not cubin.is_file():
+        raise PtxError(f"{cubin}: no such file")
+    held = embedded_ptx(cubin)
+    if held is None:
+        raise PtxError(f"{cubin}: holds no PTX; remedy: name it with --ptx, or compile with -lineinfo")
+    return held
 
 
 def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]:
@@ -205,14 +194,10 @@ def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]
 
 
 def _choose(entries: list[str], wanted: str | None, cubin: Path) -> str:
-    listed = ", ".join(entries)
-    if wanted is None:
-        if len(entries) > 1:
-            raise PtxError(f"{cubin}: {len(entries)} entries, name one: {listed}")
-        return entries[0]
-    fitting = [wanted] if wanted in entries else [name for name in entries if wanted in name]
+    fitting = entries if wanted is None else matching(entries, wanted)
     if len(fitting) != 1:
-        raise PtxError(f"{cubin}: {len(fitting)} entries match {wanted!r}; there: {listed}")
+        what = "entries, name one" if wanted is None else f"entries match {wanted!r}; there"
+        raise PtxError(f"{cubin}: {len(fitting)} {what}: {'; '.join(map(demangle, entries))}")
     return fitting[0]
 
 

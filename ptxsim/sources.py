@@ -46,7 +46,10 @@ def own_file(kernel) -> str:
     known = places(kernel.program)
     files = Counter(known[i.pc][-1].file for i in kernel.program.entry.code if i.pc in known)
     if not files:
-        raise PtxsimError(f"{kernel.name}: the PTX has no line information; compile with nvcc -lineinfo")
+        raise PtxsimError(
+            f"{kernel.title}: the PTX has no line information: compile with nvcc -lineinfo (that "
+            "in a .cubin has none: name what it was made from with --ptx)"
+        )
     return files.most_common(1)[0][0]
 
 
@@ -63,7 +66,7 @@ def choose_file(kernel, wanted: str | Path | None) -> str:
         matches = matches or [name for name in files if Path(name).is_file() and whole.samefile(name)]
     if len(matches) != 1:
         what = "is no file" if not matches else "could be several files"
-        raise PtxsimError(f"{wanted} {what} of {kernel.name}; its line information names: {', '.join(files)}")
+        raise PtxsimError(f"{wanted} {what} of {kernel.title}; its line information names: {', '.join(files)}")
     return matches[0]
 
 

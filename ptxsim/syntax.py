@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from .types import Type
+from .ptx_types import Type
 
 
 @dataclass(frozen=True)

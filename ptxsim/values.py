@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import floats
-from .types import STORAGE, UNSIGNED
+from .ptx_types import STORAGE, UNSIGNED
 
 BOOL = np.dtype(bool)
 

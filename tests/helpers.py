@@ -61,7 +61,7 @@ def _as_main(command: list[str], cwd: Path, environ: dict[str, str], told: list[
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environ)
-    ours = {"", *map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "ptxsim"))}
+    ours = {"", *map(str, (ROOT, ROOT / "tests", ROOT / "ptxsim" / "tests"))}
     libraries = [path for path in sys.path if path not in ours]
     sys.path[:] = [str(cwd), *environ["PYTHONPATH"].split(os.pathsep), *libraries]
     sys.argv = command

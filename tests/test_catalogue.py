@@ -47,7 +47,8 @@ def test_the_ladders_are_there() -> None:
     assert [name for name in NAMES if name in ladder] == ladder
     assert [KERNELS[name].builds_on for name in ladder] == [None, *ladder[:-1]]
     assert [KERNELS[name].narrowing for name in ladder] == [*["truncate"] * 3, "nearest"]
-    libraries = {"cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16", "torch_matmul_fp32", "torch_matmul_bf16"}
+    libraries = {"cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16", "torch_matmul_fp32"}
+    libraries |= {f"torch_matmul_{dtype}" for dtype in ("bf16", "fp16")}
     assert libraries <= set(catalogue.load()) - set(NAMES)
 
 

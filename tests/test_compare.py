@@ -15,7 +15,7 @@ from made_inputs import write_inputs
 from test_analysis import Folder, warptile_fails
 
 from analysis.tables import compare
-from contracts import read_json, write_json, write_rows
+from contracts import read_json, read_rows, write_json, write_rows
 from experiments.gpu import discovery
 from experiments.stages import toolchain
 
@@ -132,6 +132,57 @@ def test_what_cannot_be_compared_is_one_line(
     assert not (tmp_path / "c.csv").exists()
 
 
+# ---- with what needs no GPU ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def beside(folder: Folder, tmp_path: Path, archive: Path) -> list[object]:
+    """Options that name the emulator's tables and the builds of the pair, as they are archived."""
+    emulated, built = tmp_path / "emulate", tmp_path / "built"
+    for name in PAIR:
+        for table, kind in (("predictions", "counters"), ("bounds", "bounds")):
+            rows = [row for row in read_rows(archive / f"{table}.csv", kind) if row["variant"] == name]
+            write_rows(emulated / name / f"{table}.csv", kind, rows)
+        [row] = [row for row in read_rows(archive / "resources.csv", "resources") if row["variant"] == name]
+        write_json(built / f"{name}.json", "resources", row)
+    return ["--emulated", emulated, "--built", built]
+
+
+def values(path: Path, section: str, metric: str) -> list[str]:
+    [row] = [row for row in rows_of(path) if row["section"].startswith(section) and row["metric"] == metric]
+    return [row["blocktile_2d"], row["vectorized"], row["better"]]
+
+
+def test_resources_bounds_and_times_stand_before_the_counters(
+    folder: Folder, beside: list[object], tmp_path: Path
+) -> None:
+    out, words = tmp_path / "c.csv", tmp_path / "c.txt"
+    done = compared(folder, out, *PAIR, *beside, "--text", words)
+    assert done.returncode == 0, done.stderr
+    assert words.read_text() == done.stdout and max(map(len, done.stdout.splitlines())) <= 120
+    assert values(out, "Least cycles", "Bottleneck") == ["shared memory", "shared memory", ""]
+    known = {(r["variant"], r["resource"]): r["cycles_per_sm"] for r in folder.rows("bounds") if r["n"] == 4096}
+    for got, name in zip(values(out, "Least cycles", "shared memory"), PAIR, strict=False):
+        assert float(got) == pytest.approx(known[name, "shared"], rel=1e-5)
+    assert values(out, "Least cycles", "shared memory")[2] == "vectorized"
+    assert values(out, "Speed", "Time")[2] == "vectorized"
+    counters = compare.compare(folder.read(), *PAIR)
+    assert [row["metric"] for row in rows_of(out)][-len(counters) :] == list(counters["metric"])
+
+
+def test_where_one_has_no_counters_both_are_foretold(folder: Folder, beside: list[object], tmp_path: Path) -> None:
+    folder.edit("counters", lambda row: None, keep=lambda row: row["variant"] != PAIR[0])
+    out = tmp_path / "c.csv"
+    done = compared(folder, out, *PAIR, *beside)
+    assert done.returncode == 0, done.stderr
+    own = values(out, "Memory, foretold", "Global store, bytes used per 32-byte sector")
+    assert own == ["4.0", "16.0", "vectorized"]
+    assert not [row for row in rows_of(out) if row["section"].startswith(("Scheduler", "Stalls"))]
+    assert "Duration under ncu" not in done.stdout
+    assert_one_line(compared(folder, out, *PAIR, *beside, "--size", 512), "neither counters nor predictions", "n = 512")
+    assert_one_line(compared(folder, out, *PAIR, *beside[:2]), "--emulated and --built go together")
+
+
 # ---- the target -------------------------------------------------------------------------------------------------
 
 
@@ -188,20 +239,20 @@ def planned(tree: Path, *arguments: str) -> dict[str, int]:
 
 def test_with_a_gpu_the_two_are_checked_and_profiled_first(tree: Path) -> None:
     jobs = planned(tree, "compare", *pair("sgemm_tiling", "sgemm_at_tiling"))
-    assert (jobs["profile"], jobs["check"], jobs["compare"]) == (2, 2, 1)
-    assert not {"bench", "agree", "paper_pdf"} & set(jobs)
+    assert (jobs["profile"], jobs["check"], jobs["emulate"], jobs["compared"], jobs["compare"]) == (2, 2, 2, 1, 1)
+    assert not {"bench", "measure_agreement", "paper_pdf"} & set(jobs)
 
 
 def test_second_opinions_are_measured_only_by_name(tree: Path, archive: Path) -> None:
     """`all` draws a table that is there without making it again, even where its kernel is newer."""
     jobs = planned(tree, "all")
-    assert (jobs["trust_tables"], jobs["timing_methods_figure"]) == (1, 1) and jobs["agree"] > 20
-    assert not {"timing_methods_of_variant", "sanitize", "timeline_of_variant"} & set(jobs)
+    assert (jobs["report_tables"], jobs["figures_second_opinions"]) == (1, 1) and jobs["measure_agreement"] > 20
+    assert not {"measure_timing_methods", "measure_sanitizer", "measure_timeline"} & set(jobs)
     path = tree / "results" / "h200" / "timing_methods.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_rows(path, "timing_methods", [])
     try:
-        assert not {"timing_methods_of_variant", "timing_methods_table"} & set(planned(tree, "all"))
-        assert planned(tree, "trust", "all")["timing_methods_of_variant"] >= 1
+        assert not {"measure_timing_methods", "timing_methods_table"} & set(planned(tree, "all"))
+        assert planned(tree, "cross_validation", "all")["measure_timing_methods"] >= 1
     finally:
         path.unlink()

@@ -63,12 +63,8 @@ def faulty(name: str) -> Variant:
 
 
 def build_fault(name: str, folder: Path, arch: str) -> None:
-    """What `experiments.stages.build` does for an entry, for a source outside kernels/."""
-    variant = faulty(name)
-    stem = folder / variant.name
-    unit = replace(variant, source=catalogue.ROOT / "faults" / "gemm.cu").translation_unit()
-    stem.with_suffix(".cu").write_text(unit.replace("faults/gemm.cu", str(FAULT_SOURCE)))
-    build.compile_source(stem.with_suffix(".cu"), stem, arch, toolchain.nvcc())
+    """Its source lies outside kernels/."""
+    build.build_kernel(faulty(name), arch, folder)
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,18 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import ROOT
+from packaging.requirements import Requirement
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EMULATOR = tomllib.loads((ROOT / "ptxsim" / "pyproject.toml").read_text())["project"]
 CONDA = yaml.safe_load((ROOT / "env.yaml").read_text())["dependencies"]
 
 
 def test_env_yaml_and_pyproject_hold_the_same_pins() -> None:
     pip = next(entry["pip"] for entry in CONDA if isinstance(entry, dict))
-    assert sorted(pip) == sorted(PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"])
+    own = {f"ptxsim=={EMULATOR['version']}": "-e ./ptxsim"}  # not on an index: from its folder
+    listed = [own.get(pin, pin) for pin in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"]]
+    assert sorted(pip) == sorted(listed) and "-e ./ptxsim" in listed
 
 
 def test_every_package_is_pinned() -> None:
@@ -38,6 +42,7 @@ def test_the_readme_s_test_command_is_ci_s(name: str) -> None:
     if not path.is_file():
         pytest.skip(f"{name} is not written yet")
     text = path.read_text()
+    assert name == ".ci/run" or "-e ./ptxsim" in text.replace("--editable", "-e")
     assert ("\ntest:" in text) if name == "Makefile" else ("make test" in text)
 
 
@@ -48,9 +53,19 @@ def test_ci_can_be_run() -> None:
     assert path.stat().st_mode & 0o111 and path.read_text().startswith("#!")
 
 
+def test_the_emulator_takes_the_pinned_versions() -> None:
+    """ptxsim's own pyproject.toml states ranges; this project's pins lie in them."""
+    pins = {Requirement(pin).name: Requirement(pin) for pin in PROJECT["dependencies"]}
+    for text in EMULATOR["dependencies"]:
+        wanted = Requirement(text)
+        (pinned,) = pins[wanted.name].specifier
+        assert wanted.specifier.contains(pinned.version), text
+    assert EMULATOR["requires-python"] == PROJECT["requires-python"]
+
+
 def test_packages_of_the_wheel_are_the_rooms_with_python() -> None:
     """A room that is missing from pyproject.toml would be missing from an installed tree."""
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     listed = [name for name in packages if "." not in name]
     there = {path.parent.name for path in ROOT.glob("[a-z]*/__init__.py")}
-    assert set(listed) == there
+    assert {*listed, "ptxsim"} == there

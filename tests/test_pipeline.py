@@ -60,7 +60,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project in which two kernels are built."""
     tree = copy_tree(tmp_path_factory.mktemp("small") / "project")
     made = jobs(build(tree))
-    assert (made["build_variant"], made["toolchain"], made["resources"]) == (2, 1, 1)
+    assert (made["build_variant"], made["toolchain"], made["resources_table"]) == (2, 1, 1)
     return tree
 
 
@@ -273,14 +273,17 @@ def test_what_was_measured_by_its_name_joins_the_tables_and_is_not_measured_agai
     def commands(*targets: str) -> dict[str, list[str]]:
         done = snakemake(small, "-n", "-p", *targets, *one, GEMM_LADDER_TOOLCHAIN=json.dumps(known))
         assert done.returncode == 0, output(done)
-        called = {"timed": r"-m experiments\.bench (\w+)", "joined": r"-m experiments\.merge bench (.*?) *--out"}
+        called = {
+            "timed": r"-m experiments\.stages\.bench (\w+)",
+            "joined": r"-m experiments\.stages\.merge windows (.*?) *--out",
+        }
         return {name: re.findall(pattern, output(done)) for name, pattern in called.items()}
 
     try:
         before = commands("all")
         assert "sgemm_ladder" in before["timed"] and "sgemm_sweep" not in before["timed"]
         assert not any("sgemm_sweep" in parts for parts in before["joined"])
-        write_rows(part, "bench", [])
+        write_rows(part, "windows", [])
         after = commands("all")
         assert "sgemm_sweep" not in after["timed"]
         assert sum(str(part.relative_to(small)) in parts for parts in after["joined"]) == 1

@@ -15,7 +15,7 @@ from kernels import catalogue
 from kernels.catalogue import Problem
 from ptxsim.compiler import compile_ptx
 
-LADDER = ["tiling", "at_tiling", "at_swizzle", "at_swizzle_rw", "at_swizzle_dbf_rw"]
+LADDER = ["naive_16x16", "tiling", "at_tiling", "at_swizzle", "at_swizzle_rw", "at_swizzle_dbf_rw"]
 
 # of the wavefronts of shared loads and of shared stores, the share that are conflicts; bytes of C used per sector
 MEMORY = {
@@ -24,6 +24,7 @@ MEMORY = {
     "at_swizzle": (0, 0, 16),
     "at_swizzle_rw": (0, 0, 32),
     "at_swizzle_dbf_rw": (0, 0, 32),
+    "at_swizzle_dbf_rw_snake": (0, 0, 32),
     "blocktile_2d": (1 / 2, 0, 4),  # A and B both take twice what they must
     "blocktile_2d_padded": (1 / 3, 1 / 3, 4),  # A no longer, but its stores do, by the gaps
     "blocktile_2d_padded_ab": (3 / 5, 1 / 3, 4),  # B's reads are scalar, 4-way
@@ -33,33 +34,80 @@ MEMORY = {
 }
 
 
-@pytest.mark.parametrize("rung", MEMORY)
-def test_banks_and_sectors(rung: str, tmp_path: Path) -> None:
-    """One block over three k-steps on the emulator, beta = 0."""
-    variant = catalogue.kernels()[f"sgemm_{rung}"]
-    unit = tmp_path / "unit.cu"
+CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
+PER_SECTOR = "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio"
+
+
+def counted_of(name: str, tmp_path: Path) -> dict[str, float]:
+    """Counters of one block over three k-steps on the emulator, beta = 0."""
+    variant = catalogue.kernels()[name]
+    unit = tmp_path / f"{name}.cu"
     unit.write_text(variant.translation_unit())
     kernel = ptxsim.load(compile_ptx(unit, flags=[f"-I{catalogue.ROOT}"]))
     m, n, k = (variant.tile[axis] for axis in "mnk")
     counters = ptxsim.Counters()
     launching.count(kernel, variant, Problem(m, n, 3 * k, 3 * k, n, n), [counters])
-    counted = counters.totals()
+    return counters.totals()
+
+
+@pytest.mark.parametrize("rung", MEMORY)
+def test_banks_and_sectors(rung: str, tmp_path: Path) -> None:
+    counted = counted_of(f"sgemm_{rung}", tmp_path)
     loads, stores, per_sector = MEMORY[rung]
     for op, share in (("ld", loads), ("st", stores)):
-        conflicts = counted[f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum"]
+        conflicts = counted[CONFLICTS.format(op)]
         wavefronts = counted[f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum"]
         assert conflicts / wavefronts == pytest.approx(share), op
-    assert counted["smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio"] == per_sector
+    assert counted[PER_SECTOR] == per_sector
 
 
-@pytest.mark.parametrize(("suffix", "blocks"), [("", 1), ("_2blocks", 2), ("_3blocks", 3)])
-def test_launch_bounds_set_the_blocks_per_sm(suffix: str, blocks: int, tmp_path: Path) -> None:
-    """Registers are what limits them, and only three blocks cost spills."""
-    name = f"sgemm_at_swizzle_dbf_rw{suffix}"
+def test_the_swizzle_for_stores_alone_frees_them_and_costs_loads(tmp_path: Path) -> None:
+    alone, whole = (counted_of(f"sgemm_{rung}", tmp_path) for rung in ("at_swizzle_stores", "at_swizzle"))
+    assert alone[CONFLICTS.format("st")] == whole[CONFLICTS.format("st")] == whole[CONFLICTS.format("ld")] == 0
+    loads = "smsp__inst_executed_op_shared_ld.sum"
+    assert alone[CONFLICTS.format("ld")] > 0 and alone[loads] > 2 * whole[loads]
+
+
+@pytest.mark.parametrize("rung", ["blocktile_2d", "vectorized"])
+def test_a_stage_for_stores_fills_their_sectors_and_changes_no_load(rung: str, tmp_path: Path) -> None:
+    staged, plain = (counted_of(f"sgemm_{rung}{suffix}", tmp_path) for suffix in ("_staged", ""))
+    assert plain[PER_SECTOR] < staged[PER_SECTOR] == 32
+    sectors = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
+    assert staged[sectors] == plain[sectors]
+
+
+def test_the_text_s_swizzle_of_b_in_tf32_changes_no_bank(tmp_path: Path) -> None:
+    """A row's number modulo 8 in place of 4 sends rows 4 to 7 to another line of the same banks."""
+    ours, theirs = (counted_of(f"tf32gemm_{rung}", tmp_path) for rung in ("bcf", "bcf_8rows"))
+    assert theirs == ours
+
+
+BOUNDED = {  # blocks an SM, and whether they cost spills
+    "at_swizzle_dbf_rw": (2, False),
+    "at_swizzle_dbf_rw_unbounded": (2, False),
+    "at_swizzle_dbf_rw_1block": (1, False),
+    "at_swizzle_dbf_rw_3blocks": (3, True),
+    "blocktile_2d_3blocks": (3, False),
+    "vectorized_3blocks": (3, True),
+}
+
+
+@pytest.mark.parametrize("rung", BOUNDED)
+def test_launch_bounds_set_the_blocks_per_sm(rung: str, tmp_path: Path) -> None:
+    """Registers are what limits them."""
+    name, (blocks, spills) = f"sgemm_{rung}", BOUNDED[rung]
     build.build_variant(name, ARCH, tmp_path)
     row = read_json(tmp_path / f"{name}.json", "resources")
-    assert catalogue.kernels()[name].template["MIN_BLOCKS"] == row["blocks_per_sm"] == blocks
-    assert row["limiter"] == "registers" and (row["spill_bytes"] > 0) == (blocks == 3)
+    assert row["blocks_per_sm"] == blocks
+    assert row["limiter"] == "registers" and (row["spill_bytes"] > 0) == spills
+
+
+def test_worklog_b_s_rungs_have_the_order_of_its_text() -> None:
+    """Rows outside, columns inside; the snake is one variant of the last."""
+    kernels = catalogue.kernels()
+    orders = {name: kernel.template["ORDER"] for name, kernel in kernels.items() if "ORDER" in kernel.template}
+    assert {f"sgemm_{rung}" for rung in LADDER[1:]} <= set(orders)
+    assert [name for name, order in orders.items() if order != "Order::rows"] == ["sgemm_at_swizzle_dbf_rw_snake"]
 
 
 def test_worklog_b_s_rungs_build_on_each_other() -> None:

@@ -26,7 +26,6 @@ from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.tables import autotune
 from contracts import UserError, read_json, read_rows, write_json, write_rows
-from experiments import tuned
 from experiments.emulation.device import EmulatedDevice
 from experiments.gpu import discovery
 from experiments.stages import build, check, toolchain
@@ -167,8 +166,8 @@ def test_what_just_meets_a_restriction_builds_without_spills_and_is_right(
     variant = configured(kernel, BORDERS[kernel, name][0]).variant()
     row = tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
     assert row["spill_bytes"] == 0 and row["blocks_per_sm"] >= 1
-    verdict = check.run_case(EmulatedDevice(tmp_path), variant, sweep_case(variant), seed=11)
-    assert verdict.passed, verdict.detail
+    result = check.run_case(EmulatedDevice(tmp_path), variant, sweep_case(variant), seed=11)
+    assert result.passed, result.detail
 
 
 @pytest.mark.parametrize(
@@ -186,8 +185,8 @@ def test_copies_of_the_autotuned_kernel_take_any_tile(values: dict[str, int], tm
 
     variant = configured("sgemm_autotuned", values).variant()
     tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
-    verdict = check.run_case(EmulatedDevice(tmp_path), variant, sweep_case(variant), seed=12)
-    assert verdict.passed, verdict.detail
+    result = check.run_case(EmulatedDevice(tmp_path), variant, sweep_case(variant), seed=12)
+    assert result.passed, result.detail
 
 
 def test_a_configuration_hashes_like_the_catalogue_s_entry_with_its_values() -> None:
@@ -441,21 +440,24 @@ def record(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def catalogue_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Loads the catalogue as it is with a record in results/tuned.json, or with none anywhere."""
-    monkeypatch.setattr(catalogue, "TUNED", tmp_path / "results" / "tuned.json")
+def catalogue_with(tmp_path: Path) -> Any:
+    """Loads the catalogue as it is with a record (a dict, or a file's text), or with none anywhere."""
     entry = yaml.safe_load(catalogue.CATALOGUE.read_text())
     entry["variants"]["sgemm_autotuned"]["tuned"] = "no-such-archive"
     path = tmp_path / "catalogue.yaml"
     path.write_text(yaml.safe_dump(entry, sort_keys=False))
+    tuned = tmp_path / "tuned.json"
 
-    def load(content: dict[str, Any] | None) -> catalogue.Variant:
-        catalogue.load.cache_clear()
-        if content is not None:
-            write_json(catalogue.TUNED, "tuned", content)
+    def load(content: dict[str, Any] | str | None) -> catalogue.Variant:
+        if isinstance(content, dict):
+            write_json(tuned, "tuned", content)
+        elif content is not None:
+            tuned.write_text(content)
         try:
+            catalogue.use(None if content is None else tuned)
             return catalogue.load(path)["sgemm_autotuned"]
         finally:
+            catalogue.use(None)
             catalogue.load.cache_clear()
 
     return load
@@ -474,9 +476,10 @@ def test_the_autotuned_rung_takes_template_and_threads_from_the_record(catalogue
 def test_a_record_that_does_not_fit_is_one_clear_line(catalogue_with: Any) -> None:
     with pytest.raises(UserError, match=r"tuned\.json: sgemm_autotuned has template values BM, BN, but .* BM, BN, BK,"):
         catalogue_with(record(template={"BM": 64, "BN": 64}))
-    catalogue.TUNED.write_text("{")
     with pytest.raises(UserError, match=r"tuned\.json: not JSON, truncated"):
-        catalogue_with(None)
+        catalogue_with("{")
+    with pytest.raises(UserError, match=r"tuned\.json: the file: 'machine' is a required property"):
+        catalogue_with("{}")
 
 
 def test_the_template_in_use_stands_in_variants_csv() -> None:
@@ -486,22 +489,15 @@ def test_the_template_in_use_stands_in_variants_csv() -> None:
     assert row["tuned"] == entry.tuned
 
 
-def test_this_machine_s_record_comes_before_its_archive_and_another_s(tmp_path: Path) -> None:
-    own, data, other = (tmp_path / name for name in ("results/a", "data/a", "data/b"))
-    chosen = tmp_path / "results" / "tuned.json"
-    assert tuned.choose([own, data, other], chosen) is None and not chosen.exists()
-    write_json(other / "tuned.json", "tuned", record() | {"machine": "b"})
-    assert tuned.choose([own, data, other], chosen) == other
-    date = chosen.stat().st_mtime_ns
-    assert tuned.choose([own, data, other], chosen) == other and chosen.stat().st_mtime_ns == date
-    write_json(own / "tuned.json", "tuned", record() | {"machine": "a"})
-    assert tuned.choose([own, data, other], chosen) == own and read_json(chosen, "tuned")["machine"] == "a"
-    (own / "tuned.json").write_text("{}")
-    with pytest.raises(UserError, match=r"a/tuned\.json: the file: 'machine' is a required property"):
-        tuned.choose([own, data, other], chosen)
-    (own / "tuned.json").unlink()
-    (other / "tuned.json").unlink()
-    assert tuned.choose([own, data, other], chosen) is None and not chosen.exists()
+def test_a_command_takes_the_record_that_it_is_given(tmp_path: Path) -> None:
+    """The same catalogue loads to the same templates wherever it is loaded, but for what --tuned says."""
+    write_json(tmp_path / "tuned.json", "tuned", record())
+    out = tmp_path / "variants.csv"
+    for option in ([], ["--tuned", tmp_path / "tuned.json"], []):
+        assert run_module("kernels.catalogue", *option, "--out", out, cwd=ROOT).returncode == 0
+        found = next(row for row in read_rows(out, "variants") if row["variant"] == "sgemm_autotuned")
+        assert (found["tuned"] == "toy") is bool(option)
+        assert ("BN=256" in found["template"]) is bool(option)
 
 
 # ---- the figure and the summary ---------------------------------------------------------------------------------

@@ -52,6 +52,9 @@ class NumpyDevice:
         self.after(p, after, offset)
         return after
 
+    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        """It cannot tell."""
+
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
         return variant.refusal(p, dict.fromkeys("ABC", byte))
 
@@ -71,7 +74,7 @@ class NumpyDevice:
         return a @ b
 
     def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
-        result = np.float32(p.alpha) * product
+        result = np.float32(p.alpha) * product if p.alpha else np.zeros_like(product)
         return result + np.float32(p.beta) * c.astype(np.float32) if p.beta else result
 
     def after(self, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
@@ -214,7 +217,7 @@ class LdcForB(NumpyDevice):
 
 class BetaIgnored(NumpyDevice):
     def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
-        return np.float32(p.alpha) * product
+        return super().update(replace(p, beta=0.0), product, c)
 
 
 class AlphaIgnored(NumpyDevice):
@@ -227,6 +230,13 @@ class ReadsCAlways(NumpyDevice):
 
     def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
         return np.float32(p.alpha) * product + np.float32(p.beta) * c.astype(np.float32)
+
+
+class ReadsAAlways(NumpyDevice):
+    """0 * (A B) is not 0 where A is NaN."""
+
+    def update(self, p: Problem, product: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return super().update(replace(p, alpha=1.0), np.float32(p.alpha) * product, c)
 
 
 class NothingWritten(NumpyDevice):
@@ -272,6 +282,9 @@ class WritesItsInput(NumpyDevice):
 
 
 class RefusesNothing(NumpyDevice):
+    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        """It cannot tell."""
+
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
         return None
 
@@ -280,6 +293,9 @@ class RefusesNothing(NumpyDevice):
 
 
 class RefusesAll(NumpyDevice):
+    def owners(self, variant: Variant, p: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        """It cannot tell."""
+
     def refusal(self, variant: Variant, p: Problem, byte: int) -> str | None:
         return "no"
 
@@ -302,8 +318,9 @@ FAULTS = [
     (PackedB(), lambda p: p.ldb > p.n, ""),
     (LdcForB(), lambda p: p.ldc > p.n, ""),
     (BetaIgnored(), lambda p: p.beta != 0, "expected"),
-    (AlphaIgnored(), lambda p: p.alpha != 1, "expected"),
+    (AlphaIgnored(), lambda p: p.alpha not in (0, 1), "expected"),
     (ReadsCAlways(), lambda p: p.beta == 0, "not finite"),
+    (ReadsAAlways(), lambda p: p.alpha == 0, "not finite"),
     (NothingWritten(), lambda p: p.beta == 0, "not finite"),
     (NothingWritten(), lambda p: (p.alpha, p.beta) != (0, 1), ""),
     (OneNan(), always, "1 elements are not finite"),
@@ -337,11 +354,14 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(
 def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         rows = check_variant(nullcontext(OneNan()), VECTORIZED, seed=1, large=None)
-    said, name = caplog.messages, OneNan.name
     failed = [row for row in rows if not row["passed"]]
     assert failed and all(row["worst_error_share"] is None for row in failed)
-    assert said[0].startswith(f"FAILED sgemm_vectorized, one tile, one k-step, on {name}: 1 elements are not finite")
-    assert said[-1] == f"checked sgemm_vectorized on {name}: {len(rows) - len(failed)} of {len(rows)} cases passed"
+    said = caplog.messages
+    explained = [row for row in failed if "element [" in row["detail"]]
+    assert len(explained) == 1 and "they are NaN" in explained[0]["detail"]
+    assert said[0].startswith(f"FAILED sgemm_vectorized, {explained[0]['case']}, on gpu: 1 elements are not finite")
+    assert said[1].startswith(f"FAILED sgemm_vectorized on gpu in {len(failed) - 1} more cases: one tile, one k-step; ")
+    assert said[2] == f"checked sgemm_vectorized on gpu: {len(rows) - len(failed)} of {len(rows)} cases passed"
 
 
 def test_running_what_must_be_refused_fails() -> None:

@@ -1,4 +1,5 @@
-"""docs/kernels.md shows what was measured, has a section for every kernel, and says nothing that its tables deny."""
+"""docs/kernels.md shows what was measured, has a section for each kernel of the worklogs, and says nothing that its
+tables deny."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def test_the_document_is_what_the_command_makes_of_the_archive(archive: Path, va
     assert [statement for statement in statements if statement.verdict is False] == []
 
 
-def test_every_kernel_and_dispatcher_has_a_section_with_its_source_and_a_table() -> None:
+def test_every_kernel_and_dispatcher_of_the_worklogs_has_a_section_with_its_source_and_a_table() -> None:
     runnable = catalogue.runnable()
     shown = []
     for title, body in SECTION.findall((ROOT / DOC).read_text()):
@@ -66,8 +67,10 @@ def test_every_kernel_and_dispatcher_has_a_section_with_its_source_and_a_table()
             entry = runnable[name]
             source = entry.source if isinstance(entry, catalogue.Variant) else catalogue.CATALOGUE
             assert f"../kernels/{source.relative_to(catalogue.ROOT)}" in links, name
-    assert sorted(shown) == sorted(runnable)
-    assert [name for name in shown if name in catalogue.kernels()] == list(catalogue.kernels())
+    assert len(shown) == len(set(shown))
+    assert {name for name, entry in runnable.items() if entry.origin} <= set(shown)
+    kernels = catalogue.kernels()
+    assert [name for name in shown if name in kernels] == [name for name in kernels if name in shown]
 
 
 def test_links_lead_somewhere() -> None:

@@ -309,7 +309,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         tuning=tuning,
         sweeping=sweeping,
         compared=_pair(config, COMPARE in targets),
-        counters_required=COMPARE in targets or any(not experiments[name].sizes for name in named),
+        counters_required=any(not experiments[name].sizes for name in named),
         archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
         other_runs=tuple(f for f in inventory.folders_with("bench.csv") if f != source),
     )

@@ -5,20 +5,29 @@
 The table is printed, too. Its columns: section, metric, unit, n, one named after each of the two (its label), and
 better: the label of the one with the better value, "same" within 1%, or empty where neither more nor less is better in
 itself. Stalls and pipes that neither of the two knows are left out.
+
+With --emulated and --built, what the emulator and the compiler tell of both is there, too: resources, the least cycles
+of each resource, the bottleneck, and times where both have some. Where one of the two has no counters, those that the
+emulator foretells of both stand in.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from analysis.data import DAGGER, Measured, metric_names, metrics, wide, write_csv
+from analysis.data import DAGGER, Measured, describe, metric_names, metrics, table, wide, write_csv
 from analysis.inputs import Inputs
 from analysis.metrics import COMPARISON, Shown, with_derived
-from contracts import UserError, choose, run_command
+from analysis.tables.bounds import ESTIMATES, RESOURCES
+from contracts import UserError, choose, read_json, read_rows, run_command, write_text
 
+Row = dict[str, Any]
 SAME = 0.01  # of the larger value
 HEAD = ["section", "metric", "unit", "n"]
 
@@ -61,6 +70,131 @@ def compare(measured: Measured, a: str, b: str, n: int | None = None) -> pd.Data
     return pd.DataFrame(made, columns=names)
 
 
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    """What is known of two variants without a GPU, of each by its name: rows of resources.csv, bounds.csv and
+    predictions.csv; none of a library."""
+
+    resources: Mapping[str, Row]
+    bounds: Mapping[str, list[Row]]
+    predictions: Mapping[str, list[Row]]
+
+    @classmethod
+    def read(cls, names: Sequence[str], built: Path, emulated: Path) -> Beside:
+        """From the folders of the built kernels and of the emulator's runs."""
+
+        def tables(table: str, schema: str) -> dict[str, list[Row]]:
+            paths = {name: emulated / name / f"{table}.csv" for name in names}
+            return {name: read_rows(path, schema) for name, path in paths.items() if path.is_file()}
+
+        files = {name: built / f"{name}.json" for name in names}
+        resources = {name: read_json(path, "resources") for name, path in files.items() if path.is_file()}
+        return cls(resources, tables("bounds", "bounds"), tables("predictions", "counters"))
+
+
+def compare_whole(measured: Measured, beside: Beside, a: str, b: str, n: int | None = None) -> pd.DataFrame:
+    """Everything that is known of both, in the columns of `compare`; counters are foretold where one has none.
+
+    `n`: the size; else the largest at which both have counters, or predictions. Raises `UserError` where there is none.
+    """
+    known = measured.counters
+    have = [{int(n) for n in known.loc[known["variant"] == name, "n"]} for name in (a, b)]
+    foretold = [sizes_of(beside.predictions.get(name, [])) for name in (a, b)]
+    counted = have[0] & have[1]
+    predicted = foretold[0] & foretold[1]
+    common = counted or predicted
+    if not (common if n is None else n in counted | predicted):
+        lacking = a if not (have[0] | foretold[0]) else b
+        at = "" if n is None else f" at n = {n}"
+        raise UserError(
+            f"neither counters nor predictions of both {a} and {b}{at}; {lacking} has none of the other's sizes"
+        )
+    size = max(common) if n is None else n
+    names = columns(measured, a, b)
+    parts = [
+        _speeds(measured, a, b, size, names),
+        _resources(beside, a, b, size, names),
+        _bounds(beside, a, b, size, names),
+    ]
+    if size in counted:
+        parts.append(compare(measured, a, b, size))
+    else:
+        rows = [row for name in (a, b) for row in beside.predictions[name]]
+        stand_in = dataclasses.replace(measured, counters=describe(table(rows, "counters"), measured.variants))
+        told = compare(stand_in, a, b, size)
+        told = told[~told.iloc[:, 4:6].isna().all(axis=1)]
+        parts.append(told.assign(section=told["section"] + ", foretold"))
+    return pd.DataFrame([row for part in parts for row in part.to_numpy()], columns=names)
+
+
+# Section, metric, unit, the values of both, and which way is better
+Line = tuple[str, str, str, Sequence[Any], int]
+
+
+def sizes_of(rows: Iterable[Row]) -> set[int]:
+    """The sizes that rows are about."""
+    return {int(row["n"]) for row in rows}
+
+
+def _rows(names: Sequence[str], n: int, shown: Iterable[Line]) -> pd.DataFrame:
+    """What neither has is left out."""
+    made = []
+    for section, metric, unit, (one, other), direction in shown:
+        if one is not None or other is not None:
+            numbers = isinstance(one, int | float) and isinstance(other, int | float)
+            better = ["", *names[4:6], "same"][side(one, other, direction)] if numbers else ""
+            made.append([section, metric, unit, n, one, other, better])
+    return pd.DataFrame(made, columns=list(names))
+
+
+def _speeds(measured: Measured, a: str, b: str, n: int, names: Sequence[str]) -> pd.DataFrame:
+    """Times, shares and clocks of the first experiment that has both."""
+    rows = measured.bench
+    rows = rows[(rows["n"] == n) & (rows["regime"] == "unlocked") & (rows["data"] == "uniform")]
+    both = [e for e, own in rows.groupby("experiment", sort=False) if {a, b} <= set(own["variant"])]
+    if not both:
+        return _rows(names, n, [])
+    rows = rows[rows["experiment"] == both[0]].drop_duplicates("variant").set_index("variant")
+    shown = [
+        ("time_us_median", "Time", "µs", -1),
+        ("share_of_baseline", "Share of its baseline", "", +1),
+        ("flop_per_clock_sm", "FLOP/clock/SM", "", +1),
+    ]
+    return _rows(
+        names, n, [("Speed", label, unit, [float(rows[k][v]) for v in (a, b)], d) for k, label, unit, d in shown]
+    )
+
+
+def _resources(beside: Beside, a: str, b: str, n: int, names: Sequence[str]) -> pd.DataFrame:
+    shown = [
+        ("registers", "Registers per thread", "", -1),
+        ("shared_bytes", "Shared memory of a block", "byte", 0),
+        ("spill_bytes", "Spilled", "byte", -1),
+        ("blocks_per_sm", "Blocks per SM", "", +1),
+        ("occupancy", "Theoretical occupancy, a share", "", +1),
+        ("limiter", "Limited by", "", 0),
+        ("sass_total", "Instructions in the SASS", "", 0),
+    ]
+    known = [beside.resources.get(name, {}) for name in (a, b)]
+    return _rows(
+        names, n, [("Resources", label, unit, [row.get(key) for row in known], d) for key, label, unit, d in shown]
+    )
+
+
+def _bounds(beside: Beside, a: str, b: str, n: int, names: Sequence[str]) -> pd.DataFrame:
+    """Least cycles by resource, the largest first, and the bottleneck."""
+    known = [
+        {row["resource"]: row["cycles_per_sm"] for row in beside.bounds.get(v, []) if row["n"] == n} for v in (a, b)
+    ]
+    labels = RESOURCES | {key: f"{label} (estimate)" for key, label in ESTIMATES.items()}
+    keys = sorted((key for key in labels if any(key in one for one in known)), key=lambda key: -known[0].get(key, 0))
+    section = f"Least cycles per SM, {next((row['machine'] for rows in beside.bounds.values() for row in rows), '')}"
+    shown: list[Line] = [(section, labels[key], "cycle", [one.get(key) for one in known], -1) for key in keys]
+    most = [max((k for k in one if k in RESOURCES), key=one.__getitem__, default=None) for one in known]
+    shown.append((section, "Bottleneck", "", [key and RESOURCES[key] for key in most], 0))
+    return _rows(names, n, shown)
+
+
 def side(first: float, second: float, direction: int) -> int:
     """Which value is better: 1, 2, or 3 where they are the same within `SAME`; 0 where neither is better in itself.
 
@@ -73,10 +207,18 @@ def side(first: float, second: float, direction: int) -> int:
     return 1 + ((second > first) == (direction > 0))
 
 
+def require_pair(measured: Measured, a: str, b: str, folder: Path) -> None:
+    """Raises `UserError` where these are not two variants of the catalogue that passed their checks."""
+    for name in (a, b):
+        choose(dict.fromkeys(measured.variants["variant"]), name, "variant", "the catalogue")
+    if a == b:
+        raise UserError(f"{a} is named twice; two different variants can be compared")
+    if failed := [name for name in (a, b) if name in set(measured.failed["variant"])]:
+        raise UserError(f"{failed[0]} failed a check in {folder}/checks.csv, and is not compared with another")
+
+
 def counted(measured: Measured, variant: str, folder: Path) -> set[int]:
     """Sizes at which a variant has counters. Raises `UserError` where it has none."""
-    if variant in set(measured.failed["variant"]):
-        raise UserError(f"{variant} failed a check in {folder}/checks.csv, and is not compared with another")
     known = measured.counters
     if variant not in set(known["variant"]):
         there = ", ".join(dict.fromkeys(known["variant"])) or "none"
@@ -88,10 +230,7 @@ def counted(measured: Measured, variant: str, folder: Path) -> set[int]:
 
 def chosen_size(measured: Measured, a: str, b: str, n: int | None, folder: Path) -> int:
     """`n`, or the largest size at which both have counters. Raises `UserError` where they have none in common."""
-    for name in (a, b):
-        choose(dict.fromkeys(measured.variants["variant"]), name, "variant", "the catalogue")
-    if a == b:
-        raise UserError(f"{a} is named twice; two different variants can be compared")
+    require_pair(measured, a, b, folder)
     sizes = {name: counted(measured, name, folder) for name in (a, b)}
     common = sizes[a] & sizes[b]
     if not common or (n is not None and n not in common):
@@ -100,10 +239,12 @@ def chosen_size(measured: Measured, a: str, b: str, n: int | None, folder: Path)
     return max(common) if n is None else n
 
 
-def number(value: float) -> str:
-    """Three significant digits, whole numbers whole; a dash where there is none."""
+def number(value: float | str) -> str:
+    """Three significant digits, whole numbers whole; a dash where there is none. Words as they are."""
     if pd.isna(value):
         return "–"
+    if isinstance(value, str):
+        return value
     if float(value).is_integer() or abs(value) >= 1e5:
         return f"{value:.0f}"
     return f"{value:.{3 if abs(value) < 1 else 2 if abs(value) < 9.995 else 1}f}"
@@ -138,15 +279,33 @@ def main() -> None:
     parser.add_argument("--a", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
     parser.add_argument("--b", required=True, metavar="VARIANT", help="name in kernels/catalogue.yaml")
     parser.add_argument("--size", type=int, metavar="N", help="m = n = k; the largest that both have when left out")
+    parser.add_argument("--emulated", type=Path, metavar="FOLDER", help="the emulator's tables, in a folder a variant")
+    parser.add_argument(
+        "--emulated-checks", type=Path, metavar="FILE.csv", help="of these two, for those of all kernels"
+    )
+    parser.add_argument("--built", type=Path, metavar="FOLDER", help="of the cubins")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="written: what is printed")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv")
     args = parser.parse_args()
     inputs = Inputs.read(args.inputs)
     inputs = inputs.of(args.experiment) if args.experiment else inputs
+    if args.emulated_checks:
+        inputs = dataclasses.replace(inputs, tables={**inputs.tables, "emulated_checks": args.emulated_checks})
     measured = inputs.measured()
-    size = chosen_size(measured, args.a, args.b, args.size, inputs.tables["counters"].parent)
-    made = compare(measured, args.a, args.b, size)
+    if (args.emulated is None) != (args.built is None):
+        raise UserError("--emulated and --built go together")
+    folder = inputs.tables["counters"].parent
+    if args.emulated:
+        require_pair(measured, args.a, args.b, folder)
+        beside = Beside.read((args.a, args.b), args.built, args.emulated)
+        made = compare_whole(measured, beside, args.a, args.b, args.size)
+    else:
+        made = compare(measured, args.a, args.b, chosen_size(measured, args.a, args.b, args.size, folder))
+    told = text(measured, made, args.a, args.b)
     write_csv(args.out, made)
-    print(text(measured, made, args.a, args.b))
+    if args.text:
+        write_text(args.text, told + "\n")
+    print(told)
 
 
 if __name__ == "__main__":

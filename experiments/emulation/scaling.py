@@ -29,6 +29,13 @@ class Scaled:
 
     totals: dict[str, float]  # under Nsight Compute's names
     work: Work
+    counters: Counters  # of the largest of the small launches, by line
+
+
+def unit(variant: Variant) -> int:
+    """What a size must be a multiple of: whole tiles twice, stretches of k, and what the kernel itself asks."""
+    sides = (TILES * variant.tile["m"], TILES * variant.tile["n"])
+    return math.lcm(*sides, math.lcm(variant.tile["k"], STRETCH), *variant.multiples.values())
 
 
 def emulate(kernel: ptxsim.Kernel, variant: Variant, size: int) -> Scaled:
@@ -65,4 +72,5 @@ def emulate(kernel: ptxsim.Kernel, variant: Variant, size: int) -> Scaled:
     return Scaled(
         named({name: value for name, value in sums.items() if name in counted}),
         Work(blocks, variant.threads, {name: value for name, value in sums.items() if name in asked}),
+        counters,
     )

@@ -80,16 +80,21 @@ def _number(pattern: str, report: str) -> int:
     return int(found[1]) if found else 0
 
 
+def compiler_name(compiler: Path) -> str:
+    """Both compilers with their versions, as in resources.csv."""
+    assembler = toolchain.ptxas(compiler)
+    return f"nvcc {toolchain.version(str(compiler))}, ptxas {toolchain.version(str(assembler))}"
+
+
 def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict[str, Any]:
     """The variant's row of resources.csv."""
     registers = _number(r"Used (\d+) registers", report)
     shared = _number(r"(\d+) bytes smem", report) + variant.shared_bytes
     held = occupancy(arch, variant.threads, registers, shared)
-    assembler = toolchain.ptxas(compiler)
     return {
         "variant": variant.name,
         "arch": arch,
-        "compiler": f"nvcc {toolchain.version(str(compiler))}, ptxas {toolchain.version(str(assembler))}",
+        "compiler": compiler_name(compiler),
         "source_hash": variant.source_hash,
         "registers": registers,
         "shared_bytes": shared,
@@ -104,19 +109,36 @@ def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path,
 
 
 def build_variant(name: str, arch: str, out_dir: Path, configured_nvcc: str | None = None) -> Path:
-    """Build a catalogue variant in `out_dir`; return the path of its cubin."""
+    """Build a catalogue variant in `out_dir`; return the path of its cubin. See `build_kernel`."""
     variant = catalogue.kernels().get(name) or catalogue.find(name)
     if isinstance(variant, catalogue.Dispatcher):
         kernels = ", ".join(kernel.name for kernel in variant.variants)
         raise UserError(f"{name} is a dispatcher: there is nothing to build but its kernels, {kernels}")
     if not isinstance(variant, catalogue.Variant):
         raise UserError(f"{name} is a library baseline: there is nothing to build")
+    return build_kernel(variant, arch, out_dir, configured_nvcc)
+
+
+def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configured_nvcc: str | None = None) -> Path:
+    """Build a kernel, be it in the catalogue or not, in `out_dir`; return the path of its cubin.
+
+    Raises `UserError` with the compiler's first error, and with what there is where the kernel's function is not.
+    """
+    name = variant.name
     if capability(arch) < variant.arch:
         raise UserError(f"{name} needs compute capability {variant.arch / 10:.1f}, but arch = {arch}")
     compiler = toolchain.nvcc(configured_nvcc)
     stem = out_dir / name
     write_text(stem.with_suffix(".cu"), variant.translation_unit())
-    report = compile_source(stem.with_suffix(".cu"), stem, arch, compiler)
+    try:
+        report = compile_source(stem.with_suffix(".cu"), stem, arch, compiler)
+    except UserError as error:
+        there = [function for path in variant.sources() for function in catalogue.templates(path)]
+        if variant.entry in there:
+            raise
+        hint = f"{variant.source.name} has no __global__ template {variant.entry!r} written out"
+        known = ", ".join(there) or "none"
+        raise UserError(f"{error}; {hint}; there: {known}; {name} says which by `entry:` in the catalogue") from error
     write_json(stem.with_suffix(".json"), "resources", resources(variant, stem, arch, compiler, report))
     return stem.with_suffix(".cubin")
 

@@ -13,7 +13,7 @@ import argparse
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
-from experiments.stages import verify
+from experiments.stages import patterns, verify
 from experiments.stages.cases import Case, cases
 from kernels import catalogue
 from kernels.catalogue import Baseline, Problem, Runnable
@@ -32,6 +32,9 @@ GUARD = 256  # elements of NaN before and after each matrix, 512 bytes or more: 
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
 SAMPLED_ROWS = 8
 LARGE = 4096
+PROBLEM = [field.name for field in fields(Problem)]
+MUST_REFUSE = "ran a problem that it must refuse"
+EXPLAINED = " | "  # between what is wrong and its pattern
 
 
 class Device(Protocol):
@@ -43,6 +46,13 @@ class Device(Protocol):
         """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
 
         Raises `UserError` for a problem that the variant refuses.
+        """
+        ...
+
+    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray | None:
+        """Run again; for each element of C, m x n, block x threads of a block + thread of the last store to it.
+
+        -1 where there was none; None from a device that cannot tell.
         """
         ...
 
@@ -69,6 +79,9 @@ class GpuDevice:
         work = self._loaded[variant.name].bind(problem, *starts)
         work()
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
+
+    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
+        """See `Device.owners`: it cannot tell."""
 
 
 def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
@@ -97,12 +110,13 @@ class Inputs:
 
 
 def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
-    """What a case starts from; C is NaN where it must not be read."""
+    """What a case starts from. As BLAS has it, C is not read where beta is 0, nor A and B where alpha is: NaN then."""
     p, dtype = case.problem, verify.NUMPY_DTYPES[variant.dtype]
     rng = np.random.default_rng(seed)
-    a = verify.random_matrix(rng, p.m, p.k, dtype)
-    b = verify.random_matrix(rng, p.k, p.n, dtype)
-    c0 = verify.random_matrix(rng, p.m, p.n, dtype) if p.beta else np.full((p.m, p.n), np.nan, dtype)
+    a, b, c0 = (
+        verify.random_matrix(rng, rows, cols, dtype) if factor else np.full((rows, cols), np.nan, dtype)
+        for factor, rows, cols in ((p.alpha, p.m, p.k), (p.alpha, p.k, p.n), (p.beta, p.m, p.n))
+    )
     lds = [max(p.lda, p.k), max(p.ldb, p.n), max(p.ldc, p.n)]
     before = [guarded(x, ld, case.offset) for x, ld in zip((a, b, c0), lds, strict=True)]
     return Inputs(case, a, b, c0, before, rng)
@@ -122,12 +136,14 @@ def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> v
     if isinstance(after, str):
         return verify.CheckResult(0.0 if case.refused else None, "" if case.refused else after)
     if case.refused:
-        return verify.CheckResult(None, "ran a problem that it must refuse")
-    c = inside(after[2], p.m, p.n, p.ldc, case.offset).copy()
-    inside(after[2], p.m, p.n, p.ldc, case.offset)[:] = inside(inputs.before[2], p.m, p.n, p.ldc, case.offset)
-    for name, old, new in zip("ABC", inputs.before, after, strict=True):
-        if old.tobytes() != new.tobytes():
-            return verify.CheckResult(None, f"wrote outside C: in {name} or its guard bands")
+        return verify.CheckResult(None, MUST_REFUSE)
+    computed = inside(after[2], p.m, p.n, p.ldc, case.offset)
+    c = computed.copy()
+    computed[:] = inside(inputs.before[2], p.m, p.n, p.ldc, case.offset)
+    outside = [n for n, old, new in zip("ABC", inputs.before, after, strict=True) if old.tobytes() != new.tobytes()]
+    computed[:] = c
+    if outside:
+        return verify.CheckResult(None, f"wrote outside C: in {outside[0]} or its guard bands")
     a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
     if p.flop <= WHOLE_FLOP:
         return verify.check_whole(p, variant.dtype, a, b, inputs.c0, c)
@@ -138,6 +154,26 @@ def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify
     """One case from inputs to result."""
     inputs = prepare(variant, case, seed)
     return judge(variant, inputs, attempt(device, variant, inputs))
+
+
+def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.ndarray]) -> str:
+    """Which elements of C are wrong, who stored them and what they lack, in words; "" where none is."""
+    case, p = inputs.case, inputs.case.problem
+    kernel = variant.pick(p, dict.fromkeys("ABC", case.offset * inputs.before[2].itemsize))
+    c = inside(after[2], p.m, p.n, p.ldc, case.offset)
+    a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
+    reference, allowed = verify.expected(p, variant.dtype, a, b, inputs.c0)
+    wrong = ~(np.abs(c.astype(np.float64) - reference) <= allowed)  # NaN is wrong
+    if not wrong.any():
+        return ""
+    told = [
+        f"{int(wrong.sum())} of {wrong.size} elements: {patterns.place(wrong, (kernel.tile['m'], kernel.tile['n']))}"
+    ]
+    owner = device.owners(variant, p, inputs.before, case.offset)
+    if owner is not None:
+        told.append(patterns.owners(wrong, owner, kernel.threads, kernel.grid(p)))
+    result = patterns.Result(p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong)
+    return "; ".join(filter(None, [*told, patterns.cause(result)]))
 
 
 def _check_large(
@@ -173,9 +209,9 @@ def check_variant(
         seed = verify.fresh_seed()
     prepared = [prepare(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
     with device as opened:
-        name = opened.name
         outputs = [attempt(opened, variant, inputs) for inputs in prepared]
-    table = []
+    name, table = opened.name, []
+    wrong: list[tuple[Inputs, list[np.ndarray], dict[str, Any]]] = []
     for number, (inputs, after) in enumerate(zip(prepared, outputs, strict=True)):
         case, result = inputs.case, judge(variant, inputs, after)
         row: dict[str, Any] = {
@@ -189,11 +225,37 @@ def check_variant(
         if case.refused:
             row["worst_error_share"] = None
         table.append(row)
-        if not result.passed:
-            logger.warning(f"FAILED {variant.name}, {case.name}, on {name}: {result.detail}")
-    passed = sum(row["passed"] for row in table)
-    logger.info(f"checked {variant.name} on {name}: {passed} of {len(table)} cases passed")
+        if not (result.passed or case.refused or isinstance(after, str)) and case.problem.flop <= WHOLE_FLOP:
+            wrong.append((inputs, after, row))
+    if wrong:  # once: of the largest problem, where a pattern shows best
+        inputs, after, row = max(wrong, key=lambda one: one[0].case.problem.flop)
+        told = explain(opened, variant, inputs, after)
+        row["detail"] = EXPLAINED.join(filter(None, [row["detail"], told]))
+    for line in summary(variant, table):
+        logger.log(logging.WARNING if line.startswith("FAILED") else logging.INFO, line)
     return table
+
+
+def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
+    """How the cases of `check_variant` went, in lines: what failed is told once, by the case that explains most."""
+    name, lines = table[0]["device"], []
+    if failed := [row for row in table if not row["passed"]]:
+        first = next((row for row in failed if EXPLAINED in row["detail"]), failed[0])
+        lines.append(f"FAILED {variant.name}, {first['case']}, on {name}: {first['detail']}")
+        if more := [row["case"] for row in failed if row is not first]:
+            lines.append(f"FAILED {variant.name} on {name} in {len(more)} more cases: {'; '.join(more)}")
+    passed = len(table) - len(failed)
+    lines.append(f"checked {variant.name} on {name}: {passed} of {len(table)} cases passed")
+    ran = [
+        row for row in table if row["detail"] != MUST_REFUSE and (row["worst_error_share"] is not None or row in failed)
+    ]
+    problems = [(Problem(**{key: row[key] for key in PROBLEM}), row["passed"]) for row in ran]
+    common = patterns.of_cases(
+        [problem for problem, right in problems if not right],
+        [problem for problem, right in problems if right],
+        variant.variants[-1].tile,
+    )
+    return [*lines, *([f"it fails where {common}, and nowhere else"] if common else [])]
 
 
 @contextmanager

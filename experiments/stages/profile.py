@@ -18,7 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -105,8 +105,11 @@ def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int, names
     return rows
 
 
-def profile(entry: Entry, size: int, build_dir: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run ncu on one launch; rows of counters.csv, and counters that this ncu or GPU does not know.
+def profile(
+    entry: Entry, size: int, build_dir: Path, named: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run ncu on one launch; rows of counters.csv, and counters that this ncu or GPU does not know. `named`: arguments
+    that name the entry to `experiments.stages.profile_target`, if it is not the catalogue's.
 
     Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process failed.
     """
@@ -119,7 +122,7 @@ def profile(entry: Entry, size: int, build_dir: Path) -> tuple[list[dict[str, An
         report = folder / "report.ncu-rep"
         while True:
             done = subprocess.run(
-                ncu_command(ncu, names, report, entry, size, build_dir), capture_output=True, text=True
+                ncu_command(ncu, names, report, named or [entry.name], size, build_dir), capture_output=True, text=True
             )
             output = done.stdout + done.stderr
             if not done.returncode and report.is_file():
@@ -136,12 +139,14 @@ def profile(entry: Entry, size: int, build_dir: Path) -> tuple[list[dict[str, An
     return rows, unknown + [name for name in names if name not in read]
 
 
-def ncu_command(ncu: Path, names: list[str], report: Path, entry: Entry, size: int, build_dir: Path) -> list[str]:
+def ncu_command(
+    ncu: Path, names: list[str], report: Path, named: Sequence[str], size: int, build_dir: Path
+) -> list[str]:
     """ncu on `experiments.stages.profile_target`, which leases the GPU itself: what ncu does before needs none."""
     return [
         str(ncu), "--clock-control", "none", "--profile-from-start", "off", "--target-processes", "all",
         "--metrics", ",".join(names), "--export", str(report.with_suffix("")),
-        sys.executable, "-m", "experiments.stages.profile_target", entry.name, "--size", str(size),
+        sys.executable, "-m", "experiments.stages.profile_target", *named, "--size", str(size),
         "--build-dir", str(build_dir), *catalogue.tuned_option(),
     ]  # fmt: skip
 

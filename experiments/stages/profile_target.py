@@ -10,22 +10,21 @@ import argparse
 from cuda.bindings import driver
 
 from contracts import run_command
-from experiments.command_line import add_build_dir, add_variant
+from experiments.command_line import add_build_dir, add_kernel, find_kernel
 from experiments.gpu.device import Gpu, Memory, cuda
 from experiments.gpu.lease import lease
 from experiments.gpu.libraries import import_early, load_gemm
 from experiments.stages import verify
-from kernels import catalogue
 from kernels.catalogue import Problem
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run one catalogue entry under a profiler.")
-    add_variant(parser)
+    add_kernel(parser)
     parser.add_argument("--size", type=int, required=True, help="m = n = k")
     add_build_dir(parser)
     options = parser.parse_args()
-    entry, n = catalogue.find(options.variant), options.size
+    entry, n = find_kernel(options), options.size
     import_early(entry)
     with lease():
         gpu = Gpu(options.build_dir)

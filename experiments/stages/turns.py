@@ -35,14 +35,14 @@ class Matrices:
     data: str
 
     @classmethod
-    def fill(cls, gpu: Gpu, p: Problem, dtype: str, data: str) -> Matrices:
+    def fill(cls, gpu: Gpu, p: Problem, dtype: str, data: str, roles: Sequence[str] = ROLES) -> Matrices:
         """New inputs each time."""
         size = verify.NUMPY_DTYPES[dtype].itemsize
         seed = verify.fresh_seed()
         a, b = Memory(p.m * p.k * size), Memory(p.k * p.n * size)
         gpu.fill(a, dtype, p.m * p.k, seed, data)
         gpu.fill(b, dtype, p.k * p.n, seed + 1, data)
-        return cls(p, dtype, a, b, {role: Memory(p.m * p.n * size) for role in ROLES}, seed, data)
+        return cls(p, dtype, a, b, {role: Memory(p.m * p.n * size) for role in roles}, seed, data)
 
     def bind(self, gemm: Gemm, role: str) -> Work:
         """A launch of `gemm` that writes this role's output."""
@@ -66,13 +66,13 @@ class Turns:
 
 
 def take_turns(stopwatch: Stopwatch, works: Mapping[str, Work], pairs: int, seed: int) -> Turns:
-    """Time the works of both roles in pairs; which of a pair goes first is drawn."""
+    """Time the works of the roles in pairs, or rounds; which of a pair goes first is drawn."""
     order = drawn_order(list(works), pairs, seed)
     return Turns(stopwatch.run([works[role] for role in order]), np.array(order))
 
 
 def drawn_order(roles: Sequence[T], pairs: int, seed: int) -> list[T]:
-    """Both roles once in each pair; in half of the pairs, drawn at random, in reverse.
+    """Every role once in each pair (or round); in half of them, drawn at random, in reverse.
 
     On an H200 what flushing leaves of the L2 cache recurs every four samples: with every second pair reversed, one role
     always met the better states, and cuBLAS had 0.87 to 1.11 times its own speed where it takes 10 to 40 us.

@@ -75,10 +75,18 @@ def as_read(matrix: np.ndarray, dtype: str, narrowing: str = "truncate") -> np.n
 
 
 def magnitude(problem: Problem, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> np.ndarray:
-    """|alpha| |A||B| + |beta| |C0| in float64; c0 counts only where beta != 0."""
-    a64, b64, c64 = (np.abs(matrix.astype(np.float64)) for matrix in (a, b, c0))
-    products: np.ndarray = abs(problem.alpha) * (a64 @ b64)
-    return products + abs(problem.beta) * c64 if problem.beta else products
+    """|alpha| |A||B| + |beta| |C0| in float64; a and b count only where alpha != 0, c0 where beta != 0."""
+    return combined(abs(problem.alpha), abs(problem.beta), *map(np.abs, (a, b, c0)))
+
+
+def combined(alpha: float, beta: float, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> np.ndarray:
+    """alpha*A*B + beta*C0 in float64 as BLAS means it: what has the factor 0 is not read, and may be NaN."""
+    total: np.ndarray = np.zeros(c0.shape)
+    if alpha:
+        total += alpha * (a.astype(np.float64) @ b.astype(np.float64))
+    if beta:
+        total += beta * c0.astype(np.float64)
+    return total
 
 
 def bound(problem: Problem, dtype: str, reference: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
@@ -106,15 +114,19 @@ def judge(c: np.ndarray, reference: np.ndarray, allowed: np.ndarray) -> CheckRes
     return CheckResult(worst)
 
 
+def expected(
+    problem: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """C in float64, and the largest error allowed. `a`, `b`, `c0` as the kernel saw them (see `combined`)."""
+    reference = combined(problem.alpha, problem.beta, a, b, c0)
+    return reference, bound(problem, dtype, reference, magnitude(problem, a, b, c0))
+
+
 def check_whole(
     problem: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, c: np.ndarray
 ) -> CheckResult:
-    """Every element against float64. `a`, `b`, `c0` as the kernel saw them; c0 counts only where beta != 0."""
-    a64, b64 = a.astype(np.float64), b.astype(np.float64)
-    reference = problem.alpha * (a64 @ b64)
-    if problem.beta:
-        reference += problem.beta * c0.astype(np.float64)
-    return judge(c, reference, bound(problem, dtype, reference, magnitude(problem, a, b, c0)))
+    """Every element against float64; arguments as of `expected`."""
+    return judge(c, *expected(problem, dtype, a, b, c0))
 
 
 def freivalds(

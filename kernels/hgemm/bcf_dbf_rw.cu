@@ -14,7 +14,11 @@
 // The rows of this tile are 256 bytes as well, and swizzled like those of B: the eight rows that a
 // warp writes at once, 16 bytes in each, fall on eight groups of four banks.
 //
-// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile.
+// Where ours differ from the text's kernels: these have no launch bounds (nvcc 13.0 keeps to two blocks
+// an SM without), and strips that need a grid as wide as a multiple of eight; ours take any.
+//
+// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STRIP: tile columns of a strip
+//            (include/grid.cuh), 0 for blocks row by row.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 8; A, B, C 16-byte
 //            aligned; sm_80 or newer.
@@ -25,10 +29,12 @@
 #include "include/ptx.cuh"
 #include "include/swizzle.cuh"
 
-template <typename T, int BM, int BN, int BK>
+template <typename T, int BM, int BN, int BK, int STRIP>
 __global__ void __launch_bounds__(256, 2)
 hgemm_bcf_dbf_rw(int m, int n, int k, float alpha, const T* A, int lda, const T* B, int ldb,
                  float beta, T* C, int ldc) {
+    if (alpha == 0.0f) return scale_c<BM, BN>(blockIdx.y * BM, blockIdx.x * BN, m, n, beta, C, ldc);
+
     constexpr int THREADS = 256;
     constexpr int WM = BM / 2;  // a warp's tile: 2 x 4 warps
     constexpr int WN = BN / 4;
@@ -59,7 +65,7 @@ hgemm_bcf_dbf_rw(int m, int n, int k, float alpha, const T* A, int lda, const T*
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    const TilePlace tile = tile_in_strips();
+    const TilePlace tile = tile_in_strips<STRIP>();
     A += (tile.m * BM + load_a_row) * lda + load_a_col;
     B += load_b_row * ldb + tile.n * BN + load_b_col;
     C += tile.m * BM * ldc + tile.n * BN;

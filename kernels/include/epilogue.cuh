@@ -1,8 +1,10 @@
 // The last step of every rung, C = alpha * (A B) + beta * C, for one, two or four neighbouring
 // elements. BLAS says that C is not read when beta is zero: it may hold anything then, NaN too, so
-// that computing 0 * C would be wrong.
+// that computing 0 * C would be wrong. And it says that A and B are not read when alpha is zero. Rungs
+// whose loop is all that reads them take k as zero then, the others call `scale_c`.
 #pragma once
 
+#include <cstdint>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -59,4 +61,25 @@ __device__ __forceinline__ void update_c2(__half* c, float alpha, const float* p
         result.y += beta * old.y;
     }
     *reinterpret_cast<__half2*>(c) = __float22half2_rn(result);
+}
+
+// One 16-bit element, in the same way.
+template <typename T>
+__device__ __forceinline__ void update_c(T* c, float alpha, float product, float beta) {
+    float result = alpha * product;
+    if (beta != 0.0f) result += beta * static_cast<float>(*c);
+    *c = static_cast<T>(result);
+}
+
+// C = beta * C for the BM x BN of its m x n elements that begin at (row, col): a block's work where alpha
+// is zero.
+template <int BM, int BN, typename T>
+__device__ __forceinline__ void scale_c(int row, int col, int m, int n, float beta, T* C, int ldc) {
+#pragma unroll 1
+    for (int i = threadIdx.x; i < BM * BN; i += blockDim.x) {
+        const int c_row = row + i / BN, c_col = col + i % BN;
+        if (c_row < m && c_col < n) {
+            update_c(&C[static_cast<int64_t>(c_row) * ldc + c_col], 0.0f, 0.0f, beta);
+        }
+    }
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "include/epilogue.cuh"
+#include "include/outer_product.cuh"
 #include "include/ptx.cuh"
 
 // Which of the warp's rows and columns of patches a lane has. Of a 128-bit load the two quarters of
@@ -34,24 +35,6 @@ __device__ __forceinline__ void load_fragment(float (&fragment)[COUNT], uint32_t
 #pragma unroll
     for (int i = 0; i < COUNT; i += 4) {
         *reinterpret_cast<float4*>(&fragment[i]) = ptx::load_shared_4(address + i / 4 * STEP * 4);
-    }
-}
-
-// sum += a * b^T. The result does not depend on the order, the speed does. A multiply-add takes two
-// issue cycles where two of the registers that it reads are both even or both odd; what the
-// instruction before read as the same operand is not read again. Down a column b stays, and with the
-// next column going up, `a` stays where b changes: each multiply-add needs two new registers, and
-// nvcc mostly finds one even and one odd. Row by row, or down every column, it finds fewer.
-template <int TM, int TN>
-__device__ __forceinline__ void add_outer_product(float (&sum)[TM][TN], const float (&a)[TM],
-                                                  const float (&b)[TN]) {
-#pragma unroll
-    for (int j = 0; j < TN; ++j) {
-#pragma unroll
-        for (int step = 0; step < TM; ++step) {
-            const int i = j % 2 ? TM - 1 - step : step;
-            sum[i][j] += a[i] * b[j];
-        }
     }
 }
 
@@ -95,5 +78,32 @@ __device__ __forceinline__ void store_tile(const float (&sum)[TM][TN], uint32_t 
             }
         }
         __syncwarp();
+    }
+}
+
+// The same without `scratch`: each lane writes its own elements, a word at a time.
+//
+//     columns       0    4    8  ..  28      one store of a warp, a word of each lane's patch: 4 rows,
+//     row  0        x... x... x...  x...     8 words in each, every fourth. These lie in 16 sectors,
+//          4        x... x... x...  x...     of which they fill a quarter; 32 neighbours lie in 4
+//          8        x... x... x...  x...     (5 where a row is not aligned).
+//         12        x... x... x...  x...
+template <int LANES_N, int TM, int TN>
+__device__ __forceinline__ void store_tile_directly(const float (&sum)[TM][TN], int row, int col,
+                                                    int m, int n, float alpha, float beta, float* C,
+                                                    int ldc) {
+    constexpr int LANES_M = 32 / LANES_N;
+    const Lane<LANES_N> lane;
+
+#pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int c_row = row + (i / 4 * LANES_M + lane.row) * 4 + i % 4;
+#pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            const int c_col = col + (j / 4 * LANES_N + lane.col) * 4 + j % 4;
+            if (c_row < m && c_col < n) {
+                update_c(&C[static_cast<int64_t>(c_row) * ldc + c_col], alpha, sum[i][j], beta);
+            }
+        }
     }
 }

@@ -10,18 +10,23 @@
 //                                p/4=2  16 17 18 19 20 21 22 23
 //                                p/4=3  24 25 26 27 28 29 30 31
 //
-// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C.
+// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C; ORDER: of its
+//            multiply-adds (include/outer_product.cuh); STORE_B: false stores B's first tile only,
+//            which is wrong, for experiments/studies/inter_warp_conflicts alone.
 // Launch:    BM * BN / 64 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
 // Source:    worklog B (seed 000), section 4, sgemm_at_bcf_swizzling.
 
 #include "include/epilogue.cuh"
+#include "include/outer_product.cuh"
 
-template <int BM, int BN, int BK>
+template <int BM, int BN, int BK, Order ORDER, bool STORE_B = true>
 __global__ void __launch_bounds__(BM * BN / 64)
 sgemm_at_swizzle(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
                  float beta, float* C, int ldc) {
+    if (alpha == 0.0f) k = 0;  // BLAS reads neither A nor B then
+
     constexpr int TM = 8, TN = 8;
     constexpr int WM = 64, WN = 32;
     constexpr int THREADS = BM * BN / (TM * TN);
@@ -70,7 +75,7 @@ sgemm_at_swizzle(int m, int n, int k, float alpha, const float* A, int lda, cons
     };
 
     // Second: from registers to shared memory.
-    auto stage = [&] {
+    auto stage = [&](bool store_b) {
 #pragma unroll
         for (int i = 0; i < A_PASSES; ++i) {
             const int swizzled = (load_a_row + i * A_ROWS) ^ (load_a_col / 4 * 8);
@@ -79,6 +84,7 @@ sgemm_at_swizzle(int m, int n, int k, float alpha, const float* A, int lda, cons
             a_tile[load_a_col + 2][swizzled] = a_fetched[i].z;
             a_tile[load_a_col + 3][swizzled] = a_fetched[i].w;
         }
+        if (!store_b) return;
 #pragma unroll
         for (int i = 0; i < B_PASSES; ++i) {
             float* to = &b_tile[load_b_row + i * B_ROWS][load_b_col];
@@ -103,22 +109,13 @@ sgemm_at_swizzle(int m, int n, int k, float alpha, const float* A, int lda, cons
                 *reinterpret_cast<float4*>(&b[j]) =
                     *reinterpret_cast<const float4*>(&b_tile[p][col + j]);
             }
-            // Column by column, down and up in turns, so that a[i] stays when the column changes:
-            // of the simple orders, ptxas finds the fewest register-bank conflicts in this one.
-#pragma unroll
-            for (int j = 0; j < TN; ++j) {
-#pragma unroll
-                for (int turn = 0; turn < TM; ++turn) {
-                    const int i = j % 2 ? TM - 1 - turn : turn;
-                    sum[i][j] += a[i] * b[j];
-                }
-            }
+            add_outer_product<ORDER>(sum, a, b);
         }
     };
 
     for (int k0 = 0; k0 < k; k0 += BK) {
         fetch();
-        stage();
+        stage(STORE_B || k0 == 0);
         __syncthreads();  // the tiles are complete
         multiply();
         __syncthreads();  // nobody needs the tiles any more

@@ -7,23 +7,27 @@
 //     fetch 0, stage 0 | fetch 1   multiply 0   stage 1 | fetch 2   multiply 1   stage 2 | ...
 //                buf 0             buf 0        buf 1               buf 1        buf 0
 //
-// The words that wait take 16 registers. Worklog B saves others, to stay below 128, for with more
-// only one block fits on an SM; but nvcc 13.0 gives its text 141 on sm_90. Here MIN_BLOCKS decides:
-// with 1 the compiler takes about as many, 2 holds it to 128, and 3 to 80, for which it must spill.
+// The words that wait take 16 registers. The text keeps the whole below 128, for with more only one block
+// fits on an SM; here MIN_BLOCKS = 2 asks for that. nvcc 13.0 would keep to it by itself, with neither
+// bounds (127) nor a number of blocks (126); told that one block is enough it takes 138, and for three,
+// 80 of them, it must spill.
 //
-// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C; MIN_BLOCKS: how many
-//            blocks shall fit on an SM.
+// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C; ORDER: of its
+//            multiply-adds; MIN_BLOCKS: how many blocks shall fit on an SM.
 // Launch:    BM * BN / 64 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK, and k not 0; lda, ldb, ldc multiples of 4; A, B, C
 //            16-byte aligned.
 // Source:    worklog B (seed 000), section 6, sgemm_at_bcf_swizzling_dbf_rw.
 
 #include "include/epilogue.cuh"
+#include "include/outer_product.cuh"
 
-template <int BM, int BN, int BK, int MIN_BLOCKS>
+template <int BM, int BN, int BK, Order ORDER, int MIN_BLOCKS>
 __global__ void __launch_bounds__(BM * BN / 64, MIN_BLOCKS)
 sgemm_at_swizzle_dbf_rw(int m, int n, int k, float alpha, const float* A, int lda, const float* B,
                         int ldb, float beta, float* C, int ldc) {
+    if (alpha == 0.0f) return scale_c<BM, BN>(blockIdx.y * BM, blockIdx.x * BN, m, n, beta, C, ldc);
+
     constexpr int TM = 8, TN = 8;
     constexpr int THREADS = BM * BN / (TM * TN);
     constexpr int A_ROWS = THREADS / (BK / 4);  // rows of the tile of A copied in one pass
@@ -101,16 +105,7 @@ sgemm_at_swizzle_dbf_rw(int m, int n, int k, float alpha, const float* A, int ld
                 *reinterpret_cast<float4*>(&b[j]) =
                     *reinterpret_cast<const float4*>(&b_tile[buffer][p][col + j / 4 * (BN / 2)]);
             }
-            // Column by column, down and up in turns, so that a[i] stays when the column changes:
-            // of the simple orders, ptxas finds the fewest register-bank conflicts in this one.
-#pragma unroll
-            for (int j = 0; j < TN; ++j) {
-#pragma unroll
-                for (int turn = 0; turn < TM; ++turn) {
-                    const int i = j % 2 ? TM - 1 - turn : turn;
-                    sum[i][j] += a[i] * b[j];
-                }
-            }
+            add_outer_product<ORDER>(sum, a, b);
         }
     };
 

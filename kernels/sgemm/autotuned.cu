@@ -28,6 +28,8 @@ template <int BM, int BN, int BK, int TM, int TN>
 __global__ void __launch_bounds__(BM * BN / (TM * TN))
 sgemm_autotuned(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
                 float beta, float* C, int ldc) {
+    if (alpha == 0.0f) k = 0;  // BLAS reads neither A nor B then
+
     constexpr int THREADS = BM * BN / (TM * TN);
     constexpr int A_FLOAT4S = BM * BK / 4;
     constexpr int B_FLOAT4S = BK * BN / 4;

@@ -20,6 +20,8 @@
 template <int BLOCK>
 __global__ void sgemm_naive(int m, int n, int k, float alpha, const float* A, int lda,
                             const float* B, int ldb, float beta, float* C, int ldc) {
+    if (alpha == 0.0f) k = 0;  // BLAS reads neither A nor B then
+
     // The fast thread index runs down the rows.
     const int row = blockIdx.x * BLOCK + threadIdx.x % BLOCK;
     const int col = blockIdx.y * BLOCK + threadIdx.x / BLOCK;

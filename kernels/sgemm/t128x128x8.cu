@@ -10,23 +10,29 @@
 // - A is transposed on its way into shared memory. A thread fetches one column of four rows, so it
 //   stores a float4; rows of 128 + 4 words put the eight lanes that store together on all 32 banks.
 // - The two buffers lie SLOT bytes apart, a power of two: one XOR of an address changes over.
-// - The sums go through shared memory to C, so that a warp writes whole lines.
+// - The sums go through shared memory to C, so that a warp writes whole lines. `t128x128x8_direct` has
+//   this taken away and nothing else, to tell what it gives.
 // - Any size: rows of A beyond the last are read from the last row, and never stored; columns of B
 //   beyond the last are not read. What lies beyond the end of k counts, and must be zero in both.
 //   So k runs backwards: only the first step can have such a rest, and the loop need not know.
 //
-// Template:  BM, BN, BK: the block's tile.
+// The text leaves open in what order a step's multiply-adds come; here it is the snake of
+// include/outer_product.cuh, as in all of worklog C's kernels.
+//
+// Template:  BM, BN, BK: the block's tile; REARRANGE: whether C goes through shared memory.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  nothing; any m, n, k and leading dimension.
-// Source:    worklog C (seed 003), section 5.
+// Source:    worklog C (seed 003), section 5; without the rearrangement, section 5.3.
 
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"
 
-template <int BM, int BN, int BK>
+template <int BM, int BN, int BK, bool REARRANGE>
 __global__ void __launch_bounds__(256, 2)
 sgemm_t128x128x8(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
                  float beta, float* C, int ldc) {
+    if (alpha == 0.0f) return scale_c<BM, BN>(blockIdx.y * BM, blockIdx.x * BN, m, n, beta, C, ldc);
+
     constexpr int TM = 8, TN = 8, LANES_M = 4, LANES_N = 8;
     constexpr int WM = TM * LANES_M, WN = TN * LANES_N;
     constexpr int A_LD = BM + 4;
@@ -108,18 +114,22 @@ sgemm_t128x128x8(int m, int n, int k, float alpha, const float* A, int lda, cons
                 __syncthreads();  // the other tiles are complete, and nobody needs these any more
             }
             load((p + 1) % BK);
-            add_outer_product(sum, a[p % 2], b[p % 2]);
+            add_outer_product<Order::snake>(sum, a[p % 2], b[p % 2]);
         }
     }
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
         if (p < BK - 1) load(p + 1);
-        add_outer_product(sum, a[p % 2], b[p % 2]);
+        add_outer_product<Order::snake>(sum, a[p % 2], b[p % 2]);
     }
 
-    __syncthreads();  // the tiles give way to the sums
-    const uint32_t scratch =
-        shared + threadIdx.x / 32 * LANES_M * SCRATCH_LD<LANES_N, TN> * sizeof(float);
-    store_tile<LANES_N>(sum, scratch, blockIdx.y * BM + warp_row, blockIdx.x * BN + warp_col, m, n,
-                        alpha, beta, C, ldc);
+    const int c_row = blockIdx.y * BM + warp_row, c_col = blockIdx.x * BN + warp_col;
+    if constexpr (REARRANGE) {
+        __syncthreads();  // the tiles give way to the sums
+        const uint32_t scratch =
+            shared + threadIdx.x / 32 * LANES_M * SCRATCH_LD<LANES_N, TN> * sizeof(float);
+        store_tile<LANES_N>(sum, scratch, c_row, c_col, m, n, alpha, beta, C, ldc);
+    } else {
+        store_tile_directly<LANES_N>(sum, c_row, c_col, m, n, alpha, beta, C, ldc);
+    }
 }

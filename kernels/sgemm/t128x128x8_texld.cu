@@ -36,6 +36,8 @@ __global__ void __launch_bounds__(256, 2)
 sgemm_t128x128x8_texld(int m, int n, int k, float alpha, const float* A, int lda, const float* B,
                        int ldb, float beta, float* C, int ldc, cudaTextureObject_t tex_a,
                        cudaTextureObject_t tex_b) {
+    if (alpha == 0.0f) return scale_c<BM, BN>(blockIdx.y * BM, blockIdx.x * BN, m, n, beta, C, ldc);
+
     constexpr int TM = 8, TN = 8, LANES_M = 4, LANES_N = 8;
     constexpr int WM = TM * LANES_M, WN = TN * LANES_N;
     constexpr int A_LD = BM + 4;
@@ -113,13 +115,13 @@ sgemm_t128x128x8_texld(int m, int n, int k, float alpha, const float* A, int lda
                 __syncthreads();  // the other tiles are complete, and nobody needs these any more
             }
             load((p + 1) % BK);
-            add_outer_product(sum, a[p % 2], b[p % 2]);
+            add_outer_product<Order::snake>(sum, a[p % 2], b[p % 2]);
         }
     }
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
         if (p < BK - 1) load(p + 1);
-        add_outer_product(sum, a[p % 2], b[p % 2]);
+        add_outer_product<Order::snake>(sum, a[p % 2], b[p % 2]);
     }
 
     __syncthreads();  // the tiles give way to the sums

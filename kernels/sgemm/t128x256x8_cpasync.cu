@@ -26,6 +26,8 @@ template <int BM, int BN, int BK>
 __global__ void __launch_bounds__(256)
 sgemm_t128x256x8_cpasync(int m, int n, int k, float alpha, const float* A, int lda, const float* B,
                          int ldb, float beta, float* C, int ldc) {
+    if (alpha == 0.0f) return scale_c<BM, BN>(blockIdx.y * BM, blockIdx.x * BN, m, n, beta, C, ldc);
+
     constexpr int TM = 8, TN = 16, LANES_M = 8, LANES_N = 4;
     constexpr int WM = TM * LANES_M, WN = TN * LANES_N;
     constexpr int A_LD = BM + 4;
@@ -111,13 +113,13 @@ sgemm_t128x256x8_cpasync(int m, int n, int k, float alpha, const float* A, int l
                 a_load ^= SLOT, b_load ^= SLOT;
             }
             load((p + 1) % BK);
-            add_outer_product(sum, a[p % 2], b[p % 2]);
+            add_outer_product<Order::snake>(sum, a[p % 2], b[p % 2]);
         }
     }
 #pragma unroll
     for (int p = 0; p < BK; ++p) {
         if (p < BK - 1) load(p + 1);
-        add_outer_product(sum, a[p % 2], b[p % 2]);
+        add_outer_product<Order::snake>(sum, a[p % 2], b[p % 2]);
     }
 
     __syncthreads();  // the tiles give way to the sums

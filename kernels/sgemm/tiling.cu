@@ -22,18 +22,22 @@
 //     ...
 //     row 56        t28 .. t31
 //
-// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C.
+// Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C; ORDER: of its
+//            multiply-adds (include/outer_product.cuh).
 // Launch:    BM * BN / 64 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
 // Source:    worklog B (seed 000), section 2, sgemm_tiling.
 
 #include "include/epilogue.cuh"
+#include "include/outer_product.cuh"
 
-template <int BM, int BN, int BK>
+template <int BM, int BN, int BK, Order ORDER>
 __global__ void __launch_bounds__(BM * BN / 64)
 sgemm_tiling(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
              float beta, float* C, int ldc) {
+    if (alpha == 0.0f) k = 0;  // BLAS reads neither A nor B then
+
     constexpr int TM = 8, TN = 8;
     constexpr int WM = 64, WN = 32;
     constexpr int THREADS = BM * BN / (TM * TN);
@@ -108,16 +112,7 @@ sgemm_tiling(int m, int n, int k, float alpha, const float* A, int lda, const fl
                 *reinterpret_cast<float4*>(&b[j]) =
                     *reinterpret_cast<const float4*>(&b_tile[p][col + j]);
             }
-            // Column by column, down and up in turns, so that a[i] stays when the column changes:
-            // of the simple orders, ptxas finds the fewest register-bank conflicts in this one.
-#pragma unroll
-            for (int j = 0; j < TN; ++j) {
-#pragma unroll
-                for (int turn = 0; turn < TM; ++turn) {
-                    const int i = j % 2 ? TM - 1 - turn : turn;
-                    sum[i][j] += a[i] * b[j];
-                }
-            }
+            add_outer_product<ORDER>(sum, a, b);
         }
     };
 

@@ -12,18 +12,26 @@
 //      w  . . .             z . . .
 //                           w . . .
 //
-// Template:  BM, BN, BK: the block's tile; TM, TN: a thread's patch of C.
+// Two proposals of worklog 002 are values here, and no part of the rung: MIN_BLOCKS holds the registers to
+// what so many blocks an SM leave each thread, and STAGED sends C through shared memory.
+//
+// Template:  BM, BN, BK: the block's tile; TM, TN: a thread's patch of C; MIN_BLOCKS: how many blocks
+//            shall fit on an SM, 0 for no wish; STAGED: C in whole rows (include/store_stage.cuh).
 // Launch:    (BM / TM) * (BN / TN) threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
-// Source:    worklog A (seed 001), Kernel 6; with BK = 16, the winner of Kernel 9 (Autotuning).
+// Source:    worklog A (seed 001), Kernel 6; the values: worklog 002, Head-to-Head Summary and Key
+//            Takeaways.
 
 #include "include/epilogue.cuh"
+#include "include/store_stage.cuh"
 
-template <int BM, int BN, int BK, int TM, int TN>
-__global__ void __launch_bounds__(BM * BN / (TM * TN))
+template <int BM, int BN, int BK, int TM, int TN, int MIN_BLOCKS, bool STAGED>
+__global__ void __launch_bounds__(BM * BN / (TM * TN), MIN_BLOCKS)
 sgemm_vectorized(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
                  float beta, float* C, int ldc) {
+    if (alpha == 0.0f) k = 0;  // BLAS reads neither A nor B then
+
     constexpr int THREADS = BM * BN / (TM * TN);
     constexpr int A_ROWS = THREADS / (BK / 4);  // rows of the tile of A copied in one pass
     constexpr int B_ROWS = THREADS / (BN / 4);
@@ -82,9 +90,13 @@ sgemm_vectorized(int m, int n, int k, float alpha, const float* A, int lda, cons
         __syncthreads();
     }
 
-    for (int i = 0; i < TM; ++i) {
-        for (int j = 0; j < TN; j += 4) {
-            update_c4(&C[(row + i) * ldc + col + j], alpha, &sum[i][j], beta);
+    if constexpr (STAGED) {
+        store_staged<BM, BN, true>(sum, alpha, beta, C, ldc);
+    } else {
+        for (int i = 0; i < TM; ++i) {
+            for (int j = 0; j < TN; j += 4) {
+                update_c4(&C[(row + i) * ldc + col + j], alpha, &sum[i][j], beta);
+            }
         }
     }
 }

@@ -14,7 +14,10 @@
 //                     2     0-7   16-23
 //                     3     0-7   24-31
 //
-// Template:  BM, BN, BK: the block's tile.
+// The text takes the row modulo 8 instead of 4, which sends rows 4-7 to the line of banks beside: the
+// same bank for every word. `tf32gemm_bcf_8rows` has that.
+//
+// Template:  BM, BN, BK: the block's tile; SWIZZLED_ROWS: 4, or 8 as in the text.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb multiples of 4, ldc of 2; A, B, C 16-byte
 //            aligned; sm_80 or newer.
@@ -25,10 +28,12 @@
 #include "include/ptx.cuh"
 #include "include/swizzle.cuh"
 
-template <int BM, int BN, int BK>
+template <int BM, int BN, int BK, int SWIZZLED_ROWS>
 __global__ void __launch_bounds__(256, 2)
 tf32gemm_bcf(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
              float beta, float* C, int ldc) {
+    if (alpha == 0.0f) k = 0;  // BLAS reads neither A nor B then
+
     constexpr int THREADS = 256;
     constexpr int WM = BM / 2;  // a warp's tile: 2 x 4 warps
     constexpr int WN = BN / 4;
@@ -71,7 +76,7 @@ tf32gemm_bcf(int m, int n, int k, float alpha, const float* A, int lda, const fl
 #pragma unroll
         for (int i = 0; i < BK; i += B_ROWS) {
             const int row = load_b_row + i;
-            const int col = load_b_col ^ (row % 4 * 8);
+            const int col = load_b_col ^ (row % SWIZZLED_ROWS * 8);
             ptx::cp_async_16(ptx::shared_address(&b_tile[row][col]), &B[i * ldb]);
         }
         ptx::cp_async_commit();
@@ -94,10 +99,12 @@ tf32gemm_bcf(int m, int n, int k, float alpha, const float* A, int lda, const fl
             }
 #pragma unroll
             for (int j = 0; j < MMA_N; ++j) {
-                const int row = p + lane % 4;
-                const int col = (warp_col + j * 8 + lane / 4) ^ (row % 4 * 8);
-                b[j][0] = __float_as_uint(b_tile[row][col]);
-                b[j][1] = __float_as_uint(b_tile[row + 4][col]);
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int row = p + half * 4 + lane % 4;
+                    const int col = (warp_col + j * 8 + lane / 4) ^ (row % SWIZZLED_ROWS * 8);
+                    b[j][half] = __float_as_uint(b_tile[row][col]);
+                }
             }
 #pragma unroll
             for (int i = 0; i < MMA_M; ++i) {

@@ -10,8 +10,8 @@ import numpy as np
 
 from ..copies import NEVER, Copy, commit, wait
 from ..errors import PtxError
+from ..ptx_types import TYPES
 from ..syntax import Immediate, Register
-from ..types import TYPES
 from .mbarrier import bulk, signal_by_copies
 from .registry import ADDRESS, NUMBER, VALUE, Modifiers, anything, effect, takes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import floats
-from ..types import BITS, FLOATS, INTEGERS, TYPES, Type
+from ..ptx_types import BITS, FLOATS, INTEGERS, TYPES, Type
 from .registry import Elementwise, Modifiers, elementwise
 
 ORDERED = {

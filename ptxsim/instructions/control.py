@@ -14,8 +14,8 @@ import numpy as np
 from ..barriers import require_barrier_number
 from ..errors import PtxError
 from ..memory import BASES, WINDOW
+from ..ptx_types import TYPES
 from ..syntax import Immediate, Register, Symbol
-from ..types import TYPES
 from ..values import merged
 from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Modifiers, control, takes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import floats
-from ..types import TYPES, Type
+from ..ptx_types import TYPES, Type
 from .registry import Elementwise, Modifiers, elementwise
 
 INT_MODES = ("rni", "rzi", "rmi", "rpi")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import floats
-from ..types import FLOATS, TYPES
+from ..ptx_types import FLOATS, TYPES
 from .registry import Elementwise, Modifiers, elementwise
 
 MODES = ("rn", "rz", "rm", "rp")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import floats
-from ..types import HALVES, Type
+from ..ptx_types import HALVES, Type
 from .floating import greatest, least
 from .registry import Elementwise, Modifiers, elementwise
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from .. import floats
 from ..errors import PtxError
+from ..ptx_types import TYPES
 from ..syntax import Vector
-from ..types import TYPES
 from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, anything, effect, takes
 
 WARP = 32

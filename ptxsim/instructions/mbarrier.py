@@ -8,8 +8,8 @@ from ..copies import NEVER, Copy, land_copies_of
 from ..errors import PtxError
 from ..memory import Access
 from ..phases import MOST, State
+from ..ptx_types import TYPES
 from ..syntax import Immediate
-from ..types import TYPES
 from .registry import ADDRESS, NUMBER, RESULT, VALUE, Modifiers, control, effect, takes
 
 U32, B64, PRED = TYPES["u32"], TYPES["b64"], TYPES["pred"]

@@ -6,8 +6,8 @@ import numpy as np
 
 from .. import floats
 from ..errors import PtxError
+from ..ptx_types import TYPES, Type
 from ..syntax import Address, Instruction, Symbol, Vector
-from ..types import TYPES, Type
 from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Modifiers, anything, effect, takes
 
 SPACES = ("global", "shared::cta", "shared", "local", "param::entry", "param::func", "param", "const")

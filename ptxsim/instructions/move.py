@@ -6,8 +6,8 @@ import numpy as np
 
 from ..errors import PtxError
 from ..memory import BASES
+from ..ptx_types import STORAGE, TYPES
 from ..syntax import Immediate, Instruction, Special, Symbol, Vector
-from ..types import STORAGE, TYPES
 from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, effect, takes
 from .special import CLOCKS, clock_value
 

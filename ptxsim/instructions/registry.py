@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ..errors import PtxError
+from ..ptx_types import TYPES, Type
 from ..syntax import Address, Arguments, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Vector
-from ..types import TYPES, Type
 
 
 @dataclass(frozen=True)

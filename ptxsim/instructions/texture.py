@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..ptx_types import TYPES
 from ..syntax import Register, Symbol, Vector
-from ..types import TYPES
 from .registry import RESULT_VECTOR, TEXEL, Modifiers, anything, effect, takes
 
 S32, U64 = TYPES["s32"], TYPES["u64"]

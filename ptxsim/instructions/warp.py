@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import PtxError
+from ..ptx_types import TYPES
 from ..syntax import Pair
-from ..types import TYPES
 from .registry import PAIR, RESULT, VALUE, Modifiers, anything, effect, takes
 
 WARP = 32

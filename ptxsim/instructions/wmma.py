@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import floats
 from ..errors import PtxError
-from ..types import TYPES
+from ..ptx_types import TYPES
 from .matrix import require_whole_warps
 from .memory import SPACES
 from .registry import ADDRESS, RESULT_VECTOR, VALUE, VALUE_VECTOR, Modifiers, effect, takes

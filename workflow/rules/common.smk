@@ -66,7 +66,8 @@ shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executab
 
 RESULTS, BUILD, ARCH, MACHINE = PLAN.results, PLAN.build, PLAN.device.arch, PLAN.machine
 # The emulator's code, as a parameter of each job that runs it: fifty files as its inputs would bury all others
-EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(Path("ptxsim").rglob("*.py")))).hexdigest()
+_emulator = [*Path("ptxsim").glob("*.py"), *Path("ptxsim/instructions").glob("*.py")]
+EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(_emulator))).hexdigest()
 # What is built beside the catalogue's kernels, by the name of its cubin: the harness and the microbenchmarks
 HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").rglob("*.cu"))}
 # Options that many commands take
@@ -100,7 +101,7 @@ def checked(variant):
 
 def _sizes(variant):
     """The sizes at which an entry is profiled, and so predicted."""
-    return sorted({size for name, size in PLAN.profiled(PLAN.experiments.values()) if name == variant})
+    return sorted({size for name, size in PLAN.profiled(PLAN.everything.values()) if name == variant})
 
 
 def _bench(suffix):

@@ -30,6 +30,50 @@ rule paper_pdf:
         " --bank-pictures {params.pictures} --out {output} 2>&1 | tee {log}"
 
 
+# Two variants head to head: their counters, or, where there are none, what the emulator foretells.
+if PLAN.compared:
+    _pair = PLAN.compared.variants
+    COMPARED = f"results/tables/compare_{'_'.join(_pair)}.csv"
+    # beside an archive, this tree's checks on the emulator stand in: of these two, not of all kernels
+    _all_checked, _pair_checked = (f"{RESULTS}{scope}/emulated-checks.csv" for scope in ("", "/only/compare"))
+
+    rule compared:
+        input:
+            [path for path in sources(drawn.tables()["comparison"], PLAN.compared.name) if path != _all_checked],
+            drawn.tables()["comparison"].code,
+            [_pair_checked] if PLAN.archived else [],
+            [
+                f"{RESULTS}/parts/emulate/{name}/{table}.csv"
+                for name in _pair
+                if name in PLAN.runnable
+                for table in ("predictions", "bounds")
+            ],
+            [f"{BUILD}/{name}.json" for name in _pair if name in PLAN.kernels],
+            inputs=INPUTS,
+        output:
+            table=report(
+                COMPARED,
+                category="6 Tables",
+                caption="../report/compare.rst",
+                labels={"table": f"{_pair[0]} and {_pair[1]}"},
+            ),
+            text=COMPARED.replace(".csv", ".txt"),
+        log:
+            "results/logs/compared.log",
+        localrule: True
+        params:
+            a=_pair[0],
+            b=_pair[1],
+            emulated=f"{RESULTS}/parts/emulate",
+            built=BUILD,
+            checks=f"--emulated-checks {_pair_checked}" if PLAN.archived else "",
+            experiment="--experiment compare" if "compare" in PLACES["of_experiment"] else "",
+        shell:
+            "python -m analysis.tables.compare --inputs {input.inputs} {params.experiment} --a {params.a} --b {params.b}"
+            " {params.checks} --emulated {params.emulated} --built {params.built} --text {output.text} --out {output.table} > {log} 2>&1"
+            " || {{ cat {log} >&2; exit 1; }}"
+
+
 # The report tables on two pages that can be sorted and searched: the claims, and all others.
 for _page, _title, _category in [("tables", "Tables", "6 Tables"), ("claims", "Claims and verdicts", "8 Claims")]:
     _names = [name for name in PAGES if (name == "claims") == (_page == "claims")]
@@ -65,6 +109,7 @@ rule report_html:
         [f"results/figures/{name}.svg" for name in [*OUTPUTS, *(f"banks_{name}" for name in PICTURES)]],
         "results/report/tables.html",
         "results/report/claims.html",
+        COMPARED if PLAN.compared else [],
     output:
         "results/report.html",
     log:

@@ -4,7 +4,7 @@
 // A step of a warp: ROWS rows of 32 words from global memory to registers, from there (or constants in their place) to its
 // rows of the tile, a barrier, READS rows of the tile to registers, a barrier. A kernel has some of these pieces; in those
 // without barriers one half of the warps has some and the other half others. Below stand catalogue kernels, in tiles of
-// other sizes, too.
+// other sizes, too, and one that is wrong on purpose and has no place in the catalogue: it stores no tile of B but the first.
 
 #include <cstdint>
 
@@ -129,21 +129,22 @@ KERNEL(copy_beside_load, LDG | STS | FED, LDS, false)
     template __global__ void NAME<__VA_ARGS__>(int, int, int, float, const float*, int, const float*, int, float,  \
                                                float*, int);
 
-GEMM(sgemm_blocktile_2d, 64, 32, 8, 8, 8)
-GEMM(sgemm_blocktile_2d, 64, 64, 8, 8, 8)
-GEMM(sgemm_blocktile_2d, 128, 64, 8, 8, 8)
-GEMM(sgemm_blocktile_2d, 128, 128, 8, 8, 8)
-GEMM(sgemm_vectorized, 64, 32, 8, 8, 8)
-GEMM(sgemm_vectorized, 64, 64, 8, 8, 8)
-GEMM(sgemm_vectorized, 128, 64, 8, 8, 8)
-GEMM(sgemm_vectorized, 128, 128, 8, 8, 8)
+GEMM(sgemm_blocktile_2d, 64, 32, 8, 8, 8, 0, false)
+GEMM(sgemm_blocktile_2d, 64, 64, 8, 8, 8, 0, false)
+GEMM(sgemm_blocktile_2d, 128, 64, 8, 8, 8, 0, false)
+GEMM(sgemm_blocktile_2d, 128, 128, 8, 8, 8, 0, false)
+GEMM(sgemm_vectorized, 64, 32, 8, 8, 8, 0, false)
+GEMM(sgemm_vectorized, 64, 64, 8, 8, 8, 0, false)
+GEMM(sgemm_vectorized, 128, 64, 8, 8, 8, 0, false)
+GEMM(sgemm_vectorized, 128, 128, 8, 8, 8, 0, false)
 GEMM(sgemm_warptile, 64, 64, 16, 64, 64, 4, 8, 4, 32)
 GEMM(sgemm_warptile, 64, 128, 16, 64, 64, 4, 8, 4, 64)
 GEMM(sgemm_warptile, 128, 128, 16, 64, 64, 4, 8, 4, 128)
-GEMM(sgemm_at_swizzle, 64, 32, 16)
-GEMM(sgemm_at_swizzle, 64, 64, 16)
-GEMM(sgemm_at_swizzle, 128, 64, 16)
-GEMM(sgemm_at_swizzle, 128, 128, 16)
+GEMM(sgemm_at_swizzle, 64, 32, 16, Order::rows)
+GEMM(sgemm_at_swizzle, 64, 64, 16, Order::rows)
+GEMM(sgemm_at_swizzle, 128, 64, 16, Order::rows)
+GEMM(sgemm_at_swizzle, 128, 128, 16, Order::rows)
+GEMM(sgemm_at_swizzle, 128, 128, 16, Order::rows, false)
 GEMM(sgemm_smem_tile, 32)
 GEMM(sgemm_blocktile_1d, 64, 64, 8, 8)
-GEMM(sgemm_at_swizzle_dbf_rw, 128, 128, 16, 2)
+GEMM(sgemm_at_swizzle_dbf_rw, 128, 128, 16, Order::rows, 2)

@@ -39,19 +39,37 @@ PIECES = {  # kernel -> whether its global loads can be aimed at L1 or past it, 
     "global_beside_load": (True, 2),
     "copy_beside_load": (True, 2),
 }
-# warps -> template arguments; `TILES` has m, n and k of the tile
-GEMMS: dict[str, dict[int, tuple[int, ...]]] = {
-    "sgemm_blocktile_2d": {1: (64, 32, 8, 8, 8), 2: (64, 64, 8, 8, 8), 4: (128, 64, 8, 8, 8), 8: (128, 128, 8, 8, 8)},
-    "sgemm_vectorized": {1: (64, 32, 8, 8, 8), 2: (64, 64, 8, 8, 8), 4: (128, 64, 8, 8, 8), 8: (128, 128, 8, 8, 8)},
+ROWS_FIRST = "Order::rows"
+WITHOUT_B = "sgemm_at_swizzle_without_b"  # sgemm_at_swizzle that stores no tile of B but the first: C is wrong
+# warps -> template arguments, of which the first three are m, n and k of the tile
+GEMMS: dict[str, dict[int, tuple[int | bool | str, ...]]] = {
+    "sgemm_blocktile_2d": {
+        1: (64, 32, 8, 8, 8, 0, False),
+        2: (64, 64, 8, 8, 8, 0, False),
+        4: (128, 64, 8, 8, 8, 0, False),
+        8: (128, 128, 8, 8, 8, 0, False),
+    },
+    "sgemm_vectorized": {
+        1: (64, 32, 8, 8, 8, 0, False),
+        2: (64, 64, 8, 8, 8, 0, False),
+        4: (128, 64, 8, 8, 8, 0, False),
+        8: (128, 128, 8, 8, 8, 0, False),
+    },
     "sgemm_warptile": {
         1: (64, 64, 16, 64, 64, 4, 8, 4, 32),
         2: (64, 128, 16, 64, 64, 4, 8, 4, 64),
         4: (128, 128, 16, 64, 64, 4, 8, 4, 128),
     },
-    "sgemm_at_swizzle": {1: (64, 32, 16), 2: (64, 64, 16), 4: (128, 64, 16), 8: (128, 128, 16)},
+    "sgemm_at_swizzle": {
+        1: (64, 32, 16, ROWS_FIRST, True),
+        2: (64, 64, 16, ROWS_FIRST, True),
+        4: (128, 64, 16, ROWS_FIRST, True),
+        8: (128, 128, 16, ROWS_FIRST, True),
+    },
+    WITHOUT_B: {8: (128, 128, 16, ROWS_FIRST, False)},
     "sgemm_smem_tile": {32: (32,)},
     "sgemm_blocktile_1d": {16: (64, 64, 8, 8)},
-    "sgemm_at_swizzle_dbf_rw": {8: (128, 128, 16, 2)},
+    "sgemm_at_swizzle_dbf_rw": {8: (128, 128, 16, ROWS_FIRST, 2)},
 }
 BY_WARPS = ("sgemm_blocktile_2d", "sgemm_vectorized", "sgemm_warptile")
 # Which matrices are read from memory, row by row; of the other one the leading dimension is 0: one row, soon in L1
@@ -90,21 +108,27 @@ class Case:
     steps: int = STEPS
 
     @property
-    def template(self) -> tuple[int, ...]:
+    def function(self) -> str:
+        """The name of its function, without template arguments."""
+        return "sgemm_at_swizzle" if self.kernel == WITHOUT_B else self.kernel
+
+    @property
+    def template(self) -> tuple[int | bool | str, ...]:
         """Template arguments of a catalogue kernel; of a piece none."""
         return GEMMS[self.kernel][self.warps] if self.kernel in GEMMS else ()
 
     @property
     def tile(self) -> tuple[int, ...]:
         """m, n and k of a catalogue kernel's tile; of a piece none."""
-        return (3 * self.template)[:3] if self.kernel == "sgemm_smem_tile" else self.template[:3]
+        sides = 3 * self.template if self.kernel == "sgemm_smem_tile" else self.template
+        return tuple(int(side) for side in sides[:3])
 
     @property
     def entry(self) -> str:
         """What the entry's name contains."""
         if not self.tile:
             return f"{self.kernel}_{self.bits}"
-        return f"{self.kernel}I" + "".join(f"Li{value}E" for value in self.template) + "E"
+        return f"{self.function}I" + "".join(map(mangled, self.template)) + "E"
 
     def grid(self, blocks: int) -> tuple[int, int]:
         """So many blocks; of a catalogue kernel in a rectangle near a square."""
@@ -139,6 +163,13 @@ class Case:
         a_is_read, b_is_read = READ[self.source]
         lda, ldb = (k if a_is_read else np.int32(0)), (n if b_is_read else np.int32(0))
         return [m, n, k, np.float32(1), buffer, lda, buffer, ldb, np.float32(0), c, n]
+
+
+def mangled(value: int | bool | str) -> str:
+    """A template argument as it stands in a symbol: a number, a truth, or Order's first value."""
+    if value == ROWS_FIRST:
+        return "L5Order0E"
+    return f"Lb{value:d}E" if isinstance(value, bool) else f"Li{value}E"
 
 
 def cases() -> Iterator[Case]:
@@ -218,7 +249,7 @@ def read(launches: list[dict[str, Any]], build_dir: Path) -> list[dict[str, Any]
 
     rows = []
     for i, (case, launch) in enumerate(zip(cases(), launches, strict=True)):
-        if launch["name"] not in (case.entry, case.kernel):
+        if launch["name"] not in (case.entry, case.function):
             raise UserError(f"launch {i} of the report is {launch['name']}, expected {case.entry}")
         metrics = {name: value for name, (value, _) in launch["metrics"].items()}
         blocks = int(metrics[GRID])

@@ -9,9 +9,9 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
+from running import TRIED, execute
 
 from ptxsim.instructions import registry
-from tests.ptxsim.conftest import TRIED, execute
 
 WORDS = {
     16: [0, 1, 2, 7, 8, 15, 16, 17, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF, 0x1234, 0xABCD],

@@ -12,6 +12,7 @@ from ptxsim import bounds, compiler, executions, machines, sass
 from ptxsim.cli import main
 from ptxsim.counters import Counters
 from ptxsim.errors import PtxError, PtxsimError
+from ptxsim.reading import prepare
 from ptxsim.sass import Instruction
 
 SOURCE = """
@@ -63,7 +64,7 @@ def made(tmp_path_factory, compiled):
     compiled("faults.cu", "trap_good")  # skips where there is no compiler
     folder = tmp_path_factory.mktemp("bounds")
     (folder / "all.cu").write_text(SOURCE)
-    cubin, ptx = sass.build(folder / "all.cu", None, folder)
+    ptx, cubin = prepare(folder / "all.cu", folder=folder)
 
     def run(entry, grid, block, arguments):
         kernel = ptxsim.load(ptx, entry)
@@ -71,7 +72,7 @@ def made(tmp_path_factory, compiled):
         kernel.launch(grid, block, arguments, observers=[counters, traffic], checks=False)
         return kernel, sass.read(cubin, entry), bounds.Work.observed(counters, traffic)
 
-    run.cubin, run.ptx = cubin, ptx
+    run.cubin, run.ptx = cubin, folder / "kernel.ptx"
     return run
 
 
@@ -348,7 +349,7 @@ def test_the_command_compiles(made, tmp_path, capsys):
     [
         ("gone.cubin", [], "gone.cubin: no such file"),
         ("all.cubin", ["--machine", "h300"], "machine 'h300' is not known"),
-        ("all.txt", [], "not a .cubin, .cu or .ptx file"),
+        ("all.txt", [], "all.txt: No such file"),
         ("all.ptx", ["--ptx", "x.ptx"], "only goes with a .cubin"),
         ("text.cubin", [], "not a cubin"),
     ],

@@ -1,14 +1,34 @@
-"""No two modules of the package need each other."""
+"""What the package needs from outside, and that no two of its modules need each other."""
 
 from __future__ import annotations
 
 import ast
 import graphlib
+import sys
 from pathlib import Path
 
 import ptxsim
 
 ROOT = Path(ptxsim.__file__).parent
+NEEDED = {"numpy", "ml_dtypes", "scipy"}  # pyproject.toml's dependencies
+
+
+def outside(path: Path) -> set[str]:
+    """Top-level names of what a file imports from outside the package."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(str(node.module).partition(".")[0])
+    return found
+
+
+def test_it_imports_its_dependencies_and_nothing_else() -> None:
+    files = [*ROOT.glob("*.py"), *ROOT.glob("instructions/*.py")]
+    assert set().union(*map(outside, files)) - sys.stdlib_module_names == NEEDED
+    # the package is the folder that commands may run in: none of its modules may hide one of Python's
+    assert not {path.stem for path in files} & sys.stdlib_module_names
 
 
 def imports(path: Path) -> set[str]:
@@ -35,7 +55,7 @@ def imports(path: Path) -> set[str]:
 def test_imports_have_no_cycle() -> None:
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): imports(path)
-        for path in ROOT.rglob("*.py")
+        for path in [*ROOT.glob("*.py"), *ROOT.glob("instructions/*.py")]
         if path.parent != ROOT or path.stem not in ("__init__", "__main__")
     }
     # a package's own file imports its modules, so a module may not count as needing its package for a sibling's sake

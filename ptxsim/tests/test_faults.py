@@ -15,7 +15,7 @@ FAULTS = {
     "shared_bounds": (r"out-of-bounds shared store of 4 bytes at shared address 0x500: 0 bytes past the end", 63),
     "local_bounds": (r"out-of-bounds local load of 4 bytes", 32),
     "misaligned": (r"misaligned 16-byte store at global address 0x7f", 0),
-    "unwritten": (r"read of shared memory that nobody wrote \(shared address 0x414\)", 58),
+    "unwritten": (r"read of shared memory that nobody wrote \(shared address 0x414, 20 bytes into s\)", 58),
     "race_raw": (r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+, without a barrier between", 0),
     "race_war": (r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+", 0),
     "race_waw": (r"race: writes what thread \(32, 0, 0\) writes", 0),
@@ -51,7 +51,10 @@ def test_planted_fault_is_reported(compiled, name):
     text = str(caught.value)
     assert "\n" not in text
     assert re.search(message, text), text
-    assert re.match(rf"{name}_bad: faults\.cu:\d+: block \(0, 0, 0\), thread \({thread}, 0, 0\): ", text), text
+    assert re.match(
+        rf"{name}_bad: faults\.cu:\d+(, called from faults\.cu:\d+)?: block \(0, 0, 0\), thread \({thread}, 0, 0\): ",
+        text,
+    ), text
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -1,68 +1,19 @@
-"""PTX of the test kernels, compiled once a session, and helpers to run them."""
+"""Runs a few lines of PTX, and notes which instructions were tried so."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import pytest
+import numpy as np
 
 import ptxsim
-from ptxsim.api import Kernel
-from ptxsim.compiler import compile_ptx
-from ptxsim.errors import PtxError
-from ptxsim.parser import parse
-from ptxsim.types import TYPES
+from ptxsim.ptx_types import TYPES
 
 KERNELS = Path(__file__).parent / "kernels"
-
-
-@pytest.fixture(scope="session")
-def compiled(ptx):
-    """A function: file name and entry to a `Kernel`. Skips where there is no compiler."""
-
-    def kernel(name: str, entry: str) -> Kernel:
-        return Kernel(parse(ptx(name)), entry)
-
-    return kernel
-
-
-@pytest.fixture(scope="session")
-def ptx():
-    """A function: file name to its PTX. Skips where there is no compiler."""
-    texts: dict[str, str] = {}
-
-    def text(name: str) -> str:
-        if name not in texts:
-            if not shutil.which("g++"):
-                pytest.skip("nvcc needs g++")
-            try:
-                texts[name] = compile_ptx(KERNELS / name)
-            except PtxError as error:
-                if str(error).startswith("no nvcc"):
-                    pytest.skip(str(error))
-                raise
-        return texts[name]
-
-    return text
-
-
-@pytest.fixture
-def run_lines():
-    """A function that runs a few lines of PTX, one thread for each row of the inputs.
-
-    `lines` reads its inputs from the registers %i0, %i1 ... (bits of `width` each) and leaves its results in %o0 ...;
-    gives the results as arrays of unsigned integers.
-    """
-    return execute
-
-
 TRIED: set[tuple[str, str | None]] = set()  # opcodes with their types that `execute` ran
 
 
 def execute(lines: str, inputs: list, outputs: list[int], declare: str = ""):
-    import numpy as np
-
     count = len(inputs[0]) if inputs else 32
     widths = [x.dtype.itemsize * 8 for x in inputs]
     registers = [f".reg .b{w} %i{n};" for n, w in enumerate(widths)]

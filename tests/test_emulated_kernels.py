@@ -20,7 +20,7 @@ from ptxsim.counters import Counters, named
 from ptxsim.extrapolation import extrapolate
 from ptxsim.parser import parse
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 DTYPES = {"fp32": np.float32, "tf32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 MEASURED = ROOT / "data" / "h200" / "counters.csv"
 N = 4096

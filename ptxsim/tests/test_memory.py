@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from running import execute
 
 import ptxsim
-from tests.ptxsim.conftest import execute
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 

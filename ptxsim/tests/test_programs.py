@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from tests.ptxsim.conftest import execute
+from running import execute
 
 MASK = 0xFFFFFFFF
 LANES = 32

@@ -66,8 +66,8 @@ def test_unknown_instruction_names_its_source_line():
 
 def test_missing_and_ambiguous_entries():
     text = HEADER + ".visible .entry one() { ret; }\n.visible .entry two() { ret; }\n"
-    assert refused(text, "three") == "no entry 'three' in the PTX; it has: one, two"
-    assert refused(text) == "the PTX has 2 entries, name one: one, two"
+    assert refused(text, "three") == "no entry 'three' in the PTX; it has: one; two"
+    assert refused(text) == "the PTX has 2 entries, name one: one; two"
     assert ptxsim.load(text, "tw").name == "two"
 
 

@@ -153,8 +153,8 @@ def test_faults_are_one_clear_line(cubin, tmp_path, monkeypatch):
         text = str(caught.value)
         assert "\n" not in text and all(word in text for word in words), text
 
-    fails(cubin, "nothing", "0 entries match 'nothing'", "branching, merged")
-    fails(cubin, None, "2 entries", "branching, merged")
+    fails(cubin, "nothing", "0 entries match 'nothing'", "branching; merged")
+    fails(cubin, None, "2 entries", "branching; merged")
     fails(cubin, "r", "entries match 'r'")
     fails(tmp_path / "gone.cubin", None, "gone.cubin: no such file")
     (tmp_path / "text.cubin").write_text("not a cubin")

@@ -1,0 +1,41 @@
+"""Which thread stored each element of C, by the emulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxsim import Array, Observer
+
+
+class Owners(Observer):
+    """Remembers the last thread that stored to each element of an array, of `element_bytes` each.
+
+    `found` after a launch: for each element block x threads of a block + thread, -1 where no thread stored to it.
+    """
+
+    def __init__(self, array: Array, element_bytes: int) -> None:
+        self.array, self.element_bytes = array, element_bytes
+        self.found = np.full(array.nbytes // element_bytes, -1, np.int64)
+
+    def begins(self, kernel: Any, grid: Any, block: Any) -> None:
+        self._machine = kernel.machine
+        arena = self._machine.arena
+        names = [allocation.name for allocation in arena.allocations]
+        self._start = arena.starts[names.index(self.array.name)] + self.array.offset
+
+    def memory(self, event: Any) -> None:
+        if event.space != "global" or not event.kind.startswith(("st", "atom")):
+            return
+        machine = self._machine
+        addresses, active = event.addresses()
+        lanes = np.arange(addresses.size)
+        blocks = np.asarray(machine.blocks)[machine.block_of]
+        who = blocks * machine.threads + lanes % machine.padded
+        chosen = active.ravel()
+        at, who = addresses.ravel()[chosen] - self._start, who[chosen]
+        for part in range(0, event.width, self.element_bytes):
+            index = (at + part) // self.element_bytes
+            inside = (index >= 0) & (index < len(self.found))
+            self.found[index[inside]] = who[inside]

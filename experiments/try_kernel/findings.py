@@ -1,0 +1,179 @@
+"""What is found out about one kernel without a GPU; kept for the rung that it is compared with."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import io
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contracts import UserError, read_json, write_text
+from experiments.emulation import bounds, launching, scaling
+from experiments.emulation.device import EmulatedDevice
+from experiments.stages import build, check, toolchain
+from kernels import catalogue
+from kernels.catalogue import Variant
+from ptxsim import Counters, Kernel, PtxsimError, annotate, machines
+from ptxsim.sources import choose_file, find_source
+
+MACHINE = "h200"  # whose rates bounds have
+LINES = 8  # of the source that are told
+Checks = list[str]  # in words, the failures first
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Resources; what the emulator foretells of m = n = k = `size`, or `why_not`; checks, where they were made."""
+
+    name: str
+    size: int
+    resources: dict[str, Any]  # a row of resources.csv
+    counters: dict[str, float] = field(default_factory=dict)  # foretold, under ncu's names
+    cycles: dict[str, float] = field(default_factory=dict)  # least cycles per SM by resource; estimates too
+    lines: list[str] = field(default_factory=list)  # those of the source that cost more than they must
+    why_not: str | None = None
+    checks: Checks = field(default_factory=list)
+    passed: bool = True
+
+
+def folder_of(root: Path, arch: str) -> Path:
+    """Where kernels are built."""
+    return root / "build" / arch
+
+
+def common_size(size: int, *variants: Variant) -> int:
+    """The size nearest to `size` that is made of whole tiles and stretches of k of all these kernels."""
+    unit = math.lcm(*(scaling.unit(variant) for variant in variants))
+    return max(1, round(size / unit)) * unit
+
+
+def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, nvcc: str | None = None) -> Findings:
+    """Build a kernel, check it on the emulator if asked to, foretell. Raises `UserError` where it does not compile."""
+    build_dir = folder_of(root, arch)
+    cubin = build.build_kernel(variant, arch, build_dir, nvcc)
+    resources = read_json(cubin.with_suffix(".json"), "resources")
+    told: Checks = []
+    passed = True
+    try:
+        kernel = launching.load(variant, build_dir)
+        if checked:
+            told, passed = check_on(nullcontext(EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
+        scaled = scaling.emulate(kernel, variant, size)
+        with no_stdout():
+            rows = bounds.rows(variant, size, kernel, cubin, scaled, machines.find(MACHINE))
+    except UserError as error:
+        return Findings(variant.name, size, resources, why_not=str(error), checks=told, passed=passed)
+    cycles = {row["resource"]: float(row["cycles_per_sm"]) for row in rows}
+    totals = {name: float(value) for name, value in scaled.totals.items()}
+    lines = costly(kernel, scaled.counters, variant)
+    return Findings(variant.name, size, resources, totals, cycles, lines, None, told, passed)
+
+
+@contextlib.contextmanager
+def no_stdout() -> Iterator[None]:
+    """Nothing reaches stdout: the solver of integer programmes behind the bounds writes there, past Python."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    try:
+        with open(os.devnull, "w") as nothing:
+            os.dup2(nothing.fileno(), 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def check_on(
+    device: contextlib.AbstractContextManager[check.Device], variant: Variant, large: int | None
+) -> tuple[Checks, bool]:
+    """The checks of a kernel, in words, and whether all passed."""
+    with contextlib.redirect_stderr(io.StringIO()):
+        table = check.check_variant(device, variant, large=large)
+    return check.summary(variant, table), all(row["passed"] for row in table)
+
+
+def costly(kernel: Kernel, counters: Counters, variant: Variant) -> list[str]:
+    """The lines of the kernel's file with more wavefronts or sectors than they need, the worst first."""
+    try:
+        file = choose_file(kernel, None)
+    except PtxsimError:
+        return []
+    path = find_source(file, [variant.source.parent])
+    text = path.read_text(errors="replace").splitlines() if path else []
+    costs = {n: c for n, c in annotate.costs(counters).get(file, {}).items() if c.excess_wavefronts or c.excess_sectors}
+    waves = sum(c.excess_wavefronts for c in costs.values()) or 1
+    sectors = sum(c.excess_sectors for c in costs.values()) or 1
+    worst = sorted(costs, key=lambda n: -(costs[n].excess_wavefronts / waves + costs[n].excess_sectors / sectors))
+    found = []
+    for number in worst[:LINES]:
+        source = " ".join(text[number - 1].split()) if number <= len(text) else ""
+        found.append(f"{Path(file).name}:{number}: {cost_in_words(costs[number])} │ {source}")
+    return found + ([f"and {len(worst) - LINES} lines more"] if len(worst) > LINES else [])
+
+
+def cost_in_words(cost: annotate.Cost) -> str:
+    """What of a line's accesses is too much."""
+    told = [
+        f"shared {name} {shared.degree:.3g}x the wavefronts ({shared.ways}-way)"
+        for name, shared in (("load", cost.loads), ("store", cost.stores))
+        if shared.excess
+    ]
+    told += [
+        f"global {name} {used.bytes_per_sector:.3g} of 32 bytes a sector"
+        for name, used in (("load", cost.reads), ("store", cost.writes))
+        if used.excess
+    ]
+    return ", ".join(told)
+
+
+@functools.cache
+def code_hash() -> str:
+    """Changes with the code that makes findings."""
+    root = catalogue.ROOT.parent
+    files = [path for room in ("contracts", "experiments", "kernels", "ptxsim") for path in (root / room).rglob("*")]
+    code = sorted(
+        path for path in files if path.suffix in (".py", ".cu", ".toml") and path.parent.parent != catalogue.ROOT
+    )
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in code)).hexdigest()
+
+
+def kept(root: Path, variant: Variant, parts: Sequence[object], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What `make` returns, from the last time that it was made of the same kernel, code and `parts`."""
+    key = json.dumps([variant.source_hash, code_hash(), *map(str, parts)])
+    path = root / "kept" / f"{variant.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+    with contextlib.suppress(OSError, ValueError):  # not there, or cut: made anew
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
+    made = make()
+    write_text(path, json.dumps(made))
+    return made
+
+
+def find_kept(variant: Variant, size: int, arch: str, root: Path, nvcc: str | None = None) -> Findings:
+    """Of the rung that a kernel builds on: unchecked, and kept as long as its source, the compiler and our code are the
+    same."""
+    compiler = toolchain.nvcc(nvcc)
+    versions = [toolchain.version(str(tool)) for tool in (compiler, toolchain.ptxas(compiler))]
+    parts = ["findings", size, arch, *versions]
+    return Findings(
+        **kept(root, variant, parts, lambda: asdict(find(variant, size, arch, root, checked=False, nvcc=nvcc)))
+    )
+
+
+def ensure_built(variant: Variant, arch: str, root: Path, nvcc: str | None = None) -> None:
+    """Build a kernel whose cubin is not there, or is of another source or compiler."""
+    path = folder_of(root, arch) / f"{variant.name}.json"
+    compiler = toolchain.nvcc(nvcc)
+    known = {"source_hash": variant.source_hash, "compiler": build.compiler_name(compiler)}
+    there = path.is_file() and path.with_suffix(".cubin").is_file() and path.with_suffix(".ptx").is_file()
+    if not there or not known.items() <= read_json(path, "resources").items():
+        build.build_kernel(variant, arch, path.parent, nvcc)

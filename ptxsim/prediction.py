@@ -1,0 +1,171 @@
+"""Counters of a whole grid from a few of its blocks.
+
+    predict(kernel, grid=(64, 64), block=256, args=[...]).totals
+
+Blocks at the first and the last place of an axis may do something else than those between (edges, ragged tiles); blocks
+between must all do the same. So one block stands for each combination of places, and further ones, spread over the
+grid, are run to see whether they come out as foretold. Where one does not, nothing is predicted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .api import Kernel, dimensions
+from .counters import Counters, named
+from .errors import PtxsimError
+from .instructions import registry
+from .machine import WARP, Limits
+from .observer import Observer
+from .origins import named_spaces
+from .program import Program, align_up
+from .slicing import PURE, registers_of
+from .syntax import Address, Instruction, Register
+
+MORE = 4  # blocks at places drawn (from a fixed seed) to try what is foretold, beside those next to the edges
+ANYWHERE = {"global", "shared", "local", "param"}
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a launch of `blocks` blocks would count, from `sampled` of them."""
+
+    totals: dict[str, float]  # under Nsight Compute's names
+    blocks: int
+    sampled: int
+
+
+class _Apart(Observer):
+    """Counts each block by itself: a launch in batches of one block."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[int, Counters] = {}
+        self.launch: tuple | None = None
+        self.now: Counters | None = None
+
+    def begins(self, kernel, grid, block) -> None:
+        self.launch = kernel, grid, block
+
+    def batch(self, blocks: np.ndarray) -> None:
+        self.now = self.blocks[int(blocks[0])] = Counters()
+        self.now.begins(*self.launch)
+
+    def executed(self, instruction, warps: int) -> None:
+        self.now.executed(instruction, warps)
+
+    def memory(self, event) -> None:
+        self.now.memory(event)
+
+
+def waits_for_others(program: Program) -> Instruction | None:
+    """An atomic operation on global memory whose result decides what a thread does next or where it reads: its block
+    does not do the same alone as among others. Followed through registers, and through memory by space."""
+    for i in program.code:
+        if i.opcode == "atom" and "shared" not in named_spaces(i) and _decides(program, i):
+            return i
+    return None
+
+
+def _decides(program: Program, source: Instruction) -> bool:
+    """Whether an instruction's result reaches an address, a branch, a barrier or the predicate of an access."""
+    known: set[Register] = set(registers_of(source.operands[0]))  # registers that depend on it
+    spaces: set[str] = set()  # of memory that does
+    before = None
+    while before != (len(known), len(spaces)):
+        before = len(known), len(spaces)
+        for i in program.code:
+            effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
+            addresses = [operand for operand in i.operands if isinstance(operand, Address)]
+            if i.predicate in known and effect and i.opcode not in PURE:
+                return True
+            if any(known.intersection(registers_of(a)) for a in addresses):
+                return True
+            if i.opcode in registry.CONTROLS and i is not source and known.intersection(registers_of(i.operands)):
+                return True
+            if i.opcode in ("st", "atom", "red") and known.intersection(
+                *[[r for o in i.operands[i.opcode == "atom" :] if o not in addresses for r in registers_of(o)]]
+            ):
+                spaces |= named_spaces(i) or ANYWHERE
+            if i.opcode in ("st", "red") or not i.operands:
+                continue
+            loads = i.opcode in ("ld", "ldu", "atom", "ldmatrix") and spaces & (named_spaces(i) or ANYWHERE)
+            if loads or i.predicate in known or known.intersection(registers_of(i.operands[1:])):
+                known.update(registers_of(i.operands[0]))
+    return False
+
+
+def sample(grid: Sequence[int]) -> tuple[dict[int, tuple], dict[tuple, int]]:
+    """Blocks to run, by their number, with the class that each is of; and how many blocks each class has."""
+
+    def place(at: int, size: int) -> int:  # 0: the first, 1: between, 2: the last
+        return 0 if at == 0 else 2 if at == size - 1 else 1
+
+    def number(at: Sequence[int]) -> int:
+        return at[0] + grid[0] * (at[1] + grid[1] * at[2])
+
+    def classes(at: Sequence[int]) -> tuple:
+        return tuple(map(place, at, grid))
+
+    axes = [sorted({0, size // 2, size - 1}) for size in grid]
+    counts = [{0: 1, 1: size - 2, 2: 1} if size > 1 else {0: 1} for size in grid]
+    chosen = [*itertools.product(*axes), tuple(min(1, s - 1) for s in grid), tuple(max(0, s - 2) for s in grid)]
+    draw = random.Random(0)
+    chosen += [tuple(draw.randrange(s) for s in grid) for _ in range(MORE)]
+    kinds = {classes(at): 0 for at in chosen}
+    sizes = {kind: math.prod(c[k] for c, k in zip(counts, kind, strict=True)) for kind in kinds}
+    return {number(at): classes(at) for at in chosen}, sizes
+
+
+def _differences(first: Mapping[str, float], other: Mapping[str, float]) -> Iterator[str]:
+    for name in {**first, **other}:
+        if first.get(name, 0.0) != other.get(name, 0.0):
+            yield f"{name} is {first.get(name, 0.0):,.10g} and {other.get(name, 0.0):,.10g}"
+
+
+def predict(
+    kernel: Kernel,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence,
+    shared_bytes: int = 0,
+    constants: Mapping | None = None,
+    limits: Limits | None = None,
+) -> Prediction:
+    """Counters of the launch, arguments and arrays as for the whole grid (`Kernel.launch`). What addresses and the flow
+    of control depend on must be in them.
+
+    Raises `PtxsimError`, one line, with the reason where a few blocks do not foretell the others.
+    """
+    grid, block = dimensions(grid), dimensions(block)
+    if (atom := waits_for_others(kernel.program)) is not None:
+        raise PtxsimError(
+            f"{kernel.title}: {kernel.machine.where(atom)}: what a block does depends on what others did before, by "
+            "the result of this atomic operation: a few blocks do not foretell the rest; run the whole grid"
+        )
+    chosen, sizes = sample(grid)
+    apart = _Apart()
+    alone = replace(limits or Limits(), lanes=align_up(math.prod(block), WARP))
+    kernel.launch(
+        grid, block, args, shared_bytes, [apart], False, alone, values=False, constants=constants, blocks=sorted(chosen)
+    )
+    sums = {number: counters.sums() for number, counters in apart.blocks.items()}
+    foretold: dict[tuple, int] = {}
+    for number, kind in chosen.items():
+        first = foretold.setdefault(kind, number)
+        told = next(_differences(sums[first], sums[number]), None)
+        if told is not None:
+            one, other = (kernel.machine.block_place(n) for n in (first, number))
+            raise PtxsimError(
+                f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the same: "
+                f"{told}: a few blocks do not foretell the rest; run the whole grid"
+            )
+    names = {name for found in sums.values() for name in found}
+    order = [name for name in next(iter(sums.values())) if name in names]
+    added = {name: sum(sizes[kind] * sums[n].get(name, 0.0) for kind, n in foretold.items()) for name in order}
+    return Prediction(named(added), math.prod(grid), len(chosen))

@@ -1,0 +1,117 @@
+"""Names of kernels as their source has them: beside a demangler of the system's."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from ptxsim.compiler import compile_ptx
+from ptxsim.demangle import demangle, matching, split
+
+# as nvcc 13.0 mangles them, beside what they are
+NAMES = {
+    "plain": "plain",
+    "_Z4statPi": "stat(int*)",
+    "_Z14sgemmVectorizeILi128ELin64ELi8EEviifPKfPfS2_": "sgemmVectorize<128, -64, 8>"
+    "(int, int, float, float const*, float*, float*)",
+    "_Z1gIfLb1ELj7ELln9EEvPT_RKS0_N1a1b1VIS0_Li4EEEPS7_PVi": "g<float, true, 7, -9>"
+    "(float*, float const&, a::b::V<float, 4>, a::b::V<float, 4>*, int volatile*)",
+    "_Z1gI6__halfLb0ELj0ELl9EEvPT_RKS1_N1a1b1VIS1_Li4EEEPS8_PVi": "g<__half, false, 0, 9>"
+    "(__half*, __half const&, a::b::V<__half, 4>, a::b::V<__half, 4>*, int volatile*)",
+    "_Z4packIJifPKcEEvDpT_": "pack<int, float, char const*>(int, float, char const*)",
+    "_Z4packIJEEvDpT_": "pack<>()",
+    "_Z4modeILN1a1b4ModeE1ELan3EEvPFffiERA4_fP6__half": "mode<(a::b::Mode)1, -3>"
+    "(float (*)(float, int), float (&)[4], __half*)",
+    "_Z2ttIN1a1b1VEdEvT_IT0_Li3EEPS3_IS4_Li2EE": "tt<a::b::V, double>(a::b::V<double, 3>, a::b::V<double, 2>*)",
+    "_Z2fpIXadL_Z2sqfEEEvPf": "fp<&sq>(float*)",
+    "_Z2inIfEvN1S2InIT_EE": "in<float>(S::In<float>)",
+    "_Z5applyIZ4hostvEUlfE_EvT_Pf": "apply<host()::{lambda(float)#1}>(host()::{lambda(float)#1}, float*)",
+    "_ZN1a5innerI5uint4EEvT_NS_1b1FEPKS4_": "a::inner<uint4>(uint4, a::b::F, a::b::F const*)",
+    "_ZN55_GLOBAL__N__0f8bd1bb_4_m_cu_12345678_1234567_12345678904anonEPi": "(anonymous namespace)::anon(int*)",
+    "_ZSt4swapIiEvRT_S1_": "std::swap<int>(int&, int&)",
+}
+# cut off, or with what is not covered: they stay as they are
+OTHERS = ["_Z", "_Z5tiled", "_Z5tiledILi128", "_Z1fIXplT_Li1EEEvv", "_Z1fS5_", "_Z1fT9_", "_Z99f", "_ZN1aE_", "_Z1fIi"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name):
+    assert demangle(name) == NAMES[name]
+    assert NAMES[name].startswith(split(name)[0])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_not_understood_stays(name):
+    assert demangle(name) in (name, "tiled")
+
+
+def test_no_cut_or_change_makes_an_error():
+    for name in NAMES:
+        for at in range(len(name)):
+            demangle(name[:at])
+            demangle(name[:at] + "I" + name[at:])
+            demangle(name[:at] + "E" + name[at + 1 :])
+
+
+SOURCE = """
+namespace a { namespace b { template <typename T, int N> struct V { T x[N]; }; enum class Mode : int { A, B };
+struct F { __device__ float operator()(float x) const { return x; } }; } }
+template <int BM, int BN> __global__ void gemm(int m, float alpha, const float* A, float* __restrict__ B, float* C) {}
+template <typename T, bool X, unsigned U, long L>
+__global__ void g(T* p, const T& q, a::b::V<T, 4> v, a::b::V<T, 4>* w, volatile int* z) {}
+template <typename... Ts> __global__ void pack(Ts... ts) {}
+template <class F> __global__ void apply(F f, float* x) { *x = f(*x); }
+template <a::b::Mode M, signed char C> __global__ void mode(float (*fn)(float, int), float (&arr)[4], float4 q) {}
+namespace { __global__ void anonymous(int*) {} }
+namespace a { template <class T> __global__ void inner(T t, b::F f, const b::F* g) {} }
+template <template <typename, int> class C, typename T> __global__ void both(C<T, 3> c, C<T, 2>* d) {}
+template __global__ void gemm<128, -8>(int, float, const float*, float*, float*);
+template __global__ void g<float, true, 7u, -9L>(float*, const float&, a::b::V<float,4>, a::b::V<float,4>*,
+    volatile int*);
+template __global__ void g<a::b::F, false, 0u, 9L>(a::b::F*, const a::b::F&, a::b::V<a::b::F,4>, a::b::V<a::b::F,4>*,
+    volatile int*);
+template __global__ void pack<int, float, const char*>(int, float, const char*);
+template __global__ void pack<>();
+template __global__ void apply<a::b::F>(a::b::F, float*);
+template __global__ void mode<a::b::Mode::B, -3>(float(*)(float,int), float(&)[4], float4);
+template __global__ void a::inner<uint4>(uint4, a::b::F, const a::b::F*);
+template __global__ void both<a::b::V, double>(a::b::V<double,3>, a::b::V<double,2>*);
+void host() { anonymous<<<1, 1>>>(nullptr);
+    apply<<<1, 1>>>([] __device__ (float x) { return x + 1; }, (float*)nullptr); }
+"""
+
+
+def test_as_the_system_s_demangler(compiled, tmp_path):
+    """Of what nvcc writes, once types of literals and what a template returns are left out."""
+    compiled("faults.cu", "trap_good")  # skips where there is no compiler
+    if not shutil.which("c++filt"):
+        pytest.skip("no c++filt")
+    (tmp_path / "names.cu").write_text(SOURCE)
+    names = re.findall(r"\.entry (_Z\w+)", compile_ptx(tmp_path / "names.cu", flags=["--extended-lambda"]))
+    assert len(names) == 11
+    told = subprocess.run(["c++filt", *names], capture_output=True, text=True, check=True).stdout.splitlines()
+    for name, theirs in zip(names, told, strict=True):
+        theirs = re.sub(r"(?<=\d)[ul](?=[,>])", "", theirs.removeprefix("void ")).replace("(signed char)-3", "-3")
+        assert demangle(name) == theirs.replace("(&) [", "(&)["), name
+
+
+def test_which_entries_a_text_means():
+    names = [name for name in NAMES if "1gI" not in name]
+    sgemm = names[2]
+    for text in (
+        sgemm,
+        "sgemmVectorize<128,-64,8>",
+        "sgemmVectorize",
+        "-64",
+        "sgemmVectorize<(int)128, -64, 8>",
+        "Vect",
+    ):
+        assert matching(names, text) == [sgemm], text
+    assert matching(names, "stat(int*)") == matching(names, "stat") == ["_Z4statPi"]
+    assert len(matching(names, "pack")) == 2 and matching(names, "pack<>") == ["_Z4packIJEEvDpT_"]
+    assert matching(names, "inner") == ["_ZN1a5innerI5uint4EEvT_NS_1b1FEPKS4_"]
+    assert matching(NAMES, "g<__half,false,0u,9l>") == ["_Z1gI6__halfLb0ELj0ELl9EEvPT_RKS1_N1a1b1VIS1_Li4EEEPS8_PVi"]
+    assert matching(names, "nothing") == []

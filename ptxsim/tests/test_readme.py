@@ -1,0 +1,83 @@
+"""What README.md says: its table of instructions is current, and its examples run."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import ptxsim
+from ptxsim import coverage
+from ptxsim.sass import assemble
+
+ROOT = Path(ptxsim.__file__).parent
+README = (ROOT / "README.md").read_text()
+SOURCE = """
+template <int X, int Y> __global__ void tiled(float* c, const float* a, int n) {
+    int i = blockIdx.y * gridDim.x * blockDim.x + blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n * n) c[i] = a[i] * X;
+}
+template __global__ void tiled<128, 8>(float*, const float*, int);
+"""
+
+
+def test_the_table_of_instructions_is_current():
+    assert coverage.fill(README) == README, "python -m ptxsim.coverage ptxsim/README.md"
+
+
+def test_every_opcode_is_in_the_table():
+    listed = {opcode for names in coverage.OPCODES.values() for opcode in names.split()}
+    lines = [line.strip() for forms in coverage.FORMS.values() for text in forms.values() for line in text.split(";")]
+    listed |= {re.match(r"\w+", line)[0] for line in lines if line}
+    assert coverage.known_opcodes() <= listed
+
+
+def test_what_is_not_emulated_is_refused_by_name():
+    """And not for a mistake in the instance that is tried."""
+    reasons = [coverage.refusal(text) for forms in coverage.FORMS.values() for text in forms.values()]
+    refused = [str(reason) for reason in reasons if reason is not None]
+    assert len(refused) >= 8
+    assert all(re.search(r"is not (supported|known)$", text) for text in refused), refused
+
+
+def test_a_file_without_a_place_for_the_table(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "other.md"
+    path.write_text("nothing\n")
+    monkeypatch.setattr("sys.argv", ["coverage", str(path)])
+    assert coverage.main() == 1 and path.read_text() == "nothing\n"
+    assert (
+        capsys.readouterr().err == f"ptxsim: {path}: no place for the table: <!-- instructions --> ... <!-- end -->\n"
+    )
+    path.write_text("a\n<!-- instructions -->\nold\n<!-- end -->\nb\n")
+    assert coverage.main() == 0
+    assert path.read_text() == f"a\n<!-- instructions -->\n\n{coverage.table()}\n\n<!-- end -->\nb\n"
+
+
+def test_the_python_example_runs(tmp_path, ptx, monkeypatch, capsys):
+    ptx("faults.cu")  # skips where there is no compiler
+    monkeypatch.chdir(tmp_path)
+    Path("mine.cu").write_text(SOURCE)
+    Path("mine.ptx").write_text(ptxsim.compiler.compile_ptx(Path("mine.cu")))
+    assemble(Path("mine.ptx"), Path("mine.cubin"))
+    (example,) = re.findall(r"^```python\n(.*?)^```$", README, re.M | re.S)
+    exec(compile(example, "README.md", "exec"), {})
+    shown = capsys.readouterr().out
+    assert "128. 128." in shown and "tiled<128, 8>: grid (2, 2, 1)" in shown and "bottleneck: " in shown
+
+
+@pytest.mark.parametrize("command", ["run", "annotate", "banks", "bounds", "predict", "bench"])
+def test_each_command_is_told_of(command, capsys):
+    from ptxsim.cli import main
+
+    assert f"| `{command}" in README
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0 and "--entry" in capsys.readouterr().out
+
+
+def test_the_changes_begin_with_this_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert re.search(r"^## (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)[1] == project["version"]
+    assert (ROOT / "py.typed").is_file()

@@ -1,0 +1,134 @@
+"""Pictures of bank conflicts of the catalogue's kernels: what they show is what the counters count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import ARCH, assert_one_line, run_module
+
+import ptxsim
+from contracts import UserError, read_json, write_json
+from experiments.emulation import bank_pictures, launching
+from experiments.stages import build
+from kernels import catalogue
+from ptxsim import banks, wavefronts
+from ptxsim.counters import Counters
+from ptxsim.sources import places
+
+COVERED = [
+    "sgemm_smem_tile",  # 128-bit loads merged from scalar ones
+    "sgemm_blocktile_1d",
+    "sgemm_blocktile_2d",
+    "sgemm_vectorized",
+    "sgemm_warptile",
+    "sgemm_at_swizzle_dbf_rw",
+    "hgemm_naive_bf16",  # cp.async and ldmatrix
+]
+
+
+def count(parts) -> int:
+    return sum(len(part.wavefronts) for part in parts)
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory):
+    """A function: name in the catalogue to the kernel and its launch on one tile of C."""
+    folder, made = tmp_path_factory.mktemp("build"), {}
+
+    def get(name: str):
+        if name not in made:
+            build.build_variant(name, ARCH, folder)
+            variant = catalogue.kernels()[name]
+            launch = bank_pictures.small_launch(variant)
+            made[name] = ptxsim.load(folder / f"{name}.ptx"), launch
+        return made[name]
+
+    return get
+
+
+REST = [pytest.param(name, marks=pytest.mark.slow) for name in catalogue.kernels() if name not in COVERED]
+
+
+@pytest.mark.parametrize("name", [*COVERED, *REST])
+def test_pictures_add_up_to_the_counters(name: str, kernels) -> None:
+    """Over all warps and executions of each access of each line: as many wavefronts and as many that would do."""
+    kernel, launch = kernels(name)
+    counters = Counters()
+    kernel.launch(**launch, observers=[counters])
+    stats = counters.by_instruction()
+    counted = {s.instruction.pc: s for s in stats if s.wavefronts}
+    known, drawn = places(kernel.program), {}
+    for file, line in dict.fromkeys((known[pc][-1].file, known[pc][-1].line) for pc in counted):
+        found = banks.accesses(kernel, line=line, file=file, **launch)
+        assert [access.number for access in found] == list(range(1, found[0].of + 1))
+        recorder = banks.Recorder({access.pc for access in found}, 0)
+        kernel.launch(**launch, observers=[recorder])
+        for access in found:
+            pc = access.pc
+            assert count(access.parts) == access.wavefronts
+            waves = 0
+            for warp in recorder.warps(pc):
+                for e in recorder.of_warp(pc, warp):
+                    parts = wavefronts.serve(e.addresses, e.active, access.width, access.kind, e.source, e.reading)
+                    waves += count(parts)
+            drawn[pc] = waves
+            worst = max(counted[pc].ways)
+            assert access.ways <= worst and access.width == counted[pc].width
+    assert drawn == {pc: s.wavefronts for pc, s in counted.items()}
+
+
+def test_a_merged_load_is_one_wide_access(kernels) -> None:
+    kernel, launch = kernels("sgemm_smem_tile")
+    line = line_of("sgemm/smem_tile.cu", "sum += a_tile")
+    wide = [access for access in banks.accesses(kernel, line=line, **launch) if access.merged]
+    assert wide and all(access.width == 16 and len(access.merged) == 3 for access in wide)
+    assert "made one LDS.128 by ptxas" in banks.draw(wide[:1])
+
+
+def line_of(source: str, text: str) -> int:
+    lines = (catalogue.ROOT / source).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, start=1) if text in line)
+
+
+def test_every_picture_of_the_list_finds_its_line() -> None:
+    pictures = bank_pictures.load()
+    assert {"transposed_store", "swizzled_store", "padded_rows"} <= set(pictures)
+    for picture in pictures.values():
+        for wanted in picture.accesses:
+            assert bank_pictures.source_line(catalogue.kernels()[wanted.variant], wanted.line) > 1
+    assert bank_pictures.load(chosen=["sgemm_naive"]) == {}
+
+
+def test_the_swizzle_takes_the_conflict_away(tmp_path: Path) -> None:
+    for name in bank_pictures.load()["transposed_store"].variants:
+        build.build_variant(name, ARCH, tmp_path)
+        recorded = bank_pictures.recorded(name, launching.load(catalogue.kernels()[name], tmp_path))
+        write_json(tmp_path / name / "bank_accesses.json", "bank_accesses", recorded)
+    options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
+    done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "figures" / "banks_transposed_store.svg"
+    before, after = read_json(out.with_suffix(".json"), "bank_picture")["accesses"]
+    assert (before["wavefronts"], before["ideal"]) == (2, 1) and (after["wavefronts"], after["ideal"]) == (1, 1)
+    assert before["summary"] in out.read_text() and out.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_wrong_entries_are_told_in_one_line(tmp_path: Path) -> None:
+    options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
+    done = run_module("experiments.emulation.bank_pictures", "transposed_stor", *options)
+    assert_one_line(done, "unknown picture 'transposed_stor'", "nearest: transposed_store")
+    for name in bank_pictures.load()["ldmatrix"].variants:
+        write_json(tmp_path / name / "bank_accesses.json", "bank_accesses", [])
+    done = run_module("experiments.emulation.bank_pictures", "ldmatrix", *options)
+    assert_one_line(done, "no access of picture ldmatrix; emulate hgemm_naive_bf16 again")
+    assert not (tmp_path / "figures").exists()
+    variant = catalogue.kernels()["sgemm_vectorized"]
+    with pytest.raises(UserError, match=r"matches lines \d+, .* of kernels/sgemm/vectorized.cu; it must match one"):
+        bank_pictures.source_line(variant, "a_tile")
+    with pytest.raises(UserError, match="matches no line of"):
+        bank_pictures.source_line(variant, "c_tile")
+    path = tmp_path / "list.yaml"
+    path.write_text("x: {title: T, text: t, accesses: [{variant: sgemm_vectorized, says: s, line: '('}]}\n")
+    with pytest.raises(UserError, match="is no regular expression"):
+        bank_pictures.load(path)
