@@ -239,7 +239,7 @@ def test_sources_are_found_from_any_working_folder(folder: str, elsewhere: Path)
 
 
 def test_lines_of_cubin_and_ptx_name_the_same_files(elsewhere: Path) -> None:
-    """So that widths of shared accesses, foreseen from the PTX, meet those in the SASS."""
+    """So that widths of shared accesses, predicted from the PTX, meet those in the SASS."""
     stem = elsewhere / "results/build/sm_90a/sgemm_vectorized"
     found = {access.file for access in sass.shared_accesses(stem.with_suffix(".cubin"))}
     assert found == {"kernels/sgemm/vectorized.cu"}

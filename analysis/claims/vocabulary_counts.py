@@ -95,7 +95,7 @@ class Counts(Lookup):
             raise Missing(f"inter_warp_conflicts.csv has no row of {told}")
         value = rows.iloc[0][column]
         if not isinstance(value, str) and pd.isna(value):
-            raise Missing(f"between_warps.csv has no {column} of {kernel}")
+            raise Missing(f"inter_warp_conflicts.csv has no {column} of {kernel}")
         return value if isinstance(value, str) else Estimate.of(float(value))
 
     def timeline(self, v: str, table: str, name: str, column: str) -> Estimate | str:

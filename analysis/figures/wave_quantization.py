@@ -19,7 +19,7 @@ from analysis.data import Measured, fold_twins, marked, metric_names, records, w
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
-from analysis.tables.wave_quantization import tails
+from analysis.tables.wave_quantization import load_balance
 
 BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is told in words, or it would squeeze all others
 ENDS = {"busiest": ("sm_cycles_most", style.BAD, ">"), "idlest": ("sm_cycles_least", style.KERNEL, "<")}
@@ -28,7 +28,7 @@ ENDS = {"busiest": ("sm_cycles_most", style.BAD, ">"), "idlest": ("sm_cycles_lea
 def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
     """The figure: a row per variant, libraries without computed marks."""
     kept, twins = fold_twins(wide(measured.counters, metric_names()))
-    rows = tails(measured, resources).merge(kept[["variant", "n"]], on=["variant", "n"])
+    rows = load_balance(measured, resources).merge(kept[["variant", "n"]], on=["variant", "n"])
     rows = rows[rows["measured_busiest_percent"].notna()].reset_index(drop=True)
     if rows.empty:
         return style.left_out(measured, "Waves and load balance", measured.reason("profile"))

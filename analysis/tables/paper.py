@@ -33,7 +33,7 @@ checks.csv: variant, label, dtype, device, cases, passed, failed, worst_share (l
 data_kinds.csv: the rows of experiments of several kinds of data, in the columns of ladder.csv and of
     `analysis.tables.data_kinds.spreads`.
 
-wave_quantization.csv: waves and load balance, in the columns of `analysis.tables.wave_quantization.tails`.
+wave_quantization.csv: waves and load balance, in the columns of `analysis.tables.wave_quantization.load_balance`.
 
 counters.csv: variant, label, dtype, n, stale, kernel (the function that ran), then a column "KEY [UNIT]" per counter of
     contracts/metrics.yaml.
