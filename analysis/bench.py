@@ -78,7 +78,7 @@ def launches(samples: pd.DataFrame) -> dict[tuple[Any, ...], Launches]:
         time_us=samples["time_us"].to_numpy(np.float64),
         sm_clock_mhz=samples["sm_clock_mhz"].to_numpy(np.float64),
     )
-    groups = samples.groupby(KEY, observed=True, sort=False).indices
+    groups: dict[Any, Any] = samples.groupby(KEY, observed=True, sort=False).indices
     return {key: every.of(np.sort(rows)) for key, rows in groups.items()}
 
 

@@ -6,6 +6,7 @@ Functions on DataFrames are pure; only `write_csv` and `metric_names` touch file
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,15 @@ class Measured:
         return self.reason("bench") or hint
 
 
+def records(table: pd.DataFrame) -> Iterator[Any]:
+    """The rows, each with the columns as attributes; of which types they are is the schema's to say."""
+    return iter(table.itertuples())
+
+
 def write_csv(path: Path, rows: pd.DataFrame, digits: int = 6) -> None:
     """A table, whole; truth as true and false, nothing as an empty cell, floats to so many significant digits."""
-    flags = {name: rows[name].map({True: "true", False: "false"}) for name in rows if rows[name].dtype == bool}
+    truths = [str(name) for name in rows if rows[name].dtype == bool]
+    flags: dict[str, Any] = {name: rows[name].map({True: "true", False: "false"}) for name in truths}
     with atomic_write(path) as temporary:
         rows.assign(**flags).to_csv(temporary, index=False, float_format=f"%.{digits}g", lineterminator="\n")
 
@@ -129,7 +136,7 @@ def failures(checks: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     """
     columns = ["variant", "label", "cases", "failed", "case", "detail"]
     found = []
-    for entry in variants.itertuples():
+    for entry in records(variants):
         cases = checks[checks["variant"] == entry.variant]
         bad = cases[~cases["passed"].astype(bool)]
         if len(bad):
@@ -180,7 +187,8 @@ def one_row_each(bench: pd.DataFrame) -> pd.DataFrame:
 @functools.cache
 def metrics() -> dict[str, dict[str, dict[str, Any]]]:
     """What contracts/metrics.yaml says of each counter, by section and our key."""
-    return load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
+    told: dict[str, dict[str, dict[str, Any]]] = load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
+    return told
 
 
 @functools.cache
@@ -220,9 +228,9 @@ def wide(counters: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
 def library_functions(counted: pd.DataFrame) -> pd.DataFrame:
     """Which function a library ran, of a wide counters table: labels (all that ran it), dtype, n, kernel."""
     rows = counted[counted["kind"] == "baseline"]
-    found = [
-        {"labels": list(same["label"]), "dtype": dtype, "n": int(n), "kernel": kernel}
-        for (dtype, n, kernel), same in rows.groupby(["dtype", "n", "kernel"], sort=False)
+    found: list[dict[str, Any]] = [
+        {"labels": list(same["label"]), "dtype": dtype, "n": int(same["n"].iloc[0]), "kernel": kernel}
+        for (dtype, _, kernel), same in rows.groupby(["dtype", "n", "kernel"], sort=False)
     ]
     return pd.DataFrame(found, columns=["labels", "dtype", "n", "kernel"])
 
@@ -232,7 +240,8 @@ def at_usual_size(rows: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return rows
     variants = rows.groupby("n")["variant"].nunique()
-    return rows[rows["n"] == variants[variants == variants.max()].index.max()].reset_index(drop=True)
+    usual = int(variants[variants == variants.max()].index.max())
+    return rows[rows["n"] == usual].reset_index(drop=True)
 
 
 def fold_twins(counted: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -242,7 +251,7 @@ def fold_twins(counted: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """
     counted = at_usual_size(counted)
     functions = library_functions(counted)
-    twins = {(label, row.n): row.labels[0] for row in functions.itertuples() for label in row.labels[1:]}
-    kept = pd.Series([(row.label, row.n) not in twins for row in counted.itertuples()], counted.index, dtype=bool)
+    twins = {(label, row.n): row.labels[0] for row in records(functions) for label in row.labels[1:]}
+    kept = pd.Series([(row.label, row.n) not in twins for row in records(counted)], counted.index, dtype=bool)
     pairs = dict.fromkeys(f"{label} runs the function of {first}" for (label, _), first in twins.items())
     return counted[kept].reset_index(drop=True), ", ".join(pairs)

@@ -21,11 +21,13 @@ def draw(inputs: Inputs, names: Sequence[str], out: Path) -> None:
     """
     known = registry.outputs(inputs.experiments)
     chosen = {name: choose(known, name, "figure", registry.SOURCES) for name in names}
-    from analysis.figures import style  # takes Matplotlib and seaborn: only once the names are known
+    import matplotlib.pyplot as plt  # takes long, as seaborn does: only once the names are known
+
+    from analysis.figures import style
 
     for name, (one, experiment) in chosen.items():
         style.save(one.load()(inputs.of(experiment) if experiment else inputs), out / f"{name}.svg")
-        style.plt.close("all")
+        plt.close("all")
 
 
 def main() -> None:

@@ -61,13 +61,18 @@ def quantities() -> dict[str, Quantity]:
     return found
 
 
+def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows, by column."""
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+
+
 class Facts:
     """Values by variant and key, from one machine's measurements and the resources of their kernels."""
 
     def __init__(self, measured: Measured, resources: pd.DataFrame) -> None:
         self.measured = measured
         self.quantities = quantities()
-        self.variants: dict[str, dict[str, Any]] = {row["variant"]: row for row in measured.variants.to_dict("records")}
+        self.variants: dict[str, dict[str, Any]] = {row["variant"]: row for row in rows_of(measured.variants)}
         self.bench = one_row_each(measured.bench)
         bench = self.bench.assign(time_us=self.bench["time_us_median"], share=self.bench["share_of_baseline"])
         counted = with_derived(wide(measured.counters, metric_names()))
@@ -75,10 +80,10 @@ class Facts:
         counted = counted.assign(blocks_per_sm=limits.min(axis=1) if len(limits.columns) else float("nan"))
         described = describe(resources, measured.variants)
         described = described[~described["variant"].isin(measured.failed["variant"])]
-        self.rows = {
-            "bench": {(row["variant"], row["n"]): row for row in bench.to_dict("records")},
-            "counters": {(row["variant"], row["n"]): row for row in counted.to_dict("records")},
-            "resources": {(row["variant"], None): row for row in described.to_dict("records")},
+        self.rows: dict[str, dict[tuple[str, int | None], dict[str, Any]]] = {
+            "bench": {(row["variant"], row["n"]): row for row in rows_of(bench)},
+            "counters": {(row["variant"], row["n"]): row for row in rows_of(counted)},
+            "resources": {(row["variant"], None): row for row in rows_of(described)},
             "variants": {(name, None): row for name, row in self.variants.items()},
         }
 

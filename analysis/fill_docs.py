@@ -81,11 +81,11 @@ def comments(text: str, source: Path) -> list[Comment]:
             raise UserError(f"{source}:{line}: {name}{colon} {rest} is not allowed; allowed: {usage(name)}")
         found.append(Comment(name, rest, line, match.start(), match.end()))
     for comment, following in zip(found, [*found[1:], None], strict=True):
-        closed = following is not None and following.name == "end"
-        if comment.name in FILLED and not closed:
+        closing = following if following is not None and following.name == "end" else None
+        if comment.name in FILLED and closing is None:
             raise UserError(f"{source}:{comment.line}: no <!-- end --> follows <!-- {comment.name} -->")
-        if closed and comment.name not in FILLED:
-            raise UserError(f"{source}:{following.line}: <!-- end --> has nothing to end")
+        if closing is not None and comment.name not in FILLED:
+            raise UserError(f"{source}:{closing.line}: <!-- end --> has nothing to end")
     if found and found[0].name == "end":
         raise UserError(f"{source}:{found[0].line}: <!-- end --> has nothing to end")
     return found
@@ -126,7 +126,7 @@ def grid(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
 def mark(facts: Facts, variant: str, keys: Sequence[str], n: int = SIZE) -> str:
     """A variant's label, with a dagger where one of its values is of an older source."""
     stale = any(facts.stale(variant, key, n) for key in keys)
-    return facts.variants[variant]["label"] + (DAGGER if stale else "")
+    return f"{facts.variants[variant]['label']}{DAGGER if stale else ''}"
 
 
 def scale(values: Sequence[float]) -> tuple[float, str]:
@@ -222,21 +222,28 @@ def summary(facts: Facts, statements: Sequence[Statement]) -> list[str]:
     return lines
 
 
-BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 COMPARE = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 
 
 def evaluate(node: ast.expr, value: Callable[[str, str, int], float]) -> float:
     """An arithmetic expression over numbers and VARIANT.KEY. Raises ValueError, with its text, for any other."""
     match node:
-        case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
-            return node.value
-        case ast.BinOp() if type(node.op) in BINARY:
-            return BINARY[type(node.op)](evaluate(node.left, value), evaluate(node.right, value))
-        case ast.Attribute(value=ast.Name()):
-            return value(node.value.id, node.attr, SIZE)
-        case ast.Subscript(value=ast.Attribute(value=ast.Name()), slice=ast.Constant(value=int())):
-            return value(node.value.value.id, node.value.attr, node.slice.value)
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            return number
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in BINARY:
+            return BINARY[type(sign)](evaluate(left, value), evaluate(right, value))
+        case ast.Attribute(value=ast.Name(id=variant), attr=key):
+            return value(variant, key, SIZE)
+        case ast.Subscript(
+            value=ast.Attribute(value=ast.Name(id=variant), attr=key), slice=ast.Constant(value=int() as size)
+        ):
+            return value(variant, key, size)
     raise ValueError(ast.unparse(node))
 
 
@@ -281,16 +288,17 @@ def fill(text: str, facts: Facts, source: Path) -> tuple[str, list[Statement]]:
     found = comments(text, source)
     where = {comment: f"{source}:{comment.line}" for comment in found}
     statements = [judge(facts, comment, where[comment]) for comment in found if comment.name == "holds"]
+    fill: dict[str, Callable[[Comment], list[str]]] = {
+        "origin": lambda _: origin(facts),
+        "statements": lambda _: summary(facts, statements),
+        "table": lambda comment: variant_table(facts, comment, where[comment]),
+        "sizes": lambda comment: size_table(facts, comment, where[comment]),
+    }
     parts, done = [], 0
     for comment, following in zip(found, [*found[1:], None], strict=True):
         if comment.name not in FILLED or following is None:
             continue
-        lines = {
-            "origin": lambda _: origin(facts),
-            "statements": lambda _: summary(facts, statements),
-            "table": lambda comment: variant_table(facts, comment, where[comment]),
-            "sizes": lambda comment: size_table(facts, comment, where[comment]),
-        }[comment.name](comment)
+        lines = fill[comment.name](comment)
         parts += [text[done : comment.stop], "\n\n", "\n".join(lines), "\n\n"]
         done = following.start
     return "".join([*parts, text[done:]]), statements

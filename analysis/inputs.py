@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -17,6 +17,7 @@ from contracts import UserError, read_json, read_rows
 from contracts import registry as recorded
 
 Row = dict[str, Any]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -156,10 +157,11 @@ class Inputs:
             emulated_here=emulated,
         )
 
-    def _once(self, key: Any, make: Any) -> Any:
+    def _once(self, key: Any, make: Callable[[], Made]) -> Made:
         if key not in self._read:
             self._read[key] = make()
-        return self._read[key]
+        made: Made = self._read[key]
+        return made
 
 
 def _paths(told: Mapping[str, str]) -> dict[str, Path]:

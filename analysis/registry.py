@@ -81,7 +81,8 @@ class Registered:
 
     def load(self) -> Callable[..., Any]:
         """The function itself; imports its module."""
-        return getattr(importlib.import_module(self.module), self.function)
+        loaded: Callable[..., Any] = getattr(importlib.import_module(self.module), self.function)
+        return loaded
 
 
 def figure(
@@ -152,7 +153,7 @@ def document(
     return lambda function: function
 
 
-REGISTER = {"figure": figure, "table": table, "document": document}
+REGISTER: dict[str, Callable[..., Any]] = {"figure": figure, "table": table, "document": document}
 DECORATOR = re.compile(rf"@(?:registry\.)?({'|'.join(REGISTER)})\(")
 
 

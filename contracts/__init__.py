@@ -6,7 +6,8 @@ Measuring (`experiments`) writes these files and explaining (`analysis`) reads t
 from contracts.errors import UserError, choose, run_command
 from contracts.files import atomic_write, write_text
 from contracts.leftovers import scratch, sweep
-from contracts.tables import read_json, read_rows, read_yaml, schema, validate, write_json, write_rows
+from contracts.schema_files import schema, validate
+from contracts.tables import read_json, read_rows, read_yaml, write_json, write_rows
 from contracts.yaml_files import load_yaml, parse_yaml_value
 
 __all__ = [

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from contracts.errors import UserError
+from contracts.files import decoded, read_bytes
+from contracts.json_files import json_value
+from contracts.schema_files import LIMIT_BYTES, validate
 
 ORIGINS = "archived.json"  # beside the files of an archive: of each, the run that it is from and its SHA-256
 
@@ -33,6 +36,6 @@ def check(path: Path, content: bytes) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _read(path: Path, *_: int) -> dict[str, Any]:
-    from contracts.tables import read_json  # which calls `check`
-
-    return read_json(path, "archived")
+    value: dict[str, Any] = json_value(decoded(path, read_bytes(path, LIMIT_BYTES)), path)
+    validate(value, "archived", path)
+    return value

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from contracts.tables import DTYPES, read_yaml
+from contracts.schema_files import DTYPES
+from contracts.tables import read_yaml
 
 
 @dataclass(frozen=True)

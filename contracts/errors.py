@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
+from contracts.progress import tell_progress
+
 T = TypeVar("T")
 LONGEST = 60  # characters of a value that an error shows
 
@@ -45,6 +47,7 @@ def one_line(text: str) -> str:
 
 def run_command(main: Callable[[], int | None]) -> None:
     """Run a command's `main` and exit: 0, 2 after a `UserError`, 130 after Ctrl-C."""
+    tell_progress()
     try:
         sys.exit(main() or 0)
     except UserError as error:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from contracts.errors import UserError, choose
-from contracts.tables import STUDIES, read_yaml, schema_path
+from contracts.schema_files import STUDIES, schema_path
+from contracts.tables import read_yaml
 
 REGISTRY = Path(__file__).resolve().parent / "tables.yaml"
 

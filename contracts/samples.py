@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from contracts import archives
 from contracts.errors import UserError
 from contracts.files import atomic_write, read_bytes
-from contracts.tables import LIMIT_BYTES, schema, validate
+from contracts.schema_files import LIMIT_BYTES, schema, validate
 
 GAP, NO_CLOCK, OFF_TARGET = "launch gap", "clock unknown", "clock off target"  # why a sample is not kept
 

@@ -1,11 +1,4 @@
-"""CSV, JSON and YAML with a schema, checked on writing and on reading.
-
-A schema is a JSON Schema in `contracts/schemas/NAME.schema.yaml`, or in the folder of the study whose table it is. For
-a CSV file it describes one row, and the order of its properties is the order of the columns; an empty cell is null. Two
-keywords of ours say more of a table: `key` lists the columns by which a row is known, which no two rows share;
-`ascending` lists groups of columns whose numbers do not fall from one to the next where they are given, such as an
-interval around its median.
-"""
+"""CSV, JSON and YAML with a schema (contracts/schema_files.py), checked on writing and on reading."""
 
 from __future__ import annotations
 
@@ -15,134 +8,31 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator, ValidationError, validators
-
 from contracts import archives
-from contracts.errors import LONGEST, UserError, one_line, quoted, suggest
+from contracts.errors import UserError, one_line, quoted
 from contracts.files import atomic_write, decoded, read_bytes, write_text
 from contracts.json_files import json_value
+from contracts.schema_files import (
+    LIMIT_BYTES,
+    column_allows,
+    column_validators,
+    required_columns,
+    schema,
+    validate,
+)
 from contracts.yaml_files import load_yaml
 
-SCHEMAS = Path(__file__).resolve().parent / "schemas"
-DTYPES = SCHEMAS.parent / "dtypes.yaml"
-STUDIES = SCHEMAS.parent.parent / "experiments" / "studies"
-# Keywords that say no more of a row than its columns do, where it has all that are required and no others
-_BY_COLUMN = {
-    *("$schema", "$defs", "title", "description", "type", "properties", "required", "additionalProperties"),
-    *("key", "ascending"),
-}
-LIMIT_BYTES = 100_000_000  # of a table or document
 LARGEST = 1e18  # of a number in a table, by amount: what is more was not measured
 # A number as `_format` writes it or a person would: plain digits; nan and inf only to be refused by their name
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,39})")
 _DECIMAL = re.compile(r"-?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,4})?|-?inf|nan")
 
 Row = dict[str, Any]
-
-
-def schema_path(name: str) -> Path:
-    """The file of the schema called `name`; it need not be there."""
-    own = SCHEMAS / f"{name}.schema.yaml"
-    return own if own.is_file() else next(STUDIES.glob(f"*/{name}.schema.yaml"), own)
-
-
-@functools.cache
-def schema(name: str) -> dict[str, Any]:
-    """The schema called `name` (for instance "bench"); `format: dtype` stands for the names in contracts/dtypes.yaml."""
-    return _with_dtypes(load_yaml(schema_path(name)))
-
-
-def _with_dtypes(node: Any) -> Any:
-    if isinstance(node, list):
-        return [_with_dtypes(part) for part in node]
-    if not isinstance(node, dict):
-        return node
-    if node.get("format") == "dtype":
-        node = {key: value for key, value in node.items() if key != "format"} | {"enum": list(load_yaml(DTYPES))}
-    return {key: _with_dtypes(value) for key, value in node.items()}
-
-
-def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
-    """As in JSON Schema, where $ is the end of the text: to Python's `re` it is also a line end before that."""
-    if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
-        yield ValidationError(f"{instance!r} does not match {pattern!r}")
-
-
-# An integer is one: 1024.0 is not, though JSON Schema takes it
-_Validator = validators.extend(
-    Draft202012Validator,
-    {"pattern": _pattern},
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
-    ),
-)
-
-
-@functools.cache
-def _validator(name: str) -> Any:
-    return _Validator(schema(name))
-
-
-@functools.cache
-def _columns(name: str) -> dict[str, Any]:
-    """What checks each column by itself; empty where the schema says more of a row than that."""
-    if not schema(name).keys() <= _BY_COLUMN:
-        return {}
-    return {column: _validator(name).evolve(schema=one) for column, one in schema(name)["properties"].items()}
-
-
-@functools.cache
-def _required(name: str) -> frozenset[str]:
-    return frozenset(schema(name).get("required", ()))
-
-
-@functools.lru_cache(maxsize=1 << 16, typed=True)
-def _allowed(name: str, column: str, value: Any) -> bool:
-    return _columns(name)[column].is_valid(value)
-
-
-def validate(value: Any, name: str, source: object) -> None:
-    """Check `value` against schema `name`; a `UserError` names the file, the key, the value and what is allowed."""
-    errors = sorted(_validator(name).iter_errors(value), key=lambda e: list(map(str, e.absolute_path)))
-    if errors:
-        raise UserError(f"{source}: {one_line(_explain(errors[0]))}")
-
-
-def _explain(error: Any) -> str:
-    while error.context:  # of several alternatives, speak of the one of the right type that got furthest
-        error = max(error.context, key=lambda e: (e.validator != "type", len(e.absolute_path)))
-    key = ".".join(str(part) for part in error.absolute_path) or "the file"
-    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        allowed = error.schema.get("properties", {})
-        unknown = next(name for name in error.instance if name not in allowed)
-        return f"unknown key {quoted(unknown)} in {key}; {suggest(unknown, allowed)}"
-    if error.validator == "required":
-        return f"{key}: {error.message}"
-    if "propertyNames" in error.absolute_schema_path:
-        key = f"{key}: a key"
-    shown = json.dumps(error.instance, default=str)
-    shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 3] + "..."
-    allowed = {
-        "enum": lambda v: "one of " + ", ".join(map(str, v)),
-        "minimum": lambda v: f"at least {v}",
-        "exclusiveMinimum": lambda v: f"more than {v}",
-        "maximum": lambda v: f"at most {v}",
-        "type": lambda v: " or ".join([v] if isinstance(v, str) else v),
-        "pattern": lambda v: f"text like {v}",
-        "minItems": lambda v: f"at least {v} item(s)",
-        "maxItems": lambda v: f"at most {v} item(s)",
-        "minProperties": lambda v: f"at least {v} key(s)",
-        "minLength": lambda v: f"at least {v} character(s)",
-        "maxLength": lambda v: f"at most {v} characters",
-        "uniqueItems": lambda v: "each item once",
-        "multipleOf": lambda v: f"a multiple of {v}",
-    }.get(error.validator, lambda v: f"{error.validator}: {v}")(error.validator_value)
-    return f"{key} = {shown} is not allowed; allowed: {allowed}"
 
 
 def _types(properties: Mapping[str, Any], column: str) -> set[str]:
@@ -166,7 +56,7 @@ def _parse(text: str, types: Iterable[str]) -> Any:
 def _cell(name: str, column: str, text: str) -> tuple[Any, bool]:
     """A cell's value, and a quick yes for most; where it is no, the whole schema judges."""
     value = _parse(text, _types(schema(name)["properties"], column))
-    return value, bool(_columns(name)) and _is_sane(value) and _columns(name)[column].is_valid(value)
+    return value, bool(column_validators(name)) and _is_sane(value) and column_validators(name)[column].is_valid(value)
 
 
 def _is_sane(value: Any) -> bool:
@@ -189,14 +79,14 @@ def write_rows(path: str | Path, name: str, rows: Iterable[Mapping[str, Any]]) -
     Raises `UserError` for a row that breaks the schema, with nothing written. NaN and infinity are refused.
     """
     columns = list(schema(name)["properties"])
-    rows = [dict(row) for row in rows]
-    for number, row in enumerate(rows, start=1):
+    table = [dict(row) for row in rows]
+    for number, row in enumerate(table, start=1):
         _check_row(row, name, f"{path} row {number}")
-    _check_table(rows, name, path)
+    _check_table(table, name, path)
     with atomic_write(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([_format(row.get(column)) for column in columns] for row in rows)
+        writer.writerows([_format(row.get(column)) for column in columns] for row in table)
 
 
 def _check_row(row: Row, name: str, source: str) -> None:
@@ -229,11 +119,11 @@ def _check_table(rows: list[Row], name: str, source: object) -> None:
 
 def _cells_allowed(row: Row, name: str) -> bool:
     """A quick yes for most rows, since cells of a column are much alike; where it is no, the whole schema judges."""
-    columns = _columns(name)
-    if not columns or not columns.keys() >= row.keys() or not row.keys() >= _required(name):
+    columns = column_validators(name)
+    if not columns or not columns.keys() >= row.keys() or not row.keys() >= required_columns(name):
         return False
     try:
-        return all(_allowed(name, column, value) for column, value in row.items())
+        return all(column_allows(name, column, value) for column, value in row.items())
     except TypeError:  # not a cell at all: a list, for instance
         return False
 

@@ -93,6 +93,7 @@ def _build(text: str, parser: Any) -> Any:
     holder: Any = None
     key: str | None = None  # of the value to come, where the holder is a mapping
     documents = 0
+    event: Any  # which attributes it has goes by its kind
     for event in yaml.parse(text, Loader=parser):
         kind = type(event)
         if kind is yaml.ScalarEvent:
@@ -159,7 +160,7 @@ def _unprintable(character: str) -> str:
 
 
 def _line(event: Any) -> int:
-    return event.start_mark.line + 1
+    return int(event.start_mark.line) + 1
 
 
 def _refuse(event: Any) -> NoReturn:

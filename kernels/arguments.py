@@ -15,7 +15,7 @@ Matrix = TypeVar("Matrix")
 
 def pack(
     variant: Variant, problem: Problem, a: Matrix, b: Matrix, c: Matrix, texture: Callable[[Matrix, int], Any]
-) -> tuple:
+) -> tuple[Any, ...]:
     """The arguments of a launch; `texture` makes a texture object of a matrix and of the bytes that its texels span."""
     p, i32, f32 = problem, np.int32, np.float32
     common = (

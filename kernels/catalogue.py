@@ -441,14 +441,15 @@ def retiled(name: str, called: str, template: Mapping[str, int], threads: int) -
 
 @functools.cache
 def _shipped() -> dict[str, dict[str, Any]]:
-    return read_yaml(CATALOGUE, "catalogue")["variants"]
+    variants: dict[str, dict[str, Any]] = read_yaml(CATALOGUE, "catalogue")["variants"]
+    return variants
 
 
 _chosen: Path | None = None
 
 
 def use(record: Path | None) -> None:
-    """From now on, in this process, `record` (a tuned.json) stands behind the tuned entries; None: that which they name.
+    """From now on, in this process, `record` (a tuned.json) stands behind the tuned entries; None: the one they name.
 
     Raises `UserError` for a record that is none.
     """

@@ -12,9 +12,10 @@ import pytest
 from helpers import assert_one_line, run_module
 
 from contracts import UserError, read_rows
+from experiments.emulation.compare_gpu import agree, chosen
+from experiments.emulation.device import EmulatedDevice
 from experiments.stages import sanitize
-from experiments.stages.check import GUARD, EmulatedDevice
-from experiments.stages.compare_emulator import agree, chosen
+from experiments.stages.check import GUARD
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -61,7 +62,7 @@ def test_a_wrong_element_fails_on_tensor_cores_too(change, built: Path) -> None:
 
 def test_only_kernels_run_on_both(tmp_path: Path) -> None:
     done = run_module(
-        "experiments.stages.compare_emulator", "cublas_fp32", "--build-dir", tmp_path, "--out", tmp_path / "a.csv"
+        "experiments.emulation.compare_gpu", "cublas_fp32", "--build-dir", tmp_path, "--out", tmp_path / "a.csv"
     )
     assert_one_line(done, "cublas_fp32 is no kernel")
 

@@ -32,7 +32,7 @@ from analysis.figures import (
 from analysis.inputs import Inputs
 from analysis.tables import paper
 from analysis.tables.data_kinds import spreads
-from analysis.tables.wave_quantization import tails
+from analysis.tables.wave_quantization import load_balance
 from contracts import UserError, read_json, read_rows, schema, write_json, write_rows
 from kernels import catalogue
 
@@ -75,7 +75,7 @@ class Folder:
         return run_module("analysis.draw", "--inputs", inputs, "--out", out, *names)
 
     def tail(self) -> pd.DataFrame:
-        return tails(self.read(), data.table(self.rows("resources"), "resources"))
+        return load_balance(self.read(), data.table(self.rows("resources"), "resources"))
 
     def tables(self, out: Path) -> dict[str, list[dict[str, str]]]:
         """The paper's tables, made by the command."""

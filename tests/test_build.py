@@ -14,6 +14,7 @@ from helpers import ARCH, ROOT, assert_one_line, copy_tree, run_module
 
 import ptxsim
 from contracts import UserError, read_json
+from experiments.gpu.device import entry_name
 from experiments.stages import build, toolchain
 from kernels import catalogue
 from ptxsim import merging, sass
@@ -73,12 +74,12 @@ def test_building_again_gives_the_same_bytes(built: Path) -> None:
 
 def test_the_only_entry_of_the_ptx_is_the_kernel(built: Path, tmp_path: Path) -> None:
     ptx = built / "sgemm_vectorized.ptx"
-    name = build.entry_name(ptx)
+    name = entry_name(ptx)
     assert "sgemm_vectorized" in name and f".visible .entry {name}(" in ptx.read_text()
     assert ".loc" in ptx.read_text() and "vectorized.cu" in ptx.read_text()  # -lineinfo
     (tmp_path / "two.ptx").write_text(ptx.read_text() + "\n.visible .entry other(\n")
     with pytest.raises(UserError, match="2 kernel entries, expected 1"):
-        build.entry_name(tmp_path / "two.ptx")
+        entry_name(tmp_path / "two.ptx")
 
 
 def test_spills_and_dynamic_shared_memory_are_counted(tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ def test_sources_are_found_from_any_working_folder(folder: str, elsewhere: Path)
 
 
 def test_lines_of_cubin_and_ptx_name_the_same_files(elsewhere: Path) -> None:
-    """So that widths of shared accesses, foreseen from the PTX, meet those in the SASS."""
+    """So that widths of shared accesses, predicted from the PTX, meet those in the SASS."""
     stem = elsewhere / "results/build/sm_90a/sgemm_vectorized"
     found = {access.file for access in sass.shared_accesses(stem.with_suffix(".cubin"))}
     assert found == {"kernels/sgemm/vectorized.cu"}

@@ -81,9 +81,9 @@ class Bench:
         roles = np.array(ROLES * 20)
         mhz[np.flatnonzero(roles == "variant")[: int(os.environ.get("DRIFT", 0))]] *= 1.02
         samples = Samples(1e6 / mhz, mhz, np.arange(40) != 0)
-        verdicts = {role: verify.Verdict(float(os.environ.get("WORST", 0.1)), "") for role in ROLES}
+        checked = {role: verify.CheckResult(float(os.environ.get("WORST", 0.1)), "") for role in ROLES}
         window = power.Window(power_w=500.0, temperature_c=50.0, run_us=600.0, reasons={"power_cap"})
-        return bench.Taken(Problem.square(n), data, 1, Turns(samples, roles), verdicts, window, samples)
+        return bench.Taken(Problem.square(n), data, 1, Turns(samples, roles), checked, window, samples)
 
 bench.Bench = Bench
 run_command(bench.main)
@@ -511,7 +511,7 @@ def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) 
 
 
 def test_a_wrong_result_has_no_speed(card: Card) -> None:
-    """Its samples and the verdict are recorded, and there is no row of bench.csv."""
+    """Its samples and the check's result are recorded, and there is no row of bench.csv."""
     done, rows, left_out = measured(card, WORST="1.5")
     assert done.returncode == 0 and "FAILED its check after timing" in done.stderr
     assert (rows, left_out) == ([], "")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import string
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from helpers import ROOT
+from helpers import ROOT, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -296,3 +297,28 @@ def test_a_command_ends_with_its_code_and_no_traceback(
         run_command(main)
     assert end.value.code == code
     assert capsys.readouterr().err == said
+
+
+TELLING = """
+import logging, sys
+from contracts import run_command
+logger = logging.getLogger("experiments.stages.bench")
+
+def main():
+    {before}
+    logger.info("one of two done, 50%% of it")
+    logging.getLogger("somebody.else").info("chatter")
+    logging.getLogger("somebody.else").warning("a warning")
+    open({path!r}, "w").close()
+
+run_command(main)
+"""
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_progress_goes_to_stderr_as_it_is_and_a_closed_terminal_ends_nothing(tmp_path: Path, closed: bool) -> None:
+    path = tmp_path / "done"
+    text = TELLING.format(path=str(path), before="import os; os.close(2)" if closed else "pass").replace("%%", "%")
+    done = run([sys.executable, "-c", text], ROOT)
+    assert path.is_file()
+    assert done.stderr == ("" if closed else "one of two done, 50% of it\na warning\n")

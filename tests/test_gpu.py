@@ -112,9 +112,9 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(name: str, device:
     tried = [case for case in cases(variant, large=1024) if not case.refused and shows(case.problem)]
     assert len(tried) >= 2
     for seed, case in enumerate(tried):
-        verdict = run_case(device, variant, case, seed)
-        assert not verdict.passed, case.name
-        assert said in verdict.detail, (case.name, verdict.detail)
+        result = run_case(device, variant, case, seed)
+        assert not result.passed, case.name
+        assert said in result.detail, (case.name, result.detail)
 
 
 def test_a_missing_barrier_shows_every_time(device: GpuDevice) -> None:
@@ -134,8 +134,8 @@ def test_dynamic_shared_memory_beyond_48_kib_is_asked_for(device: GpuDevice, fol
 
 def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None:
     variant = replace(faulty("none"), name="fault_absent")
-    verdict = run_case(device, variant, Case("", packed(variant, 64, 64, 16)), 1)
-    assert not verdict.passed and "fault_absent.cubin: not built; run the build first" in verdict.detail
+    result = run_case(device, variant, Case("", packed(variant, 64, 64, 16)), 1)
+    assert not result.passed and "fault_absent.cubin: not built; run the build first" in result.detail
 
 
 # ---- timed runs -------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ ODD = Problem(257, 129, 65, lda=72, ldb=136, ldc=144)
 BASELINES = [entry for entry in catalogue.load().values() if isinstance(entry, Baseline)]
 
 
-def library_verdict(device: GpuDevice, entry: Baseline, p: Problem) -> verify.Verdict:
+def library_result(device: GpuDevice, entry: Baseline, p: Problem) -> verify.CheckResult:
     """Run a library on random matrices with guard bands; right by float64, and nothing outside C written."""
     from experiments.gpu.libraries import load_gemm
 
@@ -275,15 +275,15 @@ def library_verdict(device: GpuDevice, entry: Baseline, p: Problem) -> verify.Ve
 
 @pytest.mark.parametrize("entry", BASELINES, ids=lambda entry: entry.name)
 def test_a_library_is_right_on_an_odd_problem_with_wide_rows(entry: Baseline, device: GpuDevice) -> None:
-    verdict = library_verdict(device, entry, ODD)
-    assert verdict.passed, verdict.detail
+    result = library_result(device, entry, ODD)
+    assert result.passed, result.detail
 
 
 @pytest.mark.parametrize("entry", [e for e in BASELINES if e.library == "cublas"], ids=lambda entry: entry.name)
 @pytest.mark.parametrize(("alpha", "beta"), [(0.75, -1.5), (1.0, 1.0), (0.0, 1.0), (-2.0, 0.0)])
 def test_cublas_takes_alpha_and_beta(entry: Baseline, alpha: float, beta: float, device: GpuDevice) -> None:
-    verdict = library_verdict(device, entry, replace(ODD, alpha=alpha, beta=beta))
-    assert verdict.passed, verdict.detail
+    result = library_result(device, entry, replace(ODD, alpha=alpha, beta=beta))
+    assert result.passed, result.detail
 
 
 def test_torch_refuses_alpha_and_beta(device: GpuDevice) -> None:

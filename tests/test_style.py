@@ -1,13 +1,18 @@
-"""Lint and format of everything that is written by hand."""
+"""Lint, format, types and imports of everything that is written by hand."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
+import yaml
 from helpers import ROOT, copy_tree, run, snakemake
 
 PYTHON = [
-    name for name in ("analysis", "contracts", "experiments", "kernels", "ptxsim", "tests") if (ROOT / name).is_dir()
+    name
+    for name in ("analysis", "contracts", "experiments", "kernels", "ptxsim", "tests", "workflow")
+    if (ROOT / name).is_dir()
 ]
 SNAKEFILES = ["Snakefile", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "workflow" / "rules").glob("*.smk"))]
 
@@ -28,7 +33,49 @@ def test_snakefiles_are_formatted() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_snakemake_s_lint_has_nothing_to_say(tmp_path: Path) -> None:
-    done = snakemake(copy_tree(tmp_path / "project"), "--lint")
+def test_types_are_right() -> None:
+    """A minute of processor time the first time, with mypy's cache a few seconds."""
+    done = run(["mypy"], ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Congratulations, your workflow is in a good condition!" in done.stdout + done.stderr
+
+
+def test_imports_go_one_way() -> None:
+    """Two seconds."""
+    done = run(["lint-imports", "--no-logo"], ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_snakemake_s_lint_says_nothing_but_that_no_rule_names_a_conda_environment(tmp_path: Path) -> None:
+    """None does on purpose: jobs run with the Python that started Snakemake, and env.yaml sets that up with conda."""
+    done = snakemake(copy_tree(tmp_path / "project"), "--lint")
+    found = set(re.findall(r"^ {4}\* (.+):$", done.stdout + done.stderr, re.M))
+    assert found == {"Specify a conda environment or container for each rule."}, done.stdout + done.stderr
+
+
+def test_what_runs_before_a_commit_is_what_is_tested() -> None:
+    repos = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    hooks = [hook for repo in repos for hook in repo["hooks"]]
+    assert {hook["language"] for hook in hooks} == {"system"}
+    assert [hook["entry"] for hook in hooks] == ["ruff check", "ruff format", "snakefmt", "mypy", "lint-imports"]
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("analysis", "experiments"),
+        ("analysis", "kernels"),
+        ("analysis", "ptxsim"),
+        ("contracts", "kernels"),
+        ("kernels", "experiments"),
+        ("ptxsim", "contracts"),
+        ("experiments", "workflow.plan"),
+        ("experiments/gpu", "experiments.stages.verify"),
+        ("experiments/stages", "experiments.emulation.launching"),
+        ("experiments/emulation", "experiments.tuning.space"),
+    ],
+)
+def test_an_import_the_wrong_way_is_found(tmp_path: Path, importer: str, imported: str) -> None:
+    tree = copy_tree(tmp_path / "project")
+    (tree / importer / "planted.py").write_text(f"import {imported}\n")
+    done = run(["lint-imports", "--no-logo", "--no-cache"], tree, PYTHONPATH=str(tree))
+    assert done.returncode != 0 and "planted" in done.stdout

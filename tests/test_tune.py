@@ -26,6 +26,7 @@ from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.tables import autotune
 from contracts import UserError, read_json, read_rows, write_json, write_rows
+from experiments.emulation.device import EmulatedDevice
 from experiments.gpu import discovery
 from experiments.stages import build, check, toolchain
 from experiments.tuning import space
@@ -165,8 +166,8 @@ def test_what_just_meets_a_restriction_builds_without_spills_and_is_right(
     variant = configured(kernel, BORDERS[kernel, name][0]).variant()
     row = tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
     assert row["spill_bytes"] == 0 and row["blocks_per_sm"] >= 1
-    verdict = check.run_case(check.EmulatedDevice(tmp_path), variant, sweep_case(variant), seed=11)
-    assert verdict.passed, verdict.detail
+    result = check.run_case(EmulatedDevice(tmp_path), variant, sweep_case(variant), seed=11)
+    assert result.passed, result.detail
 
 
 @pytest.mark.parametrize(
@@ -184,8 +185,8 @@ def test_copies_of_the_autotuned_kernel_take_any_tile(values: dict[str, int], tm
 
     variant = configured("sgemm_autotuned", values).variant()
     tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
-    verdict = check.run_case(check.EmulatedDevice(tmp_path), variant, sweep_case(variant), seed=12)
-    assert verdict.passed, verdict.detail
+    result = check.run_case(EmulatedDevice(tmp_path), variant, sweep_case(variant), seed=12)
+    assert result.passed, result.detail
 
 
 def test_a_configuration_hashes_like_the_catalogue_s_entry_with_its_values() -> None:
@@ -280,7 +281,7 @@ def sweep_run(
     sweep = sweep or small()
     parts = tune.Parts(folder / "parts.jsonl")
     todo = [configuration for configuration in sweep.configurations() if configuration.broken is None]
-    return tune.Run(sweep, builder or NoCompiler(), measurer, parts, lambda line: None).all(todo)
+    return tune.Run(sweep, builder or NoCompiler(), measurer, parts).all(todo)
 
 
 def test_all_are_measured_once_and_the_best_again_with_more_samples(tmp_path: Path) -> None:
@@ -508,7 +509,7 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tuning")
     broken = "sgemm_autotuned_32x32x8_4x4"
     wrong = {broken: {"checked": False, "reason": "check after timing: made up"}}
-    rows = tune.Run(SWEEP, NoCompiler(), NoGpu(wrong), tune.Parts(folder / "p.jsonl"), lambda line: None).all(VALID)
+    rows = tune.Run(SWEEP, NoCompiler(), NoGpu(wrong), tune.Parts(folder / "p.jsonl")).all(VALID)
     write_rows(folder / "tuning.csv", "tuning", [rows.get(c.name) or tune.row_of(c) for c in ALL])
     write_json(folder / "tuned.json", "tuned", record() | {"kernels": tune.winners(ALL, rows)})
     return folder

@@ -126,8 +126,8 @@ def test_a_right_gemm_of_any_shape_passes(
     m: int, n: int, k: int, wider: tuple[int, int, int], alpha: float, beta: float, seed: int
 ) -> None:
     problem = Problem(m, n, k, k + wider[0], n + wider[1], n + wider[2], alpha, beta)
-    verdict = run_case(NumpyDevice(), NAIVE, Case("any", problem), seed)
-    assert verdict.passed, verdict.detail
+    result = run_case(NumpyDevice(), NAIVE, Case("any", problem), seed)
+    assert result.passed, result.detail
 
 
 class OneAfterTheOther(NumpyDevice):
@@ -142,8 +142,8 @@ class OneAfterTheOther(NumpyDevice):
 
 @pytest.mark.parametrize("k", [8, 1000, 4096])
 def test_the_bound_leaves_room_for_sums_in_any_order(k: int) -> None:
-    verdict = run_case(OneAfterTheOther(), NAIVE, Case("", packed(NAIVE, 64, 64, k)), seed=1)
-    assert verdict.passed and verdict.worst is not None and verdict.worst < 0.5
+    result = run_case(OneAfterTheOther(), NAIVE, Case("", packed(NAIVE, 64, 64, k)), seed=1)
+    assert result.passed and result.worst is not None and result.worst < 0.5
 
 
 # ---- planted faults ---------------------------------------------------------------------------------------------
@@ -346,16 +346,17 @@ def test_a_planted_fault_fails_in_every_case_that_can_show_it(
     tried = [case for case in cases(variant) if not case.refused and caught(case.problem)]
     assert tried
     for seed, case in enumerate(tried):
-        verdict = run_case(device, variant, case, seed)
-        assert not verdict.passed, case.name
-        assert said in verdict.detail, (case.name, verdict.detail)
+        result = run_case(device, variant, case, seed)
+        assert not result.passed, case.name
+        assert said in result.detail, (case.name, result.detail)
 
 
-def test_a_fault_is_a_row_that_says_what_and_where(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = check_variant(nullcontext(OneNan()), VECTORIZED, seed=1, large=None)
+def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        rows = check_variant(nullcontext(OneNan()), VECTORIZED, seed=1, large=None)
     failed = [row for row in rows if not row["passed"]]
     assert failed and all(row["worst_error_share"] is None for row in failed)
-    said = capsys.readouterr().err.splitlines()
+    said = caplog.messages
     explained = [row for row in failed if "element [" in row["detail"]]
     assert len(explained) == 1 and "they are NaN" in explained[0]["detail"]
     assert said[0].startswith(f"FAILED sgemm_vectorized, {explained[0]['case']}, on gpu: 1 elements are not finite")
@@ -403,9 +404,9 @@ def test_one_dropped_product_of_one_element_fails(dtype: str, k: int) -> None:
     assert verify.check_whole(problem, dtype, a, b, exact, rounded(exact, dtype)).passed
     products = a[i].astype(np.float64) * b[:, j].astype(np.float64)
     exact[i, j] -= products[np.argmin(np.abs(products))]
-    verdict = verify.check_whole(problem, dtype, a, b, exact, rounded(exact, dtype))
-    assert not verdict.passed and verdict.detail.startswith(f"C[{i}, {j}] = "), verdict
-    assert verdict.detail.endswith(f"1 of {32 * 48} elements are off")
+    result = verify.check_whole(problem, dtype, a, b, exact, rounded(exact, dtype))
+    assert not result.passed and result.detail.startswith(f"C[{i}, {j}] = "), result
+    assert result.detail.endswith(f"1 of {32 * 48} elements are off")
 
 
 # ---- what a tf32 kernel reads -----------------------------------------------------------------------------------
@@ -435,8 +436,8 @@ def test_the_bits_that_a_tf32_kernel_reads(x: float, cut: float, nearest: float)
 def test_inputs_narrowed_in_another_way_fail(name: str, device: NumpyDevice) -> None:
     variant = catalogue.kernels()[name]
     for seed, case in enumerate(case for case in cases(variant) if not case.refused and summed(case.problem)):
-        verdict = run_case(device, variant, case, seed)
-        assert not verdict.passed and "expected" in verdict.detail, case.name
+        result = run_case(device, variant, case, seed)
+        assert not result.passed and "expected" in result.detail, case.name
 
 
 def test_inputs_are_kept_away_from_zero() -> None:
@@ -464,42 +465,42 @@ def test_unit_roundoffs_are_those_of_the_formats() -> None:
 
 def test_the_judge_names_the_worst_element() -> None:
     reference = np.array([[1.0, 2.0], [3.0, 4.0]])
-    verdict = verify.judge(np.array([[1.0, 2.5], [3.1, 4.0]], np.float32), reference, np.full((2, 2), 0.2))
-    assert verdict.worst == pytest.approx(2.5) and not verdict.passed
-    assert verdict.detail == "C[0, 1] = 2.5, expected 2 +- 0.2; 1 of 4 elements are off"
-    assert verify.judge(reference.astype(np.float32), reference, np.full((2, 2), 0.2)) == verify.Verdict(0.0)
+    result = verify.judge(np.array([[1.0, 2.5], [3.1, 4.0]], np.float32), reference, np.full((2, 2), 0.2))
+    assert result.worst == pytest.approx(2.5) and not result.passed
+    assert result.detail == "C[0, 1] = 2.5, expected 2 +- 0.2; 1 of 4 elements are off"
+    assert verify.judge(reference.astype(np.float32), reference, np.full((2, 2), 0.2)) == verify.CheckResult(0.0)
 
 
 def test_an_error_where_none_is_allowed_fails() -> None:
     """alpha = beta = 0: the bound is zero, and so must C be."""
     zero = np.zeros((2, 2))
     assert verify.judge(zero.astype(np.float32), zero, zero).passed
-    verdict = verify.judge(np.array([[0, 1e-30], [0, 0]], np.float32), zero, zero)
-    assert not verdict.passed and verdict.worst is not None and math.isfinite(verdict.worst)
+    result = verify.judge(np.array([[0, 1e-30], [0, 0]], np.float32), zero, zero)
+    assert not result.passed and result.worst is not None and math.isfinite(result.worst)
 
 
 def test_nothing_that_is_not_finite_passes() -> None:
-    assert not verify.Verdict(None).passed and not verify.Verdict(float("nan")).passed
-    assert not verify.Verdict(0.0, "a reason").passed and not verify.Verdict(1.0001).passed
-    assert verify.Verdict(1.0).passed
+    assert not verify.CheckResult(None).passed and not verify.CheckResult(float("nan")).passed
+    assert not verify.CheckResult(0.0, "a reason").passed and not verify.CheckResult(1.0001).passed
+    assert verify.CheckResult(1.0).passed
     one = np.ones((2, 2))
     for value in (np.nan, np.inf, -np.inf):
         c = np.ones((2, 2), np.float32)
         c[1, 0] = value
-        verdict = verify.judge(c, one, np.full((2, 2), np.inf))
-        assert not verdict.passed and "(1, 0)" in verdict.detail
+        result = verify.judge(c, one, np.full((2, 2), np.inf))
+        assert not result.passed and "(1, 0)" in result.detail
 
 
-def test_the_first_failure_of_several_verdicts_counts() -> None:
-    good, bad = verify.Verdict(0.25), verify.Verdict(None, "bad")
-    assert verify.combine(good, bad, verify.Verdict(0.5)) == bad
-    assert verify.combine(good, verify.Verdict(0.5)) == verify.Verdict(0.5)
+def test_the_first_failure_of_several_results_counts() -> None:
+    good, bad = verify.CheckResult(0.25), verify.CheckResult(None, "bad")
+    assert verify.combine(good, bad, verify.CheckResult(0.5)) == bad
+    assert verify.combine(good, verify.CheckResult(0.5)) == verify.CheckResult(0.5)
 
 
 # ---- Freivalds --------------------------------------------------------------------------------------------------
 
 
-def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.Verdict:
+def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.CheckResult:
     """Freivalds' test of C = AB in float64, as `experiments.stages.check` sets it up."""
     (m, k), n = a.shape, b.shape[1]
     a64, b64, c64 = (x.astype(np.float64) for x in (a, b, c))
@@ -521,8 +522,8 @@ def big() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_freivalds_passes_what_is_right(big: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     a, b, c = big
     for seed in range(8):
-        verdict = freivalds(c, a, b, seed)
-        assert verdict.passed and verdict.worst is not None and verdict.worst < 0.5
+        result = freivalds(c, a, b, seed)
+        assert result.passed and result.worst is not None and result.worst < 0.5
 
 
 def test_freivalds_finds_one_wrong_element_of_four_million(big: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
@@ -531,17 +532,17 @@ def test_freivalds_finds_one_wrong_element_of_four_million(big: tuple[np.ndarray
     for i, j in ((0, 0), (1234, 567), (2047, 2047)):
         wrong = c.copy()
         wrong[i, j] -= a[i, 5] * b[5, j]
-        verdict = freivalds(wrong, a, b, seed=i)
-        assert not verdict.passed and verdict.detail.startswith(f"C[{i}] = ")
-        assert "1 of 2048 elements are off" in verdict.detail
+        result = freivalds(wrong, a, b, seed=i)
+        assert not result.passed and result.detail.startswith(f"C[{i}] = ")
+        assert "1 of 2048 elements are off" in result.detail
 
 
 def test_freivalds_finds_swapped_elements_and_nan(big: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     a, b, c = big
     wrong = c.copy()
     wrong[7, [3, 4]] = wrong[7, [4, 3]]
-    verdicts = [freivalds(wrong, a, b, seed).passed for seed in range(12)]
-    assert not all(verdicts)  # signs that are equal there hide a swap within a row, for half of the draws
+    passed = [freivalds(wrong, a, b, seed).passed for seed in range(12)]
+    assert not all(passed)  # signs that are equal there hide a swap within a row, for half of the draws
     wrong[9, 9] = np.nan
     assert not freivalds(wrong, a, b, 0).passed
 
@@ -556,8 +557,8 @@ def test_the_large_case_looks_at_all_of_c() -> None:
     """Above WHOLE_FLOP only eight rows are compared: the rest is Freivalds' to find."""
     case = Case("large", Problem.square(1024))
     assert run_case(NumpyDevice(), VECTORIZED, case, seed=5).passed
-    verdict = run_case(OneWrongOfLarge(), VECTORIZED, case, seed=5)
-    assert not verdict.passed and verdict.detail.startswith("C[701] = ")
+    result = run_case(OneWrongOfLarge(), VECTORIZED, case, seed=5)
+    assert not result.passed and result.detail.startswith("C[701] = ")
 
 
 def test_a_case_can_be_run_again_by_its_seed() -> None:

@@ -10,9 +10,10 @@ from helpers import ARCH, assert_one_line, run_module
 
 from contracts import read_json
 from experiments.emulation import launching, predictions, scaling
+from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build
 from experiments.stages.cases import Case, cases
-from experiments.stages.check import EmulatedDevice, run_case
+from experiments.stages.check import run_case
 from kernels import arguments, catalogue
 from kernels.catalogue import Problem
 
@@ -36,8 +37,8 @@ def test_neither_padding_nor_what_lies_beyond_k_is_taken_in(name: str, built: Pa
     """All that is not the matrices is NaN."""
     rest = [FEW, Problem(130, 260, 21, 24, 264, 261), Problem(1, 1, 1, 4, 4, 1), Problem(129, 3, 9, 12, 4, 4, beta=1.0)]
     for number, problem in enumerate(rest):
-        verdict = run_case(EmulatedDevice(built), RUNNABLE[name], Case("", problem), seed=number)
-        assert verdict.passed, (problem, verdict.detail)
+        result = run_case(EmulatedDevice(built), RUNNABLE[name], Case("", problem), seed=number)
+        assert result.passed, (problem, result.detail)
 
 
 def predicted(entry: catalogue.Runnable, size: int, built: Path) -> list[dict]:

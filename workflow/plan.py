@@ -1,7 +1,8 @@
 """What a run does, worked out from configuration, the machine and what is on disk: a value, with no Snakemake in it.
 
 `plan(config, device, inventory, targets)` is pure: it reads the project's declarations (catalogue, experiments, the
-registries of tables and figures), and otherwise nothing but its arguments. The rules read the `Plan` and decide nothing.
+registries of tables and figures), and otherwise nothing but its arguments. The rules read the `Plan` and decide
+nothing.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class Plan:
 
     @functools.cached_property
     def timed_before(self) -> tuple[str, ...]:
-        """What earlier runs timed of experiments that are not planned now: it joins the tables, and is not made again."""
+        """What earlier runs timed of experiments not planned now: it joins the tables, and is not made again."""
         stems = (
             f"{name}/{variant}-{regime}"
             for name, experiment in self.experiments.items()
@@ -216,7 +217,8 @@ class Plan:
 def _told(experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """An experiment, for people: with the worklog whose kernels it times or profiles."""
     entries = [catalogue.find(name) for name in experiment.variants]
-    seeds = {entry.origin["seed"] for entry in entries if getattr(entry, "origin", None)}
+    origins = [entry.origin for entry in entries if not isinstance(entry, catalogue.Baseline)]
+    seeds = {origin["seed"] for origin in origins if origin}
     keys = [key for key, worklog in worklogs.items() if worklog["file"].split("_")[0] in seeds]
     return {
         **{key: getattr(experiment, key) for key in ("title", "question", "kind", "profile_size", "by_name")},
@@ -243,7 +245,7 @@ def named_in(targets: Iterable[str], names: Iterable[str]) -> list[str]:
 def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, targets: Iterable[str] = ()) -> Plan:
     """What a run does. `targets` are those that Snakemake was called with; none stands for `all`.
 
-    Raises `UserError`, one line that names key, value and what is accepted, for a configuration that cannot be run here.
+    Raises `UserError`, one line that names key, value and what is accepted, for what cannot be run here.
     """
     targets = list(targets) or ["all"]
     validate(dict(config), "config", CONFIG)

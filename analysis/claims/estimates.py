@@ -7,6 +7,7 @@ than 95%. A quantity that stands twice in an expression counts as two independen
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,6 +91,11 @@ def add(a: Any, b: Any) -> Estimate:
     return Estimate(a.value + b.value, a.low + b.low, a.high + b.high).within(a, b)
 
 
+def total(values: list[Any]) -> Estimate:
+    """The sum of all."""
+    return functools.reduce(add, values, Estimate.of(0))
+
+
 def subtract(a: Any, b: Any) -> Estimate:
     return add(a, -Estimate.of(b))
 
@@ -110,10 +116,13 @@ def divide(a: Any, b: Any) -> Estimate:
 
 def power(a: Any, b: Any) -> Estimate:
     """A whole exponent, or any exponent of what is above zero."""
-    a, b = Estimate.of(a), Estimate.of(b)
-    if not b.exact or abs(b.value) > 64 or (a.low <= 0 and not (a.exact and b.value.is_integer() and b.value >= 0)):
-        raise UserError(f"({a}) ** ({b}) is not allowed; allowed: an exact exponent up to 64, of what is above zero")
-    return a.map(lambda x: x**b.value)
+    base, exponent = Estimate.of(a), Estimate.of(b)
+    whole = exponent.value.is_integer() and exponent.value >= 0
+    if not exponent.exact or abs(exponent.value) > 64 or (base.low <= 0 and not (base.exact and whole)):
+        raise UserError(
+            f"({base}) ** ({exponent}) is not allowed; allowed: an exact exponent up to 64, of what is above zero"
+        )
+    return base.map(lambda x: float(x**exponent.value))
 
 
 def whole(operation: Callable[[int, int], int]) -> Callable[[Any, Any], Estimate]:

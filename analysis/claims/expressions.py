@@ -39,12 +39,20 @@ STEPS = 200_000  # evaluated parts, those of comprehensions and lambdas each tim
 NOT_TAKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-class Evaluator(EvalWithCompoundTypes):
+def called(name: str, function: Callable[..., Any]) -> str:
+    """How an expression calls a function: its parameters and their defaults, without types."""
+    parameters = [part for part in inspect.signature(function).parameters.values() if part.name != "self"]
+    return f"{name}{inspect.Signature([part.replace(annotation=part.empty) for part in parameters])}"
+
+
+class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]  # simpleeval has no types
     """Estimates in place of numbers, three-valued comparisons, and `lambda n: ...` for functions of a size."""
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]):
         super().__init__(operators=OPERATORS, functions={}, names={})
         self.functions = dict(functions)
+        self.names: dict[str, Any]
+        self.nodes: dict[type[ast.AST], Callable[..., Any]]
         self.nodes |= {
             ast.Compare: self._compare,
             ast.BoolOp: self._boolean,
@@ -89,7 +97,7 @@ class Evaluator(EvalWithCompoundTypes):
         try:
             inspect.signature(function).bind(*values, **named)
         except TypeError as error:
-            usage = f"{node.func.id}{inspect.signature(function)}".replace("'", "").partition(" ->")[0]
+            usage = called(node.func.id, function).replace("'", "")
             raise UserError(f"{error}; it is {usage}") from error
         try:
             return function(*values, **named)

@@ -105,7 +105,8 @@ def section_of(paper: Paper, worklog: str, name: str) -> tuple[dict[str, Any] | 
 
 def listed(kind: str) -> list[str]:
     """The `units` or `quantities` that the worklogs' numbers are told in."""
-    return schema("published")["$defs"][kind]["enum"]
+    names: list[str] = schema("published")["$defs"][kind]["enum"]
+    return names
 
 
 def row_faults(paper: Paper, where: str) -> list[str]:

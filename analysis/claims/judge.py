@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import inspect
 import os
 import sys
 import textwrap
@@ -24,6 +23,7 @@ from typing import Any
 
 from analysis import registry
 from analysis.claims import files
+from analysis.claims.expressions import called
 from analysis.claims.files import Paper
 from analysis.claims.machine_tables import Machine
 from analysis.claims.verdicts import VERDICTS, Row, rule_hash, table
@@ -66,7 +66,7 @@ def claim_lines(row: Row, width: int) -> list[str]:
     here = f"{in_unit(ours_text(row), row['unit'])}: {row['why']}" if row["ours"] and not is_truth(row) else row["why"]
     values = f"Theirs: {in_unit(row['theirs'], row['unit'])}" + (f" ({row['gpu']})" if row["gpu"] else "") + ". "
     parts = [row["claim"], (values if row["theirs"] is not None else "") + f"Here: {here}", row["remark"] or ""]
-    wrap = {"width": width, "initial_indent": indent, "subsequent_indent": indent}
+    wrap: dict[str, Any] = {"width": width, "initial_indent": indent, "subsequent_indent": indent}
     where = f"{row['section']}, line{'s' if '-' in row['lines'] or ',' in row['lines'] else ''} {row['lines']}"
     first = f"{row['verdict']:17}  {row['id']} ({where})"
     return [
@@ -179,8 +179,8 @@ def judged(
     ),
 )
 def claims(inputs: Inputs) -> list[Row]:
-    files_of = {name: [Path(f"paper/{name}")] for name in ("sources.yaml", "published.csv", "claims.yaml")}
-    paper = files.read(*files_of.values(), [inputs.tables["analytic"]])
+    sources, published, told = ([Path("paper") / name] for name in ("sources.yaml", "published.csv", "claims.yaml"))
+    paper = files.read(sources, published, told, [inputs.tables["analytic"]])
     own = None if inputs.archived else inputs
     return judged(paper, own, {path: inputs.run_in(path) for path in inputs.archives}, list(inputs.experiments))[0]
 
@@ -192,8 +192,7 @@ def functions_text() -> str:
     """What an expression may call, with what it gives."""
     lines = []
     for name, function in Vocabulary.methods().items():
-        signature = str(inspect.signature(function)).replace("(self, ", "(").replace("(self)", "()").replace("'", '"')
-        lines += [f"{name}{signature}", f"    {(function.__doc__ or '').splitlines()[0]}"]
+        lines += [called(name, function).replace("'", '"'), f"    {(function.__doc__ or '').splitlines()[0]}"]
     return "\n".join(lines)
 
 

@@ -43,7 +43,7 @@ class Machine:
 
     @property
     def name(self) -> str:
-        return self.measured.provenance["machine"]
+        return str(self.measured.provenance["machine"])
 
     @cached_property
     def _tables(self) -> dict[str, pd.DataFrame]:
@@ -71,7 +71,8 @@ class Machine:
                 rows = rows.sort_values(["stale", "samples", "experiment"], ascending=[True, False, True])
             self._groups[name] = rows, rows.groupby(BY.get(name, BY["counters"]), sort=False).indices
         rows, places = self._groups[name]
-        return rows.iloc[places.get(keys, [])]
+        chosen: pd.DataFrame = rows.iloc[places.get(keys, [])]
+        return chosen
 
     def plain(self, name: str) -> pd.DataFrame:
         """A table whose rows are of no variant, empty where it is not there."""
@@ -114,7 +115,7 @@ class Lookup:
         choose(self._variants, variant, "variant", "kernels/catalogue.yaml")
         if variant in self._failed:
             raise Missing(f"{variant} failed a check here")
-        return variant
+        return str(variant)
 
     def _one(self, name: str, rows: pd.DataFrame, asked: str) -> pd.Series:
         """The first row. Raises `Missing` where there is none, or it is stale."""

@@ -37,7 +37,7 @@ class Vocabulary(Times, Counts):
         """The same, of this machine."""
         return {name: getattr(self, function.__name__) for name, function in self.methods().items()}
 
-    def machine(self, key):
+    def machine(self, key: str) -> Estimate | str:
         """An entry of machine.json, its ceilings' too: sm_count, l2_bytes, fp32_fma_tflops, dram_copy_gb_per_s, ..."""
         found = self._machine.measured.machine
         known = {**schema("machine")["properties"], **schema("machine")["properties"]["ceilings"]["properties"]}
@@ -48,7 +48,7 @@ class Vocabulary(Times, Counts):
             raise Missing(f"machine.json has no {key}")
         return value if isinstance(value, str) else Estimate.of(value)
 
-    def check_worst(self, v, device="gpu"):
+    def check_worst(self, v: str, device: str = "gpu") -> Estimate:
         """The largest error of a variant's checks as a fraction of its rounding bound; device "gpu" or "ptxsim"."""
         choose(dict.fromkeys(schema("checks")["properties"]["device"]["enum"]), device, "device", "checks.csv")
         rows = self._machine.rows("checks")
@@ -57,56 +57,53 @@ class Vocabulary(Times, Counts):
         self._one("checks", rows, f"{v} on {device}")
         return Estimate.of(float(rows["worst_error_share"].astype(float).max()))
 
-    def sanitizer_errors(self, v, tool="memcheck"):
+    def sanitizer_errors(self, v: str, tool: str = "memcheck") -> Estimate:
         """How many errors a tool of compute-sanitizer found: memcheck, racecheck, initcheck or synccheck."""
         rows = self._machine.rows("sanitizer")
         rows = rows[(rows["variant"] == self._known(v)) & (rows["tool"] == tool)]
         self._one("sanitizer", rows.sort_values("stale", ascending=False), f"{v}, {tool}")
         return Estimate.of(float(rows["errors"].sum()))
 
-    def analytic(self, case, quantity):
+    def analytic(self, case: str, quantity: str) -> Any:
         """What paper/analytic.yaml's case comes to: analytic("a-occupancy-64x64", "occupancy")."""
         cases = dict.fromkeys(name for name, _ in self._analytic)
         choose(cases, case, "case", "analytic.csv")
         of_case = {q: value for (name, q), value in self._analytic.items() if name == case}
         return choose(of_case, quantity, "quantity", f"analytic.csv: {case}")
 
-    def published(self, id):
+    def published(self, id: str) -> Estimate:
         """A worklog's number, by its id in paper/published.csv."""
         return Estimate.of(choose(self._published, id, "id", "published.csv"))
 
-    def contains(self, text, part):
+    def contains(self, text: Any, part: Any) -> Truth:
         """Whether a text has a part, as a comparison: contains(kernel_name("cublas_fp32"), "splitk")."""
         if not (isinstance(text, str) and isinstance(part, str)):
             raise UserError(f"contains compares texts, not {text} and {part}")
         return Truth(part.lower() in text.lower(), f"{part!r} in {text}")
 
-    def min_(self, *values):
+    def min_(self, *values: Any) -> Estimate:
         """The smallest of its arguments, or of a list."""
         return estimates.least(_several(values))
 
-    def max_(self, *values):
+    def max_(self, *values: Any) -> Estimate:
         """The largest of its arguments, or of a list."""
         return estimates.greatest(_several(values))
 
-    def sum_(self, *values):
+    def sum_(self, *values: Any) -> Estimate:
         """The sum of its arguments, or of a list."""
-        total = Estimate.of(0)
-        for value in _several(values):
-            total = estimates.add(total, value)
-        return total
+        return estimates.total(_several(values))
 
-    def tuple_(self, values):
+    def tuple_(self, values: Any) -> tuple[Any, ...]:
         """Sizes, picked: tuple(n for n in sizes("sgemm_warptile") if n >= 1024)."""
         if isinstance(values, (str, Estimate)):
             raise UserError(f"tuple takes sizes, not {values}")
         return tuple(values)
 
-    def abs_(self, value):
+    def abs_(self, value: Any) -> Estimate:
         """Without its sign."""
         return abs(Estimate.of(value))
 
-    def log2(self, value):
+    def log2(self, value: Any) -> Estimate:
         """Logarithm to base two."""
         if Estimate.of(value).low <= 0:
             raise Undefined(f"log2 of {value}, which may not be above zero")

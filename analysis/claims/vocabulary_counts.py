@@ -20,7 +20,7 @@ SIDES = {"load": "ld", "store": "st"}
 class Counts(Lookup):
     """Functions of counts: none has an interval."""
 
-    def resource(self, v, column):
+    def resource(self, v: str, column: str) -> Estimate | str:
         """A column of resources.csv: registers, shared_bytes, occupancy (a fraction), limiter, ffma, lds_128, ..."""
         choose(schema("resources")["properties"], column, "column", "resources.csv")
         rows = self._machine.rows("resources")
@@ -38,15 +38,15 @@ class Counts(Lookup):
         row = self._one(table, rows.iloc[::-1], f"{v}, {metric}, at n = {size}")
         return Estimate.of(float(row["value"]) * data.SCALE.get(row["unit"], 1.0))
 
-    def counter(self, v, name, n=4096):
+    def counter(self, v: str, name: str, n: Any = 4096) -> Estimate:
         """A hardware counter, by ncu's name or its key in contracts/metrics.yaml; bytes and ns without prefix."""
         return self._counted("counters", v, name, n)
 
-    def predicted(self, v, name, n=4096):
+    def predicted(self, v: str, name: str, n: Any = 4096) -> Estimate:
         """The same counter as the emulator predicts it."""
         return self._counted("predictions", v, name, n)
 
-    def bound(self, v, resource, n=4096):
+    def bound(self, v: str, resource: str, n: Any = 4096) -> Estimate:
         """Least cycles: fma, fp64, tensor, issue, registers, shared, l1, dram, tail; estimates: l2, register_rule."""
         choose(dict.fromkeys(schema("bounds")["properties"]["resource"]["enum"]), resource, "resource", "bounds.csv")
         rows = self._bounds(v, n)
@@ -57,7 +57,7 @@ class Counts(Lookup):
             return Estimate.of(0)  # what a kernel does not use has no row
         return Estimate.of(float(self._one("bounds", rows[rows["resource"] == resource], asked)["cycles_per_sm"]))
 
-    def bottleneck(self, v, n=4096):
+    def bottleneck(self, v: str, n: Any = 4096) -> str:
         """The resource that needs the most cycles."""
         rows = self._bounds(v, n)
         rows = rows[rows["resource"].isin(bounds.RESOURCES)].sort_values("cycles_per_sm", ascending=False)
@@ -67,13 +67,21 @@ class Counts(Lookup):
         rows = self._machine.rows("bounds")
         return rows[(rows["variant"] == self._known(v)) & (rows[["m", "n", "k"]] == whole(n)).all(axis=1)]
 
-    def kernel_name(self, v, n=4096):
+    def kernel_name(self, v: str, n: Any = 4096) -> str:
         """The function that ran under the profiler, as ncu names it: a text, of a library most of all."""
         rows = self._machine.rows("counters")
         rows = rows[(rows["variant"] == self._known(v)) & (rows[["m", "n", "k"]] == whole(n)).all(axis=1)]
         return str(self._one("counters", rows, f"{v} at n = {whole(n)}")["kernel"])
 
-    def inter_warp_conflicts(self, kernel, column, warps=8, blocks_per_sm=1, source=None, bits=None):
+    def inter_warp_conflicts(
+        self,
+        kernel: str,
+        column: str,
+        warps: Any = 8,
+        blocks_per_sm: Any = 1,
+        source: str | None = None,
+        bits: Any = None,
+    ) -> Estimate | str:
         """A column of inter_warp_conflicts.csv, of the first row with these values (source and bits: if given)."""
         choose(schema("inter_warp_conflicts")["properties"], column, "column", "inter_warp_conflicts.csv")
         rows = self._machine.plain("inter_warp_conflicts")
@@ -87,10 +95,10 @@ class Counts(Lookup):
             raise Missing(f"inter_warp_conflicts.csv has no row of {told}")
         value = rows.iloc[0][column]
         if not isinstance(value, str) and pd.isna(value):
-            raise Missing(f"between_warps.csv has no {column} of {kernel}")
+            raise Missing(f"inter_warp_conflicts.csv has no {column} of {kernel}")
         return value if isinstance(value, str) else Estimate.of(float(value))
 
-    def timeline(self, v, table, name, column):
+    def timeline(self, v: str, table: str, name: str, column: str) -> Estimate | str:
         """A cell of timeline.csv: timeline("sgemm_blocktile_2d", "kernel", "sgemm_blocktile_2d", "mean_us")."""
         properties = schema("timeline")["properties"]
         choose(properties, column, "column", "timeline.csv")
@@ -106,7 +114,7 @@ class Counts(Lookup):
             raise Missing(f"timeline.csv has no {column} of {v}, {table}, {name}")
         return value if isinstance(value, str) else Estimate.of(float(value))
 
-    def bank_wavefronts(self, access, pattern):
+    def bank_wavefronts(self, access: str, pattern: str) -> Estimate:
         """Wavefronts of one access to shared memory, as measured: bank_wavefronts("ld_32", "stride 32")."""
         rows = self._machine.plain("smem_microbench")
         rows = rows[(rows["access"] == access) & (rows["pattern"] == pattern)]
@@ -114,63 +122,63 @@ class Counts(Lookup):
             raise Missing(f"smem_microbench.csv has no row of {access}, {pattern}")
         return Estimate.of(float(rows.iloc[0]["wavefronts"]))
 
-    def bytes_per_sector(self, v, side, n=4096):
+    def bytes_per_sector(self, v: str, side: str, n: Any = 4096) -> Estimate:
         """Bytes used of each 32-byte sector of global loads ("load") or stores ("store")."""
         return self.counter(v, f"global_{_side(side)}_bytes_per_sector", n)
 
-    def sectors_per_request(self, v, side, n=4096):
+    def sectors_per_request(self, v: str, side: str, n: Any = 4096) -> Estimate:
         """Sectors that a global load or store of a warp touches, on average."""
         name = f"global_{_side(side)}"
         return estimates.divide(self.counter(v, f"{name}_sectors", n), self.counter(v, f"{name}_requests", n))
 
-    def wavefronts(self, v, side, n=4096):
+    def wavefronts(self, v: str, side: str, n: Any = 4096) -> Estimate:
         """Wavefronts of shared-memory loads or stores."""
         return self.counter(v, f"shared_{_side(side)}_wavefronts", n)
 
-    def conflicts(self, v, side, n=4096):
+    def conflicts(self, v: str, side: str, n: Any = 4096) -> Estimate:
         """Wavefronts of shared-memory loads or stores over those without bank conflicts (1: none), as ncu counts."""
         waves = self.wavefronts(v, side, n)
         return estimates.divide(waves, estimates.subtract(waves, self.counter(v, f"shared_{_side(side)}_conflicts", n)))
 
-    def predicted_conflicts(self, v, side, n=4096):
+    def predicted_conflicts(self, v: str, side: str, n: Any = 4096) -> Estimate:
         """The same by the emulator: conflicts within a warp only, none between warps."""
         names = [f"shared_{_side(side)}_{what}" for what in ("wavefronts", "conflicts")]
         waves, more = (self.predicted(v, name, n) for name in names)
         return estimates.divide(waves, estimates.subtract(waves, more))
 
-    def l1_hit(self, v, n=4096):
+    def l1_hit(self, v: str, n: Any = 4096) -> Estimate:
         """L1 hit rate, in percent."""
         return self.counter(v, "l1_hit_rate", n)
 
-    def l2_hit(self, v, n=4096):
+    def l2_hit(self, v: str, n: Any = 4096) -> Estimate:
         """L2 hit rate, in percent."""
         return self.counter(v, "l2_hit_rate", n)
 
-    def dram_bytes(self, v, n=4096):
+    def dram_bytes(self, v: str, n: Any = 4096) -> Estimate:
         """Bytes read from and written to DRAM."""
         return estimates.add(self.counter(v, "dram_read", n), self.counter(v, "dram_write", n))
 
-    def achieved_occupancy(self, v, n=4096):
+    def achieved_occupancy(self, v: str, n: Any = 4096) -> Estimate:
         """Active warps over the most that an SM holds, in percent."""
         return self.counter(v, "achieved_occupancy", n)
 
-    def warps_eligible(self, v, n=4096):
+    def warps_eligible(self, v: str, n: Any = 4096) -> Estimate:
         """Eligible warps per scheduler and active cycle."""
         return self.counter(v, "eligible_warps", n)
 
-    def stall(self, v, name, n=4096):
+    def stall(self, v: str, name: str, n: Any = 4096) -> Estimate:
         """Warps stalled for a reason per issued instruction: stall("sgemm_naive", "long_scoreboard")."""
         return self.counter(v, name if str(name).startswith("stall_") else f"stall_{name}", n)
 
-    def issue_active(self, v, n=4096):
+    def issue_active(self, v: str, n: Any = 4096) -> Estimate:
         """Cycles in which a scheduler issued, in percent."""
         return self.counter(v, "issue_active", n)
 
-    def instructions(self, v, n=4096):
+    def instructions(self, v: str, n: Any = 4096) -> Estimate:
         """Instructions that warps executed."""
         return self.counter(v, "instructions", n)
 
-    def waves(self, v, n=4096):
+    def waves(self, v: str, n: Any = 4096) -> Estimate:
         """Waves of blocks per SM."""
         return self.counter(v, "waves", n)
 
@@ -187,20 +195,20 @@ class Counts(Lookup):
             raise Missing(f"stale: the source of {kernel} changed since tuning.csv was made")
         return tuning
 
-    def tuned(self, column, kernel="sgemm_autotuned"):
+    def tuned(self, column: str, kernel: str = "sgemm_autotuned") -> Estimate:
         """A template value of the sweep's winner: BM, BN, BK, TM, TN (of sgemm_warptile also WM, WN, WNITER)."""
         values = self._sweep(kernel).record["kernels"][kernel]["template"]
         return Estimate.of(choose(values, column, "tile parameter", "tuned.json"))
 
-    def tile_share(self, kernel="sgemm_autotuned", n=4096, **tile):
+    def tile_share(self, kernel: str = "sgemm_autotuned", n: Any = 4096, **tile: Any) -> Estimate:
         """The best share of cuBLAS (a fraction) among the swept tiles with these parameters: BM, BN, ..., threads."""
         return Estimate.of(float(self._tiles(kernel, n, tile)["share_of_cublas"].astype(float).max()))
 
-    def tile_tflops(self, kernel="sgemm_autotuned", n=4096, **tile):
+    def tile_tflops(self, kernel: str = "sgemm_autotuned", n: Any = 4096, **tile: Any) -> Estimate:
         """The best TFLOP/s among the swept tiles with these parameters."""
         return Estimate.of(float(self._tiles(kernel, n, tile)["tflops"].astype(float).max()))
 
-    def tile(self, column, kernel="sgemm_autotuned", n=4096, **tile):
+    def tile(self, column: str, kernel: str = "sgemm_autotuned", n: Any = 4096, **tile: Any) -> Estimate | str:
         """A column of tuning.csv (registers, occupancy, shared_bytes, BK, ...) of the fastest such tile."""
         choose(schema("tuning")["properties"], column, "column", "tuning.csv")
         value = self._tiles(kernel, n, tile).iloc[0][column]
@@ -217,7 +225,7 @@ class Counts(Lookup):
             raise Missing(f"tuning.csv has no timed tile of {kernel} with {told}")
         return rows
 
-    def tile_count(self, valid=None, kernel="sgemm_autotuned"):
+    def tile_count(self, valid: bool | None = None, kernel: str = "sgemm_autotuned") -> Estimate:
         """How many configurations the sweep had; with valid=True those that can be built, with valid=False the rest."""
         tuning = self._sweep(kernel)
         rows = tuning.rows[tuning.rows["kernel"] == kernel]
@@ -228,4 +236,4 @@ class Counts(Lookup):
 
 def _side(side: Any) -> str:
     choose(SIDES, side, "side", "the expression")
-    return side
+    return str(side)

@@ -5,6 +5,9 @@ A line of panels per kernel, a panel per BK, one colour scale for all. A frame m
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,8 +16,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from analysis.data import records
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.autotune import Tuning, of
@@ -29,14 +32,20 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, grid: pd.DataFrame, winner: pd.Se
     best = rows.drop_duplicates(["BM", "BN"])  # the fastest comes first
     values = best.pivot(index="BM", columns="BN", values="tflops").astype(float).reindex(index=down, columns=across)
     style.cells(axes, values.to_numpy(), COLOURS, norm)
-    for row in best.itertuples():
+    for row in records(best):
         x, y = across.index(row.BN), down.index(row.BM)
         ink = "white" if norm(float(row.tflops)) < 0.55 else style.INK
-        at = {"ha": "center", "va": "center", "color": ink}
+        at: dict[str, Any] = {"ha": "center", "va": "center", "color": ink}
         axes.text(x + 0.5, y + 0.36, style.significant(row.tflops), **at)
         axes.text(x + 0.5, y + 0.72, f"{row.TM}×{row.TN}", fontsize=7, **at)
         if (winner["BM"], winner["BN"], winner["BK"]) == (row.BM, row.BN, row.BK):
-            frame = {"fill": False, "edgecolor": style.BAD, "linewidth": 2, "clip_on": False, "zorder": 5}
+            frame: dict[str, Any] = {
+                "fill": False,
+                "edgecolor": style.BAD,
+                "linewidth": 2,
+                "clip_on": False,
+                "zorder": 5,
+            }
             axes.add_patch(Rectangle((x, y), 1, 1, **frame))
     for y, x in zip(*np.nonzero(values.isna().to_numpy()), strict=True):
         axes.text(x + 0.5, y + 0.5, "–", ha="center", va="center", color="#777777")

@@ -7,13 +7,15 @@ that was measured is told below. A kernel whose source changed since it was meas
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, at_usual_size
+from analysis.data import Measured, at_usual_size, records
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.bounds import ESTIMATES, RESOURCES, bottlenecks, broken, errors, shares, unmeasured
@@ -48,17 +50,21 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
         zorder=3,
         ax=axes,
     )
-    axes.get_legend().remove()
+    style.drop_legend(axes)
     for number, (resource, label) in enumerate(ESTIMATES.items()):
         part = rows["resource"] == resource
-        look = {"facecolors": "none", "edgecolors": style.LINES[number], "marker": style.MARKERS[number]}
+        look: dict[str, Any] = {
+            "facecolors": "none",
+            "edgecolors": style.LINES[number],
+            "marker": style.MARKERS[number],
+        }
         axes.scatter(rows["percent"][part], height[part], s=30, label=f"estimate: {label}", zorder=3, **look)
     look = {"color": style.INK, "marker": "|", "linewidth": 1.3}
     axes.scatter(rows["percent"][tail], height[tail], s=130, label="largest, SM with the most blocks", zorder=2, **look)
     axes.axvline(100, color=style.INK, linewidth=1.0, zorder=1)
     largest = bottlenecks(rows)
     right = max(104.0, 1.02 * rows["percent"].max())
-    for place, row in zip(names[largest.index].map(places), largest.itertuples(), strict=True):
+    for place, row in zip(names[largest.index].map(places), records(largest), strict=True):
         text = f"{RESOURCES[row.resource]} {row.percent:.0f}%"
         axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
     axes.set(xlim=(-1, right), ylim=(len(places) - 0.5, -0.5))

@@ -7,21 +7,24 @@ draws more power, and where power holds the clock down it gives some of its gain
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.data import Measured, current, one_row_each
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 
 GAP = 0.5  # between families, in rows
 SHIFT = 0.17  # of a rung's sizes from its place, in rows
-LOOKS = [{"color": style.KERNEL, "marker": "o"}, {"color": style.LINES[4], "marker": "D"}]
+LOOKS: list[dict[str, Any]] = [{"color": style.KERNEL, "marker": "o"}, {"color": style.LINES[4], "marker": "D"}]
 COLUMNS = [56, 61]  # right of the axes, in points: where gains end, and where the names of the rungs before begin
 TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
 
@@ -99,19 +102,19 @@ def draw(measured: Measured) -> Figure:
     percent = 100 * (rows["clock"] - 1)
     margin = 0.06 * max(percent.max() - percent.min(), 5)
     clock.set(xlim=(min(percent.min(), -1) - margin, max(percent.max(), 1) + margin), xlabel="change of SM clock, %")
-    beside = {"xycoords": clock.get_yaxis_transform(), "textcoords": "offset points", "fontsize": 7.5}
+    beside: dict[str, Any] = {"xycoords": clock.get_yaxis_transform(), "textcoords": "offset points", "fontsize": 7.5}
     for (place, over), part in rows.groupby(["place", "over"]):
         gain = " | ".join(f"{value:.{1 if value > 9.95 else 2}f}" for value in part["gain"])
         clock.annotate(gain, (1, place), (COLUMNS[0], 0), ha="right", va="center", **beside)
         clock.annotate(over, (1, place), (COLUMNS[1], 0), va="center", **beside)
-    head = {"weight": "bold", "va": "bottom"} | beside
+    head: dict[str, Any] = {"weight": "bold", "va": "bottom"} | beside
     clock.annotate("gain, ×", (1, -0.75), (COLUMNS[0], 0), ha="right", **head)
     clock.annotate("over", (1, -0.75), (COLUMNS[1], 0), **head)
     work.set_yticks(kernels["place"], kernels["label"])
     work.set_ylim(rows["place"].max() + 0.6, -0.6)
     drawn = sorted(rows["n"].unique())
     if len(drawn) > 1:
-        handles = [plt.Line2D([], [], markersize=4, linewidth=1.6, **look) for look in LOOKS]
+        handles = [Line2D([], [], markersize=4, linewidth=1.6, **look) for look in LOOKS]
         figure.legend(handles, [f"n = {n}" for n in drawn], loc="outside upper left", ncols=len(drawn))
     widest = 100 * max((rows["high"] / rows["gain"] - 1).max(), (1 - rows["low"] / rows["gain"]).max())
     style.note(

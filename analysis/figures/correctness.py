@@ -5,11 +5,14 @@ A case with no finite error (a refusal that was wanted, or a result with NaN) ha
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.data import Measured, marked
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 
@@ -32,14 +35,15 @@ def draw(measured: Measured) -> Figure:
     axes.axvline(1, color=style.BAD, linewidth=1.4)
     passed, emulated = rows["passed"].astype(bool), rows["device"] == "ptxsim"
     height = rows["mark"].map(places) + emulated.map({False: -0.17, True: 0.17}) * emulated.any()
-    for which, look in (
+    looks: list[tuple[pd.Series, dict[str, Any]]] = [
         (passed & ~emulated, {"color": style.KERNEL, "marker": "|", "label": "GPU"}),
         (passed & emulated, {"color": style.EMULATED, "marker": "|", "label": "emulator"}),
         (~passed, {"color": style.BAD, "marker": "X"}),
-    ):
+    ]
+    for which, look in looks:
         if which.any():
-            look = {"s": 34, "linewidth": 1, "zorder": 3, "clip_on": False} | look
-            axes.scatter(rows["share"][which].clip(lower=lowest), height[which], **look)
+            every: dict[str, Any] = {"s": 34, "linewidth": 1, "zorder": 3, "clip_on": False}
+            axes.scatter(rows["share"][which].clip(lower=lowest), height[which], **every, **look)
     if emulated.any() and not emulated.all():
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, borderpad=0)
     for label, cases in rows.groupby("mark", sort=False):

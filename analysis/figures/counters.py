@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -17,7 +18,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, fold_twins, is_tensor, marked, metric_names, wide
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.metrics import HEAT, with_derived
 from analysis.registry import figure
@@ -100,7 +100,7 @@ def draw(measured: Measured) -> Figure:
         squeeze=False,
         gridspec_kw={"height_ratios": [len(part) for part in parts], "hspace": 0},
     )
-    figure.get_layout_engine().set(hspace=0, h_pad=0.19 * GAP / 2)
+    figure.set_layout_engine("constrained", hspace=0, h_pad=0.19 * GAP / 2)
     for axes, part in zip(grid.flat, parts, strict=True):
         style.cells(axes, badness(part), WORSE, Normalize(0, 1.15))
     for axes, part in zip(grid.flat, parts, strict=True):

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from analysis.data import Measured, marked
+from analysis.data import Measured, marked, records
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.data_kinds import KEYS, spreads
 
 GAP = 0.4  # between precisions, in rows
-LOOKS = {
+LOOKS: dict[str, Any] = {
     "zeros": {"color": "#009E73", "marker": "v"},
     "uniform": {"color": "#0072B2", "marker": "o"},
     "normal": {"color": "#D55E00", "marker": "^"},
@@ -34,16 +35,19 @@ def changes(rows: pd.DataFrame, value: str) -> pd.Series:
     ranked = rows.assign(_other=rows["data"] != "uniform").sort_values("_other", kind="stable")
     reference = ranked.drop_duplicates(KEYS).set_index(KEYS)[value]
     keys = pd.MultiIndex.from_frame(rows[KEYS])
-    return 100 * (rows[value] / reference.reindex(keys).to_numpy() - 1)
+    found: pd.Series = 100 * (rows[value] / reference.reindex(keys).to_numpy() - 1)
+    return found
 
 
 def scatter(axes: Axes, rows: pd.DataFrame, values: pd.Series, shift: float = 0.0) -> None:
     """A mark per row at its place, and a thin line through those of one place."""
     shown = rows.assign(_value=values, _y=rows["place"] + shift).dropna(subset="_value")
-    for y, line in shown.groupby("_y"):
-        axes.plot([line["_value"].min(), line["_value"].max()], [y, y], color=style.BASELINE, linewidth=1.4, zorder=1)
+    for _, line in shown.groupby("_y"):
+        y = float(line["_y"].iloc[0])
+        ends = [float(line["_value"].min()), float(line["_value"].max())]
+        axes.plot(ends, [y, y], color=style.BASELINE, linewidth=1.4, zorder=1)
     palette, markers = ({kind: look[key] for kind, look in LOOKS.items()} for key in ("color", "marker"))
-    of = {"hue": "data", "style": "data", "palette": palette, "markers": markers, "legend": False}
+    of: dict[str, Any] = {"hue": "data", "style": "data", "palette": palette, "markers": markers, "legend": False}
     sns.scatterplot(shown, x="_value", y="_y", **of, s=19, linewidth=0, zorder=3, ax=axes)
     axes.set(xlabel="", ylabel="")
 
@@ -63,9 +67,9 @@ def draw_line(panels: Any, rows: pd.DataFrame, title: str, places: dict[str, flo
         scatter(change, rows, changes(rows, value), shift)
     change.axvline(0, color=style.INK, linewidth=0.7, zorder=0.9)
     change.annotate("spread, %", (1.13, 1), (0, 3), "axes fraction", textcoords="offset points", ha="right", size=7)
-    for row in rows.drop_duplicates("place").itertuples():
+    for row in records(rows.drop_duplicates("place")):
         for shift, spread in ((-0.2, row.tflops_spread_percent), (0.2, row.flop_per_clock_sm_spread_percent)):
-            look = {"ha": "right", "va": "center", "size": 7, "transform": change.get_yaxis_transform()}
+            look: dict[str, Any] = {"ha": "right", "va": "center", "size": 7, "transform": change.get_yaxis_transform()}
             bold = shift > 0 and row.agrees_within_1_percent == "no"
             change.text(1.12, row.place + shift, f"{spread:.1f}", weight="bold" if bold else "normal", **look)
     change.set_title(title, loc="left")
@@ -104,7 +108,7 @@ def draw(measured: Measured, experiment: str) -> Figure:
     if rows["power_w"].notna().any():
         grid[0][1].set_xlim(0, 1.1 * rows["power_w"].astype(float).max())
     kinds = [kind for kind in LOOKS if kind in set(rows["data"])]
-    handles = [plt.Line2D([], [], linestyle="", markersize=4.5, **LOOKS[kind]) for kind in kinds]
+    handles = [Line2D([], [], linestyle="", markersize=4.5, **LOOKS[kind]) for kind in kinds]
     figure.legend(handles, kinds, loc="outside upper center", ncols=len(kinds))
     style.note(
         figure,

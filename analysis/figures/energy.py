@@ -6,13 +6,15 @@ how far their figures lie apart.
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data import Measured, current, is_tensor
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 
@@ -34,11 +36,15 @@ def drawn_rows(bench: pd.DataFrame) -> pd.DataFrame:
     rows = rows[rows["n"] == size]
     same = rows.groupby(KEYS)
     for name in VALUES:
-        ends = {f"{name}_least": same[name].transform("min"), f"{name}_most": same[name].transform("max")}
+        ends: dict[str, Any] = {
+            f"{name}_least": same[name].transform("min"),
+            f"{name}_most": same[name].transform("max"),
+        }
         rows = rows.assign(**ends)
     ranked = rows.assign(tensor=rows["dtype"].map(is_tensor), _other=~of_ladder[rows.index], _few=-rows["samples"])
     ranked = ranked.sort_values(["tensor", "order", "_other", "_few"], kind="stable")
-    return ranked.drop_duplicates("variant").drop(columns=["_other", "_few"]).reset_index(drop=True)
+    shown: pd.DataFrame = ranked.drop_duplicates("variant").drop(columns=["_other", "_few"]).reset_index(drop=True)
+    return shown
 
 
 def draw_panel(axes: Axes, rows: pd.DataFrame, name: str) -> None:
@@ -49,7 +55,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, name: str) -> None:
     axes.hlines(rows.index[wide], least[wide], most[wide], color=style.INK, linewidth=1.1)
     axes.scatter(pd.concat([least[wide], most[wide]]), [*rows.index[wide]] * 2, marker="|", s=18, color=style.INK, lw=1)
     digits = 0 if name == "power_w" or rows[name].max() > 200 else 1
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
     for place, value, end in zip(rows.index, rows[name], most, strict=True):
         axes.annotate(f"{value:.{digits}f}", (end, place), (4, 0), textcoords="offset points", va="center", bbox=box)
     axes.tick_params(axis="y", length=0)

@@ -7,13 +7,15 @@ others is cut at the axis's end and carries its number.
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, is_tensor, marked
+from analysis.data import Measured, is_tensor, marked, records
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 
@@ -29,13 +31,13 @@ def axis_end(rows: pd.DataFrame, room: float) -> float:
 def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: float) -> None:
     """One regime and size: a bar per row, at the place of its label, with its interval where it has one."""
     style.bars(axes, rows.assign(value=rows["value"].clip(upper=end)), "value", "mark", list(places))
-    for row in rows.itertuples():
+    for row in records(rows):
         place = places[row.mark]
         text = style.significant(row.value)
         if pd.notna(row.share):
             text += f"  ({row.share:.{1 if row.share < 200 else 0}f}%)"
         if row.value > end:
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+            box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
             axes.text(0.99 * end, place, f"{text}, beyond the axis ▶", ha="right", va="center", bbox=box)
             continue
         if row.low < row.high:

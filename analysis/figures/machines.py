@@ -8,13 +8,15 @@ the next, makes cuBLAS faster too, and so should leave the shares.
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data import Measured, current
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.machines import SIZE, all_runs, shares
@@ -28,7 +30,7 @@ LOOKS = [
 AGREE_PERCENT = 1.0
 
 
-def draw_shares(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: dict[str, dict]) -> None:
+def draw_shares(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: dict[str, dict[str, Any]]) -> None:
     """A mark per machine with its interval, around the place of its rung."""
     for number, (name, look) in enumerate(looks.items()):
         part = rows[rows["machine"] == name]
@@ -40,12 +42,17 @@ def draw_shares(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: d
     axes.set(xlabel=f"share of cuBLAS, %, n = {SIZE}", xlim=(0, max(105.0, 1.03 * rows["share_percent"].max())))
 
 
-def draw_changes(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: dict[str, dict]) -> None:
+def draw_changes(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: dict[str, dict[str, Any]]) -> None:
     """How far each machine but the first is from it."""
     for name, look in list(looks.items())[1:]:
         part = rows[rows["machine"] == name]
         y = part["label"].map(places)
-        hollow = {"marker": look["marker"], "facecolor": "none", "edgecolor": look["color"], "linewidth": 0.9}
+        hollow: dict[str, Any] = {
+            "marker": look["marker"],
+            "facecolor": "none",
+            "edgecolor": look["color"],
+            "linewidth": 0.9,
+        }
         axes.scatter(part["tflops_change_percent"], y, s=34, zorder=2, **hollow)
         axes.scatter(part["share_change_percent"], y, s=12, linewidth=0, zorder=3, **look)
     far = max(1.2, 1.1 * rows[["share_change_percent", "tflops_change_percent"]].abs().max().max())

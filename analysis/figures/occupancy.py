@@ -7,20 +7,23 @@ shared memory is named as the limiter of a kernel only where it is so with all o
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from analysis.data import Measured, current, fold_twins, metric_names, wide
+from analysis.data import Measured, current, fold_twins, metric_names, records, wide
 from analysis.figures import style
 from analysis.figures.counters import GAP, groups
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.metrics import column
 from analysis.registry import figure
 
-LIMITS = {  # our key of the counter: name, look; where marks coincide the smaller ones stay in sight
+# Our key of the counter: name, look; where marks coincide the smaller ones stay in sight
+LIMITS: dict[str, tuple[str, dict[str, Any]]] = {
     "blocks_by_registers": ("registers", {"color": "#0072B2", "marker": "o", "s": 32}),
     "blocks_by_shared": ("shared memory", {"color": "#D55E00", "marker": "s", "s": 12}),
     "blocks_by_warps": ("threads", {"color": "#009E73", "marker": "^", "s": 14}),
@@ -48,9 +51,9 @@ def draw_blocks(axes: Axes, rows: pd.DataFrame) -> None:
     """The blocks that each resource would allow; those of the limiter are framed, and named at the right."""
     for key, (name, look) in LIMITS.items():
         axes.scatter(rows[key], rows["y"], label=name, zorder=3, linewidth=1 if look["marker"] == "|" else 0, **look)
-    frame = {"facecolor": "none", "edgecolor": style.INK, "linewidth": 0.9}
+    frame: dict[str, Any] = {"facecolor": "none", "edgecolor": style.INK, "linewidth": 0.9}
     axes.scatter(rows["blocks"], rows["y"], s=80, zorder=2, **frame)
-    for row in rows.itertuples():
+    for row in records(rows):
         axes.text(1.03, row.y, row.limiter, transform=axes.get_yaxis_transform(), va="center")
     axes.set(xscale="log", xlabel="blocks per SM that each would allow")
     ticks = [1, 2, 4, 8, 16, 32, 64, 128]
@@ -81,7 +84,7 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
         share.barh(part["y"], part["theoretical_occupancy"], height=0.72, linewidth=0, **look)
     share.scatter(column(rows, "achieved_occupancy"), rows["y"], marker="D", s=13, color=style.LINES[4], zorder=3,
         edgecolor=style.INK, linewidth=0.5, label="achieved")  # fmt: skip
-    for row in rows.itertuples():
+    for row in records(rows):
         x = max(row.theoretical_occupancy, getattr(row, "achieved_occupancy", 0))
         share.annotate(f"{row.theoretical_occupancy:.1f}", (x, row.y), (5, 0), textcoords="offset points", va="center")
     share.set(xlim=(0, 118), xlabel="occupancy, %")

@@ -7,13 +7,15 @@ left out.
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
 from analysis.data import Measured
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.predicted import differences, names
@@ -39,17 +41,17 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     rows = rows.assign(x=size.where(~exact, LEFT).clip(lower=LEFT), y=rows["metric"].map(places), of=kinds)
     number = rows["of"].map({kind: place for place, kind in enumerate(rows["of"].unique())})
     shown = rows.assign(y=rows["y"] + 0.3 * (number - (kinds.nunique() - 1) / 2), kernels=rows["of"] + " kernels")
-    look = {"hue": "kernels", "style": "kernels", "palette": style.LINES[: kinds.nunique()]}
+    look: dict[str, Any] = {"hue": "kernels", "style": "kernels", "palette": style.LINES[: kinds.nunique()]}
     markers = style.MARKERS[: kinds.nunique()]
     sns.scatterplot(shown, x="x", y="y", **look, markers=markers, s=16, linewidth=0, zorder=3, ax=axes)
     handles, texts = axes.get_legend_handles_labels()
-    axes.get_legend().remove()
+    style.drop_legend(axes)
     for _, part in rows[rows["x"] > NAMED].groupby("metric"):
-        worst = part.loc[part["x"].idxmax()]
+        worst = part.iloc[int(part["x"].argmax())]
         axes.text(1.3 * worst["x"], worst["y"], worst["label"], va="center", fontsize=7, color=style.INK)
-    for name, part in exact.groupby(rows["metric"]):
-        text = f"{int(part.sum())} of {len(part)} exact"
-        axes.text(1.01, places[name], text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
+    for name, hits in exact.groupby(rows["metric"]):
+        text = f"{int(hits.sum())} of {len(hits)} exact"
+        axes.text(1.01, places[str(name)], text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
     axes.set(xscale="log", xlim=(0.6 * LEFT, 4000), ylim=(len(labels) - 0.5, -0.5))  # room for names on the right
     axes.set_xticks([LEFT * 10**power for power in range(7)], minor=False)
     axes.set_xticks([], minor=True)

@@ -8,13 +8,17 @@ worklog, and of which it publishes no speed, have our mark alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from analysis.data import Measured, current, one_row_each, table
+from analysis.data import Measured, current, one_row_each, records, table
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from contracts import read_rows
@@ -52,12 +56,12 @@ def shares(published: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     own = published[published["rung"].isin(list(kernels.index))]
     told = own[own["quantity"].isin(list(SHARES)) & own["unit"].isin(list(UNITS))]
     told = told.assign(
-        share=[SHARES[row.quantity](float(row.value) * UNITS[row.unit]) for row in told.itertuples()], how="told"
+        share=[SHARES[row.quantity](float(row.value) * UNITS[row.unit]) for row in records(told)], how="told"
     )
     fast = speeds(published)
     columns = ["worklog", "rung", "gpu", "n", "share", "how"]
     found = told[columns].to_dict(orient="records")
-    for row in fast[fast["rung"].isin(list(kernels.index))].itertuples():
+    for row in records(fast[fast["rung"].isin(list(kernels.index))]):
         theirs = fast[(fast["rung"] == kernels[row.rung]) & alike(fast, row)]
         if len(theirs):
             nearest = theirs.loc[(theirs["line"] - row.line).abs().idxmin()]
@@ -71,10 +75,11 @@ def shares(published: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=columns).astype({"n": float}).rename(columns={"rung": "variant"})
 
 
-def alike(fast: pd.DataFrame, row: object) -> pd.Series:
-    """Which speeds are of the row's worklog, GPU and size, told in the same way."""
+def alike(fast: pd.DataFrame, row: Any) -> pd.Series:
+    """Which speeds are of the worklog, GPU and size of one of their rows, told in the same way."""
     size = (fast["n"] == row.n) | (fast["n"].isna() & pd.isna(row.n))
-    return (fast["worklog"] == row.worklog) & (fast["gpu"] == row.gpu) & size & (fast["of"] == row.of)
+    found: pd.Series = (fast["worklog"] == row.worklog) & (fast["gpu"] == row.gpu) & size & (fast["of"] == row.of)
+    return found
 
 
 def derived_speed(fast: pd.DataFrame, told: pd.DataFrame) -> float | None:
@@ -115,15 +120,15 @@ def span(values: pd.Series) -> str:
     return low if low == high else f"{low}–{high}"
 
 
-def draw_rung(axes: Axes, place: float, theirs: pd.DataFrame, mine: pd.Series | None) -> None:
+def draw_rung(axes: Axes, place: float, theirs: pd.DataFrame, mine: Mapping[Any, float] | None) -> None:
     """Their marks and ours, the line between them, and both in numbers."""
     ends = [*theirs["share"].dropna(), *([] if mine is None else [mine["share_of_baseline"]])]
     axes.plot([100 * min(ends), 100 * max(ends)], [place] * 2, color=style.BASELINE, linewidth=1.6, zorder=1)
     for how, part in theirs.groupby("how"):
         face = "white" if how == "derived" else style.BAD
-        look = {"marker": "D", "s": 22, "facecolor": face, "edgecolor": style.BAD, "linewidth": 1.1}
+        look: dict[str, Any] = {"marker": "D", "s": 22, "facecolor": face, "edgecolor": style.BAD, "linewidth": 1.1}
         axes.scatter(100 * part["share"], [place] * len(part), zorder=2, **look)
-    at = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+    at: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
     axes.text(1.125, place, span(theirs["share"]), color=style.BAD, **at)
     if mine is None:
         axes.text(1.21, place, "–", **at)
@@ -148,6 +153,7 @@ def draw(measured: Measured, published: pd.DataFrame) -> Figure:
     theirs = theirs.sort_values(["worklog", "order"], kind="stable")
     count = theirs.groupby("worklog")["variant"].nunique()
     figure, axes = plt.subplots(figsize=(style.WIDTH, 0.85 + 0.195 * (count.sum() + (HEAD + 0.3) * len(count))))
+    of_rung = mine.to_dict(orient="index")
     place, labels = 0.0, {}
     for worklog, part in theirs.groupby("worklog"):
         gpus, sizes = sorted(part["gpu"].dropna().unique()), sorted(part["n"].dropna().unique())
@@ -156,7 +162,7 @@ def draw(measured: Measured, published: pd.DataFrame) -> Figure:
                   transform=axes.get_yaxis_transform())  # fmt: skip
         place += HEAD
         for variant, rows in part.groupby("variant", sort=False):
-            draw_rung(axes, place, rows, mine.loc[variant] if variant in mine.index else None)
+            draw_rung(axes, place, rows, of_rung.get(variant))
             labels[place] = rows["label"].iloc[0]
             place += 1
         place += 0.3
@@ -170,14 +176,14 @@ def draw(measured: Measured, published: pd.DataFrame) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="both")
     axes.set_xlabel("share of cuBLAS on the same GPU, %")
-    looks = {
+    looks: dict[str, dict[str, Any]] = {
         "published": {"marker": "D", "color": style.BAD},
         "published, cuBLAS derived": {"marker": "D", "color": style.BAD, "markerfacecolor": "white"},
         f"here, n = {SIZE}": {"marker": "o", "color": style.KERNEL},
     }
     if "derived" not in set(theirs["how"]):
         del looks["published, cuBLAS derived"]
-    handles = [plt.Line2D([], [], linestyle="", markersize=4.5, **look) for look in looks.values()]
+    handles = [Line2D([], [], linestyle="", markersize=4.5, **look) for look in looks.values()]
     figure.legend(handles, list(looks), loc="outside upper center", ncols=len(looks), handletextpad=0.3)
     style.note(
         figure,

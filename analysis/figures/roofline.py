@@ -6,7 +6,9 @@ The intensity (FLOP/byte) is 2mnk over the DRAM bytes that ncu counted, the TFLO
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -22,7 +24,6 @@ from analysis.data import (
     wide,
 )
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.metrics import column
 from analysis.registry import figure
@@ -99,12 +100,14 @@ def draw(measured: Measured) -> Figure:
     draw_ceilings(axes, measured.machine["ceilings"], right, log_gap)
     library = (rows["kind"] == "baseline").rename("library")
     for (of_library, tensor), group in rows.groupby([library, rows["dtype"].map(is_tensor)], sort=False):
-        look = {"s": 34, "linewidth": 0.9, "zorder": 3, "edgecolor": "white"} | LOOKS[bool(of_library), bool(tensor)]
+        look: dict[str, Any] = {"s": 34, "linewidth": 0.9, "zorder": 3, "edgecolor": "white"} | LOOKS[
+            bool(of_library), bool(tensor)
+        ]
         axes.scatter(group["intensity"], group["tflops"], **look)
     several = rows["n"].nunique() > 1
     names = rows["mark"] + (" n=" + rows["n"].astype(str) if several else "")
     heights = style.spread(list(np.log10(rows["tflops"].astype(float))), log_gap, np.log10(bottom), np.log10(top))
-    leader = {"color": "#999999", "linewidth": 0.5, "zorder": 1, "clip_on": False}
+    leader: dict[str, Any] = {"color": "#999999", "linewidth": 0.5, "zorder": 1, "clip_on": False}
     for name, x, y, height in zip(names, rows["intensity"], rows["tflops"], heights, strict=True):
         level, wanted = ((np.log10(value) - np.log10(bottom)) / decades for value in (y, 10**height))
         axes.plot([x, right], [y, y], **leader)  # level to the edge and only then apart: leaders do not cross

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-from analysis.data import Measured, marked
+from analysis.data import Measured, marked, records
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 
@@ -33,13 +34,19 @@ class Panel:
     share: bool
 
 
-def draw_lines(axes: Axes, panel: Panel, looks: dict[str, dict]) -> None:
+def draw_lines(axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
     """A line and a band per variant. Shares begin where the lowest one needs it, all else at zero."""
     rows = panel.rows.dropna(subset=panel.value)
     for mark, line in rows.sort_values("n").groupby("mark", sort=False):
-        look = looks[mark]
+        look = looks[str(mark)]
         every = -(-len(line) // 12)
-        plain = {"estimator": None, "markersize": 3, "markevery": every, "linewidth": 1.0, "markeredgewidth": 0}
+        plain: dict[str, Any] = {
+            "estimator": None,
+            "markersize": 3,
+            "markevery": every,
+            "linewidth": 1.0,
+            "markeredgewidth": 0,
+        }
         sns.lineplot(line, x="n", y=panel.value, label=mark, legend=False, ax=axes, **plain, **look)
         if panel.interval:
             low, high = (line[name].astype(float) for name in panel.interval)
@@ -84,11 +91,11 @@ def lines_of_panels(rows: pd.DataFrame) -> list[list[Panel]]:
     return lines
 
 
-def line_looks(rows: pd.DataFrame) -> dict[str, dict]:
+def line_looks(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Colour, marker and dashes by label; libraries are grey and dashed."""
-    looks = {}
+    looks: dict[str, dict[str, Any]] = {}
     kernels = 0
-    for row in rows.drop_duplicates("mark").sort_values("order").itertuples():
+    for row in records(rows.drop_duplicates("mark").sort_values("order")):
         if row.kind != "baseline":
             cycle = kernels // len(style.LINES)
             looks[row.mark] = {

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from analysis.data import Measured, fold_twins, marked, metric_names, wide
 from analysis.figures import style
 from analysis.figures.counters import groups
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.metrics import column
 from analysis.registry import figure
@@ -35,7 +36,7 @@ def split(counted: pd.DataFrame) -> pd.DataFrame:
     Columns: the keys of READY, the NAMED others whose share of a rung's cycles is largest on average over rungs, in
     that order, and `other`, the sum of what is left.
     """
-    keys = [key for key in counted if key.startswith("stall_")]
+    keys = [key for key in counted.columns if key.startswith("stall_")]
     cycles = counted[keys].astype(float).fillna(0.0)
     waits = [key for key in keys if key not in READY]
     mean = cycles.div(cycles.sum(axis=1), axis=0)[waits].mean().sort_values(ascending=False, kind="stable")
@@ -71,14 +72,14 @@ def draw_bars(axes: Axes, parts: pd.DataFrame, places: np.ndarray, colours: dict
 def draw(measured: Measured) -> Figure:
     """The figure: fp32 kernels, kernels on tensor cores, libraries."""
     counted, twins = fold_twins(wide(measured.counters, metric_names()))
-    if not any(key.startswith("stall_") for key in counted):
+    if not any(key.startswith("stall_") for key in counted.columns):
         return style.left_out(measured, "Stall reasons", measured.reason("profile"))
     counted = pd.concat(groups(counted), ignore_index=True)
     group = counted["library"].astype(int) * 2 + counted["tensor"].astype(int)
     places = np.arange(len(counted)) + GAP * (group != group.shift()).cumsum().sub(1).to_numpy()
     parts = split(counted)
     totals = parts.sum(axis=1)
-    waits = [key for key in parts if key not in READY and key != "other"]
+    waits = [key for key in parts.columns if key not in READY and key != "other"]
     colours = READY | dict(zip(waits, style.LINES, strict=False)) | {"other": OTHER}
     figure, (cycles, shares) = plt.subplots(1, 2, figsize=(style.WIDTH, 1.45 + 0.165 * (places[-1] + 1)), sharey=True)
     end = axis_end(totals)
@@ -86,7 +87,7 @@ def draw(measured: Measured) -> Figure:
     draw_bars(shares, parts.div(totals, axis=0) * 100, places, colours)
     for place, total in zip(places, totals, strict=True):
         beyond = total > end
-        box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0} if beyond else None
+        box: dict[str, Any] | None = {"facecolor": "white", "edgecolor": "none", "pad": 1.0} if beyond else None
         text = f"{style.significant(total)}{' ▶' if beyond else ''}"
         x = 0.995 * end if beyond else total + 0.01 * end
         cycles.text(x, place, text, ha="right" if beyond else "left", va="center", bbox=box)
@@ -98,7 +99,7 @@ def draw(measured: Measured) -> Figure:
     cycles.set_xlabel("warp cycles per issued instruction")
     shares.set_xlabel("% of them")
     named = {stall.key: stall.label for stall in STALLS}
-    patches = [plt.Rectangle((0, 0), 1, 1, **look(colour)) for colour in colours.values()]
+    patches = [Rectangle((0, 0), 1, 1, **look(colour)) for colour in colours.values()]
     texts = [named.get(key, "Other reasons") for key in colours]
     figure.legend(patches, texts, loc="outside upper center", ncols=5, handlelength=1.2, handletextpad=0.5)
     style.note(

@@ -10,7 +10,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import matplotlib
 
@@ -76,11 +76,18 @@ sns.set_theme(
 )
 
 
+class Dated(Protocol):
+    """Measurements that say where and when they were taken."""
+
+    @property
+    def origin(self) -> str: ...
+
+
 def note(
     figure: Figure,
-    measured: Measured,
+    measured: Measured | Dated,
     *facts: str,
-    stale: bool = False,
+    stale: bool | np.bool = False,
     withheld: bool = True,
     outdated: Sequence[str] = (),
 ) -> None:
@@ -92,7 +99,7 @@ def note(
     parts = [measured.origin, *(fact for fact in facts if fact)]
     if stale:
         parts.append(f"{DAGGER} source changed since measured")
-    if withheld and len(measured.failed):
+    if withheld and isinstance(measured, Measured) and len(measured.failed):
         parts.append("not shown, failed a check: " + ", ".join(measured.failed["label"]))
     if outdated:
         parts.append("not shown, source changed since measured: " + ", ".join(outdated))
@@ -122,9 +129,10 @@ def save(figure: Figure, svg: Path) -> None:
 
 def _lay_out(figure: Figure) -> None:
     """Places as the layout finds them, rounded: its solver's last digits differ from run to run."""
-    if figure.get_layout_engine() is None:
+    engine = figure.get_layout_engine()
+    if engine is None:
         return
-    figure.get_layout_engine().execute(figure)
+    engine.execute(figure)
     figure.set_layout_engine("none")
     for axes in figure.axes:
         axes.set_position(Bbox(axes.get_position(original=True).get_points().round(6)))
@@ -141,22 +149,35 @@ def cells(
 ) -> None:
     """A heat map of one cell per value, with words in it or none, the first row on top; a NaN's cell stays white."""
     plain: dict[str, Any] = {"cbar": False, "xticklabels": False, "yticklabels": False, "linecolor": "white"}
-    engine = axes.figure.get_layout_engine()
-    axes.figure.set_layout_engine("none")  # seaborn draws the figure to see whether labels overlap: there are none
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # `axes` is drawn in one
+    engine = figure.get_layout_engine()
+    figure.set_layout_engine("none")  # seaborn draws the figure to see whether labels overlap: there are none
     sns.heatmap(values.astype(float), ax=axes, cmap=colours, norm=norm, annot=words, fmt="", linewidths=0.8, **plain)
-    axes.figure.set_layout_engine(engine)
+    figure.set_layout_engine(engine)
 
 
 def bars(axes: Axes, rows: pd.DataFrame, value: str, label: str, order: list[str]) -> None:
     """A bar to the right for each row, at the place of its label in `order`; libraries are grey and hatched."""
     of = (rows["kind"] == "baseline").map({False: "kernel", True: "library"})
     shown = rows.assign(**{value: rows[value].astype(float)}, of=of)
-    both = {"hue": "of", "hue_order": ["kernel", "library"], "palette": [KERNEL, BASELINE], "saturation": 1}
-    plain = {"errorbar": None, "dodge": False, "width": 0.72, "linewidth": 0, "legend": False}
+    both: dict[str, Any] = {
+        "hue": "of",
+        "hue_order": ["kernel", "library"],
+        "palette": [KERNEL, BASELINE],
+        "saturation": 1,
+    }
+    plain: dict[str, Any] = {"errorbar": None, "dodge": False, "width": 0.72, "linewidth": 0, "legend": False}
     sns.barplot(shown, x=value, y=label, order=order, **both, **plain, ax=axes)
     for patch in axes.containers[1]:
         patch.set(hatch="////", edgecolor="white")
     axes.set(xlabel="", ylabel="")
+
+
+def drop_legend(axes: Axes) -> None:
+    """Take away the legend that seaborn drew; its handles are left for the figure's own."""
+    if legend := axes.get_legend():
+        legend.remove()
 
 
 def legend_columns(labels: list[str]) -> int:

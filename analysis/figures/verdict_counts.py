@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from analysis.claims.verdicts import DIRECTION, FAILS, HOLDS, UNTESTABLE
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from contracts import read_yaml, schema
 
-LOOKS = {
+LOOKS: dict[str, dict[str, Any]] = {
     HOLDS: {"color": style.KERNEL},
     DIRECTION: {"color": "#8CC2E6"},
     FAILS: {"color": style.BAD, "hatch": "///"},
@@ -42,7 +43,7 @@ def draw(rows: pd.DataFrame, worklogs: list[str]) -> Figure:
     for axes in panels[-1]:
         axes.set_xlabel("claims")
     handles = [
-        plt.Rectangle((0, 0), 1, 1, linewidth=0, facecolor=look["color"], edgecolor="white", hatch=look.get("hatch"))
+        Rectangle((0, 0), 1, 1, linewidth=0, facecolor=look["color"], edgecolor="white", hatch=look.get("hatch"))
         for look in LOOKS.values()
     ]
     figure.legend(handles, list(LOOKS), loc="outside upper center", ncols=len(LOOKS), handlelength=1.2)
@@ -58,21 +59,21 @@ def bars(axes: Axes, rows: pd.DataFrame, column: str, names: list[str]) -> None:
     start = [0] * len(names)
     for verdict, look in LOOKS.items():
         widths = list(counts[verdict])
-        bar = {"height": 0.72 if len(names) > 6 else 0.55, "edgecolor": "white", "linewidth": 0.5}
+        bar: dict[str, Any] = {"height": 0.72 if len(names) > 6 else 0.55, "edgecolor": "white", "linewidth": 0.5}
         axes.barh(range(len(names)), widths, left=start, **bar, **look)
         for place, (first, width) in enumerate(zip(start, widths, strict=True)):
             if width >= ROOM * longest * len(str(width)):
                 box: dict[str, Any] = {}
                 if "hatch" in look:
                     box = {"bbox": {"facecolor": look["color"], "edgecolor": "none", "pad": 0.8}}
-                at = {"ha": "center", "va": "center_baseline", "fontsize": 7, "color": INKS[verdict]}
+                at: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7, "color": INKS[verdict]}
                 axes.text(first + width / 2, place, str(width), **at, **box)
         start = [first + width for first, width in zip(start, widths, strict=True)]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set_xlim(0, longest * 1.02)
     axes.tick_params(axis="y", length=0)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.grid(axis="x")
 
 

@@ -9,15 +9,17 @@ worklog measured 6.4%.
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, fold_twins, marked, metric_names, wide
+from analysis.data import Measured, fold_twins, marked, metric_names, records, wide
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
-from analysis.tables.wave_quantization import tails
+from analysis.tables.wave_quantization import load_balance
 
 BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is told in words, or it would squeeze all others
 ENDS = {"busiest": ("sm_cycles_most", style.BAD, ">"), "idlest": ("sm_cycles_least", style.KERNEL, "<")}
@@ -26,7 +28,7 @@ ENDS = {"busiest": ("sm_cycles_most", style.BAD, ">"), "idlest": ("sm_cycles_lea
 def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
     """The figure: a row per variant, libraries without computed marks."""
     kept, twins = fold_twins(wide(measured.counters, metric_names()))
-    rows = tails(measured, resources).merge(kept[["variant", "n"]], on=["variant", "n"])
+    rows = load_balance(measured, resources).merge(kept[["variant", "n"]], on=["variant", "n"])
     rows = rows[rows["measured_busiest_percent"].notna()].reset_index(drop=True)
     if rows.empty:
         return style.left_out(measured, "Waves and load balance", measured.reason("profile"))
@@ -38,12 +40,12 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
             rows[key].where(rows[key].abs() <= BEYOND) for key in (f"{name}_percent", f"measured_{name}_percent")
         )
         axes.scatter(seen, rows.index, s=16, color=colour, marker=marker, label=f"{name} SM, measured", zorder=3)
-        look = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.9}
+        look: dict[str, Any] = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.9}
         axes.scatter(computed, rows.index, s=62, label=f"{name} SM, computed", zorder=2, **look)
     axes.axvline(0, color=style.INK, linewidth=0.9, zorder=1)
-    for row in rows.itertuples():
+    for row in records(rows):
         if max(row.measured_busiest_percent, -row.measured_idlest_percent) > BEYOND:
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+            box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
             text = f"{row.measured_idlest_percent:.0f}% and {row.measured_busiest_percent:+.0f}%, beyond the axis ▶"
             text = text.replace("-", "−")
             place = axes.get_yaxis_transform()

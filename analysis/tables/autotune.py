@@ -61,7 +61,8 @@ class Tuning:
         found = rows[rows["source_hash"] == self.record["kernels"][kernel]["source_hash"]]
         if found.empty:
             raise UserError(f"tuned.json and tuning.csv are not of one sweep: {kernel}'s winner has no row; tune again")
-        return found.iloc[0]
+        row: pd.Series = found.iloc[0]
+        return row
 
 
 def of(inputs: Inputs) -> Tuning | None:
@@ -121,8 +122,10 @@ def values_text(row: pd.Series) -> str:
 
 
 def _row(row: pd.Series) -> dict[str, Any]:
-    numbers = {name: float(row[name]) for name in ("tflops", "time_us", "sm_clock_mhz", "occupancy")}
-    whole = {name: int(row[name]) for name in ("threads", "registers", "spill_bytes", "shared_bytes", "samples", "BK")}
+    numbers: dict[str, Any] = {name: float(row[name]) for name in ("tflops", "time_us", "sm_clock_mhz", "occupancy")}
+    whole: dict[str, Any] = {
+        name: int(row[name]) for name in ("threads", "registers", "spill_bytes", "shared_bytes", "samples", "BK")
+    }
     return {"values": values_text(row), **numbers, "share_percent": 100 * float(row["share_of_cublas"]), **whole}
 
 

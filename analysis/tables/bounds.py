@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.data import Measured
+from analysis.data import Measured, records
 from analysis.inputs import Inputs
 from analysis.registry import document, table
 
@@ -73,7 +73,7 @@ def errors(rows: pd.DataFrame) -> list[str]:
     for resource, label in ESTIMATES.items():
         own = rows[rows["resource"] == resource]
         if not own.empty:
-            most = own.loc[own["percent"].idxmax()]
+            most = own.iloc[int(own["percent"].argmax())]
             told = f"{label}: at most {most['percent']:.1f}% of the measured cycles ({most['label']})"
             found.append(f"{told}, above them in {len(broken(own))} of {len(own)}")
     return found
@@ -98,7 +98,7 @@ def rules(measured: Measured, bounds: pd.DataFrame) -> str:
         "| other stalls |",
         "|---|---:|---:|---:|---|---:|---|",
     ]
-    for kernel in kernels.itertuples():
+    for kernel in records(kernels):
         key = (kernel.variant, kernel.n)
         own, counted = amount[(*key, "issue")], value[(*key, EXECUTED)]
         apart = own / counted - 1

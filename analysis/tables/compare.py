@@ -63,9 +63,9 @@ def compare(measured: Measured, a: str, b: str, n: int | None = None) -> pd.Data
     made = []
     for section, shown in (COMPARISON | {"Stalls, per issued instruction": STALLS}).items():
         for metric in shown:
-            values = [float(row.get(metric.key, float("nan"))) for row in (first, second)]
+            one, other = values = [float(row.get(metric.key, float("nan"))) for row in (first, second)]
             if metric.key not in LEAST or any(value >= LEAST[metric.key] for value in values):
-                better = ["", *names[-3:-1], "same"][side(*values, metric.better)]
+                better = ["", *names[-3:-1], "same"][side(one, other, metric.better)]
                 made.append([section, metric.label, metric.unit, chosen, *values, better])
     return pd.DataFrame(made, columns=names)
 
@@ -98,7 +98,7 @@ def compare_whole(measured: Measured, beside: Beside, a: str, b: str, n: int | N
     `n`: the size; else the largest at which both have counters, or predictions. Raises `UserError` where there is none.
     """
     known = measured.counters
-    have = [sizes_of(known[known["variant"] == name].to_dict("records")) for name in (a, b)]
+    have = [{int(n) for n in known.loc[known["variant"] == name, "n"]} for name in (a, b)]
     foretold = [sizes_of(beside.predictions.get(name, [])) for name in (a, b)]
     counted = have[0] & have[1]
     predicted = foretold[0] & foretold[1]
@@ -127,19 +127,23 @@ def compare_whole(measured: Measured, beside: Beside, a: str, b: str, n: int | N
     return pd.DataFrame([row for part in parts for row in part.to_numpy()], columns=names)
 
 
+# Section, metric, unit, the values of both, and which way is better
+Line = tuple[str, str, str, Sequence[Any], int]
+
+
 def sizes_of(rows: Iterable[Row]) -> set[int]:
     """The sizes that rows are about."""
     return {int(row["n"]) for row in rows}
 
 
-def _rows(names: Sequence[str], n: int, shown: Iterable[tuple[str, str, str, Any, Any, int]]) -> pd.DataFrame:
-    """`shown`: section, metric, unit, both values, and which way is better; those that neither has are left out."""
+def _rows(names: Sequence[str], n: int, shown: Iterable[Line]) -> pd.DataFrame:
+    """What neither has is left out."""
     made = []
-    for section, metric, unit, *values, direction in shown:
-        if any(value is not None for value in values):
-            numbers = all(isinstance(value, int | float) for value in values)
-            better = ["", *names[4:6], "same"][side(*values, direction)] if numbers else ""
-            made.append([section, metric, unit, n, *values, better])
+    for section, metric, unit, (one, other), direction in shown:
+        if one is not None or other is not None:
+            numbers = isinstance(one, int | float) and isinstance(other, int | float)
+            better = ["", *names[4:6], "same"][side(one, other, direction)] if numbers else ""
+            made.append([section, metric, unit, n, one, other, better])
     return pd.DataFrame(made, columns=list(names))
 
 
@@ -157,7 +161,7 @@ def _speeds(measured: Measured, a: str, b: str, n: int, names: Sequence[str]) ->
         ("flop_per_clock_sm", "FLOP/clock/SM", "", +1),
     ]
     return _rows(
-        names, n, [("Speed", label, unit, *(float(rows.at[v, k]) for v in (a, b)), d) for k, label, unit, d in shown]
+        names, n, [("Speed", label, unit, [float(rows[k][v]) for v in (a, b)], d) for k, label, unit, d in shown]
     )
 
 
@@ -173,7 +177,7 @@ def _resources(beside: Beside, a: str, b: str, n: int, names: Sequence[str]) -> 
     ]
     known = [beside.resources.get(name, {}) for name in (a, b)]
     return _rows(
-        names, n, [("Resources", label, unit, *(row.get(key) for row in known), d) for key, label, unit, d in shown]
+        names, n, [("Resources", label, unit, [row.get(key) for row in known], d) for key, label, unit, d in shown]
     )
 
 
@@ -185,10 +189,9 @@ def _bounds(beside: Beside, a: str, b: str, n: int, names: Sequence[str]) -> pd.
     labels = RESOURCES | {key: f"{label} (estimate)" for key, label in ESTIMATES.items()}
     keys = sorted((key for key in labels if any(key in one for one in known)), key=lambda key: -known[0].get(key, 0))
     section = f"Least cycles per SM, {next((row['machine'] for rows in beside.bounds.values() for row in rows), '')}"
-    shown: list[tuple[str, str, str, Any, Any, int]]
-    shown = [(section, labels[key], "cycle", *(one.get(key) for one in known), -1) for key in keys]
+    shown: list[Line] = [(section, labels[key], "cycle", [one.get(key) for one in known], -1) for key in keys]
     most = [max((k for k in one if k in RESOURCES), key=one.__getitem__, default=None) for one in known]
-    shown.append((section, "Bottleneck", "", *(key and RESOURCES[key] for key in most), 0))
+    shown.append((section, "Bottleneck", "", [key and RESOURCES[key] for key in most], 0))
     return _rows(names, n, shown)
 
 

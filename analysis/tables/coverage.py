@@ -51,7 +51,7 @@ def own_rows(machine: str, folder: Folder, here: dict[str, list[Row]], why_archi
     found = []
     for one, leg in _legs():
         if here.get(leg.stage):
-            row = {"machine": machine, "leg": leg.leg, "status": "ran", "source": machine}
+            row: dict[str, Any] = {"machine": machine, "leg": leg.leg, "status": "ran", "source": machine}
             found.append(row | {"rows": len(here[leg.stage]), "reason": folder.reasons.get(leg.stage)})
         elif why_archived is None:
             found.append(_row(machine, one, leg, folder, "ran", folder.reasons.get(leg.stage)))

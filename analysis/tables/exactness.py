@@ -38,10 +38,11 @@ def compared(folder: Path) -> pd.DataFrame:
 def table(rows: pd.DataFrame) -> str:
     """The table: a line for each counter, those that are always exact first."""
     found = []
-    for metric, own in rows.groupby("metric"):
+    for key, own in rows.groupby("metric"):
+        metric = str(key)
         off = own["difference_percent"].abs()
         exact = int((off < EXACT).sum())
-        worst = own.loc[off.idxmax()]
+        worst = own.iloc[int(off.argmax())]
         far = (
             "–" if exact == len(own) else f"{'+' if worst['difference_percent'] > 0 else '-'}{significant(off.max())}%"
         )

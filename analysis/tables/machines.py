@@ -7,6 +7,7 @@ source that the tree has now.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pandas as pd
 
@@ -36,12 +37,12 @@ def shares(machines: dict[str, Measured], n: int = SIZE) -> pd.DataFrame:
         bench = bench[(bench["n"] == n) & (bench["regime"] == "unlocked") & (bench["data"] == "uniform")]
         rows = one_row_each(bench[bench["kind"] != "baseline"])
         parts = {"share_percent": "share_of_baseline", "share_low": "share_ci_low", "share_high": "share_ci_high"}
-        ends = {new: 100 * rows[old] for new, old in parts.items()}
+        ends: dict[str, Any] = {new: 100 * rows[old] for new, old in parts.items()}
         found.append(rows[columns].assign(machine=name, gpu=measured.provenance["gpu"], **ends))
     rows = pd.concat(found, ignore_index=True).sort_values("order", kind="stable", ignore_index=True)
     rows = rows[rows.groupby("variant")["machine"].transform("size") > 1].drop(columns="order")
     first = rows.groupby("variant")
-    changes = {
+    changes: dict[str, Any] = {
         f"{new}_change_percent": 100 * (rows[old] / first[old].transform("first") - 1)
         for new, old in (("share", "share_percent"), ("tflops", "tflops"))
     }

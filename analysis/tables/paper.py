@@ -33,7 +33,7 @@ checks.csv: variant, label, dtype, device, cases, passed, failed, worst_share (l
 data_kinds.csv: the rows of experiments of several kinds of data, in the columns of ladder.csv and of
     `analysis.tables.data_kinds.spreads`.
 
-wave_quantization.csv: waves and load balance, in the columns of `analysis.tables.wave_quantization.tails`.
+wave_quantization.csv: waves and load balance, in the columns of `analysis.tables.wave_quantization.load_balance`.
 
 counters.csv: variant, label, dtype, n, stale, kernel (the function that ran), then a column "KEY [UNIT]" per counter of
     contracts/metrics.yaml.
@@ -54,6 +54,7 @@ from analysis.data import (
     describe,
     library_functions,
     metric_names,
+    records,
     stale_variants,
     wide,
 )
@@ -180,7 +181,7 @@ def counter_table(measured: Measured) -> pd.DataFrame:
     names = metric_names()
     rows = wide(measured.counters, names)
     pairs = measured.counters[["metric", "unit"]].drop_duplicates()
-    units = {names.get(pair.metric, pair.metric): pair.unit for pair in pairs.itertuples()}
+    units = {names.get(pair.metric, pair.metric): pair.unit for pair in records(pairs)}
     rows["stale"] = rows["stale"].astype(bool)
     rows = rows.drop(columns=["kind", "family", "order"])
     return rows.rename(columns={key: f"{key} [{_plain(unit)}]" if unit else key for key, unit in units.items()})
@@ -190,7 +191,7 @@ def kernel_list(variants: pd.DataFrame) -> list[dict[str, Any]]:
     """The catalogue's kernels and dispatchers: what each adds to which, and where it is from."""
     labels = variants.set_index("variant")["label"]
     found = []
-    for row in variants[variants["kind"] != "baseline"].itertuples():
+    for row in records(variants[variants["kind"] != "baseline"]):
         source, _, section = (row.origin if pd.notna(row.origin) else "").partition(": ")
         found.append(
             {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.data import metrics
+from analysis.data import metrics, records
 from analysis.inputs import Inputs
 from analysis.registry import table
 
@@ -27,9 +27,7 @@ def differences(counters: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFra
     both = current.merge(predictions[[*keys, "value"]], on=keys, suffixes=("", "_predicted"))
     both = both.rename(columns={"value": "measured", "value_predicted": "predicted"})
     value = current.set_index(keys)["value"]
-    whole = [
-        value.get((r.variant, r.n, r.metric.replace(CONFLICTS, WAVEFRONTS)), r.measured) for r in both.itertuples()
-    ]
+    whole = [value.get((r.variant, r.n, r.metric.replace(CONFLICTS, WAVEFRONTS)), r.measured) for r in records(both)]
     both = both.assign(whole=whole)
     both = both[both["whole"] > 0]
     both = both.assign(difference_percent=100 * (both["predicted"] - both["measured"]) / both["whole"])

@@ -1,4 +1,4 @@
-"""Widths of each kernel's shared-memory accesses by source line: foreseen from its PTX, and found in its cubin."""
+"""Widths of each kernel's shared-memory accesses by source line: predicted from its PTX, and found in its cubin."""
 
 from __future__ import annotations
 

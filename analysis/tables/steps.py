@@ -59,12 +59,11 @@ def longest_stall(facts: Facts, variant: str) -> tuple[str | None, float | None]
 
 def speedup(facts: Facts, before: str, after: str) -> dict[str, float | None]:
     """Times at n = 4096, their ratio, and its interval from the ends of both."""
-    rows = [facts.row(name, "time_us") for name in (before, after)]
+    old, new = (facts.row(name, "time_us") for name in (before, after))
     times = [facts.value(name, "time_us") for name in (before, after)]
     found: dict[str, float | None] = {"time_before_us": times[0], "time_after_us": times[1]}
-    if None in times or None in rows:
+    if old is None or new is None or None in times:
         return found
-    old, new = rows
     return found | {
         "speedup": times[0] / times[1],
         "speedup_ci_low": old["time_us_ci_low"] / new["time_us_ci_high"],

@@ -15,7 +15,7 @@ from analysis.metrics import column, percent
 from analysis.registry import table
 
 
-def tails(measured: Measured, resources: pd.DataFrame) -> pd.DataFrame:
+def load_balance(measured: Measured, resources: pd.DataFrame) -> pd.DataFrame:
     """One row per variant and size with counters, in the catalogue's order.
 
     Columns: variant, label, kind, dtype, n, stale; computed, empty for libraries and dispatchers, whose grids are not
@@ -52,4 +52,4 @@ def tails(measured: Measured, resources: pd.DataFrame) -> pd.DataFrame:
 
 @table("wave_quantization", title="Waves and load balance", reads=("measured", "resources"))
 def wave_quantization_table(inputs: Inputs) -> pd.DataFrame:
-    return tails(inputs.measured(), inputs.rows("resources"))
+    return load_balance(inputs.measured(), inputs.rows("resources"))

@@ -11,7 +11,7 @@ rows for that size, and the reason is told. A dispatcher has checks and predicti
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,13 @@ from typing import Any
 from contracts import UserError, run_command, write_json, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.emulation import bank_pictures, bounds, launching, predictions, scaling, widths
-from experiments.stages.check import EmulatedDevice, check_variant
+from experiments.emulation.device import EmulatedDevice
+from experiments.stages.check import check_variant
 from kernels import catalogue
 from kernels.catalogue import Baseline, Problem, Runnable, Variant
 from ptxsim import Kernel, PtxsimError, machines
+
+logger = logging.getLogger(__name__)
 
 Rows = list[dict[str, Any]]
 
@@ -30,7 +33,7 @@ Rows = list[dict[str, Any]]
 def at_sizes(
     entry: Runnable, sizes: list[int], kernels: dict[str, Kernel], build_dir: Path, machine: machines.Machine
 ) -> tuple[Rows, Rows]:
-    """Predictions and bounds; what is left out is told on stderr."""
+    """Predictions and bounds; what is left out is logged."""
     predicted: Rows = []
     least: Rows = []
     for size in sizes:
@@ -42,7 +45,7 @@ def at_sizes(
             if variant is entry:
                 least += bounds.rows(variant, size, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)
         except UserError as reason:
-            print(f"{entry.name}, n = {size}, left out: {reason}", file=sys.stderr)
+            logger.warning(f"{entry.name}, n = {size}, left out: {reason}")
     return predicted, least
 
 

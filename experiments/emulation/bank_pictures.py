@@ -169,7 +169,7 @@ def to_pdf(svg: Path, pdf: Path) -> None:
 
     page = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{svg.name}")\n'
     with atomic_write(pdf) as temporary:
-        typst.compile(
+        typst.compile(  # type: ignore[call-overload]  # its stub wants text, output and root of one type
             page.encode(),
             output=temporary,
             root=svg.parent.resolve(),

@@ -1,6 +1,7 @@
 """Times ptxsim on each kernel: its check case, and how the time grows with the grid.
 
-    python -m experiments.emulator_bench --build-dir results/build/sm_90a --out emulator_bench.csv [VARIANT ...]
+    python -m experiments.emulation.emulator_bench --build-dir results/build/sm_90a --out emulator_bench.csv \
+        [VARIANT ...]
 
 The first row of a kernel is m = n = 256, k = 64 (or the next whole tiles); then the grid doubles along n, three times.
 One process, one thread; the peak of its memory is that since its start.
@@ -34,7 +35,7 @@ class Executed(ptxsim.Observer):
     def __init__(self) -> None:
         self.warps = 0
 
-    def executed(self, instruction, warps: int) -> None:
+    def executed(self, instruction: object, warps: int) -> None:
         self.warps += warps
 
 
@@ -59,7 +60,7 @@ def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[
 
 def rows_of(name: str, build_dir: Path) -> list[dict[str, Any]]:
     """Rows of emulator_bench.csv of one kernel."""
-    variant = catalogue.find(name)
+    variant = catalogue.kernels()[name]
     table = []
     try:
         began = time.perf_counter()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ptxsim import Array, Observer
@@ -17,13 +19,13 @@ class Owners(Observer):
         self.array, self.element_bytes = array, element_bytes
         self.found = np.full(array.nbytes // element_bytes, -1, np.int64)
 
-    def begins(self, kernel, grid, block) -> None:
+    def begins(self, kernel: Any, grid: Any, block: Any) -> None:
         self._machine = kernel.machine
         arena = self._machine.arena
         names = [allocation.name for allocation in arena.allocations]
         self._start = arena.starts[names.index(self.array.name)] + self.array.offset
 
-    def memory(self, event) -> None:
+    def memory(self, event: Any) -> None:
         if event.space != "global" or not event.kind.startswith(("st", "atom")):
             return
         machine = self._machine

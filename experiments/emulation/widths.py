@@ -1,4 +1,4 @@
-"""Widths of a kernel's shared-memory accesses by source line, foreseen from its PTX and found in its cubin: rows of
+"""Widths of a kernel's shared-memory accesses by source line, predicted from its PTX and found in its cubin: rows of
 shared_widths.csv.
 
 ptxas merges neighbouring accesses; the emulator's counters rest on knowing which (ptxsim/merging.py has the rule). That
@@ -32,7 +32,7 @@ def rows(name: str, kernel: ptxsim.Kernel, cubin: Path) -> list[dict[str, Any]]:
             "file": Path(line.file).name,
             "line": line.line,
             "opcode": line.opcode,
-            "foreseen": shown(line.foreseen),
+            "predicted": shown(line.foreseen),
             "found": shown(line.found),
             "agree": line.agree,
         }

@@ -20,12 +20,12 @@ import atexit
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +38,8 @@ import numpy as np
 import pynvml
 
 from contracts import UserError, write_text
+
+logger = logging.getLogger(__name__)
 
 TOLERANCE = 0.01  # of the target: a sample whose clock is farther off is rejected
 QUIET_S = 5.0  # how long a process that ended a moment ago may still be listed on the GPU
@@ -176,7 +178,7 @@ def locked(handle: object, sm_mhz: int | None = None, memory_mhz: int | None = N
                 if failed := undo():
                     if isinstance(error, UserError | pynvml.NVMLError):
                         raise UserError(f"{error}; and {failed}") from error
-                    say(f"error: {failed}")
+                    logger.error(f"error: {failed}")
                 raise
             else:
                 if failed := undo():
@@ -264,7 +266,7 @@ class _Signals:
     def _end(self, number: int) -> None:
         if number == signal.SIGINT:
             raise KeyboardInterrupt
-        say(f"ended by {signal.Signals(number).name}")
+        logger.warning(f"ended by {signal.Signals(number).name}")
         raise SystemExit(128 + number)
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -319,7 +321,7 @@ def _repair(path: Path, uuid: str) -> None:
                 "a run that was killed left the clocks of this GPU locked, and they cannot be reset "
                 f"({error}); {BY_HAND}; then remove {path}"
             ) from error
-        say("a run that was killed had left the clocks of this GPU locked: reset")
+        logger.warning("a run that was killed had left the clocks of this GPU locked: reset")
     path.unlink()
 
 
@@ -358,12 +360,6 @@ def memory_off_target(handle: object, target: Target) -> str | None:
     except pynvml.NVMLError_NotSupported:
         return None
     return None if on_target(mhz, target.memory_mhz) else f"the memory ran at {mhz} MHz, not {target.memory_mhz}"
-
-
-def say(line: str) -> None:
-    """A line to the terminal, if it is still there."""
-    with contextlib.suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
 
 
 def lock_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ Kernels are loaded and launched by cuda.core; memory and events go through the d
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,21 @@ from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from contracts import UserError
-from experiments.stages.build import entry_name
 from kernels import arguments
 from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Runnable, Variant
 
 FILLS = {"uniform": 0, "normal": 1, "zeros": 2, "nans": 3}
 
 
-def cuda(result: tuple) -> Any:
+def entry_name(ptx: Path) -> str:
+    """The mangled name of the only entry in a PTX file."""
+    names: list[str] = re.findall(r"^\.visible \.entry (\w+)\(", ptx.read_text(), re.M)
+    if len(names) != 1:
+        raise UserError(f"{ptx}: {len(names)} kernel entries, expected 1; build it again")
+    return names[0]
+
+
+def cuda(result: tuple[Any, ...]) -> Any:
     """The value of a driver call; raises `UserError` with the driver's own words where it failed."""
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:

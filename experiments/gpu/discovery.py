@@ -55,7 +55,7 @@ def _silent(error: Exception) -> str:
     return f"the NVIDIA driver does not answer: NVML says {error}; mend the driver, or hide it: CUDA_VISIBLE_DEVICES="
 
 
-def visible_handles() -> list:
+def visible_handles() -> list[Any]:
     """NVML handles of the devices that CUDA_VISIBLE_DEVICES names, in its order, each once; NVML must be initialised.
 
     A device is a GPU or, of a GPU in MIG mode, an instance. Numbers count GPUs in the order of the PCI bus, and one in
@@ -83,7 +83,7 @@ def visible_handles() -> list:
     return list(chosen.values())
 
 
-def _devices(gpu: Any) -> list:
+def _devices(gpu: Any) -> list[Any]:
     """What CUDA can use of a GPU: the GPU itself, in MIG mode its instances."""
     import pynvml
 
@@ -99,7 +99,7 @@ def _devices(gpu: Any) -> list:
         return [gpu]  # it knows no MIG
 
 
-def _named(item: str, gpus: list[list]) -> list:
+def _named(item: str, gpus: list[list[Any]]) -> list[Any]:
     """The devices whose UUID is or begins with `item`; of a GPU in MIG mode that is named, the first instance."""
     import pynvml
 

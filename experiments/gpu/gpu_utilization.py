@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import logging
 import shlex
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -21,6 +21,8 @@ import pynvml
 
 from contracts import UserError, run_command, write_json
 from experiments.gpu import discovery
+
+logger = logging.getLogger(__name__)
 
 PERIOD_S = 0.2
 
@@ -70,7 +72,7 @@ def main() -> int:
     code, seconds, seen = watch(options.command)
     shares = [sum(percentages) / len(percentages) / 100 if percentages else None for percentages in seen]
     told = ", ".join(f"{share:.0%}" for share in shares if share is not None)
-    print(f"{seconds:.0f} s, exit code {code}; GPU busy {told or 'unknown: it ended too soon'}", file=sys.stderr)
+    logger.info(f"{seconds:.0f} s, exit code {code}; GPU busy {told or 'unknown: it ended too soon'}")
     if options.out:
         document = {
             "command": shlex.join(options.command),

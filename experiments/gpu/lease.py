@@ -13,8 +13,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +24,8 @@ import filelock
 
 from contracts import UserError
 from experiments.gpu import clocks, discovery
+
+logger = logging.getLogger(__name__)
 
 HELD = "GEMM_LADDER_LEASE_HELD"  # set for the children of a process that holds a lease
 LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
@@ -120,6 +122,6 @@ def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.
         if waited > wait_s:
             raise UserError(f"every visible GPU stayed leased for {wait_s:.0f} s; wait for the other run to end")
         if waited >= patience_s and not told:
-            print("waiting for a GPU: another job holds it", file=sys.stderr, flush=True)
+            logger.warning("waiting for a GPU: another job holds it")
             told = True
         time.sleep(POLL_S)

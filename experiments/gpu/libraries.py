@@ -62,7 +62,7 @@ class CublasGemm:
         )  # fmt: skip
         gemm = self._library.cublasGemmEx
 
-        def call(keep: tuple = (alpha, beta)) -> None:
+        def call(keep: tuple[Any, ...] = (alpha, beta)) -> None:
             if status := gemm(*arguments):
                 raise UserError(f"cublasGemmEx failed with status {status}")
 
@@ -79,7 +79,8 @@ class TorchGemm:
             raise UserError(f"{entry.name} needs a torch that is built for CUDA; this one is {torch.__version__}")
         self.torch, self.entry = torch, entry
         torch.backends.cuda.matmul.allow_tf32 = entry.dtype == "tf32"
-        torch.cuda.set_stream(torch.cuda.ExternalStream(int(gpu.stream.handle)))
+        stream: Any = torch.cuda.ExternalStream  # torch gives its constructor no types
+        torch.cuda.set_stream(stream(int(gpu.stream.handle)))
 
     def _matrix(self, address: int, rows: int, cols: int, ld: int) -> Any:
         torch = self.torch
@@ -103,7 +104,11 @@ class TorchGemm:
         left, right = self._matrix(a, p.m, p.k, p.lda), self._matrix(b, p.k, p.n, p.ldb)
         out = self._matrix(c, p.m, p.n, p.ldc)
         matmul = self.torch.matmul
-        return lambda: matmul(left, right, out=out)
+
+        def call() -> None:
+            matmul(left, right, out=out)
+
+        return call
 
 
 Gemm = CatalogueKernel | CublasGemm | TorchGemm
@@ -118,5 +123,5 @@ def import_early(entry: Entry) -> None:
 def load_gemm(gpu: Gpu, entry: Entry) -> Gemm:
     """Whatever runs a catalogue entry; all have `bind(problem, a, b, c)`."""
     if isinstance(entry, Baseline):
-        return {"cublas": CublasGemm, "torch": TorchGemm}[entry.library](gpu, entry)
+        return CublasGemm(gpu, entry) if entry.library == "cublas" else TorchGemm(gpu, entry)
     return CatalogueKernel(gpu, entry)

@@ -95,7 +95,8 @@ class Stopwatch:
         difference = (stamps[:, 1] - stamps[:, 0]).astype(np.float64)
         mhz = np.full(seen.shape, np.nan)
         np.divide(difference[:, 0] * 1e3, difference[:, 1], out=mhz, where=seen & (difference[:, 1] > 0))
-        return np.nanmedian(mhz, axis=1)
+        medians: np.ndarray = np.nanmedian(mhz, axis=1)
+        return medians
 
 
 def duration_us(gpu: Gpu, work: Work, count: int = 1) -> float:
@@ -106,7 +107,7 @@ def duration_us(gpu: Gpu, work: Work, count: int = 1) -> float:
         work()
     cuda(driver.cuEventRecord(end, gpu.stream.handle))
     cuda(driver.cuEventSynchronize(end))
-    elapsed = cuda(driver.cuEventElapsedTime(start, end)) * 1e3 / count
+    elapsed = float(cuda(driver.cuEventElapsedTime(start, end))) * 1e3 / count
     for event in (start, end):
         cuda(driver.cuEventDestroy(event))
     return elapsed

@@ -90,7 +90,7 @@ def of_access(kind: str, bytes: int, address: str, lanes: int = LANES, source: s
     active = np.arange(LANES) < lanes
     if kind == "ldmatrix":
         waves, ideal = wavefronts.ldmatrix(where[None], active[None])
-    elif kind == "cp_async":
+    elif there is not None:
         waves, ideal = wavefronts.cp_async(where[None], active[None], bytes, there[None], active[None])
     else:
         waves, ideal = wavefronts.shared(where[None], active[None], bytes, kind == "store")

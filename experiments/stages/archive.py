@@ -12,8 +12,8 @@ python -m experiments.stages.archive --checksums data/h200        # of an archiv
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
-import sys
 from pathlib import Path
 
 from contracts import UserError, atomic_write, choose, read_json, read_rows, registry, run_command, write_json
@@ -21,6 +21,8 @@ from contracts.archives import ORIGINS, checksum
 from contracts.files import read_bytes, read_text
 from contracts.json_files import json_value
 from contracts.samples import read_samples
+
+logger = logging.getLogger(__name__)
 
 TESTS = "gpu-tests.txt"  # what `make test-gpu` printed, if it was run
 LIMIT_BYTES = 10_000_000
@@ -73,7 +75,7 @@ def main() -> None:
     if (tests := options.measured.parent / TESTS).is_file():
         with atomic_write(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)
-    print(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}", file=sys.stderr)
+    logger.info(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}")
 
 
 def require_sound(path: Path, schema: str) -> None:
@@ -104,7 +106,7 @@ def add_checksums(folder: Path) -> None:
         raise UserError(f"{folder / changed[0]}: not as it was archived; restore it, or archive its run again")
     write_json(path, "archived", summed)
     added = sum("sha256" not in run for run in found.values())
-    print(f"{added} checksums added to {path}, {len(found) - added} were there", file=sys.stderr)
+    logger.info(f"{added} checksums added to {path}, {len(found) - added} were there")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
+import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +40,8 @@ from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_o
 from kernels import catalogue
 from kernels.catalogue import Dispatcher, Entry, Problem
 
+logger = logging.getLogger(__name__)
+
 AS_FOUND = "back to back until steady, clocks as found"
 
 
@@ -51,7 +53,7 @@ class Taken:
     data: str
     seed: int
     turns: Turns
-    verdicts: dict[str, verify.Verdict]
+    checked: dict[str, verify.CheckResult]
     power: power.Window
     worklog: Samples | None = None
     memory: str | None = None  # why the memory clock, if locked, did not stay
@@ -95,9 +97,9 @@ class Bench:
         pairs = int(np.clip(experiment.window_s * 1e6 / pair_us, least, experiment.samples))
         turns = take_turns(self.stopwatch, works, pairs, matrices.seed)
         memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
-        verdicts = {role: check_output(gpu, matrices, role) for role in works}
+        checked = {role: check_output(gpu, matrices, role) for role in works}
         window = power.watch(gpu, self.handle, variant, duration_us(gpu, variant), experiment.power_s)
-        return Taken(problem, data, matrices.seed, turns, verdicts, window, self._worklog(n, variant), memory)
+        return Taken(problem, data, matrices.seed, turns, checked, window, self._worklog(n, variant), memory)
 
     def _worklog(self, n: int, work: Work) -> Samples | None:
         replays = worklog_replays(n)
@@ -129,7 +131,7 @@ class Record:
         if taken.worklog:
             why = why_rejected(taken.worklog, self.target)
             self.samples.append(self._samples(taken, "worklog", taken.worklog, ROLES[0], why))
-        passed = all(verdict.passed for verdict in taken.verdicts.values())
+        passed = all(result.passed for result in taken.checked.values())
         left_out = None
         if passed and self.target:
             left_out = taken.memory or off_target(taken.turns, reasons, self.target, taken.power.throttle_reasons)
@@ -186,11 +188,11 @@ class Record:
     def _samples(self, taken: Taken, window: str, samples: Samples, roles: Any, reasons: np.ndarray) -> pa.Table:
         columns = {"window": window, "role": roles, "index": np.arange(len(reasons)), "time_us": samples.time_us}
         columns |= {"sm_clock_mhz": samples.sm_clock_mhz.astype(np.float32)}
-        columns |= {"kept": reasons == "", "reason": np.where(reasons == "", None, reasons)}
+        columns |= {"kept": reasons == "", "reason": np.where(reasons == "", np.array(None), reasons)}
         return samples_table(len(reasons), self._head(taken) | columns)
 
     def _check(self, taken: Taken, role: str) -> dict[str, Any]:
-        p, verdict = taken.problem, taken.verdicts[role]
+        p, result = taken.problem, taken.checked[role]
         timed = self.entry if role == "variant" else catalogue.load()[self.entry.baseline]
         beside = "" if role == "variant" else f" beside {self.entry.name}"
         return {
@@ -200,9 +202,9 @@ class Record:
             "case": f"after timing {self.experiment.name}{beside}{self._of_data(taken.data)}",
             **{key: getattr(p, key) for key in ("m", "n", "k", "lda", "ldb", "ldc", "alpha", "beta")},
             "seed": taken.seed,
-            "worst_error_share": verdict.worst,
-            "passed": verdict.passed,
-            "detail": verdict.detail,
+            "worst_error_share": result.worst,
+            "passed": result.passed,
+            "detail": result.detail,
         }
 
 
@@ -255,7 +257,7 @@ def run(options: argparse.Namespace) -> Record:
         raise UserError(f"{entry.name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}")
     failed = [row for row in read_rows(options.checked, "checks") if not row["passed"]] if options.checked else []
     if failed:
-        say(f"{entry.name} is not timed: it failed {len(failed)} checks, first: {failed[0]['case']}")
+        logger.warning(f"{entry.name} is not timed: it failed {len(failed)} checks, first: {failed[0]['case']}")
         return Record(experiment, entry)
     import_early(entry)
     with contextlib.ExitStack() as stack:
@@ -273,16 +275,11 @@ def run(options: argparse.Namespace) -> Record:
             left = (time.monotonic() - start) * sum(expected[i + 1 :]) / sum(expected[: i + 1])
             on = f", {data}" if len(experiment.data) > 1 else ""
             by = f", by {entry.pick(Problem.square(n)).name}" if isinstance(entry, Dispatcher) else ""
-            say(
+            logger.info(
                 f"{experiment.name}: {entry.name}{by}, n = {n}{on} ({i + 1}/{len(problems)}): {result}; "
                 f"about {left:.0f} s left"
             )
     return record
-
-
-def say(line: str) -> None:
-    """Progress, to the terminal."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def main() -> None:

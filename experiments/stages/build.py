@@ -14,6 +14,7 @@ import re
 import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from contracts import UserError, atomic_write, run_command, scratch, write_json, write_text
 from experiments.stages import toolchain
@@ -58,14 +59,6 @@ def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[st
     return done.stderr + done.stdout
 
 
-def entry_name(ptx: Path) -> str:
-    """The mangled name of the only entry in a PTX file."""
-    names = re.findall(r"^\.visible \.entry (\w+)\(", ptx.read_text(), re.M)
-    if len(names) != 1:
-        raise UserError(f"{ptx}: {len(names)} kernel entries, expected 1; build it again")
-    return names[0]
-
-
 def sass_counts(cubin: Path) -> dict[str, int]:
     """Static counts of SASS instructions: the columns from `sass_total` on in resources.csv."""
     listing = _run([str(toolchain.tool("cuobjdump")), "-sass", str(cubin)], cubin)
@@ -93,7 +86,7 @@ def compiler_name(compiler: Path) -> str:
     return f"nvcc {toolchain.version(str(compiler))}, ptxas {toolchain.version(str(assembler))}"
 
 
-def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict:
+def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict[str, Any]:
     """The variant's row of resources.csv."""
     registers = _number(r"Used (\d+) registers", report)
     shared = _number(r"(\d+) bytes smem", report) + variant.shared_bytes

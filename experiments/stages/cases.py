@@ -104,7 +104,7 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
     found = [*_of_variant(last, large)]
     for choice in entry.choices:
         if least := choice.at_least:
-            sizes = {"m": 129, "n": 127, "k": 9} | least
+            sizes = {"m": 129, "n": 127, "k": 9, **least}
             found.append(Case(" x ".join(map(str, sizes.values())), packed(choice.variant, **sizes)))
             for axis in least if large else ():  # an emulator has the choice from `pick`; its time goes with the area
                 below = sizes | {axis: least[axis] - 1}

@@ -10,12 +10,12 @@ names it in the report, and ends non-zero (`experiments.stages.require_passed`).
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,11 +23,10 @@ from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.stages import patterns, verify
 from experiments.stages.cases import Case, cases
-from kernels import arguments, catalogue
+from kernels import catalogue
 from kernels.catalogue import Baseline, Problem, Runnable
 
-if TYPE_CHECKING:
-    import ptxsim
+logger = logging.getLogger(__name__)
 
 GUARD = 256  # elements of NaN before and after each matrix, 512 bytes or more: alignment is kept
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
@@ -85,70 +84,6 @@ class GpuDevice:
         """See `Device.owners`: it cannot tell."""
 
 
-class EmulatedDevice:
-    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place.
-
-    `loaded`: kernels that are there already, by variant.
-    """
-
-    name = "ptxsim"
-
-    def __init__(self, build_dir: Path, loaded: Mapping[str, ptxsim.Kernel] | None = None) -> None:
-        self.build_dir = build_dir
-        self._loaded = dict(loaded or {})
-
-    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
-        """See `Device.run`. A fault that the emulator finds is a `UserError` too."""
-        arrays, spans = self._launch(variant, problem, buffers, offset)
-        after = [buffer.copy() for buffer in buffers]
-        for buffer, span, array in zip(after, spans, arrays, strict=True):
-            buffer[span] = array.numpy()
-        return after
-
-    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray:
-        """See `Device.owners`."""
-        from experiments.emulation.owners import Owners
-
-        seen: list[Owners] = []
-
-        def observe(c: ptxsim.Array) -> list[Owners]:
-            seen.append(Owners(c, buffers[2].itemsize))
-            return seen
-
-        self._launch(variant, problem, buffers, offset, observe)
-        return seen[0].found.reshape(problem.m, problem.ldc)[:, : problem.n]
-
-    def _launch(
-        self,
-        variant: Runnable,
-        p: Problem,
-        buffers: list[np.ndarray],
-        offset: int,
-        observe: Callable[[ptxsim.Array], Iterable[ptxsim.Observer]] = lambda c: (),
-    ) -> tuple[list[ptxsim.Array], list[slice]]:
-        """A, B and C after a launch, and where in the buffers they lie; `observe`: who watches, given C."""
-        import ptxsim
-        from experiments.emulation import launching
-
-        starts = {name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)}
-        variant = variant.pick(p, starts)
-        if variant.name not in self._loaded:
-            self._loaded[variant.name] = launching.load(variant, self.build_dir, cubin=False)
-        sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
-        spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
-        arrays = [
-            ptxsim.Array(x[span], name, starts[name], unwritten=(p.beta if name == "C" else p.alpha) == 0)
-            for x, span, name in zip(buffers, spans, "ABC", strict=True)
-        ]
-        packed = arguments.pack(variant, p, *arrays, launching.texture)
-        kernel, grid = self._loaded[variant.name], variant.grid(p)
-        try:
-            kernel.launch(grid, variant.threads, packed, variant.shared_bytes, observers=observe(arrays[2]))
-        except ptxsim.PtxsimError as error:
-            raise UserError(f"ptxsim: {error}") from error
-        return arrays, spans
-
-
 def guarded(matrix: np.ndarray, ld: int, offset: int = 0) -> np.ndarray:
     """`matrix` in a flat buffer with rows `ld` apart; all that is not the matrix is NaN."""
     rows, cols = matrix.shape
@@ -175,7 +110,7 @@ class Inputs:
 
 
 def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
-    """What a case starts from; C is NaN where beta is 0, and A and B where alpha is, for they must not be read then."""
+    """What a case starts from. As BLAS has it, C is not read where beta is 0, nor A and B where alpha is: NaN then."""
     p, dtype = case.problem, verify.NUMPY_DTYPES[variant.dtype]
     rng = np.random.default_rng(seed)
     a, b, c0 = (
@@ -195,28 +130,28 @@ def attempt(device: Device, variant: Runnable, inputs: Inputs) -> list[np.ndarra
         return str(error)
 
 
-def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> verify.Verdict:
+def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> verify.CheckResult:
     """Right within the bound, and not a byte changed that is not C's; or refused, where it must be."""
     case, p = inputs.case, inputs.case.problem
     if isinstance(after, str):
-        return verify.Verdict(0.0 if case.refused else None, "" if case.refused else after)
+        return verify.CheckResult(0.0 if case.refused else None, "" if case.refused else after)
     if case.refused:
-        return verify.Verdict(None, MUST_REFUSE)
+        return verify.CheckResult(None, MUST_REFUSE)
     computed = inside(after[2], p.m, p.n, p.ldc, case.offset)
     c = computed.copy()
     computed[:] = inside(inputs.before[2], p.m, p.n, p.ldc, case.offset)
     outside = [n for n, old, new in zip("ABC", inputs.before, after, strict=True) if old.tobytes() != new.tobytes()]
     computed[:] = c
     if outside:
-        return verify.Verdict(None, f"wrote outside C: in {outside[0]} or its guard bands")
+        return verify.CheckResult(None, f"wrote outside C: in {outside[0]} or its guard bands")
     a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
     if p.flop <= WHOLE_FLOP:
         return verify.check_whole(p, variant.dtype, a, b, inputs.c0, c)
     return _check_large(p, variant.dtype, a, b, c, inputs.rng)
 
 
-def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.Verdict:
-    """One case from inputs to verdict."""
+def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.CheckResult:
+    """One case from inputs to result."""
     inputs = prepare(variant, case, seed)
     return judge(variant, inputs, attempt(device, variant, inputs))
 
@@ -243,7 +178,7 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.nd
 
 def _check_large(
     p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, rng: np.random.Generator
-) -> verify.Verdict:
+) -> verify.CheckResult:
     """A sample of exact rows and Freivalds' test over all of C; for beta = 0."""
     rows = rng.choice(p.m, SAMPLED_ROWS, replace=False)
     exact = verify.check_whole(
@@ -269,33 +204,38 @@ def check_variant(
     large: int | None = LARGE,
     tell: bool = True,
 ) -> list[dict[str, Any]]:
-    """All cases as rows of checks.csv; with `tell`, how they went is told on stderr.
+    """All cases as rows of checks.csv; with `tell`, how they went is logged.
 
     The device is held only while kernels run, not for inputs and judging. `seed`: of the first case; None: drawn afresh.
     """
     if seed is None:
-        seed = int(np.random.SeedSequence().entropy % 2**31)
+        seed = verify.fresh_seed()
     prepared = [prepare(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
     with device as opened:
         outputs = [attempt(opened, variant, inputs) for inputs in prepared]
     name, table = opened.name, []
     wrong: list[tuple[Inputs, list[np.ndarray], dict[str, Any]]] = []
     for number, (inputs, after) in enumerate(zip(prepared, outputs, strict=True)):
-        case, verdict = inputs.case, judge(variant, inputs, after)
-        row = {"variant": variant.name, "source_hash": variant.source_hash, "device": name, "case": case.name}
+        case, result = inputs.case, judge(variant, inputs, after)
+        row: dict[str, Any] = {
+            "variant": variant.name,
+            "source_hash": variant.source_hash,
+            "device": name,
+            "case": case.name,
+        }
         row |= asdict(case.problem) | {"seed": seed + number}
-        row |= {"worst_error_share": verdict.worst, "passed": verdict.passed, "detail": verdict.detail}
+        row |= {"worst_error_share": result.worst, "passed": result.passed, "detail": result.detail}
         if case.refused:
             row["worst_error_share"] = None
         table.append(row)
-        if not (verdict.passed or case.refused or isinstance(after, str)) and case.problem.flop <= WHOLE_FLOP:
+        if not (result.passed or case.refused or isinstance(after, str)) and case.problem.flop <= WHOLE_FLOP:
             wrong.append((inputs, after, row))
     if wrong:  # once: of the largest problem, where a pattern shows best
         inputs, after, row = max(wrong, key=lambda one: one[0].case.problem.flop)
         told = explain(opened, variant, inputs, after)
         row["detail"] = EXPLAINED.join(filter(None, [row["detail"], told]))
     for line in summary(variant, table) if tell else ():
-        print(line, file=sys.stderr, flush=True)
+        logger.log(logging.WARNING if line.startswith("FAILED") else logging.INFO, line)
     return table
 
 

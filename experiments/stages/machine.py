@@ -2,8 +2,8 @@
 
     python -m experiments.stages.machine --machine h200 --build-dir results/build/sm_90a --out machine.json
 
-A ceiling is the best of several runs of a loop that does nothing else (experiments/gpu/ceilings.cu), with the clock during
-that run from the device's stamps, so that it is known per second and per clock.
+A ceiling is the best of several runs of a loop that does nothing else (experiments/gpu/ceilings.cu), with the clock
+during that run from the device's stamps, so that it is known per second and per clock.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Ceilings:
     def measure(self) -> dict[str, float]:
         """All of them; the keys of machine.json's `ceilings`."""
         sms, out, i32 = self.gpu.sm_count, self.out.address, np.int32
-        ceilings = {}
+        ceilings: dict[str, float] = {}
         steps = 8192
         fma = self.work("ceiling_ffma", sms, 1024, i32(steps), np.float32(0.5), out)
         per_us, per_clock = self.rate(fma, 2.0 * 16 * steps * 1024 * sms)

@@ -6,7 +6,8 @@ come out right by chance.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -75,7 +76,8 @@ def _fills(mask: np.ndarray, pattern: np.ndarray) -> bool:
 
 def _product(mask: np.ndarray, tile: tuple[int, int] = (0, 0), called: tuple[str, str] = ("row", "column")) -> Told:
     """A mask in rows and columns; exact where it is all crossings of those rows and columns, and these have words."""
-    rows, cols = mask.any(axis=1), mask.any(axis=0)
+    rows: np.ndarray = np.any(mask, axis=1)
+    cols: np.ndarray = np.any(mask, axis=0)
     told = [
         axis(name, np.flatnonzero(used), len(used), unit)
         for name, used, unit in zip(called, (rows, cols), tile, strict=True)
@@ -101,8 +103,8 @@ def place(wrong: np.ndarray, tile: tuple[int, int]) -> str:
     inside = np.pad(np.ones(wrong.shape, bool), padding)
     tiles = np.pad(wrong, padding).reshape(counts[0], tile[0], counts[1], tile[1]).transpose(0, 2, 1, 3)
     there = inside.reshape(counts[0], tile[0], counts[1], tile[1]).transpose(0, 2, 1, 3)
-    hit = tiles.any(axis=(2, 3))
-    alike = tiles[hit].any(axis=0)
+    hit: np.ndarray = np.any(tiles, axis=(2, 3))
+    alike: np.ndarray = np.any(tiles[hit], axis=0)
     if hit.size > 1 and _fills(tiles, hit[:, :, None, None] & alike & there):
         of, within = _product(hit, called=("tile row", "tile column")), _product(alike)
         if of.exact:
@@ -220,7 +222,8 @@ def _products(products: np.ndarray, lost: np.ndarray, tolerance: np.ndarray, ste
         for sign, verb in ((1, "they lack"), (-1, "they count twice")):
             fits = np.flatnonzero((np.abs(sign * lost[:, None] - parts) <= tolerance[:, None]).all(axis=0))
             if len(fits) == 1:
-                return f"{verb} {_range(*ranges[int(fits[0])], k, step)}"
+                start, end = ranges[int(fits[0])]
+                return f"{verb} {_range(start, end, k, step)}"
     return None
 
 
@@ -256,11 +259,15 @@ def _other_elements(result: Result, rows: np.ndarray, cols: np.ndarray) -> str |
     return f"they have values of other elements: C[{i}, {j}] that of C[{x}, {y}]"
 
 
+def _is_odd(problem: Problem, axis: str, unit: int) -> bool:
+    return bool(getattr(problem, axis) % unit)
+
+
 def of_cases(failed: Sequence[Problem], passed: Sequence[Problem], tile: Mapping[str, int]) -> str | None:
     """What the problems that failed have in common, and none that passed; None where that is nothing, or all failed."""
     if not passed or not failed:
         return None
-    features = {
+    features: dict[str, Callable[[Problem], bool]] = {
         "beta is not 0": lambda p: p.beta != 0,
         "beta is 0": lambda p: p.beta == 0,
         "alpha is not 1": lambda p: p.alpha != 1,
@@ -269,7 +276,7 @@ def of_cases(failed: Sequence[Problem], passed: Sequence[Problem], tile: Mapping
         "ldb is more than n": lambda p: p.ldb > p.n,
         "ldc is more than n": lambda p: p.ldc > p.n,
         "ldb is not ldc": lambda p: p.ldb != p.ldc,
-        **{f"{x} is no multiple of {tile[x]}": lambda p, x=x: getattr(p, x) % tile[x] != 0 for x in "mnk"},
+        **{f"{x} is no multiple of {tile[x]}": functools.partial(_is_odd, axis=x, unit=tile[x]) for x in "mnk"},
         "there is more than one k-step": lambda p: p.k > tile["k"],
         "C is more than one tile": lambda p: p.m > tile["m"] or p.n > tile["n"],
         "C has several rows of tiles": lambda p: p.m > tile["m"],

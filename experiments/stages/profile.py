@@ -1,7 +1,7 @@
 """Reads the hardware counters of one catalogue entry with Nsight Compute.
 
-    python -m experiments.stages.profile sgemm_warptile --size 4096 --build-dir results/build/sm_90a --out counters.csv \
-        --left-out left_out.txt
+    python -m experiments.stages.profile sgemm_warptile --size 4096 --build-dir results/build/sm_90a \
+        --out counters.csv --left-out left_out.txt
 
 Clocks are left alone (--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu; its
 text output changes between versions. Without ncu, or without the permission, counters.csv has no rows and left_out.txt
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import re
 import shutil
@@ -26,6 +27,8 @@ from contracts import UserError, load_yaml, read_rows, run_command, scratch, wri
 from experiments.command_line import add_build_dir, add_checked, add_variant
 from kernels import catalogue
 from kernels.catalogue import Entry
+
+logger = logging.getLogger(__name__)
 
 LEAST_VERSION = (2022, 3)  # the first that knows Hopper and Ada
 REQUIRED = "GEMM_LADDER_COUNTERS_REQUIRED"  # set by a pipeline that was asked for counters by name
@@ -74,7 +77,8 @@ def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise UserError(f"{path}: not a report that this ncu's module can read: {last}")
-    return json.loads(done.stdout)
+    kernels: list[dict[str, Any]] = json.loads(done.stdout)
+    return kernels
 
 
 def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int, names: list[str]) -> list[dict[str, Any]]:
@@ -112,7 +116,8 @@ def profile(
     ncu = find_ncu()
     check_version(ncu)
     reader = report_folder(ncu)
-    names, unknown = metric_names(), []
+    names = metric_names()
+    unknown: list[str] = []
     with scratch() as folder:
         report = folder / "report.ncu-rep"
         while True:
@@ -187,9 +192,10 @@ def main() -> None:
     parser.add_argument("--required", action="store_true", default=required, help="fail where there can be no counters")
     options = parser.parse_args()
     entry = catalogue.find(options.variant)
-    reason, rows = "", []
+    reason = ""
+    rows: list[dict[str, Any]] = []
     if options.checked and any(not row["passed"] for row in read_rows(options.checked, "checks")):
-        print(f"{entry.name} is not profiled: it failed a check", file=sys.stderr)
+        logger.warning(f"{entry.name} is not profiled: it failed a check")
     else:
         try:
             rows, unknown = profile(entry, options.size, options.build_dir)
@@ -197,11 +203,11 @@ def main() -> None:
             if options.required:
                 raise UserError(f"no counters of {entry.name}: {left_out}") from left_out
             reason = str(left_out)
-            print(f"profile left out: {reason}", file=sys.stderr)
+            logger.warning(f"profile left out: {reason}")
         else:
             if unknown:
                 reason = f"counters that this ncu or GPU does not know: {', '.join(unknown)}"
-                print(reason, file=sys.stderr)
+                logger.warning(reason)
     write_text(options.left_out, reason)
     write_rows(options.out, "counters", rows)
 

@@ -10,6 +10,7 @@ kernels; only where it reports something is each run alone, to tell whose fault 
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import shutil
 import subprocess
@@ -26,6 +27,8 @@ from experiments.stages import verify
 from experiments.stages.cases import Case, cases
 from kernels import catalogue
 from kernels.catalogue import Variant
+
+logger = logging.getLogger(__name__)
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 FLOP = 2**26  # of a case: instrumented code is up to a hundred times slower
@@ -99,18 +102,18 @@ def sanitize(tool: Path, names: list[str], build_dir: Path) -> list[dict[str, An
     Raises `UserError` where all kernels together were reported for something that none of them is alone: it cannot be
     said whose it is, and a row that says clean would hide it.
     """
-    table = []
+    table: list[dict[str, Any]] = []
     for check in TOOLS:
         errors, _ = run_tool(tool, check, names, build_dir)
         for name in names:
             alone = run_tool(tool, check, [name], build_dir) if errors else (0, "")
             variant = catalogue.kernels()[name]
-            row = {"variant": name, "tool": check, "launches": len(chosen(variant)), "errors": alone[0]}
+            row: dict[str, Any] = {"variant": name, "tool": check, "launches": len(chosen(variant)), "errors": alone[0]}
             table.append(row | {"detail": alone[1], "passed": alone[0] == 0, "source_hash": variant.source_hash})
         found = sum(row["errors"] for row in table if row["tool"] == check)
         if errors and not found:
             raise UserError(f"{check}: {errors} errors in all kernels together, none in any alone; run it again")
-        print(f"{check}: {found} errors in {len(names)} kernels", file=sys.stderr, flush=True)
+        logger.info(f"{check}: {found} errors in {len(names)} kernels")
     return table
 
 
@@ -136,7 +139,7 @@ def main() -> None:
     tool, rows, reason = find_tool(), [], ""
     if tool is None:
         reason = "no compute-sanitizer on PATH; remedy: install it with the CUDA toolkit"
-        print(f"sanitizer left out: {reason}", file=sys.stderr)
+        logger.warning(f"sanitizer left out: {reason}")
     else:
         with lease():
             rows = sanitize(tool, options.variants or list(catalogue.kernels()), options.build_dir)

@@ -85,10 +85,13 @@ def identity(configured_nvcc: str | None = None, arch: str = "sm_90a") -> dict[s
 
 
 def known_or_found(configured_nvcc: str | None, arch: str, node: str | None) -> dict[str, str | None]:
-    """The toolchain that a pipeline goes by: what it handed on to this process, else another node's, else this one's."""
+    """The toolchain that a pipeline goes by: what it handed to this process, else another node's, else this one's."""
+    found: dict[str, str | None]
     if known := os.environ.get(discovery.KNOWN):
-        return json.loads(known)
-    return read_json(node, "toolchain") if node else identity(configured_nvcc, arch)
+        found = json.loads(known)
+    else:
+        found = read_json(node, "toolchain") if node else identity(configured_nvcc, arch)
+    return found
 
 
 def main() -> None:

@@ -6,11 +6,14 @@ python -m experiments.stages.try_lock --lock --left-out locked.left_out.txt
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 
 from contracts import run_command, write_text
 from experiments.gpu import clocks, power
 from experiments.gpu.lease import lease
+
+logger = logging.getLogger(__name__)
 
 
 def main() -> None:
@@ -22,7 +25,7 @@ def main() -> None:
     reason = clocks.NOT_ASKED
     if options.lock:
         with lease(), power.nvml() as handle, clocks.locked(handle, options.sm_mhz, options.memory_mhz) as target:
-            clocks.say(f"clocks can be locked: {target.mechanism}")
+            logger.info(f"clocks can be locked: {target.mechanism}")
         reason = ""
     write_text(options.left_out, reason)
 

@@ -38,7 +38,7 @@ class Matrices:
     def fill(cls, gpu: Gpu, p: Problem, dtype: str, data: str, roles: Sequence[str] = ROLES) -> Matrices:
         """New inputs each time."""
         size = verify.NUMPY_DTYPES[dtype].itemsize
-        seed = int(np.random.SeedSequence().entropy % 2**31)
+        seed = verify.fresh_seed()
         a, b = Memory(p.m * p.k * size), Memory(p.k * p.n * size)
         gpu.fill(a, dtype, p.m * p.k, seed, data)
         gpu.fill(b, dtype, p.k * p.n, seed + 1, data)
@@ -81,7 +81,7 @@ def drawn_order(roles: Sequence[T], pairs: int, seed: int) -> list[T]:
     return [role for flip in reverse for role in (reversed(roles) if flip else roles)]
 
 
-def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.Verdict:
+def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.CheckResult:
     """Rows of C and all of C by Freivalds' test, in float64 on the device."""
     p, dtype = matrices.problem, matrices.dtype
     kind = dtypes()[dtype].stored_as
@@ -107,8 +107,8 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.Verdict:
     bx, b_sums = (matvec(b, (p.k, p.n), x, mode) for x, mode in ((signs.address, plain), (0, absolute)))
     abx, ab_sums = matvec(a, (p.m, p.k), bx.address, plain), matvec(a, (p.m, p.k), b_sums.address, absolute)
     cx, norms = matvec(c, (p.m, p.n), signs.address, plain), matvec(c, (p.m, p.n), 0, square)
-    vectors = [gpu.download(memory, np.float64, p.m) for memory in (cx, abx, ab_sums, norms)]
-    whole = verify.freivalds(p, dtype, *vectors[:3], np.sqrt(vectors[3]))
+    sums, wanted, magnitudes, squares = (gpu.download(x, np.float64, p.m) for x in (cx, abx, ab_sums, norms))
+    whole = verify.freivalds(p, dtype, sums, wanted, magnitudes, np.sqrt(squares))
     reference, magnitude = exact_rows(plain), exact_rows(absolute)
     output = _rows_of(matrices.c[role], rows, p.n, verify.NUMPY_DTYPES[dtype])
     sampled = verify.judge(output, reference, verify.bound(p, dtype, reference, magnitude))

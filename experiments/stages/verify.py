@@ -18,6 +18,7 @@ not so large (|C| < 64 in bf16) that its own last place hides a product.
 from __future__ import annotations
 
 import math
+import secrets
 from dataclasses import dataclass
 
 import ml_dtypes  # noqa: F401  registers bfloat16 and the like
@@ -32,8 +33,11 @@ U_OUT = {name: dtype.unit_roundoff for name, dtype in dtypes().items()}
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """`worst` is the largest error as a share of its bound; None where the result is not finite."""
+class CheckResult:
+    """What comparing an output with its reference gave.
+
+    `worst` is the largest error as a share of its bound; None where the output is not finite.
+    """
 
     worst: float | None
     detail: str = ""
@@ -44,9 +48,16 @@ class Verdict:
         return not self.detail and self.worst is not None and self.worst <= 1.0
 
 
+def fresh_seed() -> int:
+    """A seed that was never used before, of 31 bits."""
+    return secrets.randbits(31)
+
+
 def random_matrix(rng: np.random.Generator, rows: int, cols: int, dtype: np.dtype) -> np.ndarray:
     """rows x cols of random sign and magnitude in [0.5, 1], rounded to `dtype`."""
-    return (rng.uniform(0.5, 1.0, (rows, cols)) * rng.choice([-1.0, 1.0], (rows, cols))).astype(dtype)
+    magnitudes = rng.uniform(0.5, 1.0, (rows, cols))
+    matrix: np.ndarray = (magnitudes * rng.choice([-1.0, 1.0], (rows, cols))).astype(dtype)
+    return matrix
 
 
 def as_read(matrix: np.ndarray, dtype: str, narrowing: str = "truncate") -> np.ndarray:
@@ -59,7 +70,8 @@ def as_read(matrix: np.ndarray, dtype: str, narrowing: str = "truncate") -> np.n
         return matrix
     half = {"truncate": 0, "nearest": 1 << (dropped - 1)}[narrowing]
     bits = np.ascontiguousarray(matrix, np.float32).view(np.uint32)
-    return ((bits + np.uint32(half)) & np.uint32(-(1 << dropped) & 0xFFFFFFFF)).view(np.float32)
+    narrowed: np.ndarray = ((bits + np.uint32(half)) & np.uint32(-(1 << dropped) & 0xFFFFFFFF)).view(np.float32)
+    return narrowed
 
 
 def magnitude(problem: Problem, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> np.ndarray:
@@ -69,7 +81,7 @@ def magnitude(problem: Problem, a: np.ndarray, b: np.ndarray, c0: np.ndarray) ->
 
 def combined(alpha: float, beta: float, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> np.ndarray:
     """alpha*A*B + beta*C0 in float64 as BLAS means it: what has the factor 0 is not read, and may be NaN."""
-    total = np.zeros(c0.shape)
+    total: np.ndarray = np.zeros(c0.shape)
     if alpha:
         total += alpha * (a.astype(np.float64) @ b.astype(np.float64))
     if beta:
@@ -79,27 +91,27 @@ def combined(alpha: float, beta: float, a: np.ndarray, b: np.ndarray, c0: np.nda
 
 def bound(problem: Problem, dtype: str, reference: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
     """The largest error allowed; `magnitude` is |alpha| |A||B| + |beta| |C0| in float64."""
-    return (math.sqrt(problem.k) + 3.0) * U_ACCUMULATE * magnitude + U_OUT[dtype] * np.abs(reference)
+    allowed: np.ndarray = (math.sqrt(problem.k) + 3.0) * U_ACCUMULATE * magnitude + U_OUT[dtype] * np.abs(reference)
+    return allowed
 
 
-def judge(c: np.ndarray, reference: np.ndarray, allowed: np.ndarray) -> Verdict:
+def judge(c: np.ndarray, reference: np.ndarray, allowed: np.ndarray) -> CheckResult:
     """Compare elements with their reference; names the worst element of a failure."""
     finite = np.isfinite(c.astype(np.float64))
     if not finite.all():
-        where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        return Verdict(None, f"{int((~finite).sum())} elements are not finite, the first at {where}")
+        at = tuple(int(i) for i in np.argwhere(~finite)[0])
+        return CheckResult(None, f"{int((~finite).sum())} elements are not finite, the first at {at}")
     error = np.abs(c.astype(np.float64) - reference)
     share = np.divide(error, allowed, out=np.where(error > 0, np.inf, 0.0), where=allowed > 0)
     worst = float(share.max())
     if not worst <= 1.0:
-        where = np.unravel_index(int(share.argmax()), share.shape)
-        at = tuple(int(i) for i in where)
-        return Verdict(
+        at = tuple(int(i) for i in np.unravel_index(int(share.argmax()), share.shape))
+        return CheckResult(
             min(worst, 1e30),
-            f"C{list(at)} = {float(c[where]):.9g}, expected {float(reference[where]):.9g} "
-            f"+- {float(allowed[where]):.3g}; {int((share > 1).sum())} of {share.size} elements are off",
+            f"C{list(at)} = {float(c[at]):.9g}, expected {float(reference[at]):.9g} "
+            f"+- {float(allowed[at]):.3g}; {int((share > 1).sum())} of {share.size} elements are off",
         )
-    return Verdict(worst)
+    return CheckResult(worst)
 
 
 def expected(
@@ -110,14 +122,16 @@ def expected(
     return reference, bound(problem, dtype, reference, magnitude(problem, a, b, c0))
 
 
-def check_whole(problem: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, c: np.ndarray) -> Verdict:
+def check_whole(
+    problem: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, c: np.ndarray
+) -> CheckResult:
     """Every element against float64; arguments as of `expected`."""
     return judge(c, *expected(problem, dtype, a, b, c0))
 
 
 def freivalds(
     problem: Problem, dtype: str, cx: np.ndarray, abx: np.ndarray, magnitude_sums: np.ndarray, norms: np.ndarray
-) -> Verdict:
+) -> CheckResult:
     """Freivalds' check of whole C at the cost of three matrix-vector products, for x of random signs.
 
     All in float64, one number a row: `cx` = C x, `abx` = alpha A (B x) + beta C0 x, `magnitude_sums` = the sum over the
@@ -129,9 +143,9 @@ def freivalds(
     return judge(cx, abx, reference_bound + 4.0 * U_OUT[dtype] * norms)
 
 
-def combine(*verdicts: Verdict) -> Verdict:
+def combine(*results: CheckResult) -> CheckResult:
     """The first failure, else the worst share."""
-    for verdict in verdicts:
-        if not verdict.passed:
-            return verdict
-    return Verdict(max(v.worst for v in verdicts if v.worst is not None))
+    for result in results:
+        if not result.passed:
+            return result
+    return CheckResult(max(result.worst for result in results if result.worst is not None))

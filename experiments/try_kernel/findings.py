@@ -17,6 +17,7 @@ from typing import Any
 
 from contracts import UserError, read_json, write_text
 from experiments.emulation import bounds, launching, scaling
+from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build, check, toolchain
 from kernels import catalogue
 from kernels.catalogue import Variant
@@ -59,11 +60,12 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
     build_dir = folder_of(root, arch)
     cubin = build.build_kernel(variant, arch, build_dir, nvcc)
     resources = read_json(cubin.with_suffix(".json"), "resources")
-    told, passed = [], True
+    told: Checks = []
+    passed = True
     try:
         kernel = launching.load(variant, build_dir)
         if checked:
-            told, passed = check_on(nullcontext(check.EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
+            told, passed = check_on(nullcontext(EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
         scaled = scaling.emulate(kernel, variant, size)
         with no_stdout():
             rows = bounds.rows(variant, size, kernel, cubin, scaled, machines.find(MACHINE))
@@ -89,7 +91,9 @@ def no_stdout() -> Iterator[None]:
         os.close(kept)
 
 
-def check_on(device: contextlib.AbstractContextManager, variant: Variant, large: int | None) -> tuple[Checks, bool]:
+def check_on(
+    device: contextlib.AbstractContextManager[check.Device], variant: Variant, large: int | None
+) -> tuple[Checks, bool]:
     """The checks of a kernel, in words, and whether all passed."""
     table = check.check_variant(device, variant, large=large, tell=False)
     return check.summary(variant, table), all(row["passed"] for row in table)
@@ -145,7 +149,8 @@ def kept(root: Path, variant: Variant, parts: Sequence[object], make: Callable[[
     key = json.dumps([variant.source_hash, code_hash(), *map(str, parts)])
     path = root / "kept" / f"{variant.name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
     with contextlib.suppress(OSError, ValueError):  # not there, or cut: made anew
-        return json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(path.read_text())
+        return found
     made = make()
     write_text(path, json.dumps(made))
     return made

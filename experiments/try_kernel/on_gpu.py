@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ import numpy as np
 
 from experiments.gpu import discovery
 from experiments.stages import build, profile, toolchain
+from experiments.stages.verify import CheckResult
 from experiments.try_kernel import findings
 from kernels import catalogue
 from kernels.catalogue import Entry, Problem, Variant
@@ -66,9 +68,9 @@ def measure(
     others = [base] if base and base.dtype == variant.dtype and base.refusal(problem) is None else []
     for other in others:
         findings.ensure_built(other, gpu.arch, root, nvcc)
-    speeds, verdict = _times([variant, *others, baseline], problem, build_dir)
-    if not verdict.passed:
-        line = f"FAILED {variant.name} at n = {size} after timing: {verdict.detail or 'out of its bound'}"
+    speeds, result = _times([variant, *others, baseline], problem, build_dir)
+    if not result.passed:
+        line = f"FAILED {variant.name} at n = {size} after timing: {result.detail or 'out of its bound'}"
         return Measured(gpu.name, [line, *told], False, baseline.name)
     counters: dict[str, dict[str, float]] = {}
     try:
@@ -76,7 +78,7 @@ def measure(
         version = subprocess.run([profile.find_ncu(), "--version"], capture_output=True, text=True).stdout
         parts = ["counters", size, gpu, version, build.compiler_name(toolchain.nvcc(nvcc))]
         for one in others:
-            counters[one.name] = findings.kept(root, one, parts, lambda one=one: _counters(one, size, build_dir, ()))
+            counters[one.name] = findings.kept(root, one, parts, functools.partial(_counters, one, size, build_dir, ()))
     except profile.LeftOut as reason:
         return Measured(gpu.name, told, True, baseline.name, speeds, why_not=str(reason))
     return Measured(gpu.name, told, True, baseline.name, speeds, counters)
@@ -99,7 +101,7 @@ def _counters(entry: Variant, size: int, build_dir: Path, named: Sequence[str]) 
     return {row["metric"]: row["value"] for row in rows}
 
 
-def _times(entries: list[Entry], problem: Problem, build_dir: Path):
+def _times(entries: list[Entry], problem: Problem, build_dir: Path) -> tuple[dict[str, Speed], CheckResult]:
     """The speed of each entry, the baseline last, in turns; and whether the first one's output was right."""
     from experiments.gpu.device import Gpu
     from experiments.gpu.lease import lease
@@ -123,7 +125,7 @@ def _times(entries: list[Entry], problem: Problem, build_dir: Path):
         matrices.poison(gpu, names[0])
         rounds = int(np.clip(WINDOW_S * 1e6 / round_us, *ROUNDS))
         turns = take_turns(Stopwatch(gpu, len(entries) * rounds), works, rounds, matrices.seed)
-        verdict = check_output(gpu, matrices, names[0])
+        result = check_output(gpu, matrices, names[0])
         sms = gpu.sm_count
     samples = {name: turns.of(name) for name in names}
     if few := [name for name, one in samples.items() if len(one.time_us) < LEAST_KEPT]:
@@ -140,4 +142,4 @@ def _times(entries: list[Entry], problem: Problem, build_dir: Path):
         )
         for name, one in samples.items()
     }
-    return speeds, verdict
+    return speeds, result

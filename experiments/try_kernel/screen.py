@@ -39,7 +39,7 @@ def render(
     """At most `ROWS` lines of at most `COLUMNS` characters. `gpu`: why there is no `measured`."""
     page = _Page(own.name, base.name if base else None)
     head = f"{own.name}: {variant.dtype}, m = n = k = {own.size}, {own.resources['arch']}, {own.resources['compiler']}"
-    verdicts = _checks(own, measured)
+    checks = _checks(own, measured)
     body = [*page.head("resources"), *_resources(page, own, base)]
     if own.why_not:
         body += ["", *_wrapped(f"the emulator tells no counts: {own.why_not}")]
@@ -47,7 +47,7 @@ def render(
         body += ["", *_bounds(page, own, base)]
     speed = _speed(page, variant, measured) if measured and measured.speeds else [f"no times: {gpu}"] if gpu else []
     moved = _moved(page, own, base, measured)
-    fixed = [head, *verdicts, "", *body, "", *speed]
+    fixed = [head, *checks, "", *body, "", *speed]
     lines = ["", "lines with bank conflicts or wasted sectors" if own.lines else "no bank conflicts, no wasted sectors"]
     lines += [f"  {line}" for line in own.lines]
     room = ROWS - len(fixed) - (0 if own.why_not else len(lines))
@@ -90,13 +90,14 @@ def _checks(own: Findings, measured: Measured | None) -> list[str]:
 def _resources(page: _Page, own: Findings, base: Findings | None) -> list[str]:
     lines = []
     for key, label in RESOURCES.items():
-        values = [one.resources[key] if one else None for one in (own, base)]
-        if key == "spill_bytes" and not any(values):
+        one, other = (found.resources[key] if found else None for found in (own, base))
+        if key == "spill_bytes" and not (one or other):
             continue
         if key == "occupancy":
-            lines.append(page.row(label, *(None if v is None else 100 * v for v in values), "%"))
+            one, other = (None if share is None else 100 * share for share in (one, other))
+            lines.append(page.row(label, one, other, "%"))
         else:
-            lines.append(page.row(label, *values))
+            lines.append(page.row(label, one, other))
     return lines
 
 
@@ -111,7 +112,7 @@ def _bounds(page: _Page, own: Findings, base: Findings | None) -> list[str]:
         label = LABELS[key] + (" (estimate)" if key in ESTIMATES else "")
         lines.append(page.row(label, own.cycles.get(key), theirs.get(key), digits=4))
     names = [LABELS[max(_bounds_of(one), key=_bounds_of(one).__getitem__)] for one in (own, base) if one and one.cycles]
-    lines.append(page.row("bottleneck", *[*names, None][:2]))
+    lines.append(page.row("bottleneck", names[0], names[1] if len(names) > 1 else None))
     if base and base.why_not:
         lines += _wrapped(f"the emulator tells no counts of {base.name}: {base.why_not}", "  ")
     return lines
@@ -155,7 +156,7 @@ def _moved(page: _Page, own: Findings, base: Findings | None, measured: Measured
     if not all(pair):
         return why
     found = moved(*pair)
-    lines = [page.row(labels()[name], *(side.get(name) for side in pair), digits=4) for name in found]
+    lines = [page.row(labels()[name], pair[0].get(name), pair[1].get(name), digits=4) for name in found]
     return [*page.head(title), *why, *(lines or ["  none by more than 2%"])]
 
 

@@ -1,11 +1,13 @@
 """Sweeps a grid of tiles: builds, checks and measures every configuration, and records the best ones.
 
     python -m experiments.tuning.sweep --count
-    python -m experiments.tuning.sweep --machine h200 --arch sm_90a --build-dir results/build/sm_90a --out-dir results/h200
+    python -m experiments.tuning.sweep --machine h200 --arch sm_90a --build-dir results/build/sm_90a \
+        --out-dir results/h200
 
-The grid is experiments/tile_autotune.yaml, what is left out of it and why experiments/tuning/space.py. Builds run on all
-processors ahead of the GPU, which measures in an order drawn at random, so that a drift of the machine does not look
-like an effect of the tile. The best of each kernel are measured again with more samples; the winner is the best then.
+The grid is experiments/tile_autotune.yaml, what is left out of it and why experiments/tuning/space.py. Builds run on
+all processors ahead of the GPU, which measures in an order drawn at random, so that a drift of the machine does not
+look like an effect of the tile. The best of each kernel are measured again with more samples; the winner is the
+best then.
 
 Each result is appended to OUT_DIR/tune/ as soon as it is there. A sweep that was stopped, by whatever, goes on from
 there when the same command runs again: what was measured or failed its check is kept as long as sources, template
@@ -19,12 +21,12 @@ import argparse
 import datetime
 import hashlib
 import json
+import logging
 import os
 import random
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +38,8 @@ from experiments.stages import build, toolchain
 from experiments.tuning import space
 from experiments.tuning.space import Configuration, Sweep
 from kernels.catalogue import Variant
+
+logger = logging.getLogger(__name__)
 
 SEED = 9
 MOST_FAULTS = 8  # in a row: then it is not the configurations
@@ -55,7 +59,7 @@ class Parts:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: dict[tuple, dict[str, Any]] = {}
+        self.rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             text = path.read_text() if path.is_file() else ""
@@ -73,7 +77,7 @@ class Parts:
             self.rows[self.key(row)] = row
 
     @staticmethod
-    def key(row: dict[str, Any]) -> tuple:
+    def key(row: dict[str, Any]) -> tuple[Any, ...]:
         """What a result belongs to."""
         return row["source_hash"], row["compiler"], row["arch"], row["round"]
 
@@ -159,10 +163,8 @@ def row_of(configuration: Configuration) -> dict[str, Any]:
 class Run:
     """One run of a sweep: what is there is taken from `parts`, the rest is built and measured."""
 
-    def __init__(
-        self, sweep: Sweep, builder: Builder, measurer: Measurer, parts: Parts, say: Callable[[str], None]
-    ) -> None:
-        self.sweep, self.builder, self.measurer, self.parts, self.say = sweep, builder, measurer, parts, say
+    def __init__(self, sweep: Sweep, builder: Builder, measurer: Measurer, parts: Parts) -> None:
+        self.sweep, self.builder, self.measurer, self.parts = sweep, builder, measurer, parts
         self.faults = 0
 
     def measure(self, todo: list[Configuration], number: int, samples: int) -> dict[str, dict[str, Any]]:
@@ -174,10 +176,10 @@ class Run:
             | {"arch": self.builder.arch, "round": number, "size": self.sweep.size}
             for c in todo
         }
-        rows = {name: self.parts.find(row) for name, row in blank.items()}
-        missing = [name for name, row in rows.items() if row is None]
-        if kept := len(rows) - len(missing):
-            self.say(f"round {number}: {kept} of {len(rows)} configurations are measured already")
+        rows = {name: found for name, row in blank.items() if (found := self.parts.find(row)) is not None}
+        missing = [name for name in blank if name not in rows]
+        if rows:
+            logger.info(f"round {number}: {len(rows)} of {len(blank)} configurations are measured already")
         builds = {name: self.builder.submit(variants[name]) for name in missing}
         start = time.monotonic()
         for done, name in enumerate(missing, start=1):
@@ -186,8 +188,8 @@ class Run:
             rows[name] = row
             left = (time.monotonic() - start) / done * (len(missing) - done)
             told = row["reason"] or f"{row['tflops']:.2f} TFLOP/s, {row['share_of_cublas']:.1%} of cuBLAS"
-            self.say(f"round {number}, {done}/{len(missing)}: {name}: {told}; about {left:.0f} s left")
-        return rows
+            logger.info(f"round {number}, {done}/{len(missing)}: {name}: {told}; about {left:.0f} s left")
+        return {name: rows[name] for name in blank}  # in the order asked for, whatever was there before
 
     def result(self, variant: Variant, built: Future[dict[str, Any]], samples: int) -> dict[str, Any]:
         """The columns that building and measuring add."""
@@ -252,11 +254,6 @@ def winners(configurations: list[Configuration], rows: dict[str, dict[str, Any]]
     return found
 
 
-def say(line: str) -> None:
-    """Progress, to the terminal."""
-    print(line, file=sys.stderr, flush=True)
-
-
 def tell_counts(configurations: list[Configuration]) -> None:
     """How many configurations there are, and why some are left out."""
     for kernel in dict.fromkeys(c.kernel for c in configurations):
@@ -288,16 +285,18 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     worker = Worker(sweep, options.build_dir, builds)
     try:
         with lease():
-            rows = Run(sweep, builder, worker, parts, say).all(chosen)
+            rows = Run(sweep, builder, worker, parts).all(chosen)
     except KeyboardInterrupt:
-        say(f"interrupted: {len(parts.rows)} results are kept in {parts.path}; the same command goes on from there")
+        logger.warning(
+            f"interrupted: {len(parts.rows)} results are kept in {parts.path}; the same command goes on from there"
+        )
         raise SystemExit(130) from None
     finally:
         worker.close()
         builder.close()
     failed = [name for name, row in rows.items() if row["reason"]]
     for name in failed:
-        say(f"FAILED {name}: {rows[name]['reason']}")
+        logger.warning(f"FAILED {name}: {rows[name]['reason']}")
     chosen_kernels = winners([c for c in configurations if c.kernel in {c.kernel for c in chosen}], rows)
     left_out = {"reason": "not measured: beyond --limit"}
     write_rows(
@@ -319,10 +318,10 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
             "kernels": chosen_kernels,
         },
     )
-    say(f"measured {len(rows) - len(failed)} configurations, {len(failed)} failed")
+    logger.info(f"measured {len(rows) - len(failed)} configurations, {len(failed)} failed")
     for kernel, winner in chosen_kernels.items():
         values = ", ".join(f"{key} = {value}" for key, value in winner["template"].items())
-        say(f"{kernel}: {values}: {winner['tflops']:.2f} TFLOP/s, {winner['share_of_cublas']:.1%} of cuBLAS")
+        logger.info(f"{kernel}: {values}: {winner['tflops']:.2f} TFLOP/s, {winner['share_of_cublas']:.1%} of cuBLAS")
 
 
 def main() -> None:

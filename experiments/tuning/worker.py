@@ -28,7 +28,8 @@ from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
 START_S, MEASURE_S = 120.0, 60.0  # longer than this: it hangs
-CASE = "leading dimensions beyond the row"  # of experiments.stages.cases: 2 x 2 tiles, 3 k-steps, alpha and beta not 0 or 1
+# Of experiments.stages.cases: 2 x 2 tiles, 3 k-steps, alpha and beta not 0 or 1
+CASE = "leading dimensions beyond the row"
 WARM_UP_S = 1.0  # cuBLAS, once
 STEADY_S, STEADY_MOST_S, STEADY_CHUNK_S = 0.03, 0.15, 0.03  # a configuration and cuBLAS, before its samples
 
@@ -52,16 +53,16 @@ class GpuMeasurer:
         self.library = load_gemm(self.gpu, baseline)  # keeps its handle
         self.cublas = self.matrices.bind(self.library, "baseline")
         warm_up(self.gpu, self.cublas, WARM_UP_S)
-        verdict = check_output(self.gpu, self.matrices, "baseline")
-        if not verdict.passed:
-            raise UserError(f"{baseline.name} failed its check at size = {sweep.size}: {verdict.detail}")
+        result = check_output(self.gpu, self.matrices, "baseline")
+        if not result.passed:
+            raise UserError(f"{baseline.name} failed its check at size = {sweep.size}: {result.detail}")
 
     def measure(self, variant: Variant, samples: int) -> dict[str, Any]:
         """The columns `round` to `checked` of tuning.csv, without `round`; `reason` says what failed."""
         case = sweep_case(variant)
-        verdict = run_case(self.device, variant, case, self.matrices.seed)
-        if not verdict.passed:
-            return {"checked": False, "reason": f"check, {case.name}: {verdict.detail}"}
+        result = run_case(self.device, variant, case, self.matrices.seed)
+        if not result.passed:
+            return {"checked": False, "reason": f"check, {case.name}: {result.detail}"}
         kernel = CatalogueKernel(self.gpu, variant)  # stays loaded until this ends
         ours = self.matrices.bind(kernel, "variant")
 
@@ -73,9 +74,9 @@ class GpuMeasurer:
         self.matrices.poison(self.gpu, "variant")  # what is checked below was written by timed runs
         works = {"variant": ours, "baseline": self.cublas}
         turns = take_turns(self.stopwatch, works, samples, self.matrices.seed)
-        verdict = check_output(self.gpu, self.matrices, "variant")
-        if not verdict.passed:
-            return {"checked": False, "reason": f"check after timing: {verdict.detail}"}
+        result = check_output(self.gpu, self.matrices, "variant")
+        if not result.passed:
+            return {"checked": False, "reason": f"check after timing: {result.detail}"}
         of_us, of_cublas = (turns.of(role) for role in works)
         if min(len(of_us.time_us), len(of_cublas.time_us)) < LEAST_KEPT:
             gaps = int((~turns.samples.kept).sum())
@@ -138,6 +139,7 @@ class Worker:
             if not self.pipe.poll(MEASURE_S):
                 self.close()
                 return {"checked": None, "reason": f"run: no result within {MEASURE_S:.0f} s"}
+            row: dict[str, Any]
             row, lives = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join(5)

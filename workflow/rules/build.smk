@@ -46,6 +46,7 @@ rule build_variant:
         f"results/logs/build/{ARCH}/{{kernel}}.log",
     wildcard_constraints:
         kernel="|".join(catalogue.kernels()),
+    priority: 20  # a job on a GPU waits for it
     params:
         arch=ARCH,
         out=subpath(output[0], parent=True),

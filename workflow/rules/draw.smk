@@ -21,44 +21,6 @@ for _name, (_figure, _experiment) in OUTPUTS.items():
     )
 
 
-def sources(one, experiment=None):
-    """The files that a figure or report table is made from, but code: recorded tables, report tables, others by path."""
-    own = _FILES | PLACES["of_experiment"].get(experiment, {})
-    found = []
-    for name in (*one.reads, *(name for name in one.optional if name in own)):
-        if name.startswith("report:"):
-            found.append(f"results/tables/{drawn.tables()[name.removeprefix('report:')].file}")
-        elif name in drawn.FOLDERS:  # the archives' tables, and this run's own beside them
-            files = [f"{folder}/{table.file}" for folder in PLACES[name] for table in registry.tables().values()]
-            found += [path for path in files if PLAN.inventory.has(path)]
-            found += own.values() if PLAN.measuring else []
-        else:
-            found.append(name if "/" in name else own[name])
-    return found
-
-
-def in_report(path, one, labels, **place):
-    """An output, with its place in the report where it has one."""
-    if not one.category or ("other_runs" in one.reported_with and not PLACES["other_runs"]):
-        return path
-    return report(path, category=one.category, caption=f"../../{one.caption}", labels=labels, **place)
-
-
-def figures_of(experiment):
-    """The figures of one experiment."""
-    return [f"results/figures/{name}.svg" for name, (_, of) in OUTPUTS.items() if of == experiment]
-
-
-def _place(name):
-    """A figure as an output, with its labels: by worklog where it is of one experiment."""
-    figure, experiment = OUTPUTS[name]
-    known = PLACES["experiments"].get(experiment, {})
-    title = known.get("title", figure.title)
-    return in_report(
-        f"results/figures/{name}.svg", figure, {"figure": title}, subcategory=known.get("worklog", figure.subcategory)
-    )
-
-
 rule inputs:
     output:
         INPUTS,

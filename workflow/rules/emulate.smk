@@ -1,11 +1,6 @@
 # What needs no GPU: each kernel run once on the emulator, and what follows from numbers alone.
 
 
-def _sizes(variant):
-    """The sizes at which an entry is profiled, and so predicted."""
-    return sorted({size for name, size in PLAN.profiled(PLAN.everything.values()) if name == variant})
-
-
 rule emulate:
     input:
         lambda wildcards: built(wildcards.variant),
@@ -56,7 +51,7 @@ if PICTURES:
         params:
             emulator=EMULATOR,
             pictures=list(PICTURES),
-            parts=f"{RESULTS}/parts/emulate",
+            parts=lambda wildcards: f"{RESULTS}/parts/emulate",
             out=subpath(output[0], parent=True),
         shell:
             "python -m experiments.emulation.bank_pictures {params.pictures} --emulated {params.parts} --out-dir {params.out}"

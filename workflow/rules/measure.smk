@@ -1,5 +1,6 @@
 # What needs the GPU: one process a job, each holding a lease while its kernels run. Without a GPU, or where a run only
-# draws, these rules are not there, so that what they made is plain input.
+# draws, these rules are not there, so that what they made is plain input. Their jobs come first (priority), so that the
+# GPU does not wait for what the processors can do meanwhile.
 
 PARTS = f"{RESULTS}/parts"
 HARNESS = f"{BUILD}/harness.cubin"
@@ -38,6 +39,7 @@ rule machine:
         f"{PARTS}/machine.json",
     log:
         f"results/logs/{MACHINE}/machine.log",
+    priority: 10
     resources:
         gpu=1,
     params:
@@ -56,6 +58,7 @@ rule check:
         f"{PARTS}/check/{{variant}}.csv",
     log:
         f"results/logs/{MACHINE}/check/{{variant}}.log",
+    priority: 10
     resources:
         gpu=1,
     params:
@@ -82,6 +85,7 @@ rule bench:
         f"results/logs/{MACHINE}/bench/{{experiment}}/{{variant}}-{{regime}}.log",
     wildcard_constraints:
         variant="|".join(PLAN.variants),
+    priority: 10
     resources:
         gpu=1,
     params:
@@ -110,6 +114,7 @@ rule profile:
         f"results/logs/{MACHINE}/profile/{{variant}}-{{size}}.log",
     wildcard_constraints:
         variant="|".join(PLAN.variants),
+    priority: 10
     resources:
         gpu=1,
     params:
@@ -142,6 +147,7 @@ if PLAN.sweeping:
             f"{RESULTS}/tuned.json",
         log:
             f"results/logs/{MACHINE}/tune.log",
+        priority: 10
         threads: 64  # or all of this machine: the sweep compiles on every core
         resources:
             gpu=1,
@@ -182,6 +188,7 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
             left_out=[f"{PARTS}/{_table.name}.left_out.txt"] if _table.command.left_out else [],
         log:
             f"results/logs/{MACHINE}/{_table.name}{'' if _whole else '/{entry}'}.log",
+        priority: 10
         resources:
             gpu=1,
             runtime=_table.command.minutes or 60,

@@ -35,7 +35,7 @@ if PLAN.compared:
     _pair = PLAN.compared.variants
     COMPARED = f"results/tables/compare_{'_'.join(_pair)}.csv"
     # beside an archive, this tree's checks on the emulator stand in: of these two, not of all kernels
-    _all_checked, _pair_checked = (f"{RESULTS}{scope}/emulated-checks.csv" for scope in ("", "/only/compare"))
+    _all_checked, _pair_checked = (f"{folder}/emulated-checks.csv" for folder in (RESULTS, f"{RESULTS}/only/compare"))
 
     rule compared:
         input:

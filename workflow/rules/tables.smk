@@ -2,34 +2,6 @@
 # (results/MACHINE/only/NAME).
 
 
-def _bench(suffix):
-    """What was timed in a scope: parts of this run, and those that earlier ones left."""
-    return lambda wildcards: [f"{RESULTS}/parts/bench/{stem}{suffix}" for stem in PLAN.timed(wildcards.scope)]
-
-
-def _profile(suffix):
-    return lambda wildcards: [
-        f"{RESULTS}/parts/profile/{variant}-{size}{suffix}"
-        for variant, size in PLAN.profiled(PLAN.in_scope(wildcards.scope))
-    ]
-
-
-def _emulated(table):
-    return lambda wildcards: [
-        f"{RESULTS}/parts/emulate/{name}/{table}.csv" for name in PLAN.variants_in(wildcards.scope)
-    ]
-
-
-def _checks(wildcards):
-    """The checks of each kernel that takes part, then those of the timed runs."""
-    alone = [
-        path
-        for name in PLAN.checked(wildcards.scope)
-        for path in (f"{RESULTS}/parts/check/{name}.csv", f"{RESULTS}/parts/emulate/{name}/checks.csv")
-    ]
-    return alone + _bench(".checks.csv")(wildcards)
-
-
 # Recorded table: its parts
 _JOINED = {
     "emulated_checks": _emulated("checks"),

@@ -1,7 +1,7 @@
 """Times one catalogue entry with NVBench too, in the same process, as a second opinion on `experiments.gpu.timing`.
 
-    python -m experiments.studies.cross_checks.measure sgemm_warptile --size 1024 --size 4096 --build-dir results/build/sm_90a \
-        --out cross_checks.csv
+    python -m experiments.studies.cross_checks.measure sgemm_warptile --size 1024 --size 4096 \
+        --build-dir results/build/sm_90a --out cross_checks.csv
 
 NVBench's cold measurement is what ours claims to be: L2 flushed, no launch latency, one launch a sample. At each size
 ours runs before and after it, so that a drift of the card shows in neither. Where the card lowers its clock under load,
@@ -11,7 +11,7 @@ the two see different clocks, since NVBench waits between samples; cycles are co
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from experiments.gpu.lease import lease
 from experiments.stages import verify
 from kernels import catalogue
 from kernels.catalogue import Entry, Problem
+
+logger = logging.getLogger(__name__)
 
 WINDOW_S = 0.4  # of ours, before and after
 LEAST, MOST = 20, 300  # samples of ours in each
@@ -108,10 +110,9 @@ def main() -> None:
     with lease():
         rows = cross_check(entry, options.size, options.build_dir)
     for row in rows:
-        print(
+        logger.info(
             f"{entry.name}, n = {row['n']}: {row['time_us']:.2f} us, NVBench {row['other_time_us']:.2f} us "
-            f"({row['time_us'] / row['other_time_us'] - 1:+.2%})",
-            file=sys.stderr,
+            f"({row['time_us'] / row['other_time_us'] - 1:+.2%})"
         )
     write_rows(options.out, "cross_checks", rows)
 

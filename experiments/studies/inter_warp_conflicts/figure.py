@@ -6,13 +6,13 @@ an SM there is nothing beside it to collide with.
 
 from __future__ import annotations
 
+import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
 from analysis.data import Measured
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 
@@ -40,7 +40,8 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     figure, panels = plt.subplots(1, 2, figsize=(style.WIDTH, 2.6), sharex=True)
     for axes, (operation, label) in zip(panels, PANELS.items(), strict=True):
         for number, (kernel, part) in enumerate(gemms.groupby("kernel", sort=False)):
-            for blocks, line in part.groupby("blocks_per_sm"):
+            for _, line in part.groupby("blocks_per_sm"):
+                blocks = int(line["blocks_per_sm"].iloc[0])
                 sns.lineplot(
                     line,
                     x="warps",
@@ -52,7 +53,7 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
                     marker=style.MARKERS[number],
                     linestyle="-" if blocks == 1 else "--",
                     markersize=4,
-                    label=f"{kernel.removeprefix(SHORT)}, {blocks} block{'s' * (blocks > 1)} an SM",
+                    label=f"{str(kernel).removeprefix(SHORT)}, {blocks} block{'s' * (blocks > 1)} an SM",
                 )
         axes.set_xscale("log", base=2)
         axes.set_xticks(sorted(gemms["warps"].unique()), [str(w) for w in sorted(gemms["warps"].unique())])

@@ -1,9 +1,10 @@
 """Which pieces of a tile loop make the hardware count more shared-memory wavefronts than each warp's addresses need.
 
-    python -m experiments.studies.inter_warp_conflicts.measure --build-dir results/build/sm_90a --out inter_warp_conflicts.csv
+    python -m experiments.studies.inter_warp_conflicts.measure --build-dir results/build/sm_90a \
+        --out inter_warp_conflicts.csv
 
-One launch of experiments/studies/inter_warp_conflicts/inter_warp_conflicts.cu a row, read by ncu: pieces of the loop, and catalogue kernels in tiles of one
-to eight warps, with one or two blocks on each SM. What the addresses within a warp need, ptxsim counts from the PTX.
+One launch of inter_warp_conflicts.cu a row, read by ncu: pieces of the loop, and catalogue kernels in tiles of one to
+eight warps, with one or two blocks on each SM. What the addresses within a warp need, ptxsim counts from the PTX.
 """
 
 from __future__ import annotations
@@ -112,25 +113,26 @@ class Case:
         return "sgemm_at_swizzle" if self.kernel == WITHOUT_B else self.kernel
 
     @property
-    def template(self) -> tuple[int | bool | str, ...] | None:
-        """Template arguments of a catalogue kernel."""
-        return GEMMS[self.kernel][self.warps] if self.kernel in GEMMS else None
+    def template(self) -> tuple[int | bool | str, ...]:
+        """Template arguments of a catalogue kernel; of a piece none."""
+        return GEMMS[self.kernel][self.warps] if self.kernel in GEMMS else ()
 
     @property
-    def tile(self) -> tuple[int, ...] | None:
-        """m, n and k of a catalogue kernel's tile."""
-        return (3 * self.template)[:3] if self.kernel == "sgemm_smem_tile" else self.template and self.template[:3]
+    def tile(self) -> tuple[int, ...]:
+        """m, n and k of a catalogue kernel's tile; of a piece none."""
+        sides = 3 * self.template if self.kernel == "sgemm_smem_tile" else self.template
+        return tuple(int(side) for side in sides[:3])
 
     @property
     def entry(self) -> str:
         """What the entry's name contains."""
-        if self.tile is None:
+        if not self.tile:
             return f"{self.kernel}_{self.bits}"
         return f"{self.function}I" + "".join(map(mangled, self.template)) + "E"
 
     def grid(self, blocks: int) -> tuple[int, int]:
         """So many blocks; of a catalogue kernel in a rectangle near a square."""
-        if self.tile is None:
+        if not self.tile:
             return blocks, 1
         rows = max(i for i in range(1, math.isqrt(blocks) + 1) if blocks % i == 0)
         return blocks // rows, rows
@@ -148,15 +150,16 @@ class Case:
         m, n, k = self.problem(blocks)
         return 4 * max(m * k, k * n, m * n)
 
-    def arguments(self, blocks: int, buffer: Any, c: Any, nbytes: int = SOURCE_BYTES) -> list:
+    def arguments(self, blocks: int, buffer: Any, c: Any, nbytes: int = SOURCE_BYTES) -> list[Any]:
         """Arguments of a launch of so many blocks; `buffer` and `c` are what is read, and what is written."""
-        if self.tile is None:
+        if self.bits is not None:  # a piece
             row = ROW_BYTES[self.bits]
             scattered, from_l2 = "scattered" in (self.source or ""), "L2" in (self.source or "")
             stride = (SECTOR if scattered else row * ROWS * self.warps * blocks) if from_l2 else 0
             lanes = SECTOR * 32 // row if scattered else 32
             return [buffer, np.uint32(nbytes), np.uint32(stride), np.uint32(lanes), np.int32(self.steps), c]
         m, n, k = map(np.int32, self.problem(blocks))
+        assert self.source is not None  # of a catalogue kernel
         a_is_read, b_is_read = READ[self.source]
         lda, ldb = (k if a_is_read else np.int32(0)), (n if b_is_read else np.int32(0))
         return [m, n, k, np.float32(1), buffer, lda, buffer, ldb, np.float32(0), c, n]
@@ -227,9 +230,8 @@ def entries(build_dir: Path) -> list[str]:
     """Names of all entries of the PTX."""
     path = build_dir / "inter_warp_conflicts.ptx"
     if not path.is_file():
-        raise UserError(
-            f"{path}: not built; python -m experiments.stages.build --source experiments/studies/inter_warp_conflicts/inter_warp_conflicts.cu"
-        )
+        source = "experiments/studies/inter_warp_conflicts/inter_warp_conflicts.cu"
+        raise UserError(f"{path}: not built; python -m experiments.stages.build --source {source}")
     return re.findall(r"^\.visible \.entry (\w+)\(", path.read_text(), re.M)
 
 

@@ -2,7 +2,7 @@
 
     python -m experiments.studies.smem_microbench.measure --build-dir results/build/sm_90a --out smem_microbench.csv
 
-One launch of experiments/studies/smem_microbench/smem_microbench.cu a row, read by ncu. From these rows come the emulator's rules for 64-bit accesses,
+One launch of smem_microbench.cu a row, read by ncu. From these rows come the emulator's rules for 64-bit accesses,
 ldmatrix and cp.async, and its tests (docs/shared-memory.md says what they showed).
 """
 

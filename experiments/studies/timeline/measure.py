@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,6 +25,8 @@ from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
+
+logger = logging.getLogger(__name__)
 
 SIZES = (128, 256, 512, 1024, 2048, 4096)
 LAUNCHES = 50
@@ -44,7 +46,7 @@ def summarise(events: Iterable[Mapping[str, Any]], variant: Variant) -> list[dic
     for event in events:
         if event.get("ph") == "X" and event.get("cat") in TABLES:
             groups[TABLES[event["cat"]], event["name"]].append(event)
-    total = defaultdict(float)
+    total: defaultdict[str, float] = defaultdict(float)
     for (table, _), members in groups.items():
         total[table] += sum(event["dur"] for event in members)
     rows = []
@@ -130,7 +132,7 @@ def main() -> None:
         raise UserError(f"{variant.name} is not an fp32 kernel of this project; the timeline needs one")
     with lease():
         rows = record(variant, options.build_dir)
-    print(f"{variant.name}: {len(rows)} kinds of CUDA calls, kernels and copies recorded", file=sys.stderr)
+    logger.info(f"{variant.name}: {len(rows)} kinds of CUDA calls, kernels and copies recorded")
     write_rows(options.out, "timeline", rows)
 
 

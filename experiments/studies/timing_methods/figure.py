@@ -7,6 +7,9 @@ difference from a protocol that shares the rest.
 
 from __future__ import annotations
 
+from typing import Any
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.colors import LinearSegmentedColormap, Normalize
@@ -14,7 +17,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, marked
 from analysis.figures import style
-from analysis.figures.style import plt
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from experiments.studies.timing_methods.report import OURS, timing_methods
@@ -82,19 +84,19 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
         squeeze=False,
         gridspec_kw={"height_ratios": [len(part) for part in parts]},
     )
-    figure.get_layout_engine().set(hspace=0, h_pad=0.04)
+    figure.set_layout_engine("constrained", hspace=0, h_pad=0.04)
     for panel, part in zip(panels.flat, parts, strict=True):
         style.cells(panel, part.to_numpy(), COLOURS, Normalize(-FULL, FULL), part.map(told).to_numpy())
         panel.set_yticks(np.arange(len(part)) + 0.5, part.index)
         panel.tick_params(length=0, pad=1)
     axes = panels.flat[0]
-    axes.set_xticks(np.arange(shown.shape[1]) + 0.5, [str(n) for _, n in shown.columns])
+    axes.set_xticks(np.arange(shown.shape[1]) + 0.5, shown.columns.get_level_values("n").map(str))
     axes.tick_params(labeltop=True, labelbottom=False)
-    labels = [label for label, _ in shown.columns]
+    labels = list(shown.columns.get_level_values("mark"))
     for label in dict.fromkeys(labels):
         first, count = labels.index(label), labels.count(label)
         place = (first + count / 2, 0)
-        look = {"textcoords": "offset points", "ha": "center", "va": "bottom", "weight": "bold"}
+        look: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "weight": "bold"}
         axes.annotate(label, place, xytext=(0, 13), annotation_clip=False, **look)
         if first:
             for panel in panels.flat:

@@ -1,7 +1,7 @@
 """Times one catalogue entry in the ways that people time kernels, in one process, to show what each gets wrong.
 
-    python -m experiments.studies.timing_methods.measure sgemm_warptile --size 1024 --size 4096 --build-dir results/build/sm_90a \
-        --out timing_methods.csv
+    python -m experiments.studies.timing_methods.measure sgemm_warptile --size 1024 --size 4096 \
+        --build-dir results/build/sm_90a --out timing_methods.csv
 
 Ours is the reference: median of single launches, L2 flushed before each, no launch latency, random data, steady clock.
 Each other protocol departs from it in what its name says; DEPARTURES tells how.
@@ -10,8 +10,9 @@ Each other protocol departs from it in what its name says; DEPARTURES tells how.
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from experiments.stages import verify
 from experiments.stages.bench import worklog_replays
 from kernels import catalogue
 from kernels.catalogue import Entry, Problem
+
+logger = logging.getLogger(__name__)
 
 HOST_REPLAYS = 100
 IDLE_S = 2.0  # long enough for the card to lower its clock
@@ -61,8 +64,8 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
     replays = int(np.clip(WINDOW_S * 1e6 / duration_us(gpu, work, 5), 20, MOST))
     stopwatches = {flush: Stopwatch(gpu, max(replays, worklog_replays(n)), flush) for flush in (True, False)}
 
-    def second_half_mean(times_us: np.ndarray) -> np.floating[Any]:
-        return np.mean(times_us[len(times_us) // 2 :])
+    def second_half_mean(times_us: np.ndarray) -> float:
+        return float(np.mean(times_us[len(times_us) // 2 :]))
 
     def stamped(count: int, flush: bool = True, middle: Any = np.median) -> tuple[float, float, int]:
         samples = stopwatches[flush].run([work] * count)
@@ -91,7 +94,7 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
         fill("uniform")
         return taken
 
-    protocols = {
+    methods: dict[str, Callable[[], tuple[float, float | None, int]]] = {
         "ours": lambda: stamped(replays),
         "worklog_c": lambda: stamped(worklog_replays(n), middle=second_half_mean),
         "host_clock": lambda: host_clock(HOST_REPLAYS),
@@ -101,11 +104,11 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
         "zeros": lambda: with_data("zeros"),
         "normal": lambda: with_data("normal"),
     }
-    assert protocols.keys() == DEPARTURES.keys()
+    assert methods.keys() == DEPARTURES.keys()
     rows = []
-    for name, protocol in protocols.items():
+    for name, method in methods.items():
         warm_up(gpu, work, 0.3)
-        time_us, clock, count = protocol()
+        time_us, clock, count = method()
         rows.append(
             {
                 "variant": entry.name,
@@ -140,7 +143,7 @@ def main() -> None:
             rows += measure(entry, size, options.build_dir)
             ours = rows[-len(DEPARTURES)]["time_us"]
             told = ", ".join(f"{r['protocol']} {r['time_us'] / ours - 1:+.1%}" for r in rows[-len(DEPARTURES) + 1 :])
-            print(f"{entry.name}, n = {size}: ours {ours:.2f} us; {told}", file=sys.stderr)
+            logger.info(f"{entry.name}, n = {size}: ours {ours:.2f} us; {told}")
     write_rows(options.out, "timing_methods", rows)
 
 

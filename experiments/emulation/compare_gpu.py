@@ -1,15 +1,16 @@
 """Runs one variant on the GPU and on ptxsim with the same inputs, and compares the two results bit by bit.
 
-    python -m experiments.stages.compare_emulator sgemm_warptile --build-dir results/build/sm_90a --out agreement.csv
+    python -m experiments.emulation.compare_gpu sgemm_warptile --build-dir results/build/sm_90a --out agreement.csv
 
 In fp32 the program states the order of every addition, so that the two must be equal in every bit. What the tensor
-cores do inside one mma is not documented: there the two may differ by what both bounds of `experiments.stages.verify` allow.
+cores do inside one mma is not documented: there the two may differ by what both bounds of `experiments.stages.verify`
+allow.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
@@ -19,11 +20,14 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
+from experiments.emulation.device import EmulatedDevice
 from experiments.stages import verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
-from experiments.stages.check import Device, EmulatedDevice, Inputs, inside, leased_gpu, prepare
+from experiments.stages.check import Device, Inputs, inside, leased_gpu, prepare
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
+
+logger = logging.getLogger(__name__)
 
 FLOP = 2**26  # a case up to this size takes the emulator about a second
 
@@ -39,7 +43,9 @@ def chosen(variant: Variant) -> list[Case]:
     ]
 
 
-def compare(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, one: np.ndarray, other: np.ndarray):
+def compare(
+    p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, one: np.ndarray, other: np.ndarray
+) -> tuple[int, float | None]:
     """How many elements differ in any bit, and the largest difference as a share of twice the rounding bound.
 
     Twice, since the two may lie on either side of the exact result. None where a difference is not finite.
@@ -67,7 +73,7 @@ def agree(variant: Variant, gpu: AbstractContextManager[Device], emulator: Devic
         p = inputs.case.problem
         differing, worst = compare(p, variant.dtype, inputs.a, inputs.b, inputs.c0, one, other)
         right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
-        row = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
+        row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
         row |= asdict(p) | {"seed": seed + number}
         row |= {"elements": p.m * p.n, "differing": differing, "worst_difference_share": worst, "passed": right}
         table.append(row | {"source_hash": variant.source_hash})
@@ -91,10 +97,10 @@ def main() -> None:
     variant = catalogue.find(options.variant)
     if not isinstance(variant, Variant):
         raise UserError(f"{variant.name} is no kernel: there is no PTX to run")
-    seed = options.seed if options.seed is not None else int(np.random.SeedSequence().entropy % 2**31)
+    seed = options.seed if options.seed is not None else verify.fresh_seed()
     table = agree(variant, leased_gpu(options.build_dir), EmulatedDevice(options.build_dir), seed)
     differing, elements = (sum(row[key] for row in table) for key in ("differing", "elements"))
-    print(f"{variant.name}: {differing} of {elements} elements differ from the GPU's", file=sys.stderr)
+    logger.info(f"{variant.name}: {differing} of {elements} elements differ from the GPU's")
     write_rows(options.out, "agreement", table)
 
 

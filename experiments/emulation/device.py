@@ -1,0 +1,76 @@
+"""The emulator as a device that checks run on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+import ptxsim
+from contracts import UserError
+from experiments.emulation import launching
+from experiments.emulation.owners import Owners
+from experiments.stages.check import GUARD
+from kernels import arguments
+from kernels.catalogue import Problem, Runnable
+
+
+class EmulatedDevice:
+    """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place.
+
+    `loaded`: kernels that are there already, by variant.
+    """
+
+    name = "ptxsim"
+
+    def __init__(self, build_dir: Path, loaded: Mapping[str, ptxsim.Kernel] | None = None) -> None:
+        self.build_dir = build_dir
+        self._loaded = dict(loaded or {})
+
+    def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
+        """See `experiments.stages.check.Device.run`. A fault that the emulator finds is a `UserError` too."""
+        arrays, spans = self._launch(variant, problem, buffers, offset)
+        after = [buffer.copy() for buffer in buffers]
+        for buffer, span, array in zip(after, spans, arrays, strict=True):
+            buffer[span] = array.numpy()
+        return after
+
+    def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray:
+        """See `experiments.stages.check.Device.owners`."""
+        seen: list[Owners] = []
+
+        def observe(c: ptxsim.Array) -> list[Owners]:
+            seen.append(Owners(c, buffers[2].itemsize))
+            return seen
+
+        self._launch(variant, problem, buffers, offset, observe)
+        return seen[0].found.reshape(problem.m, problem.ldc)[:, : problem.n]
+
+    def _launch(
+        self,
+        variant: Runnable,
+        p: Problem,
+        buffers: list[np.ndarray],
+        offset: int,
+        observe: Callable[[ptxsim.Array], Iterable[ptxsim.Observer]] = lambda c: (),
+    ) -> tuple[list[ptxsim.Array], list[slice]]:
+        """A, B and C after a launch, and where in the buffers they lie; `observe`: who watches, given C."""
+        starts = {name: offset * buffer.itemsize for name, buffer in zip("ABC", buffers, strict=True)}
+        variant = variant.pick(p, starts)
+        if variant.name not in self._loaded:
+            self._loaded[variant.name] = launching.load(variant, self.build_dir, cubin=False)
+        sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
+        spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
+        arrays = [
+            ptxsim.Array(x[span], name, starts[name], unwritten=(p.beta if name == "C" else p.alpha) == 0)
+            for x, span, name in zip(buffers, spans, "ABC", strict=True)
+        ]
+        a, b, c = arrays
+        packed = arguments.pack(variant, p, a, b, c, launching.texture)
+        kernel, grid = self._loaded[variant.name], variant.grid(p)
+        try:
+            kernel.launch(grid, variant.threads, packed, variant.shared_bytes, observers=observe(arrays[2]))
+        except ptxsim.PtxsimError as error:
+            raise UserError(f"ptxsim: {error}") from error
+        return arrays, spans
