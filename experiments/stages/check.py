@@ -206,7 +206,7 @@ def check_variant(
 ) -> list[dict[str, Any]]:
     """All cases as rows of checks.csv; with `tell`, how they went is logged.
 
-    The device is held only while kernels run, not for inputs and judging. `seed`: of the first case; None: drawn afresh.
+    The device is held only while kernels run, not for inputs and judging. `seed`: of the first case (None: drawn).
     """
     if seed is None:
         seed = verify.fresh_seed()
