@@ -28,7 +28,7 @@ try: .venv/installed
 	$(BIN)/python -m experiments.try_kernel $(or $(KERNEL),$(error name one: make try KERNEL=sgemm_mine)) $(if $(WATCH),--watch)
 
 fuzz: .venv/installed
-	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz -n 2 --timeout 7200
+	FUZZ_EXAMPLES=10000 $(BIN)/python -m pytest tests/fuzz ptxsim/tests/test_fuzz.py -n 2 --timeout 7200
 
 # On a machine with a GPU: the tests that need one. `snakemake archive` keeps what they printed.
 test-gpu: .venv/installed
