@@ -39,7 +39,7 @@ def test_no_archived_row_is_of_another_source(archive: Path) -> None:
     assert {name: recorded.get(name) for name in now} == now
 
 
-# What is measured by its name was measured before the kernels read nothing at alpha = 0; strict: gone once it is measured.
+# These wait for a GPU: what is measured by its name is older than the kernels. Strict: the mark goes with the wait.
 BY_NAME = pytest.mark.xfail(strict=True, reason="measured by name, and not again since the kernels' sources changed")
 
 

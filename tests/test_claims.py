@@ -471,7 +471,7 @@ def test_the_target_prints_each_time(tree: Path, archive: Path) -> None:
         done = snakemake(tree, "claims")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "h200: 3 claims: " in done.stdout + done.stderr
-    assert (tree / "results/tables/claims_A.html").is_file() and (tree / "results/figures/claims.svg").is_file()
+    assert (tree / "results/report/claims.html").is_file() and (tree / "results/figures/claims.svg").is_file()
 
 
 def test_the_target_fails_where_a_verdict_flips(tree: Path, archive: Path) -> None:

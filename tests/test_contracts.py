@@ -35,7 +35,7 @@ def config(**changes: Any) -> dict[str, Any]:
     ("name", "value", "said"),
     [
         ("config", config(arch="pascal"), ['arch = "pascal"', "^sm_[0-9]+"]),
-        ("config", config(measure="maybe"), ['measure = "maybe"', "allowed: boolean"]),
+        ("config", config(mode="maybe"), ['mode = "maybe"', "allowed: one of auto, measure, redraw"]),
         ("config", config(sizes_step=64), ["sizes_step = 64", "at least 128"]),
         ("config", config(sizes_step=200), ["sizes_step = 200", "a multiple of 128"]),
         ("config", config(variants=[]), ["variants = []", "at least 1 item"]),

@@ -36,6 +36,8 @@ LOOSER = {
     ("sgemm_at_swizzle_dbf_rw_3blocks", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"): 0.03,
     # beyond what was asked for, 12%: how much more is docs/shared-memory.md's open question
     ("sgemm_vectorized_padded", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"): 0.15,
+    # the same excess between warps, 17% in the archive of 2026-11-22 (under 12% in the one before)
+    ("hgemm_bcf_dbf_rw_fp16", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"): 0.18,
     # its wavefronts are exact; what ncu takes for ideal is not understood here
     ("sgemm_tiling", "memory_l1_wavefronts_shared_ideal"): 0.25,
 }

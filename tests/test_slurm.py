@@ -218,7 +218,7 @@ def test_the_profile_speaks_of_rules_that_there_are(tmp_path: Path) -> None:
     node = tmp_path / "node.json"
     versions = dict.fromkeys(("nvcc", "ptxas", "host_compiler", "cuobjdump", "driver"), "1")
     node.write_text(json.dumps(versions | {"gpu": "NVIDIA H200", "arch": "sm_90a"}))
-    asked = {"GEMM_LADDER_COMMAND": "snakemake tile_autotune"}
+    asked = {"GEMM_LADDER_TARGETS": json.dumps(["tile_autotune"])}
     rules = set(run(ROOT, "--list-rules", "--config", f"gpu_node={node}", **asked).split())
     named = {*profile["groups"], *profile["set-resources"], *profile["set-threads"]}
     assert named - rules == set()

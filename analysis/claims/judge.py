@@ -152,6 +152,11 @@ def judged(
     return rows, archived
 
 
+def declared() -> list[str]:
+    """Every experiment that an expression may name, whether it takes part in a run or not."""
+    return [path.stem for path in sorted(Path("experiments").glob("*.yaml"))]
+
+
 @registry.table(
     "claims",
     category="8 Claims",
@@ -182,7 +187,7 @@ def claims(inputs: Inputs) -> list[Row]:
     sources, published, told = ([Path("paper") / name] for name in ("sources.yaml", "published.csv", "claims.yaml"))
     paper = files.read(sources, published, told, [inputs.tables["analytic"]])
     own = None if inputs.archived else inputs
-    return judged(paper, own, {path: inputs.run_in(path) for path in inputs.archives}, list(inputs.experiments))[0]
+    return judged(paper, own, {path: inputs.run_in(path) for path in inputs.archives}, declared())[0]
 
 
 # ---- the command ----------------------------------------------------------------------------------------------------
@@ -248,7 +253,7 @@ def main() -> int:
     folders = args.archives
     if folders is None:
         folders = [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
-    experiments = [path.stem for path in args.experiments or sorted(Path("experiments").glob("*.yaml"))]
+    experiments = [path.stem for path in args.experiments] if args.experiments else declared()
     paper = files.read(args.sources, args.published, args.claims, args.analytic)
     paper = only(paper, args.only) if args.only else paper
     own = Inputs.of_folder(args.measured, args.variants, archived=False) if args.measured else None
