@@ -284,10 +284,12 @@ def test_what_was_measured_by_its_name_joins_the_tables_and_is_not_measured_agai
         assert "sgemm_ladder" in before["timed"] and "sgemm_sweep" not in before["timed"]
         assert not any("sgemm_sweep" in parts for parts in before["joined"])
         write_rows(part, "windows", [])
+        for suffix in (".checks.csv", ".parquet"):
+            part.with_suffix(suffix).touch()
         after = commands("all")
         assert "sgemm_sweep" not in after["timed"]
         assert sum(str(part.relative_to(small)) in parts for parts in after["joined"]) == 1
-        part.unlink()
+        shutil.rmtree(part.parent)
         for target in ("sgemm_sweep", "results/figures/sizes_sgemm_sweep.svg"):
             named = commands(target)
             assert named["timed"] == ["sgemm_sweep"], target

@@ -148,7 +148,8 @@ class Plan:
             for variant in experiment.variants
             for regime in self.regimes
         )
-        return tuple(stem for stem in stems if self.inventory.has(f"{self.results}/parts/bench/{stem}.csv"))
+        folder, suffixes = f"{self.results}/parts/bench", (".csv", ".checks.csv", ".parquet")
+        return tuple(stem for stem in stems if self.inventory.has(*(f"{folder}/{stem}{suffix}" for suffix in suffixes)))
 
     def checked(self, scope: str) -> tuple[str, ...]:
         """The kernels whose checks a scope's table holds: those that take part, and those that earlier runs timed."""
