@@ -39,6 +39,7 @@ rule build_variant:
     input:
         # the kernel's own file and the headers that it includes: editing another kernel rebuilds nothing
         lambda wildcards: relative(catalogue.kernels()[wildcards.kernel].sources()),
+        lambda wildcards: PLAN.tuned if catalogue.kernels()[wildcards.kernel].tuned else [],
         toolchain="results/toolchain.json",
     output:
         multiext(f"{BUILD}/{{kernel}}", ".cu", ".ptx", ".cubin", ".json"),

@@ -72,7 +72,7 @@ EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(_emula
 HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").rglob("*.cu"))}
 # Options that many commands take
 NVCC = f"--nvcc {shlex.quote(config['nvcc'])}" if config["nvcc"] else ""
-TUNED = f"--tuned {PLAN.tuned}" if PLAN.tuned and not PLAN.tuned.startswith("data/") else ""
+TUNED = f"--tuned {PLAN.tuned}" if PLAN.tuned else ""
 
 
 wildcard_constraints:
