@@ -21,10 +21,14 @@ BIN = Path(sys.executable).parent  # snakemake, ruff and the others of this envi
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """This environment, with this Python's tools first on PATH and no GPU to be seen; then `changes`."""
+    """This environment, with this Python's tools first on PATH and no GPU to be seen; then `changes`.
+
+    Nothing in it tells of a `make` that started the tests: one that they start names itself `make`, not `make[1]`.
+    """
+    outside = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
     imports = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": imports, "CUDA_VISIBLE_DEVICES": "", **changes}
+    return {**outside, "PATH": path, "PYTHONPATH": imports, "CUDA_VISIBLE_DEVICES": "", **changes}
 
 
 # Where commands start from: a process that has imported what they take half a second to import, and nothing of ours.
