@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import floats
+from .. import floats, tensor_cores
 from ..errors import PtxError
 from ..ptx_types import TYPES
 from ..syntax import Vector
@@ -211,10 +211,8 @@ def _rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
 def mma(m, instruction):
     """mma.sync: D = A B + C of a warp (PTX ISA 9.7.14.5.14).
 
-    Products are exact; all of an instruction's products and C are summed in float64 and rounded to the accumulator's
-    type once, to nearest. The hardware aligns and truncates instead, in an order that NVIDIA does not document: expect
-    differences in the last bits. Of a tf32 operand the upper 19 bits count. Sums of integers wrap, or with .satfinite
-    stop at the ends.
+    Of floats as Hopper's tensor cores do it (tensor_cores.py); of f64 summed and rounded once. Of a tf32 operand the
+    upper 19 bits count. Sums of integers wrap, or with .satfinite stop at the ends.
     """
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
@@ -252,19 +250,22 @@ def mma(m, instruction):
     read_c = [m.reader(x, held.get(c_type) or TYPES[c_type]) for x in c]
     writers = [m.writer(x, held.get(d_type) or TYPES[d_type]) for x in d]
 
-    def product() -> np.ndarray:
+    def product(c: np.ndarray) -> np.ndarray:
         left = _elements(_rows_of_words([np.ascontiguousarray(read()) for read in read_a], height), a_type)
         right = _elements(_rows_of_words([np.ascontiguousarray(read()) for read in read_b], 8), b_type)
+        if d_type in ("f16", "f32"):
+            return tensor_cores.mma(left, right, c, (a_type, b_type), d_type)
         inner = np.matmul(left, right.transpose(0, 2, 1))  # [warps, height, 8]
         if combine == "xor":
-            return left.sum(axis=2)[:, :, None] + right.sum(axis=2)[:, None, :] - 2 * inner
-        return inner
+            inner = left.sum(axis=2)[:, :, None] + right.sum(axis=2)[:, None, :] - 2 * inner
+        return inner + c
 
     def step() -> None:
         require_whole_warps(m, instruction)
         # D: rows lane/4 and, of 16, 8 further; columns lane%4*2 and the next
-        parts = product().reshape(-1, height // 8, 8, 4, 2).transpose(1, 4, 0, 2, 3).reshape(results, -1)
-        total = [part + c for part, c in zip(parts, _accumulators(read_c, c_type), strict=True)]
+        c = np.stack(_accumulators(read_c, c_type)).reshape(height // 8, 2, -1, 8, 4)
+        whole = product(c.transpose(2, 0, 3, 4, 1).reshape(-1, height, 8))
+        total = list(whole.reshape(-1, height // 8, 8, 4, 2).transpose(1, 4, 0, 2, 3).reshape(results, -1))
         if d_type == "f16":
             packed = [floats.pack(value, "f16") for value in total]
             total = [floats.joined(packed[i], packed[i + 1]) for i in range(0, results, 2)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import floats
+from .. import floats, tensor_cores
 from ..errors import PtxError
 from ..ptx_types import TYPES
 from .matrix import require_whole_warps
@@ -134,7 +134,8 @@ def _mma(m, instruction, shape: str, types, layouts: list[str]):
         require_whole_warps(m, instruction)
         left = _matrix(m, reading[0], _size("a", shape), input_name)
         right = _matrix(m, reading[1], _size("b", shape), input_name)
-        total = np.matmul(left, right) + _matrix(m, reading[2], _size("c", shape), c_name)
+        c = _matrix(m, reading[2], _size("c", shape), c_name)
+        total = tensor_cores.wmma(left, right.transpose(0, 2, 1), c, input_name, d_name)
         by_element = total.reshape(m.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.lanes)
         if d_name == "f32":
             results = [value.astype(np.float32).view(np.uint32) for value in by_element]

@@ -45,6 +45,6 @@ def test_softmax(compiled):
 
 
 def test_wmma(compiled):
-    a, b = (np.random.default_rng(s).random((16, 16)).astype(np.float16) for s in (2, 3))
+    a, b = ((np.random.default_rng(s).integers(-32, 33, (16, 16)) / 8).astype(np.float16) for s in (2, 3))
     got = run(compiled, "wmma_gemm", 1, 32, np.zeros((16, 16), np.float32), a, b)
     assert (got == (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)).all()

@@ -81,12 +81,17 @@ def accumulator(c):
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 
+def eighths(rng, *shape: int) -> np.ndarray:
+    """Numbers of which sums of products are exact; what is rounded, and how, is in test_tensor_cores.py."""
+    return rng.integers(-32, 33, shape) / 8
+
+
 @pytest.mark.parametrize("depth", [8, 16])
 @pytest.mark.parametrize("name", DTYPES)
 def test_mma_16_bit(name, depth):
     rng = np.random.default_rng(1)
-    a, b = rng.normal(size=(16, depth)).astype(DTYPES[name]), rng.normal(size=(depth, 8)).astype(DTYPES[name])
-    c = rng.normal(size=(16, 8)).astype(np.float32)
+    a, b = eighths(rng, 16, depth).astype(DTYPES[name]), eighths(rng, depth, 8).astype(DTYPES[name])
+    c = eighths(rng, 16, 8).astype(np.float32)
     words_a, words_b = fragments_16bit(a, b, depth)
     n, m = words_a.shape[1], words_b.shape[1]
     reg = lambda first, count: "{" + ", ".join(f"%a{first + i}" for i in range(count)) + "}"  # noqa: E731
@@ -117,7 +122,8 @@ def test_mma_f16_accumulators():
 @pytest.mark.parametrize("depth", [4, 8])
 def test_mma_tf32_uses_the_upper_19_bits(depth):
     rng = np.random.default_rng(3)
-    a, b = rng.normal(size=(16, depth)).astype(np.float32), rng.normal(size=(depth, 8)).astype(np.float32)
+    a, b = (eighths(rng, *shape).astype(np.float32) for shape in ((16, depth), (depth, 8)))
+    a, b = ((x.view(np.uint32) | rng.integers(0, 1 << 13, x.shape, np.uint32)).view(np.float32) for x in (a, b))
     group, place = np.array([lane // 4 for lane in LANES]), np.array([lane % 4 for lane in LANES])
     words_a = np.stack([a[group + r, place + k] for k in range(0, depth, 4) for r in (0, 8)], axis=1)
     words_b = np.stack([b[place + k, group] for k in range(0, depth, 4)], axis=1)

@@ -1,0 +1,185 @@
+"""The tensor cores' arithmetic, beside the same written out for one element in whole numbers, and by hand."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxsim import tensor_cores
+
+DTYPES = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "f32": np.float32,
+}
+LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14, "f32": -126}  # exponents of normal numbers
+
+
+def rounded_to(x: np.ndarray, name: str) -> np.ndarray:
+    """The values that a format has, as float64."""
+    if name == "tf32":
+        return (x.astype(np.float32).view(np.uint32) & 0xFFFFE000).view(np.float32).astype(float)
+    with np.errstate(over="ignore"):
+        return x.astype(DTYPES[name]).astype(float)
+
+
+def exponent(x: float, name: str) -> int:
+    return max(math.frexp(x)[1] - 1, LEAST[name])
+
+
+def one(a, b, c: float, names, result: str, fraction: int, keeps: int) -> float:
+    """One element of D from a row, a column and an element of C, all finite."""
+    pairs = [(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True) if x and y]
+    exponents = [exponent(x, names[0]) + exponent(y, names[1]) for x, y in pairs]
+    top = max([*exponents, exponent(c, result) if c else -133, -133])
+    unit = Fraction(2) ** (top - fraction)
+    terms = [Fraction(x) * Fraction(y) for x, y in pairs] + [Fraction(c)]
+    total = sum(math.trunc(term / unit) for term in terms) * unit
+    if result == "f16":
+        return float(rounded_to(np.float64(total), "f16"))
+    if total == 0:
+        return 0.0
+    place = max(math.frexp(float(abs(total)))[1] - 1, -126)
+    if abs(total) < Fraction(2) ** place and place > -126:  # float() rounded up
+        place -= 1
+    step = Fraction(2) ** (place - keeps)
+    found = math.trunc(total / step) * step
+    return math.copysign(math.inf, total) if abs(found) >= 2**128 else float(found)
+
+
+SPREADS = {"narrow": 1, "wide": 12, "very wide": 40}
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize(
+    ("names", "k", "result", "rule"),
+    [
+        (("f16", "f16"), 16, "f32", tensor_cores.USUAL),
+        (("f16", "f16"), 16, "f16", tensor_cores.USUAL),
+        (("bf16", "bf16"), 16, "f32", tensor_cores.USUAL),
+        (("tf32", "tf32"), 8, "f32", tensor_cores.USUAL),
+        (("e4m3", "e5m2"), 32, "f32", tensor_cores.WGMMA_FP8),
+        (("e5m2", "e5m2"), 32, "f16", tensor_cores.WGMMA_FP8),
+    ],
+)
+def test_a_step_beside_whole_numbers(names, k, result, rule, spread):
+    rng = np.random.default_rng(k)
+
+    def random(rows: int, columns: int, name: str, width: float) -> np.ndarray:
+        x = rng.normal(size=(3, rows, columns)) * 2.0 ** rng.uniform(-width, width / 4, (3, rows, columns))
+        return rounded_to(np.where(rng.random(x.shape) < 0.1, 0, x), name)
+
+    width = min(SPREADS[spread], 6 if names[0] in tensor_cores.FP8 else 100)
+    a, b = random(4, k, names[0], width), random(5, k, names[1], width)
+    c = random(4, 5, "f16" if result == "f16" else "f32", width)
+    got = tensor_cores.multiply(a, b, c, names, result, rule)
+    want = [
+        [
+            [one(a[g, i], b[g, j], c[g, i, j], names, result, rule.fraction, rule.keeps) for j in range(5)]
+            for i in range(4)
+        ]
+        for g in range(3)
+    ]
+    assert np.array_equal(got, np.array(want))
+
+
+def test_many_matrices_and_few_are_the_same():
+    """The order of the axes changes with their number."""
+    rng = np.random.default_rng(3)
+    a, b = (rounded_to(rng.normal(size=(300, 16, 16)), "bf16") for _ in range(2))
+    c = rounded_to(rng.normal(size=(300, 16, 16)), "f32")
+    whole = tensor_cores.multiply(a, b, c, ("bf16", "bf16"), "f32")
+    parts = [
+        tensor_cores.multiply(a[i : i + 2], b[i : i + 2], c[i : i + 2], ("bf16",) * 2, "f32") for i in range(0, 300, 2)
+    ]
+    assert np.array_equal(whole, np.concatenate(parts))
+
+
+def single(a, b, c, names=("f16", "f16"), result="f32", step=tensor_cores.multiply, **options) -> float:
+    """One element, of a row and a column that zeros fill up."""
+    k = {"e4m3": 32, "tf32": 8}.get(names[0], 16)
+    row, column = np.zeros((2, 1, k))
+    row[0, : len(a)], column[0, : len(b)] = a, b
+    return float(step(row, column, np.array([[float(c)]]), names, result, **options)[0, 0])
+
+
+def test_what_lies_below_two_more_bits_is_cut_off():
+    small = 2.0**-13
+    assert single([small] * 16, [small] * 16, 1.0) == 1.0  # 16 times 2^-26 would be one in the last place
+    assert single([small] * 16, [2 * small] * 16, 1.0) == 1.0 + 2.0**-21  # 2^-25 is kept
+    assert single([small], [2 * small], -1.0) == -(1.0 - 2.0**-24)  # below 1 the last place is half as much
+    assert single([-small], [small], 1.0) == 1.0
+
+
+def test_the_result_is_rounded_towards_zero():
+    assert single([1.0, 2.0**-12], [1.0, 2.0**-12], 0.0) == 1.0
+    assert single([1.0, 2.0**-12, 2.0**-12], [1.0, 2.0**-12, 2.0**-13], 0.0) == 1.0
+    assert single([-1.0, -(2.0**-12)], [1.0, 2.0**-11], 2.0**-25) == -1.0
+    assert single([1.0, 1.0], [1.0, 2.0**-11], 0.0, result="f16") == 1.0  # fp16: to nearest, ties to even
+    assert single([1.0, 1.0], [1.0, 3 * 2.0**-11], 0.0, result="f16") == 1.0 + 2.0**-9
+
+
+def test_a_carry_keeps_the_bits_that_alignment_left():
+    """Products of up to 4 are aligned to the sum of their factors' exponents, not to their own."""
+    x = 1.0 + 1023 / 1024
+    assert single([x, 2.0**-12], [x, 2.0**-13], 0.0) == x * x + 2.0**-25 - (2.0**-25)  # 22 bits, then cut to 24
+    assert single([1.0, 2.0**-12], [1.0, 2.0**-13], -1.0) == 2.0**-25
+
+
+def test_8_bit_inputs_of_wgmma_keep_13_bits():
+    rule, names = tensor_cores.WGMMA_FP8, ("e4m3", "e4m3")
+    assert single([2.0**-7] * 32, [2.0**-7] * 32, 1.0, names, rule=rule) == 1.0
+    assert single([2.0**-6], [2.0**-7], 1.0, names, rule=rule) == 1.0 + 2.0**-13
+    assert single([1.0] * 32, [1.0] * 32, 2.0**-9, names, rule=rule) == 32.0  # the sum has 13 bits of fraction, too
+    assert single([1.0], [1.0], 2.0**-13, names, rule=rule) == 1.0 + 2.0**-13
+
+
+def test_8_bit_inputs_of_mma_go_through_fp16():
+    """Two bytes of each word, the other two, and the accumulator by an addition that rounds to nearest."""
+    names = ("e4m3", "e4m3")
+    assert single([2.0**-7], [2.0**-7], 1.0, names, step=tensor_cores.mma) == 1.0 + 2.0**-14
+    a = [2.0**-9] * 4
+    assert single(a, [2.0**-9] * 4, 1.0 + 2.0**-17, names, step=tensor_cores.mma) == 1.0 + 2.0**-17 + 2.0**-16
+    assert single([1.0], [1.0], 2.0**-24 + 2.0**-40, names, step=tensor_cores.mma) == 1.0 + 2.0**-23  # not cut off
+
+
+def test_subnormal_factors_are_aligned_as_the_least_normal_ones():
+    tiny = 2.0**-24  # of fp16, whose least exponent is -14
+    big = single([tiny, 2.0**-14], [2.0**-14, 2.0**-14], 0.0)
+    assert big == 2.0**-38 + 2.0**-28
+    assert single([tiny, tiny], [tiny, 1.0], 0.0) == tiny  # 2^-48 lies 34 bits below 2^-14
+    assert single([tiny], [tiny], 0.0) == 2.0**-48
+
+
+@pytest.mark.parametrize("result", ["f32", "f16"])
+def test_infinity_and_nan(result):
+    inf, nan = math.inf, math.nan
+    assert single([inf], [1.0], 0.0, result=result) == inf
+    assert single([1.0], [1.0], -inf, result=result) == -inf
+    assert math.isnan(single([inf, inf], [1.0, -1.0], 0.0, result=result))
+    assert math.isnan(single([inf], [0.0], 1.0, result=result))
+    assert math.isnan(single([1.0], [1.0], nan, result=result))
+    assert single([60000.0] * 2, [60000.0] * 2, 0.0, result=result) == (inf if result == "f16" else 7.2e9)
+
+
+def test_too_large_a_sum_is_infinite_though_rounding_is_towards_zero():
+    big, names = 2.0**127, ("bf16", "bf16")
+    assert single([big], [2.0], 0.0, names) == math.inf
+    assert single([big, big], [2.0, -2.0], 1.0, names) == 0.0  # aligned to 2^128, 1 is cut off
+    largest = float(np.finfo(np.float32).max)
+    assert single([1.0], [1.0], largest, names) == largest
+
+
+def test_subnormal_results_and_zeros():
+    names = ("bf16", "bf16")
+    assert single([2.0**-75], [2.0**-74], 0.0, names) == 2.0**-149
+    below = single([-(2.0**-76)], [2.0**-75], 0.0, names)
+    assert below == 0 and math.copysign(1, below) == -1  # what is cut off leaves its sign
+    zero = single([-0.0], [1.0], -0.0, names)
+    assert zero == 0 and math.copysign(1, zero) == 1
