@@ -17,6 +17,13 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """A side study's tests go with its folder."""
+    studies = ROOT / "tests" / "experiments" / "studies"
+    gone = collection_path.parent == studies and collection_path.is_dir()
+    return True if gone and not (ROOT / collection_path.relative_to(ROOT / "tests")).is_dir() else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip `gpu` tests where there is none, and `slow` ones unless -m speaks of them."""
     no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU")

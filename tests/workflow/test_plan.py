@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import ROOT
 
 from contracts import UserError, load_yaml, registry, validate
 from kernels import catalogue
 from workflow.plan import Device, Inventory, Plan, mode_for, named_in, plan
 
-ROOT = Path(__file__).resolve().parents[2]
 CONFIG = load_yaml(ROOT / "config.yaml")
 TOOLCHAIN = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5", "arch": "sm_90a"}
 LAPTOP = Device(TOOLCHAIN | {"gpu": None, "driver": None})

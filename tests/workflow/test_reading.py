@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from helpers import copy_tree, environment, snakemake
+from helpers import ROOT, copy_tree, environment, snakemake
 
 from contracts import load_yaml
 
@@ -53,7 +53,7 @@ def test_reading_and_refusing_leave_no_trace(arguments: list[str], code: int, tr
     assert everything(tree) == before
 
 
-KEYS = sorted(load_yaml(Path(__file__).resolve().parents[2] / "config.yaml"))
+KEYS = sorted(load_yaml(ROOT / "config.yaml"))
 
 
 @pytest.mark.parametrize("key", KEYS)

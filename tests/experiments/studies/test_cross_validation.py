@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers import assert_one_line, run_module
-from test_analysis import Folder, drawn, warptile_fails
+from machine_folder import Folder, drawn, warptile_fails
 
 from analysis import data
 from analysis.tables import coverage, predicted

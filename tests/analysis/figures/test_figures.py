@@ -12,11 +12,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers import ROOT, assert_one_line, run_module
+from machine_folder import Folder, warptile_fails
 from made_inputs import write_inputs
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from test_analysis import Folder, warptile_fails
 
 from analysis.data import Measured, metric_names, table, wide
 from analysis.figures import (

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from helpers import assert_one_line, copy_tree, run_module, snakemake
+from machine_folder import Folder, warptile_fails
 from made_inputs import write_inputs
-from test_analysis import Folder, warptile_fails
 
 from analysis.tables import compare
 from contracts import read_json, read_rows, write_json, write_rows

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import ROOT
 
 from ptxsim import wavefronts
 
-TABLE = Path(__file__).parents[1] / "data" / "h200" / "smem_microbench.csv"
+TABLE = ROOT / "data" / "h200" / "smem_microbench.csv"
 ROWS = [row for row in csv.DictReader(TABLE.open()) if row["threads"] == "32"]
 MATRICES = {"ldmatrix_x1": 1, "ldmatrix_x2": 2, "ldmatrix_x4": 4, "ldmatrix_x4_trans": 4}
 CP_ASYNC_OVERHEAD = 3  # wavefronts that each cp.async.ca has beside its writes, by this counter

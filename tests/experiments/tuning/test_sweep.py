@@ -323,9 +323,9 @@ def test_a_line_cut_off_by_a_kill_is_measured_again(tmp_path: Path) -> None:
 
 KILLED = """
 import signal, sys
-sys.path[:0] = [{root!r}, {tests!r}]
+sys.path[:0] = [{root!r}, {tests!r}, {here!r}]
 from pathlib import Path
-from test_tune import NoGpu, sweep_run
+from test_sweep import NoGpu, sweep_run
 class Stuck(NoGpu):
     def measure(self, variant, samples):
         if len(self.calls) == 4:
@@ -336,7 +336,9 @@ sweep_run(Path({folder!r}), Stuck())
 
 
 def test_kill_9_in_the_middle_leaves_what_was_measured(tmp_path: Path) -> None:
-    code = KILLED.format(root=str(ROOT), tests=str(ROOT / "tests"), folder=str(tmp_path))
+    code = KILLED.format(
+        root=str(ROOT), tests=str(ROOT / "tests"), here=str(Path(__file__).parent), folder=str(tmp_path)
+    )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment())
     path = tmp_path / "parts.jsonl"
     wait_until(lambda: path.is_file() and path.read_text().count("\n") >= 3, process)

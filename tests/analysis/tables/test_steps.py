@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import ROOT
-from test_analysis import Folder
+from machine_folder import Folder
 
 from analysis.facts import Facts
 from analysis.tables import bounds, steps

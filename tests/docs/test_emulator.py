@@ -1,6 +1,6 @@
 """Each command of docs/emulator.md prints what stands under it there.
 
-python tests/test_worked_examples.py    # write the outputs anew
+PYTHONPATH=tests python tests/docs/test_emulator.py    # write the outputs anew
 """
 
 from __future__ import annotations

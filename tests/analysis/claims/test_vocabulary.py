@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machine_folder import Folder
 from planted import EXPERIMENTS, Planted, planted_bench
-from test_analysis import Folder
 
 from analysis.claims import verdicts
 from analysis.claims.estimates import Estimate

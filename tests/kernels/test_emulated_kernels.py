@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
+from helpers import ROOT
 
 import ptxsim
 from experiments.emulation.launching import texture
@@ -20,7 +20,6 @@ from ptxsim.counters import Counters, named
 from ptxsim.extrapolation import extrapolate
 from ptxsim.parser import parse
 
-ROOT = Path(__file__).resolve().parents[1]
 DTYPES = {"fp32": np.float32, "tf32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 MEASURED = ROOT / "data" / "h200" / "counters.csv"
 N = 4096

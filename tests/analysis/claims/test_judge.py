@@ -14,8 +14,8 @@ import pandas as pd
 import pytest
 import yaml
 from helpers import ROOT, assert_one_line, copy_tree, run_module, snakemake
+from machine_folder import drawn
 from planted import Planted, planted_bench
-from test_analysis import drawn
 
 from analysis import pages
 from analysis.claims import files, verdicts

@@ -1,0 +1,85 @@
+"""A machine's tables in a folder of their own, to be edited and read; and the words of a figure."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from helpers import run_module
+from made_inputs import write_inputs
+from pypdf import PdfReader
+
+from analysis import data
+from analysis.data import Measured
+from analysis.figures import style
+from analysis.inputs import Inputs
+from analysis.tables.wave_quantization import load_balance
+from contracts import read_rows, write_rows
+from kernels import catalogue
+
+PAPER_TABLES = ("summary", "ladder", "sizes", "data_kinds", "resources", "checks", "counters", "comparison")
+PAPER_TABLES += ("wave_quantization",)
+
+
+class Folder:
+    """A machine's tables in a folder of its own, and a catalogue by which nothing of them is stale."""
+
+    def __init__(self, folder: Path, source: Path) -> None:
+        self.measured, self.variants = folder / "data", folder / "variants.csv"
+        shutil.copytree(source, self.measured, ignore=shutil.ignore_patterns("archived.json"))  # to be edited
+        hashes = {row["variant"]: row["source_hash"] for row in self.rows("checks")}
+        rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.rows()]
+        write_rows(self.variants, "variants", rows)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return read_rows(self.variants if name == "variants" else self.measured / f"{name}.csv", name)
+
+    def edit(self, name: str, change: Any, keep: Any = lambda row: True) -> None:
+        """Apply `change` to every row of a table, and drop those that are not to `keep`."""
+        path = self.variants if name == "variants" else self.measured / f"{name}.csv"
+        write_rows(path, name, [row | (change(row) or {}) for row in self.rows(name) if keep(row)])
+
+    def read(self, archived: bool = True) -> Measured:
+        return self.inputs(archived).measured()
+
+    def inputs(self, archived: bool = True) -> Inputs:
+        return Inputs.of_folder(self.measured, self.variants, archived=archived)
+
+    def made(self, out: Path, *names: str, **changes: Any) -> subprocess.CompletedProcess[str]:
+        """The command that writes report tables, run."""
+        inputs = write_inputs(self.measured.parent / "inputs.json", self.measured, self.variants, **changes)
+        return run_module("analysis.tabulate", "--inputs", inputs, "--out", out, *names)
+
+    def drawn(self, out: Path, *names: str, **changes: Any) -> subprocess.CompletedProcess[str]:
+        """The command that draws figures, run."""
+        inputs = write_inputs(self.measured.parent / "inputs.json", self.measured, self.variants, **changes)
+        return run_module("analysis.draw", "--inputs", inputs, "--out", out, *names)
+
+    def tail(self) -> pd.DataFrame:
+        return load_balance(self.read(), data.table(self.rows("resources"), "resources"))
+
+    def tables(self, out: Path) -> dict[str, list[dict[str, str]]]:
+        """The paper's tables, made by the command."""
+        done = self.made(out, *PAPER_TABLES)
+        assert done.returncode == 0, done.stderr
+        return {path.stem: list(csv.DictReader(path.open())) for path in out.glob("*.csv")}
+
+
+def warptile_fails(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The last of warptile's cases on the GPU, with a NaN in it."""
+    bad = row["variant"] == "sgemm_warptile" and row["case"] == "large"
+    return {"passed": False, "worst_error_share": None, "detail": "1 elements are not finite"} if bad else None
+
+
+def drawn(figure: Any, folder: Path, name: str = "figure") -> tuple[str, str]:
+    """Saved as SVG and PDF: the words of either, white space made even."""
+    svg = folder / f"{name}.svg"
+    style.save(figure, svg)
+    words = " ".join(re.findall(r"<!-- (.*?) -->", svg.read_text(), re.S))  # matplotlib draws text as paths, noted so
+    pdf = PdfReader(svg.with_suffix(".pdf")).pages[0].extract_text()
+    return " ".join(words.split()), " ".join(pdf.split())
