@@ -7,6 +7,7 @@ from .errors import PtxError, PtxsimError
 from .machine import Checks, Limits
 from .observer import Observer
 from .prediction import Prediction, predict
+from .tensor_maps import TensorMap
 
 __all__ = [
     "Array",
@@ -19,6 +20,7 @@ __all__ = [
     "Prediction",
     "PtxError",
     "PtxsimError",
+    "TensorMap",
     "Texture",
     "annotate",
     "banks",

@@ -22,6 +22,7 @@ import numpy as np
 
 from . import merging, sass, sizes
 from .annotate import listing
+from .clusters import in_clusters
 from .counters import Counters
 from .errors import NoEntryError, PtxsimError
 from .machine import WARP, Checks, Limits, Machine
@@ -30,6 +31,11 @@ from .parser import parse
 from .program import align_up, link, place_globals
 from .reading import prepare, why_not
 from .syntax import Module, Variable, plain_name
+from .tensor_maps import BYTES as MAP_BYTES
+from .tensor_maps import TensorMap, encoded
+
+MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the portable 8
+REGISTERS = 65536  # of a multiprocessor
 
 
 class Array:
@@ -138,16 +144,19 @@ class Kernel:
         values: bool = True,
         constants: Mapping[str, Array | np.ndarray | bytes] | None = None,
         blocks: Sequence[int] | None = None,
+        cluster: int | Sequence[int] | None = None,
     ) -> Launch:
         """Run the grid to its end. `shared_bytes`: dynamic shared memory. `checks=False` leaves out the watch over
         memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses and
         the flow of control depend on: observers see the same, several times sooner, but arrays stay as they were. It
         goes without checks. `constants`: what `__constant__` variables (and `__device__` ones) hold, by name, from
-        their first byte on. `blocks`: run only those, by their linear number in the grid (x first).
+        their first byte on. `blocks`: run only those, with their clusters, by their linear number in the grid.
+        `cluster`: blocks of one, as the launch attribute; a kernel with `__cluster_dims__` needs none.
         Raises `PtxsimError`, one line."""
         grid, block = dimensions(grid), dimensions(block)
         sizes.require_launch(self.title, grid, block, shared_bytes)
         self._require_block(block)
+        cluster = self._cluster(grid, cluster)
         if not isinstance(checks, Checks):
             checks = Checks() if checks else Checks(False, False, False, False)
         if not values and checks != Checks(False, False, False, False):
@@ -156,14 +165,17 @@ class Kernel:
         arena, symbols = Arena(), {}
         arrays: dict[int, tuple[Array, int]] = {}
         textures: dict[int, Texture] = {}
-        params = self._parameters(args, arena, arrays, textures)
+        maps: list[TensorMap] = []
+        params = self._parameters(args, arena, arrays, textures, maps)
         symbols = place_globals(self.program, arena)
         given = self._set_variables(constants or {}, arena, symbols)
         padded = align_up(math.prod(block), WARP)
         chosen = np.arange(math.prod(grid)) if blocks is None else np.asarray(blocks)
+        chosen = in_clusters(grid, cluster, chosen)
         total = len(chosen)
         cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)
-        per_batch = min(max(1, limits.lanes // padded), total)
+        together = math.prod(cluster)
+        per_batch = min(max(1, limits.lanes // (padded * together)) * together, total)
         sizes.require_batch(self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
         arena.finish()
         self.machine.values = values
@@ -172,9 +184,27 @@ class Kernel:
             parameter.variable: arrays[id(value)][1]
             for value, parameter in zip(args, self.program.parameters, strict=True)
             if id(value) in arrays
+        } | {
+            parameter.variable: arrays[id(value.array)][1]
+            for value, parameter in zip(args, self.program.parameters, strict=True)
+            if isinstance(value, TensorMap)
         }
         unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
-        machine.prepare(arena, symbols, params, grid, block, shared_bytes, textures, checks, places, unwritten)
+        machine.prepare(
+            arena,
+            symbols,
+            params,
+            grid,
+            block,
+            shared_bytes,
+            textures,
+            checks,
+            places,
+            unwritten,
+            cluster,
+            maps,
+            self._registers(block),
+        )
         steps = lanes = 0
         for observer in observers:
             observer.begins(self, grid, block)
@@ -263,9 +293,6 @@ class Kernel:
 
     def _require_block(self, block: tuple[int, int, int]) -> None:
         attributes = self.program.entry.attributes
-        cluster = attributes.get("reqnctapercluster", ())
-        if any(size > 1 for size in cluster):
-            raise PtxsimError(f"{self.title}: clusters of several blocks are not supported (here {cluster})")
         threads = block[0] * block[1] * block[2]
         for name, exact in (("reqntid", True), ("maxntid", False)):
             if name in attributes:
@@ -274,15 +301,62 @@ class Kernel:
                 if (exact and block != sizes) or threads > bound:
                     raise PtxsimError(f"{self.title}: block {block} does not fit its .{name} {sizes}")
 
-    def _parameters(self, args: Sequence, arena: Arena, arrays: dict, textures: dict) -> bytes:
+    def _cluster(self, grid: tuple[int, int, int], given: int | Sequence[int] | None) -> tuple[int, int, int]:
+        """Blocks of a cluster: as the kernel or the launch says."""
+        own = self.program.entry.attributes.get("reqnctapercluster")
+        own = None if own is None else dimensions(own)
+        cluster = own or (1, 1, 1) if given is None else dimensions(given)
+        if own is not None and cluster != own:
+            raise PtxsimError(f"{self.title}: a cluster of {cluster} does not fit its __cluster_dims__ {own}")
+        if math.prod(cluster) > MOST_CLUSTER:
+            raise PtxsimError(f"{self.title}: a cluster has at most {MOST_CLUSTER} blocks, not {math.prod(cluster)}")
+        if any(g % c for g, c in zip(grid, cluster, strict=True)):
+            raise PtxsimError(f"{self.title}: grid {grid} is no multiple of its cluster {cluster}")
+        return cluster
+
+    def _registers(self, block: tuple[int, int, int]) -> int | None:
+        """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a cubin says."""
+        if not any(i.opcode == "setmaxnreg" for i in self.program.code):
+            return None
+        attributes = self.program.entry.attributes
+        if self.cubin is not None:
+            return align_up(sass.read(self.cubin, self.name).registers, 8)
+        if "maxnreg" in attributes:
+            return attributes["maxnreg"][0] // 8 * 8
+        threads = attributes.get("reqntid") or attributes.get("maxntid")
+        if threads and "minnctapersm" in attributes:
+            warps = attributes["minnctapersm"][0] * align_up(math.prod(threads), WARP) // WARP
+            return min(255, REGISTERS // (warps * WARP)) // 8 * 8
+        return None
+
+    def _parameters(self, args: Sequence, arena: Arena, arrays: dict, textures: dict, maps: list) -> bytes:
         parameters = self.program.parameters
         if len(args) != len(parameters):
             raise PtxsimError(f"{self.title} takes {len(parameters)} arguments, got {len(args)}")
         raw = bytearray(self.program.parameter_bytes)
         for number, (value, parameter) in enumerate(zip(args, parameters, strict=True)):
-            data = self._argument(number, value, parameter.variable, arena, arrays, textures)
+            if isinstance(value, TensorMap):
+                data = self._tensor_map(number, value, parameter.variable, arena, arrays, maps)
+            else:
+                data = self._argument(number, value, parameter.variable, arena, arrays, textures)
             raw[parameter.offset : parameter.offset + len(data)] = data
         return bytes(raw)
+
+    def _tensor_map(self, number: int, value: TensorMap, variable: Variable, arena: Arena, arrays, maps) -> bytes:
+        """What a parameter holds that is a tensor map, or a pointer to one."""
+        value.place(self._place(value.array, arena, arrays))
+        maps.append(value)
+        data = encoded(len(maps) - 1)
+        if variable.size == MAP_BYTES:
+            return data
+        if variable.size != 8:
+            what = (
+                f"argument {number} is {variable.size} bytes wide, not a tensor map ({MAP_BYTES}) or a pointer to one"
+            )
+            raise PtxsimError(f"{self.title}: {what}")
+        address = arena.allocate(MAP_BYTES, f"tensor map of {value.name}")
+        arena.write(address, np.frombuffer(data, np.uint8))
+        return address.to_bytes(8, "little")
 
     def _argument(self, number: int, value, variable: Variable, arena: Arena, arrays, textures) -> bytes:
         size, kind = variable.size, variable.type.kind

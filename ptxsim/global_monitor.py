@@ -48,6 +48,8 @@ def watched(
 
 
 def _may_be_global(i: Instruction) -> bool:
+    if "prefetch" in i.modifiers:
+        return False
     known = i.opcode in ("ld", "ldu", "st", "atom", "red", "cp", "wmma")
     return known and (not named_spaces(i) or "global" in named_spaces(i))
 

@@ -14,7 +14,8 @@ canonical bits; what was loaded or moved keeps its bits, as unsigned integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,12 +24,26 @@ import numpy as np
 from . import origins
 from . import program as programs
 from .barriers import Barriers
+from .bulk_groups import BulkGroups
+from .clusters import Clusters
 from .errors import PtxError, PtxsimError
 from .global_monitor import GlobalMonitor, watched
 from .instructions import registry
 from .instructions.memory import STACK
 from .instructions.special import special_value
-from .memory import BASES, GLOBAL_BASE, Access, Addresses, Arena, Fault, GlobalSpace, MixedAccess, Space
+from .memory import (
+    BASES,
+    GLOBAL_BASE,
+    RANK_AT,
+    Access,
+    Addresses,
+    Arena,
+    ClusterSpace,
+    Fault,
+    GlobalSpace,
+    MixedAccess,
+    Space,
+)
 from .monitor import SharedMonitor
 from .origins import UNKNOWN
 from .phases import Phases
@@ -49,6 +64,7 @@ from .syntax import (
     Variable,
     plain_name,
 )
+from .tensor_maps import TensorMap
 from .values import merged, viewed
 
 WARP = 32
@@ -356,7 +372,15 @@ class Machine:
                 self.constant_slots[key] = self._new_slot()
                 self.stacked.append((self.constant_slots[key], self.symbol_address(symbol) + symbol.offset))
             return self.constant_slots[key]
+        if space == "shared":
+            return self._constant(key, lambda: self._own(self.symbol_address(symbol) + symbol.offset))
         return self._constant(key, lambda: self.uniform(ADDRESS.type(self.symbol_address(symbol) + symbol.offset)))
+
+    def _own(self, offset: int) -> np.ndarray:
+        """The address of a place in each thread's own shared memory."""
+        if self.clusters.size == 1:
+            return self.uniform(ADDRESS.type(offset))
+        return (offset + (self.clusters.rank << RANK_AT)).astype(ADDRESS)
 
     def move_stack(self, by: np.ndarray) -> None:
         """Recursion: addresses of local variables move with each thread's depth of calls."""
@@ -509,7 +533,7 @@ class Machine:
         access = Access(space, where, offset)
         if values is not None:
             access.values = values if where.lanes is None else [value[where.lanes] for value in values]
-        if space.name == "shared":
+        if space.is_shared:
             if self.monitor is not None:
                 self.monitor.touch(access, width, instruction, kind)
         elif instruction.pc in self.watched and space.name == "global":
@@ -528,7 +552,7 @@ class Machine:
             self._outside(space, where, offset, size, align, instruction, kind, good)
         if align > 1 and (where.varying | (where.low_bits + offset)) & (align - 1):
             self._misaligned(space, where, offset, align, instruction, kind)
-        if space.name == "shared":
+        if space.is_shared:
             part = self.within.get(instruction.pc)
             if part is not None and (where.lo + offset < part[0] or where.hi + offset + size > part[1]):
                 self._beyond(space, where, offset, size, part, instruction, kind)
@@ -545,7 +569,7 @@ class Machine:
             at = int(where.raw[bad]) + offset
             if space.begins_inside(at):
                 what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(at)}"
-                what += self.in_shared(at) if space.name == "shared" else ""
+                what += self.in_shared(at) if space.is_shared else ""
                 raise self.fault(instruction, what, self._lane(where, bad))
 
     def _beyond(self, space, where, offset, size, part, instruction, kind) -> None:
@@ -575,8 +599,8 @@ class Machine:
             if name is None:
                 at = f"generic address 0x{(int(base[lanes[0]]) + offset) & (2**64 - 1):x}"
                 raise self.fault(instruction, f"out-of-bounds {VERBS[kind]} at {at}: in no space", int(lanes[0]))
-            space = self.spaces[name]
-            key = (name, "generic", slot)
+            space = self.spaces["shared::cluster" if name == "shared" else name]
+            key = (space.name, "generic", slot)
             found = self.resolved.get(key)
             if found is None or found.base is not base or found.active is not active:
                 found = self.resolved[key] = self._windowed(space, base, active)
@@ -596,7 +620,7 @@ class Machine:
         return MixedAccess(parts, lanes)
 
     def _windowed(self, space: Space, base: np.ndarray, active) -> Addresses:
-        own = base if space.name == "global" else base - ADDRESS.type(BASES[space.name])
+        own = base if space.name == "global" else base - ADDRESS.type(BASES[space.name.split("::")[0]])
         found = space.addresses(own, active)
         found.base = base
         return found
@@ -615,9 +639,14 @@ class Machine:
         checks: Checks,
         places: dict[Variable, int],
         unwritten: list[tuple[int, int]],
+        cluster: tuple[int, int, int] = (1, 1, 1),
+        tensor_maps: Sequence[TensorMap] = (),
+        registers: int | None = None,
     ) -> None:
         """Take what is common to all batches of a launch. `places`: addresses of the buffers that parameters hold;
-        `unwritten`: addresses, from and to, of buffers that nobody has written."""
+        `unwritten`: addresses, from and to, of buffers that nobody has written; `cluster`: blocks of one;
+        `registers`: of a thread when it starts, where that is known."""
+        self.cluster, self.tensor_maps, self.registers_at_start = cluster, tensor_maps, registers
         self.textures, self.checks = textures, checks
         self.notes: dict[str, None] = {}
         self.constants_read: set[Variable | None] = set()
@@ -668,6 +697,7 @@ class Machine:
         self.alive = thread < self.threads
         self.exited = np.zeros(self.lanes, bool)
         self.resolved: dict = {}
+        self.clusters = Clusters(self)
         base = self.program.shared_base
         shared = programs.align_up(base + max(self.shared_bytes, 16), 16)
         local = max(self.program.local_bytes * (self.limits.depth + 1 if self.program.recursive else 1), 16)
@@ -677,21 +707,21 @@ class Machine:
         lane = np.arange(self.lanes, dtype=np.int64)
         self.spaces = {
             "global": GlobalSpace(self.arena),
-            "shared": Space(
-                "shared",
-                np.zeros(len(self.blocks) * shared, np.uint8),
-                base + self.shared_bytes,
-                self.block_of * shared,
-                base,
-            ),
             "local": Space("local", np.zeros(self.lanes * local, np.uint8), local, lane * local),
             "param": self.param_space,
         }
         self.spaces["const"] = self.spaces["global"]
+        part = (np.zeros(len(self.blocks) * shared, np.uint8), base + self.shared_bytes, self.block_of * shared, base)
+        if self.clusters.size > 1:
+            for name in ("shared", "shared::cluster"):
+                self.spaces[name] = ClusterSpace(name, *part, self.clusters.rank, self.clusters.size, shared)
+        else:
+            self.spaces["shared"] = self.spaces["shared::cluster"] = Space("shared", *part)
         watched = self.shared_bytes and (self.checks.races or self.checks.unwritten)
         self.monitor = SharedMonitor(self) if watched else None
         self.barriers = Barriers(self)
         self.phases = Phases(self)
+        self.bulk_groups = BulkGroups(self)
         zero = {t: self.uniform(t.type(0)) for t in STORAGE.values()}
         for function in self.program.functions:
             for register in function.registers:
@@ -744,6 +774,8 @@ class Machine:
             if not groups:
                 if self.barriers.waiting:
                     self.barriers.stuck()
+                if self.clusters.waiting:
+                    self.clusters.stuck()
                 if self.phases.waiting:
                     self.phases.stuck()
                 return
@@ -817,6 +849,8 @@ class Machine:
         self.alive = self.alive & ~threads
         self.exited = self.exited | threads
         self.barriers.after_exit()
+        self.clusters.after_exit()
+        self.bulk_groups.after_exit(threads)
 
     def row_givers(self, count: int, lanes: np.ndarray) -> np.ndarray:
         """The threads that give addresses to an ldmatrix of `count` matrices; the same array while threads are."""
@@ -847,10 +881,31 @@ class Machine:
         if self.global_monitor is not None:
             self.global_monitor.warp_sync(threads)
 
+    def pass_cluster_barrier(self, threads: np.ndarray) -> None:
+        """The clusters of these threads pass their barrier."""
+        done = np.bincount(self.block_of[threads], minlength=len(self.blocks)) > 0
+        self.pass_barrier(np.repeat(done.reshape(-1, self.clusters.size).any(axis=1), self.clusters.size))
+
     def pass_fence(self) -> None:
         """The active threads execute a fence that reaches beyond their block."""
         if self.global_monitor is not None:
             self.global_monitor.fence()
+
+    def pass_proxy_fence(self) -> None:
+        """The active threads order what was done by loads and stores before what bulk copies and wgmma do."""
+        if self.monitor is not None:
+            self.monitor.proxy_fence(self.active)
+
+    @contextmanager
+    def acting(self, threads: np.ndarray) -> Iterator[None]:
+        """Only these threads act meanwhile."""
+        saved = self.mask, self.active, self.whole, self.count
+        self.mask = self.active = threads
+        self.whole, self.count = False, int(np.count_nonzero(threads))
+        try:
+            yield
+        finally:
+            self.mask, self.active, self.whole, self.count = saved
 
     # words
 
@@ -884,6 +939,20 @@ class Machine:
     def _places(self) -> dict[int, tuple[Location, ...]]:
         return places(self.program)
 
+    def waits_at(self, lane: int) -> str:
+        """In words, where a thread is that does not go on."""
+        if self.exited[lane]:
+            return ", which has ended"
+        for name, parked in (
+            ("barrier", self.barriers.waiting),
+            ("mbarrier", self.phases.waiting),
+            ("barrier of the cluster", self.clusters.waiting),
+        ):
+            for w in parked:
+                if w.threads[lane]:
+                    return f", which waits at the {name} at {self.where(w.instruction)}"
+        return ""
+
     def in_shared(self, at: int) -> str:
         """In words, the variable that an address of shared memory belongs to; "" for none."""
         for variable, start in self.program.shared.items():
@@ -903,6 +972,7 @@ VERBS = {
     "cp_async": "cp.async store",
     "cp_async_ld": "cp.async load",
     "ldmatrix": "ldmatrix",
+    "async_ld": "bulk load",
 }
 WINDOWS = {0: "global", **{base >> 48: name for name, base in BASES.items()}}
 

@@ -17,6 +17,7 @@ from .errors import PtxsimError
 GLOBAL_BASE = 0x7F00_0000_0000
 WINDOW = 1 << 48
 BASES = {"shared": 1 * WINDOW, "local": 2 * WINDOW, "param": 3 * WINDOW}
+RANK_AT = 24  # the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90
 GUARD = 512  # bytes between allocations
 ALIGN = 256  # of an allocation, as cudaMalloc's
 SIZES = (1, 2, 4, 8, 16)
@@ -133,6 +134,7 @@ class Space:
     def __init__(self, name: str, data: np.ndarray, size: int, origin: np.ndarray | None, first: int = 0) -> None:
         """A thread's part: `size` bytes, of which those from `first` on are its program's."""
         self.name, self.data, self.size, self.origin, self.first = name, data, size, origin, first
+        self.is_shared = name.startswith("shared")
         self.views = views_of(data)
 
     def addresses(self, base: np.ndarray, active: np.ndarray | None) -> Addresses:
@@ -169,6 +171,32 @@ class Space:
 
     def shown(self, offset: int) -> str:
         return f"{self.name} address 0x{offset & 0xFFFFFFFF:x}"
+
+
+class ClusterSpace(Space):
+    """Shared memory of the blocks of clusters: the upper bits of an address are the rank of a block in the cluster.
+
+    A thread's own block only, or all of its cluster (`shared::cluster`)."""
+
+    def __init__(self, name, data, size, origin, first, rank: np.ndarray, blocks: int, part: int) -> None:
+        """`rank`: of each lane's block; `blocks`: of a cluster; `part`: bytes of a block in `data`."""
+        super().__init__(name, data, size, origin, first)
+        self.rank, self.blocks, self.part = rank, blocks, part
+
+    def addresses(self, base: np.ndarray, active: np.ndarray | None) -> Addresses:
+        lanes = None if active is None else np.flatnonzero(active)
+        chosen = slice(None) if lanes is None else lanes
+        at, own = self.relative(base)[chosen], self.rank[chosen]
+        rank = at >> RANK_AT
+        good = (rank >= 0) & (rank < self.blocks) if self.name == "shared::cluster" else rank == own
+        raw = np.where(good, at & (1 << RANK_AT) - 1, at)  # what is bad stays outside
+        return Addresses(base, active, raw, lanes, self.origin[chosen] + (rank - own) * self.part)
+
+    def describe(self, offset: int) -> str:
+        rank = offset >> RANK_AT
+        if 0 <= rank < self.blocks and self.name == "shared" and offset & (1 << RANK_AT) - 1 < self.size:
+            return f"in the block of rank {rank} of the cluster, which only .shared::cluster reaches"
+        return super().describe(offset)
 
 
 class GlobalSpace(Space):

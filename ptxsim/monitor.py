@@ -97,7 +97,7 @@ class SharedMonitor:
         first = (where.low_bits & (self.size - 1)) + access.offset >> self.shift
         number = max(1, width >> self.shift)
         event = Event(access, where, first, number, where.lanes, instruction, kind)
-        reading = kind in ("ld", "ldmatrix", "ld_ordered", "atom")
+        reading = kind in ("ld", "ldmatrix", "ld_ordered", "atom", "async_ld")
         if self.copies:
             self._require_landed(event)
         if reading and not self.all_written:
@@ -184,6 +184,15 @@ class SharedMonitor:
         if self.reads or self.writes:
             self._examine(keep=True)
         self.clock = self.clock + threads.reshape(-1, WARP).any(axis=1)
+
+    def store_begins(self, store) -> None:
+        """A bulk store begins to read its source."""
+
+    def store_ends(self, store) -> None:
+        """It has been waited for."""
+
+    def proxy_fence(self, active) -> None:
+        """A fence between the generic proxy and the asynchronous one."""
 
     def finish(self) -> None:
         self._examine(keep=False)

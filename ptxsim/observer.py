@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from .api import Kernel, Texture
     from .machine import MemoryEvent
+    from .memory import Access
     from .syntax import Instruction
 
 
@@ -31,6 +32,10 @@ class Observer:
         `event.kind` is ld, st, atom, ldmatrix, cp_async (the write to shared memory) or cp_async_ld (its read of global
         memory, just before). With _ordered for volatile accesses and the like.
         """
+
+    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
+        """A thread's bulk copy reads (`kind` ld), writes (st) or reduces into (atom) global memory: `access.flat()` has
+        the offset of each of its pieces of `width` bytes."""
 
     def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
         """Threads fetch from a texture."""

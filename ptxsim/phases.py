@@ -62,6 +62,9 @@ class Phases:
         self.machine = machine
         self.waiting: list[Parked] = []
         self.signals: dict[int, list[Callable[[], None]]] = {}  # by object: copies that have not landed
+        self.bytes: dict[
+            int, dict
+        ] = {}  # by object: bytes expected (and brought: negative) in this phase, by instruction
 
     @property
     def _words(self) -> np.ndarray:
@@ -78,13 +81,18 @@ class Phases:
             before[index] = word
             state = State.unpack(word)
             act(state, index)
-            self._settle(instruction, state, lane)
+            self._settle(instruction, state, lane, at)
             self._words[at >> 3] = state.pack()
         if self.waiting:
             self.release()
         return before
 
-    def _settle(self, instruction, state: State, lane: int) -> None:
+    def count(self, at: int, instruction, size: int) -> None:
+        """Note who expects bytes at the object at `at`, or (negative) brings them."""
+        of_object = self.bytes.setdefault(at, {})
+        of_object[instruction] = of_object.get(instruction, 0) + size
+
+    def _settle(self, instruction, state: State, lane: int, at: int) -> None:
         """Refuse what no object may hold; end the phase when nothing is to come any more."""
         if state.pending < 0 or state.expected < 0:
             raise self.machine.fault(instruction, "mbarrier: more arrivals than the phase expects", lane)
@@ -93,6 +101,7 @@ class Phases:
         if state.pending == 0 and state.bytes == 0:
             state.parity ^= 1
             state.pending = state.expected
+            self.bytes.pop(at, None)
 
     def signal(self, at: int, land: Callable[[], None]) -> None:
         """A copy that will signal the object at `at` is under way."""
@@ -156,5 +165,27 @@ class Phases:
         p, lane, state = max(found, key=lambda entry: entry[2].bytes != 0)
         missing = [f"{state.pending} of {state.expected} arrivals"] * bool(state.pending)
         missing += [f"{state.bytes} bytes of copies"] * bool(state.bytes)
-        what = " and ".join(missing)
-        raise self.machine.fault(p.instruction, f"deadlock: the phase of this mbarrier waits for {what}", lane)
+        what = " and ".join(missing) + self._account(int(p.objects[lane]))
+        raise self.machine.fault(
+            p.instruction, f"deadlock: the phase of this mbarrier waits for {what}{self._others(p, lane)}", lane
+        )
+
+    def _account(self, at: int) -> str:
+        """In words, which bytes were expected in an object's phase and which came."""
+        m, parts = self.machine, []
+        for instruction, size in self.bytes.get(at, {}).items():
+            verb = "expects" if size > 0 else "brought"
+            parts.append(f"{m.where(instruction)} {verb} {abs(size)}")
+        return f" ({'; '.join(parts)})" if parts else ""
+
+    def _others(self, first: Parked, lane: int) -> str:
+        """In words, where other threads of the block wait."""
+        m, found = self.machine, {}
+        for p in self.waiting:
+            here = np.flatnonzero(p.threads & (m.block_of == m.block_of[lane]))
+            if len(here) and p is not first:
+                state = State.unpack(int(self.read(p.objects[here[:1]])[0]))
+                what = f"{state.pending} of {state.expected} arrivals" if state.pending else f"{state.bytes} bytes"
+                thread = m.thread_index(int(m.thread_of[here[0]]))
+                found.setdefault(m.where(p.instruction), f"thread {thread} at {m.where(p.instruction)} for {what}")
+        return f"; also wait: {', '.join(found.values())}" if found else ""

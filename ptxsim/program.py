@@ -205,8 +205,10 @@ def _place_variables(program: Program) -> None:
         program.static_shared_bytes = align_up(program.static_shared_bytes, variable.align)
         program.shared[variable] = base + program.static_shared_bytes
         program.static_shared_bytes += variable.size
-    for variable in dynamic:  # all of them start where the static part ends
-        program.shared[variable] = base + align_up(program.static_shared_bytes, max(16, variable.align))
+    for variable in dynamic:  # all of them start where the static part ends, which is as long as they are aligned
+        program.static_shared_bytes = align_up(program.static_shared_bytes, max(16, variable.align))
+    for variable in dynamic:
+        program.shared[variable] = base + program.static_shared_bytes
     locals_ = [v for v in own if v.space in ("local", "param")]
     locals_ += [v for f in program.functions if f is not program.entry for v in (*f.params, *f.returns)]
     for variable in locals_:

@@ -9,6 +9,7 @@ from ..errors import PtxError
 from ..syntax import Instruction
 from . import (  # noqa: F401
     async_copy,
+    cluster,
     compare,
     control,
     convert,

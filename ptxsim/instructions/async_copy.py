@@ -12,8 +12,9 @@ from ..copies import NEVER, Copy, commit, wait
 from ..errors import PtxError
 from ..ptx_types import TYPES
 from ..syntax import Immediate, Register
-from .mbarrier import bulk, signal_by_copies
-from .registry import ADDRESS, NUMBER, VALUE, Modifiers, anything, effect, takes
+from .bulk import bulk
+from .mbarrier import signal_by_copies
+from .registry import ADDRESS, BOX, NUMBER, VALUE, Modifiers, effect, takes
 
 U32 = TYPES["u32"]
 
@@ -24,8 +25,9 @@ U32 = TYPES["u32"]
     takes(NUMBER, when="wait_group"),
     takes(when="wait_all"),
     takes(ADDRESS, when="mbarrier"),
-    anything("tensor"),
-    anything("reduce"),
+    takes(BOX, optional=(VALUE,), when="tensor prefetch"),
+    takes(BOX, ADDRESS, optional=(VALUE,), when="tensor bulk_group"),
+    takes(ADDRESS, BOX, ADDRESS, optional=(VALUE, VALUE), when="tensor"),
     takes(ADDRESS, VALUE, optional=(VALUE,), when="prefetch"),
     takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE), when="bulk_group"),
     takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE, VALUE), when="bulk"),

@@ -26,7 +26,6 @@ BARRIER = (
     takes(RESULT, VALUE, VALUE, optional=(VALUE,), when="red"),
     takes(optional=(VALUE, VALUE)),
 )
-CLUSTER = 16  # the number that the cluster's barrier has among those of a block
 
 
 @control("bra", takes(LABEL))
@@ -125,13 +124,19 @@ def barrier(m, instruction):
 
 
 def _cluster_barrier(m, instruction, modifiers: Modifiers):
-    """barrier.cluster.arrive, .wait (PTX ISA 9.7.13.4): the cluster is one block here, whose threads meet at wait."""
+    """barrier.cluster.arrive, .wait (PTX ISA 9.7.13.4)."""
     waits = modifiers.flag("wait")
-    modifiers.drop(("arrive", "aligned", "release", "acquire", "relaxed"))
+    orders = not modifiers.flag("relaxed")
+    modifiers.drop(("arrive", "aligned", "release", "acquire"))
     modifiers.done()
-    if not waits:
-        return lambda active: instruction.pc + 1
-    return lambda active: m.barriers.block(instruction, active, np.full(m.lanes, CLUSTER))
+    if waits:
+        return lambda active: m.clusters.wait(instruction, active)
+
+    def step(active: np.ndarray) -> int:
+        m.clusters.arrive(instruction, active, orders)
+        return instruction.pc + 1
+
+    return step
 
 
 def _barrier(m, instruction, modifiers: Modifiers):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..copies import NEVER, Copy, land_copies_of
-from ..errors import PtxError
-from ..memory import Access
+from ..copies import land_copies_of
 from ..phases import MOST, State
 from ..ptx_types import TYPES
 from ..syntax import Immediate
-from .registry import ADDRESS, NUMBER, RESULT, VALUE, Modifiers, control, effect, takes
+from .registry import ADDRESS, RESULT, VALUE, Modifiers, control, takes
 
 U32, B64, PRED = TYPES["u32"], TYPES["b64"], TYPES["pred"]
 ORDER = ("release", "acquire", "relaxed", "acq_rel")
@@ -27,19 +25,17 @@ ACTIONS = (
 )
 
 
-def _objects(m, slot: int, offset: int, instruction, kind: str) -> tuple[np.ndarray, np.ndarray]:
+def objects_at(m, space: str, slot: int, offset: int, instruction, kind: str) -> tuple[np.ndarray, np.ndarray]:
     """Where the active threads' objects lie in the batch's shared memory, and their lanes."""
-    access = m.access("shared", slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
+    access = m.access(space, slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
     lanes = np.arange(m.lanes) if access.lanes is None else access.lanes
     return access.flat(), lanes
 
 
-def _shared_address(m, instruction, operand, modifiers: Modifiers) -> tuple[int, int]:
-    space = modifiers.one_of(("shared::cta", "shared::cluster", "shared"))
-    if space is None:
-        modifiers.reject("a generic address")
-    _, slot, offset = m.address(operand, "shared")
-    return slot, offset
+def _shared_address(m, operand, modifiers: Modifiers) -> tuple[str, int, int]:
+    """Space, slot and offset of an object's address; one without a space is generic, and in shared memory, too."""
+    space = modifiers.one_of(("shared::cta", "shared::cluster", "shared"), "generic")
+    return m.address(operand, space.removesuffix("::cta"))
 
 
 @control(
@@ -74,16 +70,16 @@ def mbarrier(m, instruction):
 
         return pending
     result = operands.pop(0) if action in ("arrive", "arrive_drop", "test_wait", "try_wait") else None
-    slot, offset = _shared_address(m, instruction, operands.pop(0), modifiers)
+    place = _shared_address(m, operands.pop(0), modifiers)
     modifiers.done()
     if action in ("test_wait", "try_wait"):
-        return _wait(m, instruction, action, result, slot, offset, operands[0], parity)
+        return _wait(m, instruction, action, result, place, operands[0], parity)
     number = m.reader(operands[0] if operands else Immediate(1), U32) if action != "inval" else None
     write = m.lane_writer(result, B64) if result is not None else None
 
     def step(active) -> int:
         kind = "st" if action == "init" else "atom"
-        objects, lanes = _objects(m, slot, offset, instruction, kind)
+        objects, lanes = objects_at(m, *place, instruction, kind)
         values = number()[lanes].astype(np.int64) if number is not None else np.zeros(len(lanes), np.int64)
         if action == "init":
             wrong = (values < 1) | (values > MOST)
@@ -102,8 +98,10 @@ def mbarrier(m, instruction):
                 return
             if expects:
                 state.bytes += value
+                m.phases.count(int(objects[index]), instruction, value)
             elif action == "complete_tx":
                 state.bytes -= value
+                m.phases.count(int(objects[index]), instruction, -value)
             if action in ("arrive", "arrive_drop"):
                 state.pending -= 1 if expects else value
                 if action == "arrive_drop":
@@ -119,14 +117,14 @@ def mbarrier(m, instruction):
     return step
 
 
-def _wait(m, instruction, action: str, result, slot: int, offset: int, token, parity: bool):
+def _wait(m, instruction, action: str, result, place: tuple[str, int, int], token, parity: bool):
     """test_wait tells whether a phase is over; try_wait comes back when it is."""
     write = m.writer(result, PRED)
     read = m.reader(token, U32 if parity else B64)
     after = instruction.pc + 1
 
     def step(active) -> int | None:
-        objects, lanes = _objects(m, slot, offset, instruction, "ld_ordered")
+        objects, lanes = objects_at(m, *place, instruction, "ld_ordered")
         wanted = (read()[lanes] & read().dtype.type(1)).astype(np.uint64)
         all_objects, all_wanted = np.zeros(m.lanes, np.int64), np.zeros(m.lanes, np.uint64)
         all_objects[lanes], all_wanted[lanes] = objects, wanted
@@ -147,12 +145,12 @@ def signal_by_copies(m, instruction, modifiers: Modifiers):
     if not modifiers.flag("arrive"):
         modifiers.reject("this operation")
     counted = modifiers.flag("noinc")
-    slot, offset = _shared_address(m, instruction, instruction.operands[0], modifiers)
+    place = _shared_address(m, instruction.operands[0], modifiers)
     modifiers.drop(("b64",))
     modifiers.done()
 
     def step() -> None:
-        objects, lanes = _objects(m, slot, offset, instruction, "atom")
+        objects, lanes = objects_at(m, *place, instruction, "atom")
 
         def expect(state: State, index: int) -> None:
             state.pending += 0 if counted else 1
@@ -172,110 +170,3 @@ def signal_by_copies(m, instruction, modifiers: Modifiers):
 
 def _arrive(state: State, index: int) -> None:
     state.pending -= 1
-
-
-def bulk(m, instruction, modifiers: Modifiers):
-    """cp.async.bulk: many bytes at once, from global to shared memory, which signals an mbarrier, or back, in groups;
-    of clusters only a block's own memory (PTX ISA 9.7.9.25.4)."""
-    if "tensor" in modifiers.left:
-        modifiers.reject("a tensor map")
-    if modifiers.flag("prefetch"):
-        return lambda: None
-    if modifiers.one_of(("commit_group", "wait_group")):
-        modifiers.drop(("read",))
-        modifiers.done()
-        return lambda: None  # copies to global memory are done at once
-    spaces = [name for name in instruction.modifiers if name.split("::")[0] in ("shared", "global")]
-    modifiers.drop(("shared", "global", "mbarrier::complete_tx::bytes", "bulk_group", "L2::"))
-    modifiers.done()
-    to_shared = spaces[0].startswith("shared")
-    if spaces not in (["shared::cluster", "global"], ["shared::cta", "global"], ["global", "shared::cta"]):
-        raise PtxError(f"{instruction.where}: {instruction.name}: a copy between these spaces is not supported")
-    destination, source, amount, *more = instruction.operands
-    _, to_slot, to_offset = m.address(destination, spaces[0].split("::")[0])
-    _, from_slot, from_offset = m.address(source, spaces[1].split("::")[0])
-    read_amount = m.reader(amount, U32)
-    _, bar_slot, bar_offset = m.address(more[0], "shared") if to_shared else (None, 0, 0)
-
-    def step() -> None:
-        lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
-        amounts = read_amount()
-        for lane in lanes.tolist():
-            size = int(amounts[lane])
-            if size % 16:
-                raise m.fault(instruction, f"cp.async.bulk: {size} bytes are no multiple of 16", lane)
-            saved = m.mask, m.active, m.whole, m.count
-            threads = np.zeros(m.lanes, bool)
-            threads[lane] = True
-            m.mask = m.active = threads
-            m.whole, m.count = False, 1
-            try:
-                if size:
-                    one(lane, size)
-            finally:
-                m.mask, m.active, m.whole, m.count = saved
-
-    def checked(space_name: str, slot: int, offset: int, size: int, kind: str) -> Access:
-        """A range of any size; no observer is told, for the load/store unit has no part in it."""
-        space = m.spaces[space_name]
-        where = space.addresses(m.registers[slot], m.active)
-        m.require_valid(space, where, offset, size, 16, instruction, kind)
-        access = Access(space, where, offset)
-        if space_name == "global" and instruction.pc in m.watched:
-            m.global_monitor.touch(access, size, instruction, "st" if kind == "cp_async" else kind)
-        return access
-
-    def one(lane: int, size: int) -> None:
-        taken = checked(spaces[1].split("::")[0], from_slot, from_offset, size, "cp_async_ld")
-        to = checked(spaces[0].split("::")[0], to_slot, to_offset, size, "cp_async")
-        data = [taken.load(8, i) for i in range(size // 8)]
-        if not to_shared:
-            if m.monitor is not None:
-                m.monitor.touch(taken, size, instruction, "ld")
-            for i, values in enumerate(data):
-                to.store(8, values, i)
-            return
-        group = np.full(m.lanes, -1, np.int64)
-        group[lane] = NEVER
-        copy = Copy(instruction, np.array([lane]), to, data, 8, size, group)
-        if m.monitor is not None:
-            m.monitor.copy_begins(copy)
-        objects, _ = _objects(m, bar_slot, bar_offset, instruction, "atom")
-
-        def land(at=int(objects[0])) -> None:
-            land_copies_of(m, [copy], np.array([lane]))
-
-            def complete(state: State, index: int) -> None:
-                state.bytes -= size
-
-            m.phases.change(instruction, np.array([at]), np.array([lane]), complete)
-
-        m.phases.signal(int(objects[0]), land)
-
-    return step
-
-
-@control("mapa", takes(RESULT, VALUE, VALUE))
-def mapa(m, instruction):
-    """mapa: a shared address as another block of the cluster has it; a cluster is one block here (PTX ISA 9.7.9.23)."""
-    modifiers = Modifiers(instruction)
-    modifiers.flag("shared::cluster")
-    t = modifiers.type
-    modifiers.done()
-    destination, source, rank = instruction.operands
-    read, read_rank, write = m.reader(source, t), m.reader(rank, U32), m.writer(destination, t)
-
-    def step(active) -> int:
-        other = active & (read_rank() != 0)
-        if other.any():
-            raise m.fault(instruction, "mapa: the cluster has one block", int(np.flatnonzero(other)[0]))
-        write(read())
-        return instruction.pc + 1
-
-    return step
-
-
-@effect("setmaxnreg", takes(NUMBER))
-def setmaxnreg(m, instruction):
-    """setmaxnreg: how many registers a warp may have; here as many as there are (PTX ISA 9.7.19.5)."""
-    return lambda: None

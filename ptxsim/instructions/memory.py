@@ -10,7 +10,17 @@ from ..ptx_types import TYPES, Type
 from ..syntax import Address, Instruction, Symbol, Vector
 from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Modifiers, anything, effect, takes
 
-SPACES = ("global", "shared::cta", "shared", "local", "param::entry", "param::func", "param", "const")
+SPACES = (
+    "global",
+    "shared::cta",
+    "shared::cluster",
+    "shared",
+    "local",
+    "param::entry",
+    "param::func",
+    "param",
+    "const",
+)
 ORDER = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
 STACK = 4096  # bytes a thread that alloca may take
@@ -20,7 +30,7 @@ CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::", "L2::", "nc", "level:
 def parse_access(instruction: Instruction) -> tuple[Modifiers, str, int, Type, bool]:
     """Modifiers common to loads and stores: space, vector length, type, and whether it is ordered with others."""
     m = Modifiers(instruction)
-    space = m.one_of(SPACES, "generic").split("::")[0]
+    space = space_of(m)
     order = m.one_of(ORDER, "weak")
     m.one_of(SCOPES)
     vector = int((m.one_of(("v2", "v4", "v8")) or "v1")[1])
@@ -28,6 +38,12 @@ def parse_access(instruction: Instruction) -> tuple[Modifiers, str, int, Type, b
     t = m.type
     m.done()
     return m, space, vector, t, order != "weak"
+
+
+def space_of(m: Modifiers) -> str:
+    """The space that an access names: shared::cluster by itself, else without what comes after the colons."""
+    space = m.one_of(SPACES, "generic")
+    return space if space == "shared::cluster" else space.split("::")[0]
 
 
 def elements(operand, vector: int, instruction: Instruction) -> tuple:
@@ -186,7 +202,7 @@ def createpolicy(m, instruction: Instruction):
     return lambda: write(m.uniform(np.uint64(0)))
 
 
-def _wrap(name: str, t: Type):
+def combination(name: str, t: Type):
     """The new value of `atom.name`, from the old one and the operands (PTX ISA 9.7.13.5)."""
 
     def half_sum(old: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -217,7 +233,7 @@ def _atomic(m, instruction: Instruction, destination, address: Address, operands
     modifiers = Modifiers(instruction)
     modifiers.one_of(ORDER)
     modifiers.one_of(SCOPES)
-    space = modifiers.one_of(("global", "shared::cta", "shared"), "generic").split("::")[0]
+    space = space_of(modifiers)
     modifiers.flag("noftz")
     name = modifiers.one_of(("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"))
     modifiers.drop(("L2::",))
@@ -225,7 +241,7 @@ def _atomic(m, instruction: Instruction, destination, address: Address, operands
     if name is None:
         modifiers.reject("this operation")
     modifiers.done()
-    update = _wrap(name, t)
+    update = combination(name, t)
     operands = operands[: 2 if name == "cas" else 1]
     space, slot, offset = m.address(address, space)
     readers = [m.reader(operand, t) for operand in operands]
@@ -290,11 +306,15 @@ def membar(m, instruction: Instruction):
 def fence(m, instruction: Instruction):
     """fence: as membar (PTX ISA 9.7.13.4); between proxies nothing is out of order here."""
     modifiers = Modifiers(instruction)
-    reaches = {"gpu", "sys"} & set(modifiers.left) and "proxy" not in modifiers.left
+    reaches = {"gpu", "sys"} & set(modifiers.left)
     if "proxy" in modifiers.left:
+        to_async = modifiers.flag("async") or modifiers.flag("async::shared::cta")
         modifiers.drop(
             ("proxy", "alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu")
         )
+        modifiers.drop(("sc", "acq_rel", "sys", "cluster"))
+        modifiers.done()
+        return m.pass_proxy_fence if to_async else ignored(m, instruction)
     modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster", "mbarrier_init"))
     modifiers.done()
     return m.pass_fence if reaches else ignored(m, instruction)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import PtxError
-from ..memory import BASES
+from ..memory import BASES, RANK_AT, WINDOW
 from ..ptx_types import STORAGE, TYPES
 from ..syntax import Immediate, Instruction, Special, Symbol, Vector
 from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, effect, takes
@@ -109,6 +109,14 @@ def isspacep(m, instruction: Instruction):
     window = U64(BASES.get(space.split("::")[0], 0) >> 48)
     read = m.reader(instruction.operands[1], TYPES["u64"])
     write = m.writer(instruction.operands[0], TYPES["pred"])
+    if space in ("shared", "shared::cta"):
+
+        def own() -> None:
+            address = read()
+            rank = (address & U64(WINDOW - 1)) >> U64(RANK_AT)
+            write(((address >> U64(48)) == window) & (rank == m.clusters.rank.astype(U64)))
+
+        return own
     if space == "const":
         return lambda: write(m.uniform(np.bool_(False)))
     return lambda: write((read() >> U64(48)) == window)

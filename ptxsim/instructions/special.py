@@ -32,14 +32,22 @@ def special_value(m, name: str) -> np.ndarray:
             gx, gy, _ = m.grid
             number = m.blocks[m.block_of]
             return (number % gx, number // gx % gy, number // (gx * gy))[place].astype(u32)
-        case "%nctaid" | "%nclusterid":
+        case "%nctaid":
             return m.uniform(u32(m.grid[place]))
+        case "%nclusterid":
+            return m.uniform(u32(m.grid[place] // m.cluster[place]))
         case "%clusterid":
-            return special_value(m, "%ctaid." + (axis or "x"))
-        case "%cluster_nctaid" | "%cluster_nctarank":
-            return m.uniform(u32(1))
-        case "%cluster_ctaid" | "%cluster_ctarank" | "%is_explicit_cluster":
-            return m.uniform(u32(0))
+            return special_value(m, "%ctaid." + (axis or "x")) // u32(m.cluster[place])
+        case "%cluster_nctaid":
+            return m.uniform(u32(m.cluster[place]))
+        case "%cluster_nctarank":
+            return m.uniform(u32(m.clusters.size))
+        case "%cluster_ctaid":
+            return m.clusters.place(place).astype(u32)
+        case "%cluster_ctarank":
+            return m.clusters.rank.astype(u32)
+        case "%is_explicit_cluster":
+            return m.uniform(np.bool_(m.clusters.size > 1))
         case "%laneid":
             return lane.astype(u32)
         case "%warpid":

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import PtxError
 from ..ptx_types import TYPES
 from ..syntax import Pair
-from .registry import PAIR, RESULT, VALUE, Modifiers, anything, effect, takes
+from .registry import PAIR, RESULT, VALUE, Modifiers, effect, takes
 
 WARP = 32
 U32, B32, PRED = TYPES["u32"], TYPES["b32"], TYPES["pred"]
@@ -232,9 +231,3 @@ def nanosleep(m, instruction):
 def griddepcontrol(m, instruction):
     """griddepcontrol: launches do not overlap here (PTX ISA 9.7.13.13)."""
     return lambda: None
-
-
-@effect("getctarank", anything())
-def getctarank(m, instruction):
-    """getctarank: clusters are not supported."""
-    raise PtxError(f"{instruction.where}: {instruction.name}: clusters are not supported")

@@ -214,7 +214,7 @@ KERNEL dependent_launch(int* out, const int* in) {
     out[ME] = x * 3;
 }
 
-KERNEL with_a_tensor_map(int* out, const int* in) {  // not known: must say so
+KERNEL with_a_tensor_map(int* out, const int* in) {  // which `in` is not
     __shared__ alignas(128) int s[64];
     __shared__ uint64_t bar;
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %2}], [%3];" ::"r"(

@@ -1,0 +1,71 @@
+"""Bulk stores under way: groups of each thread, until whose end their source must not change (PTX ISA 9.7.9.25.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+NEVER = 1 << 30  # the group of a store that is not committed yet
+
+
+@dataclass
+class Store:
+    """One bulk store of one thread, whose source in shared memory is being read."""
+
+    instruction: object
+    lane: int
+    source: object  # access of 16-byte pieces
+    group: int = NEVER
+
+
+class BulkGroups:
+    """The bulk stores of a batch."""
+
+    def __init__(self, machine) -> None:
+        self.machine = machine
+        self.stores: dict[int, list[Store]] = {}  # by lane
+        self.committed: dict[int, int] = {}  # groups of each lane
+
+    def add(self, store: Store) -> None:
+        """A store begins."""
+        self.stores.setdefault(store.lane, []).append(store)
+        if self.machine.monitor is not None:
+            self.machine.monitor.store_begins(store)
+
+    def commit(self) -> None:
+        """cp.async.bulk.commit_group: the stores of each active thread since its last commit become a group."""
+        m = self.machine
+        for lane in np.flatnonzero(m.alive if m.active is None else m.active).tolist():
+            number = self.committed.get(lane, 0)
+            self.committed[lane] = number + 1
+            for store in self.stores.get(lane, ()):
+                if store.group == NEVER:
+                    store.group = number
+
+    def wait(self, pending: int) -> None:
+        """cp.async.bulk.wait_group N, with or without .read: all but the last N groups have read their source."""
+        m = self.machine
+        for lane in list(self.stores):
+            if m.active is not None and not m.active[lane]:
+                continue
+            bound = self.committed.get(lane, 0) - pending
+            left = []
+            for store in self.stores[lane]:
+                if store.group >= bound:
+                    left.append(store)
+                elif m.monitor is not None:
+                    m.monitor.store_ends(store)
+            if left:
+                self.stores[lane] = left
+            else:
+                del self.stores[lane]
+
+    def after_exit(self, threads: np.ndarray) -> None:
+        """Threads that end while a store of theirs still reads the block's shared memory: told in a note."""
+        for lane in [lane for lane in self.stores if threads[lane]]:
+            store = self.stores.pop(lane)[0]
+            self.machine.notes[
+                f"{store.instruction.where}: a thread ends without a wait_group for this bulk store: shared memory "
+                "must stay until it has been read"
+            ] = None

@@ -1,0 +1,172 @@
+"""Clusters of blocks: ranks, their barrier (PTX ISA 9.7.13.4), and the registers that setmaxnreg moves in a block."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .syntax import Instruction
+
+WARP = 32
+
+
+@dataclass
+class Waiting:
+    """Threads at a barrier.cluster.wait, or at a setmaxnreg.inc for so many registers a thread."""
+
+    instruction: Instruction
+    threads: np.ndarray  # mask
+    registers: int = 0
+
+
+def in_clusters(grid: tuple[int, int, int], cluster: tuple[int, int, int], blocks: np.ndarray) -> np.ndarray:
+    """Blocks in the order in which they run: cluster by cluster, each in the order of its ranks. Of a cluster of which
+    a block is given, all are."""
+    if cluster == (1, 1, 1):
+        return blocks
+    clusters = [grid[i] // cluster[i] for i in range(3)]
+    x, y, z = _split(blocks, grid)
+    number = x // cluster[0] + clusters[0] * (y // cluster[1] + clusters[1] * (z // cluster[2]))
+    found = np.unique(number)[:, None]
+    rank = np.arange(math.prod(cluster))[None, :]
+    (cx, cy, cz), (rx, ry, rz) = _split(found, clusters), _split(rank, cluster)
+    x, y, z = cx * cluster[0] + rx, cy * cluster[1] + ry, cz * cluster[2] + rz
+    return (x + grid[0] * (y + grid[1] * z)).reshape(-1)
+
+
+def _split(number: np.ndarray, sizes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
+
+
+class Clusters:
+    """The clusters of a batch of blocks."""
+
+    def __init__(self, machine) -> None:
+        m = self.machine = machine
+        self.size = math.prod(m.cluster)
+        self.rank = m.block_of % self.size  # by lane: blocks of a batch stand in the order of their ranks
+        self.lanes = self.size * m.padded  # of a cluster
+        self.arrived = np.zeros(m.lanes, np.int64)  # how often each thread arrived
+        self.waited = np.zeros(m.lanes, np.int64)
+        self.waiting: list[Waiting] = []
+        self.registers = np.full(m.warps, m.registers_at_start or 0, np.int64)  # a thread, by warp
+
+    def place(self, axis: int) -> np.ndarray:
+        """A lane's block in its cluster, along an axis."""
+        return _split(self.rank, self.machine.cluster)[axis]
+
+    # the barrier
+
+    def arrive(self, instruction: Instruction, threads: np.ndarray, orders: bool) -> None:
+        """barrier.cluster.arrive; `orders`: what the threads did before it is ordered, as by `.release`."""
+        self.arrived = self.arrived + threads
+        twice = threads & (self.arrived > self.waited + 1)
+        if twice.any():
+            lane = int(np.flatnonzero(twice)[0])
+            raise self.machine.fault(instruction, "barrier.cluster.arrive a second time without a wait between", lane)
+        self.release()
+
+    def wait(self, instruction: Instruction, threads: np.ndarray) -> int | None:
+        """barrier.cluster.wait: until all threads of the cluster that have not ended arrived."""
+        early = threads & (self.arrived == self.waited)
+        if early.any():
+            lane = int(np.flatnonzero(early)[0])
+            raise self.machine.fault(instruction, "barrier.cluster.wait without an arrive before it", lane)
+        self.waiting.append(Waiting(instruction, threads))
+        self.release()
+        return None
+
+    def after_exit(self) -> None:
+        """Fewer threads may be waited for."""
+        if self.waiting:
+            self.release()
+
+    def _least(self) -> np.ndarray:
+        """By cluster, how often its slowest thread arrived."""
+        arrived = np.where(self.machine.alive, self.arrived, 1 << 60)
+        return arrived.reshape(-1, self.lanes).min(axis=1)
+
+    def release(self) -> None:
+        """Let go whoever need not wait any more."""
+        m = self.machine
+        parked, self.waiting = self.waiting, []
+        least = np.repeat(self._least(), self.lanes) if parked else None
+        for w in parked:
+            gone = self._granted(w) if w.registers else w.threads & (least > self.waited)
+            if gone.any():
+                if not w.registers:
+                    self.waited = self.waited + gone
+                    m.pass_cluster_barrier(gone)
+                m.join(w.instruction.pc + 1, gone)
+                w.threads = w.threads & ~gone
+            if w.threads.any():
+                self.waiting.append(w)
+
+    # registers
+
+    def set_registers(self, instruction: Instruction, threads: np.ndarray, count: int, more: bool) -> int | None:
+        """setmaxnreg: so many registers a thread for the warps of these threads."""
+        m, start = self.machine, self.machine.registers_at_start
+        if start is None:
+            m.notes[
+                f"{instruction.where}: setmaxnreg is not checked: how many registers the kernel starts with is not "
+                "known (.maxnreg says so, or .maxntid with .minnctapersm, or a cubin)"
+            ] = None
+            return instruction.pc + 1
+        lanes = np.flatnonzero(threads)
+        held = self.registers[lanes // WARP]
+        wrong = held > count if more else held < count
+        if wrong.any():
+            place = int(np.flatnonzero(wrong)[0])
+            what = f"setmaxnreg.{'inc' if more else 'dec'} to {count} registers, but the warp has {int(held[place])}"
+            raise m.fault(instruction, what, int(lanes[place]))
+        if more:
+            self.waiting.append(Waiting(instruction, threads, count))
+            self.release()
+            return None
+        self.registers[np.unique(lanes // WARP)] = count
+        if self.waiting:
+            self.release()
+        return instruction.pc + 1
+
+    def _granted(self, w: Waiting) -> np.ndarray:
+        """Threads at a setmaxnreg.inc whose block has registers enough."""
+        m = self.machine
+        per_block = m.padded // WARP
+        gone = np.zeros(m.lanes, bool)
+        for warp in np.unique(np.flatnonzero(w.threads) // WARP).tolist():
+            first = warp // per_block * per_block
+            block = self.registers[first : first + per_block]
+            if block.sum() - self.registers[warp] + w.registers <= m.registers_at_start * per_block:
+                self.registers[warp] = w.registers
+                gone[warp * WARP : (warp + 1) * WARP] = True
+        return gone & w.threads
+
+    # words
+
+    def stuck(self) -> None:
+        """Nobody can run, and some wait: say for what."""
+        m, w = self.machine, self.waiting[0]
+        lane = int(np.flatnonzero(w.threads)[0])
+        if w.registers:
+            block = self.registers.reshape(-1, m.padded // WARP)[m.block_of[lane]]
+            raise m.fault(
+                w.instruction,
+                f"deadlock: setmaxnreg.inc waits for registers: {w.registers} a thread are asked for, the block's "
+                f"{len(block)} warps started with {m.registers_at_start} a thread and hold "
+                f"{', '.join(f'{int(n)}' for n in block)} now",
+                lane,
+            )
+        cluster = np.arange(m.lanes) // self.lanes == lane // self.lanes
+        missing = np.flatnonzero(cluster & m.alive & (self.arrived <= self.waited[lane]))
+        if not len(missing):
+            raise m.fault(w.instruction, "deadlock: barrier.cluster waits", lane)
+        other = int(missing[0])
+        raise m.fault(
+            w.instruction,
+            f"deadlock: the cluster's barrier waits for {len(missing)} threads that do not arrive; the first is "
+            f"{m.coordinates(other)}{m.waits_at(other)}",
+            lane,
+        )

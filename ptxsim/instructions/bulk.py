@@ -1,0 +1,382 @@
+"""Bulk copies: many bytes at once by one thread, plain or through a tensor map (PTX ISA 9.7.9.25.4, 9.7.9.25.5).
+
+Into shared memory they signal an mbarrier, and land when somebody waits for it; out of shared memory they belong to
+groups. They are made in pieces of at most 16 bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from .. import tensor_maps
+from ..bulk_groups import Store
+from ..copies import NEVER, Copy, land_copies_of
+from ..errors import PtxError
+from ..memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
+from ..phases import State
+from ..ptx_types import TYPES, Type
+from ..syntax import Instruction, Vector
+from .mbarrier import objects_at
+from .memory import combination
+from .registry import Modifiers
+
+U16, U32, S32, U64 = TYPES["u16"], TYPES["u32"], TYPES["s32"], TYPES["u64"]
+OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+REDUCED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int32": "s32", "int64": "s64"}
+REDUCED |= {"uint32": "u32", "uint64": "u64"}
+PIECE = 16
+HINTS = ("L2::", "mbarrier::complete_tx::bytes", "bulk_group")
+
+
+class Pieces(Access):
+    """Pieces of memory that one thread accesses at once."""
+
+    __slots__ = ()
+
+    def __init__(self, space: Space, flat: np.ndarray, raw: np.ndarray, lane: int) -> None:
+        """`flat`: where each begins in the space's array; `raw`: in the thread's part of it."""
+        super().__init__(space, Addresses(flat, None, raw, np.full(len(flat), lane), flat - raw), 0)
+
+
+def bulk(m, instruction: Instruction, modifiers: Modifiers):
+    """cp.async.bulk, with tensor maps or without, cp.reduce.async.bulk, and the groups of stores."""
+    if modifiers.flag("prefetch"):
+        return _prefetch(m, instruction, modifiers)
+    if action := modifiers.one_of(("commit_group", "wait_group")):
+        modifiers.flag("read")
+        modifiers.done()
+        pending = int(instruction.operands[0].value) if action == "wait_group" else 0
+        return (lambda: m.bulk_groups.commit()) if action == "commit_group" else lambda: m.bulk_groups.wait(pending)
+    operation = modifiers.one_of(OPERATIONS) if modifiers.flag("reduce") else None
+    modifiers.flag("noftz")
+    spaces = [name for name in instruction.modifiers if name.split("::")[0] in ("shared", "global")]
+    modifiers.drop(("shared::", "shared", "global", *HINTS))
+    multicast = modifiers.flag("multicast::cluster")
+    if modifiers.flag("tensor"):
+        return _tensor(m, instruction, modifiers, spaces, multicast, operation)
+    modifiers.done()
+    if operation is None and instruction.modifiers[0] == "reduce":
+        modifiers.reject("this operation")
+    return _plain(m, instruction, modifiers, spaces, multicast, operation)
+
+
+def _prefetch(m, instruction: Instruction, modifiers: Modifiers):
+    """To L2: nothing moves, but the map must be one."""
+    modifiers.drop(("global", *HINTS))
+    if not modifiers.flag("tensor"):
+        modifiers.done()
+        return lambda: None
+    read_maps = _maps(m, instruction, instruction.operands[0], _dimensions(modifiers))
+    modifiers.flag("tile")
+    modifiers.done()
+
+    def step() -> None:
+        read_maps(_lanes(m))
+
+    return step
+
+
+def _lanes(m) -> list[int]:
+    """The active threads."""
+    return np.flatnonzero(m.alive if m.active is None else m.active).tolist()
+
+
+# plain
+
+
+def _plain(m, instruction: Instruction, modifiers: Modifiers, spaces: list[str], multicast: bool, operation):
+    """[to], [from], bytes(, [mbarrier])(, mask of blocks)(, policy)."""
+    known = (["shared::cluster", "global"], ["shared::cta", "global"], ["global", "shared::cta"])
+    if spaces not in (*known, ["shared::cluster", "shared::cta"]):
+        raise PtxError(f"{instruction.where}: {instruction.name}: a copy between these spaces is not supported")
+    to_space, from_space = spaces
+    destination, source, amount, *more = instruction.operands
+    _, to_slot, to_offset = m.address(destination, to_space.removesuffix("::cta"))
+    _, from_slot, from_offset = m.address(source, from_space.removesuffix("::cta"))
+    read_amount = m.reader(amount, U32)
+    signals = to_space != "global"
+    signal = _signal(m, instruction, more.pop(0)) if signals else None
+    read_mask = m.reader(more.pop(0), U16) if multicast else None
+    update = _update(operation, modifiers.type, modifiers) if operation else None
+
+    def pieces(name: str, slot: int, offset: int, size: int, kind: str, lanes: list[int]) -> list[Pieces]:
+        space = m.spaces[name.removesuffix("::cta")]
+        where = space.addresses(m.registers[slot], _only(m, lanes))
+        m.require_valid(space, where, offset, size, PIECE, instruction, kind)
+        steps = np.arange(0, size, PIECE) + offset
+        found = zip(where.flat.tolist(), where.raw.tolist(), lanes, strict=True)
+        return [Pieces(space, flat + steps, raw + steps, lane) for flat, raw, lane in found]
+
+    def step() -> None:
+        amounts = read_amount()
+        lanes = _lanes(m)
+        for lane in lanes:
+            if int(amounts[lane]) % 16:
+                what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
+                raise m.fault(instruction, what, lane)
+        for size in np.unique(amounts[lanes]).tolist():
+            here = [lane for lane in lanes if amounts[lane] == size]
+            if not size:
+                continue
+            taken = pieces(from_space, from_slot, from_offset, size, "cp_async_ld", here)
+            to = pieces(to_space, to_slot, to_offset, size, "cp_async", here)
+            for lane, a, b in zip(here, taken, to, strict=True):
+                if from_space == "global":
+                    _touch_global(m, instruction, a, PIECE, "ld")
+                else:
+                    _require_readable(m, instruction, a)
+                data = [a.load(8, i) for i in range(2)]
+                if signals:
+                    mask = None if read_mask is None else int(read_mask()[lane])
+                    _deliver(m, instruction, lane, b, data, size, signal(lane), mask)
+                else:
+                    _send(m, instruction, lane, a, b, data, PIECE, update)
+
+    return step
+
+
+def _only(m, lanes: list[int]) -> np.ndarray:
+    threads = np.zeros(m.lanes, bool)
+    threads[lanes] = True
+    return threads
+
+
+def _touch_global(m, instruction: Instruction, access: Access, width: int, kind: str) -> None:
+    """Tell the watch over global memory and the observers."""
+    if instruction.pc in m.watched:
+        m.global_monitor.touch(access, width, instruction, kind)
+    for observer in m.observers:
+        observer.bulk(instruction, access, width, kind)
+
+
+def _require_readable(m, instruction: Instruction, access: Access) -> None:
+    """A bulk copy reads shared memory."""
+    if m.monitor is not None:
+        m.monitor.touch(access, PIECE, instruction, "async_ld")
+
+
+# into shared memory
+
+
+def _signal(m, instruction: Instruction, operand) -> Callable[[int], int]:
+    """Where the mbarrier of a thread's copy lies in the batch's shared memory."""
+    _, slot, offset = m.address(operand, "shared::cluster")
+
+    def at(lane: int) -> int:
+        with m.acting(_only(m, [lane])):
+            objects, _ = objects_at(m, "shared::cluster", slot, offset, instruction, "atom")
+        return int(objects[0])
+
+    return at
+
+
+def _deliver(m, instruction: Instruction, lane: int, to: Pieces, data, size: int, bar: int, mask: int | None) -> None:
+    """Data are on their way to shared memory, of the block itself or of those in the mask, and signal there."""
+    part = len(m.spaces["shared"].data) // len(m.blocks)
+    own = bar // part  # the block in the batch that the mbarrier is in
+    if mask is None:
+        blocks = [own]
+    else:
+        first = int(m.block_of[lane]) // m.clusters.size * m.clusters.size
+        if mask >> m.clusters.size or not mask:
+            what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {m.clusters.size}"
+            raise m.fault(instruction, what, lane)
+        blocks = [first + rank for rank in range(m.clusters.size) if mask >> rank & 1]
+    for block in blocks:
+        at = bar + (block - own) * part
+        shift = (block - own) * part
+        access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
+        group = np.full(m.lanes, -1, np.int64)
+        group[lane] = NEVER
+        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, group)
+        if m.monitor is not None:
+            m.monitor.copy_begins(copy)
+        m.phases.signal(at, _landing(m, instruction, copy, lane, at, size))
+
+
+def _landing(m, instruction: Instruction, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
+    def complete(state: State, index: int) -> None:
+        state.bytes -= size
+
+    def land() -> None:
+        land_copies_of(m, [copy], np.array([lane]))
+        m.phases.count(at, instruction, -size)
+        m.phases.change(instruction, np.array([at]), np.array([lane]), complete)
+
+    return land
+
+
+# out of shared memory
+
+
+def _update(operation: str, t: Type, modifiers: Modifiers):
+    """How a reduction puts data into what is there, as unsigned integers; and the bytes of an element."""
+    combine = combination(operation, t)
+    if combine is None:
+        modifiers.reject("this operation")
+
+    def update(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(combine(old.view(t.dtype), new.view(t.dtype))).view(old.dtype)
+
+    return update, t.bytes
+
+
+def _send(m, instruction: Instruction, lane: int, taken: Pieces, to: Access, data, width: int, update) -> None:
+    """Data go to global memory; the source is being read until the thread waits for the store's group."""
+    kind = "st" if update is None else "atom"
+    _touch_global(m, instruction, to, width, kind)
+    size = min(width, 8)
+    if update is not None:
+        combine, size = update
+        raw = np.stack(data, axis=1).view(f"u{size}")
+        data = [combine(to.load(size, i), np.ascontiguousarray(raw[:, i])) for i in range(raw.shape[1])]
+    for i, values in enumerate(data):
+        to.store(size, values, i)
+    m.bulk_groups.add(Store(instruction, lane, taken))
+
+
+# tensor maps
+
+
+def _dimensions(modifiers: Modifiers) -> int:
+    found = modifiers.one_of(f"{n}d" for n in range(1, 6))
+    if found is None:
+        modifiers.reject("this mode")
+    return int(found[0])
+
+
+def _maps(m, instruction: Instruction, operand, dimensions: int):
+    """A function: for each of some threads its tensor map and its coordinates, the innermost last."""
+    space, slot, offset = m.address(operand, "generic")
+    base = BASES.get(space, 0)
+    items = operand.index.items if isinstance(operand.index, Vector) else (operand.index,)
+    if len(items) != dimensions:
+        raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
+    readers = [m.reader(item, S32) for item in reversed(items)]
+
+    def read(lanes: list[int]) -> list[tuple[tensor_maps.TensorMap, list[int]]]:
+        addresses = m.registers[slot].view(np.uint64)
+        coordinates = [read() for read in readers]
+        return [
+            (
+                _map_at(m, instruction, (int(addresses[lane]) + base + offset) % 2**64, dimensions, lane),
+                [int(c[lane]) for c in coordinates],
+            )
+            for lane in lanes
+        ]
+
+    return read
+
+
+def _map_at(m, instruction: Instruction, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
+    """The tensor map at a generic address."""
+    window, at = divmod(address, WINDOW)
+    space = m.spaces["param" if window == BASES["param"] // WINDOW else "global"]
+    at = at if space is m.param_space else address - GLOBAL_BASE
+    raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
+    number = tensor_maps.decoded(raw)
+    if number is None or number >= len(m.tensor_maps):
+        what = f"there is no tensor map at generic address 0x{address:x}: pass a ptxsim.TensorMap for it"
+        raise m.fault(instruction, what, lane)
+    found = m.tensor_maps[number]
+    if address % 64:
+        what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
+        raise m.fault(instruction, what, lane)
+    if found.rank != dimensions:
+        what = f"{dimensions} coordinates, but the tensor map of {found.name} has {found.rank} dimensions"
+        raise m.fault(instruction, what, lane)
+    return found
+
+
+def _tensor(m, instruction: Instruction, modifiers: Modifiers, spaces: list[str], multicast: bool, operation):
+    """[to], [map, {coordinates}], [mbarrier](, mask of blocks)(, policy); or [map, {coordinates}], [from](, policy)."""
+    dimensions = _dimensions(modifiers)
+    modifiers.flag("tile")
+    modifiers.done()
+    if spaces in (["shared::cluster", "global"], ["shared::cta", "global"]):
+        return _tensor_load(m, instruction, dimensions, multicast)
+    if spaces != ["global", "shared::cta"]:
+        raise PtxError(f"{instruction.where}: {instruction.name}: a copy between these spaces is not supported")
+    return _tensor_store(m, instruction, modifiers, dimensions, operation)
+
+
+def _tensor_load(m, instruction: Instruction, dimensions: int, multicast: bool):
+    destination, source, bar, *more = instruction.operands
+    boxes = _boxes(m, instruction, destination, "shared::cluster", _maps(m, instruction, source, dimensions))
+    signal = _signal(m, instruction, bar)
+    read_mask = m.reader(more[0], U16) if multicast else None
+
+    def step() -> None:
+        for lane, box, to, coordinates in boxes("cp_async"):
+            data = np.zeros((math.prod(box.box[:-1]), box.inner_bytes), np.uint8)
+            found = _inside(m, box, coordinates, lane)
+            if found is not None:
+                access, unit, inside, first, end = found
+                _touch_global(m, instruction, access, unit, "ld")
+                data[inside, first:end] = access.load(unit).view(np.uint8).reshape(-1, end - first)
+            words = data.view(np.uint64).reshape(-1, 2)
+            parts = [np.ascontiguousarray(words[:, i]) for i in range(2)]
+            mask = None if read_mask is None else int(read_mask()[lane])
+            _deliver(m, instruction, lane, to, parts, box.bytes, signal(lane), mask)
+
+    return step
+
+
+def _tensor_store(m, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation):
+    destination, source = instruction.operands[:2]
+    boxes = _boxes(m, instruction, source, "shared", _maps(m, instruction, destination, dimensions))
+
+    def step() -> None:
+        for lane, box, taken, coordinates in boxes("cp_async_ld"):
+            _require_readable(m, instruction, taken)
+            update = None
+            if operation:
+                update = _update(operation, TYPES[REDUCED[box.dtype.name]], modifiers)
+            found = _inside(m, box, coordinates, lane, box.item if operation else 8)
+            if found is None:
+                m.bulk_groups.add(Store(instruction, lane, taken))
+                continue
+            access, unit, inside, first, end = found
+            rows = np.stack([taken.load(8, i) for i in range(2)], axis=1).view(np.uint8)
+            rows = rows.reshape(-1, box.inner_bytes)[inside, first:end]
+            data = [np.ascontiguousarray(rows).view(f"u{unit}").reshape(-1)]
+            _send(m, instruction, lane, taken, access, data, unit, update)
+
+    return step
+
+
+def _boxes(m, instruction: Instruction, operand, space_name: str, read_maps):
+    """A function: for each active thread its tensor map, the pieces of shared memory of its box, and coordinates."""
+    _, slot, offset = m.address(operand, space_name)
+
+    def each(kind: str) -> Iterator[tuple[int, tensor_maps.TensorMap, Pieces, list[int]]]:
+        lanes = _lanes(m)
+        space = m.spaces[space_name]
+        for lane, (box, coordinates) in zip(lanes, read_maps(lanes), strict=True):
+            where = space.addresses(m.registers[slot], _only(m, [lane]))
+            m.require_valid(space, where, offset, box.span, 128, instruction, kind)
+            raw = int(where.raw[0]) + offset
+            if box.swizzle and raw % (8 * box.swizzle):
+                m.notes[
+                    f"{instruction.where}: a box at shared address 0x{raw:x} begins within its pattern of "
+                    f"{8 * box.swizzle} bytes: the swizzle follows the bits of the address"
+                ] = None
+            at = box.shared_offsets(raw).reshape(-1)
+            yield lane, box, Pieces(space, at + (int(where.flat[0]) - int(where.raw[0])), at, lane), coordinates
+
+    return each
+
+
+def _inside(m, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8):
+    """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes of
+    a row from and to; None where nothing does."""
+    starts, inside, first, end = box.rows(coordinates)
+    first, end = first * box.item, end * box.item
+    if first == end or not inside.any():
+        return None
+    unit = math.gcd(most, coordinates[-1] * box.item % 16 or 16, first or 16, end)
+    at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
+    return Pieces(m.spaces["global"], at, at, lane), unit, inside, first, end

@@ -1,0 +1,61 @@
+"""Clusters: addresses in other blocks' shared memory (PTX ISA 9.7.9.23, 9.7.9.24); registers of warps (9.7.19.5)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import PtxError
+from ..memory import RANK_AT
+from ..ptx_types import TYPES
+from .registry import NUMBER, RESULT, VALUE, Modifiers, control, effect, takes
+
+U32 = TYPES["u32"]
+
+
+@control("mapa", takes(RESULT, VALUE, VALUE))
+def mapa(m, instruction):
+    """mapa: a shared address as it is in another block of the cluster (PTX ISA 9.7.9.23)."""
+    modifiers = Modifiers(instruction)
+    modifiers.flag("shared::cluster")
+    t = modifiers.type
+    modifiers.done()
+    destination, source, rank = instruction.operands
+    read, read_rank, write = m.reader(source, t), m.reader(rank, U32), m.writer(destination, t)
+
+    def step(active) -> int:
+        ranks = read_rank()
+        other = active & (ranks >= m.clusters.size)
+        if other.any():
+            lane = int(np.flatnonzero(other)[0])
+            blocks = f"{m.clusters.size} block{'s' * (m.clusters.size > 1)}"
+            raise m.fault(instruction, f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}", lane)
+        address, own = read(), m.clusters.rank.astype(t.dtype)
+        write(address + ((ranks.astype(t.dtype) - own) << t.dtype.type(RANK_AT)))
+        return instruction.pc + 1
+
+    return step
+
+
+@effect("getctarank", takes(RESULT, VALUE))
+def getctarank(m, instruction):
+    """getctarank: the rank of the block that a shared address lies in (PTX ISA 9.7.9.24)."""
+    modifiers = Modifiers(instruction)
+    modifiers.flag("shared::cluster")
+    t = modifiers.type
+    modifiers.done()
+    destination, source = instruction.operands
+    read, write = m.reader(source, t), m.writer(destination, U32)
+    return lambda: write((read() >> t.dtype.type(RANK_AT)).astype(np.uint32) & np.uint32(0xFF))
+
+
+@control("setmaxnreg", takes(NUMBER))
+def setmaxnreg(m, instruction):
+    """setmaxnreg: how many registers a thread of a warp has; .inc waits until the block has them (PTX ISA 9.7.19.5)."""
+    modifiers = Modifiers(instruction)
+    more = modifiers.one_of(("inc", "dec"))
+    modifiers.drop(("sync", "aligned"))
+    modifiers.done()
+    count = int(instruction.operands[0].value)
+    if not 24 <= count <= 256 or count % 8:
+        raise PtxError(f"{instruction.where}: setmaxnreg takes a multiple of 8 from 24 to 256, not {count}")
+    return lambda active: m.clusters.set_registers(instruction, active, count, more == "inc")

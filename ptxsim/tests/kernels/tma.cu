@@ -1,0 +1,243 @@
+// Tensor maps, bulk copies, mbarriers with transaction counts, clusters, setmaxnreg. `fault` leaves out or breaks a step.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#define KERNEL extern "C" __global__ void
+#define MAP const __grid_constant__ CUtensorMap
+
+__device__ uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+__device__ void init(uint64_t* bar, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)), "r"(count) : "memory");
+}
+__device__ void init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ void expect(uint64_t* bar, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes) : "memory");
+}
+__device__ void arrive(uint64_t* bar) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
+}
+__device__ void arrive_at(uint64_t* bar, int rank) {  // in another block of the cluster
+    asm volatile(
+        "{ .reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(shared_address(bar)),
+        "r"(rank)
+        : "memory");
+}
+__device__ void wait(uint64_t* bar, int parity) {
+    asm volatile(
+        "{ .reg .pred done;\n"
+        "WAIT: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "  @done bra DONE;\n"
+        "  bra WAIT;\n"
+        "DONE: }" ::"r"(shared_address(bar)),
+        "r"(parity)
+        : "memory");
+}
+__device__ void proxy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ void wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ void wait_all() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+__device__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ uint32_t cluster_rank() {
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+__device__ void load_2d(void* to, const CUtensorMap* map, int x, int y, uint64_t* bar) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+            shared_address(to)),
+        "l"(map), "r"(x), "r"(y), "r"(shared_address(bar))
+        : "memory");
+}
+__device__ void load_2d_multicast(void* to, const CUtensorMap* map, int x, int y, uint64_t* bar, uint16_t mask) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, "
+        "%3}], [%4], %5;" ::"r"(shared_address(to)),
+        "l"(map), "r"(x), "r"(y), "r"(shared_address(bar)), "h"(mask)
+        : "memory");
+}
+__device__ void store_2d(const CUtensorMap* map, int x, int y, const void* from) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x), "r"(y),
+                 "r"(shared_address(from))
+                 : "memory");
+}
+
+constexpr int MOST = 64 * 1024;
+extern __shared__ __align__(1024) uint8_t shared[];
+
+// What a box looks like in shared memory. One block.
+template <int RANK>
+__device__ void box_at(uint8_t* out, const CUtensorMap* map, int x, int y, int z, int bytes, int expected, int at) {
+    __shared__ uint64_t bar;
+    for (int i = threadIdx.x; i < bytes; i += blockDim.x) shared[at + i] = 0xEE;
+    if (threadIdx.x == 0) {
+        init(&bar, 1);
+        asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+    }
+    proxy_fence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        expect(&bar, expected);
+        if (RANK == 1)
+            asm volatile(
+                "cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2}], [%3];" ::"r"(
+                    shared_address(shared + at)),
+                "l"(map), "r"(x), "r"(shared_address(&bar))
+                : "memory");
+        if (RANK == 2) load_2d(shared + at, map, x, y, &bar);
+        if (RANK == 3)
+            asm volatile(
+                "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, "
+                "{%2, %3, %4}], [%5], %6;" ::"r"(shared_address(shared + at)),
+                "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(&bar)), "l"(0ull)
+                : "memory");
+    }
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < bytes; i += blockDim.x) out[i] = shared[at + i];
+}
+KERNEL box_1d(uint8_t* out, MAP map, int x, int y, int z, int bytes, int expected, int at) {
+    box_at<1>(out, &map, x, y, z, bytes, expected, at);
+}
+KERNEL box_2d(uint8_t* out, MAP map, int x, int y, int z, int bytes, int expected, int at) {
+    box_at<2>(out, &map, x, y, z, bytes, expected, at);
+}
+KERNEL box_3d(uint8_t* out, MAP map, int x, int y, int z, int bytes, int expected, int at) {
+    box_at<3>(out, &map, x, y, z, bytes, expected, at);
+}
+KERNEL box_by_pointer(uint8_t* out, const CUtensorMap* map, int x, int y, int z, int bytes, int expected, int at) {
+    box_at<2>(out, map, x, y, z, bytes, expected, at);
+}
+
+// A box out of shared memory: stored (rank 2 or 3) or added.
+KERNEL put(const uint8_t* in, MAP map, int x, int y, int z, int bytes, int rank, int fault) {
+    for (int i = threadIdx.x; i < bytes; i += blockDim.x) shared[i] = in[i];
+    if (fault != 1) proxy_fence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        const uint32_t from = shared_address(shared);
+        if (rank == 1)
+            asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map),
+                         "r"(x), "r"(y), "r"(from)
+                         : "memory");
+        if (rank == 2) store_2d(&map, x, y, shared);
+        if (rank == 3)
+            asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map), "r"(x),
+                         "r"(y), "r"(z), "r"(from)
+                         : "memory");
+        commit();
+        if (fault != 2) wait_read();
+        if (fault == 3) shared[0] = 1;  // after the wait: allowed
+    }
+    if (fault == 2) {
+        __syncthreads();
+        shared[threadIdx.x] = 1;
+        if (threadIdx.x == 0) wait_read();
+    }
+}
+
+// A producer warp fills a ring of 64x64 boxes, two groups of consumers take them; C = sum over tiles of scaled elements.
+KERNEL __launch_bounds__(384, 1) ring(float* out, MAP map, int tiles, int fault) {
+    constexpr int STAGES = 3, ROWS = 64, BYTES = ROWS * 128;
+    __shared__ uint64_t full[STAGES], empty[STAGES];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; ++i) init(&full[i], 1), init(&empty[i], fault == 5 ? 1 : 2);
+        init_fence();
+    }
+    __syncthreads();
+    const int group = threadIdx.x / 128;
+    if (group == 0) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < tiles; ++i) {
+                const int slot = i % STAGES, turn = i / STAGES % 2;
+                if (fault != 6) wait(&empty[slot], turn ^ 1);
+                expect(&full[slot], fault == 1 ? BYTES + 128 : fault == 2 ? BYTES - 128 : BYTES);
+                if (fault != 4) load_2d(shared + slot * BYTES, &map, 0, i * ROWS, &full[slot]);
+            }
+        }
+    } else {
+        if (fault == 7)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 248;");
+        else
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+        const int me = threadIdx.x % 128;
+        float sum = 0;
+        for (int i = 0; i < tiles; ++i) {
+            const int slot = i % STAGES, turn = i / STAGES % 2;
+            if (fault != 3) wait(&full[slot], turn);
+            const float* tile = reinterpret_cast<const float*>(shared + slot * BYTES);
+            for (int j = 0; j < ROWS * 32; j += 128) sum += tile[j + me] * static_cast<float>(i + group);
+            if (fault == 8) {
+                if (me == 0) arrive(&empty[slot]);  // before the other threads have read
+            } else {
+                asm volatile("bar.sync %0, 128;" ::"r"(group) : "memory");
+                if (me == 0) arrive(&empty[slot]);
+            }
+        }
+        out[(group - 1) * 128 + me] = sum;
+    }
+}
+
+// Two blocks of a cluster: each reads the other's shared memory.
+KERNEL __cluster_dims__(2, 1, 1) swap(int* out, const int* in, int fault) {
+    __shared__ int s[128];
+    s[threadIdx.x] = in[blockIdx.x * 128 + threadIdx.x];
+    if (fault == 0) cluster_sync();
+    if (fault == 1) __syncthreads();
+    const uint32_t other = cluster_rank() ^ 1;
+    uint32_t there;
+    int value;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(&s[127 - threadIdx.x])), "r"(other));
+    if (fault == 2)
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(there) : "memory");
+    else
+        asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(there) : "memory");
+    out[blockIdx.x * 128 + threadIdx.x] = value;
+    cluster_sync();
+}
+
+// Both blocks of a cluster load half of each tile and send it to both; a slot is free when both blocks are done with it.
+KERNEL __cluster_dims__(2, 1, 1) __launch_bounds__(160) multicast(float* out, MAP map, int tiles, int fault) {
+    constexpr int STAGES = 2, ROWS = 32, BYTES = ROWS * 128;
+    __shared__ uint64_t full[STAGES], empty[STAGES];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; ++i) init(&full[i], 1), init(&empty[i], 2 * 128);
+        init_fence();
+    }
+    if (fault == 1)
+        __syncthreads();
+    else
+        cluster_sync();
+    const int rank = cluster_rank();
+    if (threadIdx.x < 32) {
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < tiles; ++i) {
+                const int slot = i % STAGES, turn = i / STAGES % 2;
+                wait(&empty[slot], turn ^ 1);
+                expect(&full[slot], fault == 3 ? BYTES : 2 * BYTES);
+                load_2d_multicast(shared + (slot * 2 + rank) * BYTES, &map, 0, (i * 2 + rank) * ROWS, &full[slot], 3);
+            }
+        }
+    } else {
+        const int me = threadIdx.x - 32;
+        float sum = 0;
+        for (int i = 0; i < tiles; ++i) {
+            const int slot = i % STAGES, turn = i / STAGES % 2;
+            wait(&full[slot], turn);
+            const float* tile = reinterpret_cast<const float*>(shared + slot * 2 * BYTES);
+            for (int j = 0; j < 2 * ROWS * 32; j += 128) sum += tile[j + me] * static_cast<float>(i + rank);
+            for (int block = 0; block < 2; ++block)
+                if (fault != 2 || block == rank) arrive_at(&empty[slot], block);
+        }
+        out[blockIdx.x * 128 + me] = sum;
+    }
+    cluster_sync();
+}

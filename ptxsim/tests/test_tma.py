@@ -1,0 +1,191 @@
+"""Tensor maps, bulk copies, clusters: what nvcc compiled against exact references, and faults that are found."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+import pytest
+from running import KERNELS
+
+import ptxsim
+from ptxsim import Array, TensorMap
+from ptxsim.compiler import compile_ptx
+from ptxsim.errors import PtxError
+from ptxsim.parser import parse
+
+
+@cache
+def module():
+    return parse(compile_ptx(KERNELS / "tma.cu"))
+
+
+@pytest.fixture
+def kernel():
+    """A function: name to a kernel of tma.cu."""
+    if not shutil.which("g++"):
+        pytest.skip("nvcc needs g++")
+    try:
+        found = module()
+    except PtxError as error:
+        if str(error).startswith("no nvcc"):
+            pytest.skip(str(error))
+        raise
+    return lambda entry: ptxsim.Kernel(found, entry)
+
+
+def laid_out(box: np.ndarray, swizzle: int, at: int = 0, fill: int = 0xEE) -> np.ndarray:
+    """The bytes of shared memory from `at` on that a box takes, by the rule of the programming guide's table."""
+    rows = np.ascontiguousarray(box).reshape(-1, box.shape[-1]).view(np.uint8)
+    pitch = max(rows.shape[1], swizzle)
+    out = np.full(len(rows) * pitch, fill, np.uint8)
+    for r, row in enumerate(rows):
+        for piece in range(len(row) // 16):
+            place = at + r * pitch + piece * 16
+            line, chunk = place // 128, place // 16 % 8
+            chunk ^= {0: 0, 32: line // 1 % 2, 64: line % 4, 128: line % 8}[swizzle]
+            out[line * 128 + chunk * 16 - at :][:16] = row[piece * 16 :][:16]
+    return out
+
+
+def window(tensor: np.ndarray, at, box) -> np.ndarray:
+    """A box of a tensor, with zeros outside it; `at` and `box` with the innermost last."""
+    out = np.zeros(box, tensor.dtype)
+    for place in np.ndindex(*box):
+        index = tuple(a + p for a, p in zip(at, place, strict=True))
+        if all(0 <= i < n for i, n in zip(index, tensor.shape, strict=True)):
+            out[place] = tensor[index]
+    return out
+
+
+def fetched(kernel, tensor_map: TensorMap, at, entry: str | None = None, expected: int | None = None, place: int = 0):
+    """The shared memory of a box with its first element at `at`."""
+    out = Array(np.zeros(tensor_map.span, np.uint8), "out")
+    x, y, z = (*reversed(at), 0, 0)[:3]
+    args = [out, tensor_map, x, y, z, tensor_map.span, tensor_map.bytes if expected is None else expected, place]
+    kernel(entry or f"box_{tensor_map.rank}d").launch(1, 64, args, shared_bytes=place + tensor_map.span)
+    return out.numpy()
+
+
+CASES = [  # shape, box, swizzle, places
+    ((100,), (32,), "none", [(0,), (-5,), (90,), (200,)]),
+    ((40, 72), (8, 64), "none", [(0, 0), (36, 40), (-3, -7)]),
+    ((40, 72), (16, 16), 32, [(0, 0), (30, 60), (-9, 3)]),
+    ((40, 72), (16, 32), 64, [(0, 0), (30, 60), (-9, 3)]),
+    ((40, 72), (16, 64), 128, [(0, 0), (30, 60), (-9, 3), (5, 13)]),
+    ((40, 72), (16, 32), 128, [(3, 8)]),
+    ((5, 24, 32), (2, 8, 16), 32, [(0, 0, 0), (4, 20, 24), (-1, -1, -1)]),
+    ((5, 24, 64), (3, 4, 64), 128, [(1, 2, 0), (4, 22, 24)]),
+]
+
+
+@pytest.mark.parametrize(("shape", "box", "swizzle", "places"), CASES)
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_boxes_of_16_bits(kernel, shape, box, swizzle, places, dtype):
+    tensor = np.random.default_rng(1).uniform(-1, 1, shape).astype(dtype)
+    taken = TensorMap(Array(tensor, "A"), box, swizzle=swizzle)
+    for at in places:
+        assert (fetched(kernel, taken, at) == laid_out(window(tensor, at, box), taken.swizzle)).all(), at
+
+
+@pytest.mark.parametrize(("dtype", "inner"), [(np.uint8, 128), (np.float32, 32), (np.float64, 16)])
+def test_boxes_of_other_types_with_padded_rows(kernel, dtype, inner):
+    rng = np.random.default_rng(2)
+    whole = rng.integers(0, 255, (20, 512 // np.dtype(dtype).itemsize)).astype(dtype)
+    pitch = whole.strides[0]
+    columns = 300 // np.dtype(dtype).itemsize
+    taken = TensorMap(Array(whole, "A"), (8, inner), shape=(20, columns), strides=(pitch,), swizzle=128)
+    for at in [(0, 0), (15, columns - 3), (-2, 7)]:
+        want = window(whole[:, :columns], at, (8, inner))
+        assert (fetched(kernel, taken, at) == laid_out(want, 128)).all()
+
+
+def test_a_swizzle_follows_the_bits_of_the_address(kernel):
+    tensor = np.random.default_rng(3).integers(0, 2**16, (8, 64)).astype(np.uint16)
+    taken = TensorMap(Array(tensor, "A"), (8, 64), swizzle=128)
+    found = fetched(kernel, taken, (0, 0), place=256)
+    at = 256 + 1024  # the system's part of shared memory lies before
+    assert (found == laid_out(tensor, 128, at)).all()
+    assert (found != laid_out(tensor, 128)).any()
+
+
+def test_a_map_in_global_memory(kernel):
+    tensor = np.arange(64 * 64, dtype=np.uint16).reshape(64, 64)
+    taken = TensorMap(Array(tensor, "A"), (16, 64), swizzle=128)
+    found = fetched(kernel, taken, (7, 0), entry="box_by_pointer")
+    assert (found == laid_out(tensor[7:23], 128)).all()
+
+
+@pytest.mark.parametrize(
+    ("rank", "shape", "box", "at"),
+    [
+        (2, (40, 72), (16, 64), (30, 24)),
+        (2, (40, 72), (16, 64), (-5, -9)),
+        (3, (3, 20, 64), (2, 8, 64), (2, 15, 8)),
+    ],
+)
+@pytest.mark.parametrize("swizzle", ["none", 128])
+def test_boxes_are_stored_and_clipped(kernel, rank, shape, box, at, swizzle):
+    rng = np.random.default_rng(4)
+    tensor, tile = rng.integers(0, 2**16, shape).astype(np.uint16), rng.integers(0, 2**16, box).astype(np.uint16)
+    c = Array(tensor, "C")
+    target = TensorMap(c, box, swizzle=swizzle)
+    source = Array(laid_out(tile, target.swizzle), "in")
+    x, y, z = (*reversed(at), 0)[:3]
+    kernel("put").launch(1, 128, [source, target, x, y, z, target.span, rank, 0], shared_bytes=target.span)
+    want = tensor.copy()
+    for place in np.ndindex(*box):
+        index = tuple(a + p for a, p in zip(at, place, strict=True))
+        if all(0 <= i < n for i, n in zip(index, shape, strict=True)):
+            want[index] = tile[place]
+    assert (c.numpy() == want).all() and (want != tensor).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int32])
+def test_boxes_are_added(kernel, dtype):
+    rng = np.random.default_rng(5)
+    tensor, tile = (rng.integers(-64, 64, size).astype(dtype) for size in ((40, 48), (16, 16)))
+    c = Array(tensor, "C")
+    target = TensorMap(c, (16, 16))
+    source = Array(np.ascontiguousarray(tile).view(np.uint8), "in")
+    kernel("put").launch(1, 128, [source, target, 40, 30, 0, target.span, 1, 0], shared_bytes=target.span)
+    want = tensor.copy()
+    want[30:40, 40:48] += tile[:10, :8]
+    assert (c.numpy() == want).all()
+
+
+def ring(kernel, fault=0, tiles=8, **more):
+    values = np.random.default_rng(6).integers(-8, 9, (64 * tiles, 32)).astype(np.float32)
+    out = Array(np.zeros(256, np.float32), "out")
+    taken = TensorMap(Array(values, "A"), (64, 32), swizzle="none")
+    kernel("ring").launch(1, 384, [out, taken, tiles, fault], shared_bytes=3 * 64 * 128, **more)
+    sums = values.reshape(tiles, 16, 128).sum(axis=1)
+    want = [sum(sums[i] * (i + group) for i in range(tiles)) for group in (1, 2)]
+    assert (out.numpy() == np.concatenate(want)).all()
+
+
+def test_a_ring_of_boxes_between_a_producer_and_two_groups_of_consumers(kernel):
+    ring(kernel)
+
+
+def test_blocks_of_a_cluster_read_each_other(kernel):
+    x = np.arange(512, dtype=np.int32)
+    out = Array(np.zeros(512, np.int32), "out")
+    kernel("swap").launch(4, 128, [out, Array(x), 0])
+    assert (out.numpy() == x.reshape(2, 2, 128)[:, ::-1, ::-1].reshape(-1)).all()
+
+
+def multicast(kernel, fault=0, tiles=5):
+    values = np.random.default_rng(7).integers(-8, 9, (64 * tiles, 32)).astype(np.float32)
+    out = Array(np.zeros(256, np.float32), "out")
+    taken = TensorMap(Array(values, "A"), (32, 32))
+    kernel("multicast").launch(2, 160, [out, taken, tiles, fault], shared_bytes=4 * 32 * 128)
+    sums = values.reshape(tiles, 16, 128).sum(axis=1)
+    want = [sum(sums[i] * (i + rank) for i in range(tiles)) for rank in (0, 1)]
+    assert (out.numpy() == np.concatenate(want)).all()
+
+
+def test_boxes_are_multicast_in_a_cluster(kernel):
+    multicast(kernel)
