@@ -1,37 +1,110 @@
-"""A kernel's arguments in the order of the signature that all share (kernels/catalogue.yaml): once, for the GPU and for
-the emulator, which differ in what a matrix and a texture are."""
+"""A kernel's arguments: those that the catalogue can name, how CUDA declares them, and their values in a launch: once,
+for the GPU and for the emulator, which differ in what a matrix, a texture, a tensor map and a workspace are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from kernels.catalogue import TEXEL_BYTES, Problem, Variant
+if TYPE_CHECKING:
+    from kernels.catalogue import Problem, Variant
 
-Matrix = TypeVar("Matrix")
+SIGNATURE = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
+TEXTURES = ("tex_a", "tex_b")
+TEXEL_BYTES = 16  # four floats
+_INTEGERS = ("m", "n", "k", "lda", "ldb", "ldc")
+_FACTORS = ("alpha", "beta")
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor map over a whole matrix, for the Tensor Memory Accelerator. Beyond the matrix it reads zeros."""
+
+    name: str  # tma_a, tma_b or tma_c
+    box: tuple[int, int]  # rows and columns that one instruction moves
+    swizzle: int = 0  # bytes of a row of the box in shared memory over which 16-byte words are exchanged
+    l2_promotion: int = 0  # bytes that a miss in L2 fetches at least
+
+    @property
+    def matrix(self) -> str:
+        """A, B or C."""
+        return self.name[-1].upper()
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Memory of the kernel's own, 256-byte aligned. `zeroed`: never, once before the first launch (the kernel leaves it
+    zero, too), or before each launch."""
+
+    name: str
+    bytes: int = 0
+    bytes_per_block: int = 0
+    zeroed: Literal["never", "once", "always"] = "never"
+
+    def size(self, blocks: int) -> int:
+        """Bytes for a launch of so many blocks."""
+        return self.bytes + blocks * self.bytes_per_block
+
+
+TILE_COUNTER = Workspace("tile_counter", bytes=4, zeroed="always")
+Argument = str | TensorMap | Workspace
+Matrix = TypeVar("Matrix", contravariant=True)
+
+
+class Makers(Protocol[Matrix]):
+    """What a device makes of the arguments that are no numbers."""
+
+    def texture(self, matrix: Matrix, nbytes: int) -> Any:
+        """A texture object of a matrix of fp32; its texels span `nbytes` bytes."""
+        ...
+
+    def tensor_map(self, matrix: Matrix, rows: int, columns: int, ld: int, spec: TensorMap) -> Any:
+        """A tensor map of a row-major matrix; `ld` in elements."""
+        ...
+
+    def workspace(self, nbytes: int, spec: Workspace) -> Any:
+        """Memory of so many bytes."""
+        ...
+
+
+def declaration(argument: Argument, element: str) -> str:
+    """Of a parameter in CUDA C++; `element`: the type of a matrix's elements."""
+    if isinstance(argument, TensorMap):
+        return f"const __grid_constant__ CUtensorMap {argument.name}"
+    if isinstance(argument, Workspace):
+        return f"{'unsigned' if argument is TILE_COUNTER else 'void'}* {argument.name}"
+    if argument in _INTEGERS:
+        return f"int {argument}"
+    if argument in _FACTORS:
+        return f"float {argument}"
+    if argument in TEXTURES:
+        return f"cudaTextureObject_t {argument}"
+    return f"{element}* C" if argument == "C" else f"const {element}* {argument}"
 
 
 def pack(
-    variant: Variant, problem: Problem, a: Matrix, b: Matrix, c: Matrix, texture: Callable[[Matrix, int], Any]
+    variant: Variant, problem: Problem, matrices: Mapping[str, Matrix], blocks: int, makers: Makers[Matrix]
 ) -> tuple[Any, ...]:
-    """The arguments of a launch; `texture` makes a texture object of a matrix and of the bytes that its texels span."""
-    p, i32, f32 = problem, np.int32, np.float32
-    common = (
-        i32(p.m),
-        i32(p.n),
-        i32(p.k),
-        f32(p.alpha),
-        a,
-        i32(p.lda),
-        b,
-        i32(p.ldb),
-        f32(p.beta),
-        c,
-        i32(p.ldc),
-    )
-    if not variant.textures:
-        return common
-    spans = ((p.m - 1) * p.lda + p.k, (p.k - 1) * p.ldb + p.n)  # in elements; the rest of the last row may not be there
-    return *common, *(texture(x, -(-4 * s // TEXEL_BYTES) * TEXEL_BYTES) for x, s in zip((a, b), spans, strict=True))
+    """The arguments of a launch of so many blocks on `matrices` A, B and C."""
+    p = problem
+    shapes = {"A": (p.m, p.k, p.lda), "B": (p.k, p.n, p.ldb), "C": (p.m, p.n, p.ldc)}
+
+    def value(argument: Argument) -> Any:
+        if isinstance(argument, TensorMap):
+            return makers.tensor_map(matrices[argument.matrix], *shapes[argument.matrix], argument)
+        if isinstance(argument, Workspace):
+            return makers.workspace(argument.size(blocks), argument)
+        if argument in _INTEGERS:
+            return np.int32(getattr(p, argument))
+        if argument in _FACTORS:
+            return np.float32(getattr(p, argument))
+        if argument in TEXTURES:
+            rows, columns, ld = shapes[argument[-1].upper()]
+            span = (rows - 1) * ld + columns  # in elements; the rest of the last row may not be there
+            return makers.texture(matrices[argument[-1].upper()], -(-4 * span // TEXEL_BYTES) * TEXEL_BYTES)
+        return matrices[argument]
+
+    return tuple(value(argument) for argument in variant.arguments)

@@ -10,14 +10,27 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import re
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from contracts import UserError, choose, read_json, read_yaml, run_command, validate, write_rows
 from contracts.dtypes import dtypes
+from kernels.arguments import (
+    SIGNATURE,
+    TEXEL_BYTES,
+    TEXTURES,
+    TILE_COUNTER,
+    Argument,
+    TensorMap,
+    Workspace,
+    declaration,
+)
+from kernels.occupancy import capability
 
 ROOT = Path(__file__).resolve().parent
 CATALOGUE = ROOT / "catalogue.yaml"
@@ -25,8 +38,9 @@ CATALOGUE = ROOT / "catalogue.yaml"
 MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_GRID = (2**31 - 1, 65535)
+MAX_BOX = 256  # rows or columns of a tensor map's box
+MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters can run
 MAX_TEXELS = 2**27  # of a 1-D texture over linear memory
-TEXEL_BYTES = 16  # four floats
 TEXTURE_ALIGNMENT = 512  # CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: where linear memory of a texture must begin
 
 
@@ -115,8 +129,17 @@ class Variant:
     idea: str
     origin: Mapping[str, str] | None
     baseline: str
-    textures: bool = False  # A and B come through texture objects too, the last two arguments
+    arguments: tuple[Argument, ...] = SIGNATURE
+    persistent: int = 0  # blocks an SM of a grid that does not follow the tiles; 0: a block a tile
+    cluster: tuple[int, int] = (1, 1)  # blocks in x and y
+    cooperative: bool = False  # all blocks run at a time, or the launch fails
+    one_arch: bool = False  # needs the features that only `arch` has: sm_90a
     tuned: str | None = None  # the machine whose sweep chose the template; None: the catalogue's own values
+
+    @property
+    def textures(self) -> bool:
+        """Whether A and B come through texture objects too."""
+        return TEXTURES[0] in self.arguments
 
     @property
     def family(self) -> str:
@@ -140,10 +163,20 @@ class Variant:
             raise UserError(reason)
         return self
 
-    def grid(self, problem: Problem) -> tuple[int, int, int]:
-        """Blocks in x and y that cover C."""
-        blocks = {axis: -(-getattr(problem, axis) // self.tile[axis]) for axis in "mn"}
-        return blocks[self.grid_axes[0]], blocks[self.grid_axes[1]], 1
+    def tiles(self, problem: Problem) -> tuple[int, int]:
+        """Tiles of C along the grid's x and y; whole clusters of them."""
+        tiles = {axis: -(-getattr(problem, axis) // self.tile[axis]) for axis in "mn"}
+        x, y = (-(-tiles[axis] // blocks) * blocks for axis, blocks in zip(self.grid_axes, self.cluster, strict=True))
+        return x, y
+
+    def grid(self, problem: Problem, sms: int) -> tuple[int, int, int]:
+        """Blocks in x, y and z: one a tile; of a persistent kernel, as many as a GPU with so many SMs holds, or fewer
+        where there are fewer tiles."""
+        x, y = self.tiles(problem)
+        if not self.persistent:
+            return x, y, 1
+        cluster = math.prod(self.cluster)
+        return min(x * y, max(self.persistent * sms // cluster, 1) * cluster), 1, 1
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
         """Why this kernel cannot take `problem` with matrices at `addresses` (bytes; keys A, B, C).
@@ -159,8 +192,8 @@ class Variant:
             if reason is None and matrix in self.aligned and address % self.align_bytes:
                 reason = f"{matrix} starts at byte {address}, but it must be aligned to {self.align_bytes} bytes"
         if reason is None:
-            for axis, blocks, most in zip("xy", self.grid(problem), MAX_GRID, strict=False):
-                if blocks > most:
+            for axis, blocks, most in zip("xy", self.tiles(problem), MAX_GRID, strict=True):
+                if blocks > most and not self.persistent:
                     reason = f"the grid has {blocks} blocks in {axis}, but CUDA allows {most}"
         if reason is None and self.textures:
             for matrix, texels in zip("AB", self._texels_of_tiles(problem), strict=True):
@@ -191,19 +224,29 @@ class Variant:
         """The matrices that `align_bytes` speaks of: of a kernel with textures, those that they hold."""
         return "AB" if self.textures else "ABC"
 
+    def unfit(self, arch: str) -> str | None:
+        """Why it cannot be built for `arch`, as "sm_90a"; None where it can."""
+        if self.one_arch and arch != f"sm_{self.arch}a":
+            return f"{self.name} needs what sm_{self.arch}a alone has, but arch = {arch}"
+        if capability(arch) < self.arch:
+            return f"{self.name} needs compute capability {self.arch / 10:.1f}, but arch = {arch}"
+        return None
+
     def translation_unit(self) -> str:
         """CUDA source that instantiates the template once, with the catalogue's values."""
         arguments = ", ".join(
             str(value).lower() if isinstance(value, bool) else str(value) for value in self.template.values()
         )
         element = dtypes()[self.dtype].c_type
-        textures = ", cudaTextureObject_t tex_a, cudaTextureObject_t tex_b" if self.textures else ""
+        parameters = textwrap.fill(
+            ", ".join(declaration(argument, element).replace(" ", "\0") for argument in self.arguments),
+            width=112, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False,
+        ).replace("\0", " ")  # fmt: skip
         ours = self.source.is_relative_to(ROOT)
         return (
             f'#include "{(self.source.relative_to(ROOT) if ours else self.source).as_posix()}"\n\n'
             f"template __global__ void {self.entry}<{arguments}>(\n"
-            f"    int m, int n, int k, float alpha, const {element}* A, int lda, const {element}* B, int ldb,\n"
-            f"    float beta, {element}* C, int ldc{textures});\n"
+            f"{parameters});\n"
         )
 
     @property
@@ -219,6 +262,12 @@ class Variant:
                 dict(self.tile),
                 self.grid_axes,
                 *(["textures"] if self.textures else []),
+                *([repr(self.arguments)] if set(self.arguments) - {*SIGNATURE, *TEXTURES} else []),
+                *(
+                    [self.persistent, self.cluster, self.cooperative]
+                    if self.persistent or self.cluster != (1, 1)
+                    else []
+                ),
             ]
         )
         return _digest(launch, *(_without_comments(path.read_text()) for path in self.sources()))
@@ -285,6 +334,10 @@ class Dispatcher:
     def arch(self) -> int:
         """The most that one of its kernels needs."""
         return max(variant.arch for variant in self.variants)
+
+    def unfit(self, arch: str) -> str | None:
+        """Why one of its kernels cannot be built for `arch`; None where all can."""
+        return next(filter(None, (variant.unfit(arch) for variant in self.variants)), None)
 
     def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
         """The kernel that runs `problem` with matrices at `addresses` (bytes; keys A, B, C).
@@ -527,7 +580,10 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
     source = ROOT / entry["source"]
     if not source.is_file() or not source.resolve().is_relative_to(ROOT):
         raise UserError(f"{path}: {name}.source = {entry['source']!r}: no such file below {ROOT.name}/")
-    return Variant(
+    if entry.get("textures") and "arguments" in entry:
+        raise UserError(f"{path}: {name} has both textures and arguments; arguments can name tex_a and tex_b")
+    arch = str(entry.get("arch", 75))
+    variant = Variant(
         name=name,
         source=source,
         entry=entry.get("entry", f"{source.parent.name}_{source.stem}"),
@@ -540,14 +596,71 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         grid_axes=entry["grid"],
         multiples={key: number(f"{name}.multiples.{key}", v) for key, v in entry.get("multiples", {}).items()},
         align_bytes=entry.get("align_bytes", dtypes()[entry["dtype"]].bytes),
-        arch=entry.get("arch", 75),
+        arch=int(arch.removesuffix("a")),
+        one_arch=arch.endswith("a"),
         builds_on=entry.get("builds_on"),
         idea=entry["idea"],
         origin=entry.get("origin"),
         baseline=entry["baseline"],
-        textures=entry.get("textures", False),
+        arguments=_arguments(name, entry, number, path),
+        persistent=entry.get("persistent", 0),
+        cluster=tuple(number(f"{name}.cluster", value) for value in entry.get("cluster", (1, 1))),
+        cooperative=entry.get("cooperative", False),
         tuned=entry.get("tuned"),
     )
+    return _sound(variant, path)
+
+
+def _arguments(
+    name: str, entry: dict[str, Any], number: Callable[[str, int | str], int], path: Path
+) -> tuple[Argument, ...]:
+    """An entry's arguments in the kernel's order. Raises `UserError` where a tensor map is none that CUDA takes."""
+    if "arguments" not in entry:
+        return SIGNATURE + (TEXTURES if entry.get("textures") else ())
+    found: list[Argument] = []
+    for given in entry["arguments"]:
+        if isinstance(given, str):
+            found.append(TILE_COUNTER if given == TILE_COUNTER.name else given)
+            continue
+        ((called, told),) = given.items()
+        if called == "workspace":
+            sizes = {key: number(f"{name}.{called}.{key}", v) for key, v in told.items() if key != "zeroed"}
+            found.append(Workspace(called, zeroed=told.get("zeroed", "never"), **sizes))
+        else:
+            rows, columns = (number(f"{name}.{called}.box", value) for value in told["box"])
+            rest = {key: value for key, value in told.items() if key != "box"}
+            found.append(TensorMap(called, (rows, columns), **rest))
+    names = [argument if isinstance(argument, str) else argument.name for argument in found]
+    if twice := next((one for one in names if names.count(one) > 1), None):
+        raise UserError(f"{path}: {name}.arguments has {twice!r} twice")
+    return tuple(found)
+
+
+def _sound(variant: Variant, path: Path) -> Variant:
+    """The variant, or a `UserError` for what its keys ask of each other (CUDA driver API, cuTensorMapEncodeTiled)."""
+    element = dtypes()[variant.dtype].bytes
+    for spec in variant.arguments:
+        if not isinstance(spec, TensorMap):
+            continue
+        said = f"{path}: {variant.name}.{spec.name}.box = {list(spec.box)}"
+        row = spec.box[1] * element
+        if max(spec.box) > MAX_BOX:
+            raise UserError(f"{said}, but at most {MAX_BOX} rows and columns are allowed")
+        if row % 16 or (spec.swizzle and row > spec.swizzle):
+            allowed = f"a multiple of 16 bytes{f' up to the swizzle, {spec.swizzle}' if spec.swizzle else ''}"
+            raise UserError(f"{said}: a row has {row} bytes; allowed: {allowed}")
+        ld = f"ld{spec.matrix.lower()}"
+        if variant.multiples.get(ld, 1) * element % 16 or variant.align_bytes % 16:
+            raise UserError(
+                f"{path}: {variant.name}.{spec.name}: a tensor map needs align_bytes of 16 or more, and multiples of "
+                f"{16 // element} in {ld}"
+            )
+    if variant.textures and variant.dtype != "fp32":
+        raise UserError(f"{path}: {variant.name}.dtype = {variant.dtype!r}, but textures hold fp32")
+    if math.prod(variant.cluster) > MAX_CLUSTER:
+        said = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
+        raise UserError(f"{said}, but a cluster has at most {MAX_CLUSTER} blocks")
+    return variant
 
 
 def _dispatcher(name: str, entry: dict[str, Any], variants: dict[str, Variant], path: Path) -> Dispatcher:

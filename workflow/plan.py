@@ -87,6 +87,7 @@ class Plan:
     variants: tuple[str, ...]  # of the catalogue, as far as the configuration limits them
     runnable: tuple[str, ...]  # kernels of ours, and dispatchers over them
     kernels: tuple[str, ...]  # what is built
+    unfit: Mapping[str, str]  # kernels and dispatchers that are left out, for they need another architecture: why
     made: tuple[str, ...]  # recorded tables that the run makes
     regimes: tuple[str, ...]
     tuned: str | None  # the record of the sweep over tiles that stands behind the catalogue's tuned entries
@@ -280,11 +281,13 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     chosen = config["variants"]
     for name in chosen or []:
         choose(catalogue.load(), name, "variant", f"{CONFIG}: variants")
-    loaded = {name: declarations.load(name, config["sizes_step"], chosen) for name in declarations.names()}
+    unfit = _unfit(device.arch, chosen)
+    fit = [name for name in catalogue.load() if name not in unfit and (chosen is None or name in chosen)]
+    loaded = {name: declarations.load(name, config["sizes_step"], fit) for name in declarations.names()}
     experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
     named = named_in(targets, experiments)
     planned = tuple(name for name, e in experiments.items() if not e.by_name or name in named)
-    variants = tuple(name for name in catalogue.load() if chosen is None or name in chosen)
+    variants = tuple(fit)
     runnable = tuple(name for name in variants if name in catalogue.runnable())
     built = dict.fromkeys(kernel.name for name in runnable for kernel in catalogue.runnable()[name].variants)
     _require_lock(config)
@@ -310,10 +313,21 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         tuning=tuning,
         sweeping=sweeping,
         compared=_pair(config, COMPARE in targets),
+        unfit=unfit,
         counters_required=any(not experiments[name].sizes for name in named),
         archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
         other_runs=tuple(f for f in inventory.folders_with("bench.csv") if f != source),
     )
+
+
+def _unfit(arch: str, chosen: list[str] | None) -> dict[str, str]:
+    """What cannot be built for `arch`, and why. Raises `UserError` where one of these was asked for by name."""
+    reasons = {name: entry.unfit(arch) for name, entry in catalogue.runnable().items()}
+    found = {name: reason for name, reason in reasons.items() if reason}
+    for name in chosen or []:
+        if name in found:
+            raise UserError(f"{CONFIG}: variants: {found[name]}")
+    return found
 
 
 def _require_lock(config: Mapping[str, Any]) -> None:

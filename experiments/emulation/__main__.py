@@ -40,7 +40,7 @@ def at_sizes(
         try:
             variant = entry.pick(Problem.square(size))
             kernel = kernels[variant.name]
-            scaled = scaling.emulate(kernel, variant, size)
+            scaled = scaling.emulate(kernel, variant, size, machine.sms)
             predicted += predictions.rows(entry, size, kernel.name, scaled)
             if variant is entry:
                 least += bounds.rows(variant, size, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)

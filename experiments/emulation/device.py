@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -23,6 +24,7 @@ class EmulatedDevice:
     """
 
     name = "ptxsim"
+    sms = launching.FEW_SMS
 
     def __init__(self, build_dir: Path, loaded: Mapping[str, ptxsim.Kernel] | None = None) -> None:
         self.build_dir = build_dir
@@ -66,11 +68,16 @@ class EmulatedDevice:
             ptxsim.Array(x[span], name, starts[name], unwritten=(p.beta if name == "C" else p.alpha) == 0)
             for x, span, name in zip(buffers, spans, "ABC", strict=True)
         ]
-        a, b, c = arrays
-        packed = arguments.pack(variant, p, a, b, c, launching.texture)
-        kernel, grid = self._loaded[variant.name], variant.grid(p)
+        kernel, grid, made = self._loaded[variant.name], variant.grid(p, self.sms), launching.Arguments()
+        matrices = dict(zip("ABC", arrays, strict=True))
         try:
+            packed = arguments.pack(variant, p, matrices, math.prod(grid), made)
             kernel.launch(grid, variant.threads, packed, variant.shared_bytes, observers=observe(arrays[2]))
         except ptxsim.PtxsimError as error:
             raise UserError(f"ptxsim: {error}") from error
+        for array in made.left_zero:
+            if (changed := np.flatnonzero(array.numpy())).size:
+                raise UserError(
+                    f"ptxsim: byte {changed[0]} of the {array.name} is not zero after the launch, as the next needs it"
+                )
         return arrays, spans

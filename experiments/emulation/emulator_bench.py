@@ -10,6 +10,7 @@ One process, one thread; the peak of its memory is that since its start.
 from __future__ import annotations
 
 import argparse
+import math
 import resource
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy as np
 import ptxsim
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
-from experiments.emulation.launching import texture
+from experiments.emulation.launching import FEW_SMS, Arguments
 from experiments.stages import verify
 from kernels import arguments, catalogue
 from kernels.catalogue import Problem, Variant
@@ -48,13 +49,14 @@ def problem(variant: Variant, factor: int) -> Problem:
 def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[ptxsim.Observer]) -> float:
     """Seconds of one launch on random matrices."""
     rng, dtype = np.random.default_rng(0), verify.NUMPY_DTYPES[variant.dtype]
-    a, b, c = (
-        ptxsim.Array(rng.uniform(-1, 1, (rows, columns)).astype(dtype), name)
-        for rows, columns, name in ((p.m, p.k, "A"), (p.k, p.n, "B"), (p.m, p.n, "C"))
-    )
-    packed = arguments.pack(variant, p, a, b, c, texture)
+    matrices = {
+        name: ptxsim.Array(rng.uniform(-1, 1, (rows, columns)).astype(dtype), name)
+        for name, rows, columns in (("A", p.m, p.k), ("B", p.k, p.n), ("C", p.m, p.n))
+    }
+    grid = variant.grid(p, FEW_SMS)
+    packed = arguments.pack(variant, p, matrices, math.prod(grid), Arguments())
     began = time.perf_counter()
-    kernel.launch(variant.grid(p), variant.threads, packed, variant.shared_bytes, observers)
+    kernel.launch(grid, variant.threads, packed, variant.shared_bytes, observers)
     return time.perf_counter() - began
 
 
@@ -78,7 +80,7 @@ def rows_of(name: str, build_dir: Path) -> list[dict[str, Any]]:
                     "m": p.m,
                     "n": p.n,
                     "k": p.k,
-                    "blocks": int(np.prod(variant.grid(p))),
+                    "blocks": math.prod(variant.grid(p, FEW_SMS)),
                     "load_s": load_s,
                     "run_s": run_s,
                     "lane_instructions": lanes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,32 @@ import ptxsim
 from contracts import UserError
 from contracts.dtypes import dtypes
 from kernels import arguments
+from kernels.arguments import TensorMap, Workspace
 from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Variant
 
+FEW_SMS = 4  # of the GPU that checks are emulated on: small problems take persistent blocks round their loop
 
-def texture(matrix: ptxsim.Array, nbytes: int) -> ptxsim.Texture:
-    """What `experiments.gpu.device.Texture` is on the GPU; the matrix ends where it does."""
-    return ptxsim.Texture(matrix, 4, TEXTURE_ALIGNMENT, nbytes)
+
+class Arguments:
+    """What `experiments.gpu.device.Arguments` is on the GPU."""
+
+    def __init__(self) -> None:
+        self.left_zero: list[ptxsim.Array] = []  # workspaces that a launch must leave zero
+
+    def texture(self, matrix: ptxsim.Array, nbytes: int) -> ptxsim.Texture:
+        """The matrix ends where it does."""
+        return ptxsim.Texture(matrix, 4, TEXTURE_ALIGNMENT, nbytes)
+
+    def tensor_map(self, matrix: ptxsim.Array, rows: int, columns: int, ld: int, spec: TensorMap) -> Any:
+        """Over the matrix as it lies in memory."""
+        raise NotImplementedError
+
+    def workspace(self, nbytes: int, spec: Workspace) -> ptxsim.Array:
+        """Memory that nobody wrote, or zero."""
+        array = ptxsim.Array(np.zeros(nbytes, np.uint8), spec.name, unwritten=spec.zeroed == "never")
+        if spec.zeroed == "once":
+            self.left_zero.append(array)
+        return array
 
 
 def load(variant: Variant, build_dir: Path, cubin: bool = True) -> ptxsim.Kernel:
@@ -34,24 +55,34 @@ def load(variant: Variant, build_dir: Path, cubin: bool = True) -> ptxsim.Kernel
         raise UserError(f"ptxsim: {error}") from error
 
 
-def to_count(variant: Variant, problem: Problem) -> dict[str, Any]:
-    """Arguments of `Kernel.launch` or `banks.accesses` for a launch that is only counted: all matrices are zero."""
+def to_count(variant: Variant, problem: Problem, sms: int = FEW_SMS) -> dict[str, Any]:
+    """Arguments of `Kernel.launch` or `banks.accesses` for a launch that is only counted: all matrices are zero.
+
+    `sms`: of the GPU, which a persistent kernel's grid follows.
+    """
     p = problem
     element = np.dtype(f"u{dtypes()[variant.dtype].bytes}")
-    a, b, c = (
-        ptxsim.Array(np.zeros(rows * ld, element), name)
+    matrices = {
+        name: ptxsim.Array(np.zeros(rows * ld, element), name)
         for name, rows, ld in (("A", p.m, p.lda), ("B", p.k, p.ldb), ("C", p.m, p.ldc))
-    )
+    }
+    grid = variant.grid(p, sms)
     return {
-        "grid": variant.grid(p),
+        "grid": grid,
         "block": variant.threads,
-        "args": arguments.pack(variant, p, a, b, c, texture),
+        "args": arguments.pack(variant, p, matrices, math.prod(grid), Arguments()),
         "shared_bytes": variant.shared_bytes,
         "checks": False,
         "values": False,
     }
 
 
-def count(kernel: ptxsim.Kernel, variant: Variant, problem: Problem, observers: Iterable[ptxsim.Observer]) -> None:
+def count(
+    kernel: ptxsim.Kernel,
+    variant: Variant,
+    problem: Problem,
+    observers: Iterable[ptxsim.Observer],
+    sms: int = FEW_SMS,
+) -> None:
     """Launch it, observed; nothing that does not bear on counts is computed."""
-    kernel.launch(**to_count(variant, problem), observers=observers)
+    kernel.launch(**to_count(variant, problem, sms), observers=observers)

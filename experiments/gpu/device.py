@@ -6,17 +6,23 @@ Kernels are loaded and launched by cuda.core; memory and events go through the d
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes  # NumPy knows bfloat16 by it  # noqa: F401
 import numpy as np
 from cuda.bindings import driver
-from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
+from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, TensorMapDescriptor, launch
+from cuda.core._tensor_map import TensorMapL2Promotion, TensorMapSwizzle  # cuda.core 1.2 shows them nowhere else
+from cuda.core.utils import StridedMemoryView
 
 from contracts import UserError
+from contracts.dtypes import dtypes
 from kernels import arguments
+from kernels.arguments import TensorMap, Workspace
 from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Runnable, Variant
 
 FILLS = {"uniform": 0, "normal": 1, "zeros": 2, "nans": 3}
@@ -152,6 +158,58 @@ class Texture:
             driver.cuTexObjectDestroy(driver.CUtexObject(self.handle))
 
 
+class Arguments:
+    """Makes a launch's arguments that are no numbers, and keeps what they point to (see `kernels.arguments.Makers`)."""
+
+    def __init__(self, gpu: Gpu, dtype: str) -> None:
+        self.gpu, self.dtype = gpu, dtype
+        self._textures: list[Texture] = []
+        self._memory: list[Memory] = []
+        self._before_each: list[Memory] = []
+
+    def texture(self, matrix: int, nbytes: int) -> np.uint64:
+        """A texture object's handle."""
+        self._textures.append(Texture(matrix, nbytes))
+        return np.uint64(self._textures[-1].handle)
+
+    def tensor_map(self, matrix: int, rows: int, columns: int, ld: int, spec: TensorMap) -> TensorMapDescriptor:
+        """A tensor map, which the launch copies."""
+        dtype = dtypes()[self.dtype]
+        interface = {
+            "shape": (rows, columns),
+            "strides": (ld * dtype.bytes, dtype.bytes),
+            "typestr": f"<u{dtype.bytes}",  # that interface has no bfloat16
+            "data": (matrix, False),
+            "version": 3,
+        }
+        holder = type("Matrix", (), {"__cuda_array_interface__": interface})()
+        view = StridedMemoryView.from_cuda_array_interface(holder, stream_ptr=-1)
+        return view.as_tensor_map(
+            spec.box,
+            data_type=np.dtype(dtype.numpy),
+            swizzle=TensorMapSwizzle[f"SWIZZLE_{spec.swizzle}B" if spec.swizzle else "NONE"],
+            l2_promotion=TensorMapL2Promotion[f"L2_{spec.l2_promotion}B" if spec.l2_promotion else "NONE"],
+        )
+
+    def workspace(self, nbytes: int, spec: Workspace) -> int:
+        """The address of memory that is zero where the kernel asks for it."""
+        memory = Memory(nbytes)
+        self._memory.append(memory)
+        if spec.zeroed == "once":
+            self._zero(memory)
+        if spec.zeroed == "always":
+            self._before_each.append(memory)
+        return memory.address
+
+    def prepare(self) -> None:
+        """On the stream, before each launch."""
+        for memory in self._before_each:
+            self._zero(memory)
+
+    def _zero(self, memory: Memory) -> None:
+        cuda(driver.cuMemsetD8Async(memory.address, 0, memory.nbytes, self.gpu.stream.handle))
+
+
 class CatalogueKernel:
     """A catalogue variant, loaded; of a dispatcher, all of its kernels."""
 
@@ -170,20 +228,23 @@ class CatalogueKernel:
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Callable[[], None]:
         """A launch of this problem on matrices at these addresses; raises `UserError` where it is refused.
 
-        Texture objects that it needs live as long as what is returned.
+        Textures and workspaces that it needs live as long as what is returned.
         """
-        variant = self.entry.pick(problem, {"A": a, "B": b, "C": c})
-        config = LaunchConfig(grid=variant.grid(problem), block=variant.threads, shmem_size=variant.shared_bytes)
-        textures: list[Texture] = []
-
-        def texture(address: int, nbytes: int) -> np.uint64:
-            textures.append(Texture(address, nbytes))
-            return np.uint64(textures[-1].handle)
-
-        packed = arguments.pack(variant, problem, a, b, c, texture)
+        matrices = {"A": a, "B": b, "C": c}
+        variant = self.entry.pick(problem, matrices)
+        grid = variant.grid(problem, self.gpu.sm_count)
+        config = LaunchConfig(  # clusters are the source's: __cluster_dims__
+            grid=grid,
+            block=variant.threads,
+            shmem_size=variant.shared_bytes,
+            is_cooperative=variant.cooperative,
+        )
+        made = Arguments(self.gpu, variant.dtype)
+        packed = arguments.pack(variant, problem, matrices, math.prod(grid), made)
         kernel, stream = self._kernels[variant.name], self.gpu.stream
 
-        def work(keep: list[Texture] = textures) -> None:
+        def work() -> None:
+            made.prepare()
             launch(stream, config, kernel, *packed)
 
         return work

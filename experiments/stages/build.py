@@ -20,7 +20,7 @@ from contracts import UserError, atomic_write, run_command, scratch, write_json,
 from experiments.stages import toolchain
 from experiments.stages.relocatable import SEED, relocatable
 from kernels import catalogue
-from kernels.occupancy import capability, occupancy
+from kernels.occupancy import occupancy
 
 FLAGS = ["-std=c++17", "-O3", "-lineinfo", SEED]
 
@@ -125,8 +125,8 @@ def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configure
     Raises `UserError` with the compiler's first error, and with what there is where the kernel's function is not.
     """
     name = variant.name
-    if capability(arch) < variant.arch:
-        raise UserError(f"{name} needs compute capability {variant.arch / 10:.1f}, but arch = {arch}")
+    if reason := variant.unfit(arch):
+        raise UserError(reason)
     compiler = toolchain.nvcc(configured_nvcc)
     stem = out_dir / name
     write_text(stem.with_suffix(".cu"), variant.translation_unit())

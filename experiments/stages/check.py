@@ -41,6 +41,7 @@ class Device(Protocol):
     """What runs a variant: the GPU here, an emulator elsewhere."""
 
     name: str
+    sms: int  # of the GPU that it is, or that it stands for
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
@@ -66,6 +67,7 @@ class GpuDevice:
         from experiments.gpu.device import Gpu
 
         self.gpu = Gpu(build_dir)
+        self.sms = self.gpu.sm_count
         self._loaded: dict[str, Any] = {}
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
@@ -171,7 +173,7 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.nd
     ]
     owner = device.owners(variant, p, inputs.before, case.offset)
     if owner is not None:
-        told.append(patterns.owners(wrong, owner, kernel.threads, kernel.grid(p)))
+        told.append(patterns.owners(wrong, owner, kernel.threads, kernel.grid(p, device.sms)))
     result = patterns.Result(p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong)
     return "; ".join(filter(None, [*told, patterns.cause(result)]))
 

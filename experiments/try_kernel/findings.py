@@ -66,9 +66,10 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
         kernel = launching.load(variant, build_dir)
         if checked:
             told, passed = check_on(nullcontext(EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
-        scaled = scaling.emulate(kernel, variant, size)
+        machine = machines.find(MACHINE)
+        scaled = scaling.emulate(kernel, variant, size, machine.sms)
         with no_stdout():
-            rows = bounds.rows(variant, size, kernel, cubin, scaled, machines.find(MACHINE))
+            rows = bounds.rows(variant, size, kernel, cubin, scaled, machine)
     except UserError as error:
         return Findings(variant.name, size, resources, why_not=str(error), checks=told, passed=passed)
     cycles = {row["resource"]: float(row["cycles_per_sm"]) for row in rows}

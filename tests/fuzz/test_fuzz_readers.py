@@ -83,7 +83,7 @@ def test_the_catalogue(folder: Path) -> None:
                 assert entry.refusal(problem) is None or entry.name in str(entry.refusal(problem))
                 assert len(entry.source_hash) == 16
                 if isinstance(entry, catalogue.Variant):
-                    assert entry.translation_unit() and min(entry.grid(problem)) > 0
+                    assert entry.translation_unit() and min(entry.grid(problem, 4)) > 0
 
     catalogue.load.__wrapped__(_written(path, yaml_bytes(small)))
     mutated()

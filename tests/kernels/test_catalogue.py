@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from contracts import UserError, read_rows
-from kernels import catalogue
+from kernels import arguments, catalogue
 from kernels.catalogue import Problem, Variant
 
 KERNELS = catalogue.kernels()
@@ -66,7 +66,9 @@ def test_a_variant_is_complete(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_translation_unit_instantiates_the_kernel_once(name: str) -> None:
     variant = KERNELS[name]
-    unit = variant.translation_unit()
+    lines = variant.translation_unit()
+    assert max(map(len, lines.splitlines())) <= 120
+    unit = re.sub(r",\n +", ", ", lines)
     values = ", ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in variant.template.values())
     element = {"fp32": "float", "tf32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}[variant.dtype]
     assert unit.startswith(f'#include "{variant.family}/{variant.source.name}"\n')
@@ -102,7 +104,7 @@ def test_a_tile_takes_numbers_and_template_parameters() -> None:
     ],
 )
 def test_a_grid_covers_c(name: str, m: int, n: int, blocks: tuple[int, int, int]) -> None:
-    assert KERNELS[name].grid(Problem(m, n, 8, 8, n, n)) == blocks
+    assert KERNELS[name].grid(Problem(m, n, 8, 8, n, n), sms=1) == blocks
 
 
 def test_rows_of_variants_csv_fit_their_schema(variants_csv: Path) -> None:
@@ -385,3 +387,81 @@ def test_template_values_and_launch_change_a_hash_but_words_do_not(old: str, new
     expected = {"sgemm_warptile"} if new else set()
     edit = lambda text: text.replace(old, new or "    idea: another tile")  # noqa: E731
     assert changed(tree, "catalogue.yaml", edit) == expected
+
+
+def made_of(tmp_path: Path, **keys: Any) -> Variant:
+    """sgemm_vectorized, its entry changed by `keys`."""
+    catalogue.forget()  # the same file was another catalogue a moment ago
+    found = edited(tmp_path, lambda data: data["variants"]["sgemm_vectorized"].update(keys))["sgemm_vectorized"]
+    assert isinstance(found, Variant)
+    return found
+
+
+def test_arguments_are_declared_in_the_order_that_the_entry_gives(tmp_path: Path) -> None:
+    tensor_map = {"tma_b": {"box": ["BK", 16], "swizzle": 64}}
+    workspace = {"workspace": {"bytes": 256, "bytes_per_block": 1024, "zeroed": "once"}}
+    variant = made_of(tmp_path, arguments=[tensor_map, "k", "alpha", "A", "C", "tile_counter", workspace])
+    declared = "(const __grid_constant__ CUtensorMap tma_b, int k, float alpha, const float* A, float* C, "
+    assert declared + "unsigned* tile_counter, void* workspace);" in re.sub(
+        r",\n +", ", ", variant.translation_unit().replace("(\n    ", "(")
+    )
+    asked: list[Any] = []
+
+    class Makers:
+        def texture(self, *given: Any) -> None:
+            pytest.fail("no textures")
+
+        def tensor_map(self, matrix: Any, rows: int, columns: int, ld: int, spec: arguments.TensorMap) -> str:
+            asked.append((matrix, rows, columns, ld, spec.box, spec.swizzle))
+            return "map"
+
+        def workspace(self, nbytes: int, spec: arguments.Workspace) -> str:
+            asked.append((nbytes, spec.zeroed))
+            return spec.name
+
+    problem = Problem(5, 8, 7, 8, 12, 8, alpha=2.0)
+    packed = arguments.pack(variant, problem, {"A": 1, "B": 2, "C": 3}, 10, Makers())
+    assert packed == ("map", 7, 2.0, 1, 3, "tile_counter", "workspace")
+    assert asked == [(2, 7, 8, 12, (8, 16), 64), (4, "always"), (256 + 10 * 1024, "once")]
+    assert variant.source_hash != made_of(tmp_path).source_hash == KERNELS["sgemm_vectorized"].source_hash
+
+
+def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters(tmp_path: Path) -> None:
+    problem = Problem.square(8 * 128)
+    assert made_of(tmp_path).grid(problem, sms=7) == (8, 8, 1)
+    assert made_of(tmp_path, persistent=2).grid(problem, sms=7) == (14, 1, 1)
+    assert made_of(tmp_path, persistent=1, cluster=[2, 1]).grid(problem, sms=7) == (6, 1, 1)
+    assert made_of(tmp_path, persistent=1).grid(Problem.square(128), sms=7) == (1, 1, 1)
+    assert made_of(tmp_path, cluster=[2, 4]).grid(Problem.square(5 * 128), sms=7) == (6, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"arguments": [{"tma_a": {"box": [257, 4]}}]}, "= 257 is not allowed; allowed: at most 256"),
+        (
+            {"arguments": [{"tma_a": {"box": ["BN", 3]}}]},
+            "box = [128, 3]: a row has 12 bytes; allowed: a multiple of 16",
+        ),
+        (
+            {"arguments": [{"tma_c": {"box": [8, 64], "swizzle": 128}}]},
+            "a row has 256 bytes; allowed: a multiple of 16 ",
+        ),
+        ({"arguments": [{"tma_a": {"box": [8, 8]}}], "align_bytes": 8}, "a tensor map needs align_bytes of 16 or more"),
+        ({"arguments": ["m", "n", "m"]}, "sgemm_vectorized.arguments has 'm' twice"),
+        ({"arguments": ["q"]}, "arguments"),
+        ({"arguments": ["m"], "textures": True}, "has both textures and arguments"),
+        ({"cluster": [4, 4]}, "cluster = [4, 4], but a cluster has at most 8 blocks"),
+        ({"arch": "90b"}, "arch"),
+    ],
+)
+def test_what_cannot_be_launched_is_refused_in_one_line(keys: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        made_of(tmp_path, **keys)
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_one_architecture_s_own_features_are_built_for_it_alone(tmp_path: Path) -> None:
+    variant = made_of(tmp_path, arch="90a")
+    assert variant.unfit("sm_90a") is None
+    assert variant.unfit("sm_100") == "sgemm_vectorized needs what sm_90a alone has, but arch = sm_100"

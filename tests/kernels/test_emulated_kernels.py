@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections import defaultdict
 
 import ml_dtypes
@@ -11,7 +12,7 @@ import pytest
 from helpers import ROOT
 
 import ptxsim
-from experiments.emulation.launching import texture
+from experiments.emulation.launching import FEW_SMS, Arguments
 from experiments.stages import verify
 from kernels import arguments, catalogue
 from ptxsim.api import Kernel
@@ -84,12 +85,11 @@ def launch(found, text, m, n, k, alpha, beta, pad, seed=0, **options):
     a, b, c = matrix(m, k, lda), matrix(k, n, ldb), matrix(m, n, ldc)
     if beta == 0:
         c[:] = np.nan
-    bm, bn, _ = tiles(found)
-    across, down = -(-n // bn), -(-m // bm)
-    grid = (across, down) if found.grid == "nm" else (down, across)
     out = ptxsim.Array(c, "C")
     problem = catalogue.Problem(m, n, k, lda, ldb, ldc, alpha, beta)
-    args = arguments.pack(found, problem, ptxsim.Array(a, "A"), ptxsim.Array(b, "B"), out, texture)
+    grid = found.grid(problem, FEW_SMS)
+    matrices = {"A": ptxsim.Array(a, "A"), "B": ptxsim.Array(b, "B"), "C": out}
+    args = arguments.pack(found, problem, matrices, math.prod(grid), Arguments())
     Kernel(parse(text)).launch(grid, found.threads, args, found.shared_bytes, **options)
     a, b = (verify.as_read(x, found.dtype, found.narrowing).astype(np.float64) for x in (a[:, :k], b[:, :n]))
     exact = alpha * (a @ b)

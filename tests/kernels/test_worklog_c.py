@@ -45,7 +45,7 @@ def predicted(entry: catalogue.Runnable, size: int, built: Path) -> list[dict]:
     """Rows of predictions.csv of a kernel or dispatcher."""
     variant = entry.pick(Problem.square(size))
     kernel = launching.load(variant, built)
-    return predictions.rows(entry, size, kernel.name, scaling.emulate(kernel, variant, size))
+    return predictions.rows(entry, size, kernel.name, scaling.emulate(kernel, variant, size, 132))
 
 
 def counted(name: str, built: Path) -> dict[str, float]:
@@ -151,9 +151,15 @@ def test_a_dispatcher_has_nothing_to_build(tmp_path: Path) -> None:
 
 def test_arguments_follow_the_signature() -> None:
     """Eleven for all; the textures of a kernel that takes them end with the texel of the last element."""
-    packed = arguments.pack(RUNNABLE["sgemm_t128x128x8"], FEW, 100, 200, 300, lambda *_: pytest.fail("no textures"))
+
+    class Makers:
+        def texture(self, *given):
+            return given
+
+    matrices = {"A": 100, "B": 200, "C": 300}
+    packed = arguments.pack(RUNNABLE["sgemm_t128x128x8"], FEW, matrices, 1, None)
     assert [float(value) for value in packed] == [5, 6, 7, 0.75, 100, 8, 200, 8, -1.5, 300, 9]
     assert [type(value) for value in packed[:4]] == [np.int32, np.int32, np.int32, np.float32]
-    texld = arguments.pack(RUNNABLE["sgemm_t128x128x8_texld"], FEW, 100, 200, 300, lambda *matrix: matrix)
+    texld = arguments.pack(RUNNABLE["sgemm_t128x128x8_texld"], FEW, matrices, 1, Makers())
     # A: 4 rows of 8 and 7 elements, 10 texels; B: 6 rows of 8 and 6 elements, 14 texels
     assert texld[:11] == packed and texld[11:] == ((100, 160), (200, 224))

@@ -186,3 +186,14 @@ def test_planning_is_a_function_of_its_arguments(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert made("all", device=H200) == before
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_architecture_is_needed_for_is_left_out_with_the_reason() -> None:
+    turing = Device(TOOLCHAIN | {"arch": "sm_75", "gpu": None, "driver": None})
+    found = made(device=turing)
+    assert found.unfit["hgemm_naive_bf16"] == "hgemm_naive_bf16 needs compute capability 8.0, but arch = sm_75"
+    assert not set(found.unfit) & {*found.kernels, *found.variants} and "sgemm_warptile" in found.kernels
+    assert "hgemm_naive_bf16" not in {name for e in found.experiments.values() for name in e.variants}
+    assert not made().unfit
+    with pytest.raises(UserError, match=r"^config.yaml: variants: hgemm_naive_bf16 needs compute capability 8.0, but"):
+        made(device=turing, variants=["hgemm_naive_bf16"])

@@ -31,6 +31,8 @@ with contextlib.suppress(OSError):  # a file system without such locks: then no 
 # What killed runs left behind; where nothing is executed, nothing is removed.
 onstart:
     contracts.sweep("results", "data")
+    for _reason in PLAN.unfit.values():
+        print(f"left out: {_reason}", file=sys.stderr)
 
 
 # A job on a cluster's node and the report's own Snakemake read this file again: they go by what the first one was asked

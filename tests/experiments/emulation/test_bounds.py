@@ -47,7 +47,7 @@ def found(tmp_path_factory: pytest.TempPathFactory):
             build.build_variant(name, ARCH, folder)
         variant = catalogue.kernels()[name]
         kernel = launching.load(variant, folder)
-        scaled = scaling.emulate(kernel, variant, SIZE)
+        scaled = scaling.emulate(kernel, variant, SIZE, 132)
         predicted = predictions.rows(variant, SIZE, kernel.name, scaled)
         least = bounds.rows(variant, SIZE, kernel, cubin, scaled, machines.find("h200"))
         return {row["metric"]: row["value"] for row in predicted}, {row["resource"]: row for row in least}
