@@ -582,7 +582,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         raise UserError(f"{path}: {name}.source = {entry['source']!r}: no such file below {ROOT.name}/")
     if entry.get("textures") and "arguments" in entry:
         raise UserError(f"{path}: {name} has both textures and arguments; arguments can name tex_a and tex_b")
-    arch = str(entry.get("arch", 75))
+    arch, cluster = str(entry.get("arch", 75)), entry.get("cluster", (1, 1))
     variant = Variant(
         name=name,
         source=source,
@@ -604,7 +604,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         baseline=entry["baseline"],
         arguments=_arguments(name, entry, number, path),
         persistent=entry.get("persistent", 0),
-        cluster=tuple(number(f"{name}.cluster", value) for value in entry.get("cluster", (1, 1))),
+        cluster=(number(f"{name}.cluster", cluster[0]), number(f"{name}.cluster", cluster[1])),
         cooperative=entry.get("cooperative", False),
         tuned=entry.get("tuned"),
     )

@@ -30,8 +30,8 @@ class Arguments:
         return ptxsim.Texture(matrix, 4, TEXTURE_ALIGNMENT, nbytes)
 
     def tensor_map(self, matrix: ptxsim.Array, rows: int, columns: int, ld: int, spec: TensorMap) -> Any:
-        """Over the matrix as it lies in memory."""
-        raise NotImplementedError
+        """Raises `UserError`."""
+        raise UserError(f"{spec.name}: ptxsim has no tensor maps")
 
     def workspace(self, nbytes: int, spec: Workspace) -> ptxsim.Array:
         """Memory that nobody wrote, or zero."""

@@ -67,6 +67,7 @@ def _scaled(
     m, n = (TILES * variant.tile[axis] for axis in "mn")
     counted: set[str] = set()  # names of the counters' sums, and of those that bounds are made of
     asked: set[str] = set()
+    counters = Counters()
 
     def runs(on_sms: int) -> dict[int, dict[str, float]]:
         nonlocal counters
@@ -81,7 +82,6 @@ def _scaled(
             found[number] = sums | work.counts
         return found
 
-    counters = Counters()
     tiles, blocks = math.prod(variant.tiles(large)), math.prod(variant.grid(large, sms))
     small = math.prod(variant.tiles(Problem(m, n, stretch, size, size, size)))
     steps = size // stretch
