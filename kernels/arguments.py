@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from kernels.catalogue import Problem, Variant
+from kernels.problem import Problem
 
 SIGNATURE = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
 TEXTURES = ("tex_a", "tex_b")
@@ -86,7 +85,7 @@ def declaration(argument: Argument, element: str) -> str:
 
 
 def pack(
-    variant: Variant, problem: Problem, matrices: Mapping[str, Matrix], blocks: int, makers: Makers[Matrix]
+    order: tuple[Argument, ...], problem: Problem, matrices: Mapping[str, Matrix], blocks: int, makers: Makers[Matrix]
 ) -> tuple[Any, ...]:
     """The arguments of a launch of so many blocks on `matrices` A, B and C."""
     p = problem
@@ -107,4 +106,4 @@ def pack(
             return makers.texture(matrices[argument[-1].upper()], -(-4 * span // TEXEL_BYTES) * TEXEL_BYTES)
         return matrices[argument]
 
-    return tuple(value(argument) for argument in variant.arguments)
+    return tuple(value(argument) for argument in order)

@@ -31,54 +31,17 @@ from kernels.arguments import (
     declaration,
 )
 from kernels.occupancy import capability
+from kernels.problem import Problem as Problem
 
 ROOT = Path(__file__).resolve().parent
 CATALOGUE = ROOT / "catalogue.yaml"
 
-MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_GRID = (2**31 - 1, 65535)
 MAX_BOX = 256  # rows or columns of a tensor map's box
 MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters can run
 MAX_TEXELS = 2**27  # of a 1-D texture over linear memory
 TEXTURE_ALIGNMENT = 512  # CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: where linear memory of a texture must begin
-
-
-@dataclass(frozen=True)
-class Problem:
-    """C = alpha*A*B + beta*C, row-major: A is m x k, B is k x n, C is m x n; leading dimensions in elements."""
-
-    m: int
-    n: int
-    k: int
-    lda: int
-    ldb: int
-    ldc: int
-    alpha: float = 1.0
-    beta: float = 0.0
-
-    @classmethod
-    def square(cls, n: int) -> Problem:
-        """m = n = k, packed, alpha = 1, beta = 0."""
-        return cls(n, n, n, n, n, n)
-
-    @property
-    def flop(self) -> int:
-        """Floating-point operations, 2mnk."""
-        return 2 * self.m * self.n * self.k
-
-    def refusal(self) -> str | None:
-        """Why no kernel takes this problem; None where it is well formed."""
-        for name in ("m", "n", "k"):
-            if getattr(self, name) < 1:
-                return f"{name} = {getattr(self, name)}, but {name} must be at least 1"
-        for name, row in (("lda", self.k), ("ldb", self.n), ("ldc", self.n)):
-            if getattr(self, name) < row:
-                return f"{name} = {getattr(self, name)}, but a row has {row} elements"
-        for matrix, rows, ld in (("A", self.m, self.lda), ("B", self.k, self.ldb), ("C", self.m, self.ldc)):
-            if rows * ld > MAX_ELEMENTS:
-                return f"{matrix} spans {rows * ld} elements, but at most {MAX_ELEMENTS} can be indexed"
-        return None
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class EmulatedDevice:
         kernel, grid, made = self._loaded[variant.name], variant.grid(p, self.sms), launching.Arguments()
         matrices = dict(zip("ABC", arrays, strict=True))
         try:
-            packed = arguments.pack(variant, p, matrices, math.prod(grid), made)
+            packed = arguments.pack(variant.arguments, p, matrices, math.prod(grid), made)
             kernel.launch(grid, variant.threads, packed, variant.shared_bytes, observers=observe(arrays[2]))
         except ptxsim.PtxsimError as error:
             raise UserError(f"ptxsim: {error}") from error

@@ -54,7 +54,7 @@ def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[
         for name, rows, columns in (("A", p.m, p.k), ("B", p.k, p.n), ("C", p.m, p.n))
     }
     grid = variant.grid(p, FEW_SMS)
-    packed = arguments.pack(variant, p, matrices, math.prod(grid), Arguments())
+    packed = arguments.pack(variant.arguments, p, matrices, math.prod(grid), Arguments())
     began = time.perf_counter()
     kernel.launch(grid, variant.threads, packed, variant.shared_bytes, observers)
     return time.perf_counter() - began

@@ -70,7 +70,7 @@ def to_count(variant: Variant, problem: Problem, sms: int = FEW_SMS) -> dict[str
     return {
         "grid": grid,
         "block": variant.threads,
-        "args": arguments.pack(variant, p, matrices, math.prod(grid), Arguments()),
+        "args": arguments.pack(variant.arguments, p, matrices, math.prod(grid), Arguments()),
         "shared_bytes": variant.shared_bytes,
         "checks": False,
         "values": False,

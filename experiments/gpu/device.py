@@ -240,7 +240,7 @@ class CatalogueKernel:
             is_cooperative=variant.cooperative,
         )
         made = Arguments(self.gpu, variant.dtype)
-        packed = arguments.pack(variant, problem, matrices, math.prod(grid), made)
+        packed = arguments.pack(variant.arguments, problem, matrices, math.prod(grid), made)
         kernel, stream = self._kernels[variant.name], self.gpu.stream
 
         def work() -> None:

@@ -420,7 +420,7 @@ def test_arguments_are_declared_in_the_order_that_the_entry_gives(tmp_path: Path
             return spec.name
 
     problem = Problem(5, 8, 7, 8, 12, 8, alpha=2.0)
-    packed = arguments.pack(variant, problem, {"A": 1, "B": 2, "C": 3}, 10, Makers())
+    packed = arguments.pack(variant.arguments, problem, {"A": 1, "B": 2, "C": 3}, 10, Makers())
     assert packed == ("map", 7, 2.0, 1, 3, "tile_counter", "workspace")
     assert asked == [(2, 7, 8, 12, (8, 16), 64), (4, "always"), (256 + 10 * 1024, "once")]
     assert variant.source_hash != made_of(tmp_path).source_hash == KERNELS["sgemm_vectorized"].source_hash

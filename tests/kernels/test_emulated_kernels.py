@@ -89,7 +89,7 @@ def launch(found, text, m, n, k, alpha, beta, pad, seed=0, **options):
     problem = catalogue.Problem(m, n, k, lda, ldb, ldc, alpha, beta)
     grid = found.grid(problem, FEW_SMS)
     matrices = {"A": ptxsim.Array(a, "A"), "B": ptxsim.Array(b, "B"), "C": out}
-    args = arguments.pack(found, problem, matrices, math.prod(grid), Arguments())
+    args = arguments.pack(found.arguments, problem, matrices, math.prod(grid), Arguments())
     Kernel(parse(text)).launch(grid, found.threads, args, found.shared_bytes, **options)
     a, b = (verify.as_read(x, found.dtype, found.narrowing).astype(np.float64) for x in (a[:, :k], b[:, :n]))
     exact = alpha * (a @ b)

@@ -157,9 +157,9 @@ def test_arguments_follow_the_signature() -> None:
             return given
 
     matrices = {"A": 100, "B": 200, "C": 300}
-    packed = arguments.pack(RUNNABLE["sgemm_t128x128x8"], FEW, matrices, 1, None)
+    packed = arguments.pack(RUNNABLE["sgemm_t128x128x8"].arguments, FEW, matrices, 1, None)
     assert [float(value) for value in packed] == [5, 6, 7, 0.75, 100, 8, 200, 8, -1.5, 300, 9]
     assert [type(value) for value in packed[:4]] == [np.int32, np.int32, np.int32, np.float32]
-    texld = arguments.pack(RUNNABLE["sgemm_t128x128x8_texld"], FEW, matrices, 1, Makers())
+    texld = arguments.pack(RUNNABLE["sgemm_t128x128x8_texld"].arguments, FEW, matrices, 1, Makers())
     # A: 4 rows of 8 and 7 elements, 10 texels; B: 6 rows of 8 and 6 elements, 14 texels
     assert texld[:11] == packed and texld[11:] == ((100, 160), (200, 224))
