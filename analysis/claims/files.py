@@ -5,30 +5,44 @@ Each may come in several parts, which are read as one. Everything that is wrong 
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from analysis.claims.estimates import shown
-from contracts import UserError, load_yaml, read_rows, read_yaml, schema, validate
+from analysis.claims import tolerance
+from analysis.claims.estimates import Estimate, Undefined, shown
+from analysis.claims.expressions import evaluate
+from analysis.claims.tolerance import Level
+from contracts import UserError, choose, load_yaml, read_rows, read_yaml, schema, validate
 from contracts.errors import suggest
 
-RULES = ("near", "within", "at_least", "at_most", "equals", "true")
-DIRECTED = RULES[:4]  # those that have a side of `neutral`
+RULES = ("as", "between", "near", "within", "at_least", "at_most", "equals", "true")
+DIRECTED = RULES[:6]  # those that have a side of `neutral`
+OWN = ("near", "within")  # a tolerance of the claim's own
+QUESTION = ("measure", "rule", "untestable", "lacks", "kind")
+LONGEST_QUOTE = 25  # words
 
 
 @dataclass(frozen=True)
 class Paper:
-    """What the files say, parts joined. `analytic`: value by (case, quantity)."""
+    """What the files say, parts joined. `analytic`: value by (case, quantity); `compiled`: rows by (variant, arch)."""
 
     sources: dict[str, Any]
     published: list[dict[str, Any]]
     claims: list[dict[str, Any]]
     analytic: dict[tuple[str, str], Any]
+    compiled: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+
+    @cached_property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Rows of published.csv by id."""
+        return {row["id"]: row for row in self.published}
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -36,7 +50,13 @@ class Paper:
         return {row["id"]: row["value"] for row in self.published}
 
 
-def read(sources: list[Path], published: list[Path], claims: list[Path], analytic: list[Path]) -> Paper:
+def read(
+    sources: list[Path],
+    published: list[Path],
+    claims: list[Path],
+    analytic: list[Path],
+    compiled: Iterable[Path] = (),
+) -> Paper:
     """Read all parts. Raises `UserError` with a line for each thing that is wrong."""
     told: list[str] = []
     found = Paper(
@@ -44,6 +64,7 @@ def read(sources: list[Path], published: list[Path], claims: list[Path], analyti
         published=[row for path in published for row in read_rows(path, "published")],
         claims=[claim for path in claims for claim in read_claims(path, told)],
         analytic={(r["case"], r["quantity"]): r["value"] for path in analytic for r in read_rows(path, "analytic")},
+        compiled={(r["variant"], r["arch"]): r for path in compiled for r in read_rows(path, "resources")},
     )
     told += source_faults(found, names(sources)) + row_faults(found, names(published))
     told += claim_faults(found, names(claims))
@@ -139,45 +160,154 @@ def id_faults(entry: dict[str, Any]) -> list[str]:
 
 
 def claim_faults(paper: Paper, where: str) -> list[str]:
-    """Claims of no section, that rest on unknown rows, or whose rule makes no sense."""
+    """Claims of no section or line, that rest on unknown rows, or whose rule makes no sense."""
     told = []
     for name, count in Counter(claim["id"] for claim in paper.claims).items():
         if count > 1:
             told.append(f"{where}: {name}: the id stands {count} times; allowed: once")
-    known = paper.numbers
+    known, claims = paper.numbers, {claim["id"]: claim for claim in paper.claims}
     for claim in paper.claims:
-        faults = [section_of(paper, claim["worklog"], claim["section"])[1], *id_faults(claim), *rule_faults(claim)]
+        faults = [*place_faults(paper, claim), *id_faults(claim), *same_faults(claim, claims)]
+        faults += rule_faults(asked(claim, claims))
         if claim["unit"] is not None and claim["unit"] not in listed("units"):
             faults.append(f"unit = {claim['unit']!r} is not listed; {suggest(claim['unit'], listed('units'))}")
-        faults += [
-            f"published = {i!r} is not in published.csv; {suggest(i, known)}"
-            for i in claim["published"]
-            if i not in known
-        ]
+        unknown = [i for i in claim["published"] if i not in known]
+        faults += [f"published = {i!r} is not in published.csv; {suggest(i, known)}" for i in unknown]
+        if not any(faults) and "as" in claim.get("rule", {}):
+            faults += derived_faults(paper, claim)
         told += [f"{where}: {claim['id']}: {fault}" for fault in faults if fault]
     return told
+
+
+def place_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:
+    """A claim's section, line and quotation; a finding has none of the last two."""
+    section, fault = section_of(paper, claim["worklog"], claim["section"])
+    if section is None:
+        return [fault]
+    if claim.get("class") == "finding":
+        here = [key for key in ("line", "quote") if key in claim]
+        told = [f"{here[0]} of a finding is not allowed; allowed: evidence"] if here else []
+        return told + ([] if "evidence" in claim else ["evidence is missing; allowed: what a finding rests on"])
+    told = [f"{key} is missing; allowed: where the text says it" for key in ("line", "quote") if key not in claim]
+    if "line" in claim and not section["first"] <= claim["line"] <= section["last"]:
+        allowed = f"{section['first']} to {section['last']}"
+        told.append(f"line = {claim['line']} is not in section {claim['section']!r}; allowed: {allowed}")
+    if (words := len(claim.get("quote", "").split())) > LONGEST_QUOTE:
+        told.append(f"quote of {words} words is not allowed; allowed: at most {LONGEST_QUOTE}")
+    return told
+
+
+def same_faults(claim: dict[str, Any], claims: dict[str, dict[str, Any]]) -> list[str]:
+    """A claim that rests on the same measure as another names that other one, which does not name a third."""
+    if "same_as" not in claim:
+        return []
+    other = claims.get(claim["same_as"])
+    if other is None:
+        return [f"same_as = {claim['same_as']!r} is no claim; {suggest(claim['same_as'], claims)}"]
+    told = (
+        [f"same_as = {claim['same_as']!r} is itself the same as another; allowed: that"] if "same_as" in other else []
+    )
+    return told
+
+
+def asked(claim: dict[str, Any], claims: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """A claim with what it asks of the tables; of one that is the same as another, that one's where it has no own."""
+    other = claims.get(claim.get("same_as", ""), {})
+    return {key: other[key] for key in QUESTION if key in other} | claim
 
 
 def rule_faults(claim: dict[str, Any]) -> list[str]:
     """What is wrong with a claim's measure and rule."""
     if "untestable" in claim:
         both = [key for key in ("measure", "rule") if key in claim]
-        return [f"{both[0]} beside untestable is not allowed; allowed: one of them"] if both else []
+        told = [f"{both[0]} beside untestable is not allowed; allowed: one of them"] if both else []
+        return told + ([] if "lacks" in claim else ["lacks is missing; allowed: beside untestable, what is missing"])
     if missing := [key for key in ("measure", "rule") if key not in claim]:
-        return [f"{missing[0]} is missing; allowed: measure and rule, or untestable"]
+        return [f"{missing[0]} is missing; allowed: measure and rule, untestable, or same_as"]
     rule, theirs = claim["rule"], claim["theirs"]
     kinds = [kind for kind in RULES if kind in rule]
     if len(kinds) != 1:
         return [f"rule = {rule} is not allowed; allowed: exactly one of {', '.join(RULES)}"]
     told = []
-    if kinds[0] in ("near", "within") and not isinstance(theirs, (int, float)):
+    if kinds[0] in ("as", *OWN) and not isinstance(theirs, (int, float)):
         told.append(f"theirs = {theirs!r} is not allowed; allowed beside {kinds[0]}: a number")
+    if kinds[0] == "between" and not rule["between"][0] < rule["between"][1]:
+        told.append(f"between = {rule['between']} is not allowed; allowed: the lower end first")
+    if kinds[0] in OWN and "reason" not in rule:
+        told.append(f"reason is missing; allowed: why {kinds[0]} = {rule[kinds[0]]} and not as the text words it")
+    if kinds[0] in ("at_least", "at_most") and "reason" not in rule and rule[kinds[0]] not in bounds(claim):
+        told.append(f"reason is missing; allowed without: {kinds[0]} theirs, 0, 1 or 100, not {rule[kinds[0]]:g}")
+    if "derived" in claim and kinds[0] != "as":
+        told.append(f"derived beside {kinds[0]} is not allowed; allowed beside as")
     if "neutral" in rule:
         if kinds[0] not in DIRECTED:
             told.append(f"neutral beside {kinds[0]} is not allowed; allowed beside {', '.join(DIRECTED)}")
         elif side(claim) == 0:
             told.append(f"neutral = {rule['neutral']} is theirs; allowed: a number on one side of it")
     return told
+
+
+def bounds(claim: dict[str, Any]) -> tuple[Any, ...]:
+    """Bounds that need no reason: the text's own, and where a ratio, a share or a count turns."""
+    return (claim["theirs"], 0, 1, 100)
+
+
+def derived_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:
+    """Theirs must follow from the numbers that it is told to be derived of."""
+    try:
+        found, _ = allowed(claim, paper, Level.STANDARD)
+    except (UserError, ValueError, Undefined) as error:
+        return [f"derived: {error}"]
+    reach = tolerance.of_number(claim["theirs"]).unit / 2
+    if not found.low - reach <= claim["theirs"] <= found.high + reach:
+        return [f"theirs = {claim['theirs']} is not what it is derived of, {found}"]
+    return []
+
+
+def allowed(claim: dict[str, Any], paper: Paper | None, level: Level) -> tuple[Estimate, str]:
+    """What of ours a claim's number allows, and the rule in words. Raises `UserError` for a derivation of no sense."""
+    rule, theirs = claim["rule"], claim["theirs"]
+    kind = kind_of(rule)
+    if kind in OWN:
+        slack = rule[kind] * abs(theirs) if kind == "near" else rule[kind]
+        slack *= {Level.STRICTER: 0.5, Level.STANDARD: 1.0, Level.LOOSER: 2.0}[level]
+        told = f"{100 * rule[kind]:g}%" if kind == "near" else f"{rule[kind]:g}"
+        return Estimate(theirs, theirs - slack, theirs + slack), f"within {told} of {theirs:g}"
+    if kind == "between":
+        ends = [tolerance.of_number(end).interval(level) for end in rule["between"]]
+        middle = (ends[0].value + ends[1].value) / 2
+        return Estimate(
+            middle, ends[0].low, ends[1].high
+        ), f"in the range {rule['between'][0]:g} to {rule['between'][1]:g}"
+    if "derived" in claim:
+        assert paper is not None
+        words = {"published": lambda id: wording(paper.rows, id).interval(level)}
+        found = Estimate.of(evaluate(" ".join(str(claim["derived"]).split()), words))
+        return found, f"{found.low:.5g} to {found.high:.5g}, as the digits of theirs give"
+    rows = [paper.rows[name] for name in claim["published"] if name in paper.rows] if paper else []
+    same = [row for row in rows if math.isclose(row["value"], theirs, rel_tol=1e-9)]
+    about = rule["as"] == "about"
+    one = wording({"": same[0]}, "", about) if same else tolerance.of_number(theirs, about)
+    found = one.interval(level)
+    words_ = "about " if one.about else ""
+    return found, f"{words_}{theirs:g} as written, {found.low:.5g} to {found.high:.5g}"
+
+
+def wording(rows: dict[str, dict[str, Any]], id: Any, about: bool = False) -> tolerance.Wording:
+    """How a text writes a number of published.csv. Raises `UserError` for an id that is none."""
+    row = choose(rows, id, "id", "published.csv")
+    written = str(row["as_written"])
+    for found in tolerance.WRITTEN.finditer(written):
+        digits = found[0].replace(",", "")
+        ratio = row["value"] / float(digits) if float(digits) else 1.0
+        if any(math.isclose(ratio, factor, rel_tol=1e-6) for factor in FACTORS):
+            said = about or tolerance.APPROXIMATE.search(written) is not None
+            return tolerance.worded(found[0], row["value"], said)
+    return tolerance.of_number(row["value"], about)
+
+
+# By which a number in published.csv may differ from the digits that the text writes: prefixes and percent.
+FACTORS = [1, 1e3, 1e-3, 100, 0.01, 1e6, 1e-6, 1e9, 1024, 1 / 1024]
 
 
 def kind_of(rule: dict[str, Any]) -> str:
@@ -190,25 +320,10 @@ def side(claim: dict[str, Any]) -> int:
     rule, theirs = claim["rule"], claim["theirs"]
     if not isinstance(theirs, (int, float)):
         theirs = next((rule[kind] for kind in ("at_least", "at_most") if kind in rule), None)
+    if "between" in rule:
+        theirs = rule["between"][0]
     difference = 0.0 if theirs is None else theirs - rule["neutral"]
     return (difference > 0) - (difference < 0)
-
-
-def lines_of(paper: Paper, claim: dict[str, Any]) -> str:
-    """The lines of the rows that a claim rests on ("12, 40-42"), else of its section."""
-    wanted = set(claim["published"])
-    found = sorted({row["line"] for row in paper.published if row["id"] in wanted})
-    if not found:
-        section, _ = section_of(paper, claim["worklog"], claim["section"])
-        assert section is not None  # `read` has seen to it
-        found = list(range(section["first"], section["last"] + 1))
-    runs: list[list[int]] = []
-    for line in found:
-        if runs and line == runs[-1][1] + 1:
-            runs[-1][1] = line
-        else:
-            runs.append([line, line])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def short(value: str, low: float | None = None, high: float | None = None) -> str:

@@ -26,7 +26,7 @@ from analysis.claims import files
 from analysis.claims.expressions import called
 from analysis.claims.files import Paper
 from analysis.claims.machine_tables import Machine
-from analysis.claims.verdicts import VERDICTS, Row, rule_hash, table
+from analysis.claims.verdicts import CLAIM, DIRECTION, FAILS, KINDS, VERDICTS, Row, across, rule_hash, table
 from analysis.claims.vocabulary import Vocabulary
 from analysis.inputs import Inputs
 from contracts import choose, read_rows, run_command, write_rows
@@ -37,7 +37,7 @@ NARROWEST, WIDEST = 60, 120
 
 
 def text(rows: list[Row], paper: Paper, width: int) -> str:
-    """By machine and worklog, each claim wrapped to the width; at the end the counts of each machine."""
+    """By machine and worklog, each claim wrapped to the width; at the end the counts, on paper and of each machine."""
     lines, counts = [], []
     for machine in dict.fromkeys(row["machine"] for row in rows):
         of_machine = [row for row in rows if row["machine"] == machine]
@@ -49,15 +49,25 @@ def text(rows: list[Row], paper: Paper, width: int) -> str:
             for row in of_worklog:
                 lines += claim_lines(row, width)
             lines += [""] if of_worklog else []
-        counts += textwrap.wrap(f"{machine}: {counted(of_machine)}", width)
+        counts += textwrap.wrap(f"{machine}: {counted([r for r in of_machine if not r['independent']])}", width)
+    free = [row for row in rows if row["independent"]]
+    if free:
+        counts.insert(0, textwrap.wrap(f"On any machine: {counted(free)}", width)[0])
+    others = Counter(row["class"] for row in rows if row["machine"] == rows[0]["machine"] and row["class"] != CLAIM)
+    if others:
+        told = ", ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in others.items())
+        counts.append(f"Not counted: {told}.")
     return "\n".join([*lines, *counts])
 
 
 def counted(rows: list[Row]) -> str:
-    """How many claims have which verdict, in words."""
+    """How many claims have which verdict, in words, and of which kind those are that do not hold."""
+    rows = [row for row in rows if row["counted"]]
     counts = Counter(row["verdict"] for row in rows)
+    kinds = Counter(row["kind"] for row in rows if row["verdict"] in (DIRECTION, FAILS))
     told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-    return f"{len(rows)} claim{'s' if len(rows) != 1 else ''}: {told}"
+    why = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
+    return f"{len(rows)} claim{'s' if len(rows) != 1 else ''}: {told}" + (f" ({why})" if why else "")
 
 
 def claim_lines(row: Row, width: int) -> list[str]:
@@ -65,10 +75,11 @@ def claim_lines(row: Row, width: int) -> list[str]:
     indent = " " * 4
     here = f"{in_unit(ours_text(row), row['unit'])}: {row['why']}" if row["ours"] and not is_truth(row) else row["why"]
     values = f"Theirs: {in_unit(row['theirs'], row['unit'])}" + (f" ({row['gpu']})" if row["gpu"] else "") + ". "
-    parts = [row["claim"], (values if row["theirs"] is not None else "") + f"Here: {here}", row["remark"] or ""]
+    said = f"\u201c{row['quote']}\u201d" if row["quote"] else ""
+    parts = [row["claim"], said, (values if row["theirs"] is not None else "") + f"Here: {here}", row["remark"] or ""]
     wrap: dict[str, Any] = {"width": width, "initial_indent": indent, "subsequent_indent": indent}
-    where = f"{row['section']}, line{'s' if '-' in row['lines'] or ',' in row['lines'] else ''} {row['lines']}"
-    first = f"{row['verdict']:17}  {row['id']} ({where})"
+    where = row["section"] + (f", line {row['lines']}" if row["lines"] else "")
+    first = f"{row['verdict']:17}  {row['id']} ({where})" + (f": {row['kind']}" if row["kind"] else "")
     return [
         *textwrap.wrap(first, width, subsequent_indent=" " * 19),
         *(line for part in parts if part for line in textwrap.wrap(part, **wrap)),
@@ -147,9 +158,16 @@ def judged(
     rows = table(paper, Machine(own), experiments) if own else []
     here = {row["machine"] for row in rows}
     archived = {folder: table(paper, Machine(inputs), experiments) for folder, inputs in archives.items()}
+    alone = {folder: [dict(row) for row in part] for folder, part in archived.items()}  # what is recorded beside each
+    across([rows, *archived.values()])
     for part in archived.values():
         rows += [row for row in part if row["machine"] not in here]  # this run's stand for its archive's
-    return rows, archived
+    once: set[str] = set()
+    for row in rows:
+        if row["independent"]:
+            row["counted"] = row["counted"] and row["id"] not in once
+            once.add(row["id"])
+    return rows, alone
 
 
 def declared() -> list[str]:
@@ -167,18 +185,26 @@ def declared() -> list[str]:
     page_by="worklog",
     page_columns=(
         "verdict",
+        "kind",
         "claim",
+        "quote",
         "theirs",
         "ours",
         "unit",
         "remark",
         "why",
+        "if_stricter",
+        "if_looser",
         "ours_low",
         "ours_high",
+        "class",
+        "independent",
+        "same_as",
         "gpu",
         "about",
         "section",
         "lines",
+        "evidence",
         "id",
         "machine",
     ),

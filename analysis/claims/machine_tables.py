@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -93,6 +93,8 @@ class Machine:
 class Lookup:
     """Rows of one machine. `analytic` and `published` are values by (case, quantity) and by id.
 
+    `compiled` has rows by (variant, architecture): what nvcc makes of a kernel for a GPU that is not this one.
+
     What no machine could have (an unknown variant, column or counter) is a `UserError`, what this one lacks `Missing`.
     """
 
@@ -102,10 +104,12 @@ class Lookup:
         analytic: dict[tuple[str, str], Any],
         published: dict[str, float],
         experiments: Sequence[str],
+        compiled: Mapping[tuple[str, str], dict[str, Any]] | None = None,
     ):
         self._machine = machine
         self._analytic = analytic
         self._published = published
+        self._compiled = compiled or {}
         self._experiments = dict.fromkeys(experiments)
         self._variants = dict.fromkeys(machine.measured.variants["variant"])
         self._failed = set(machine.measured.failed["variant"])

@@ -1,8 +1,9 @@
 """From a claim's expression and a machine's tables to a verdict.
 
 A verdict is one of: holds; direction only (not so, but on the same side of a neutral value as theirs); does not hold;
-not testable here. An interval counts whole: `near` and `within` ask that it meets the range around theirs, the other
-rules that all of it is there.
+not testable here; within noise (archives of one GPU model disagree). How near is near enough is told in `tolerance`,
+for all claims alike. A verdict that is not "holds" has a kind, which says what failed (`KINDS`) or what is missing
+(`LACKS`).
 """
 
 from __future__ import annotations
@@ -15,16 +16,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.claims import files
-from analysis.claims.estimates import EQUAL, Estimate, Truth, Undefined, number
+from analysis.claims import files, tolerance
+from analysis.claims.estimates import Estimate, Truth, Undefined, number
 from analysis.claims.expressions import evaluate
 from analysis.claims.files import Paper
 from analysis.claims.machine_tables import Machine, Missing, Unreadable
+from analysis.claims.tolerance import Level
 from analysis.claims.vocabulary import Vocabulary
 from contracts import UserError
 
 HOLDS, DIRECTION, FAILS, UNTESTABLE = "holds", "direction only", "does not hold", "not testable here"
-VERDICTS = (HOLDS, DIRECTION, FAILS, UNTESTABLE)
+NOISY = "within noise"
+VERDICTS = (HOLDS, DIRECTION, FAILS, UNTESTABLE, NOISY)
+PAPER, GPU, OURS, READING = "wrong on paper", "differs on this GPU", "differs in our kernel", "our reading"
+KINDS = (PAPER, GPU, OURS, READING)
+WAITS, UNBUILT, UNRECORDED, ELSEWHERE = "not measured yet", "not built", "not recorded", "another machine"
+LACKS = (WAITS, UNBUILT, UNRECORDED, ELSEWHERE)
+CLAIM, DEFINITION, FINDING = "claim", "definition", "finding"
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -52,7 +60,9 @@ def value_of(expression: str | float, functions: Functions, source: str) -> Esti
         raise UserError(f"{source}: {text}: {error}") from error
 
 
-def judge(claim: dict[str, Any], functions: Functions) -> Verdict:
+def judge(
+    claim: dict[str, Any], functions: Functions, paper: Paper | None = None, level: Level = Level.STANDARD
+) -> Verdict:
     """The verdict on one claim. Raises `UserError` where its expression makes no sense on any machine."""
     if "untestable" in claim:
         return Verdict(UNTESTABLE, claim["untestable"])
@@ -60,9 +70,16 @@ def judge(claim: dict[str, Any], functions: Functions) -> Verdict:
         ours = value_of(claim["measure"], functions, claim["id"])
     except (Missing, Undefined) as missing:
         return Verdict(UNTESTABLE, str(missing))
+    return compared(claim, ours, paper, level)
+
+
+def compared(claim: dict[str, Any], ours: Estimate | Truth | str, paper: Paper | None, level: Level) -> Verdict:
+    """The verdict on a claim whose measure has this value."""
     kind = files.kind_of(claim["rule"])
     wanted = claim["rule"][kind]
-    if isinstance(ours, Truth) != (kind == "true") or isinstance(ours, str) != isinstance(wanted, str):
+    if isinstance(ours, Truth) != (kind == "true") or isinstance(ours, str) != (
+        kind == "equals" and isinstance(wanted, str)
+    ):
         is_ = (
             "a comparison"
             if isinstance(ours, Truth)
@@ -70,38 +87,54 @@ def judge(claim: dict[str, Any], functions: Functions) -> Verdict:
             if isinstance(ours, str)
             else f"a number, {ours}"
         )
-        takes = "a comparison" if kind == "true" else "a name" if isinstance(wanted, str) else "a number"
+        takes = (
+            "a comparison"
+            if kind == "true"
+            else "a name"
+            if isinstance(wanted, str) and kind == "equals"
+            else "a number"
+        )
         raise UserError(f"{claim['id']}: {claim['measure']}: is {is_}; the rule {kind} takes {takes}")
     if isinstance(ours, Truth):
         words = {True: "{}", False: "not so: {}", None: "the intervals do not decide: {}"}[ours.holds]
-        return Verdict(HOLDS if ours.holds else FAILS, words.format(ours.told), ours)
+        holds = ours.holds or (ours.holds is None and level is Level.LOOSER)
+        return Verdict(HOLDS if holds else FAILS, words.format(ours.told), ours)
     if isinstance(ours, str):
         return Verdict(HOLDS, f"is {wanted}", ours) if ours == wanted else Verdict(FAILS, f"is not {wanted}", ours)
-    return _number(claim, kind, ours)
+    return _number(claim, kind, ours, paper, level)
 
 
-def _number(claim: dict[str, Any], kind: str, ours: Estimate) -> Verdict:
-    rule, theirs = claim["rule"], claim["theirs"]
+def _number(claim: dict[str, Any], kind: str, ours: Estimate, paper: Paper | None, level: Level) -> Verdict:
+    rule, of = claim["rule"], tolerance.basis(claim["measure"])
     wanted = rule[kind]
     if kind == "equals":
-        holds = all(math.isclose(end, wanted, rel_tol=EQUAL, abs_tol=EQUAL) for end in (ours.low, ours.high))
+        holds = tolerance.equals(ours, wanted, of, level)
         condition = f"exactly {number(wanted)}"
-    elif kind in ("near", "within"):
-        slack = wanted * abs(theirs) if kind == "near" else wanted
-        holds = ours.high >= theirs - slack and ours.low <= theirs + slack
-        condition = f"within {f'{100 * wanted:g}%' if kind == 'near' else f'{wanted:g}'} of {theirs:g}"
-    else:
-        holds = ours.low >= wanted if kind == "at_least" else ours.high <= wanted
+    elif kind in ("at_least", "at_most"):
+        side = 1 if kind == "at_least" else -1
+        holds = tolerance.beyond(ours, wanted, side, of, level)
         condition = f"{kind.replace('_', ' ')} {wanted:g}"
+    else:
+        allowed, condition = files.allowed(claim, paper, level)
+        holds = tolerance.meets(ours, allowed, of, level, own=kind in ("near", "within"))
     if holds:
         return Verdict(HOLDS, condition, ours)
     partly = kind in ("at_least", "at_most") and ours.low < wanted < ours.high
     why = f"{condition} in a part of the interval only" if partly else f"not {condition}"
     if "neutral" in rule:
         neutral, side = rule["neutral"], files.side(claim)
-        if (ours.low > neutral) if side > 0 else (ours.high < neutral):
+        if tolerance.beyond(ours, neutral, side, of, level, strictly=True):
             return Verdict(DIRECTION, f"{why}, but {'above' if side > 0 else 'below'} {neutral:g} as theirs", ours)
     return Verdict(FAILS, why, ours)
+
+
+def kind_of(claim: dict[str, Any], verdict: Verdict) -> str | None:
+    """What failed, or what is missing; None where a claim holds, or where claims.yaml does not say what failed yet."""
+    if verdict.verdict == HOLDS:
+        return None
+    if verdict.verdict == UNTESTABLE:
+        return claim["lacks"] if "untestable" in claim else claim.get("lacks", WAITS)
+    return claim.get("kind", PAPER if tolerance.independent(claim["measure"]) else None)
 
 
 def remark(claim: dict[str, Any], verdict: Verdict, functions: Functions) -> str | None:
@@ -131,20 +164,28 @@ def told(value: Any) -> str:
     return "n/a" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
+ASKED = ("measure", "rule", "theirs", "untestable", "derived", "same_as", "class")
+
+
 def rule_hash(claim: dict[str, Any]) -> str:
     """A hash of what is asked: measure, rule and theirs, or why it cannot be."""
-    asked = {key: claim.get(key) for key in ("measure", "rule", "theirs", "untestable")}
+    asked = {key: claim.get(key) for key in ASKED}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def table(paper: Paper, machine: Machine, experiments: list[str]) -> list[Row]:
     """The rows of claims.csv for one machine. Raises `UserError` with a line for each claim that makes no sense."""
-    functions = Vocabulary(machine, paper.analytic, paper.numbers, experiments).functions()
+    functions = Vocabulary(machine, paper.analytic, paper.numbers, experiments, paper.compiled).functions()
     rows, faults = [], []
+    known = {claim["id"]: claim for claim in paper.claims}
     for claim in paper.claims:
+        asked = files.asked(claim, known)
         try:
-            verdict = judge(claim, functions)
-            rows.append(_row(paper, machine, claim, verdict, remark(claim, verdict, functions)))
+            verdicts = {level: judge(asked, functions, paper, level) for level in Level}
+            verdict = verdicts[Level.STANDARD]
+            note = remark(asked, verdict, functions)
+            levels = {f"if_{level.value}": v.verdict for level, v in verdicts.items() if level is not Level.STANDARD}
+            rows.append(_row(paper, machine, claim, asked, verdict, note) | levels)
         except Unreadable:
             raise
         except UserError as error:
@@ -154,19 +195,58 @@ def table(paper: Paper, machine: Machine, experiments: list[str]) -> list[Row]:
     return rows
 
 
-def _row(paper: Paper, machine: Machine, claim: dict[str, Any], verdict: Verdict, note: str | None) -> Row:
+def _row(
+    paper: Paper, machine: Machine, claim: dict[str, Any], asked: dict[str, Any], verdict: Verdict, note: str | None
+) -> Row:
     copied = {key: claim[key] for key in ("id", "worklog", "section", "about", "unit", "gpu")}
+    measure = asked.get("measure")
+    class_ = claim.get("class", CLAIM)
     return copied | {
         "machine": machine.name,
         "origin": machine.measured.origin,
-        "lines": files.lines_of(paper, claim),
+        "class": class_,
+        "counted": class_ == CLAIM and "same_as" not in claim,
+        "same_as": claim.get("same_as"),
+        "lines": str(claim["line"]) if "line" in claim else None,
+        "quote": claim.get("quote"),
         "claim": " ".join(claim["claim"].split()),
         "theirs": None if claim["theirs"] is None else told(claim["theirs"]),
         **_ours(verdict.ours),
         "verdict": verdict.verdict,
+        "kind": kind_of(asked, verdict),
+        "basis": tolerance.basis(measure).word if measure is not None else None,
+        "independent": measure is not None and tolerance.independent(measure),
         "why": " ".join(verdict.why.split()),
+        "reason": " ".join(asked["rule"]["reason"].split()) if "reason" in asked.get("rule", {}) else None,
         "remark": note,
+        "evidence": claim.get("evidence"),
+        "flips": None,
     }
+
+
+def across(archives: list[list[Row]]) -> None:
+    """Mark what whole runs on one GPU model disagree about: "within noise", and what each archive says."""
+    for first in archives:
+        for row in first:
+            others = [
+                other
+                for rows in archives
+                for other in rows
+                if other["id"] == row["id"] and model(other) == model(row) and other["verdict"] != UNTESTABLE
+            ]
+            said = {other["machine"]: other.get("alone", other["verdict"]) for other in others}
+            if row["verdict"] != UNTESTABLE and len(set(said.values())) > 1:
+                row["alone"] = row["verdict"]
+                row["flips"] = ", ".join(f"{machine}: {verdict}" for machine, verdict in said.items())
+    for rows in archives:
+        for row in rows:
+            if row.pop("alone", None) is not None:
+                row["verdict"], row["kind"] = NOISY, None
+
+
+def model(row: Row) -> str:
+    """The GPU's model, of a row's origin: "archived: NVIDIA H200, 2026-11-22"."""
+    return str(row["origin"]).partition(": ")[2].rpartition(",")[0]
 
 
 def _ours(ours: Estimate | Truth | str | None) -> dict[str, Any]:

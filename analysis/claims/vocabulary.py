@@ -71,6 +71,17 @@ class Vocabulary(Times, Counts):
         of_case = {q: value for (name, q), value in self._analytic.items() if name == case}
         return choose(of_case, quantity, "quantity", f"analytic.csv: {case}")
 
+    def compiled(self, v: str, arch: str, column: str) -> Estimate | str:
+        """A column of compiled.csv: what nvcc makes of a kernel for "sm_86", say: registers, lds_32, blocks_per_sm."""
+        choose(schema("resources")["properties"], column, "column", "compiled.csv")
+        choose(self._variants, v, "variant", "kernels/catalogue.yaml")
+        if (v, arch) not in self._compiled:
+            raise Missing(f"compiled.csv has no row of {v} for {arch}")
+        value = self._compiled[v, arch][column]
+        if value is None:
+            raise Missing(f"compiled.csv has no {column} of {v} for {arch}")
+        return value if isinstance(value, str) else Estimate.of(float(value))
+
     def published(self, id: str) -> Estimate:
         """A worklog's number, by its id in paper/published.csv."""
         return Estimate.of(choose(self._published, id, "id", "published.csv"))

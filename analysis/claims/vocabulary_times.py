@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims import estimates
-from analysis.claims.estimates import Estimate
+from analysis.claims.estimates import Estimate, Truth
 from analysis.claims.machine_tables import Lookup, Missing, whole
 from contracts import UserError, choose
 from contracts.dtypes import dtypes
@@ -183,6 +183,13 @@ class Times(Lookup):
         """The mean of f(n); its interval is from the mean of the lower ends to that of the upper ones."""
         found = self._each(f, sizes)
         return estimates.divide(estimates.total(found), len(found))
+
+    def count_over(self, f: Any, sizes: Any) -> Estimate:
+        """At how many sizes a comparison is true: count_over(lambda n: share("sgemm_warptile", n) > 1, sizes(...))."""
+        found = self._each(f, sizes)
+        if not all(isinstance(one, Truth) for one in found):
+            raise UserError("count_over takes a lambda that compares")
+        return Estimate.of(sum(one.holds is True for one in found))
 
     def spread(self, f: Any, sizes: Any) -> Estimate:
         """The largest f(n) over the smallest (1: the same at all sizes)."""

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.claims.verdicts import DIRECTION, FAILS, HOLDS, UNTESTABLE
+from analysis.claims.verdicts import DIRECTION, FAILS, HOLDS, NOISY, UNTESTABLE
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
@@ -20,14 +20,16 @@ LOOKS: dict[str, dict[str, Any]] = {
     HOLDS: {"color": style.KERNEL},
     DIRECTION: {"color": "#8CC2E6"},
     FAILS: {"color": style.BAD, "hatch": "///"},
+    NOISY: {"color": "#F2D58A"},
     UNTESTABLE: {"color": "#E4E4E4"},
 }
-INKS = {HOLDS: "white", DIRECTION: style.INK, FAILS: "white", UNTESTABLE: style.INK}
+INKS = {HOLDS: "white", DIRECTION: style.INK, FAILS: "white", NOISY: style.INK, UNTESTABLE: style.INK}
 ROOM = 0.045  # share of the axis that a count needs to stand in its bar
 
 
 def draw(rows: pd.DataFrame, worklogs: list[str]) -> Figure:
-    """The figure, of rows of claims.csv."""
+    """The figure, of rows of claims.csv: the counted ones."""
+    rows = rows[rows["counted"]]
     kinds = [kind for kind in schema("claims_table")["properties"]["about"]["enum"] if kind in set(rows["about"])]
     kinds = sorted(kinds, key=lambda kind: -(rows["about"] == kind).sum())
     worklogs = [key for key in worklogs if key in set(rows["worklog"])]
@@ -42,11 +44,12 @@ def draw(rows: pd.DataFrame, worklogs: list[str]) -> Figure:
         right.set_title("By what they are about", loc="left")
     for axes in panels[-1]:
         axes.set_xlabel("claims")
+    seen = [verdict for verdict in LOOKS if verdict in set(rows["verdict"])]
     handles = [
         Rectangle((0, 0), 1, 1, linewidth=0, facecolor=look["color"], edgecolor="white", hatch=look.get("hatch"))
-        for look in LOOKS.values()
+        for look in (LOOKS[verdict] for verdict in seen)
     ]
-    figure.legend(handles, list(LOOKS), loc="outside upper center", ncols=len(LOOKS), handlelength=1.2)
+    figure.legend(handles, seen, loc="outside upper center", ncols=len(seen), handlelength=1.2)
     origins = " · ".join(rows["origin"].unique())
     figure.supxlabel(origins, x=0.01, ha="left", fontsize=8, color=style.INK)
     return figure
@@ -54,10 +57,12 @@ def draw(rows: pd.DataFrame, worklogs: list[str]) -> Figure:
 
 def bars(axes: Axes, rows: pd.DataFrame, column: str, names: list[str]) -> None:
     """A bar for each name, first on top, with the counts of the verdicts in it."""
-    counts = pd.crosstab(rows[column], rows["verdict"]).reindex(index=names, columns=list(LOOKS), fill_value=0)
+    seen = [verdict for verdict in LOOKS if verdict in set(rows["verdict"])]
+    counts = pd.crosstab(rows[column], rows["verdict"]).reindex(index=names, columns=seen, fill_value=0)
     longest = max(1, counts.sum(axis=1).max())
     start = [0] * len(names)
-    for verdict, look in LOOKS.items():
+    for verdict in seen:
+        look = LOOKS[verdict]
         widths = list(counts[verdict])
         bar: dict[str, Any] = {"height": 0.72 if len(names) > 6 else 0.55, "edgecolor": "white", "linewidth": 0.5}
         axes.barh(range(len(names)), widths, left=start, **bar, **look)
