@@ -53,6 +53,7 @@ class Barriers:
             here = threads & (number == n)
             counts = np.bincount(self.machine.block_of[here], minlength=len(self.machine.blocks))
             self.arrived[n] = self.arrived.get(n, 0) + counts
+            self.machine.pass_arrival(here, n)
         # the counted threads of the barrier are those of the instruction that waits
         self._release_blocks()
 
@@ -101,7 +102,7 @@ class Barriers:
             if n in self.arrived:
                 self.arrived[n] = np.where(done, 0, self.arrived[n])
             self._note_parts(here, done)
-            m.pass_barrier(done)
+            m.pass_barrier(done, freed, n)
             for w, threads in here:
                 gone = threads & freed
                 if gone.any():
@@ -210,13 +211,9 @@ class Barriers:
             raise m.fault(
                 w.instruction, f"{name} is not reached by all threads: thread {thread} has exited before it", lane
             )
-        where = next(o for o in self.waiting if o.threads[other])
-        raise m.fault(
-            w.instruction,
-            f"deadlock: {name} is not reached by all threads: thread {thread} waits at another barrier "
-            f"at {m.where(where.instruction)}",
-            lane,
-        )
+        where = next((o for o in self.waiting if o.threads[other]), None)
+        rest = m.waits_at(other) if where is None else f" waits at another barrier at {m.where(where.instruction)}"
+        raise m.fault(w.instruction, f"deadlock: {name} is not reached by all threads: thread {thread}{rest}", lane)
 
 
 def _aligned(instruction: Instruction) -> bool:

@@ -17,6 +17,7 @@ class Store:
     lane: int
     source: object  # access of 16-byte pieces
     group: int = NEVER
+    time: int = 0  # when it began, for the watch over shared memory
 
 
 class BulkGroups:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,6 +63,9 @@ class Clusters:
     def arrive(self, instruction: Instruction, threads: np.ndarray, orders: bool) -> None:
         """barrier.cluster.arrive; `orders`: what the threads did before it is ordered, as by `.release`."""
         self.arrived = self.arrived + threads
+        if orders:
+            for key, lanes in self._split(threads):
+                self.machine.release_at(key, lanes)
         twice = threads & (self.arrived > self.waited + 1)
         if twice.any():
             lane = int(np.flatnonzero(twice)[0])
@@ -77,6 +81,12 @@ class Clusters:
         self.waiting.append(Waiting(instruction, threads))
         self.release()
         return None
+
+    def _split(self, threads: np.ndarray) -> Iterator[tuple[tuple, np.ndarray]]:
+        """Threads by their cluster."""
+        lanes = np.flatnonzero(threads)
+        for cluster in np.unique(lanes // self.lanes).tolist():
+            yield ("cluster", cluster), lanes[lanes // self.lanes == cluster]
 
     def after_exit(self) -> None:
         """Fewer threads may be waited for."""
@@ -98,7 +108,9 @@ class Clusters:
             if gone.any():
                 if not w.registers:
                     self.waited = self.waited + gone
-                    m.pass_cluster_barrier(gone)
+                    for key, lanes in self._split(gone):
+                        m.phase_ends(key)
+                        m.acquire_at(key, lanes)
                 m.join(w.instruction.pc + 1, gone)
                 w.threads = w.threads & ~gone
             if w.threads.any():
@@ -148,7 +160,7 @@ class Clusters:
 
     def stuck(self) -> None:
         """Nobody can run, and some wait: say for what."""
-        m, w = self.machine, self.waiting[0]
+        m, w = self.machine, max(self.waiting, key=lambda w: w.registers)
         lane = int(np.flatnonzero(w.threads)[0])
         if w.registers:
             block = self.registers.reshape(-1, m.padded // WARP)[m.block_of[lane]]

@@ -21,6 +21,7 @@ class Copy:
     size: int  # of an element
     width: int
     group: np.ndarray  # per lane of the batch; -1 once landed
+    mbarrier: int | None = None  # the place of the one that a bulk copy signals
 
 
 def commit(m) -> None:

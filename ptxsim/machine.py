@@ -25,6 +25,7 @@ from . import origins
 from . import program as programs
 from .barriers import Barriers
 from .bulk_groups import BulkGroups
+from .clock_monitor import ClockMonitor
 from .clusters import Clusters
 from .errors import PtxError, PtxsimError
 from .global_monitor import GlobalMonitor, watched
@@ -718,7 +719,8 @@ class Machine:
         else:
             self.spaces["shared"] = self.spaces["shared::cluster"] = Space("shared", *part)
         watched = self.shared_bytes and (self.checks.races or self.checks.unwritten)
-        self.monitor = SharedMonitor(self) if watched else None
+        follows = ClockMonitor if needs_clocks(self.program) or self.clusters.size > 1 else SharedMonitor
+        self.monitor = follows(self) if watched else None
         self.barriers = Barriers(self)
         self.phases = Phases(self)
         self.bulk_groups = BulkGroups(self)
@@ -772,12 +774,11 @@ class Machine:
         groups = self.groups
         while True:
             if not groups:
-                if self.barriers.waiting:
-                    self.barriers.stuck()
-                if self.clusters.waiting:
+                if any(w.registers for w in self.clusters.waiting):
                     self.clusters.stuck()
-                if self.phases.waiting:
-                    self.phases.stuck()
+                for waits in (self.phases, self.barriers, self.clusters):
+                    if waits.waiting:
+                        waits.stuck()
                 return
             pc = self._choose()
             threads = groups.pop(pc)
@@ -867,10 +868,10 @@ class Machine:
 
     # what orders accesses
 
-    def pass_barrier(self, done: np.ndarray | None = None) -> None:
-        """Blocks pass a barrier: all of the batch, or those marked."""
+    def pass_barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None:
+        """Blocks pass a barrier: all of the batch, or those marked; `threads`: those that take part, if not all."""
         if self.monitor is not None:
-            self.monitor.barrier(done)
+            self.monitor.barrier(done, threads, number)
         if self.global_monitor is not None:
             self.global_monitor.barrier(done)
 
@@ -881,10 +882,28 @@ class Machine:
         if self.global_monitor is not None:
             self.global_monitor.warp_sync(threads)
 
-    def pass_cluster_barrier(self, threads: np.ndarray) -> None:
-        """The clusters of these threads pass their barrier."""
-        done = np.bincount(self.block_of[threads], minlength=len(self.blocks)) > 0
-        self.pass_barrier(np.repeat(done.reshape(-1, self.clusters.size).any(axis=1), self.clusters.size))
+    def pass_arrival(self, threads: np.ndarray, number: int) -> None:
+        """Threads arrive at a barrier of their block for which they do not wait."""
+        if self.monitor is not None:
+            self.monitor.arrive(threads, number)
+
+    def release_at(self, key: int | tuple, lanes: np.ndarray) -> None:
+        """Lanes of one cluster arrive at an mbarrier, or the cluster's barrier: what they did comes before what those
+        do who see its phase end."""
+        if self.monitor is not None:
+            self.monitor.release(key, lanes)
+
+    def acquire_at(self, key: int | tuple, lanes: np.ndarray) -> None:
+        """Lanes of one cluster have seen the phase end."""
+        if self.monitor is not None:
+            self.monitor.acquire(key, lanes)
+        if self.global_monitor is not None:
+            self.global_monitor.barrier(np.bincount(self.block_of[lanes], minlength=len(self.blocks)) > 0)
+
+    def phase_ends(self, key: int | tuple) -> None:
+        """All arrived."""
+        if self.monitor is not None:
+            self.monitor.phase_ends(key)
 
     def pass_fence(self) -> None:
         """The active threads execute a fence that reaches beyond their block."""
@@ -1011,11 +1030,19 @@ class MemoryEvent:
         return self.access.offset
 
 
+def needs_clocks(program: Program) -> bool:
+    """Whether warps of a program order their accesses by more than barriers of the block."""
+    words = {"bulk", "cluster", "shared::cluster", "mbarrier", "proxy"}
+    return any(i.opcode in ("mbarrier", "wgmma") or not words.isdisjoint(i.modifiers) for i in program.code)
+
+
 def smallest_shared_access(program: Program) -> int:
     """Bytes of the smallest access that may go to shared memory."""
     smallest = 16
     for instruction in program.code:
         opcode, modifiers = instruction.opcode, instruction.modifiers
+        if opcode == "mbarrier":
+            smallest = min(smallest, 8)
         if opcode not in ("ld", "st", "atom", "red", "cp"):
             continue
         if opcode == "cp":

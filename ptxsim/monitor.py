@@ -97,7 +97,7 @@ class SharedMonitor:
         first = (where.low_bits & (self.size - 1)) + access.offset >> self.shift
         number = max(1, width >> self.shift)
         event = Event(access, where, first, number, where.lanes, instruction, kind)
-        reading = kind in ("ld", "ldmatrix", "ld_ordered", "atom", "async_ld")
+        reading = kind in ("ld", "ldmatrix", "ld_ordered", "atom")
         if self.copies:
             self._require_landed(event)
         if reading and not self.all_written:
@@ -167,8 +167,11 @@ class SharedMonitor:
 
     # barriers
 
-    def barrier(self, done: np.ndarray | None = None) -> None:
-        """Blocks pass a barrier: all of them, or those marked."""
+    def arrive(self, threads: np.ndarray, number: int) -> None:
+        """bar.arrive: orders nothing here before the barrier is passed."""
+
+    def barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None:
+        """Blocks pass a barrier: all of them, or those marked; it counts for all threads of a block."""
         partial = done is not None and not done.all()
         self._examine(keep=partial)
         if done is None:
@@ -184,15 +187,6 @@ class SharedMonitor:
         if self.reads or self.writes:
             self._examine(keep=True)
         self.clock = self.clock + threads.reshape(-1, WARP).any(axis=1)
-
-    def store_begins(self, store) -> None:
-        """A bulk store begins to read its source."""
-
-    def store_ends(self, store) -> None:
-        """It has been waited for."""
-
-    def proxy_fence(self, active) -> None:
-        """A fence between the generic proxy and the asynchronous one."""
 
     def finish(self) -> None:
         self._examine(keep=False)

@@ -102,6 +102,7 @@ class Phases:
             state.parity ^= 1
             state.pending = state.expected
             self.bytes.pop(at, None)
+            self.machine.phase_ends(at)
 
     def signal(self, at: int, land: Callable[[], None]) -> None:
         """A copy that will signal the object at `at` is under way."""
@@ -138,7 +139,7 @@ class Phases:
             if done.any():
                 gone = np.zeros(m.lanes, bool)
                 gone[lanes[done]] = True
-                self.passed(gone)
+                self.passed(lanes[done], p.objects[lanes[done]])
                 saved = m.mask, m.active, m.whole, m.count
                 m.mask = m.active = gone
                 p.write(m.uniform(np.bool_(True)))
@@ -148,13 +149,15 @@ class Phases:
             if p.threads.any():
                 self.waiting.append(p)
 
-    def passed(self, threads: np.ndarray) -> None:
-        """Threads have seen a phase end: what others did before their arrival is ordered before what these do now.
+    def arrive(self, objects: np.ndarray, lanes: np.ndarray) -> None:
+        """Threads arrive: what they did before is ordered before what those do who see the phase end."""
+        for at in np.unique(objects).tolist():
+            self.machine.release_at(at, lanes[objects == at])
 
-        The watch over memory takes it for a barrier of the block.
-        """
-        m = self.machine
-        m.pass_barrier(np.bincount(m.block_of[threads], minlength=len(m.blocks)) > 0)
+    def passed(self, lanes: np.ndarray, objects: np.ndarray) -> None:
+        """Threads have seen the phases of these objects end."""
+        for at in np.unique(objects).tolist():
+            self.machine.acquire_at(at, lanes[objects == at])
 
     def stuck(self) -> None:
         """Nobody can run, and some wait for a phase: say for what, and of several name one that waits for copies."""
@@ -164,10 +167,13 @@ class Phases:
             found.append((p, lane, State.unpack(int(self.read(p.objects[lane : lane + 1])[0]))))
         p, lane, state = max(found, key=lambda entry: entry[2].bytes != 0)
         missing = [f"{state.pending} of {state.expected} arrivals"] * bool(state.pending)
-        missing += [f"{state.bytes} bytes of copies"] * bool(state.bytes)
-        what = " and ".join(missing) + self._account(int(p.objects[lane]))
+        missing += [f"{state.bytes} bytes of copies"] * (state.bytes > 0)
+        what = f"waits for {' and '.join(missing)}" if missing else ""
+        if state.bytes < 0:
+            what += f"{' and ' if missing else ''}cannot end, as copies brought {-state.bytes} bytes more than expected"
+        what += self._account(int(p.objects[lane]))
         raise self.machine.fault(
-            p.instruction, f"deadlock: the phase of this mbarrier waits for {what}{self._others(p, lane)}", lane
+            p.instruction, f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}", lane
         )
 
     def _account(self, at: int) -> str:
@@ -188,4 +194,10 @@ class Phases:
                 what = f"{state.pending} of {state.expected} arrivals" if state.pending else f"{state.bytes} bytes"
                 thread = m.thread_index(int(m.thread_of[here[0]]))
                 found.setdefault(m.where(p.instruction), f"thread {thread} at {m.where(p.instruction)} for {what}")
+        for name, parked in (("barrier", m.barriers.waiting), ("barrier of the cluster", m.clusters.waiting)):
+            for w in parked:
+                here = np.flatnonzero(w.threads & (m.block_of == m.block_of[lane]))
+                if len(here):
+                    where, thread = m.where(w.instruction), m.thread_index(int(m.thread_of[here[0]]))
+                    found.setdefault(where, f"thread {thread} and {len(here) - 1} more at the {name} at {where}")
         return f"; also wait: {', '.join(found.values())}" if found else ""

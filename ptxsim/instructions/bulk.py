@@ -27,7 +27,7 @@ U16, U32, S32, U64 = TYPES["u16"], TYPES["u32"], TYPES["s32"], TYPES["u64"]
 OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 REDUCED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int32": "s32", "int64": "s64"}
 REDUCED |= {"uint32": "u32", "uint64": "u64"}
-PIECE = 16
+PIECE, ALIGN = 16, 128  # bytes: of a bulk copy, of a box in shared memory
 HINTS = ("L2::", "mbarrier::complete_tx::bytes", "bulk_group")
 
 
@@ -191,7 +191,7 @@ def _deliver(m, instruction: Instruction, lane: int, to: Pieces, data, size: int
         access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
         group = np.full(m.lanes, -1, np.int64)
         group[lane] = NEVER
-        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, group)
+        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, group, at)
         if m.monitor is not None:
             m.monitor.copy_begins(copy)
         m.phases.signal(at, _landing(m, instruction, copy, lane, at, size))
@@ -357,8 +357,11 @@ def _boxes(m, instruction: Instruction, operand, space_name: str, read_maps):
         space = m.spaces[space_name]
         for lane, (box, coordinates) in zip(lanes, read_maps(lanes), strict=True):
             where = space.addresses(m.registers[slot], _only(m, [lane]))
-            m.require_valid(space, where, offset, box.span, 128, instruction, kind)
+            m.require_valid(space, where, offset, box.span, PIECE, instruction, kind)
             raw = int(where.raw[0]) + offset
+            if raw % ALIGN:
+                what = f"misaligned box at {space.shown(raw)}, which tensor copies take at multiples of {ALIGN} bytes"
+                raise m.fault(instruction, what + m.in_shared(raw), lane)
             if box.swizzle and raw % (8 * box.swizzle):
                 m.notes[
                     f"{instruction.where}: a box at shared address 0x{raw:x} begins within its pattern of "

@@ -57,7 +57,7 @@ def mbarrier(m, instruction):
     parity = modifiers.flag("parity")
     no_complete = modifiers.flag("noComplete")
     expects = action == "expect_tx" or (action.startswith("arrive") and modifiers.flag("expect_tx"))
-    modifiers.one_of(ORDER)
+    orders = modifiers.one_of(ORDER) != "relaxed"
     modifiers.one_of(("cta", "cluster"))
     operands = list(instruction.operands)
     after = instruction.pc + 1
@@ -109,6 +109,8 @@ def mbarrier(m, instruction):
                 if no_complete and state.pending == 0:
                     raise m.fault(instruction, "mbarrier: .noComplete, but this ends the phase", int(lanes[index]))
 
+        if orders and action in ("arrive", "arrive_drop"):
+            m.phases.arrive(objects, lanes)
         before = m.phases.change(instruction, objects, lanes, act)
         if write is not None:
             write(before, None if len(lanes) == m.lanes else lanes)
@@ -133,7 +135,7 @@ def _wait(m, instruction, action: str, result, place: tuple[str, int, int], toke
         over = np.zeros(m.lanes, bool)
         over[lanes] = m.phases.over(objects, wanted)
         if over.any():
-            m.phases.passed(over)
+            m.phases.passed(np.flatnonzero(over), all_objects[over])
         write(over)
         return after
 
@@ -161,6 +163,7 @@ def signal_by_copies(m, instruction, modifiers: Modifiers):
 
             def land(at=at, here=here, copies=tuple(m.copies)) -> None:
                 land_copies_of(m, copies, here)
+                m.phases.arrive(np.full(len(here), at), here)
                 m.phases.change(instruction, np.full(len(here), at), here, _arrive)
 
             m.phases.signal(at, land)

@@ -607,7 +607,7 @@ def test_a_ring_of_bulk_copies_between_warps_with_roles(kernel90):
         (1, "deadlock: the phase of this mbarrier waits for 16 bytes of copies"),
         (
             2,
-            r"read of shared memory that nobody wrote|a cp\.async of thread \(0, 0, 0\) to there has not been waited",
+            r"read of shared memory that nobody wrote|a bulk copy of thread \(0, 0, 0\), at foreign_sm90",
         ),
         (3, "deadlock: the phase of this mbarrier waits for 96 of 96 arrivals"),
     ],

@@ -13,7 +13,7 @@ from running import KERNELS
 import ptxsim
 from ptxsim import Array, TensorMap
 from ptxsim.compiler import compile_ptx
-from ptxsim.errors import PtxError
+from ptxsim.errors import PtxError, PtxsimError
 from ptxsim.parser import parse
 
 
@@ -189,3 +189,127 @@ def multicast(kernel, fault=0, tiles=5):
 
 def test_boxes_are_multicast_in_a_cluster(kernel):
     multicast(kernel)
+
+
+# faults
+
+AT = r"tma.cu:\d+(, called from tma.cu:\d+)?"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (1, f"for 128 bytes of copies .{AT} expects 8320; {AT} brought 8192.; also wait: thread .* at {AT} for 2 of"),
+        (2, f"cannot end, as copies brought 128 bytes more than expected .{AT} expects 8064; {AT} brought 8192."),
+        (3, f"read before the wait: a bulk copy of thread .0, 0, 0., at {AT}, to there has not been waited for"),
+        (4, f"waits for 8192 bytes of copies .{AT} expects 8192."),
+        (5, "deadlock: the phase of this mbarrier waits for 1 of 1 arrivals"),
+        (6, "mbarrier: more arrivals than the phase expects"),
+        (7, "setmaxnreg.inc waits for registers: 248 a thread .* the block's 12 warps started with 168 a thread"),
+        (8, f"race: writes what thread .*, 0, 0. reads at {AT}, without a barrier between"),
+    ],
+)
+def test_faults_of_a_ring_are_found(kernel, fault, message):
+    with pytest.raises(PtxsimError, match=message):
+        ring(kernel, fault)
+
+
+def put(kernel, fault):
+    c = Array(np.zeros((16, 64), np.uint16), "C")
+    target = TensorMap(c, (16, 64), swizzle=128)
+    source = Array(np.zeros(target.span, np.uint8), "in")
+    return kernel("put").launch(1, 128, [source, target, 0, 0, 0, target.span, 2, fault], shared_bytes=target.span)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (1, f"reads what thread .* writes at {AT} by an ordinary store, without a fence.proxy.async between"),
+        (2, f"writes what cp.async.bulk.tensor.2d at {AT} may still read: no cp.async.bulk.wait_group.read"),
+    ],
+)
+def test_faults_of_bulk_stores_are_found(kernel, fault, message):
+    with pytest.raises(PtxsimError, match=message):
+        put(kernel, fault)
+
+
+def test_the_source_of_a_bulk_store_may_be_written_after_the_wait(kernel):
+    assert put(kernel, 3).notes == ()
+
+
+def test_a_bulk_store_that_nobody_waits_for_is_noted(kernel):
+    (note,) = put(kernel, 4).notes
+    assert "a thread ends without a wait_group for this bulk store" in note
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (1, f"race: reads what block .1, 0, 0., thread .127, 0, 0. writes at {AT}"),
+        (2, "out-of-bounds shared load of 4 bytes .* in the block of rank 1 of the cluster, which only .shared::cl"),
+    ],
+)
+def test_faults_between_blocks_of_a_cluster_are_found(kernel, fault, message):
+    with pytest.raises(PtxsimError, match=message):
+        kernel("swap").launch(2, 128, [Array(np.zeros(256, np.int32)), Array(np.zeros(256, np.int32)), fault])
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (1, "race: changes what block .* writes at"),
+        (2, "waits for 128 of 256 arrivals; also wait: .* at the barrier of the cluster at tma.cu"),
+        (3, f"race: reads what a bulk copy writes at {AT}, before this thread sees its mbarrier's phase end"),
+    ],
+)
+def test_faults_of_a_multicast_are_found(kernel, fault, message):
+    with pytest.raises(PtxsimError, match=message):
+        multicast(kernel, fault)
+
+
+A = Array(np.zeros((64, 64), np.float16), "A")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"box": (8, 512)}, "a box of 512 elements along a dimension; allowed: 1 to 256"),
+        ({"box": (8, 7)}, "a box of 14 bytes along the innermost dimension; allowed: multiples of 16"),
+        ({"box": (8, 64), "swizzle": 64}, "a box of 128 bytes along the innermost dimension is more than its swizzle"),
+        ({"box": (8, 64), "swizzle": 96}, "swizzle = 96 is not allowed; allowed: none, 0, 32, 64, 128"),
+        ({"box": (8,)}, "a box of 1 dimensions for a tensor of 2"),
+        ({"box": (8, 8), "shape": (64, 60), "strides": (120,)}, "a stride of 120 bytes; allowed: multiples of 16"),
+        ({"box": (8, 8), "shape": (65, 64)}, "its last element ends 8320 bytes behind its start; the array has 8192"),
+        ({"box": (8, 8), "interleave": "16B"}, "interleave = '16B' is not allowed; allowed: none"),
+        ({"box": (8, 8), "fill": "nan"}, "fill = 'nan' is not allowed; allowed: zeros"),
+        ({"box": (8, 8), "element_strides": (1, 2)}, r"element strides \(1, 2\) are not supported, only 1"),
+        ({"box": (1,) * 6, "shape": (1,) * 6}, "6 dimensions; allowed: 1 to 5"),
+    ],
+)
+def test_maps_that_the_driver_refuses_are_refused(options, message):
+    with pytest.raises(PtxsimError, match=f"tensor map of A: {message}"):
+        TensorMap(A, **options)
+
+
+def test_a_map_of_a_misaligned_array_is_refused(kernel):
+    taken = TensorMap(Array(np.zeros((64, 64), np.float16), "A", offset=8), (8, 64))
+    with pytest.raises(PtxsimError, match=r"tensor map of A: its address 0x[0-9a-f]* is not aligned to 16 bytes"):
+        fetched(kernel, taken, (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"place": 64}, "misaligned box at shared address 0x840, which tensor copies take at multiples of 128"),
+        ({"entry": "box_1d"}, "1 coordinates, but the tensor map of A has 2 dimensions"),
+    ],
+)
+def test_copies_that_do_not_fit_their_map_are_found(kernel, options, message):
+    with pytest.raises(PtxsimError, match=message):
+        fetched(kernel, TensorMap(A, (8, 64), swizzle=128), (0, 0), **options)
+
+
+def test_a_box_that_is_larger_than_its_memory_is_found(kernel):
+    out = Array(np.zeros(1024, np.uint8), "out")
+    with pytest.raises(PtxsimError, match=r"out-of-bounds shared cp.async store of 2048 bytes"):
+        kernel("box_2d").launch(1, 64, [out, TensorMap(A, (16, 64)), 0, 0, 0, 1024, 2048, 0], shared_bytes=1024)

@@ -133,7 +133,7 @@ KERNEL put(const uint8_t* in, MAP map, int x, int y, int z, int bytes, int rank,
                          "r"(y), "r"(z), "r"(from)
                          : "memory");
         commit();
-        if (fault != 2) wait_read();
+        if (fault != 2 && fault != 4) wait_read();
         if (fault == 3) shared[0] = 1;  // after the wait: allowed
     }
     if (fault == 2) {

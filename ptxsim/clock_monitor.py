@@ -1,0 +1,419 @@
+"""Watches the shared memory of kernels in which warps go their own ways: mbarriers, bulk copies, wgmma, clusters.
+
+As `SharedMonitor`, but what orders two accesses is followed exactly, by vector clocks. Each warp knows of each thread
+of its cluster up to when its accesses come before the warp's own next ones. Time is the number of accesses so far.
+
+- A barrier of a block, or a part of one, joins what its threads know, and what they did.
+- An arrival at an mbarrier (or at the cluster's barrier) leaves there what the thread knows and did; who sees the phase
+  end takes it.
+- What one lane learns its warp knows; what a lane did its warp learns by a warp barrier.
+- A bulk copy writes shared memory for its mbarrier: only who sees that phase end knows of it. A bulk store, or a wgmma,
+  reads for its warp: whoever waits for its group knows that the reading is over.
+- What is written by stores and atomics (the generic proxy) and then read or overwritten by bulk copies or wgmma (the
+  asynchronous proxy) needs a fence.proxy.async between, by the writer or by a thread that comes after it.
+
+For each granule the last write is kept, and of each warp the last read. Cost: a bounded number of array operations for
+each access, and one of the size of what a warp knows for each arrival, wait and barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .memory import SHIFT
+from .monitor import PLAIN, SWAP, granules, strength
+
+WARP = 32
+NOBODY = -1
+OBJECTS = 16  # mbarriers that a cluster's clocks have room for at first
+GENERIC, FENCED = 0, 1  # what is known; and of it, what a fence.proxy.async came after
+WRITES = ("st", "st_ordered", "atom")
+ASYNC_READS = ("async_ld",)
+
+
+class ClockMonitor:
+    """The shadow of the shared memory of a batch."""
+
+    def __init__(self, machine) -> None:
+        m = self.machine = machine
+        space = m.spaces["shared"]
+        self.size, self.shift = machine.granule, SHIFT[machine.granule]
+        total = self.granules = len(space.data) >> self.shift
+        self.granules_per_block = total // len(m.blocks)
+        self.watch_unwritten, self.watch_races = m.checks.unwritten, m.checks.races
+        self.written = np.zeros(total, bool)
+        outside = self.written.reshape(len(m.blocks), -1)
+        outside[:, : space.first >> self.shift] = outside[:, space.size >> self.shift :] = True
+        self.under_way = np.zeros(total, np.int32)  # when the copy that is to land there began
+        self.copies = 0  # pieces under way
+        self.beginners: dict[int, int] = {}  # lanes of these copies, by when
+        # agents of a cluster: its threads, then an asynchronous reader for each warp, then a writer for each mbarrier
+        self.threads = m.clusters.lanes
+        self.warps = self.threads // WARP
+        self.objects: dict[int, int] = {}  # agents of mbarriers, by their place
+        self.used: dict[int, int] = {}  # how many each cluster has
+        self.width = self.threads + self.warps + OBJECTS
+        self.known = np.zeros((2, m.warps, self.width), np.int32)
+        self.events: list = [None]  # instructions by time
+        self.writer = np.full(total, NOBODY, np.int32)  # agent in its cluster
+        self.write_time = np.zeros(total, np.int32)
+        self.write_strength = np.zeros(total, np.int8)
+        columns = 2 * self.warps  # readers: warps, then their asynchronous ones
+        self.read_time = np.zeros((total if self.watch_races else 0, columns), np.int32)
+        self.read_lanes = np.zeros((total if self.watch_races else 0, self.warps), np.uint32)
+        self.left: dict = {}  # what arrivals left at a barrier, by which; and, by ("over", which), of phases that ended
+        self.all_lanes = np.arange(m.lanes)
+
+    # who and when
+
+    def _cluster(self, lanes: np.ndarray) -> np.ndarray:
+        return lanes // self.threads
+
+    def _now(self, instruction) -> int:
+        self.events.append(instruction)
+        return len(self.events) - 1
+
+    @property
+    def _stamp(self) -> int:
+        """Before all accesses to come, after all so far."""
+        return len(self.events) - 1
+
+    def _agent(self, at: int) -> int:
+        """The agent that writes for the mbarrier at a place."""
+        found = self.objects.get(at)
+        if found is None:
+            part = self.granules_per_block * self.machine.clusters.size << self.shift
+            cluster = at // part
+            number = self.used[cluster] = self.used.get(cluster, 0) + 1
+            found = self.objects[at] = self.threads + self.warps + number - 1
+            if found >= self.width:
+                more = np.zeros((*self.known.shape[:2], OBJECTS), np.int32)
+                self.known = np.concatenate([self.known, more], axis=2)
+                self.width += OBJECTS
+        return found
+
+    def _row(self) -> np.ndarray:
+        return np.zeros((2, self.width), np.int32)
+
+    def _joined(self, row: np.ndarray | None, other: np.ndarray) -> np.ndarray:
+        """Both; rows of earlier may be shorter."""
+        if row is None:
+            return other.copy()
+        if row.shape[1] < other.shape[1]:
+            row, other = other.copy(), row
+        row[:, : other.shape[1]] = np.maximum(row[:, : other.shape[1]], other)
+        return row
+
+    def _what(self, lanes: np.ndarray) -> np.ndarray:
+        """What some lanes of a cluster know and did."""
+        row = self.known[:, np.unique(lanes // WARP)].max(axis=1)
+        row[GENERIC, lanes % self.threads] = self._stamp
+        return row
+
+    def _learn(self, warps: np.ndarray, row: np.ndarray) -> None:
+        width = row.shape[1]
+        self.known[:, warps, :width] = np.maximum(self.known[:, warps, :width], row[:, None])
+
+    # what orders accesses
+
+    def release(self, key, lanes: np.ndarray) -> None:
+        """Lanes of one cluster arrive at a barrier."""
+        self.left[key] = self._joined(self.left.get(key), self._what(lanes))
+
+    def phase_ends(self, key) -> None:
+        """Whoever sees that the present phase of a barrier ended knows what its arrivals left."""
+        if key in self.left:
+            self.left["over", key] = self._joined(self.left.get(("over", key)), self.left.pop(key))
+
+    def acquire(self, key, lanes: np.ndarray) -> None:
+        """Lanes of one cluster see the end of a barrier's phase."""
+        row = self.left.get(("over", key))
+        if row is not None:
+            self._learn(np.unique(lanes // WARP), row)
+
+    def barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None:
+        """Blocks pass a barrier: all of them, or those marked; `threads`: those that took part."""
+        m = self.machine
+        threads = m.alive if threads is None else threads
+        lanes = np.flatnonzero(threads if done is None else threads & done[m.block_of])
+        starts = np.flatnonzero(np.r_[True, np.diff(lanes // m.padded) != 0]) if len(lanes) else []
+        for here in np.split(lanes, starts[1:]) if len(lanes) else ():
+            row = self._joined(self.left.pop((int(here[0]) // m.padded, number), None), self._what(here))
+            self._learn(np.unique(here // WARP), row)
+
+    def arrive(self, threads: np.ndarray, number: int) -> None:
+        """bar.arrive: threads that do not wait."""
+        lanes = np.flatnonzero(threads)
+        for block in np.unique(lanes // self.machine.padded).tolist():
+            self.release((block, number), lanes[lanes // self.machine.padded == block])
+
+    def warp_sync(self, threads: np.ndarray) -> None:
+        """Warps pass a barrier of their own."""
+        lanes = np.flatnonzero(threads)
+        self.known[GENERIC, lanes // WARP, lanes % self.threads] = self._stamp
+
+    def proxy_fence(self, active: np.ndarray | None) -> None:
+        """The active threads execute a fence.proxy.async."""
+        lanes = np.flatnonzero(self.machine.alive if active is None else active)
+        warps = np.unique(lanes // WARP)
+        self.known[FENCED, warps] = np.maximum(self.known[FENCED, warps], self.known[GENERIC, warps])
+        self.known[FENCED, lanes // WARP, lanes % self.threads] = self._stamp
+
+    def finish(self) -> None:
+        """The batch ends."""
+
+    # accesses
+
+    def touch(self, access, width: int, instruction, kind: str) -> None:
+        """An access is about to happen: of `kind` async_ld by the asynchronous proxy, for the warp of each lane."""
+        if kind == "cp_async":
+            return
+        lanes = self.all_lanes if access.lanes is None else access.lanes
+        self.access(access, lanes, width, instruction, kind)
+
+    def access(self, access, lanes: np.ndarray, width: int, instruction, kind: str, readers=None) -> int:
+        """As `touch`; `readers`: the warp (its number in the batch) that reads asynchronously for each lane, if not its
+        own. Gives the time."""
+        time, strong = self._now(instruction), strength(instruction, kind)
+        where = access.where
+        first = (where.low_bits & (self.size - 1)) + access.offset >> self.shift
+        writing = kind in WRITES
+        for g in granules(where.index(self.shift), first, max(1, width >> self.shift)):
+            who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
+            if self.copies:
+                self._require_landed(g, who, instruction, kind)
+            if self.watch_unwritten:
+                if kind not in ("st", "st_ordered"):
+                    good = self.written.take(g)
+                    if np.count_nonzero(good) != len(good):
+                        self._fault(instruction, g, who, ~good, "read of shared memory that nobody wrote")
+                if writing:
+                    self.written[g] = True
+            if not self.watch_races:
+                continue
+            if kind in ASYNC_READS:
+                self._after_write(g, who, instruction, kind, strong, fenced=True)
+                reader = who // WARP if readers is None else readers
+                self.read_time[g, self.warps + reader % self.warps] = time
+            elif writing:
+                self._after_write(g, who, instruction, kind, strong)
+                if strong != SWAP:
+                    self._after_reads(g, who, instruction, kind)
+                self._write(g, who, time, strong, access, instruction, kind)
+            else:
+                self._after_write(g, who, instruction, kind, strong)
+                if strong == PLAIN:
+                    self._read(g, who, time)
+        return time
+
+    def _ordered(self, plane: int, who: np.ndarray, agents: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Whether what agents did at some time comes before what lanes do now."""
+        return times <= self.known[plane, who // WARP, agents]
+
+    def _after_write(self, g, who, instruction, kind: str, strong: int, fenced: bool = False) -> None:
+        """An access comes after the last write of its granules, or else is a fault."""
+        agents = self.writer.take(g)
+        if not np.count_nonzero(agents != NOBODY):
+            return
+        times = self.write_time.take(g)
+        good = (agents == NOBODY) | (agents == who % self.threads) | self._ordered(GENERIC, who, agents, times)
+        if strong != PLAIN:
+            good |= self.write_strength.take(g) != PLAIN
+        elif kind in ("ld", "ldmatrix"):
+            good |= self.write_strength.take(g) == SWAP
+        if np.count_nonzero(good) != len(good):
+            place = int(np.flatnonzero(~good)[0])
+            at = self.machine.where(self.events[int(times[place])])
+            by = self._agent_name(int(agents[place]), int(who[place]))
+            copied = agents[place] >= self.threads
+            lacks = "before this thread sees its mbarrier's phase end" if copied else "without a barrier between"
+            what = f"race: {VERBS.get(kind, 'writes')} what {by} writes at {at}, {lacks}"
+            self._fault(instruction, g, who, ~good, what)
+        if fenced:
+            good = (agents == NOBODY) | (agents >= self.threads) | self._ordered(FENCED, who, agents, times)
+            if np.count_nonzero(good) != len(good):
+                place = int(np.flatnonzero(~good)[0])
+                at = self.machine.where(self.events[int(times[place])])
+                by = self._agent_name(int(agents[place]), int(who[place]))
+                verb = "overwrites" if kind == "cp_async" else "reads"
+                what = f"{verb} what {by} writes at {at} by an ordinary store, without a fence.proxy.async between"
+                self._fault(instruction, g, who, ~good, what)
+
+    def _after_reads(self, g, who, instruction, kind: str) -> None:
+        """A write comes after the last reads of its granules."""
+        times = self.read_time[g]
+        if not times.any():
+            return
+        columns = np.flatnonzero(times.any(axis=0))
+        for column in columns.tolist():
+            there = np.flatnonzero(times[:, column])
+            lanes, when = who[there], times[there, column]
+            if column >= self.warps:
+                agents = np.full(len(there), self.threads + column - self.warps)
+                bad = ~self._ordered(GENERIC, lanes, agents, when)
+                if bad.any():
+                    self._overwritten(g[there], lanes, bad, instruction, column - self.warps, when)
+                continue
+            least = self._least(column, lanes)
+            bad = when > least
+            if bad.any():
+                self._examine_readers(g[there], lanes, bad, instruction, column, when, kind)
+
+    def _least(self, warp: int, lanes: np.ndarray) -> np.ndarray:
+        """Up to when each of these lanes knows all threads of a warp of its cluster."""
+        own = self.known[GENERIC, :, warp * WARP : (warp + 1) * WARP]
+        if len(lanes) and (lanes // WARP == lanes[0] // WARP).all():
+            return np.full(len(lanes), own[lanes[0] // WARP].min())
+        return own.min(axis=1)[lanes // WARP]
+
+    def _examine_readers(self, g, lanes, bad, instruction, warp: int, when, kind: str) -> None:
+        """Reads that not all threads of the warp are known to come before: look at those that read."""
+        g, lanes, when = g[bad], lanes[bad], when[bad]
+        mask, own = self.read_lanes[g, warp], lanes % self.threads
+        for bit in range(WARP):
+            reader = warp * WARP + bit
+            wrong = (mask >> np.uint32(bit) & np.uint32(1)).astype(bool) & (own != reader)
+            wrong &= when > self.known[GENERIC, lanes // WARP, reader]
+            if wrong.any():
+                place = int(np.flatnonzero(wrong)[0])
+                at = self.machine.where(self.events[int(when[place])])
+                by = self._agent_name(reader, int(lanes[place]))
+                what = f"race: {VERBS.get(kind, 'writes')} what {by} reads at {at}, without a barrier between"
+                self._fault(instruction, g, lanes, wrong, what)
+
+    def _overwritten(self, g, lanes, bad, instruction, warp: int, when) -> None:
+        """The source of a bulk store or wgmma changes while it is read, or without order after that."""
+        place = int(np.flatnonzero(bad)[0])
+        reading = self.events[int(when[place])]
+        first = int(lanes[place]) // self.threads * self.warps
+        over = int(when[place]) <= int(self.known[GENERIC, first + warp, self.threads + warp])
+        at = self.machine.where(reading)
+        if over:
+            what = f"race: writes what {reading.opcode} at {at} has read, without a barrier after its wait_group"
+        else:
+            wait = "wgmma.wait_group" if reading.opcode == "wgmma" else "cp.async.bulk.wait_group.read"
+            what = f"writes what {reading.name.split('.global')[0]} at {at} may still read: no {wait} between"
+        self._fault(instruction, g, lanes, bad, what)
+
+    def _read(self, g, who, time: int) -> None:
+        warp = who % self.threads // WARP
+        self.read_time[g, warp] = time
+        bits = np.uint32(1) << (who % WARP).astype(np.uint32)
+        self.read_lanes[g, warp] = 0
+        np.bitwise_or.at(self.read_lanes, (g, warp), bits)
+
+    def _write(self, g, who, time: int, strong: int, access, instruction, kind: str) -> None:
+        agents = (who % self.threads).astype(np.int32)
+        self.writer[g], self.write_time[g], self.write_strength[g] = agents, time, strong
+        self.read_time[g] = 0
+        if strong == PLAIN:
+            clash = self.writer.take(g) != agents
+            if np.count_nonzero(clash) and not _same_values(access, g, kind):
+                by = self._agent_name(int(self.writer[g[clash][0]]), int(who[clash][0]))
+                at = self.machine.where(instruction)
+                self._fault(
+                    instruction, g, who, clash, f"race: writes what {by} writes at {at}, without a barrier between"
+                )
+
+    # copies and stores
+
+    def _require_landed(self, g, who, instruction, kind: str) -> None:
+        began = self.under_way.take(g)
+        if np.count_nonzero(began):
+            bad = began != 0
+            time = int(began[np.flatnonzero(bad)[0]])
+            copier = self.machine.coordinates(self.beginners[time]).split(", thread ")[1]
+            bulk = "bulk" in self.events[time].modifiers
+            what = "read before the wait" if kind in ("ld", "ldmatrix", *ASYNC_READS) else "write"
+            name = f"a {'bulk copy' if bulk else 'cp.async'} of thread {copier}"
+            at = f", at {self.machine.where(self.events[time])}," if bulk else ""
+            self._fault(instruction, g, who, bad, f"{what}: {name}{at} to there has not been waited for")
+
+    def _granules(self, access, width: int) -> Iterator[np.ndarray]:
+        where = access.where
+        first = (where.low_bits & (self.size - 1)) + access.offset >> self.shift
+        return granules(where.index(self.shift), first, max(1, width >> self.shift))
+
+    def copy_begins(self, copy) -> None:
+        """A copy to shared memory is issued: it may be written from now on."""
+        lanes = self.all_lanes if copy.lanes is None else copy.lanes
+        time, bulk = self._now(copy.instruction), "bulk" in copy.instruction.modifiers
+        for g in self._granules(copy.access, copy.width):
+            who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
+            if self.copies:
+                self._require_landed(g, who, copy.instruction, "cp_async")
+            if self.watch_races:
+                self._after_write(g, who, copy.instruction, "cp_async", PLAIN, fenced=bulk)
+                self._after_reads(g, who, copy.instruction, "cp_async")
+            self.under_way[g] = time
+        self.beginners[time] = int(lanes[0])
+        self.copies += len(lanes)
+
+    def copy_lands(self, copy, places: np.ndarray | None) -> None:
+        """Data arrive: written by their threads, which waited, or for an mbarrier."""
+        at = copy.mbarrier
+        lanes = self.all_lanes if copy.lanes is None else copy.lanes
+        lanes = lanes if places is None else lanes[places]
+        time = self._now(copy.instruction)
+        agents = lanes % self.threads if at is None else self._agent(at)
+        for g in self._granules(copy.access, copy.width):
+            here = g if places is None or len(g) == len(lanes) else g[places]
+            self.under_way[here] = 0
+            self.written[here] = True
+            if self.watch_races:
+                self.writer[here], self.write_time[here], self.write_strength[here] = agents, time, PLAIN
+                self.read_time[here] = 0
+        self.copies -= len(lanes)
+        if at is not None:
+            row = self._row()
+            row[:, agents] = time
+            self.left[at] = self._joined(self.left.get(at), row)
+
+    def reading_ends(self, warps, reader: int, time: int) -> None:
+        """Warps know that what the asynchronous reader of a warp began up to some time is over."""
+        column = self.threads + reader % self.warps
+        self.known[GENERIC, warps, column] = np.maximum(self.known[GENERIC, warps, column], time)
+
+    def store_begins(self, store) -> None:
+        """A bulk store is issued, which has just read its source."""
+        store.time = self._stamp
+
+    def store_ends(self, store) -> None:
+        """Its thread waited for it."""
+        self.reading_ends(store.lane // WARP, store.lane // WARP, store.time)
+
+    # words
+
+    def _agent_name(self, agent: int, lane: int) -> str:
+        """An agent of the lane's cluster, in words."""
+        m = self.machine
+        if agent >= self.threads:
+            return "a bulk copy"
+        other = lane // self.threads * self.threads + agent
+        thread = f"thread {m.thread_index(int(m.thread_of[other]))}"
+        return thread if m.block_of[other] == m.block_of[lane] else f"block {m.block_index(other)}, {thread}"
+
+    def _fault(self, instruction, g, who, bad, what: str) -> None:
+        m = self.machine
+        place = int(np.flatnonzero(bad)[0])
+        lane = int(who[place])
+        at = (int(g[place]) % self.granules_per_block) << self.shift
+        of = int(g[place]) // self.granules_per_block
+        block = "" if of == m.block_of[lane] else f", of block {m.block_place(int(m.blocks[of]))}"
+        hint = m.barriers.hint(lane) if what.startswith("race") else ""
+        raise m.fault(instruction, f"{what} (shared address 0x{at:x}{m.in_shared(at)}{block}){hint}", lane)
+
+
+VERBS = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "async_ld": "reads", "atom": "changes"}
+
+
+def _same_values(access, g: np.ndarray, kind: str) -> bool:
+    """Threads that store one value to one place with one instruction do no harm."""
+    values = getattr(access, "values", None)
+    if values is None or kind != "st":
+        return False
+    order = np.argsort(g, kind="stable")
+    same = g[order][1:] == g[order][:-1]
+    return all(not np.any(same & (v[order][1:] != v[order][:-1])) for v in values)
