@@ -114,6 +114,7 @@ KERNEL arrivals(int* out, const int* in) {  // counts, drops, tokens, test_wait
     if (threadIdx.x < 64) {  // 64 leave after this phase
         asm volatile("mbarrier.arrive_drop.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
     } else {
+        asm volatile("bar.sync 1, 64;" ::: "memory");  // two of them arrive for all
         if (threadIdx.x == 64) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], 63;" ::"r"(at) : "memory");
         if (threadIdx.x == 65) arrive(&bar);
         wait(&bar, 1);
