@@ -6,6 +6,7 @@ snakemake --cores 1 tile_autotune  sweep over tiles; the winner is the kernel sg
 snakemake --cores 1 compare        any two variants side by side: --config variant_a=NAME variant_b=NAME
 snakemake --cores 1 claims         what the worklogs claim and what holds; fails where a recorded verdict changed
 snakemake --cores 1 paper          figures and paper again, from what is measured or archived; measures nothing
+snakemake --cores 1 explorer       the same for results/explorer.html, on which a reader chooses what to see
 snakemake --cores 1 archive        put this machine's measurements under data/
 """
 
@@ -42,6 +43,7 @@ rule all:
     default_target: True
     input:
         "results/paper.pdf",
+        "results/explorer.html",
         "results/report.html",
         [f"{RESULTS}/{registry.tables()[name].file}" for name in PLAN.made if registry.tables()[name].target == "all"],
         f"{RESULTS}/passed.txt" if PLAN.checking else [],
@@ -56,6 +58,11 @@ rule paper:
     input:
         "results/paper.pdf",
         [f"results/figures/{name}.svg" for name in OUTPUTS],
+
+
+rule explorer:
+    input:
+        "results/explorer.html",
 
 
 for _name in PLAN.experiments:

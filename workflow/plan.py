@@ -20,7 +20,7 @@ from experiments.declarations import Experiment
 from kernels import catalogue
 
 CONFIG = "config.yaml"
-DRAWING = ("paper",)  # targets that draw what is there, and measure nothing
+DRAWING = ("paper", "explorer")  # targets that draw what is there, and measure nothing
 COMPARE = "compare"
 SWEEP = "tile_autotune"
 COMPARED_SIZE = 4096

@@ -8,12 +8,14 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path.insert(0, workflow.basedir)
 
 from snakemake.cli import get_argument_parser
 
 import contracts
+from analysis import explorer
 from analysis import registry as drawn
 from contracts import registry
 from experiments.emulation import bank_pictures

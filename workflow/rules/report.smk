@@ -100,6 +100,25 @@ for _page, _title, _category in [("tables", "Tables", "6 Tables"), ("claims", "C
             "python -m analysis.pages --tables results/tables --title {params.title:q} --out {output} {params.names} 2>&1 | tee {log}"
 
 
+# The explorer: one page on which a reader chooses what to see of the tables.
+rule explorer_html:
+    input:
+        sources(SimpleNamespace(reads=(*explorer.READS, *explorer.FILES), optional=explorer.OPTIONAL)),
+        [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("svg", "json")],
+        drawn.code_of(Path(workflow.basedir, "analysis/explorer/__main__.py")),
+        [f"analysis/explorer/{name}" for name in explorer.PARTS],
+        inputs=INPUTS,
+    output:
+        "results/explorer.html",
+    log:
+        "results/logs/explorer.log",
+    params:
+        pictures=list(PICTURES),
+    shell:
+        "python -m analysis.explorer --inputs {input.inputs} --tables results/tables --figures results/figures"
+        " --out {output} {params.pictures} 2>&1 | tee {log}"
+
+
 # A second Snakemake makes the report, since `snakemake --report FILE --report-after-run` makes none after a run that
 # failed: here failed checks are in the report, and only then end the run (rule `passed`).
 rule report_html:

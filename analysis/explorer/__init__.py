@@ -1,0 +1,12 @@
+"""The explorer: one page, results/explorer.html, on which a reader chooses what to see of the tables.
+
+    python -m analysis.explorer --inputs results/inputs.json --out results/explorer.html
+
+`content` is what the page knows, `charts` how Vega-Lite draws it (through Altair), `page.js` what it does with a click.
+"""
+
+# What it is made from, as `registry.figure` takes it
+READS = ("variants", "machine", "provenance", "bench", "checks", "counters", "resources", "other_runs", "report:claims")
+OPTIONAL = ("emulated_checks", "predictions", "bounds")
+FILES = ("paper/claims.yaml", "paper/sources.yaml", "paper/steps.yaml")
+PARTS = ("page.html", "page.css", "page.js")

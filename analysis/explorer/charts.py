@@ -1,0 +1,163 @@
+"""The explorer's charts, as Vega-Lite that Altair writes.
+
+Each draws the data set `rows`, which the page fills: every row brings its colour, shape and what is told of it, so that
+a scale never changes a kernel's look. `<title>` is the page's to fill in, and so are the parameters.
+Lines and letters are `currentColor`: dark, light and print need no chart of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import altair as alt
+
+INK = "currentColor"
+FONT = "system-ui, Liberation Sans, DejaVu Sans, sans-serif"  # as page.css has it: Vega measures labels by it
+LABELS = 190  # pixels at most for the names of kernels; the page takes less on a phone
+
+Spec = dict[str, Any]
+
+
+def charts() -> dict[str, Spec]:
+    """Every chart by the name that the page has for it."""
+    made = {"bars": bars(), "lines": lines(), "differences": differences()}
+    made |= {"steps": steps("linear"), "steps_log": steps("log")}
+    fit = alt.AutoSizeParams(type="fit-x", contains="padding")
+    whole = {name: chart.properties(width="container", autosize=fit) for name, chart in made.items()}
+    return {name: chart.configure(**look()).to_dict() for name, chart in whole.items()}
+
+
+def look() -> dict[str, Any]:
+    """What all charts share."""
+    faint = {"gridColor": INK, "gridOpacity": 0.14, "domainColor": INK, "domainOpacity": 0.5, "tickColor": INK}
+    words = {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+    }
+    return {
+        "background": "transparent",
+        "font": FONT,
+        "axis": faint | words | {"tickOpacity": 0.5, "labelLimit": LABELS},
+        "view": {"stroke": None},
+        "text": {"color": INK, "fontSize": 12},
+        "rule": {"color": INK},
+    }
+
+
+def data() -> alt.Chart:
+    """A chart of the page's rows."""
+    return alt.Chart(alt.NamedData("rows"))
+
+
+def told() -> list[alt.Tooltip]:
+    """What hovering tells of a row."""
+    return [
+        alt.Tooltip("label:N", title="kernel"),
+        alt.Tooltip("n:Q", title="n", format=","),
+        alt.Tooltip("told:N", title="<title>"),
+        alt.Tooltip("interval:N", title="95% interval"),
+        alt.Tooltip("clock:N", title="SM clock"),
+        alt.Tooltip("samples:N", title="samples"),
+        alt.Tooltip("where:N", title="measured in"),
+    ]
+
+
+def kernels(**more: Any) -> alt.Y:
+    """A row per kernel, in the order that the page gives."""
+    return alt.Y(
+        "label:N",
+        sort=alt.EncodingSortField("order", op="min", order="ascending"),
+        title=None,
+        axis=alt.Axis(ticks=False, **more),
+    )
+
+
+def bars() -> alt.LayerChart:
+    """A bar per kernel with its interval, and its number behind it."""
+    end = alt.param(name="end", value=1)  # where the axis ends: the page leaves room for the numbers
+    length = alt.X(
+        "value:Q",
+        title="<title>",
+        axis=alt.Axis(tickCount=8),
+        scale=alt.Scale(domainMin=0, domainMax=alt.expr("end"), nice=False),
+    )
+    base = data().encode(y=kernels(domain=False))
+    bar = base.mark_bar(height={"band": 0.72}).encode(  # type: ignore[arg-type]  # Altair's types lack the band
+        x=length, color=alt.Color("colour:N", scale=None), tooltip=told(), href="link:N"
+    )
+    interval = base.mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
+    ends = [base.mark_tick(thickness=1.5, size=9, color=INK).encode(x=f"{side}:Q") for side in ("low", "high")]
+    text = base.mark_text(align="left", dx=6).encode(x="high:Q", text="text:N")
+    return alt.layer(bar, interval, *ends, text).add_params(end).properties(height=alt.Step(22))
+
+
+def lines() -> alt.LayerChart:
+    """A line per kernel over n with its interval as a band, and a rule at the size that is read."""
+    at, zero = alt.param(name="at", value=0), alt.param(name="zero", value=True)
+    size = alt.X(
+        "n:Q",
+        title="n (m = n = k)",
+        axis=alt.Axis(tickCount=6, labelOverlap=True, labelSeparation=8),
+        scale=alt.Scale(nice=False),
+    )
+    value = alt.Y("value:Q", title="<title>", scale=alt.Scale(zero=alt.expr("zero")))
+    colour, series = alt.Color("colour:N", scale=None), alt.Detail("label:N")
+    base = data().encode(x=size)
+    band = base.mark_area(opacity=0.22).encode(
+        y=alt.Y("low:Q"), y2="high:Q", fill=alt.Fill("colour:N", scale=None), detail=series
+    )
+    line = base.mark_line(strokeWidth=1.8).encode(
+        y=value, color=colour, detail=series, strokeDash=alt.StrokeDash("dash:N", scale=None)
+    )
+    interval = base.mark_rule(strokeWidth=1.2).encode(y="low:Q", y2="high:Q", color=colour, detail=series)
+    point = base.mark_point(filled=True, size=55, opacity=1).encode(
+        y=value, color=colour, detail=series, shape=alt.Shape("shape:N", scale=None)
+    )
+    target = base.mark_point(size=500, opacity=0, filled=True).encode(y=value, detail=series, tooltip=told())
+    read = data().transform_filter("datum.n == at").mark_rule(strokeDash=[3, 3], opacity=0.6).encode(x=size)
+    return alt.layer(read, band, line, interval, point, target).add_params(at, zero).properties(height=380)
+
+
+def steps(scale: Literal["linear", "log"]) -> alt.LayerChart:
+    """A step of a ladder a row: a metric before (hollow) and after (filled)."""
+    value = alt.X("value:Q", title="<title>", axis=alt.Axis(tickCount=6), scale=alt.Scale(type=scale, padding=44))
+    tips = [
+        alt.Tooltip("label:N", title="step"),
+        alt.Tooltip("changed:N", title="what it changes"),
+        alt.Tooltip("before_told:N", title="before"),
+        alt.Tooltip("after_told:N", title="after"),
+        alt.Tooltip("text:N", title="change"),
+    ]
+    base = data().encode(y=kernels(domain=False), tooltip=tips)
+    colour = alt.Color("colour:N", scale=None)
+    rule = base.mark_rule(strokeWidth=3).encode(x=value, x2="before:Q", color=colour)
+    before = base.mark_point(filled=False, size=60, strokeWidth=1.6, opacity=1).encode(
+        x="before:Q", stroke=alt.Stroke("colour:N", scale=None)
+    )
+    after = base.mark_point(filled=True, size=70, opacity=1).encode(
+        x=value, color=colour, shape=alt.Shape("shape:N", scale=None)
+    )
+    text = base.mark_text(align="left", dx=8).encode(x="most:Q", text="text:N")
+    return alt.layer(rule, before, after, text).properties(height=alt.Step(22))
+
+
+def differences() -> alt.LayerChart:
+    """What one kernel has more or less of than another, a row per metric of one unit."""
+    value = alt.X("value:Q", title="<title>", axis=alt.Axis(tickCount=6), scale=alt.Scale(padding=44))
+    tips = [
+        alt.Tooltip("label:N", title="metric"),
+        alt.Tooltip("before_told:N", title="A"),
+        alt.Tooltip("after_told:N", title="B"),
+        alt.Tooltip("text:N", title="B - A"),
+    ]
+    base = data().encode(y=kernels(domain=False), tooltip=tips)
+    bar = base.mark_bar(height={"band": 0.7}).encode(x=value, color=alt.Color("colour:N", scale=None))  # type: ignore[arg-type]
+    zero = data().mark_rule(opacity=0.6).encode(x=alt.datum(0))
+    ends = [
+        base.transform_filter(test).mark_text(align=align, dx=dx).encode(x="value:Q", text="text:N")
+        for test, align, dx in (("datum.value >= 0", "left", 5), ("datum.value < 0", "right", -5))
+    ]
+    return alt.layer(bar, zero, *ends).properties(height=alt.Step(22))

@@ -1,0 +1,318 @@
+"""What the explorer knows: the pipeline's tables, cut down to what it shows, with their numbers as they are.
+
+A kernel that failed a check, on a GPU or on the emulator, is named and has no number. Shares of a baseline are
+fractions, as in bench.csv; the page shows them in percent.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.claims.vocabulary import Vocabulary
+from analysis.claims.vocabulary_times import Times
+from analysis.data import Measured, metric_names, metrics, wide
+from analysis.inputs import Inputs
+from analysis.metrics import COMPARISON, with_derived
+from analysis.tables import bounds
+from analysis.tables.compare import LEAST, STALLS
+from analysis.tables.machines import all_runs
+from contracts import UserError, load_yaml, read_json, read_yaml
+
+FORETOLD = "ptxsim"  # stands among the machines: counters as the emulator foretells them
+
+Row = dict[str, Any]
+
+# Quantities of bench.csv: column, ends of its interval, label, unit, direction (+1: more is better)
+QUANTITIES: list[Row] = [
+    {"key": "tflops", "label": "Speed", "unit": "TFLOP/s", "better": 1, "low": "tflops_low", "high": "tflops_high"},
+    {"key": "share_of_baseline", "label": "Share of cuBLAS", "unit": "%", "better": 1}
+    | {"low": "share_ci_low", "high": "share_ci_high"},
+    {"key": "flop_per_clock_sm", "label": "Work per clock", "unit": "FLOP/clock/SM", "better": 1}
+    | {"low": "flop_per_clock_sm_low", "high": "flop_per_clock_sm_high"},
+    {"key": "gflop_per_j", "label": "Work per joule", "unit": "GFLOP/J", "better": 1}
+    | {"low": "gflop_per_j_ci_low", "high": "gflop_per_j_ci_high"},
+    {"key": "time_us_median", "label": "Time", "unit": "µs", "better": -1}
+    | {"low": "time_us_ci_low", "high": "time_us_ci_high"},
+    {"key": "power_w", "label": "Power", "unit": "W", "better": 0, "low": "power_w_ci_low", "high": "power_w_ci_high"},
+]
+LEAST_CYCLES: Row = {"key": "least_cycles", "label": "Least cycles, foretold", "unit": "cycles of an SM"}
+LEAST_CYCLES |= {"better": -1, "low": "", "high": ""}
+BENCH = ["experiment", "variant", "dtype", "n", "regime", "data", "baseline", "sm_clock_mhz", "throttle_reasons"]
+BENCH += ["samples", "rejected", "stale"]
+RESOURCES = {
+    "registers": ("Registers per thread", "", -1),
+    "shared_bytes": ("Shared memory of a block", "byte", 0),
+    "spill_bytes": ("Spilled", "byte", -1),
+    "threads": ("Threads of a block", "", 0),
+    "blocks_per_sm": ("Blocks per SM", "", 1),
+    "occupancy": ("Theoretical occupancy, a share", "", 1),
+    "sass_total": ("Instructions in the SASS", "", 0),
+}
+COUNTED = (
+    "global_memory",
+    "shared_memory",
+)  # sections of metrics.yaml whose counts stand beside what is derived of them
+# What of bench.csv a function of the claims is about
+SHOWN_BY = {"time_us": "time_us_median", "speedup": "tflops", "tflops": "tflops", "share": "share_of_baseline"}
+SHOWN_BY |= {"flop_per_clock": "flop_per_clock_sm", "peak_share": "flop_per_clock_sm", "gflop_per_j": "gflop_per_j"}
+SHOWN_BY |= {"power_w": "power_w"}
+
+
+def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
+    """All of it. `pictures`: by name, the SVG of each bank picture, with a JSON file of its name beside it."""
+    own = inputs.measured()
+    variants = own.variants
+    failed = {row["variant"]: row for row in rows_of(own.failed[["variant", "label", "case", "detail"]])}
+    found = machines(inputs, own, set(failed))
+    return {
+        "origin": own.origin,
+        "archived": own.archived,
+        "why_archived": inputs.why_archived,
+        "why_untimed": None if len(own.bench) else own.reason("bench"),
+        "machines": found,
+        "failed": list(failed.values()),
+        "kernels": kernels(variants),
+        "experiments": [
+            {key: told[key] for key in ("title", "question", "kind", "variants")} | {"name": name}
+            for name, told in inputs.experiments.items()
+        ],
+        "quantities": [*QUANTITIES, LEAST_CYCLES],
+        "metrics": shown_metrics(),
+        "resources": keyed(inputs.rows("resources"), list(RESOURCES), set(failed)),
+        "bounds": least_cycles(inputs, set(failed)),
+        "bound_labels": bounds.RESOURCES | {key: f"{label} (estimate)" for key, label in bounds.ESTIMATES.items()},
+        "steps": [
+            {key: step[key] for key in ("part", "variant", "over", "changed")}
+            | {"counters": [{"key": one["key"], "meant": one["meant"]} for one in step["counters"]]}
+            for step in read_yaml("paper/steps.yaml", "steps")
+        ],
+        "pictures": [picture(name, path) for name, path in pictures.items()],
+        "worklogs": worklogs(),
+        "claims": claims(inputs, list(variants["variant"])),
+    }
+
+
+# ---- machines -------------------------------------------------------------------------------------------------------
+
+
+def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
+    """This run, other runs, and the emulator. A kernel of `failed` has no row in any of them."""
+    found = []
+    for number, (name, run) in enumerate(all_runs(inputs).items()):
+        measured = own if number == 0 else run
+        out = failed | set(measured.failed["variant"])
+        bench, counters = (rows[~rows["variant"].isin(out)] for rows in (measured.bench, measured.counters))
+        found.append(
+            {
+                "name": name,
+                "gpu": measured.provenance["gpu"],
+                "origin": measured.origin,
+                "power_limit_w": measured.machine.get("power_limit_w"),
+                "bench": timings(bench),
+                "counters": counts(counters, shares_of_bounds(inputs, counters)),
+            }
+        )
+    if inputs.has("predictions"):
+        rows = inputs.described("predictions")
+        told = counts(rows[~rows["variant"].isin(failed)], {})
+        origin = "foretold by ptxsim, the emulator, from the code of this tree; nothing is measured"
+        found.append({"name": FORETOLD, "gpu": None, "origin": origin, "power_limit_w": None, "bench": packed([], [])})
+        found[-1]["counters"] = told
+    return [one for one in found if one["bench"]["rows"] or one["counters"]]
+
+
+def timings(bench: pd.DataFrame) -> Row:
+    """Square problems of bench.csv. `first`: of equal variant, size, clocks and data, the row of the most samples."""
+    bench = bench[(bench["m"] == bench["n"]) & (bench["n"] == bench["k"])].reset_index(drop=True)
+    flop = 2e-6 * bench["m"].astype(float) ** 3
+    median, low, high = (bench[f"time_us_{end}"].astype(float) for end in ("median", "ci_low", "ci_high"))
+    clock = bench["flop_per_clock_sm"].astype(float)
+    ends: dict[str, Any] = {"tflops_low": flop / high, "tflops_high": flop / low}
+    # the interval of the time alone, as the claims have it
+    ends |= {"flop_per_clock_sm_low": clock * median / high, "flop_per_clock_sm_high": clock * median / low}
+    bench = bench.assign(stale=bench["stale"].astype(bool), **ends)
+    ranked = bench.sort_values(["samples", "experiment"], ascending=[False, True], kind="stable")
+    first = ~ranked.duplicated(["variant", "n", "regime", "data"]).reindex(bench.index)
+    columns = list(BENCH)
+    for quantity in QUANTITIES:
+        columns += [quantity[key] for key in ("key", "low", "high") if quantity[key] in bench]
+    return packed([*columns, "first"], rows_of(bench.assign(first=first)[[*columns, "first"]]))
+
+
+def packed(columns: list[str], rows: Iterable[Row]) -> Row:
+    """A table with its heads once."""
+    return {"columns": columns, "rows": [[row[name] for name in columns] for row in rows]}
+
+
+def counts(counters: pd.DataFrame, more: Mapping[tuple[str, int], Row]) -> Row:
+    """Counters by variant and size, under our keys, with what is derived of them; missing ones left out."""
+    rows = with_derived(wide(counters, metric_names())) if len(counters) else pd.DataFrame()
+    found: Row = {}
+    keys = {metric["key"] for metric in shown_metrics() if metric["source"] == "counters"}
+    for row in rows_of(rows):
+        values = {key: value for key, value in row.items() if key in keys and value is not None}
+        values |= more.get((row["variant"], int(row["n"])), {})
+        values |= {"stale": True} if row["stale"] else {}
+        found.setdefault(row["variant"], {})[str(int(row["n"]))] = values
+    return found
+
+
+def shares_of_bounds(inputs: Inputs, counters: pd.DataFrame) -> dict[tuple[str, int], Row]:
+    """Least cycles as percent of those measured, by variant and size: of kernels whose source is that measured."""
+    found: dict[tuple[str, int], Row] = {}
+    if inputs.has("bounds") and len(counters):
+        for row in rows_of(bounds.shares(counters, inputs.rows("bounds"))):
+            found.setdefault((row["variant"], int(row["n"])), {})[f"percent_{row['resource']}"] = row["percent"]
+    return found
+
+
+def least_cycles(inputs: Inputs, failed: set[str]) -> Row:
+    """Least cycles by variant, size and resource, from the emulator."""
+    found: Row = {}
+    for row in inputs.listed("bounds") if inputs.has("bounds") else []:
+        if row["variant"] not in failed:
+            of_size = found.setdefault(row["variant"], {}).setdefault(str(row["n"]), {})
+            of_size[row["resource"]] = row["cycles_per_sm"]
+    return found
+
+
+def keyed(rows: pd.DataFrame, columns: list[str], failed: set[str]) -> Row:
+    """Columns of a table by variant."""
+    return {row["variant"]: {key: row[key] for key in columns} for row in rows_of(rows) if row["variant"] not in failed}
+
+
+def shown_metrics() -> list[Row]:
+    """What two kernels are compared by, section by section. `least`: what either must have for the row to be shown."""
+    found: list[Row] = []
+
+    def add(section: str, source: str, key: str, label: str, unit: str, better: int) -> None:
+        entry: Row = {"id": identity(source, key), "section": section, "source": source, "key": key}
+        entry |= {"label": label, "unit": unit, "better": better}
+        found.append(entry | ({"least": LEAST[key]} if source == "counters" and key in LEAST else {}))
+
+    for quantity in QUANTITIES:
+        add("Speed and energy", "bench", *(quantity[key] for key in ("key", "label", "unit", "better")))
+    for key, (label, unit, better) in RESOURCES.items():
+        add("Resources, by the compiler", "resources", key, label, unit, better)
+    for key, label in (bounds.RESOURCES | bounds.ESTIMATES | {"tail": "largest, SM with the most blocks"}).items():
+        told = f"{label} (estimate)" if key in bounds.ESTIMATES else label
+        add("Least cycles of an SM, by the emulator", "bounds", key, told, "cycles", -1)
+        add("Least cycles as a share of those measured", "counters", f"percent_{key}", told, "%", 0)
+    for section, shown in COMPARISON.items():
+        for one in shown:
+            add(section, "counters", one.key, one.label, one.unit, one.better)
+    known = {entry["id"] for entry in found}
+    for section in COUNTED:
+        for key, entry in metrics()[section].items():
+            if key not in known and ".pct" not in entry["ncu"] and ".ratio" not in entry["ncu"]:
+                add("Counts", "counters", key, entry["label"], "", 0)
+    for stall in STALLS:
+        add("Stalls, cycles per issued instruction", "counters", stall.key, stall.label, "cycles", stall.better)
+    order = {name: place for place, name in enumerate(dict.fromkeys(entry["section"] for entry in found))}
+    return sorted(found, key=lambda entry: order[entry["section"]])
+
+
+def identity(source: str, key: str) -> str:
+    """How the page names a metric: three tables have a column `registers`."""
+    return f"{source}.{key}" if source in ("resources", "bounds") else key
+
+
+def kernels(variants: pd.DataFrame) -> list[Row]:
+    """The catalogue, in its order."""
+    columns = ["variant", "label", "kind", "family", "dtype", "idea", "builds_on", "baseline", "origin", "source"]
+    return rows_of(variants[columns])
+
+
+def rows_of(table: pd.DataFrame) -> list[Row]:
+    """The rows by column, as JSON has them: no NaN."""
+    return [{str(name): plain(value) for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if value is pd.NA or value is pd.NaT or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value
+
+
+# ---- pictures -------------------------------------------------------------------------------------------------------
+
+
+def picture(name: str, path: Path) -> Row:
+    """A bank picture: what its JSON file tells, and the drawing."""
+    try:
+        drawing = path.read_text()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; made by experiments.emulation.bank_pictures") from error
+    told: Row = read_json(path.with_suffix(".json"), "bank_picture")
+    return told | {"name": name, "svg": drawing[drawing.index("<svg") :]}
+
+
+# ---- claims ---------------------------------------------------------------------------------------------------------
+
+
+def worklogs() -> list[Row]:
+    """Whose claims they are."""
+    told = read_yaml("paper/sources.yaml", "sources")
+    return [{"key": key, "title": one["title"], "author": one["author"]} for key, one in told.items()]
+
+
+def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
+    """Rows of claims.csv, whatever columns it has, with what each rests on: its measure, and where that is shown."""
+    path = inputs.reports / "claims.csv"
+    if not path.is_file():
+        return []
+    table = inputs.report("claims", "claims_table")
+    asked = {entry["id"]: entry for entry in load_yaml(Path("paper/claims.yaml"))}
+    keys = {metric["id"] for metric in shown_metrics()}
+    found = []
+    for row in rows_of(table):
+        entry = asked.get(row["id"], {})
+        if "same_as" in entry:
+            entry = asked.get(entry["same_as"], {})
+        measure = " ".join(str(entry.get("measure", "")).split())
+        remark = entry.get("remark", "")
+        row |= {"measure": measure, "published": entry.get("published", [])}
+        row["rests"] = rests_on(measure, variants, keys)
+        named = re.findall(r"\w+", f"{measure} {remark} {row.get('evidence') or ''}")
+        row["kernels"] = [name for name in variants if name in named]
+        found.append({key: value for key, value in row.items() if value not in (None, "", [])})
+    return found
+
+
+def rests_on(measure: str, variants: list[str], keys: set[str]) -> list[Row]:
+    """Of each call in a claim's measure: what it gives, its kernels, and the quantity or metric that shows it."""
+    try:
+        tree = ast.parse(measure, mode="eval")
+    except SyntaxError:
+        return []
+    known, found = Vocabulary.methods(), []
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known):
+            continue
+        texts = [
+            part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+        ]
+        function = known[node.func.id]
+        of_times = vars(Times).get(function.__name__) is function
+        entry: Row = {
+            "call": ast.unparse(node).replace("'", '"'),
+            "gives": (function.__doc__ or "").splitlines()[0],
+            "kernels": [name for name in variants if name in texts],
+            "view": "sizes" if of_times else "pair",
+        }
+        source = {"resource": "resources", "bound": "bounds"}.get(node.func.id, "counters")
+        shown = SHOWN_BY.get(node.func.id) or next((i for t in texts if (i := identity(source, t)) in keys), None)
+        entry |= {"shows": shown} if shown else {}
+        if entry["kernels"]:
+            found.append(entry)
+    return found
