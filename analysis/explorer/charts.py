@@ -117,7 +117,8 @@ def lines() -> alt.LayerChart:
         y=value, color=colour, detail=series, shape=alt.Shape("shape:N", scale=None)
     )
     target = base.mark_point(size=500, opacity=0, filled=True).encode(y=value, detail=series, tooltip=told())
-    read = data().transform_filter("datum.n == at").mark_rule(strokeDash=[3, 3], opacity=0.6).encode(x=size)
+    here = alt.condition("datum.n == at", alt.value(0.6), alt.value(0))
+    read = base.mark_rule(strokeDash=[3, 3]).encode(opacity=here)
     return alt.layer(read, band, line, interval, point, target).add_params(at, zero).properties(height=380)
 
 

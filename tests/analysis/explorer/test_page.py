@@ -1,0 +1,277 @@
+"""The explorer in a real browser: it draws, loads nothing, and keeps its state in its address."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from explorer_page import make, told
+from machine_folder import Folder
+from pypdf import PdfReader
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+pytestmark = pytest.mark.browser
+VIEWS = ("ladder", "sizes", "pair", "banks", "claims")
+PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+DESKTOP = {"width": 1200, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+MARKS = "return document.querySelectorAll(arguments[0] + ' svg g.mark-' + arguments[1] + ' path').length"
+
+
+class Shown:
+    """The page in the browser."""
+
+    def __init__(self, browser: Any, page: Path) -> None:
+        self.browser, self.page = browser, page
+        self.size(**DESKTOP)
+        browser.get_log("browser"), browser.get_log("performance")  # of tests before
+
+    def size(self, **metrics: Any) -> None:
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def open(self, **state: str) -> Shown:
+        """Load the page with a state in its address."""
+        self.browser.get("about:blank")
+        self.browser.get(self.page.as_uri() + "#" + "&".join(f"{key}={value}" for key, value in state.items()))
+        return self.drawn()
+
+    def drawn(self) -> Shown:
+        """Wait until the page says that it has drawn what its address asks for."""
+        ready = "return document.body.dataset.ready === document.body.dataset.view && document.body.dataset.ready"
+        WebDriverWait(self.browser, 120).until(lambda browser: browser.execute_script(ready))
+        return self
+
+    def all(self, selector: str) -> list[Any]:
+        return list(self.browser.find_elements(By.CSS_SELECTOR, selector))
+
+    def one(self, selector: str) -> Any:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def choose(self, selector: str, value: str) -> None:
+        Select(self.one(selector)).select_by_value(value)
+        self.drawn()
+
+    def until(self, happened: Callable[[], Any]) -> None:
+        WebDriverWait(self.browser, 60).until(lambda _: happened())
+
+    def marks(self, chart: str, kind: str) -> int:
+        return int(self.browser.execute_script(MARKS, chart, kind))
+
+    @property
+    def state(self) -> dict[str, str]:
+        text = self.browser.current_url.partition("#")[2]
+        return dict(part.split("=", 1) for part in text.split("&") if part)
+
+    def complaints(self) -> list[str]:
+        return [entry["message"] for entry in self.browser.get_log("browser")]
+
+
+@pytest.fixture
+def shown(chromium: Any, page: Path) -> Iterator[Shown]:
+    """The page; at the end nothing may stand in the browser's console."""
+    found = Shown(chromium, page)
+    yield found
+    assert found.complaints() == []
+
+
+def test_the_page_is_one_small_file(page: Path) -> None:
+    assert 500_000 < page.stat().st_size < 5_000_000
+
+
+def test_it_opens_on_the_ladder_and_loads_nothing(shown: Shown) -> None:
+    shown.open()
+    assert shown.one("main section:not([hidden])").get_attribute("id") == "ladder"
+    assert shown.one("nav a[aria-current]").text == "Ladder"
+    rows = len(shown.all("#ladder-table tbody tr"))
+    assert rows > 20 and shown.marks("#ladder-chart", "rect.layer_0_marks") == rows
+    asked = []
+    for entry in shown.browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            asked.append(message["params"]["request"]["url"])
+    assert [url for url in asked if not url.startswith(("file:", "data:", "about:", "blob:"))] == []
+    assert any(url.startswith("file:") for url in asked)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_draws_on_a_phone_without_a_sideways_scroll(shown: Shown, view: str) -> None:
+    shown.size(**PHONE)
+    shown.open(view=view)
+    shown.browser.execute_script("for (const part of document.querySelectorAll('details')) part.open = true")
+    assert shown.browser.execute_script("return document.documentElement.scrollWidth") <= PHONE["width"]
+    assert len(shown.one(f"#{view}").text) > 100
+
+
+def test_numbers_on_the_page_are_the_tables(shown: Shown) -> None:
+    shown.open(q="share_of_baseline")
+    machine = told(shown.page)["machines"][0]
+    columns, rows = machine["bench"]["columns"], machine["bench"]["rows"]
+    timed = [dict(zip(columns, row, strict=True)) for row in rows]
+    known = {str(row["share_of_baseline"]) for row in timed if row["experiment"] == "sgemm_ladder"}
+    cells = {cell.get_attribute("title") for cell in shown.all("#ladder-table td[title]")}
+    assert len(cells) > 10 and cells <= known
+
+
+def test_choosing_kernels_changes_the_marks(shown: Shown) -> None:
+    shown.open(view="sizes", k="sgemm_warptile,cublas_fp32")
+    assert shown.marks("#sizes-chart", "line") == 2
+    before = shown.marks("#sizes-chart", "symbol")
+    shown.one("#sizes-first").click()
+    shown.one("#k-sgemm_t128x128x8").click()
+    shown.drawn()
+    assert shown.marks("#sizes-chart", "line") == 3 and shown.marks("#sizes-chart", "symbol") > before
+    assert shown.state["k"] == "sgemm_warptile,cublas_fp32,sgemm_t128x128x8"
+    shown.one("#sizes-legend button").click()
+    shown.drawn()
+    assert shown.state["k"] == "cublas_fp32,sgemm_t128x128x8" and len(shown.all("#sizes-legend li")) == 2
+
+
+def test_quantity_dtype_and_machine_can_be_chosen(shown: Shown) -> None:
+    shown.open()
+    shown.choose("#ladder-q", "gflop_per_j")
+    assert "GFLOP/J" in shown.one("#ladder-chart").text
+    shown.choose("#ladder-d", "bf16")
+    labels = shown.one("#ladder-chart").text
+    assert "naive_bf16" in labels and "warptile" not in labels
+    shown.choose("#ladder-m", "ptxsim")
+    assert "cycles of an SM" in shown.one("#ladder-chart").text
+    assert "Foretold" in shown.one("#ladder-note").text and shown.state["m"] == "ptxsim"
+
+
+def test_an_address_brings_its_state_back(shown: Shown) -> None:
+    shown.open(view="sizes", d="fp32", q="share_of_baseline", k="sgemm_warptile", at="4096")
+    address, words = shown.browser.current_url, shown.one("#sizes-read").text
+    assert "warptile" in words and "4096" in words
+    shown.one("#to-pair").click()
+    shown.until(lambda: shown.state.get("view") == "pair")
+    shown.drawn()
+    shown.browser.back()
+    shown.until(lambda: shown.browser.current_url == address)
+    shown.drawn()
+    assert shown.one("#sizes-read").text == words
+    shown.browser.get("about:blank")
+    shown.browser.get(address)
+    shown.drawn()
+    assert shown.one("#sizes-read").text == words and shown.marks("#sizes-chart", "line") == 1
+
+
+@pytest.mark.parametrize(
+    "state", [{"view": "none"}, {"view": "sizes", "k": "a,b", "q": "x", "n": "7"}, {"view": "pair", "a": "<b>"}]
+)
+def test_an_address_of_nonsense_opens_what_there_is(shown: Shown, state: dict[str, str]) -> None:
+    shown.open(**state)
+    assert shown.all("main section:not([hidden]) .chart svg")
+
+
+def test_two_kernels_are_told_apart(shown: Shown) -> None:
+    shown.open(view="pair", a="sgemm_at_tiling", b="sgemm_at_swizzle")
+    table = shown.one("#pair-table").text
+    for words in ("A: at_tiling", "B: at_swizzle", "Speed, TFLOP/s", "Registers per thread", "shared memory, cycles"):
+        assert words in table, words
+    assert shown.marks("#pair-stalls", "rect") > 3 and shown.marks("#pair-bounds", "rect") > 3
+    assert shown.marks("#pair-steps", "symbol") > 10
+    assert "XOR" in shown.one("#pair-changed").text
+    shown.choose("#pair-x", "shared_store_conflicts_percent")
+    assert "Shared store wavefronts from bank conflicts" in shown.one("#pair-steps").text
+    shown.one("#pair-swap").click()
+    shown.drawn()
+    assert (shown.state["a"], shown.state["b"]) == ("sgemm_at_swizzle", "sgemm_at_tiling")
+    shown.open(view="pair", a="sgemm_naive", b="sgemm_coalesced").one("#pair-step1").click()
+    shown.drawn()
+    assert (shown.state["a"], shown.state["b"]) == ("sgemm_coalesced", "sgemm_smem_tile")
+
+
+def test_claims_are_filtered_and_linked(shown: Shown) -> None:
+    shown.open(view="claims")
+    claims = told(shown.page)["claims"]
+    assert len(shown.all("article")) == len(claims)
+    shown.choose("#claims-w", "B")
+    shown.choose("#claims-v", "does not hold")
+    wanted = [one["id"] for one in claims if one["worklog"] == "B" and one["verdict"] == "does not hold"]
+    assert wanted and [one.get_attribute("id") for one in shown.all("article")] == [f"claim-{name}" for name in wanted]
+    shown.open(view="claims").one("#claims-s").send_keys("a-cublas-over-naive")
+    shown.drawn()
+    assert len(shown.all("article")) == 1 and shown.browser.switch_to.active_element.get_attribute("id") == "claims-s"
+    shown.one("article summary").click()
+    link = next(one for one in shown.all("article li a") if "speedup" in one.text)
+    link.click()
+    shown.until(lambda: shown.state.get("view") == "sizes")
+    shown.drawn()
+    assert shown.state["k"] == "sgemm_naive,cublas_fp32" and shown.marks("#sizes-chart", "line") == 2
+    shown.open(view="claims", c="a-cublas-over-naive")
+    assert shown.one("article.chosen").get_attribute("id") == "claim-a-cublas-over-naive"
+
+
+def test_the_keyboard_is_enough(shown: Shown) -> None:
+    shown.open()
+    seen = []
+    for _ in range(40):
+        shown.browser.switch_to.active_element.send_keys(Keys.TAB)
+        seen.append(shown.browser.switch_to.active_element.get_attribute("id"))
+    assert {"to-sizes", "to-pair", "to-claims", "ladder-q", "ladder-d"} <= set(seen)
+    shown.one("#to-sizes").send_keys(Keys.ENTER)
+    shown.until(lambda: shown.state.get("view") == "sizes")
+    shown.drawn()
+    shown.one("#sizes-chart").send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    second = shown.state["at"]
+    assert f"At n = {second}" in shown.one("#sizes-read").text
+    shown.one("#sizes-chart").send_keys(Keys.ARROW_LEFT)
+    assert int(shown.state["at"]) < int(second)
+    shown.one("#sizes-q").send_keys("T")
+    shown.drawn()
+    assert shown.state["q"] == "time_us_median"
+    assert shown.browser.switch_to.active_element.get_attribute("id") == "sizes-q"
+
+
+def test_hovering_tells_the_interval(shown: Shown) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    shown.open()
+    ActionChains(shown.browser).move_to_element(shown.all("#ladder-chart g.mark-rect path")[8]).perform()
+    shown.until(lambda: shown.all("#vg-tooltip-element.visible"))
+    words = shown.one("#vg-tooltip-element").text
+    assert "warptile" in words and "95% interval" in words and "samples" in words
+
+
+def test_dark_and_print(shown: Shown) -> None:
+    colour = "return getComputedStyle(document.querySelector(arguments[0])).getPropertyValue(arguments[1])"
+
+    def colours() -> list[str]:
+        parts = (
+            ("body", "background-color"),
+            ("#ladder-chart text", "fill"),
+            ("#ladder-chart g.mark-rect path", "fill"),
+        )
+        return [shown.browser.execute_script(colour, *part) for part in parts]
+
+    shown.open()
+    light = colours()
+    shown.one("#to-theme").click()
+    shown.drawn()
+    assert shown.state["theme"] == "dark"
+    assert all(one != other for one, other in zip(light, colours(), strict=True))
+    pdf = PdfReader(io.BytesIO(base64.b64decode(shown.browser.print_page())))
+    words = "".join(one.extract_text() for one in pdf.pages)
+    assert "warptile" in words and "Data type" not in words and len(pdf.pages) < 4
+
+
+def test_predictions_alone_are_shown(chromium: Any, archive: Path, tmp_path: Path) -> None:
+    folder = Folder(tmp_path, archive)
+    for name in ("bench", "counters"):
+        folder.edit(name, lambda row: row, keep=lambda row: False)
+    shown = Shown(chromium, make(tmp_path, folder.measured, folder.variants))
+    shown.open()
+    assert (
+        shown.marks("#ladder-chart", "rect.layer_0_marks") > 20 and "cycles of an SM" in shown.one("#ladder-chart").text
+    )
+    shown.open(view="pair")
+    assert "Shared load wavefronts" in shown.one("#pair-table").text
+    for view in ("sizes", "claims", "banks"):
+        shown.open(view=view)
+    assert shown.complaints() == []

@@ -1,0 +1,42 @@
+"""The explorer's page, made by its command in a folder, and the data that it holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from helpers import run_module
+from made_inputs import write_inputs
+
+from contracts import write_json
+
+PICTURE = "padded_rows"
+ACCESS = {
+    "variant": "sgemm_blocktile_2d_padded", "label": "blocktile_2d_padded", "says": "reads of A", "file": "sgemm/a.cu",
+    "line": 7, "source": "a[i]", "instruction": "ld.shared.f32 %f1, [%r1];", "kind": "ld", "bits": 32, "wavefronts": 1,
+    "ideal": 1, "summary": "load, 32-bit, no conflict",
+}  # fmt: skip
+
+
+def make(folder: Path, archive: Path, variants: Path, **changes: Any) -> Path:
+    """The page in a folder, by the command, of a machine's tables and a bank picture."""
+    write_json(
+        folder / f"banks_{PICTURE}.json", "bank_picture", {"title": "Rows, padded", "text": "?", "accesses": [ACCESS]}
+    )
+    (folder / f"banks_{PICTURE}.svg").write_text(
+        '<?xml version="1.0"?>\n<svg viewBox="0 0 9 9"><title>Rows</title></svg>'
+    )
+    inputs = write_inputs(folder / "inputs.json", archive, variants, **changes)
+    out = folder / "explorer.html"
+    tables = ("--tables", folder / "tables")
+    done = run_module("analysis.explorer", "--inputs", inputs, *tables, "--figures", folder, "--out", out, PICTURE)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def told(page: Path) -> dict[str, Any]:
+    """The data that a page holds."""
+    text = page.read_text().partition('<script id="data" type="application/json">')[2].partition("</script>")[0]
+    found: dict[str, Any] = json.loads(text)
+    return found
