@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import merging, sass, sizes
+from . import merging, polling, sass, sizes
 from .annotate import listing
 from .clusters import in_clusters
 from .counters import Counters
@@ -175,7 +175,10 @@ class Kernel:
         total = len(chosen)
         cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)
         together = math.prod(cluster)
-        per_batch = min(max(1, limits.lanes // (padded * together)) * together, total)
+        at_once = max(1, limits.lanes // (padded * together))
+        if polling.across_blocks(self.machine.polls) is not None:
+            at_once = max(at_once, sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes))
+        per_batch = min(at_once * together, total)
         sizes.require_batch(self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
         arena.finish()
         self.machine.values = values

@@ -30,7 +30,8 @@ from .syntax import Instruction, Variable
 WARP = 32
 HALF, LOW = 32, (1 << 32) - 1
 MANY = -1  # readers of several blocks; -2 - b: several threads of block b
-Known = dict[int, int]  # until when another block's writes are known: by block, and by ~thread for a thread's own
+_OF_WARP = -(1 << 48)
+Known = dict[int, int]  # until when others' writes are known: by block, by ~thread, and by _OF_WARP - warp
 
 
 def watched(
@@ -110,7 +111,7 @@ class GlobalMonitor:
 
     def warp_sync(self, threads: np.ndarray) -> None:
         """Warps pass a barrier of their own."""
-        warps = np.flatnonzero(threads.reshape(-1, WARP).any(axis=1)) + self._first // WARP
+        warps = self.machine.thread_numbers[threads] // WARP
         self.warp_passed[warps] = self.now
         self.now += 1
 
@@ -125,10 +126,9 @@ class GlobalMonitor:
         self.now += 1
         self.any_fence = True
 
-    @property
-    def _first(self) -> int:
-        """The number of the batch's first thread."""
-        return int(self.machine.blocks[0]) * self.machine.padded
+    def _lane(self, thread: int) -> int:
+        """The lane of the batch that a thread has."""
+        return int(np.flatnonzero(self.machine.thread_numbers == thread)[0])
 
     def _synchronise(self, instruction: Instruction, kind: str, at: np.ndarray, threads: np.ndarray) -> None:
         """A strong access: it may release what its block wrote, and acquire what others released there."""
@@ -157,7 +157,8 @@ class GlobalMonitor:
             if releases and self.fenced[block]:
                 until = int(self.fenced[block])
                 told = self.released.setdefault(address, {})
-                _join(told, {block: min(int(self.passed[block]), until), ~thread: until})
+                before = min(int(self.warp_passed[warp]), until)
+                _join(told, {block: min(int(self.passed[block]), until), ~thread: until, _OF_WARP - warp: before})
                 _join(told, self.known.get(block, {}))
                 _join(told, self.fresh.get(warp, {}))
                 self.versions[address] = self.versions.get(address, 0) + 1
@@ -178,7 +179,9 @@ class GlobalMonitor:
                 good[mine] = when[mine] <= self._cover(block)[theirs[mine]]
         for i in np.flatnonzero(~good).tolist():
             for known in (self.known.get(int(ours[i])), self.fresh.get(int(warps[i]))):
-                if known and when[i] <= max(known.get(int(theirs[i]), 0), known.get(~int(who[i]), 0)):
+                thread = int(who[i])
+                keys = (int(theirs[i]), ~thread, _OF_WARP - thread // WARP)
+                if known and when[i] <= max(known.get(key, 0) for key in keys):
                     good[i] = True
         return good
 
@@ -200,13 +203,13 @@ class GlobalMonitor:
         lanes = np.arange(self.machine.lanes) if where.lanes is None else where.lanes
         base = where.index(self.shift)
         reading, writing = kind not in ("st", "st_ordered"), kind in ("st", "st_ordered", "atom")
-        threads = lanes + self._first
+        threads = self.machine.thread_numbers[lanes]
         strong = strength(instruction, kind)
         if strong != PLAIN and self.races:
             self._synchronise(instruction, kind, access.flat(), threads)
         for g in granules(base, first, max(1, width >> self.shift)):
             if len(g) != len(lanes):  # many of one thread
-                threads = np.full(len(g), lanes[0] + self._first)
+                threads = np.full(len(g), self.machine.thread_numbers[lanes[0]])
             if self.unwritten is not None:
                 if reading and np.count_nonzero(self.unwritten.take(g)):
                     self._report(access, instruction, int(np.flatnonzero(self.unwritten.take(g))[0]), threads)
@@ -354,12 +357,12 @@ class GlobalMonitor:
         did = did.removesuffix("s") if who == MANY else did
         verb = "reads" if instruction.opcode in ("ld", "ldu") else "changes" if instruction.opcode != "st" else "writes"
         what = f"race in global memory: {verb} what {name} {did} at {m.where(their)}, {between}"
-        lane = int(threads[place]) - self._first
+        lane = self._lane(int(threads[place]))
         raise m.fault(instruction, f"{what} ({self._place(access, place)}){m.barriers.hint(lane)}", lane)
 
     def _report(self, access, instruction: Instruction, place: int, threads: np.ndarray) -> None:
         what = f"read of global memory that nobody wrote ({self._place(access, place)})"
-        raise self.machine.fault(instruction, what, int(threads[place]) - self._first)
+        raise self.machine.fault(instruction, what, self._lane(int(threads[place])))
 
     def _place(self, access, place: int) -> str:
         at = int(access.flat()[min(place, len(access.flat()) - 1)])

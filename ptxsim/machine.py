@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from . import origins
+from . import origins, polling
 from . import program as programs
 from .barriers import Barriers
 from .bulk_groups import BulkGroups
@@ -70,6 +70,7 @@ from .values import merged, viewed
 
 WARP = 32
 FAR = 1 << 60
+IDLE = 1 << 16  # turns of loops that look at memory, with nobody else running: then it cannot change any more
 F4 = np.dtype("f4")
 ADDRESS = np.dtype("u8")
 
@@ -117,6 +118,7 @@ class Machine:
         self.run_end: list[int] = []
         for instruction in program.code:
             self._compile(instruction)
+        self.polls = polling.loops(program)
         self.values = True  # of a launch: whether what does not bear on its counts is computed, too
         self.tally: dict[tuple[int, int], int] = {}  # straight runs of instructions, by first and last: warps
         self.runs = Runs(self)
@@ -695,6 +697,7 @@ class Machine:
         thread = np.tile(np.arange(self.padded), len(self.blocks))
         self.thread_of = thread
         self.block_of = np.repeat(np.arange(len(self.blocks)), self.padded)
+        self.thread_numbers = np.asarray(self.blocks)[self.block_of] * self.padded + thread  # in the grid
         self.alive = thread < self.threads
         self.exited = np.zeros(self.lanes, bool)
         self.resolved: dict = {}
@@ -744,7 +747,7 @@ class Machine:
         self.givers: dict = {}
         self.executed = 0
         self.tally = {}
-        self.turns = 0
+        self.turns = self.idle = 0
         self.clock_reads = 0
         self.enter(self.alive)
 
@@ -792,9 +795,12 @@ class Machine:
         if len(self.groups) == 1:
             return next(iter(self.groups))
         self.turns += 1
+        ready = self.groups.keys()
+        if self.polls and self.turns % 32:
+            ready = (ready - self.polls.keys()) or ready
         if self.turns % 512 >= 480:
-            return sorted(self.groups)[self.turns % len(self.groups)]
-        return min(self.groups)
+            return sorted(ready)[self.turns % len(ready)]
+        return min(ready)
 
     def _advance(self, pc: int, threads: np.ndarray, limit: int) -> None:
         """Run a group until it meets another, parts or ends."""
@@ -818,12 +824,32 @@ class Machine:
                 self.join(limit, threads)
                 return
             place = controls[end](threads)
+            if place in self.polls and place <= end:
+                self.idle += 1
+                if self.idle > IDLE:
+                    raise self._polls_in_vain(place, threads)
+            else:
+                self.idle = 0
             if place is None:
                 return
             if place >= limit or (place <= end and limit != FAR) or (place <= end and len(self.groups)):
                 self.join(place, threads)
                 return
             pc = place
+
+    def _polls_in_vain(self, place: int, threads: np.ndarray) -> PtxsimError:
+        """All that can run look at memory time and again, so that it cannot change any more."""
+        what = "deadlock: waits in a loop for memory that nobody changes any more"
+        stuck = np.flatnonzero(self.alive & ~np.logical_or.reduce([threads, *self.groups.values()]))
+        if len(stuck):
+            what += f"; of those that cannot run, {self.coordinates(int(stuck[0]))}{self.waits_at(int(stuck[0]))}"
+        total = self.grid[0] * self.grid[1] * self.grid[2]
+        if len(self.blocks) < total:
+            what += (
+                f"; {len(self.blocks)} of the grid's {total} blocks run side by side here, and a block may wait for one "
+                "that has not begun: on a device, too, only as many as it holds"
+            )
+        return self.fault(self.polls[place], what, int(np.flatnonzero(threads)[0]))
 
     def _tell(self) -> None:
         """Tell the observers how often each instruction was executed."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from . import polling
 from .api import Kernel, dimensions
 from .counters import Counters, named
 from .errors import PtxsimError
@@ -147,6 +148,11 @@ def predict(
         raise PtxsimError(
             f"{kernel.title}: {kernel.machine.where(atom)}: what a block does depends on what others did before, by "
             "the result of this atomic operation: a few blocks do not foretell the rest; run the whole grid"
+        )
+    if (looks := polling.across_blocks(kernel.machine.polls)) is not None:
+        raise PtxsimError(
+            f"{kernel.title}: {kernel.machine.where(looks)}: a block waits here for what others write: a few blocks do "
+            "not foretell the rest; run the whole grid"
         )
     chosen, sizes = sample(grid)
     apart = _Apart()

@@ -12,6 +12,7 @@ from .errors import PtxsimError
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)  # of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
 MOST_THREADS = (1024, 1024, 64)
 MOST_SHARED = 227 * 1024  # bytes a block, of any GPU up to sm_103
+SMS = 132  # multiprocessors of an H100 or H200
 MOST_LOCAL = 512 * 1024  # bytes a thread
 MOST_PARAMETERS = 32764  # bytes
 ARRAYS_A_LANE = 4 * 8  # bytes of intermediate results while one instruction runs
@@ -68,6 +69,12 @@ def require_batch(name: str, program, shared_bytes: int, lanes: int, padded: int
     require_memory(
         f"{name}: {lanes} threads together", global_bytes + shared + lanes * (program.local_bytes + registers)
     )
+
+
+def resident_blocks(threads: int, shared_bytes: int) -> int:
+    """Blocks that run side by side on a device of compute capability 9.0 with all its multiprocessors, by threads and
+    shared memory a block (their registers may allow fewer)."""
+    return SMS * max(1, min(32, 2048 // threads, 228 * 1024 // (shared_bytes + 1024)))
 
 
 class Cost:

@@ -313,3 +313,64 @@ def test_a_box_that_is_larger_than_its_memory_is_found(kernel):
     out = Array(np.zeros(1024, np.uint8), "out")
     with pytest.raises(PtxsimError, match=r"out-of-bounds shared cp.async store of 2048 bytes"):
         kernel("box_2d").launch(1, 64, [out, TensorMap(A, (16, 64)), 0, 0, 0, 1024, 2048, 0], shared_bytes=1024)
+
+
+# blocks that wait for each other's flags in global memory
+
+
+def fix_up(kernel, blocks, fault=0, **more):
+    x = np.arange(blocks * 4 * 64, dtype=np.float32).reshape(blocks, 4, 64)
+    out, flags = Array(np.zeros((4, 64), np.float32), "out"), Array(np.zeros(blocks, np.int32), "flags")
+    workspace = Array(np.zeros_like(x), "workspace", unwritten=True)
+    kernel("fix_up").launch(blocks, 64, [out, Array(x, "in"), workspace, flags, fault], **more)
+    assert (out.numpy() == x[0] + 2 * np.roll(x[1:], -1, axis=2).sum(axis=0)).all()
+
+
+@pytest.mark.parametrize(("blocks", "fault"), [(9, 0), (5, 4), (300, 0)])
+def test_partial_sums_are_handed_over_by_flags(kernel, blocks, fault):
+    fix_up(kernel, blocks, fault)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (1, f"race in global memory: reads what block .*, thread .* writes at {AT}"),
+        (2, f"race in global memory: reads what block .*, thread .* writes at {AT}|that nobody wrote"),
+        (3, f"race in global memory: reads what block .*, thread .* writes at {AT}"),
+        (5, "deadlock: waits in a loop for memory that nobody changes any more"),
+    ],
+)
+def test_faults_of_such_a_handover_are_found(kernel, monkeypatch, fault, message):
+    monkeypatch.setattr("ptxsim.machine.IDLE", 500)
+    with pytest.raises(PtxsimError, match=message):
+        fix_up(kernel, 5, fault)
+
+
+def test_a_grid_that_no_device_holds_at_once_is_told(kernel, monkeypatch):
+    monkeypatch.setattr("ptxsim.machine.IDLE", 500)
+    monkeypatch.setattr("ptxsim.sizes.SMS", 1)
+    with pytest.raises(PtxsimError, match="32 of the grid's 40 blocks run side by side here, and a block may wait for"):
+        fix_up(kernel, 40, limits=ptxsim.Limits(lanes=64))
+
+
+def warp_flags(kernel, fault=0):
+    x = np.arange(3 * 128, dtype=np.float32).reshape(3, 4, 32)
+    out, flags = Array(np.zeros((3, 128), np.float32), "out"), Array(np.zeros(4, np.int32), "flags")
+    kernel("warp_flags").launch(3, 128, [out, Array(x, "in"), Array(np.zeros_like(x), "workspace"), flags, fault])
+    want = (x + 1).sum(axis=0)[:, ::-1].reshape(-1)
+    assert (out.numpy() == want).all()
+
+
+def test_flags_of_warps(kernel):
+    warp_flags(kernel)
+
+
+def test_a_missing_barrier_of_warps_is_found(kernel):
+    with pytest.raises(PtxsimError, match=r"race in global memory: reads what .* writes at"):
+        warp_flags(kernel, 1)
+
+
+def test_counters_of_such_grids_are_not_foretold(kernel):
+    x = Array(np.zeros((40, 4, 64), np.float32), "in")
+    with pytest.raises(PtxsimError, match="a block waits here for what others write"):
+        ptxsim.predict(kernel("fix_up"), 40, 64, [x, x, x, x, 0])

@@ -241,3 +241,49 @@ KERNEL __cluster_dims__(2, 1, 1) __launch_bounds__(160) multicast(float* out, MA
     }
     cluster_sync();
 }
+
+// Stream-K's fix-up: all blocks but the first leave partial sums in a workspace and set a flag; the first adds them.
+// Blocks wait for later ones, so they must run side by side.
+KERNEL fix_up(float* out, const float* in, float* workspace, int* flags, int fault) {
+    const int me = threadIdx.x, block = blockIdx.x, size = blockDim.x;
+    if (block > 0) {
+        for (int i = 0; i < 4; ++i) workspace[(block * 4 + i) * size + me] = in[(block * 4 + i) * size + me] * 2;
+        if (fault != 1) __syncthreads();
+        if (me == 0) {
+            if (fault != 3) __threadfence();
+            if (fault == 4)
+                asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flags + block), "r"(1) : "memory");
+            else if (fault != 5)
+                atomicExch(flags + block, 1);
+        }
+        return;
+    }
+    float sums[4] = {in[me], in[size + me], in[2 * size + me], in[3 * size + me]};
+    for (int other = 1; other < gridDim.x; ++other) {
+        if (me == 0) {
+            int seen = 0;
+            while (!seen) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flags + other) : "memory");
+        }
+        if (fault != 2) __syncthreads();
+        for (int i = 0; i < 4; ++i) sums[i] += workspace[(other * 4 + i) * size + (me + 1) % size];
+    }
+    for (int i = 0; i < 4; ++i) out[i * size + me] = sums[i];
+}
+
+// The same between warps: what a warp wrote before __syncwarp, its first lane tells.
+KERNEL warp_flags(float* out, const float* in, float* workspace, int* flags, int fault) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    workspace[blockIdx.x * blockDim.x + threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x] + 1;
+    if (fault != 1) __syncwarp();
+    if (lane == 0) {
+        __threadfence();
+        atomicAdd(flags + warp, 1);
+        while (atomicAdd(flags + warp, 0) < gridDim.x) {
+        }
+        __threadfence();
+    }
+    __syncwarp();
+    float sum = 0;
+    for (int other = 0; other < gridDim.x; ++other) sum += workspace[other * blockDim.x + warp * 32 + 31 - lane];
+    out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}

@@ -1,0 +1,42 @@
+"""Loops in which threads wait for memory to change: flags that another warp or block sets.
+
+Who is in one is let to wait while others can run; and blocks of a grid with such a loop run side by side, as many as a
+device holds, since a block may wait for one that comes later in the grid.
+"""
+
+from __future__ import annotations
+
+from .program import Program, targets
+from .syntax import Instruction
+
+LONGEST = 64  # instructions of such a loop
+ORDERED = {"volatile", "acquire", "relaxed"}
+# opcodes that do more than look
+DOES = ("st", "red", "bar", "barrier", "cp", "wgmma", "mma", "wmma", "call", "ret", "exit", "stmatrix", "setmaxnreg")
+
+
+def loops(program: Program) -> dict[int, Instruction]:
+    """Where such loops begin, with what looks at memory in each."""
+    found = {}
+    for branch in program.code:
+        for start in targets(branch):
+            if start <= branch.pc < start + LONGEST:
+                body = program.code[start : branch.pc + 1]
+                looks = next((i for i in body if _looks(i)), None)
+                if looks is not None and not any(i.opcode in DOES for i in body):
+                    found[start] = looks
+    return found
+
+
+def _looks(i: Instruction) -> bool:
+    return (
+        i.opcode == "atom" or (i.opcode == "ld" and not ORDERED.isdisjoint(i.modifiers)) or "test_wait" in i.modifiers
+    )
+
+
+def across_blocks(found: dict[int, Instruction]) -> Instruction | None:
+    """What of these loops may look at what another block writes."""
+    for i in found.values():
+        if i.opcode != "mbarrier" and not {m.split("::")[0] for m in i.modifiers} & {"shared", "local"}:
+            return i
+    return None
