@@ -846,8 +846,8 @@ class Machine:
         total = self.grid[0] * self.grid[1] * self.grid[2]
         if len(self.blocks) < total:
             what += (
-                f"; {len(self.blocks)} of the grid's {total} blocks run side by side here, and a block may wait for one "
-                "that has not begun: on a device, too, only as many as it holds"
+                f"; {len(self.blocks)} of the grid's {total} blocks run side by side here, and a block may wait for "
+                "one that has not begun: on a device, too, only as many as it holds"
             )
         return self.fault(self.polls[place], what, int(np.flatnonzero(threads)[0]))
 
