@@ -1,6 +1,6 @@
 """The registry of figures and report tables: each is declared where it is drawn or computed, and nowhere else.
 
-    @figure("stalls", category="4 Counters", title="Stall reasons", reads=("measured",))
+    @figure("stalls", category="3 Counters", title="Stall reasons", reads=("measured",))
     def stalls(inputs: Inputs) -> Figure: ...
 
 A figure's function gives a Matplotlib figure, a table's a DataFrame (or rows, under a schema), a document's its text.
@@ -115,7 +115,7 @@ def table(
     name: str,
     *,
     title: str,
-    category: str = "6 Tables",
+    category: str = "5 Tables",
     subcategory: str | None = None,
     caption: str = "workflow/report/tables.rst",
     reads: tuple[str, ...] = (),

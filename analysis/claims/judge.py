@@ -177,7 +177,7 @@ def declared() -> list[str]:
 
 @registry.table(
     "claims",
-    category="8 Claims",
+    category="7 Claims",
     title="Claims and verdicts",
     caption="workflow/report/claims.rst",
     reads=("variants", "analytic", "archives", "paper/claims.yaml", "paper/published.csv", "paper/sources.yaml"),

@@ -10,3 +10,17 @@ READS = ("variants", "machine", "provenance", "bench", "checks", "counters", "re
 OPTIONAL = ("emulated_checks", "predictions", "bounds")
 FILES = ("paper/claims.yaml", "paper/sources.yaml", "paper/steps.yaml")
 PARTS = ("page.html", "page.css", "page.js")
+# Figures and tables that it stands for: they are not in Snakemake's report, but for the ladder that this opens with
+STANDS_FOR = (
+    "ladder",
+    "sizes",
+    "data_kinds",
+    "energy",
+    "counters",
+    "counters_of_experiment",
+    "predicted",
+    "bounds",
+    "stalls",
+)
+STANDS_FOR_TABLES = ("claims", "ladder", "sizes", "data_kinds", "counters", "predicted", "bounds", "steps", "resources")
+OPENING = "ladder_sgemm_ladder"

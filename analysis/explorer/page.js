@@ -540,10 +540,11 @@ function renderClaims() {
     && words.every(word => `${claim.id} ${claim.claim} ${claim.remark ?? ''} ${claim.section} ${claim.quote ?? ''} ${claim.measure ?? ''}`.toLowerCase().includes(word)));
   const one = all.find(claim => claim.id === state.c);
   const list = one && !found.includes(one) ? [one, ...found] : found;
-  byId('claims-count').textContent = all.length ? `${found.length} of ${all.length} entries; ${all[0].origin}.` : 'No claims were judged.';
-  const worklogs = unique(found.map(claim => claim.worklog)), verdicts = Object.keys(VERDICTS).filter(name => found.some(claim => claim.verdict === name));
-  const count = (worklog, verdict) => found.filter(claim => claim.worklog === worklog && claim.verdict === verdict).length;
-  fill('claims-counts', found.length ? table(['Worklog', ...verdicts], worklogs.map(worklog => [
+  const counted = found.filter(claim => claim.counted !== false); // definitions, findings and repetitions are no claims to count
+  byId('claims-count').textContent = all.length ? `${found.length} of ${all.length} entries; ${all[0].origin}. Counted below: ${counted.length}.` : 'No claims were judged.';
+  const worklogs = unique(counted.map(claim => claim.worklog)), verdicts = Object.keys(VERDICTS).filter(name => counted.some(claim => claim.verdict === name));
+  const count = (worklog, verdict) => counted.filter(claim => claim.worklog === worklog && claim.verdict === verdict).length;
+  fill('claims-counts', counted.length ? table(['Worklog', ...verdicts], worklogs.map(worklog => [
     el('a', { href: hashOf({ w: worklog, v: '', c: '' }) }, worklog),
     ...verdicts.map(verdict => el('a', { href: hashOf({ w: worklog, v: verdict, c: '' }) }, String(count(worklog, verdict))))])) : null);
   fill('claims-list', list.map(claim => article(claim)));

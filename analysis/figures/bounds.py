@@ -94,7 +94,7 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
 
 @figure(
     "bounds",
-    category="4 Counters",
+    category="3 Counters",
     subcategory="All kernels",
     title="Bounds by resource",
     reads=("measured", "bounds"),

@@ -70,7 +70,7 @@ def draw(measured: Measured) -> Figure:
 
 @figure(
     "correctness",
-    category="5 Correctness",
+    category="4 Correctness",
     title="Worst error as a share of its bound",
     reads=("measured",),
 )

@@ -128,14 +128,14 @@ def only(measured: Measured, names: list[str], size: int | None = None) -> Measu
     return dataclasses.replace(measured, counters=at_size, failed=failed)
 
 
-@figure("counters", category="4 Counters", subcategory="All kernels", title="All kernels", reads=("measured",))
+@figure("counters", category="3 Counters", subcategory="All kernels", title="All kernels", reads=("measured",))
 def counters_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured())
 
 
 @figure(
     "counters_of_experiment",
-    category="4 Counters",
+    category="3 Counters",
     caption="workflow/report/counters.rst",
     per="experiment",
     applies="profiled",

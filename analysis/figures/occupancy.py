@@ -113,7 +113,7 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
 
 @figure(
     "occupancy",
-    category="4 Counters",
+    category="3 Counters",
     subcategory="All kernels",
     title="Occupancy, and what limits it",
     reads=("measured", "resources"),

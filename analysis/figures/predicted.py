@@ -67,7 +67,7 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
 
 @figure(
     "predicted",
-    category="4 Counters",
+    category="3 Counters",
     subcategory="All kernels",
     title="Predicted beside measured",
     reads=("measured", "predictions"),

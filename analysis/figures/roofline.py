@@ -133,7 +133,7 @@ def draw(measured: Measured) -> Figure:
 
 @figure(
     "roofline",
-    category="4 Counters",
+    category="3 Counters",
     subcategory="All kernels",
     title="Roofline",
     reads=("measured",),

@@ -140,6 +140,6 @@ def draw(measured: Measured, experiment: str) -> Figure:
     return figure
 
 
-@figure("sizes", category="3 Sizes", per="experiment", applies="sizes", reads=("measured",))
+@figure("sizes", category="2 Ladder", per="experiment", applies="sizes", reads=("measured",))
 def sizes_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), str(inputs.experiment))

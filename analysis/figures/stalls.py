@@ -116,7 +116,7 @@ def draw(measured: Measured) -> Figure:
 
 @figure(
     "stalls",
-    category="4 Counters",
+    category="3 Counters",
     subcategory="All kernels",
     title="Stall reasons",
     reads=("measured",),

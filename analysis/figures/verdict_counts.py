@@ -84,7 +84,7 @@ def bars(axes: Axes, rows: pd.DataFrame, column: str, names: list[str]) -> None:
 
 @figure(
     "claims",
-    category="8 Claims",
+    category="7 Claims",
     title="Verdicts, counted",
     caption="workflow/report/claims_figure.rst",
     reads=("report:claims", "paper/sources.yaml"),

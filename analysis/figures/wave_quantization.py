@@ -75,7 +75,7 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
 
 @figure(
     "wave_quantization",
-    category="4 Counters",
+    category="3 Counters",
     subcategory="All kernels",
     title="Waves and load balance",
     reads=("measured", "resources"),

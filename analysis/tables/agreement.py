@@ -28,7 +28,7 @@ def agreement(rows: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "agreement",
-    category="5 Correctness",
+    category="4 Correctness",
     title="GPU and emulator, bit by bit",
     caption="workflow/report/agreement.rst",
     reads=("measured",),

@@ -30,7 +30,7 @@ def sanitizer(rows: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "sanitizer",
-    category="5 Correctness",
+    category="4 Correctness",
     title="compute-sanitizer",
     caption="workflow/report/sanitizer.rst",
     reads=("measured",),

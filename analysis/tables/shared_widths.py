@@ -10,7 +10,7 @@ from analysis.registry import table
 
 @table(
     "shared_widths",
-    category="4 Counters",
+    category="3 Counters",
     title="Widths of shared-memory accesses",
     caption="workflow/report/shared_widths.rst",
     reads=("shared_widths",),

@@ -39,6 +39,8 @@ def made(*targets: str, device: Device = LAPTOP, files: Inventory = ARCHIVE, mor
         ("auto", [], "auto"),
         ("auto", ["all"], "auto"),
         ("auto", ["paper"], "redraw"),
+        ("auto", ["explorer"], "redraw"),
+        ("auto", ["all", "explorer"], "auto"),
         ("auto", ["all", "paper"], "auto"),
         ("auto", ["paper", "sgemm_ladder"], "auto"),
         ("measure", ["paper"], "measure"),

@@ -165,8 +165,10 @@ def figures_of(experiment):
 
 
 def _place(name):
-    """A figure as an output, with its labels: by worklog where it is of one experiment."""
+    """A figure as an output, with its place in the report: by worklog where it is of one experiment."""
     figure, experiment = OUTPUTS[name]
+    if figure.name in explorer.STANDS_FOR and name != explorer.OPENING:
+        return f"results/figures/{name}.svg"
     known = PLACES["experiments"].get(experiment, {})
     title = known.get("title", figure.title)
     return in_report(

@@ -35,16 +35,7 @@ if PICTURES:
                 for name in sorted({name for picture in PICTURES.values() for name in picture.variants})
             ],
         output:
-            [
-                report(
-                    f"results/figures/banks_{name}.svg",
-                    category="4 Counters",
-                    subcategory="Banks, drawn",
-                    caption="../report/banks.rst",
-                    labels={"figure": f"Banks: {picture.title}"},
-                )
-                for name, picture in PICTURES.items()
-            ],
+            [f"results/figures/banks_{name}.svg" for name in PICTURES],
             [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("pdf", "json")],
         log:
             "results/logs/figures/banks.log",

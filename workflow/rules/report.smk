@@ -53,7 +53,7 @@ if PLAN.compared:
         output:
             table=report(
                 COMPARED,
-                category="6 Tables",
+                category="5 Tables",
                 caption="../report/compare.rst",
                 labels={"table": f"{_pair[0]} and {_pair[1]}"},
             ),
@@ -74,9 +74,13 @@ if PLAN.compared:
             " || {{ cat {log} >&2; exit 1; }}"
 
 
-# The report tables on two pages that can be sorted and searched: the claims, and all others.
-for _page, _title, _category in [("tables", "Tables", "6 Tables"), ("claims", "Claims and verdicts", "8 Claims")]:
-    _names = [name for name in PAGES if (name == "claims") == (_page == "claims")]
+# The report tables on two pages that can be sorted and searched: those that the explorer does not stand for, which are in
+# the report, and the claims.
+for _page, _title in [("tables", "Tables"), ("claims", "Claims and verdicts")]:
+    _names = [name for name in PAGES if name == "claims" or name not in explorer.STANDS_FOR_TABLES]
+    _names = [name for name in _names if (name == "claims") == (_page == "claims")]
+    _out = f"results/report/{_page}.html"
+    _labels = {"table": f"{_title}, to sort and search"}
 
     rule:
         name:
@@ -85,11 +89,10 @@ for _page, _title, _category in [("tables", "Tables", "6 Tables"), ("claims", "C
             [f"results/tables/{REPORT_TABLES[name].file}" for name in _names],
             "analysis/pages.py",
         output:
-            report(
-                f"results/report/{_page}.html",
-                category=_category,
-                caption=f"../report/{_page}.rst",
-                labels={"table": f"{_title}, to sort and search"},
+            (
+                report(_out, category="5 Tables", caption="../report/tables.rst", labels=_labels)
+                if _page == "tables"
+                else _out
             ),
         log:
             f"results/logs/{_page}.log",
@@ -125,9 +128,8 @@ rule report_html:
     input:
         "results/paper.pdf",
         [f"results/tables/{one.file}" for one in REPORT_TABLES.values()],
-        [f"results/figures/{name}.svg" for name in [*OUTPUTS, *(f"banks_{name}" for name in PICTURES)]],
+        [f"results/figures/{name}.svg" for name in OUTPUTS],
         "results/report/tables.html",
-        "results/report/claims.html",
         COMPARED if PLAN.compared else [],
     output:
         "results/report.html",

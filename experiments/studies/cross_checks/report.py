@@ -61,7 +61,7 @@ def within(percent: pd.Series) -> pd.Series:
 
 @table(
     "cross_checks",
-    category="7 Second opinions",
+    category="6 Second opinions",
     title="Other tools",
     caption="workflow/report/cross_checks.rst",
     reads=("measured",),

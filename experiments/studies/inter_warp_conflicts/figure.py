@@ -70,7 +70,7 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
 
 @figure(
     "inter_warp_conflicts",
-    category="4 Counters",
+    category="3 Counters",
     subcategory="All kernels",
     title="Shared-memory wavefronts between warps",
     reads=("measured",),

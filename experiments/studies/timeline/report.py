@@ -34,7 +34,7 @@ def timeline(rows: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "timeline",
-    category="7 Second opinions",
+    category="6 Second opinions",
     title="A recorded process",
     caption="workflow/report/timeline.rst",
     reads=("measured",),

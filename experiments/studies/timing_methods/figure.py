@@ -114,7 +114,7 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
 
 @figure(
     "timing_methods",
-    category="7 Second opinions",
+    category="6 Second opinions",
     title="Ways of timing",
     reads=("measured",),
     optional=("timing_methods",),

@@ -44,7 +44,7 @@ def timing_methods(rows: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "timing_methods",
-    category="7 Second opinions",
+    category="6 Second opinions",
     title="Ways of timing",
     caption="workflow/report/timing_methods.rst",
     reads=("measured",),
