@@ -32,6 +32,7 @@ from analysis.inputs import Inputs
 from contracts import choose, read_rows, run_command, write_rows
 
 NARROWEST, WIDEST = 60, 120
+FILES = ("sources.yaml", "published.csv", "claims.yaml", "compiled.csv")  # in paper/, as `files.read` takes them
 
 # ---- in a terminal --------------------------------------------------------------------------------------------------
 
@@ -180,7 +181,15 @@ def declared() -> list[str]:
     category="7 Claims",
     title="Claims and verdicts",
     caption="workflow/report/claims.rst",
-    reads=("variants", "analytic", "archives", "paper/claims.yaml", "paper/published.csv", "paper/sources.yaml"),
+    reads=(
+        "variants",
+        "analytic",
+        "archives",
+        "paper/claims.yaml",
+        "paper/published.csv",
+        "paper/sources.yaml",
+        "paper/compiled.csv",
+    ),
     schema="claims_table",
     page_by="worklog",
     page_columns=(
@@ -210,8 +219,8 @@ def declared() -> list[str]:
     ),
 )
 def claims(inputs: Inputs) -> list[Row]:
-    sources, published, told = ([Path("paper") / name] for name in ("sources.yaml", "published.csv", "claims.yaml"))
-    paper = files.read(sources, published, told, [inputs.tables["analytic"]])
+    sources, published, told, compiled = ([Path("paper") / name] for name in FILES)
+    paper = files.read(sources, published, told, [inputs.tables["analytic"]], compiled)
     own = None if inputs.archived else inputs
     return judged(paper, own, {path: inputs.run_in(path) for path in inputs.archives}, declared())[0]
 
@@ -231,7 +240,7 @@ def only(paper: Paper, wanted: list[str]) -> Paper:
     """The claims named. Raises `UserError` for a name that is none."""
     known = {claim["id"]: claim for claim in paper.claims}
     chosen = [choose(known, name, "claim", "paper/claims.yaml") for name in wanted]
-    return Paper(paper.sources, paper.published, chosen, paper.analytic)
+    return Paper(paper.sources, paper.published, chosen, paper.analytic, paper.compiled)
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -241,6 +250,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--published", default=[Path("paper/published.csv")], **files)
     parser.add_argument("--sources", default=[Path("paper/sources.yaml")], **files)
     parser.add_argument("--analytic", default=[Path("results/analytic.csv")], **files)
+    parser.add_argument("--compiled", default=[Path("paper/compiled.csv")], **files)
     parser.add_argument("--inputs", type=Path, metavar="FILE.json", help="a run's tables, in place of the next four")
     parser.add_argument("--measured", type=Path, metavar="DIR", help="tables of this run, for instance results/h200")
     parser.add_argument(
@@ -280,7 +290,7 @@ def main() -> int:
     if folders is None:
         folders = [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
     experiments = [path.stem for path in args.experiments] if args.experiments else declared()
-    paper = files.read(args.sources, args.published, args.claims, args.analytic)
+    paper = files.read(args.sources, args.published, args.claims, args.analytic, args.compiled)
     paper = only(paper, args.only) if args.only else paper
     own = Inputs.of_folder(args.measured, args.variants, archived=False) if args.measured else None
     if args.inputs and not inputs.archived:

@@ -82,13 +82,21 @@ MACHINE_FREE = {
     "abs",
     "log2",
 }
-OF_COMPILER = {"resource"}
-OF_EMULATOR = {"predicted", "predicted_conflicts", "bound", "bottleneck", "waves"}
+OF_COMPILER = {"resource", "compiled"}
+OF_EMULATOR = {"predicted", "predicted_conflicts", "emulated", "bound", "bottleneck", "waves"}
 OF_POWER = {"power_w", "gflop_per_j", "temperature_c", "throttle_reasons"}
 OF_COUNTERS = {
     *("counter", "kernel_name", "inter_warp_conflicts", "bank_wavefronts", "bytes_per_sector", "sectors_per_request"),
     *("wavefronts", "conflicts", "l1_hit", "l2_hit", "dram_bytes", "achieved_occupancy", "warps_eligible", "stall"),
     *("issue_active", "instructions", "check_worst", "sanitizer_errors"),
+}
+
+OF = {
+    Basis.COMPILER: OF_COMPILER,
+    Basis.EMULATOR: OF_EMULATOR,
+    Basis.PAPER: MACHINE_FREE,
+    Basis.COUNTER: OF_COUNTERS,
+    Basis.POWER: OF_POWER,
 }
 
 
@@ -105,14 +113,7 @@ def basis(expression: str | float) -> Basis:
     """What a value rests on. A function of no list is of times, and so are the machine's ceilings."""
     found = Basis.PAPER
     for name in called(expression):
-        of = (
-            Basis.PAPER if name in MACHINE_FREE else
-            Basis.COMPILER if name in OF_COMPILER else
-            Basis.EMULATOR if name in OF_EMULATOR else
-            Basis.COUNTER if name in OF_COUNTERS else
-            Basis.POWER if name in OF_POWER else
-            Basis.TIME
-        )  # fmt: skip
+        of = next((of for of, names in OF.items() if name in names), Basis.TIME)
         if (of, name) == (Basis.TIME, "fastest") and "joule" in str(expression):
             of = Basis.POWER
         found = max(found, of)
