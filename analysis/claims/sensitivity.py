@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from analysis.claims.verdicts import CLAIM, VERDICTS
@@ -25,7 +27,7 @@ def counts(rows: pd.DataFrame) -> pd.DataFrame:
     Columns: of (a machine, or "any machine" for claims that none can change), verdict, kind (empty: of all kinds),
     claims, and for a verdict of all kinds if_stricter and if_looser. Definitions and findings stand below, by class.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     rows = rows.assign(of=rows["machine"].where(~rows["independent"], ANYWHERE))
     for of, part in rows[rows["counted"]].groupby("of", sort=False):
         for verdict in VERDICTS:
@@ -33,12 +35,12 @@ def counts(rows: pd.DataFrame) -> pd.DataFrame:
             other = {f"if_{name}": int((part[f"if_{name}"] == verdict).sum()) for name in ("stricter", "looser")}
             found.append({"of": of, "verdict": verdict, "kind": "", "claims": len(mine), **other})
             found += [
-                {"of": of, "verdict": verdict, "kind": kind, "claims": count}
+                {"of": of, "verdict": verdict, "kind": str(kind), "claims": int(count)}
                 for kind, count in mine["kind"].value_counts().items()
             ]
     first = rows[rows["machine"] == rows["machine"].iloc[0]] if len(rows) else rows
     for name, count in first.loc[first["class"] != CLAIM, "class"].value_counts().items():
-        found.append({"of": ANYWHERE, "verdict": f"not counted: {name}", "kind": "", "claims": count})
+        found.append({"of": ANYWHERE, "verdict": f"not counted: {name}", "kind": "", "claims": int(count)})
     cited = int(((first["class"] == CLAIM) & first["same_as"].notna()).sum())
     found.append({"of": ANYWHERE, "verdict": "not counted: same measure as another", "kind": "", "claims": cited})
     return pd.DataFrame(found, columns=["of", "verdict", "kind", "claims", "if_stricter", "if_looser"])

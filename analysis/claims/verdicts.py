@@ -132,9 +132,11 @@ def kind_of(claim: dict[str, Any], verdict: Verdict) -> str | None:
     """What failed, or what is missing; None where a claim holds, or where claims.yaml does not say what failed yet."""
     if verdict.verdict == HOLDS:
         return None
-    if verdict.verdict == UNTESTABLE:
-        return claim["lacks"] if "untestable" in claim else claim.get("lacks", WAITS)
-    return claim.get("kind", PAPER if tolerance.independent(claim["measure"]) else None)
+    key, otherwise = ("lacks", WAITS) if verdict.verdict == UNTESTABLE else ("kind", None)
+    if key == "kind" and tolerance.independent(claim["measure"]):
+        otherwise = PAPER
+    found: str | None = claim.get(key, otherwise)
+    return found
 
 
 def remark(claim: dict[str, Any], verdict: Verdict, functions: Functions) -> str | None:

@@ -13,7 +13,8 @@ def row(name: str, verdict: str, **more: Any) -> dict[str, Any]:
     base = {
         "id": name, "machine": "one", "origin": "archived: Some GPU, 2026-01-01", "worklog": "A", "about": "speed",
         "class": "claim", "counted": True, "same_as": None, "independent": False, "theirs": "2", "ours": "3",
-        "unit": "x", "verdict": verdict, "kind": None, "why": "", "if_stricter": verdict, "if_looser": verdict, "flips": None,
+        "unit": "x", "verdict": verdict, "kind": None, "why": "", "if_stricter": verdict,
+        "if_looser": verdict, "flips": None,
     }  # fmt: skip
     return base | more
 
