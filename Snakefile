@@ -5,7 +5,7 @@ snakemake --cores 1 sgemm_ladder   one experiment (any file name in experiments/
 snakemake --cores 1 tile_autotune  sweep over tiles; the winner is the kernel sgemm_autotuned from the next run on
 snakemake --cores 1 compare        any two variants side by side: --config variant_a=NAME variant_b=NAME
 snakemake --cores 1 claims         what the worklogs claim and what holds; fails where a recorded verdict changed
-snakemake --cores 1 paper          figures and paper again, from what is measured or archived; measures nothing
+snakemake --cores 1 paper          figures, paper and supplement again, from what is there; measures nothing
 snakemake --cores 1 explorer       the same for results/explorer.html, on which a reader chooses what to see
 snakemake --cores 1 archive        put this machine's measurements under data/
 """
@@ -42,7 +42,7 @@ report: "workflow/report/workflow.rst"
 rule all:
     default_target: True
     input:
-        "results/paper.pdf",
+        [f"results/{name}.pdf" for name in DOCUMENTS],
         "results/explorer.html",
         "results/report.html",
         [f"{RESULTS}/{registry.tables()[name].file}" for name in PLAN.made if registry.tables()[name].target == "all"],
@@ -56,7 +56,7 @@ rule build:
 
 rule paper:
     input:
-        "results/paper.pdf",
+        [f"results/{name}.pdf" for name in DOCUMENTS],
         [f"results/figures/{name}.svg" for name in OUTPUTS],
 
 

@@ -22,7 +22,8 @@ def tabulate(inputs: Inputs, names: Sequence[str], out: Path) -> None:
     """
     known = registry.tables()
     chosen = [choose(known, name, "table", registry.SOURCES) for name in names]
-    for one in chosen or [one for one in known.values() if all(map(inputs.has, one.where_needed))]:
+    wanted = chosen or [one for one in known.values() if all(map(inputs.has, one.where_needed))]
+    for one in sorted(wanted, key=lambda one: any(read.startswith("report:") for read in one.reads)):
         made = one.load()(inputs)
         if one.kind == "document":
             write_text(out / one.file, made)

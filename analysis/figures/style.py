@@ -31,7 +31,8 @@ from analysis.words import regime_text as regime_text
 from analysis.words import significant as significant
 from contracts import atomic_write
 
-WIDTH = 6.5  # of the paper's text, in inches: figures are printed at their own size
+WIDTH = 6.5  # of the supplement's text, in inches: figures are printed at their own size
+COLUMN = 3.3  # of a column of the paper
 KERNEL = "#0072B2"
 BASELINE = "#BBBBBB"
 EMULATED = "#009E73"
@@ -108,10 +109,11 @@ def note(
     figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color=INK)
 
 
-def left_out(measured: Measured, what: str, why: str | None) -> Figure:
+def left_out(measured: Measured, what: str, why: str | None, width: float = WIDTH) -> Figure:
     """A small panel in place of a figure that has nothing to draw: what is left out, and why."""
-    text = textwrap.fill(f"{what}: left out.", 80) + "\n" + textwrap.fill(why or "No rows were measured.", 80)
-    figure = plt.figure(figsize=(WIDTH, 0.75 + 0.16 * text.count("\n")))
+    fits = int(80 * width / WIDTH)
+    text = textwrap.fill(f"{what}: left out.", fits) + "\n" + textwrap.fill(why or "No rows were measured.", fits)
+    figure = plt.figure(figsize=(width, 0.75 + 0.16 * text.count("\n")))
     figure.text(0.5, 0.6, text, ha="center", va="center", fontsize=9, color=INK, linespacing=1.4)
     note(figure, measured, withheld=False)
     return figure

@@ -1,9 +1,9 @@
 """Each step of the ladders: which counter it was meant to move, what came of that, and how time followed.
 
 One row per step and counter, in the order of the file:
-    part, variant, label, over, over_label, n, changed, stale; counter (its key), counter_label, unit; before and after
-    (the counter of `over` and of `variant`), meant (fall or rise) and moved: "as meant", "the other way", or "hardly"
-    where the two differ by at most 2%;
+    part, variant, label, over, over_label, n, changed, control (whether the step costs something on purpose), stale;
+    counter (its key), counter_label, unit; before and after (the counter of `over` and of `variant`), meant (fall or
+    rise) and moved: "as meant", "the other way", or "hardly" where the two differ by at most 2%;
     time_before_us, time_after_us, speedup (their ratio), speedup_ci_low and _high (from the ends of both intervals);
     stall_before, stall_after (the reason for which warps wait longest) and the cycles of each per issued instruction;
     bound_before, bound_after (the resource with the most least cycles, as `analysis.tables.bounds` has it) and its
@@ -27,7 +27,7 @@ from contracts import choose, read_yaml
 
 PLAN = "paper/steps.yaml"  # what each step was meant to do
 ALIKE = 0.02  # of the value before: a counter that moves by less has hardly moved
-COLUMNS = ["part", "variant", "label", "over", "over_label", "n", "changed", "stale"]
+COLUMNS = ["part", "variant", "label", "over", "over_label", "n", "changed", "control", "stale"]
 COLUMNS += ["counter", "counter_label", "unit", "before", "after", "meant", "moved"]
 COLUMNS += ["time_before_us", "time_after_us", "speedup", "speedup_ci_low", "speedup_ci_high"]
 COLUMNS += [f"stall_{when}{what}" for when in ("before", "after") for what in ("", "_cycles")]
@@ -77,6 +77,7 @@ def step_rows(facts: Facts, least: pd.DataFrame, step: dict[str, Any], where: st
     if any(name not in facts.variants for name in pair):
         return []
     row: dict[str, Any] = {key: step[key] for key in ("part", "variant", "over", "changed")}
+    row["control"] = step.get("control", False)
     row |= {"label": facts.variants[pair[1]]["label"], "over_label": facts.variants[pair[0]]["label"], "n": SIZE}
     row |= speedup(facts, *pair)
     for when, name in zip(("before", "after"), pair, strict=True):

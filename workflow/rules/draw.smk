@@ -55,10 +55,13 @@ for _group, _names in FIGURE_GROUPS.items():
             "python -m analysis.draw --inputs {input.inputs} --out results/figures {params.names} 2>&1 | tee {log}"
 
 
-# All report tables in one process, but the claims, which rest on every archive.
+# All report tables in one process, but the claims, which rest on every archive, and what is made from the claims.
 TABLE_GROUPS = {}
 for _name, _table in REPORT_TABLES.items():
-    TABLE_GROUPS.setdefault("claims" if "archives" in _table.reads else "tables", []).append(_name)
+    _second = any(read.startswith("report:") for read in _table.reads)
+    TABLE_GROUPS.setdefault(
+        "findings" if _second else "claims" if "archives" in _table.reads else "tables", []
+    ).append(_name)
 
 for _group, _names in TABLE_GROUPS.items():
 

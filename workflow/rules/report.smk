@@ -4,30 +4,37 @@
 PAGES = [name for name, one in REPORT_TABLES.items() if one.page]
 
 
+# Both documents in one process: most of a compilation is reading tables and figures.
+DOCUMENTS = {"paper": "The paper", "supplement": "The supplement: all claims, tables and figures"}
+
+
 rule paper_pdf:
     input:
         "analysis/render.py",
-        "paper/lib.typ",
-        sorted(path.as_posix() for path in Path("paper/sections").glob("*.typ")),
+        sorted(path.as_posix() for path in Path("paper").rglob("*.typ")),
         "paper/references.bib",
         [f"results/tables/{one.file}" for one in REPORT_TABLES.values()],
         [f"results/figures/{name}.pdf" for name in OUTPUTS],
         [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("pdf", "json")],
-        paper="paper/paper.typ",
     output:
-        report(
-            "results/paper.pdf",
-            category="1 Paper",
-            caption="../report/paper.rst",
-            labels={"paper": "All of it, as PDF"},
-        ),
+        [
+            report(
+                f"results/{name}.pdf",
+                category="1 Paper",
+                subcategory="Documents",
+                caption=f"../report/{name}.rst",
+                labels={"paper": title},
+            )
+            for name, title in DOCUMENTS.items()
+        ],
     log:
         "results/logs/paper.log",
     params:
+        documents=[f"paper/{name}.typ" for name in DOCUMENTS],
         pictures=list(PICTURES),
     shell:
-        "python -m analysis.render --paper {input.paper} --tables results/tables --figures results/figures"
-        " --bank-pictures {params.pictures} --out {output} 2>&1 | tee {log}"
+        "python -m analysis.render {params.documents} --tables results/tables --figures results/figures"
+        " --bank-pictures {params.pictures} --out results 2>&1 | tee {log}"
 
 
 # Two variants head to head: their counters, or, where there are none, what the emulator foretells.
@@ -126,7 +133,7 @@ rule explorer_html:
 # failed: here failed checks are in the report, and only then end the run (rule `passed`).
 rule report_html:
     input:
-        "results/paper.pdf",
+        [f"results/{name}.pdf" for name in DOCUMENTS],
         [f"results/tables/{one.file}" for one in REPORT_TABLES.values()],
         [f"results/figures/{name}.svg" for name in OUTPUTS],
         "results/report/tables.html",
