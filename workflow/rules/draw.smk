@@ -59,9 +59,9 @@ for _group, _names in FIGURE_GROUPS.items():
 TABLE_GROUPS = {}
 for _name, _table in REPORT_TABLES.items():
     _second = any(read.startswith("report:") for read in _table.reads)
-    TABLE_GROUPS.setdefault(
-        "findings" if _second else "claims" if "archives" in _table.reads else "tables", []
-    ).append(_name)
+    TABLE_GROUPS.setdefault("findings" if _second else "claims" if "archives" in _table.reads else "tables", []).append(
+        _name
+    )
 
 for _group, _names in TABLE_GROUPS.items():
 
