@@ -52,7 +52,7 @@ def text(rows: list[Row], paper: Paper, width: int) -> str:
             lines += [""] if of_worklog else []
         counts += textwrap.wrap(f"{machine}: {counted([r for r in of_machine if not r['independent']])}", width)
     free = [row for row in rows if row["independent"]]
-    if free:
+    if any(row["counted"] for row in free):
         counts.insert(0, textwrap.wrap(f"On any machine: {counted(free)}", width)[0])
     others = Counter(row["class"] for row in rows if row["machine"] == rows[0]["machine"] and row["class"] != CLAIM)
     if others:

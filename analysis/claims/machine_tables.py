@@ -174,6 +174,15 @@ class Lookup:
             raise Missing(f"bench.csv has no {column} of {row['variant']} at n = {row['n']}")
         return Estimate.of(float(row[column]))
 
+    def _of_windows(
+        self, column: str, variant: str, n: Any, data: str, experiment: str | None, regime: str
+    ) -> Estimate:
+        """A reading, within what windows of the same variant, size and data say in all experiments."""
+        one = self._reading(column, variant, n, data, experiment, regime)
+        rows, _ = self._timed(variant, n, data, None, regime)
+        found = rows.loc[~rows["stale"].astype(bool), column].dropna().astype(float)
+        return Estimate(one.value, min(one.value, *found), max(one.value, *found))
+
 
 def whole(n: Any) -> int:
     """A size as a whole number."""

@@ -4,8 +4,8 @@ Each function gives an estimate (a value and its interval), a name or sizes. Its
 `python -m analysis.claims.judge --functions` prints. Problems are square: n = m = k.
 
 Intervals: of times and shares the 95% bootstrap interval of the median; of the SM clock the 5th to 95th percentile over
-samples. Counters, resources, watts, joules and temperatures are single readings and stand as exact; what is derived
-from times has the interval of the time alone.
+samples; of watts and work per joule all windows of a variant at a size. Counters, resources and temperatures are single
+readings and stand as exact; what is derived from times has the interval of the time alone.
 """
 
 from __future__ import annotations

@@ -81,14 +81,14 @@ class Times(Lookup):
     def power_w(
         self, v: str, n: Any = 4096, data: str = "uniform", experiment: str | None = None, regime: str = "unlocked"
     ) -> Estimate:
-        """Watts over a window of this variant alone."""
-        return self._reading("power_w", v, n, data, experiment, regime)
+        """Watts over a window of this variant alone; its interval: from the least to the most of such windows."""
+        return self._of_windows("power_w", v, n, data, experiment, regime)
 
     def gflop_per_j(
         self, v: str, n: Any = 4096, data: str = "uniform", experiment: str | None = None, regime: str = "unlocked"
     ) -> Estimate:
-        """GFLOP per joule."""
-        return self._reading("gflop_per_j", v, n, data, experiment, regime)
+        """GFLOP per joule; its interval: from the least to the most of such windows."""
+        return self._of_windows("gflop_per_j", v, n, data, experiment, regime)
 
     def temperature_c(
         self, v: str, n: Any = 4096, data: str = "uniform", experiment: str | None = None, regime: str = "unlocked"

@@ -4,7 +4,7 @@ addresses. No GPU is needed.
     python -m experiments.stages.analytic --out results/analytic.csv
 
 The cases are those of paper/analytic.yaml (contracts/schemas/analytic_cases.schema.yaml). Occupancy is by
-kernels/occupancy.py, wavefronts are by ptxsim's rules (docs/shared-memory.md).
+kernels/occupancy.py, wavefronts and where shared memory begins are by ptxsim's rules (docs/shared-memory.md).
 """
 
 from __future__ import annotations
@@ -104,6 +104,28 @@ def of_access(kind: str, bytes: int, address: str, lanes: int = LANES, source: s
     }
 
 
+def of_switch(arch: str, slot_bytes: int, used_bytes: int, offset: int = 0) -> dict[str, Any]:
+    """Two slots of shared memory, the second reached by XOR of an address with the length of a slot.
+
+    `offset`: where the first slot begins in the block's shared memory, whose own start the architecture sets.
+    """
+    from ptxsim.layout import shared_base
+
+    if slot_bytes & (slot_bytes - 1):
+        raise UserError(f"slot_bytes = {slot_bytes} is not allowed; allowed: a power of two")
+    if used_bytes > slot_bytes:
+        raise UserError(f"used_bytes = {used_bytes} is not allowed; allowed: at most those of a slot, {slot_bytes}")
+    begins_at = shared_base(arch) + offset
+    words = range(begins_at, begins_at + used_bytes, 4)
+    return {
+        "begins_at": begins_at,
+        "misplaced_bytes": 4 * sum(word ^ slot_bytes != word + slot_bytes for word in words),
+    }
+
+
+OF = {"occupancy": of_occupancy, "access": of_access, "switch": of_switch}
+
+
 def aligned(expression: str, bytes: int) -> Any:
     """Addresses as an array [32]. Raises `UserError` where one is no multiple of `bytes`."""
     import numpy as np
@@ -121,7 +143,7 @@ def rows(cases: dict[str, Any], source: object) -> list[dict[str, Any]]:
     for name, case in cases.items():
         ((kind, options),) = case.items()
         try:
-            values = of_occupancy(**options) if kind == "occupancy" else of_access(**options)
+            values = OF[kind](**options)
         except UserError as error:
             faults.append(f"{source}: {name}: {error}")
             continue
@@ -132,7 +154,9 @@ def rows(cases: dict[str, Any], source: object) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Occupancies and bank conflicts that follow from numbers alone.")
+    parser = argparse.ArgumentParser(
+        description="Occupancies, bank conflicts and addresses that follow from numbers alone."
+    )
     parser.add_argument("--cases", type=Path, nargs="+", default=[CASES], metavar="FILE.yaml")
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv")
     options = parser.parse_args()

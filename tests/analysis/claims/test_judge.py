@@ -495,6 +495,15 @@ def test_a_number_is_about_only_where_its_quotation_says_so(paper: files.Paper) 
     assert odd == []
 
 
+def test_what_was_found_is_borne_out(paper: files.Paper, tmp_path: Path, archive: Path) -> None:
+    """A finding that the archive does not bear out is none; and what each rests on is there."""
+    rows = [row for row in read_rows(judged_archive(tmp_path), "claims_table") if row["class"] == "finding"]
+    assert len(rows) >= 8 and [row["id"] for row in rows if row["verdict"] != "holds"] == []
+    for row in rows:
+        paths = [part.split(" ")[0] for part in row["evidence"].split(", ")]
+        assert [path for path in paths if not (ROOT / path).exists() and not (archive / path).exists()] == [], row["id"]
+
+
 def test_each_archive_s_record_says_what_failed(paper: files.Paper, tmp_path: Path, archive: Path) -> None:
     """Every verdict that is not "holds" has its kind: nobody is left to guess."""
     rows = read_rows(judged_archive(tmp_path), "claims_table")
