@@ -29,9 +29,12 @@ PAPER_TABLES += ("wave_quantization",)
 class Folder:
     """A machine's tables in a folder of its own, and a catalogue by which nothing of them is stale."""
 
-    def __init__(self, folder: Path, source: Path) -> None:
+    def __init__(self, folder: Path, source: Path, without: tuple[str, ...] = ()) -> None:
+        """A copy of the folder `source`, `without` these tables."""
         self.measured, self.variants = folder / "data", folder / "variants.csv"
         shutil.copytree(source, self.measured, ignore=shutil.ignore_patterns("archived.json"))  # to be edited
+        for name in without:
+            (self.measured / f"{name}.csv").unlink(missing_ok=True)
         hashes = {row["variant"]: row["source_hash"] for row in self.rows("checks")}
         rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.rows()]
         write_rows(self.variants, "variants", rows)
@@ -54,6 +57,13 @@ class Folder:
         """The command that writes report tables, run."""
         inputs = write_inputs(self.measured.parent / "inputs.json", self.measured, self.variants, **changes)
         return run_module("analysis.tabulate", "--inputs", inputs, "--out", out, *names)
+
+    def made_rows(self, out: Path, name: str) -> list[dict[str, str]]:
+        """The rows of one report table, made by the command."""
+        done = self.made(out, name)
+        assert done.returncode == 0, done.stderr
+        with (out / f"{name}.csv").open() as file:
+            return list(csv.DictReader(file))
 
     def drawn(self, out: Path, *names: str, **changes: Any) -> subprocess.CompletedProcess[str]:
         """The command that draws figures, run."""
@@ -83,3 +93,9 @@ def drawn(figure: Any, folder: Path, name: str = "figure") -> tuple[str, str]:
     words = " ".join(re.findall(r"<!-- (.*?) -->", svg.read_text(), re.S))  # matplotlib draws text as paths, noted so
     pdf = PdfReader(svg.with_suffix(".pdf")).pages[0].extract_text()
     return " ".join(words.split()), " ".join(pdf.split())
+
+
+def with_rows(folder: Folder, name: str, rows: list[dict[str, Any]]) -> None:
+    """Give the folder a table of `rows`, each with the hash that its variant has in the catalogue."""
+    now = {row["variant"]: row["source_hash"] for row in folder.rows("variants")}
+    write_rows(folder.measured / f"{name}.csv", name, [{"source_hash": now.get(r["variant"], "0")} | r for r in rows])

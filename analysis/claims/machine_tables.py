@@ -14,7 +14,7 @@ from analysis import data
 from analysis.claims.estimates import Estimate
 from analysis.inputs import Inputs
 from analysis.tables import autotune
-from contracts import UserError, choose, schema
+from contracts import UserError, choose, registry, schema
 
 BY = {"bench": ["variant", "n", "data", "regime"], "counters": ["variant", "metric", "n"]}
 
@@ -80,6 +80,8 @@ class Machine:
 
     @staticmethod
     def _readable(read: Callable[[str], pd.DataFrame], name: str) -> pd.DataFrame:
+        if name not in registry.tables():
+            raise Missing(f"{name}.csv is of a side study whose folder is not there")
         try:
             return read(name)
         except UserError as error:

@@ -83,8 +83,8 @@ class Counts(Lookup):
         bits: Any = None,
     ) -> Estimate | str:
         """A column of inter_warp_conflicts.csv, of the first row with these values (source and bits: if given)."""
-        choose(schema("inter_warp_conflicts")["properties"], column, "column", "inter_warp_conflicts.csv")
         rows = self._machine.plain("inter_warp_conflicts")
+        choose(schema("inter_warp_conflicts")["properties"], column, "column", "inter_warp_conflicts.csv")
         wanted = {"kernel": kernel, "warps": whole(warps), "blocks_per_sm": whole(blocks_per_sm)}
         wanted |= {"source": source} if source is not None else {}
         wanted |= {"bits": whole(bits)} if bits is not None else {}
@@ -100,10 +100,10 @@ class Counts(Lookup):
 
     def timeline(self, v: str, table: str, name: str, column: str) -> Estimate | str:
         """A cell of timeline.csv: timeline("sgemm_blocktile_2d", "kernel", "sgemm_blocktile_2d", "mean_us")."""
+        rows = self._machine.rows("timeline")
         properties = schema("timeline")["properties"]
         choose(properties, column, "column", "timeline.csv")
         choose(dict.fromkeys(properties["table"]["enum"]), table, "table", "timeline.csv")
-        rows = self._machine.rows("timeline")
         rows = rows[(rows["variant"] == self._known(v)) & (rows["table"] == table)]
         exact = rows[rows["name"] == name]
         rows = exact if len(exact) else rows[rows["name"].str.contains(rf"\b{re.escape(name)}\b", regex=True)]

@@ -118,14 +118,13 @@ def profile(
     reader = report_folder(ncu)
     names = metric_names()
     unknown: list[str] = []
+    command = ["-m", "experiments.stages.profile_target", *(named or [entry.name]), "--size", str(size)]
+    command += ["--build-dir", str(build_dir), *catalogue.tuned_option()]
     with scratch() as folder:
         report = folder / "report.ncu-rep"
         while True:
-            done = subprocess.run(
-                ncu_command(ncu, names, report, named or [entry.name], size, build_dir), capture_output=True, text=True
-            )
-            output = done.stdout + done.stderr
-            if not done.returncode and report.is_file():
+            there, output = launched(ncu, names, report, command, "--target-processes", "all")
+            if there:
                 break
             if not (refused := named_in_errors(names, output)):
                 explain(output, entry)
@@ -139,16 +138,35 @@ def profile(
     return rows, unknown + [name for name in names if name not in read]
 
 
-def ncu_command(
-    ncu: Path, names: list[str], report: Path, named: Sequence[str], size: int, build_dir: Path
-) -> list[str]:
-    """ncu on `experiments.stages.profile_target`, which leases the GPU itself: what ncu does before needs none."""
-    return [
-        str(ncu), "--clock-control", "none", "--profile-from-start", "off", "--target-processes", "all",
-        "--metrics", ",".join(names), "--export", str(report.with_suffix("")),
-        sys.executable, "-m", "experiments.stages.profile_target", *named, "--size", str(size),
-        "--build-dir", str(build_dir), *catalogue.tuned_option(),
-    ]  # fmt: skip
+def launched(
+    ncu: Path, metrics: Sequence[str], report: Path, command: Sequence[str], *options: str
+) -> tuple[bool, str]:
+    """Run this Python with `command` under ncu, clocks left alone: whether there is a `report`, and what was said.
+
+    The command turns profiling on where it begins, and leases the GPU itself: what ncu does before needs none.
+    """
+    whole = [str(ncu), "--clock-control", "none", "--profile-from-start", "off", *options]
+    whole += ["--metrics", ",".join(metrics), "--export", str(report.with_suffix("")), sys.executable, *command]
+    done = subprocess.run(whole, capture_output=True, text=True)
+    return not done.returncode and report.is_file(), done.stdout + done.stderr
+
+
+def under_ncu(command: Sequence[str], metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """The launches of this Python with `command`, as `experiments.gpu.read_report` prints them; caches are not flushed.
+
+    For what is measured by name: raises `UserError` where nothing can be counted.
+    """
+    try:
+        ncu = find_ncu()
+        reader = report_folder(ncu)
+    except LeftOut as reason:
+        raise UserError(f"nothing can be counted: {reason}") from reason
+    with scratch() as folder:
+        report = folder / "report.ncu-rep"
+        there, output = launched(ncu, metrics, report, command, "--cache-control", "none")
+        if not there:
+            raise UserError(f"ncu failed: {(output.strip().splitlines() or ['no message'])[-1]}")
+        return read_report(reader, report, metrics)
 
 
 def check_version(ncu: Path) -> None:

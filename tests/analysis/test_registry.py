@@ -66,9 +66,6 @@ def test_code_is_what_is_imported_at_any_remove() -> None:
     code = registry.figures()["stalls"].code
     assert {"analysis/figures/counters.py", "analysis/tables/compare.py", "analysis/metrics.py"} <= set(code)
     assert "analysis/figures/roofline.py" not in code
-    study = registry.figures()["timing_methods"]
-    assert study.module == "experiments.studies.timing_methods.figure"
-    assert "experiments/studies/timing_methods/report.py" in study.code
 
 
 def test_a_figure_of_an_experiment_is_drawn_where_it_applies() -> None:
@@ -87,23 +84,15 @@ def test_one_file_and_a_caption_make_a_figure(tree: Path, archive: Path, variant
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"mine.svg", "mine.pdf"}
 
 
-def test_a_study_goes_with_its_folder(tree: Path) -> None:
-    assert "timing_methods" in registry.figures(tree)
-    shutil.rmtree(tree / "experiments" / "studies" / "timeline")
-    code = "from analysis import registry; print('timeline' in registry.tables(), len(registry.tables()) > 10)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tree, capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["False", "True"], done.stderr
-
-
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         (", reeds=()", r"unknown keyword 'reeds'; nearest: reads"),
-        (", optional=('timelin',)", r"reads 'timelin', which is not registered; nearest: .*timeline"),
+        (", optional=('sanitize',)", r"reads 'sanitize', which is not registered; nearest: .*sanitizer"),
         (", optional=('report:clams',)", r"reads 'report:clams', which is not registered; nearest: .*report:claims"),
         (", optional=('paper/nothing.csv',)", r"reads 'paper/nothing.csv', which is not registered; no such file"),
         (", per='experiment'", r"per = 'experiment', applies = None is not allowed; allowed: 'run', or 'experiment'"),
-        (", optional='timeline'", r"optional = 'timeline' is not allowed; allowed: a tuple"),
+        (", optional='sanitizer'", r"optional = 'sanitizer' is not allowed; allowed: a tuple"),
         (", optional=tuple(x)", r"optional = tuple\(x\) is not allowed; allowed: a literal"),
     ],
 )

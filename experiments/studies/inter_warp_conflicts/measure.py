@@ -24,7 +24,7 @@ import ptxsim
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
-from experiments.studies.smem_microbench.measure import under_ncu
+from experiments.stages.profile import under_ncu
 
 STEPS, FEW = 128, (4, 8)  # of the loop: as launched, and as counted by ptxsim
 PIECES = {  # kernel -> whether its global loads can be aimed at L1 or past it, least warps

@@ -9,8 +9,6 @@ ldmatrix and cp.async, and its tests (docs/shared-memory.md says what they showe
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from contracts import UserError, run_command, scratch, write_rows
+from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
-from experiments.stages.profile import LeftOut, find_ncu, read_report, report_folder
+from experiments.stages.profile import under_ncu
 
 REPEATS = 64
 SHARED_BYTES = 32768
@@ -134,29 +132,6 @@ def launch_all(build_dir: Path) -> None:
         launch(gpu.stream, config, module.get_kernel(case.access), *arguments)
     gpu.sync()
     cuda(driver.cuProfilerStop())
-
-
-def under_ncu(command: list[str], metrics: list[str]) -> list[dict[str, Any]]:
-    """Run this Python with `command` under ncu; the launches, as `experiments.gpu.read_report` prints them.
-
-    Raises `UserError` where that fails.
-    """
-    try:
-        ncu = find_ncu()
-        reader = report_folder(ncu)
-    except LeftOut as reason:
-        raise UserError(f"nothing can be counted: {reason}") from reason
-    with scratch() as folder:
-        report = folder / "report.ncu-rep"
-        whole = [
-            *(str(ncu), "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off"),
-            *("--metrics", ",".join(metrics), "--export", str(report.with_suffix("")), sys.executable, *command),
-        ]
-        done = subprocess.run(whole, capture_output=True, text=True)
-        if done.returncode or not report.is_file():
-            lines = (done.stdout + done.stderr).strip().splitlines() or ["no message"]
-            raise UserError(f"ncu failed: {lines[-1]}")
-        return read_report(reader, report, metrics)
 
 
 def read(launches: list[dict[str, Any]]) -> list[dict[str, Any]]:

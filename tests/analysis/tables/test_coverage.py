@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 from helpers import assert_one_line, run_module
+from machine_folder import Folder, with_rows
 from made_inputs import write_inputs
 
+from analysis import data
+from analysis.tables import coverage
 from contracts import read_json, read_rows, registry, write_json, write_rows
 from experiments.gpu import clocks
 from experiments.stages import provenance
@@ -177,3 +180,18 @@ def test_reasons_of_a_stage_are_told_once_and_three_of_them(tmp_path: Path) -> N
         (tmp_path / str(i)).write_text(text)
         arguments.append(f"{'profile' if i < 3 else 'locked'}={tmp_path / str(i)}")
     assert provenance.left_out(arguments) == {"profile": "no ncu", "locked": "a: off; b: off; c: off; and 1 more"}
+
+
+def test_each_optional_table_is_a_leg_with_a_reason(tmp_path: Path, archive: Path) -> None:
+    folder = Folder(tmp_path, archive, without=("agreement", "sanitizer"))
+    row = {"variant": "sgemm_naive", "tool": "memcheck", "launches": 5, "errors": 0, "passed": True}
+    with_rows(folder, "sanitizer", [row])
+    found = {row["leg"]: row for row in coverage.own_rows("h200", coverage.Folder(folder.inputs()), {}, None)}
+    assert (found["sanitizer"]["status"], found["sanitizer"]["rows"]) == ("ran", 1)
+    assert found["agreement"]["status"] == "left out" and "was not made" in found["agreement"]["reason"]
+    assert "snakemake --cores 1 agreement makes it" in found["agreement"]["reason"]
+
+
+@pytest.mark.parametrize("stage", ["sanitizer", "check", "agreement"])
+def test_a_reason_is_that_of_its_own_stage(stage: str) -> None:
+    assert data.left_out({"left_out": {stage: "why"}}) == {stage: "why"}

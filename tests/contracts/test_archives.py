@@ -1,0 +1,60 @@
+"""Archives whose files are not as archived."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ROOT, assert_one_line, run_module
+
+from analysis.inputs import Inputs
+from analysis.tables import autotune
+from contracts import UserError, read_rows
+
+
+@pytest.fixture
+def archived(tmp_path: Path, archive: Path) -> Path:
+    return Path(shutil.copytree(archive, tmp_path / "h200"))
+
+
+def edited(content: bytes) -> bytes:
+    return content.replace(b",uniform,", b",normal,", 1)
+
+
+def without_a_row(content: bytes) -> bytes:
+    lines = content.splitlines(keepends=True)
+    return b"".join(lines[:5] + lines[6:])
+
+
+def cut(content: bytes) -> bytes:
+    return b"".join(content.splitlines(keepends=True)[:-3])
+
+
+@pytest.mark.parametrize("change", [edited, without_a_row, cut])
+def test_an_archived_table_that_was_changed_is_refused_by_name(change: Any, archived: Path) -> None:
+    path = archived / "bench.csv"
+    assert read_rows(path, "bench")
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(UserError, match=r"bench\.csv: not as it was archived"):
+        read_rows(path, "bench")
+    done = run_module("experiments.stages.archive", "--checksums", archived)
+    assert_one_line(done, "bench.csv: not as it was archived")
+    assert read_rows(archived / "counters.csv", "counters")
+
+
+def test_every_archived_file_has_its_checksum() -> None:
+    for path in ROOT.glob("data/*/archived.json"):
+        before = path.read_bytes()
+        done = run_module("experiments.stages.archive", "--checksums", path.parent)
+        assert done.returncode == 0, done.stderr
+        assert "0 checksums added" in done.stderr and path.read_bytes() == before
+
+
+def test_an_empty_sweep_is_one_line(archived: Path, variants_csv: Path, tmp_path: Path) -> None:
+    (archived / "archived.json").unlink()
+    path = archived / "tuning.csv"
+    path.write_text(path.read_text().splitlines()[0] + "\n")
+    with pytest.raises(UserError, match=r"tuning\.csv: no rows"):
+        autotune.of(Inputs.of_folder(archived, variants_csv, archived=True))

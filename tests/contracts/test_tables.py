@@ -1,0 +1,58 @@
+"""Tables and documents that were tampered with: one line each."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from contracts import UserError, read_json, read_rows
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"time_us_median": "1", "time_us_ci_low": "900000", "time_us_ci_high": "2"},
+            "time_us_ci_low = 900000, .*order",
+        ),
+        ({"share_ci_high": "0.0000001"}, "share_ci_low = .* allowed: in ascending order"),
+        ({"samples": "1_0"}, 'samples = "1_0" is not allowed; allowed: integer'),
+        ({"samples": "٣"}, "samples = .* is not allowed; allowed: integer"),
+        ({"samples": " 3"}, 'samples = " 3" is not allowed; allowed: integer'),
+        ({"samples": "007"}, "samples = .* is not allowed"),
+        ({"tflops": "1e308"}, r"tflops = 1e\+308 is not allowed; allowed: -1e\+18 to 1e\+18"),
+        ({"tflops": "1e400"}, "tflops = inf is not allowed; allowed: finite numbers"),
+        ({"tflops": "9" * 5000}, "tflops = .* is not allowed"),
+        ({"m": "9999999999"}, "m = 9999999999 is not allowed; allowed: at most 2147483647"),
+        ({}, "row 2: a second row of experiment = .* is not allowed .the first is row 1.; allowed: one"),
+    ],
+)
+def test_a_table_that_is_not_allowed(change: dict[str, str], said: str, archive: Path, tmp_path: Path) -> None:
+    with (archive / "bench.csv").open(newline="") as file:
+        row = next(csv.DictReader(file))
+    with (tmp_path / "bench.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(row))
+        writer.writeheader()
+        writer.writerows([row | change] if change else [row, row])
+    with pytest.raises(UserError, match=said) as error:
+        read_rows(tmp_path / "bench.csv", "bench")
+    assert "bench.csv row" in str(error.value) and len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[" * 100_000, "nested too deeply"),
+        ("[" * 40 + "]" * 40, "nested too deeply"),
+        ('{"a": 1, "a": 2}', "the key 'a' stands twice"),
+        ('{"a": 1e400}', "1e400 is too large"),
+        ('{"a": ' + "9" * 5000 + "}", "not JSON"),
+    ],
+)
+def test_a_document_that_is_not_allowed(content: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "machine.json").write_text(content)
+    with pytest.raises(UserError, match=said) as error:
+        read_json(tmp_path / "machine.json", "machine")
+    assert "machine.json" in str(error.value) and len(str(error.value)) < 300

@@ -1,0 +1,119 @@
+"""Archiving: what is whole is kept with its origin, what is not is one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from helpers import assert_one_line, run_module
+
+from contracts import read_rows, write_rows
+
+ARCHIVED = [
+    "bench.csv",
+    "checks.csv",
+    "counters.csv",
+    "resources.csv",
+    "machine.json",
+    "provenance.json",
+    "samples.parquet",
+    "windows.csv",
+]
+
+
+@pytest.fixture
+def measured(tmp_path: Path, archive: Path) -> Path:
+    """A folder that could be archived."""
+    folder = tmp_path / "measured"
+    folder.mkdir()
+    for name in ARCHIVED:
+        shutil.copyfile(archive / name, folder / name)
+    return folder
+
+
+def test_what_is_whole_is_archived(measured: Path, tmp_path: Path) -> None:
+    done = run_module("experiments.stages.archive", "--measured", measured, "--data", tmp_path / "data" / "mine")
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "data" / "mine").iterdir()} == {*ARCHIVED, "archived.json"}
+    for name in ARCHIVED:
+        archived = tmp_path / "data" / "mine" / name
+        if name in ("machine.json", "provenance.json"):  # they say which folder it is
+            before, after = (json.loads(path.read_text()) for path in (measured / name, archived))
+            assert before | {"machine": "mine"} == after
+        else:
+            assert archived.read_bytes() == (measured / name).read_bytes()
+
+
+def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archive: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+
+    def archived() -> dict[str, dict]:
+        done = run_module("experiments.stages.archive", "--measured", measured, "--data", data)
+        assert done.returncode == 0, done.stderr
+        return json.loads((data / "archived.json").read_text())
+
+    shutil.copyfile(archive / "agreement.csv", measured / "agreement.csv")
+    first = archived()
+    runs = [
+        {key: value for key, value in first[name].items() if key != "sha256"} for name in ("agreement.csv", "bench.csv")
+    ]
+    assert runs[0] == runs[1] and first["agreement.csv"]["sha256"] != first["bench.csv"]["sha256"]
+    (measured / "agreement.csv").unlink()
+    later = json.loads((measured / "provenance.json").read_text()) | {"commit": "later"}
+    (measured / "provenance.json").write_text(json.dumps(later))
+    second = archived()
+    assert second["agreement.csv"] == first["agreement.csv"] and second["bench.csv"]["commit"] == "later"
+
+
+def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(archive, data)
+    for name in ARCHIVED:
+        if name != "provenance.json":
+            (measured / name).unlink()
+    shutil.copyfile(archive / "agreement.csv", measured / "agreement.csv")
+    (data / "agreement.csv").unlink()
+    before = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "archived.json"}
+    done = run_module("experiments.stages.archive", "--measured", measured, "--data", data, "--only", "agreement.csv")
+    assert done.returncode == 0, done.stderr
+    assert (data / "agreement.csv").is_file() and all(
+        (data / name).read_bytes() == text for name, text in before.items()
+    )
+    assert "agreement.csv" in json.loads((data / "archived.json").read_text())
+    for name, words in {"bench.csv": ["unknown file", "nearest"], "tuning.csv": ["tuning.csv is missing"]}.items():
+        done = run_module("experiments.stages.archive", "--measured", measured, "--data", data, "--only", name)
+        assert_one_line(done, *words)
+
+
+@pytest.mark.parametrize("name", ARCHIVED)
+@pytest.mark.parametrize("fault", ["is missing", "truncated"])
+def test_what_is_not_whole_is_not_archived(name: str, fault: str, measured: Path, tmp_path: Path) -> None:
+    """One line that names the file, and the archive that is there stays as it is."""
+    target = tmp_path / "data"
+    target.mkdir()
+    (target / "bench.csv").write_text("older")
+    whole = (measured / name).read_bytes()
+    if fault == "is missing":
+        (measured / name).unlink()
+    else:
+        (measured / name).write_bytes(whole[: len(whole) // 2])
+    done = run_module("experiments.stages.archive", "--measured", measured, "--data", target)
+    assert_one_line(done, name, fault)
+    assert [(path.name, path.read_text()) for path in target.iterdir()] == [("bench.csv", "older")]
+
+
+def failing(folder: Path) -> None:
+    """Let one of warptile's checks have failed."""
+    rows = read_rows(folder / "checks.csv", "checks")
+    row = next(row for row in rows if row["variant"] == "sgemm_warptile")
+    row |= {"passed": False, "detail": "C[0, 0] = 1, expected 2"}
+    write_rows(folder / "checks.csv", "checks", rows)
+
+
+def test_what_failed_a_check_is_not_archived(measured: Path, tmp_path: Path) -> None:
+    failing(measured)
+    done = run_module("experiments.stages.archive", "--measured", measured, "--data", tmp_path / "data")
+    assert_one_line(done, "sgemm_warptile failed its check 'one tile, one k-step'; not archived")
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,81 @@
+"""The kernels under compute-sanitizer."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from helpers import assert_one_line, run_module
+
+from contracts import UserError, read_rows
+from experiments.stages import sanitize
+
+
+def fake_sanitizer(folder: Path, script: str) -> Path:
+    """A program in the sanitizer's place that only prints."""
+    path = folder / "compute-sanitizer"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_errors_are_attributed_to_the_kernel_that_made_them(tmp_path: Path) -> None:
+    """Racecheck finds something, so each kernel runs alone."""
+    script = """
+    case "$*" in *racecheck*) racecheck=1;; esac
+    for n in "$@"; do echo "sanitized: $n"; done
+    case "$*" in *sgemm_naive*) if [ "$racecheck" ]; then
+      echo "========= Error: Race reported between Write access at x.cu:7"; echo "========="
+      echo "========= RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)"; exit; fi;; esac
+    if [ "$racecheck" ]; then echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
+    else echo "========= ERROR SUMMARY: 0 errors"; fi
+    """
+    rows = sanitize.sanitize(fake_sanitizer(tmp_path, script), ["sgemm_naive", "sgemm_coalesced"], tmp_path)
+    assert len(rows) == 8
+    assert [(row["variant"], row["tool"], row["errors"]) for row in rows if not row["passed"]] == [
+        ("sgemm_naive", "racecheck", 3)
+    ]
+    (failed,) = [row for row in rows if not row["passed"]]
+    assert failed["detail"] == "Error: Race reported between Write access at x.cu:7"
+
+
+def test_what_shows_only_together_is_not_called_clean(tmp_path: Path) -> None:
+    script = """
+    for n in "$@"; do echo "sanitized: $n"; done
+    case "$*" in *sgemm_naive*sgemm_coalesced*) echo "========= ERROR SUMMARY: 2 errors";;
+    *) echo "========= ERROR SUMMARY: 0 errors";; esac
+    """
+    with pytest.raises(UserError, match="memcheck: 2 errors in all kernels together, none in any alone"):
+        sanitize.sanitize(fake_sanitizer(tmp_path, script), ["sgemm_naive", "sgemm_coalesced"], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo no such device; exit 1", "compute-sanitizer --tool memcheck failed: no such device"),
+        ('echo oops; echo "========= ERROR SUMMARY: 0 errors"', "sgemm_naive did not run to its end"),
+    ],
+)
+def test_a_sanitizer_that_saw_nothing_run_is_an_error(script: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=words):
+        sanitize.run_tool(fake_sanitizer(tmp_path, script), "memcheck", ["sgemm_naive"], tmp_path)
+
+
+def test_without_the_tool_the_leg_is_left_out_with_the_remedy(tmp_path: Path) -> None:
+    out, reason = tmp_path / "s.csv", tmp_path / "why.txt"
+    if sanitize.find_tool():
+        pytest.skip("compute-sanitizer is installed here")
+    done = run_module("experiments.stages.sanitize", "--build-dir", tmp_path, "--out", out, "--left-out", reason)
+    assert done.returncode == 0 and "remedy: install it" in reason.read_text()
+    assert read_rows(out, "sanitizer") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("sgemm_naiv", "nearest: sgemm_naive"), ("cublas_fp32", "cublas_fp32 is no kernel")]
+)
+def test_names_are_kernels(name: str, words: str, tmp_path: Path) -> None:
+    done = run_module("experiments.stages.sanitize", name, "--build-dir", tmp_path, "--out", tmp_path / "s.csv")
+    assert_one_line(done, words)
+    assert not os.listdir(tmp_path)
