@@ -9,22 +9,19 @@ from helpers import assert_one_line, run_module
 from contracts import read_rows, write_rows
 
 
-def failing(folder: Path) -> None:
-    """Let one of warptile's checks have failed."""
-    rows = read_rows(folder / "checks.csv", "checks")
-    row = next(row for row in rows if row["variant"] == "sgemm_warptile")
-    row |= {"passed": False, "detail": "C[0, 0] = 1, expected 2"}
-    write_rows(folder / "checks.csv", "checks", rows)
-
-
-def test_the_verdict_names_what_failed_and_leaves_no_file(measured: Path, tmp_path: Path) -> None:
-    count = len(read_rows(measured / "checks.csv", "checks"))
-    arguments = ("--checks", measured / "checks.csv", "--out", tmp_path / "verdict.txt")
+def test_the_verdict_names_what_failed_and_leaves_no_file(archive: Path, tmp_path: Path) -> None:
+    rows = read_rows(archive / "checks.csv", "checks")
+    write_rows(tmp_path / "checks.csv", "checks", rows)
+    arguments = ("--checks", tmp_path / "checks.csv", "--out", tmp_path / "verdict.txt")
     assert run_module("experiments.stages.require_passed", *arguments).returncode == 0
-    assert (tmp_path / "verdict.txt").read_text() == f"{count} checks passed\n"
+    assert (tmp_path / "verdict.txt").read_text() == f"{len(rows)} checks passed\n"
     (tmp_path / "verdict.txt").unlink()
-    failing(measured)
+    failed = next(row for row in rows if row["variant"] == "sgemm_warptile")
+    failed |= {"passed": False, "detail": "C[0, 0] = 1, expected 2"}
+    write_rows(tmp_path / "checks.csv", "checks", rows)
     done = run_module("experiments.stages.require_passed", *arguments)
-    said = f"1 of {count} checks failed, of: sgemm_warptile; first: sgemm_warptile, one tile, one k-step: C[0, 0] = 1"
+    said = (
+        f"1 of {len(rows)} checks failed, of: sgemm_warptile; first: sgemm_warptile, one tile, one k-step: C[0, 0] = 1"
+    )
     assert_one_line(done, said)
     assert not (tmp_path / "verdict.txt").exists()
