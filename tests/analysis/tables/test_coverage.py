@@ -189,7 +189,7 @@ def test_each_optional_table_is_a_leg_with_a_reason(tmp_path: Path, archive: Pat
     found = {row["leg"]: row for row in coverage.own_rows("h200", coverage.Folder(folder.inputs()), {}, None)}
     assert (found["sanitizer"]["status"], found["sanitizer"]["rows"]) == ("ran", 1)
     assert found["agreement"]["status"] == "left out" and "was not made" in found["agreement"]["reason"]
-    assert "snakemake --cores 1 agreement makes it" in found["agreement"]["reason"]
+    assert "snakemake --cores 1 all makes it" in found["agreement"]["reason"]
 
 
 @pytest.mark.parametrize("stage", ["sanitizer", "check", "agreement"])
