@@ -10,8 +10,12 @@ with that disagreement, for the fewest instructions.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
+import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -231,11 +235,13 @@ class _Flow:
             whole[list(self.block.values())] = 1
             constraints = [LinearConstraint(a_eq, b_eq - LOOSE, b_eq + LOOSE), LinearConstraint(a_ub, ub=b_ub + LOOSE)]
             options = {"time_limit": PATIENCE}
-            solved = milp(cost, integrality=whole, bounds=(0, limit), constraints=constraints, options=options)
+            with silent():
+                solved = milp(cost, integrality=whole, bounds=(0, limit), constraints=constraints, options=options)
             if solved.status == 0:
                 return np.where(whole, np.round(solved.x), solved.x)
         bounds = np.column_stack([np.zeros(self.columns), limit])
-        solved = linprog(cost, a_ub, b_ub, a_eq, b_eq, bounds, method="highs")
+        with silent():
+            solved = linprog(cost, a_ub, b_ub, a_eq, b_eq, bounds, method="highs")
         if solved.status != 0:
             raise PtxsimError(f"no executions of the SASS fit those of the PTX: {solved.message.splitlines()[0]}")
         return solved.x
@@ -245,6 +251,21 @@ class _Flow:
         v = [value for terms, _ in rows for value in terms.values()]
         start = np.cumsum([0, *(len(terms) for terms, _ in rows)])
         return csr_array((v, c, start), shape=(len(rows), self.columns)), np.array([value for _, value in rows])
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[None]:
+    """What a library in C prints meanwhile is dropped: HiGHS has lines that none of its options turns off."""
+    sys.stdout.flush()
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        ctypes.CDLL(None).fflush(None)  # it keeps what it prints until later
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _reachable(blocks: list[sass.Block]) -> set[int]:

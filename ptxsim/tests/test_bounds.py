@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -156,6 +158,16 @@ def test_a_loop_that_ptxas_unrolls_further(made, n):
     assert executed(function, found, "FFMA") == 6 * n
     assert executed(function, found, "STG") == 6
     assert found.disagreement < 1e-6 and found.blocks[0] == 6
+
+
+def test_a_library_in_c_prints_nothing_to_the_terminal(capfd):
+    c = ctypes.CDLL(None)
+    with executions.silent():
+        c.puts(b"from within")
+        print("ours", file=sys.stderr)
+    c.puts(b"from without")
+    c.fflush(None)
+    assert capfd.readouterr() == ("from without\n", "ours\n")
 
 
 def test_nested_loops_are_entered(made):
