@@ -31,13 +31,16 @@ LONGEST_QUOTE = 25  # words
 
 @dataclass(frozen=True)
 class Paper:
-    """What the files say, parts joined. `analytic`: value by (case, quantity); `compiled`: rows by (variant, arch)."""
+    """What the files say, parts joined. `analytic`: value by (case, quantity); `compiled`: rows by (variant, arch);
+    `emulated`: value by (variant, size, beta, metric).
+    """
 
     sources: dict[str, Any]
     published: list[dict[str, Any]]
     claims: list[dict[str, Any]]
     analytic: dict[tuple[str, str], Any]
     compiled: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    emulated: dict[tuple[str, int, float, str], float] = field(default_factory=dict)
 
     @cached_property
     def rows(self) -> dict[str, dict[str, Any]]:
@@ -56,6 +59,7 @@ def read(
     claims: list[Path],
     analytic: list[Path],
     compiled: Iterable[Path] = (),
+    emulated: Iterable[Path] = (),
 ) -> Paper:
     """Read all parts. Raises `UserError` with a line for each thing that is wrong."""
     told: list[str] = []
@@ -65,6 +69,11 @@ def read(
         claims=[claim for path in claims for claim in read_claims(path, told)],
         analytic={(r["case"], r["quantity"]): r["value"] for path in analytic for r in read_rows(path, "analytic")},
         compiled={(r["variant"], r["arch"]): r for path in compiled for r in read_rows(path, "resources")},
+        emulated={
+            (r["variant"], r["size"], r["beta"], r["metric"]): r["value"]
+            for path in emulated
+            for r in read_rows(path, "emulated")
+        },
     )
     told += source_faults(found, names(sources)) + row_faults(found, names(published))
     told += claim_faults(found, names(claims))

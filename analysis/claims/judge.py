@@ -18,6 +18,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,13 @@ from analysis.inputs import Inputs
 from contracts import choose, read_rows, run_command, write_rows
 
 NARROWEST, WIDEST = 60, 120
-FILES = ("sources.yaml", "published.csv", "claims.yaml", "compiled.csv")  # in paper/, as `files.read` takes them
+FILES = (
+    "sources.yaml",
+    "published.csv",
+    "claims.yaml",
+    "compiled.csv",
+    "emulated.csv",
+)  # in paper/, as `files.read` takes them
 
 # ---- in a terminal --------------------------------------------------------------------------------------------------
 
@@ -189,6 +196,7 @@ def declared() -> list[str]:
         "paper/published.csv",
         "paper/sources.yaml",
         "paper/compiled.csv",
+        "paper/emulated.csv",
     ),
     schema="claims_table",
     page_by="worklog",
@@ -219,8 +227,8 @@ def declared() -> list[str]:
     ),
 )
 def claims(inputs: Inputs) -> list[Row]:
-    sources, published, told, compiled = ([Path("paper") / name] for name in FILES)
-    paper = files.read(sources, published, told, [inputs.tables["analytic"]], compiled)
+    sources, published, told, compiled, emulated = ([Path("paper") / name] for name in FILES)
+    paper = files.read(sources, published, told, [inputs.tables["analytic"]], compiled, emulated)
     own = None if inputs.archived else inputs
     return judged(paper, own, {path: inputs.run_in(path) for path in inputs.archives}, declared())[0]
 
@@ -240,7 +248,7 @@ def only(paper: Paper, wanted: list[str]) -> Paper:
     """The claims named. Raises `UserError` for a name that is none."""
     known = {claim["id"]: claim for claim in paper.claims}
     chosen = [choose(known, name, "claim", "paper/claims.yaml") for name in wanted]
-    return Paper(paper.sources, paper.published, chosen, paper.analytic, paper.compiled)
+    return replace(paper, claims=chosen)
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -251,6 +259,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--sources", default=[Path("paper/sources.yaml")], **files)
     parser.add_argument("--analytic", default=[Path("results/analytic.csv")], **files)
     parser.add_argument("--compiled", default=[Path("paper/compiled.csv")], **files)
+    parser.add_argument("--emulated", default=[Path("paper/emulated.csv")], **files)
     parser.add_argument("--inputs", type=Path, metavar="FILE.json", help="a run's tables, in place of the next four")
     parser.add_argument("--measured", type=Path, metavar="DIR", help="tables of this run, for instance results/h200")
     parser.add_argument(
@@ -290,7 +299,7 @@ def main() -> int:
     if folders is None:
         folders = [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
     experiments = [path.stem for path in args.experiments] if args.experiments else declared()
-    paper = files.read(args.sources, args.published, args.claims, args.analytic, args.compiled)
+    paper = files.read(args.sources, args.published, args.claims, args.analytic, args.compiled, args.emulated)
     paper = only(paper, args.only) if args.only else paper
     own = Inputs.of_folder(args.measured, args.variants, archived=False) if args.measured else None
     if args.inputs and not inputs.archived:

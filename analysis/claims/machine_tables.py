@@ -95,7 +95,8 @@ class Machine:
 class Lookup:
     """Rows of one machine. `analytic` and `published` are values by (case, quantity) and by id.
 
-    `compiled` has rows by (variant, architecture): what nvcc makes of a kernel for a GPU that is not this one.
+    `compiled` has rows by (variant, architecture): what nvcc makes of a kernel for a GPU that is not this one;
+    `emulated` a value by (variant, size, beta, counter): problems that no counter was read of.
 
     What no machine could have (an unknown variant, column or counter) is a `UserError`, what this one lacks `Missing`.
     """
@@ -107,11 +108,13 @@ class Lookup:
         published: dict[str, float],
         experiments: Sequence[str],
         compiled: Mapping[tuple[str, str], dict[str, Any]] | None = None,
+        emulated: Mapping[tuple[str, int, float, str], float] | None = None,
     ):
         self._machine = machine
         self._analytic = analytic
         self._published = published
         self._compiled = compiled or {}
+        self._emulated = emulated or {}
         self._experiments = dict.fromkeys(experiments)
         self._variants = dict.fromkeys(machine.measured.variants["variant"])
         self._failed = set(machine.measured.failed["variant"])

@@ -177,7 +177,9 @@ def rule_hash(claim: dict[str, Any]) -> str:
 
 def table(paper: Paper, machine: Machine, experiments: list[str]) -> list[Row]:
     """The rows of claims.csv for one machine. Raises `UserError` with a line for each claim that makes no sense."""
-    functions = Vocabulary(machine, paper.analytic, paper.numbers, experiments, paper.compiled).functions()
+    functions = Vocabulary(
+        machine, paper.analytic, paper.numbers, experiments, paper.compiled, paper.emulated
+    ).functions()
     rows, faults = [], []
     known = {claim["id"]: claim for claim in paper.claims}
     for claim in paper.claims:

@@ -46,6 +46,16 @@ class Counts(Lookup):
         """The same counter as the emulator predicts it."""
         return self._counted("predictions", v, name, n)
 
+    def emulated(self, v: str, name: str, beta: Any, n: Any = 4096) -> Estimate:
+        """A counter of another problem, with beta, say, as the emulator counts it on any machine: emulated.csv."""
+        by_key = {key: ncu for ncu, key in data.metric_names().items()}
+        metric = choose(by_key | {ncu: ncu for ncu in by_key.values()}, name, "counter", "contracts/metrics.yaml")
+        choose(self._variants, v, "variant", "kernels/catalogue.yaml")
+        asked = (v, whole(n), Estimate.of(beta).value, metric)
+        if asked not in self._emulated:
+            raise Missing(f"emulated.csv has no row of {v}, {metric}, at n = {whole(n)} and beta = {asked[2]:g}")
+        return Estimate.of(self._emulated[asked])
+
     def bound(self, v: str, resource: str, n: Any = 4096) -> Estimate:
         """Least cycles: fma, fp64, tensor, issue, registers, shared, l1, dram, tail; estimates: l2, register_rule."""
         choose(dict.fromkeys(schema("bounds")["properties"]["resource"]["enum"]), resource, "resource", "bounds.csv")

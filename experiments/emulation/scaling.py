@@ -8,7 +8,7 @@ the large problem follow (`ptxsim.extrapolate`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ptxsim
 from contracts import UserError
@@ -38,12 +38,12 @@ def unit(variant: Variant) -> int:
     return math.lcm(*sides, math.lcm(variant.tile["k"], STRETCH), *variant.multiples.values())
 
 
-def emulate(kernel: ptxsim.Kernel, variant: Variant, size: int, sms: int) -> Scaled:
+def emulate(kernel: ptxsim.Kernel, variant: Variant, size: int, sms: int, beta: float = 0.0) -> Scaled:
     """From small launches. Raises `UserError` where their counts do not add up to those of a larger one.
 
-    `sms`: of the GPU, which the grid of a persistent kernel follows.
+    `sms`: of the GPU, which the grid of a persistent kernel follows. `beta`: other than 0, C is read, too.
     """
-    large = Problem.square(size)
+    large = replace(Problem.square(size), beta=beta)
     if reason := variant.refusal(large):
         raise UserError(reason)
     stretch = math.lcm(variant.tile["k"], STRETCH)
@@ -74,7 +74,7 @@ def _scaled(
         found = {}
         for number in stretches:
             counters, traffic = Counters(), Traffic()
-            problem = Problem(m, n, number * stretch, size, size, size)
+            problem = Problem(m, n, number * stretch, size, size, size, beta=large.beta)
             launching.count(kernel, variant, problem, [counters, traffic], on_sms)
             sums, work = counters.sums(), Work.observed(counters, traffic)
             counted.update(sums)

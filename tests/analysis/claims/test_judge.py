@@ -88,6 +88,7 @@ def write_files(folder: Path, claims_: list[dict[str, Any]] = CLAIMS, **changes:
     write_rows(folder / "published.csv", "published", [NUMBER | changes])
     write_rows(folder / "analytic.csv", "analytic", [])
     write_rows(folder / "compiled.csv", "resources", [])
+    write_rows(folder / "emulated.csv", "emulated", [])
     return folder
 
 
@@ -98,7 +99,7 @@ def small(tmp_path: Path) -> Path:
 
 def command(files: Path, planted: Planted, *more: object, **environment: str) -> subprocess.CompletedProcess[str]:
     named = [("--claims", "claims.yaml"), ("--published", "published.csv"), ("--sources", "sources.yaml")]
-    named += [("--analytic", "analytic.csv"), ("--compiled", "compiled.csv")]
+    named += [(f"--{name}", f"{name}.csv") for name in ("analytic", "compiled", "emulated")]
     paths = [part for option, name in named for part in (option, files / name)]
     return run_module(
         "analysis.claims.judge",
@@ -408,7 +409,7 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> files.Paper:
     out = tmp_path_factory.mktemp("paper") / "analytic.csv"
     assert run_module("experiments.stages.analytic", "--out", out).returncode == 0
     names = [[PAPER / name] for name in ("sources.yaml", "published.csv", "claims.yaml")]
-    return files.read(*names, [out], [PAPER / "compiled.csv"])
+    return files.read(*names, [out], [PAPER / "compiled.csv"], [PAPER / "emulated.csv"])
 
 
 def test_there_are_claims_of_every_worklog(paper: files.Paper) -> None:
