@@ -3,9 +3,9 @@
 The bound. A sum of k products in precision u has, with high probability, an error below lambda * sqrt(k) * u * (|A||B|)
 (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41(5), 2019, Thm 3.1);
 lambda = 1 is used, since random signs leave the true error far below even that. Three more roundings come from alpha,
-beta and their sum, and one from storing C in its own precision:
+beta and their sum, and one from storing C in its own precision, which has no steps smaller than `least`:
 
-    |C - C64| <= (sqrt(k) + 3) * u * (|alpha| |A||B| + |beta| |C0|) + u_out * |C64|
+    |C - C64| <= (sqrt(k) + 3) * u * (|alpha| |A||B| + |beta| |C0|) + u_out * |C64| + least / 2
 
 A TF32 kernel is judged by what it reads: fp32 data, narrowed as its catalogue entry says (`as_read`). Products of such
 numbers are exact in fp32, and the bound is that of fp32.
@@ -21,7 +21,7 @@ import math
 import secrets
 from dataclasses import dataclass
 
-import ml_dtypes  # noqa: F401  registers bfloat16 and the like
+import ml_dtypes  # registers bfloat16 and the like
 import numpy as np
 
 from contracts.dtypes import dtypes
@@ -30,6 +30,7 @@ from kernels.catalogue import Problem
 NUMPY_DTYPES = {name: np.dtype(dtype.numpy) for name, dtype in dtypes().items()}
 U_ACCUMULATE = 2.0**-24  # all variants accumulate in fp32
 U_OUT = {name: dtype.unit_roundoff for name, dtype in dtypes().items()}
+LEAST = {name: float(ml_dtypes.finfo(dtype).smallest_subnormal) for name, dtype in NUMPY_DTYPES.items()}
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ def combined(alpha: float, beta: float, a: np.ndarray, b: np.ndarray, c0: np.nda
 
 def bound(problem: Problem, dtype: str, reference: np.ndarray, magnitude: np.ndarray) -> np.ndarray:
     """The largest error allowed; `magnitude` is |alpha| |A||B| + |beta| |C0| in float64."""
-    allowed: np.ndarray = (math.sqrt(problem.k) + 3.0) * U_ACCUMULATE * magnitude + U_OUT[dtype] * np.abs(reference)
+    computed = (math.sqrt(problem.k) + 3.0) * U_ACCUMULATE * magnitude
+    allowed: np.ndarray = computed + U_OUT[dtype] * np.abs(reference) + LEAST[dtype] / 2
     return allowed
 
 
@@ -139,8 +141,9 @@ def freivalds(
     their squares, so the bound of a row is the elementwise one over sqrt(n), plus four sigmas of output rounding.
     """
     n = problem.n
+    stored = U_OUT[dtype] * norms + math.sqrt(n) * LEAST[dtype] / 2
     reference_bound = (math.sqrt(problem.k) + 3.0) * U_ACCUMULATE * magnitude_sums / math.sqrt(n)
-    return judge(cx, abx, reference_bound + 4.0 * U_OUT[dtype] * norms)
+    return judge(cx, abx, reference_bound + 4.0 * stored)
 
 
 def combine(*results: CheckResult) -> CheckResult:

@@ -450,11 +450,28 @@ def test_inputs_are_kept_away_from_zero() -> None:
 # ---- the bound and the judge ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("k", "dtype", "factor"), [(1, "fp32", 4 + 1), (4096, "fp32", 67 + 1), (1, "fp16", 4 + 2**13)])
+@pytest.mark.parametrize(
+    ("k", "dtype", "factor"), [(1, "fp32", 4 + 1), (4096, "fp32", 67 + 1), (1, "fp16", 4 + 2**13 + 0.5)]
+)
 def test_the_bound_at_some_points(k: int, dtype: str, factor: float) -> None:
-    """(sqrt(k) + 3) u |A||B| + u_out |C|, with both at 1; in units of u = 2^-24."""
+    """(sqrt(k) + 3) u |A||B| + u_out |C|, with both at 1, and half of the least step; in units of u = 2^-24."""
     allowed = verify.bound(Problem(1, 1, k, k, 1, 1), dtype, np.array([-1.0]), np.array([1.0]))
     assert allowed[0] * 2**24 == pytest.approx(factor)
+
+
+@pytest.mark.parametrize("name", ["hgemm_naive_fp16", "hgemm_naive_bf16"])
+def test_a_right_gemm_with_results_below_what_is_stored_in_full_passes(name: str) -> None:
+    """At alpha = 1e-6 some elements are subnormal in fp16: stored in steps of 2^-24. 1.5 times as much is wrong."""
+    variant = catalogue.kernels()[name]
+    case = Case("tiny", packed(variant, 128, 128, 64, alpha=1e-6))
+    result = run_case(NumpyDevice(), variant, case, seed=1)
+    assert result.passed and result.worst is not None and result.worst > 0.5, result.detail
+
+    class TooLarge(NumpyDevice):
+        def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            return super().product(a, b) * 1.5
+
+    assert not run_case(TooLarge(), variant, case, seed=1).passed
 
 
 def test_unit_roundoffs_are_those_of_the_formats() -> None:
