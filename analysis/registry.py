@@ -102,7 +102,8 @@ def figure(
 ) -> Callable[[F], F]:
     """Register a figure: NAME.svg and NAME.pdf, drawn by a function of `Inputs`.
 
-    category, subcategory, title, caption: its place in the report (default: workflow/report/NAME.rst).
+    category, subcategory, title, caption: its place in the report (default: workflow/report/NAME.rst, or NAME.rst in
+    the study's folder).
     reads: what it needs, "measured" for all that `Inputs.measured` reads. optional: recorded tables that need not be
     there. where_needed: optional tables without which it is not drawn; reported_with: or is in no report
     ("other_runs": there is a second run). per: "run", or "experiment" for one of each that `applies`: a kind, or
@@ -239,7 +240,8 @@ def _registered(kind: str, call: ast.Call, function: str, where: str, root: Path
     told["reads"] = tuple(part for read in told["reads"] for part in (MEASURED if read == "measured" else (read,)))
     if "measured" in dict(given).get("reads", ()) and "emulated_checks" not in told["optional"]:
         told["optional"] = (*told["optional"], "emulated_checks")
-    told["caption"] = told["caption"] or f"workflow/report/{name}.rst"
+    own = f"{where.rpartition('/')[0]}/{name}.rst"  # a study's, in its folder
+    told["caption"] = told["caption"] or (own if (root / own).is_file() else f"workflow/report/{name}.rst")
     if not (root / told["caption"]).is_file():
         raise UserError(f"{where}: {kind} {name!r} has no caption: no such file: {told['caption']}")
     told["stem"] = told.get("stem") or name

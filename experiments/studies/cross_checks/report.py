@@ -63,7 +63,7 @@ def within(percent: pd.Series) -> pd.Series:
     "cross_checks",
     category="6 Second opinions",
     title="Other tools",
-    caption="workflow/report/cross_checks.rst",
+    caption="experiments/studies/cross_checks/cross_checks.rst",
     reads=("measured",),
     optional=("cross_checks",),
 )

@@ -36,7 +36,7 @@ def timeline(rows: pd.DataFrame) -> pd.DataFrame:
     "timeline",
     category="6 Second opinions",
     title="A recorded process",
-    caption="workflow/report/timeline.rst",
+    caption="experiments/studies/timeline/timeline.rst",
     reads=("measured",),
     optional=("timeline",),
     reported_with=("timeline",),

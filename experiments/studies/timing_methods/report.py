@@ -46,7 +46,7 @@ def timing_methods(rows: pd.DataFrame) -> pd.DataFrame:
     "timing_methods",
     category="6 Second opinions",
     title="Ways of timing",
-    caption="workflow/report/timing_methods.rst",
+    caption="experiments/studies/timing_methods/timing_methods.rst",
     reads=("measured",),
     optional=("timing_methods",),
     reported_with=("timing_methods",),
