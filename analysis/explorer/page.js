@@ -486,8 +486,9 @@ function renderSteps(form) {
     const better = !metric.better || value === before ? '' : (value > before) === (metric.better > 0) ? 'better' : 'worse';
     return { label: `${step.part}: ${labelOf(step.variant)}`, order, value, before, most: Math.max(value, before), changed: step.changed,
       over: step.over, variant: step.variant, before_told: `${number(before)} (${labelOf(step.over)})`, after_told: number(value), meant, better,
-      shape: value < before ? 'triangle-left' : 'triangle-right', colour: value < before ? 'var(--less)' : 'var(--more)',
-      text: change == null ? '' : change > 9 ? `${number(value / before, 3)}x` : `${signed(100 * change, 3)}%` };
+      shape: value < before ? 'triangle-left' : value > before ? 'triangle-right' : 'circle',
+      colour: value < before ? 'var(--less)' : value > before ? 'var(--more)' : 'var(--library)',
+      text: value === before ? 'same' : change == null ? 'from 0' : change > 9 ? `${number(value / before, 3)}x` : `${signed(100 * change, 3)}%` };
   }).filter(row => isNumber(row.before) && isNumber(row.value)) : [];
   fill('steps-table', table(['Step', 'from', 'before', 'after', 'change', 'meant to', 'what it changes'], rows.map(row =>
     [el('a', { href: linkTo('pair', { a: row.over, b: row.variant, x: state.x }) }, row.label), labelOf(row.over), exact(row.before), exact(row.value),

@@ -69,6 +69,18 @@ def test_a_kernel_that_failed_is_named_and_has_no_number(archive: Path, tmp_path
     assert "sgemm_warptile" in {kernel["variant"] for kernel in data["kernels"]}
 
 
+def test_another_machine_stands_beside_this_one(archive: Path, tmp_path: Path) -> None:
+    """Another day on the same GPU, on which a kernel failed: that has numbers of the first day only."""
+    other = Folder(tmp_path / "other", archive)
+    other.edit("checks", warptile_fails)
+    provenance = other.measured / "provenance.json"
+    provenance.write_text(json.dumps(json.loads(provenance.read_text()) | {"date": "2031-01-01"}))
+    machines = told(make(tmp_path, archive, other.variants, other_runs=[str(other.measured)]))["machines"]
+    assert [one["name"].rpartition(", ")[2] for one in machines][1:] == ["2031-01-01", "ptxsim"]
+    there = ["sgemm_warptile" in {row["variant"] for row in timings(one)} for one in machines]
+    assert there == [True, False, False] and len(timings(machines[1])) > 100
+
+
 def test_predictions_alone_make_a_page(archive: Path, tmp_path: Path) -> None:
     folder = Folder(tmp_path, archive)
     for name in ("bench", "counters"):

@@ -17,6 +17,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
+from contracts import read_rows, write_rows
+
 pytestmark = pytest.mark.browser
 VIEWS = ("ladder", "sizes", "pair", "banks", "claims")
 PHONE = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
@@ -259,6 +261,27 @@ def test_dark_and_print(shown: Shown) -> None:
     pdf = PdfReader(io.BytesIO(base64.b64decode(shown.browser.print_page())))
     words = "".join(one.extract_text() for one in pdf.pages)
     assert "warptile" in words and "Data type" not in words and len(pdf.pages) < 4
+
+
+def test_findings_have_a_place_of_their_own(
+    chromium: Any, archive: Path, variants_csv: Path, tmp_path: Path, page: Path
+) -> None:
+    """Where the claims have entries that are findings: a line each, with a link to what it rests on."""
+    (tmp_path / "tables").mkdir()
+    rows = read_rows(page.parent / "tables" / "claims.csv", "claims_table")
+    for row in rows:
+        row["class"] = "finding" if row["id"] == "a-cublas-over-naive" else "claim"
+    write_rows(tmp_path / "tables" / "claims.csv", "claims_table", rows)
+    shown = Shown(chromium, make(tmp_path, archive, variants_csv))
+    shown.open().one("#to-findings").click()
+    shown.until(lambda: shown.state.get("view") == "findings")
+    shown.drawn()
+    assert len(shown.all("#findings-list li")) == 1
+    shown.one("#findings-list a").click()
+    shown.until(lambda: shown.all("article.chosen"))
+    assert shown.state["c"] == "a-cublas-over-naive" and shown.one("article.chosen details").get_attribute("open")
+    shown.drawn()
+    assert shown.complaints() == []
 
 
 def test_predictions_alone_are_shown(chromium: Any, archive: Path, tmp_path: Path) -> None:
