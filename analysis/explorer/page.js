@@ -552,14 +552,20 @@ function renderClaims() {
   if (one) document.getElementById(`claim-${one.id}`)?.scrollIntoView({ block: 'center' });
 }
 
-function article(claim) {
-  const [look, sign] = VERDICTS[claim.verdict] ?? ['', ''];
-  const unit = claim.unit && claim.unit !== 'count' ? claim.unit : '';
-  const ours = claim.ours == null ? null : isNumber(Number(claim.ours)) ? number(Number(claim.ours)) : claim.ours;
+/** Our value in its unit, and its interval; null where there is none. */
+function oursOf(claim) {
+  if (claim.ours == null) return null;
+  const unit = claim.unit && claim.unit !== 'count' ? claim.unit : '', value = Number(claim.ours);
   const range = isNumber(claim.ours_low) && isNumber(claim.ours_high) && claim.ours_low < claim.ours_high
     ? ` (${number(claim.ours_low)} to ${number(claim.ours_high)})` : '';
+  return withUnit(isNumber(value) ? number(value) : claim.ours, isNumber(value) ? unit : '') + range;
+}
+
+function article(claim) {
+  const [look, sign] = VERDICTS[claim.verdict] ?? ['', ''];
+  const unit = claim.unit && claim.unit !== 'count' ? claim.unit : '', ours = oursOf(claim);
   const facts = [claim.theirs != null ? `theirs: ${withUnit(claim.theirs, unit)}${claim.gpu ? `, ${claim.gpu}` : ''}` : '',
-    ours != null ? `here: ${withUnit(ours, unit)}${range}` : '', claim.why].filter(Boolean).join(' · ');
+    ours != null ? `here: ${ours}` : '', claim.why].filter(Boolean).join(' · ');
   const open = claim.id === state.c;
   return el('article', { id: `claim-${claim.id}`, class: open ? 'chosen' : '' },
     el('div', {}, el('span', { class: `verdict ${look}` }, `${sign} ${claim.verdict}`), claim.kind ? ` · ${claim.kind}` : '',
@@ -591,7 +597,8 @@ function restLink(one) {
 function renderFindings() {
   const found = claimsOfMachine().filter(claim => claim.class === 'finding').slice(0, ROW_LIMIT);
   fill('findings-list', found.map(claim => el('li', {}, claim.claim, ' ',
-    el('a', { href: linkTo('claims', { cl: 'finding', c: claim.id }) }, 'what it rests on'))));
+    el('span', { class: `verdict ${VERDICTS[claim.verdict]?.[0]}` }, `${VERDICTS[claim.verdict]?.[1]} ${claim.verdict}`),
+    ['true', 'false', undefined].includes(claim.ours) ? ' ' : `: ${oursOf(claim)} `, el('a', { href: linkTo('claims', { cl: 'finding', c: claim.id }) }, 'what it rests on'))));
 }
 
 // ---- the page -------------------------------------------------------------------------------------------------------
