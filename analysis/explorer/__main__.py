@@ -31,7 +31,7 @@ def page(inputs: Inputs, pictures: Mapping[str, Path]) -> str:
     told = json.dumps(content(inputs, pictures) | {"charts": charts()}, separators=(",", ":"), allow_nan=False)
     parts = {name: (HERE / f"page.{suffix}").read_text() for name, suffix in (("style", "css"), ("script", "js"))}
     version = ".".join(alt.SCHEMA_VERSION.split(".")[:2])  # the Vega-Lite that Altair writes: v6.4
-    parts |= {"vega": vl_convert.javascript_bundle(vl_version=version), "data": told}
+    parts |= {"vega": vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=version), "data": told}
     safe = {"data": told.replace("<", "\\u003c"), "vega": re.sub(r"</(?=script)", r"<\\/", parts["vega"])}
     return re.sub(
         r"@(style|data|vega|script)@", lambda found: (parts | safe)[found[1]], (HERE / "page.html").read_text()

@@ -16,6 +16,7 @@ FONT = "system-ui, Liberation Sans, DejaVu Sans, sans-serif"  # as page.css has 
 LABELS = 190  # pixels at most for the names of kernels; the page takes less on a phone
 
 Spec = dict[str, Any]
+Layers = alt.LayerChart | alt.FacetChart
 
 
 def charts() -> dict[str, Spec]:
@@ -75,7 +76,7 @@ def kernels(**more: Any) -> alt.Y:
     )
 
 
-def bars() -> alt.LayerChart:
+def bars() -> Layers:
     """A bar per kernel with its interval, and its number behind it."""
     end = alt.param(name="end", value=1)  # where the axis ends: the page leaves room for the numbers
     length = alt.X(
@@ -85,7 +86,7 @@ def bars() -> alt.LayerChart:
         scale=alt.Scale(domainMin=0, domainMax=alt.expr("end"), nice=False),
     )
     base = data().encode(y=kernels(domain=False))
-    bar = base.mark_bar(height={"band": 0.72}).encode(  # type: ignore[arg-type]  # Altair's types lack the band
+    bar = base.mark_bar(height={"band": 0.72}).encode(
         x=length, color=alt.Color("colour:N", scale=None), tooltip=told(), href="link:N"
     )
     interval = base.mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q")
@@ -94,7 +95,7 @@ def bars() -> alt.LayerChart:
     return alt.layer(bar, interval, *ends, text).add_params(end).properties(height=alt.Step(22))
 
 
-def lines() -> alt.LayerChart:
+def lines() -> Layers:
     """A line per kernel over n with its interval as a band, and a rule at the size that is read."""
     at, zero = alt.param(name="at", value=0), alt.param(name="zero", value=True)
     size = alt.X(
@@ -122,7 +123,7 @@ def lines() -> alt.LayerChart:
     return alt.layer(read, band, line, interval, point, target).add_params(at, zero).properties(height=380)
 
 
-def steps(scale: Literal["linear", "log"]) -> alt.LayerChart:
+def steps(scale: Literal["linear", "log"]) -> Layers:
     """A step of a ladder a row: a metric before (hollow) and after (filled)."""
     value = alt.X("value:Q", title="<title>", axis=alt.Axis(tickCount=6), scale=alt.Scale(type=scale, padding=44))
     tips = [
@@ -145,7 +146,7 @@ def steps(scale: Literal["linear", "log"]) -> alt.LayerChart:
     return alt.layer(rule, before, after, text).properties(height=alt.Step(22))
 
 
-def differences() -> alt.LayerChart:
+def differences() -> Layers:
     """What one kernel has more or less of than another, a row per metric of one unit."""
     value = alt.X("value:Q", title="<title>", axis=alt.Axis(tickCount=6), scale=alt.Scale(padding=44))
     tips = [
@@ -155,10 +156,9 @@ def differences() -> alt.LayerChart:
         alt.Tooltip("text:N", title="B - A"),
     ]
     base = data().encode(y=kernels(domain=False), tooltip=tips)
-    bar = base.mark_bar(height={"band": 0.7}).encode(x=value, color=alt.Color("colour:N", scale=None))  # type: ignore[arg-type]
+    bar = base.mark_bar(height={"band": 0.7}).encode(x=value, color=alt.Color("colour:N", scale=None))
     zero = data().mark_rule(opacity=0.6).encode(x=alt.datum(0))
-    ends = [
-        base.transform_filter(test).mark_text(align=align, dx=dx).encode(x="value:Q", text="text:N")
-        for test, align, dx in (("datum.value >= 0", "left", 5), ("datum.value < 0", "right", -5))
-    ]
-    return alt.layer(bar, zero, *ends).properties(height=alt.Step(22))
+    number = base.encode(x="value:Q", text="text:N")
+    right = number.transform_filter("datum.value >= 0").mark_text(align="left", dx=5)
+    left = number.transform_filter("datum.value < 0").mark_text(align="right", dx=-5)
+    return alt.layer(bar, zero, left, right).properties(height=alt.Step(22))

@@ -258,14 +258,16 @@ async function table(path) {
   frame.srcdoc = new TextDecoder().decode(bytes);
   document.body.append(frame);
   await new Promise(done => frame.onload = done);
-  const inside = frame.contentDocument, heads = [...inside.querySelectorAll("th")];
-  const column = () => [...inside.querySelectorAll("tbody tr")].map(row => row.cells[0].textContent);
-  const before = column(), seen = {rows: before.length, heads: heads.length};
-  if (before.length) {
-    heads[0].querySelector("button").click();
+  const inside = frame.contentDocument, seen = {rows: 0, sorts: false};
+  await until(() => inside.querySelector("th [role=button]"));
+  for (const part of inside.querySelectorAll("section")) {
+    const column = () => [...part.querySelectorAll("tbody tr")].map(row => row.cells[0].textContent).join();
+    const button = part.querySelector("th [role=button]");
+    seen.rows += part.querySelectorAll("tbody tr").length;
+    button.click();
     const up = column();
-    heads[0].querySelector("button").click();
-    seen.sorts = up.join() === [...before].sort((a, b) => a.localeCompare(b)).join() || up[0] !== column()[0];
+    button.click();
+    seen.sorts ||= up !== column();
   }
   frame.remove();
   return seen;

@@ -293,8 +293,8 @@ def test_predictions_alone_are_shown(chromium: Any, archive: Path, tmp_path: Pat
     assert (
         shown.marks("#ladder-chart", "rect.layer_0_marks") > 20 and "cycles of an SM" in shown.one("#ladder-chart").text
     )
-    shown.open(view="pair")
-    assert "Shared load wavefronts" in shown.one("#pair-table").text
+    shown.open(view="pair", a="sgemm_at_tiling", b="sgemm_at_swizzle")
+    assert "Shared store wavefronts" in shown.one("#pair-table").text
     for view in ("sizes", "claims", "banks"):
         shown.open(view=view)
     assert shown.complaints() == []
