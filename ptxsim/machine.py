@@ -27,6 +27,7 @@ from .barriers import Barriers
 from .bulk_groups import BulkGroups
 from .clock_monitor import ClockMonitor
 from .clusters import Clusters
+from .convergence import Convergence, width
 from .errors import PtxError, PtxsimError
 from .global_monitor import GlobalMonitor, watched
 from .instructions import registry
@@ -49,7 +50,7 @@ from .monitor import SharedMonitor
 from .origins import UNKNOWN
 from .phases import Phases
 from .program import Program
-from .ptx_types import SIGNED, STORAGE, UNSIGNED, Type
+from .ptx_types import SIGNED, STORAGE, TYPES, UNSIGNED, Type
 from .runs import Runs
 from .sources import places
 from .syntax import (
@@ -122,12 +123,20 @@ class Machine:
         self.values = True  # of a launch: whether what does not bear on its counts is computed, too
         self.tally: dict[tuple[int, int], int] = {}  # straight runs of instructions, by first and last: warps
         self.runs = Runs(self)
-        end = len(program.code)
+        end, together = len(program.code), FAR
         self.run_end = [0] * end
+        self.together = [FAR] * (
+            end + 1
+        )  # from each place on, the next that a whole warp or warpgroup executes together
         for pc in range(end - 1, -1, -1):
             if self.controls[pc] is not None:
-                end = pc
-            self.run_end[pc] = end
+                end, together = pc, FAR
+            if width(program.code[pc]) is not None:
+                together = pc
+            self.run_end[pc], self.together[pc] = end, together
+        self.lane_masks = {
+            i.pc: self.reader(i.operands[-1], TYPES["u32"]) for i in program.code if width(i) == 0 and i.operands
+        }
 
     def _part(self, found: origins.Origins) -> tuple[int, int, str] | None:
         """The part of shared memory that an address stays in: the variables that it may come from."""
@@ -727,6 +736,7 @@ class Machine:
         self.barriers = Barriers(self)
         self.phases = Phases(self)
         self.bulk_groups = BulkGroups(self)
+        self.convergence = Convergence(self, self.lane_masks)
         zero = {t: self.uniform(t.type(0)) for t in STORAGE.values()}
         for function in self.program.functions:
             for register in function.registers:
@@ -777,6 +787,9 @@ class Machine:
         groups = self.groups
         while True:
             if not groups:
+                if self.convergence.held:
+                    self.convergence.release()
+                    continue
                 if any(w.registers for w in self.clusters.waiting):
                     self.clusters.stuck()
                 for waits in (self.phases, self.barriers, self.clusters):
@@ -808,8 +821,15 @@ class Machine:
         while True:
             end = run_end[pc]
             stop = end if end < limit else limit
+            if not self.whole and (together := self.together[pc]) < stop:
+                if together == pc:
+                    threads = self._come_together(pc, threads)
+                    if threads is None:
+                        return
+                    together = self.together[pc + 1]
+                stop = min(stop, together)
             if self.observers:
-                last = stop if stop == limit else end + 1
+                last = end + 1 if stop == end and stop != limit else stop
                 self.tally[pc, last] = self.tally.get((pc, last), 0) + self.active_warps()
             for step in run(pc, stop, values):
                 step()
@@ -823,6 +843,13 @@ class Machine:
             if stop == limit:
                 self.join(limit, threads)
                 return
+            if stop < end:
+                pc = stop
+                continue
+            if not self.whole and self.together[end] == end:
+                threads = self._come_together(end, threads)
+                if threads is None:
+                    return
             place = controls[end](threads)
             if place in self.polls and place <= end:
                 self.idle += 1
@@ -851,6 +878,13 @@ class Machine:
             )
         return self.fault(self.polls[place], what, int(np.flatnonzero(threads)[0]))
 
+    def _come_together(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
+        """Threads at what a whole warp or warpgroup executes together: those that do so now are entered."""
+        ready = self.convergence.arrive(pc, threads)
+        if ready is not None and ready is not threads:
+            self.enter(ready)
+        return ready
+
     def _tell(self) -> None:
         """Tell the observers how often each instruction was executed."""
         total: dict[int, int] = {}
@@ -878,6 +912,7 @@ class Machine:
         self.barriers.after_exit()
         self.clusters.after_exit()
         self.bulk_groups.after_exit(threads)
+        self.convergence.after_exit()
 
     def row_givers(self, count: int, lanes: np.ndarray) -> np.ndarray:
         """The threads that give addresses to an ldmatrix of `count` matrices; the same array while threads are."""
@@ -996,6 +1031,9 @@ class Machine:
             for w in parked:
                 if w.threads[lane]:
                     return f", which waits at the {name} at {self.where(w.instruction)}"
+        for pc, threads in (*self.convergence.held.items(), *self.groups.items()):
+            if threads[lane]:
+                return f", which is at {self.where(self.program.code[pc])}"
         return ""
 
     def in_shared(self, at: int) -> str:
