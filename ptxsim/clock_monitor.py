@@ -25,7 +25,7 @@ import numpy as np
 from .memory import SHIFT
 from .monitor import PLAIN, SWAP, granules, strength
 
-WARP, WARPGROUP = 32, 128
+WARP = 32
 NOBODY = -1
 OBJECTS = 16  # mbarriers that a cluster's clocks have room for at first
 GENERIC, FENCED = 0, 1  # what is known; and of it, what a fence.proxy.async came after
@@ -375,25 +375,6 @@ class ClockMonitor:
         """Warps know that what the asynchronous reader of a warp began up to some time is over."""
         column = self.threads + reader % self.warps
         self.known[GENERIC, warps, column] = np.maximum(self.known[GENERIC, warps, column], time)
-
-    def granules_of(self, access, width: int) -> np.ndarray:
-        """Granules [accesses, of each] of accesses of so many bytes."""
-        return (access.flat() >> self.shift)[:, None] + np.arange(max(1, width >> self.shift))
-
-    def operand_begins(self, granules: np.ndarray) -> None:
-        """A wgmma is issued, whose first thread has just read these granules (`touch` with async_ld)."""
-
-    def operand_ends(self, granules: np.ndarray) -> None:
-        """The warpgroup that executes a wait_group now has waited for a wgmma that reads these granules."""
-        if not self.watch_races:
-            return
-        m = self.machine
-        lanes = np.flatnonzero(m.alive if m.active is None else m.active)
-        of_block = lanes[m.block_of[lanes] == granules.flat[0] // self.granules_per_block]
-        for first in np.unique(of_block // WARP).tolist():
-            if first * WARP % m.padded % WARPGROUP == 0:
-                time = int(self.read_time[granules, self.warps + first % self.warps].max())
-                self.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, time)
 
     def store_begins(self, store) -> None:
         """A bulk store is issued, which has just read its source."""

@@ -68,6 +68,7 @@ from .syntax import (
 )
 from .tensor_maps import TensorMap
 from .values import merged, viewed
+from .warpgroups import Warpgroups, Watch
 
 WARP = 32
 FAR = 1 << 60
@@ -112,6 +113,7 @@ class Machine:
         self.observers: tuple = ()
         self.after_call: dict[tuple[int, str], Callable[[], None]] = {}  # hands results over: place, function
         self.granule = smallest_shared_access(program)
+        self.watch = Watch.of(program)
         self.origins = origins.find(program)
         self.within = {pc: part for pc, found in self.origins.items() if (part := self._part(found)) is not None}
         self.steps: list[Callable | None] = []
@@ -186,9 +188,22 @@ class Machine:
                 step = registry.EFFECTS[instruction.opcode](self, instruction)
             else:
                 step = self._elementwise(instruction)
+            if instruction.pc in self.watch.uses:
+                step = self._watched(instruction, step)
             if instruction.predicate is not None:
                 step = self._guarded(instruction, step)
         return step, control
+
+    def _watched(self, instruction: Instruction, step) -> Callable[[], None]:
+        """Of an instruction that uses registers which a wgmma may have under way."""
+        use = self.watch.uses[instruction.pc]
+
+        def watched() -> None:
+            if self.checks.races:
+                self.warpgroups.before(instruction, use)
+            step()
+
+        return watched
 
     def _elementwise(self, instruction: Instruction) -> Callable[[], None]:
         modifiers = registry.Modifiers(instruction)
@@ -737,6 +752,7 @@ class Machine:
         self.phases = Phases(self)
         self.bulk_groups = BulkGroups(self)
         self.convergence = Convergence(self, self.lane_masks)
+        self.warpgroups = Warpgroups(self)
         zero = {t: self.uniform(t.type(0)) for t in STORAGE.values()}
         for function in self.program.functions:
             for register in function.registers:
@@ -926,6 +942,11 @@ class Machine:
         """Tell the observers of a texture fetch."""
         for observer in self.observers:
             observer.texture(instruction, texture, lanes, index)
+
+    def tensor_operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
+        """Tell the observers of operands that a wgmma has in shared memory."""
+        for observer in self.observers:
+            observer.operands(instruction, warpgroups, size)
 
     # what orders accesses
 

@@ -33,6 +33,9 @@ class Observer:
         memory, just before). With _ordered for volatile accesses and the like.
         """
 
+    def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
+        """So many warpgroups execute a wgmma.mma_async whose operands in shared memory have so many bytes, each."""
+
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         """A thread's bulk copy reads (`kind` ld), writes (st) or reduces into (atom) global memory: `access.flat()` has
         the offset of each of its pieces of `width` bytes."""

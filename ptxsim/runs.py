@@ -67,7 +67,7 @@ class Runs:
 
         for pc in range(first, end):
             instruction = m.program.code[pc]
-            if not _is_fma(instruction):
+            if not _is_fma(instruction) or pc in m.watch.uses:
                 finish()
                 steps.append(m.steps[pc])
                 continue

@@ -10,12 +10,12 @@ that are called is executed whole: their parameters go through memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .instructions import registry
 from .program import Program
-from .syntax import Address, Arguments, Instruction, Negated, Pair, Register, Vector
+from .syntax import Instruction, Register, registers_of
+from .warpgroups import is_mma
 
 # effects that do no more than write their destinations
 PURE = {"mov", "cvta", "isspacep", "mma", "movmatrix"}
@@ -31,27 +31,6 @@ class Slice:
 
     skipped: frozenset[int]
     blind: frozenset[int]
-
-
-def registers_of(operand: object) -> Iterator[Register]:
-    """The registers that an operand names."""
-    match operand:
-        case Register():
-            yield operand
-        case Negated():
-            yield operand.register
-        case Vector() | Arguments():
-            for item in operand.items:
-                yield from registers_of(item)
-        case Pair():
-            yield from registers_of(operand.first)
-            yield from registers_of(operand.second)
-        case Address():
-            yield from registers_of(operand.base)
-            yield from registers_of(operand.index)
-        case tuple():
-            for item in operand:
-                yield from registers_of(item)
 
 
 def slice_of(program: Program) -> Slice:
@@ -73,13 +52,15 @@ def slice_of(program: Program) -> Slice:
                 stores_matter |= matters and _reads_memory(i)
                 changed = True
     left = [i for i in program.code if i.pc not in executed]
-    blind = frozenset(i.pc for i in left if i.opcode in ACCESSES and not _is_parameter(i))
+    blind = frozenset(i.pc for i in left if (i.opcode in ACCESSES and not _is_parameter(i)) or is_mma(i))
     return Slice(frozenset(i.pc for i in left) - blind, blind)
 
 
 def _needs(i: Instruction, wanted: set[Register], stores_matter: bool) -> tuple[set[Register], bool]:
     """Registers that an instruction must find right, and whether its own result is needed."""
     guard = set() if i.predicate is None else {i.predicate}
+    if is_mma(i) and wanted.isdisjoint(registers_of(i.operands[0])):
+        return guard | set(registers_of(i.operands[1:3])), False
     if i.opcode in ACCESSES and not _is_parameter(i):
         if stores_matter if i.opcode == "st" else not wanted.isdisjoint(registers_of(i.operands[0])):
             return guard | set(registers_of(i.operands)), True
@@ -94,6 +75,8 @@ def _reads_memory(i: Instruction) -> bool:
     """Whether what an instruction does depends on what was stored; it is one that is executed."""
     if i.opcode in ACCESSES:
         return i.opcode != "st" and not _is_parameter(i)
+    if i.opcode == "wgmma" and not is_mma(i):
+        return False
     if i.opcode in WITHOUT_VALUES:
         return not {"bulk", "mbarrier"}.isdisjoint(i.modifiers)
     return i.opcode in CONTROLS_THAT_READ or (i.opcode in registry.EFFECTS and i.opcode not in PURE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
@@ -91,6 +92,27 @@ class Arguments:
     """`(a, b)` of a call."""
 
     items: tuple
+
+
+def registers_of(operand: object) -> Iterator[Register]:
+    """The registers that an operand names."""
+    match operand:
+        case Register():
+            yield operand
+        case Negated():
+            yield operand.register
+        case Vector() | Arguments():
+            for item in operand.items:
+                yield from registers_of(item)
+        case Pair():
+            yield from registers_of(operand.first)
+            yield from registers_of(operand.second)
+        case Address():
+            yield from registers_of(operand.base)
+            yield from registers_of(operand.index)
+        case tuple():
+            for item in operand:
+                yield from registers_of(item)
 
 
 @dataclass(eq=False)

@@ -24,6 +24,7 @@ from . import (  # noqa: F401
     texture,
     video,
     warp,
+    wgmma,
     wmma,
 )
 from .registry import CONTROLS, EFFECTS, find_elementwise

@@ -153,7 +153,11 @@ def st(m, instruction: Instruction):
 
 
 def blind(m, instruction: Instruction):
-    """An ld, st or ldmatrix that is checked and told to the observers, without its values."""
+    """An ld, st, ldmatrix or wgmma that is checked and told to the observers, without its values."""
+    if instruction.opcode == "wgmma":
+        from . import wgmma
+
+        return wgmma.blind(m, instruction)
     if instruction.opcode == "ldmatrix":
         from .matrix import matrix_access
 

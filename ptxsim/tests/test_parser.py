@@ -49,7 +49,7 @@ def refused(text: str, entry: str | None = None) -> str:
         (entry("add.s32 %r1, %r2;"), "PTX line 8: add.s32 takes 3 operands, found 2"),
         (entry("frobnicate.b32 %r1, %r2;"), "PTX line 8: instruction frobnicate.b32 is not known"),
         (entry("add.strange.s32 %r1, %r2, 1;"), "PTX line 8: modifier .strange of add.strange.s32 is not supported"),
-        (entry("wgmma.fence.sync.aligned;"), "PTX line 8: instruction wgmma.fence.sync.aligned is not known"),
+        (entry("tcgen05.wait::ld.sync.aligned;"), "PTX line 8: instruction tcgen05.wait::ld.sync.aligned is not known"),
         (entry("mov.u32 %r1, %what;"), "PTX line 8: register %what is not declared"),
         (entry("call missing, ();"), "PTX line 8: missing is called but has no body here"),
         (entry("mov.u32 %r1, ` ;"), "PTX line 8: unexpected character '`'"),

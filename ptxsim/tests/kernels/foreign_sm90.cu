@@ -56,8 +56,8 @@ KERNEL ring(int* out, const int* in, int tiles, int fault) {
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");  // the whole warpgroup
     if (threadIdx.x < 32) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         for (int i = 0; i < tiles; ++i) {
             const int slot = i % STAGES, turn = i / STAGES % 2;
             wait(&empty[slot], turn ^ 1);
@@ -68,7 +68,6 @@ KERNEL ring(int* out, const int* in, int tiles, int fault) {
             __syncwarp();
         }
     } else {
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         const int me = threadIdx.x - 32;
         int sum = 0;
         for (int i = 0; i < tiles; ++i) {

@@ -1,0 +1,295 @@
+"""wgmma: multiplications of a warpgroup, of operands in shared memory or, A, in registers (PTX ISA 9.7.15)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import floats, tensor_cores
+from ..errors import PtxError
+from ..memory import Access, Addresses
+from ..ptx_types import TYPES
+from ..syntax import Immediate, Vector
+from ..warpgroups import WARPGROUP, fragments
+from .matrix import _elements, _rows_of_words
+from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, anything, effect, takes
+
+B32, B64, F32, PRED = TYPES["b32"], TYPES["b64"], TYPES["f32"], TYPES["pred"]
+ROWS = 64  # of A and D
+STEP = 32  # bytes of k
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8}
+PIECE = 16  # bytes that lie together whatever the layout
+SWIZZLES = {0: 16, 1: 128, 2: 64, 3: 32}  # by bits 62 and 63 of a descriptor: bytes of a row of the swizzle's pattern
+RESERVED = ~(0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62) & (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """Where a matrix lies in shared memory (PTX ISA 9.7.15.5.1.2.2); all in bytes but `base`."""
+
+    start: int
+    leading: int
+    stride: int
+    base: int
+    row: int  # of the swizzle's pattern; 16: none
+
+    @classmethod
+    def unpack(cls, word: int) -> Descriptor:
+        leading, stride = (word >> at & 0x3FFF for at in (16, 32))
+        return cls((word & 0x3FFF) << 4, leading << 4, stride << 4, word >> 49 & 7, SWIZZLES[word >> 62])
+
+    def wrong(self, word: int) -> str | None:
+        """What is wrong with it, in words."""
+        if word & RESERVED:
+            return f"bits 0x{word & RESERVED:x} must be zero"
+        phase = self.start >> 7 & self.row // PIECE - 1
+        if phase != self.base & self.row // PIECE - 1:
+            size = 8 * self.row
+            return (
+                f"its start, shared address 0x{self.start:x}, must lie in the first row of a pattern of the "
+                f"{self.row}-byte swizzle, which begins at a multiple of {size} (base offset {self.base})"
+            )
+        return None
+
+    def pieces(self, lines: int, across: bool) -> np.ndarray:
+        """Addresses of 16-byte pieces. K-major: [lines, 2], lines of the matrix and pieces along k. `across`, MN-major:
+        [pieces along the lines, 16], and steps of k."""
+        width = self.row // PIECE
+        if across:
+            piece, k = np.arange(lines * 2 // PIECE)[:, None], np.arange(16)[None, :]
+            if width == 1:
+                at = piece * self.stride + k % 8 * PIECE + k // 8 * self.leading
+            else:
+                at = piece % width * PIECE + piece // width * self.leading + k % 8 * self.row + k // 8 * self.stride
+        else:
+            line, piece = np.arange(lines)[:, None], np.arange(2)[None, :]
+            at = line % 8 * self.row + line // 8 * self.stride + piece * (self.leading if width == 1 else PIECE)
+        at = at + self.start
+        return at ^ ((at >> 7) - self.base & width - 1) << 4
+
+
+def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
+    """The matrix [groups, lines, k] in float64 of pieces [groups, ., .] as 16 bytes each."""
+    elements = _elements(np.ascontiguousarray(words).view(np.uint32), name)  # [groups, ., . * elements of a piece]
+    if not across:
+        return elements
+    groups, pieces, _ = elements.shape  # [groups, pieces along the lines, k, 8 lines]
+    return elements.reshape(groups, pieces, 16, -1).transpose(0, 1, 3, 2).reshape(groups, -1, 16)
+
+
+@effect(
+    "wgmma",
+    takes(when="fence"),
+    takes(when="commit_group"),
+    takes(NUMBER, when="wait_group"),
+    anything("sp"),
+    takes(RESULT_VECTOR, VALUES, VALUE, VALUE, optional=(VALUE,) * 4),
+)
+def wgmma(m, instruction):
+    """wgmma.fence, mma_async, commit_group, wait_group (PTX ISA 9.7.15.7, 9.7.15.5.2).
+
+    Operands are read and sums made when the instruction is issued; what uses them too early is told of, see
+    warpgroups.py. Of integers and bits: not supported.
+    """
+    modifiers = Modifiers(instruction)
+    action = modifiers.one_of(("fence", "commit_group", "wait_group", "mma_async"))
+    if action is None:
+        modifiers.reject("this operation")
+    modifiers.drop(("sync", "aligned"))
+    if action == "mma_async":
+        return _mma(m, instruction, modifiers)
+    modifiers.done()
+    pending = int(instruction.operands[0].value) if action == "wait_group" else 0
+
+    def step() -> None:
+        m.warpgroups.lanes(instruction)
+        match action:
+            case "fence":
+                m.warpgroups.fence()
+            case "commit_group":
+                m.warpgroups.commit()
+            case "wait_group":
+                m.warpgroups.wait(pending)
+
+    return step
+
+
+@dataclass(frozen=True)
+class Form:
+    """Shape, types and immediate operands of a wgmma.mma_async."""
+
+    n: int
+    d_type: str
+    a_type: str
+    b_type: str
+    in_registers: bool  # A
+    scale_a: int
+    scale_b: int
+    trans_a: bool
+    trans_b: bool
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of shared memory that hold its operands."""
+        return STEP * (self.n + (0 if self.in_registers else ROWS))
+
+
+def form_of(instruction, modifiers: Modifiers | None = None) -> Form:
+    """What a wgmma.mma_async is. Raises `PtxError` for what there is not, or is not emulated."""
+    modifiers = modifiers or Modifiers(instruction)
+    modifiers.drop(("mma_async", "sync", "aligned"))
+    names = [name for name in instruction.modifiers if name in BITS or name in TYPES]
+    modifiers.drop([name for name in names if name not in TYPES])
+    shape = next((name for name in modifiers.left if name.startswith("m64n")), "")
+    modifiers.flag(shape)
+    modifiers.done()
+    fits = len(names) == 3 and names[0] in ("f16", "f32") and names[1] in BITS and names[2] in BITS
+    n, _, k = shape.removeprefix("m64n").partition("k")
+    fits = fits and n.isdigit() and k.isdigit() and int(n) % 8 == 0 and 8 <= int(n) <= 256
+    fits = fits and int(k) * BITS[names[1]] == 8 * STEP
+    fits = fits and (names[1] == names[2] or BITS[names[1]] == BITS[names[2]] == 8)
+    if not fits or (names[0] == "f16" and names[1] in ("bf16", "tf32")):
+        modifiers.reject("this shape and types")
+    d, a, _, _, *rest = instruction.operands
+    in_registers, wide = isinstance(a, Vector), BITS[names[1]] == 16
+    expected = 2 + (2 - in_registers) * wide
+    values = [int(o.value) if isinstance(o, Immediate) else None for o in rest]
+    if len(values) != expected or any(v not in (1, -1) for v in values[:2]) or any(v not in (0, 1) for v in values[2:]):
+        wanted = "1 or -1 twice" + f", then 0 or 1{'' if in_registers else ' twice'}" * wide
+        raise PtxError(f"{instruction.where}: {instruction.name}: its last operands must be {wanted}")
+    registers = int(n) // (4 if names[0] == "f16" else 2)
+    if len(d.items) != registers or (in_registers and len(a.items) != 4):
+        raise PtxError(f"{instruction.where}: {instruction.name} takes {registers} registers for D and 4 for A")
+    trans = [False] * (2 - len(values[2:])) + [bool(v) for v in values[2:]]
+    return Form(int(n), *names, in_registers, values[0], values[1], *trans)
+
+
+def _mma(m, instruction, modifiers: Modifiers):
+    form = form_of(instruction, modifiers)
+    d, a, b, scale, *_ = instruction.operands
+    n, half = form.n, form.d_type == "f16"
+    d_slots, a_slots = fragments(instruction)
+    read_d = [m.reader(x, B32 if half else F32) for x in d.items]
+    write_d = [m.writer(x, B32 if half else F32) for x in d.items]
+    read_a = [m.reader(x, B32) for x in a.items] if form.in_registers else m.reader(a, B64)
+    read_b, read_scale = m.reader(b, B64), m.reader(scale, PRED)
+    fetch_a = None if form.in_registers else Fetch(m, instruction, read_a, ROWS, form.a_type, form.trans_a)
+    fetch_b = Fetch(m, instruction, read_b, n, form.b_type, form.trans_b)
+
+    def step() -> None:
+        lanes = m.warpgroups.lanes(instruction)
+        checked = m.checks.races
+        note = m.warpgroups.issue(instruction, lanes, d_slots, a_slots) if checked else None
+        if form.in_registers:
+            words = [np.ascontiguousarray(read()[lanes]) for read in read_a]
+            left = _elements(_rows_of_words(words, 16), form.a_type).reshape(len(lanes), ROWS, -1)
+        else:
+            left = fetch_a(lanes, note)
+        right = fetch_b(lanes, note)
+        m.tensor_operands(instruction, len(lanes), form.operand_bytes)
+        old = np.stack([read()[lanes] for read in read_d])
+        c = _accumulators(old, half, n)
+        scaled = read_scale()[lanes]
+        if not scaled.all():
+            c = np.where(scaled[:, :1, None], c, 0.0)
+        total = tensor_cores.wgmma(
+            left * form.scale_a, right * form.scale_b, c, (form.a_type, form.b_type), form.d_type
+        )
+        whole = lanes.size == m.lanes
+        for write, value in zip(write_d, _registers(total, half, n), strict=True):
+            if whole:
+                write(value.reshape(-1))
+                continue
+            full = np.zeros(m.lanes, value.dtype)
+            full[lanes] = value
+            write(full)
+
+    return step
+
+
+def _accumulators(words: np.ndarray, half: bool, n: int) -> np.ndarray:
+    """D [groups, 64, n] in float64, of registers [., groups, 128]: a thread of warp w holds rows 16 w + lane / 4 and 8
+    further, of each 8 columns 2 (lane % 4) and the next."""
+    groups = words.shape[1]
+    if half:
+        low, high = floats.halves(words)
+        words = np.stack([floats.unpack(low, "f16"), floats.unpack(high, "f16")], axis=1)
+    parts = words.astype(np.float64).reshape(n // 8, 2, 2, groups, 4, 8, 4)
+    return parts.transpose(3, 4, 1, 5, 0, 6, 2).reshape(groups, ROWS, n)
+
+
+def _registers(total: np.ndarray, half: bool, n: int) -> np.ndarray:
+    """The opposite: registers [., groups, 128]."""
+    groups = len(total)
+    parts = total.reshape(groups, 4, 2, 8, n // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5).reshape(-1, groups, WARPGROUP)
+    if half:
+        packed = floats.pack(parts, "f16").reshape(-1, 2, groups, WARPGROUP)
+        return floats.joined(packed[:, 0], packed[:, 1])
+    return parts.astype(np.float32)
+
+
+class Fetch:
+    """Reads a matrix of `lines` by the descriptor that `read` gives."""
+
+    def __init__(self, m, instruction, read, lines: int, name: str, across: bool) -> None:
+        self.m, self.instruction, self.read = m, instruction, read
+        self.lines, self.name, self.across = lines, name, across
+        self.places: dict[int, np.ndarray] = {}  # by descriptor
+
+    def _pieces(self, word: int, lane: int) -> np.ndarray:
+        found = self.places.get(word)
+        if found is None:
+            descriptor = Descriptor.unpack(word)
+            if what := descriptor.wrong(word):
+                raise self.m.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
+            found = self.places[word] = descriptor.pieces(self.lines, self.across)
+        return found
+
+    def addresses(self, lanes: np.ndarray) -> Access:
+        """The pieces of all warpgroups, checked: one after the other, as if each warpgroup's first thread read them."""
+        m, words = self.m, self.read()[lanes]
+        differ = words != words[:, :1]
+        if differ.any():
+            lane = int(lanes[differ][0])
+            raise m.fault(
+                self.instruction, "wgmma: the threads of the warpgroup have different matrix descriptors", lane
+            )
+        raw = np.stack([self._pieces(int(w), int(lane)) for w, lane in zip(words[:, 0], lanes[:, 0], strict=True)])
+        space = m.spaces["shared"]
+        firsts = np.repeat(lanes[:, 0], raw[0].size)
+        flat = raw.reshape(-1)
+        outside = (flat < space.first) | (flat + PIECE > space.size)
+        if outside.any():
+            at = int(flat[outside][0])
+            what = f"out-of-bounds wgmma read of 16 bytes at {space.shown(at)}: {space.describe(at)}"
+            raise m.fault(self.instruction, what, int(firsts[outside][0]))
+        return Access(space, Addresses(None, None, flat, firsts, space.origin[firsts]), 0)
+
+    def __call__(self, lanes: np.ndarray, note) -> np.ndarray:
+        m = self.m
+        access = self.addresses(lanes)
+        if m.monitor is not None:
+            time = m.monitor.access(access, access.lanes, PIECE, self.instruction, "async_ld")
+            if note is not None:
+                note(time)
+        words = np.stack([access.load(8), access.load(8, 1)], axis=1)
+        shape = (len(lanes), self.lines * 2 // PIECE, 32) if self.across else (len(lanes), self.lines, 4)
+        return matrix_of(words.reshape(shape), self.name, self.across)
+
+
+def blind(m, instruction):
+    """What a wgmma.mma_async does without values: its operands are looked up, and counted."""
+    form = form_of(instruction)
+    _, a, b, *_ = instruction.operands
+    fetches = [Fetch(m, instruction, m.reader(b, B64), form.n, form.b_type, form.trans_b)]
+    if not form.in_registers:
+        fetches.append(Fetch(m, instruction, m.reader(a, B64), ROWS, form.a_type, form.trans_a))
+
+    def step() -> None:
+        lanes = m.warpgroups.lanes(instruction)
+        for fetch in fetches:
+            fetch.addresses(lanes)
+        m.tensor_operands(instruction, len(lanes), form.operand_bytes)
+
+    return step

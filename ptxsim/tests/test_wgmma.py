@@ -1,0 +1,190 @@
+"""wgmma: small GEMMs through every layout of the operands, what it refuses, and what hurts who uses it too early."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ptxsim
+from ptxsim.parser import parse
+
+BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
+TYPES = {"__nv_bfloat16": BF16, "__half": np.float16, "float": np.float32, "uint8_t": E4M3}
+SWIZZLES = {0: "none", 1: "128 bytes", 2: "64 bytes", 3: "32 bytes"}
+EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, BASE, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY = range(1, 12)
+
+
+def matrices(dtype, *shape: int, seed: int = 0) -> list[np.ndarray]:
+    """Two, of numbers whose sums of products are exact: what is rounded is in test_tensor_cores.py."""
+    rng = np.random.default_rng(seed)
+    return [(rng.integers(-8, 9, shape) / 4).astype(dtype) for _ in range(2)]
+
+
+def product(a, b) -> np.ndarray:
+    return a.astype(np.float64) @ np.swapaxes(b.astype(np.float64), -1, -2)
+
+
+@pytest.fixture(scope="session")
+def compiled(ptx):
+    """A function from an entry's name to a kernel of wgmma.cu, which is read once."""
+    modules = {}
+
+    def kernel(entry: str) -> ptxsim.Kernel:
+        if not modules:
+            modules["wgmma.cu"] = parse(ptx("wgmma.cu"))
+        return ptxsim.Kernel(modules["wgmma.cu"], entry)
+
+    return kernel
+
+
+def gemm(compiled, name: str, a, b, **options) -> np.ndarray:
+    out = ptxsim.Array(np.zeros((64, 64), np.float32), "out")
+    bits = [ptxsim.Array(x.view(f"u{x.dtype.itemsize}"), n) for x, n in ((a, "a"), (b, "b"))]
+    compiled(name).launch(1, 128, [out, *bits], **options)
+    return out.numpy()
+
+
+@pytest.mark.parametrize("swizzle", SWIZZLES, ids=SWIZZLES.values())
+@pytest.mark.parametrize("majors", ["false, false", "true, false", "false, true", "true, true"])
+@pytest.mark.parametrize("name", ["__nv_bfloat16", "__half"])
+def test_every_layout_of_16_bit_operands(compiled, name, majors, swizzle):
+    a, b = matrices(TYPES[name], 64, 64)
+    assert (gemm(compiled, f"gemm<{name}, {swizzle}, {majors}, 0>", a, b) == product(a, b)).all()
+
+
+@pytest.mark.parametrize("swizzle", SWIZZLES, ids=SWIZZLES.values())
+@pytest.mark.parametrize(("name", "shown"), [("float", "float"), ("uint8_t", "unsigned char")])
+def test_every_swizzle_of_tf32_and_8_bit_operands(compiled, name, shown, swizzle):
+    a, b = matrices(TYPES[name], 64, 128 // np.dtype(TYPES[name]).itemsize)
+    assert (gemm(compiled, f"gemm<{shown}, {swizzle}, false, false, 0>", a, b) == product(a, b)).all()
+
+
+def test_operand_a_in_registers_and_a_turned_sign(compiled):
+    a, b = matrices(np.float16, 64, 64)
+    assert (gemm(compiled, "from_registers<0>", a, b) == -product(a, b)).all()
+
+
+@pytest.mark.parametrize("tiles", [1, 3, 12])
+def test_warpgroups_with_roles_and_loops_of_their_own(compiled, tiles):
+    a, b = matrices(BF16, 3 * tiles, 64, 64)
+    out = ptxsim.Array(np.zeros((2, 64, 64), np.float32), "out")
+    args = [out, *(ptxsim.Array(x.view(np.uint16)) for x in (a, b)), tiles]
+    compiled("roles<0>").launch(1, 384, args, shared_bytes=8 * 64 * 128)
+    each = product(a, b)
+    assert (out.numpy() == np.stack([each[:tiles].sum(axis=0), each[tiles:].sum(axis=0)])).all()
+
+
+def test_several_blocks_at_once(compiled):
+    a, b = matrices(np.float16, 64, 64)
+    out = ptxsim.Array(np.zeros((64, 64), np.float32), "out")
+    args = [out, *(ptxsim.Array(x.view(np.uint16)) for x in (a, b))]
+    compiled("gemm<__half, 1, false, false, 0>").launch(5, 128, args, checks=ptxsim.Checks(global_races=False))
+    assert (out.numpy() == product(a, b)).all()
+
+
+# ---- faults -----------------------------------------------------------------------------------------------------
+
+FAULTS = {
+    EARLY: r"reads the result of the wgmma at wgmma\.cu:\d+.* before a wait_group for it",
+    NO_FENCE: r"wgmma\.mma_async without a wgmma\.fence before it",
+    SCALED: r"its accumulator is written at wgmma\.cu:\d+.*, after the last wgmma\.fence",
+    OVERWRITTEN: r"writes what wgmma.* at wgmma\.cu:\d+.* may still read: no wgmma\.wait_group between .*, in as",
+    NO_BARRIER: r"race: .* thread .* writes at wgmma\.cu:\d+",
+    BASE: r"matrix descriptor 0x\w+: its start, shared address 0x480, must lie in the first row of a pattern of the "
+    r"128-byte swizzle, which begins at a multiple of 1024",
+    RESERVED: r"matrix descriptor 0x\w+: bits 0x20000000000000 must be zero",
+    HALF: r"wgmma\.mma_async.*: 64 of a warpgroup's 128 threads execute it",
+    NO_COMMIT: r"reads the result .* before a wait_group for it; it is in no group yet \(commit_group\)",
+    NO_PROXY: r"reads what thread .* by an ordinary store, without a fence\.proxy\.async between",
+    DIFFERENT: r"wgmma: the threads of the warpgroup have different matrix descriptors",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found(compiled, fault):
+    a, b = matrices(np.float16, 64, 64)
+    with pytest.raises(ptxsim.PtxsimError, match=FAULTS[fault]) as error:
+        gemm(compiled, f"gemm<__half, 1, false, false, {fault}>", a, b)
+    assert "wgmma.cu:" in str(error.value) and "thread (" in str(error.value)
+
+
+def test_operand_a_written_after_the_fence_is_found(compiled):
+    a, b = matrices(np.float16, 64, 64)
+    with pytest.raises(
+        ptxsim.PtxsimError, match=r"its operand A is written at wgmma\.cu:\d+.*, after the last wgmma\.fence"
+    ):
+        gemm(compiled, f"from_registers<{NO_FENCE}>", a, b)
+
+
+def test_operand_a_written_while_it_is_read_is_found(compiled):
+    a, b = matrices(np.float16, 64, 64)
+    with pytest.raises(
+        ptxsim.PtxsimError, match=r"writes a register that the wgmma at wgmma\.cu:\d+.* uses before a wait_group"
+    ):
+        gemm(compiled, f"from_registers<{OVERWRITTEN}>", a, b)
+
+
+def test_a_stage_given_back_before_its_wgmma_is_over_is_found(compiled):
+    a, b = matrices(BF16, 9, 64, 64)
+    args = [ptxsim.Array(np.zeros((2, 64, 64), np.float32)), *(ptxsim.Array(x.view(np.uint16)) for x in (a, b)), 3]
+    with pytest.raises(ptxsim.PtxsimError, match=r"writes what wgmma.* may still read: no wgmma\.wait_group between"):
+        compiled(f"roles<{OVERWRITTEN}>").launch(1, 384, args, shared_bytes=8 * 64 * 128)
+
+
+def test_without_checks_the_sums_are_there_at_once(compiled):
+    a, b = matrices(np.float16, 64, 64)
+    assert (gemm(compiled, f"gemm<__half, 1, false, false, {NO_COMMIT}>", a, b, checks=False) == product(a, b)).all()
+
+
+HEADER = ".version 8.6\n.target sm_90a\n.address_size 64\n"
+LINES = """.visible .entry k() {{ .reg .f32 %f<5>; .reg .b32 %r<5>; .reg .b64 %rd<5>; .reg .pred %p;
+.shared .align 1024 .b8 tile[{size}]; mov.u32 %r1, tile; shr.u32 %r1, %r1, 4; cvt.u64.u32 %rd1, %r1; {more}
+wgmma.fence.sync.aligned; {line} wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; ret; }}"""
+D4 = "{%f1, %f2, %f3, %f4}"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            f"wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;",
+            "this shape and types of",
+        ),
+        (
+            f"wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;",
+            "this shape and types of",
+        ),
+        (f"wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {D4}, %rd1, %rd1, 1;", "this shape and types of"),
+        (
+            f"wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;",
+            "must be 1 or -1 twice$",
+        ),
+        (f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 2, 0, 0;", "then 0 or 1 twice$"),
+        (
+            "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%f1, %f2}, %rd1, %rd1, 1, 1, 1, 0, 0;",
+            "8 registers for D",
+        ),
+    ],
+)
+def test_what_there_is_not_is_refused(line, told):
+    with pytest.raises(ptxsim.PtxsimError, match=told):
+        ptxsim.load(HEADER + LINES.format(line=line, size=1024, more=""))
+
+
+def test_operands_beyond_shared_memory_and_unwritten_ones_are_found():
+    line = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;"
+    more = "mov.u64 %rd2, 0x0000004000000010; or.b64 %rd1, %rd1, %rd2;"  # 1024 bytes from 8 rows to the next
+    for size, told in (
+        (1024, "out-of-bounds wgmma read of 16 bytes"),
+        (8192, "read of shared memory that nobody wrote"),
+    ):
+        with pytest.raises(ptxsim.PtxsimError, match=told):
+            ptxsim.load(HEADER + LINES.format(line=line, size=size, more=more)).launch(1, 128, [])
+
+
+def test_two_groups_of_roles_in_part_of_a_warpgroup_are_told():
+    lines = LINES.format(line="mov.u32 %r2, %tid.x; setp.lt.u32 %p, %r2, 40; @%p bra AFTER;", size=1024, more="")
+    told = r"wgmma\.commit_group.*: not all threads of the warpgroup are here: thread \(0, 0, 0\) is missing"
+    with pytest.raises(ptxsim.PtxsimError, match=told):
+        ptxsim.load(HEADER + lines.replace("ret;", "AFTER: bar.sync 0; ret;")).launch(1, 128, [])

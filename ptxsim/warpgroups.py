@@ -1,0 +1,270 @@
+"""wgmma under way: which registers and bytes of shared memory a warpgroup's multiplications use until waited for.
+
+A wgmma's sums are there at once; what is told of is their use before a wait_group, as on a device they may not be there
+yet. Watched are the registers that a wgmma names, and those that values pass through on the way to it and from it by
+mov: compilers put copies between, which ptxas takes out again, so that a copy is no use of a value under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .syntax import Address, Immediate, Instruction, Register, Vector, registers_of
+
+if TYPE_CHECKING:
+    from .program import Program
+
+WARP, WARPGROUP = 32, 128
+READS_FIRST = ("st", "red", "bar", "barrier", "setp")  # opcodes that are told apart from those that write operand 0
+REMEDY = 'asm volatile("" : "+r"(x) :: "memory") before the fence keeps the compiler from moving it there'
+
+
+def is_mma(i: Instruction) -> bool:
+    return i.opcode == "wgmma" and "mma_async" in i.modifiers
+
+
+def fragments(i: Instruction) -> tuple[list[int], list[int]]:
+    """Slots of the accumulators, and of A where it is in registers."""
+    a = i.operands[1]
+    return [r.slot for r in registers_of(i.operands[0])], [r.slot for r in registers_of(a)] if isinstance(
+        a, Vector
+    ) else []
+
+
+@dataclass
+class Use:
+    """Watched slots that an instruction reads and writes; a copy has one of each, or only writes (a constant)."""
+
+    reads: list[int]
+    writes: list[int]
+    copy: bool
+
+
+@dataclass
+class Watch:
+    """The instructions of a program, by place, that touch what a wgmma may have under way."""
+
+    uses: dict[int, Use] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, program: Program) -> Watch:
+        watched: set[int] = set()
+        for i in program.code:
+            if is_mma(i):
+                watched.update(*fragments(i))
+        if not watched:
+            return cls()
+        copies = [i for i in program.code if i.opcode == "mov" and isinstance(i.operands[0], Register)]
+        pairs = [(i.operands[0].slot, i.operands[1].slot) for i in copies if isinstance(i.operands[1], Register)]
+        size = -1
+        while size != len(watched):
+            size = len(watched)
+            for to, source in pairs:
+                if to in watched or source in watched:
+                    watched |= {to, source}
+        found = cls()
+        for i in program.code:
+            if i.opcode == "wgmma":
+                continue
+            writes = [] if i.opcode in READS_FIRST or not i.operands else i.operands[:1]
+            reads = i.operands[len(writes) :]
+            written = [] if writes and isinstance(writes[0], Address) else list(_slots(writes, watched))
+            use = Use(list(_slots(reads, watched)), written, i.opcode == "mov")
+            use.copy = (
+                use.copy and isinstance(i.operands[0], Register) and isinstance(i.operands[1], (Register, Immediate))
+            )
+            if use.reads or use.writes:
+                found.uses[i.pc] = use
+        return found
+
+
+def _slots(operands, watched: set[int]) -> Iterator[int]:
+    for operand in operands:
+        for register in registers_of(operand):
+            if register.slot in watched:
+                yield register.slot
+
+
+@dataclass
+class Flight:
+    """A wgmma of a warpgroup under way, and when it read shared memory by the watch over that; 0: it did not."""
+
+    instruction: Instruction
+    time: int = 0
+
+
+class Warpgroups:
+    """The warpgroups of a batch. Each wgmma has a number; those of a warpgroup end in their order."""
+
+    def __init__(self, machine) -> None:
+        self.machine = machine
+        per_block = -(-machine.padded // WARPGROUP)
+        self.of_lane = machine.block_of * per_block + machine.thread_of // WARPGROUP
+        self.count = len(machine.blocks) * per_block
+        none = np.zeros(self.count, np.int64)
+        self.fences = none.copy()
+        self.over = none.copy()  # the last that has been waited for
+        self.last = none.copy()  # the last issued
+        self.issued = 0
+        self.under_way = 0
+        self.groups: list[list[int]] = [[] for _ in range(self.count)]  # of each: its last wgmma
+        self.flights: list[dict[int, Flight]] = [{} for _ in range(self.count)]
+        self.pending: dict[int, np.ndarray] = {}  # by slot: the wgmma whose result it holds, by warpgroup
+        self.used: dict[int, np.ndarray] = {}  # by slot: the last wgmma that names it
+        self.written: dict[int, np.ndarray] = {}  # by slot: fences before the last write
+        self.writer: dict[int, Instruction] = {}
+        self._active: tuple[object, np.ndarray] | None = None
+
+    def active(self) -> np.ndarray:
+        """Numbers of the warpgroups of the active threads."""
+        m = self.machine
+        if self._active is None or self._active[0] is not m.active or m.active is None:
+            found = np.unique(self.of_lane if m.active is None else self.of_lane[m.active])
+            self._active = m.active, found
+        return self._active[1]
+
+    def lanes(self, instruction: Instruction) -> np.ndarray:
+        """The lanes [warpgroups, 128] that execute a wgmma together."""
+        m = self.machine
+        lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
+        counts = np.bincount(self.of_lane[lanes], minlength=self.count)
+        broken = (counts > 0) & (counts < WARPGROUP)
+        if broken.any():
+            lane = int(lanes[self.of_lane[lanes] == np.flatnonzero(broken)[0]][0])
+            have = int(counts[self.of_lane[lane]])
+            raise m.fault(instruction, f"{instruction.name}: {have} of a warpgroup's 128 threads execute it", lane)
+        return lanes.reshape(-1, WARPGROUP)
+
+    # order
+
+    def fence(self) -> None:
+        self.fences[self.active()] += 1
+
+    def commit(self) -> None:
+        for group in self.active().tolist():
+            self.groups[group].append(int(self.last[group]))
+
+    def wait(self, pending: int) -> None:
+        """All but the last `pending` groups are over."""
+        for group in self.active().tolist():
+            ends = self.groups[group]
+            over = ends[: len(ends) - pending]
+            if over:
+                self.over[group] = max(int(self.over[group]), over[-1])
+                del ends[: len(over)]
+                self._land(group)
+
+    def _land(self, group: int) -> None:
+        m, flights = self.machine, self.flights[group]
+        for number in [n for n in flights if n <= self.over[group]]:
+            flight = flights.pop(number)
+            self.under_way -= 1
+            if flight.time:
+                first = int(np.flatnonzero(self.of_lane == group)[0]) // WARP
+                m.monitor.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
+
+    # registers
+
+    def before(self, instruction: Instruction, use: Use) -> None:
+        """An instruction is about to read and write watched registers."""
+        if not self.issued and use.copy:
+            return
+        here = self.active()
+        if use.copy:
+            self._copy(instruction, use, here)
+            return
+        if self.under_way:
+            for slot in use.reads:
+                self._require_over(self.pending.get(slot), here, instruction, "reads the result of the wgmma at {}")
+            for slot in use.writes:
+                self._require_over(
+                    self.used.get(slot), here, instruction, "writes a register that the wgmma at {} uses"
+                )
+        for slot in use.writes:
+            self._row(self.written, slot, -1)[here] = self.fences[here]
+            self.writer[slot] = instruction
+            if slot in self.pending:
+                self.pending[slot][here] = 0
+
+    def _copy(self, instruction: Instruction, use: Use, here: np.ndarray) -> None:
+        for slot in use.writes:
+            source = use.reads[0] if use.reads else None
+            value = self.pending.get(source)
+            if source is None and self.under_way:
+                self._require_over(
+                    self.used.get(slot), here, instruction, "writes a register that the wgmma at {} uses"
+                )
+            if value is not None or slot in self.pending:
+                self._row(self.pending, slot, 0)[here] = 0 if value is None else value[here]
+            written = self.written.get(source)
+            if written is not None or slot in self.written:
+                self._row(self.written, slot, -1)[here] = -1 if written is None else written[here]
+                if source in self.writer:
+                    self.writer[slot] = self.writer[source]
+
+    def _row(self, table: dict[int, np.ndarray], slot: int, empty: int) -> np.ndarray:
+        if slot not in table:
+            table[slot] = np.full(self.count, empty, np.int64)
+        return table[slot]
+
+    def _require_over(self, numbers: np.ndarray | None, here: np.ndarray, instruction: Instruction, what: str) -> None:
+        if numbers is None:
+            return
+        early = numbers[here] > self.over[here]
+        if early.any():
+            group = int(here[early.argmax()])
+            number = int(numbers[group])
+            place = self.machine.where(self.flights[group][number].instruction)
+            committed = number <= max(self.groups[group], default=0)
+            rest = "before a wait_group for it" + ("" if committed else "; it is in no group yet (commit_group)")
+            raise self._fault(instruction, group, f"{what.format(place)} {rest}")
+
+    def _fault(self, instruction: Instruction, group: int, what: str):
+        m = self.machine
+        lanes = np.flatnonzero((self.of_lane == group) & (m.alive if m.active is None else m.active))
+        return m.fault(instruction, what, int(lanes[0]))
+
+    # a wgmma
+
+    def issue(self, instruction: Instruction, lanes: np.ndarray, d: list[int], a: list[int]) -> Callable[[int], None]:
+        """A wgmma of these lanes [warpgroups, 128] begins; checks its registers. Gives what takes the time at which
+        it reads shared memory."""
+        here = self.of_lane[lanes[:, 0]]
+        unfenced = self.fences[here] == 0
+        if unfenced.any():
+            raise self._fault(
+                instruction, int(here[unfenced.argmax()]), "wgmma.mma_async without a wgmma.fence before it"
+            )
+        for slots, name in ((d, "accumulator"), (a, "operand A")):
+            for slot in slots:
+                written = self.written.get(slot)
+                if written is None:
+                    continue
+                late = written[here] == self.fences[here]
+                if late.any():
+                    at = self.machine.where(self.writer[slot])
+                    what = f"wgmma.mma_async: its {name} is written at {at}, after the last wgmma.fence; {REMEDY}"
+                    raise self._fault(instruction, int(here[late.argmax()]), what)
+        for slot in a:
+            self._require_over(
+                self.pending.get(slot), here, instruction, "takes as operand A the result of the wgmma at {}"
+            )
+        self.issued += 1
+        self.last[here] = number = self.issued
+        for slot in d:
+            self._row(self.pending, slot, 0)[here] = number
+        for slot in (*d, *a):
+            self._row(self.used, slot, 0)[here] = number
+        for group in here.tolist():
+            self.flights[group][number] = Flight(instruction)
+        self.under_way += len(here)
+
+        def reads(time: int) -> None:
+            for group in here.tolist():
+                self.flights[group][number].time = time
+
+        return reads
