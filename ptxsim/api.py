@@ -156,7 +156,7 @@ class Kernel:
         grid, block = dimensions(grid), dimensions(block)
         sizes.require_launch(self.title, grid, block, shared_bytes)
         self._require_block(block)
-        cluster = self._cluster(grid, cluster)
+        cluster = self.cluster_of(grid, cluster)
         if not isinstance(checks, Checks):
             checks = Checks() if checks else Checks(False, False, False, False)
         if not values and checks != Checks(False, False, False, False):
@@ -228,11 +228,15 @@ class Kernel:
         notes = (*machine.notes, *self._unset_constants(given))
         return Launch(self.name, grid, block, steps, lanes, notes)
 
-    def count(self, grid, block, args: Sequence, shared_bytes: int = 0, constants: Mapping | None = None) -> Counters:
+    def count(
+        self, grid, block, args: Sequence, shared_bytes: int = 0, constants: Mapping | None = None, cluster=None
+    ) -> Counters:
         """The counters of a launch. Nothing but addresses and the flow of control is computed, so it is several times
         sooner than `launch`; arrays stay as they were, and only bounds and alignment are checked."""
         counters = Counters()
-        self.launch(grid, block, args, shared_bytes, [counters], checks=False, values=False, constants=constants)
+        self.launch(
+            grid, block, args, shared_bytes, [counters], False, values=False, constants=constants, cluster=cluster
+        )
         return counters
 
     def bounds(
@@ -243,6 +247,7 @@ class Kernel:
         shared_bytes: int = 0,
         constants: Mapping | None = None,
         machine: str = "h200",
+        cluster: int | Sequence[int] | None = None,
     ) -> Bounds:
         """The least cycles that each resource of a GPU needs for a launch. `machine`: a preset or a .toml file.
 
@@ -253,9 +258,8 @@ class Kernel:
         if self.cubin is None:
             raise PtxsimError(f"{self.title}: bounds are of machine code: load it with cubin=..., or from a .cubin")
         counters, traffic = Counters(), bounds.Traffic()
-        self.launch(
-            grid, block, args, shared_bytes, [counters, traffic], checks=False, values=False, constants=constants
-        )
+        seen = [counters, traffic]
+        self.launch(grid, block, args, shared_bytes, seen, False, values=False, constants=constants, cluster=cluster)
         work = bounds.Work.observed(counters, traffic)
         function = sass.read(self.cubin, self.name)
         return bounds.compute(function, self.program, work, machines.find(machine), shared_bytes)
@@ -304,8 +308,8 @@ class Kernel:
                 if (exact and block != sizes) or threads > bound:
                     raise PtxsimError(f"{self.title}: block {block} does not fit its .{name} {sizes}")
 
-    def _cluster(self, grid: tuple[int, int, int], given: int | Sequence[int] | None) -> tuple[int, int, int]:
-        """Blocks of a cluster: as the kernel or the launch says."""
+    def cluster_of(self, grid: tuple[int, int, int], given: int | Sequence[int] | None) -> tuple[int, int, int]:
+        """Blocks of a cluster of this grid: as the kernel says, or the launch (`given`). Raises `PtxsimError`."""
         own = self.program.entry.attributes.get("reqnctapercluster")
         own = None if own is None else dimensions(own)
         cluster = own or (1, 1, 1) if given is None else dimensions(given)

@@ -7,6 +7,9 @@ zeros:f32:256x256  ones:...  nan:...             an array of one value
 random:f32:256x256[:seed]                        uniform in [-1, 1) (integers: in [0, 100))
 uninit:f32:256x256                               an array that nobody has written: reading it is a fault until the
                                                  kernel has written there
+tma=ARRAY:box=64x64[:swizzle=128]                a tensor map of any array above, as tma=zeros:f16:512x256:box=64x64
+                                                 Further keys: shape=500x256, strides=512 (bytes, of all dimensions but
+                                                 the innermost), offset=BYTES, l2_promotion=128
 out=ARG                                          an array that is saved as ARGn.npy after the launch
 out=result.npy=ARG                               ... under this name
 """
@@ -14,6 +17,7 @@ out=result.npy=ARG                               ... under this name
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +27,7 @@ import numpy as np
 from .api import Array
 from .errors import PtxsimError
 from .sizes import require_memory
+from .tensor_maps import TensorMap
 
 DTYPES = {
     "i8": np.int8,
@@ -38,6 +43,8 @@ DTYPES = {
     "f32": np.float32,
     "f64": np.float64,
 }
+LISTS = ("box", "shape", "strides")  # keys of a tensor map that have a number for each dimension
+MAP_KEYS = (*LISTS, "swizzle", "offset", "l2_promotion")
 MAKERS = ("zeros", "ones", "nan", "random", "uninit")
 
 
@@ -57,9 +64,11 @@ def parse_argument(text: str, number: int) -> Argument:
         if "=" in rest:
             name, rest = rest.split("=", 1)
         inner = parse_argument(rest, number)
-        if not isinstance(inner.value, Array):
+        if not isinstance(inner.value, Array | TensorMap):
             raise PtxsimError(f"argument {text!r}: only an array can be saved")
         return Argument(inner.value, Path(name))
+    if text.startswith("tma="):
+        return Argument(_tensor_map(text, number))
     kind, _, rest = text.partition(":")
     shown = text if len(text) <= 80 else text[:77] + "..."
     try:
@@ -79,6 +88,26 @@ def parse_argument(text: str, number: int) -> Argument:
     except (ValueError, OverflowError, KeyError) as error:
         known = "i32:5, f32:1.5, file.npy, zeros:f32:4x4, random:f32:4x4[:seed]"
         raise PtxsimError(f"argument {shown!r}: {str(error)[:200]}; known forms: {known}") from None
+
+
+def _tensor_map(text: str, number: int) -> TensorMap:
+    """`tma=ARRAY:box=...`: the options come last, each with its key."""
+    array, *parts = re.split(r":(?=\w+=)", text.removeprefix("tma="))
+    options: dict[str, object] = {}
+    for part in parts:
+        key, _, value = part.partition("=")
+        if key not in MAP_KEYS:
+            raise PtxsimError(f"argument {text!r}: {key!r} is not known of a tensor map; known: {', '.join(MAP_KEYS)}")
+        try:
+            options[key] = tuple(int(n) for n in value.split("x")) if key in LISTS else value
+            if key == "offset":
+                options[key] = int(value)
+        except ValueError:
+            raise PtxsimError(f"argument {text!r}: {key}={value}: expected whole numbers, as in {key}=64x64") from None
+    inner = parse_argument(array, number).value
+    if not isinstance(inner, Array) or "box" not in options:
+        raise PtxsimError(f"argument {text!r}: expected tma=ARRAY:box=64x64, with an array as in random:f16:512x256")
+    return TensorMap(inner, **options)  # type: ignore[arg-type]
 
 
 def _read_array(path: Path) -> np.ndarray:

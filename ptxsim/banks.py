@@ -234,6 +234,7 @@ def accesses(
     limits: Limits | None = None,
     values: bool = True,
     constants: Mapping[str, object] | None = None,
+    cluster: int | Sequence[int] | None = None,
 ) -> list[Access]:
     """Launch the kernel, and give each access to shared memory that stands at a line of its source, in program order.
 
@@ -241,7 +242,7 @@ def accesses(
     own; a line that only calls such functions has their accesses.
 
     Args:
-        kernel, grid, block, args, shared_bytes, checks, limits, values, constants: as of `Kernel.launch`.
+        kernel, grid, block, args, shared_bytes, checks, limits, values, constants, cluster: as of `Kernel.launch`.
         line, file: the source line; `file` by its name or the end of its path, None for the kernel's own.
         of_block: x, y, z of the block to look at.
         warp: its number within the block; None: the first that does the access.
@@ -264,7 +265,8 @@ def accesses(
     def launch(pcs: set[int]) -> tuple[Recorder, list[Stats]]:
         recorder, counters = Recorder(pcs, linear), Counters()
         again = copy.deepcopy(list(args)) if values else args
-        kernel.launch(grid, block, again, shared_bytes, [counters, recorder], checks, limits, values, constants)
+        seen = [counters, recorder]
+        kernel.launch(grid, block, again, shared_bytes, seen, checks, limits, values, constants, cluster=cluster)
         return recorder, counters.by_instruction()
 
     here = _at_line(kernel, file, line)

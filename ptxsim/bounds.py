@@ -83,6 +83,11 @@ class Traffic(Observer):
         blocks = np.broadcast_to(event.blocks()[:, None], addresses.shape)
         self._fetch(blocks[active], addresses[active], event.width)
 
+    def bulk(self, instruction, access, width: int, kind: str) -> None:
+        if kind == "ld":
+            block = self._machine.blocks[self._machine.block_of[access.lanes]]
+            self._fetch(block, access.flat(), width)
+
     def texture(self, instruction, texture, lanes: np.ndarray, index: np.ndarray) -> None:
         inside = (index >= 0) & (index < texture.elements)
         lanes = lanes[inside]

@@ -134,6 +134,7 @@ def _launch(kernel, options, arguments, observers=(), factor: int = 1):
         checks,
         limits,
         constants=dict(map(parse_constant, options.constant)),
+        cluster=parse_size(options.cluster) if options.cluster else None,
     )
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
@@ -195,6 +196,7 @@ def banks(options) -> int:
         checks=options.checks,
         limits=_limits(options),
         constants=dict(map(parse_constant, options.constant)),
+        cluster=parse_size(options.cluster) if options.cluster else None,
     )
     shown = distinct(found)
     if options.occurrence is not None:
@@ -245,6 +247,7 @@ def predict(options) -> int:
         options.shared,
         dict(map(parse_constant, options.constant)),
         _limits(options),
+        parse_size(options.cluster) if options.cluster else None,
     )
     print(f"{kernel.title}: {found.blocks:,} blocks, as {found.sampled} of them foretell")
     print("\n".join(_figures(found.totals)))
@@ -332,6 +335,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--entry", help="the kernel: its name, 'tiled<128, 8>', or a part that only its name has")
     parser.add_argument("--grid", required=True, help="X, X,Y or X,Y,Z")
     parser.add_argument("--block", required=True, help="X, X,Y or X,Y,Z")
+    parser.add_argument("--cluster", help="blocks of a cluster, X, X,Y or X,Y,Z (default: as the kernel says)")
     parser.add_argument("--arg", action="append", default=[], help="an argument of the kernel, in order; see below")
     parser.add_argument(
         "--constant", action="append", default=[], metavar="NAME=ARG", help="what a __constant__ variable holds"

@@ -65,6 +65,9 @@ class _Run:
     last: np.ndarray | None = None
 
 
+BULK = {"ld": "bulk_ld", "st": "bulk_st", "atom": "bulk_st"}  # a bulk copy's kind, by its access of global memory
+
+
 class Counters(Observer):
     """The observer that counts."""
 
@@ -117,6 +120,17 @@ class Counters(Observer):
             self._global(event, stats)
         else:
             stats.space, stats.kind = event.space, kind
+
+    def bulk(self, instruction: Instruction, access, width: int, kind: str) -> None:
+        """Sectors of what lies inside the tensor, as L2 moves them."""
+        stats = self._of(instruction)
+        stats.space, stats.kind = "global", BULK[kind]
+        at = access.flat()
+        touched = np.unique(np.concatenate([at, at + width - 1]) // wavefronts.SECTOR).size
+        stats.requests += 1
+        stats.sectors += touched
+        stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR)
+        stats.bytes += at.size * width
 
     def _shared(self, event, stats: Stats, kind: str) -> None:
         if kind == "cp_async":
@@ -256,7 +270,7 @@ def named(added: Mapping[str, float]) -> dict[str, float]:
 
 def sums(stats: list[Stats]) -> dict[str, float]:
     """What adds up over instructions, blocks and launches, under Nsight Compute's names where it has one. An ldmatrix
-    counts among the wavefronts of shared loads, as there."""
+    counts among the wavefronts of shared loads, as there. Bulk copies count by themselves, under names of our own."""
 
     def total(name: str, space: str, *kinds: str) -> int:
         return sum(getattr(s, name) for s in stats if s.space == space and s.kind in kinds)
@@ -297,4 +311,6 @@ def sums(stats: list[Stats]) -> dict[str, float]:
         per_sector.format("st") + SECTORS: st_sectors,
         "memory_l2_theoretical_sectors_global": ld_sectors + st_sectors + copies_sectors,
         "memory_l2_theoretical_sectors_global_ideal": ideal_sectors,
+        "l2_sectors_bulk_ld.sum": total("sectors", "global", "bulk_ld"),
+        "l2_sectors_bulk_st.sum": total("sectors", "global", "bulk_st"),
     }

@@ -43,7 +43,7 @@ class Prediction:
 
 
 class _Apart(Observer):
-    """Counts each block by itself: a launch in batches of one block."""
+    """Counts each block (or cluster) by itself, under its first one: a launch in batches of one."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, Counters] = {}
@@ -62,6 +62,9 @@ class _Apart(Observer):
 
     def memory(self, event) -> None:
         self.now.memory(event)
+
+    def bulk(self, instruction, access, width: int, kind: str) -> None:
+        self.now.bulk(instruction, access, width, kind)
 
 
 def waits_for_others(program: Program) -> Instruction | None:
@@ -123,6 +126,13 @@ def sample(grid: Sequence[int]) -> tuple[dict[int, tuple], dict[tuple, int]]:
     return {number(at): classes(at) for at in chosen}, sizes
 
 
+def _first_block(number: int, grid: Sequence[int], cluster: Sequence[int]) -> int:
+    """The first block of a cluster, given by its number."""
+    x, y = grid[0] // cluster[0], grid[1] // cluster[1]
+    place = number % x * cluster[0], number // x % y * cluster[1], number // (x * y) * cluster[2]
+    return place[0] + grid[0] * (place[1] + grid[1] * place[2])
+
+
 def _differences(first: Mapping[str, float], other: Mapping[str, float]) -> Iterator[str]:
     for name in {**first, **other}:
         if first.get(name, 0.0) != other.get(name, 0.0):
@@ -137,9 +147,10 @@ def predict(
     shared_bytes: int = 0,
     constants: Mapping | None = None,
     limits: Limits | None = None,
+    cluster: int | Sequence[int] | None = None,
 ) -> Prediction:
     """Counters of the launch, arguments and arrays as for the whole grid (`Kernel.launch`). What addresses and the flow
-    of control depend on must be in them.
+    of control depend on must be in them. Of a grid with clusters, whole clusters are run.
 
     Raises `PtxsimError`, one line, with the reason where a few blocks do not foretell the others.
     """
@@ -154,11 +165,23 @@ def predict(
             f"{kernel.title}: {kernel.machine.where(looks)}: a block waits here for what others write: a few blocks do "
             "not foretell the rest; run the whole grid"
         )
-    chosen, sizes = sample(grid)
+    cluster = kernel.cluster_of(grid, cluster)
+    units, sizes = sample([g // c for g, c in zip(grid, cluster, strict=True)])
+    chosen = {_first_block(number, grid, cluster): kind for number, kind in units.items()}
     apart = _Apart()
     alone = replace(limits or Limits(), lanes=align_up(math.prod(block), WARP))
     kernel.launch(
-        grid, block, args, shared_bytes, [apart], False, alone, values=False, constants=constants, blocks=sorted(chosen)
+        grid,
+        block,
+        args,
+        shared_bytes,
+        [apart],
+        False,
+        alone,
+        values=False,
+        constants=constants,
+        blocks=sorted(chosen),
+        cluster=cluster,
     )
     sums = {number: counters.sums() for number, counters in apart.blocks.items()}
     foretold: dict[tuple, int] = {}
@@ -174,4 +197,4 @@ def predict(
     names = {name for found in sums.values() for name in found}
     order = [name for name in next(iter(sums.values())) if name in names]
     added = {name: sum(sizes[kind] * sums[n].get(name, 0.0) for kind, n in foretold.items()) for name in order}
-    return Prediction(named(added), math.prod(grid), len(chosen))
+    return Prediction(named(added), math.prod(grid), len(chosen) * math.prod(cluster))

@@ -22,7 +22,7 @@ PURE = {"mov", "cvta", "isspacep", "mma", "movmatrix"}
 # effects that access memory; without their values, their addresses still count
 ACCESSES = {"ld": 1, "ldu": 1, "ldmatrix": 1, "st": 0}  # the operand that is the address
 WITHOUT_VALUES = {"cp", "prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "fence", "membar", "tex"}
-CONTROLS_THAT_READ = {"call", "mbarrier"}
+CONTROLS_THAT_READ = {"call"}  # not mbarrier: nothing but its own instructions changes an object
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ def _reads_memory(i: Instruction) -> bool:
         return i.opcode != "st" and not _is_parameter(i)
     if i.opcode == "wgmma" and not is_mma(i):
         return False
-    if i.opcode in WITHOUT_VALUES:
-        return not {"bulk", "mbarrier"}.isdisjoint(i.modifiers)
+    if i.opcode in WITHOUT_VALUES:  # what a copy moves matters only where something loads it
+        return False
     return i.opcode in CONTROLS_THAT_READ or (i.opcode in registry.EFFECTS and i.opcode not in PURE)
 
 

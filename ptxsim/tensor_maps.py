@@ -163,6 +163,10 @@ class TensorMap:
         at = base + np.arange(rows, dtype=np.int64)[:, None] * self.pitch
         return swizzled(at + np.arange(self.inner_bytes // 16, dtype=np.int64) * 16, self.swizzle)
 
+    def numpy(self) -> np.ndarray:
+        """What its array holds, after the last launch."""
+        return self.array.numpy()
+
     def __repr__(self) -> str:
         return f"TensorMap({self.name!r}, {self.dtype}, {self.shape}, box={self.box}, swizzle={self.swizzle})"
 

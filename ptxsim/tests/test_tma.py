@@ -12,6 +12,8 @@ from running import KERNELS
 
 import ptxsim
 from ptxsim import Array, TensorMap
+from ptxsim.arguments import parse_argument
+from ptxsim.cli import main
 from ptxsim.compiler import compile_ptx
 from ptxsim.errors import PtxError, PtxsimError
 from ptxsim.parser import parse
@@ -374,3 +376,79 @@ def test_counters_of_such_grids_are_not_foretold(kernel):
     x = Array(np.zeros((40, 4, 64), np.float32), "in")
     with pytest.raises(PtxsimError, match="a block waits here for what others write"):
         ptxsim.predict(kernel("fix_up"), 40, 64, [x, x, x, x, 0])
+
+
+# counters
+
+
+def counted(kernel, **more):
+    values = np.zeros((500, 32), np.float32)
+    args = [Array(np.zeros(256, np.float32), "out"), TensorMap(Array(values, "A"), (64, 32)), 8, 0]
+    return kernel("ring").count(1, 384, args, shared_bytes=3 * 64 * 128, **more).totals()
+
+
+def test_sectors_of_boxes(kernel):
+    found = counted(kernel)
+    assert found["l2_sectors_bulk_ld.sum"] == 500 * 32 * 4 // 32  # the last box lies inside but for its last rows
+    assert found["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 0
+    assert found["memory_l1_wavefronts_shared"] == 8 * 16 * 8  # the consumers' loads, none of the copies
+
+
+def test_sectors_of_stored_boxes(kernel):
+    c = Array(np.zeros((40, 72), np.uint16), "C")
+    target = TensorMap(c, (16, 64))
+    source = Array(np.zeros(target.span, np.uint8), "in")
+    args = [source, target, 24, 30, 0, target.span, 2, 0]
+    found = kernel("put").count(1, 128, args, shared_bytes=target.span).totals()
+    rows = [(30 + y) * 144 + 48 for y in range(10)]
+    assert found["l2_sectors_bulk_st.sum"] == sum(
+        (row % 256 + row // 256 * 256 + 95) // 32 - row // 32 + 1 for row in rows
+    )
+
+
+def test_counters_of_clusters_are_foretold(kernel):
+    values = np.zeros((64 * 5, 32), np.float32)
+    args = [Array(np.zeros(24 * 128, np.float32)), TensorMap(Array(values, "A"), (32, 32)), 5, 0]
+    launch = 24, 160, args, 4 * 32 * 128
+    told = ptxsim.predict(kernel("multicast"), *launch)
+    assert told.totals == kernel("multicast").count(*launch).totals() and told.sampled < 24
+    assert told.totals["l2_sectors_bulk_ld.sum"] == 24 * 5 * 32 * 128 // 32
+
+
+# the command line
+
+
+def ptxsim_run(*arguments: str) -> int:
+    place = str(KERNELS / "tma.cu")
+    return main(["run", place, "--entry", "put", "--grid", "1", "--block", "128", "--shared", "2048", *arguments])
+
+
+def test_a_tensor_map_on_the_command_line(kernel, tmp_path, capsys):
+    saved = tmp_path / "c.npy"
+    args = [
+        "random:u8:2048",
+        f"out={saved}=tma=zeros:u16:40x72:box=16x64:swizzle=128:shape=40x70:strides=144",
+        *["24", "30", "0", "2048", "2", "0"],
+    ]
+    assert ptxsim_run(*[word for a in args for word in ("--arg", a)]) == 0
+    written = np.load(saved)
+    assert written[30:, 24:70].any() and not written[:30].any() and not written[:, 70:].any()
+    assert "l2_sectors_bulk_st.sum" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("tma=zeros:u16:40x72", "expected tma=ARRAY:box=64x64, with an array"),
+        ("tma=5:box=8x8", "expected tma=ARRAY:box=64x64, with an array"),
+        ("tma=zeros:u16:40x72:box=8xa", "box=8xa: expected whole numbers, as in box=64x64"),
+        ("tma=zeros:u16:40x72:boxes=8x8", "'boxes' is not known of a tensor map; known: box, shape, strides, swizzle"),
+        (
+            "tma=zeros:u16:40x72:box=8x72:swizzle=128",
+            "144 bytes along the innermost dimension is more than its swizzle",
+        ),
+    ],
+)
+def test_wrong_tensor_maps_on_the_command_line(argument, message):
+    with pytest.raises(PtxsimError, match=message):
+        parse_argument(argument, 0)
