@@ -49,20 +49,24 @@ class ClockMonitor:
         self.under_way = np.zeros(total, np.int32)  # when the copy that is to land there began
         self.copies = 0  # pieces under way
         self.beginners: dict[int, int] = {}  # lanes of these copies, by when
-        # agents of a cluster: its threads, then an asynchronous reader for each warp, then a writer for each mbarrier
+        # agents of a cluster: its threads, then for each warp one that reads for its wgmma and one that reads for its
+        # bulk stores, then a writer for each mbarrier
         self.threads = m.clusters.lanes
         self.warps = self.threads // WARP
         self.objects: dict[int, int] = {}  # agents of mbarriers, by their place
         self.used: dict[int, int] = {}  # how many each cluster has
-        self.width = self.threads + self.warps + OBJECTS
+        self.copiers = self.threads + 2 * self.warps  # the first of these writers
+        self.width = self.copiers + OBJECTS
         self.known = np.zeros((2, m.warps, self.width), np.int32)
         self.events: list = [None]  # instructions by time
         self.writer = np.full(total, NOBODY, np.int32)  # agent in its cluster
         self.write_time = np.zeros(total, np.int32)
         self.write_strength = np.zeros(total, np.int8)
-        columns = 2 * self.warps  # readers: warps, then their asynchronous ones
+        columns = 3 * self.warps  # readers: warps, then their asynchronous ones
         self.read_time = np.zeros((total if self.watch_races else 0, columns), np.int32)
         self.read_lanes = np.zeros((total if self.watch_races else 0, self.warps), np.uint32)
+        self.remote = np.zeros((len(m.blocks), self.threads), np.int32)  # when a block was last accessed from others
+        self.ended = np.zeros(len(m.blocks), bool)
         self.left: dict = {}  # what arrivals left at a barrier, by which; and, by ("over", which), of phases that ended
         self.all_lanes = np.arange(m.lanes)
 
@@ -87,7 +91,7 @@ class ClockMonitor:
             part = self.granules_per_block * self.machine.clusters.size << self.shift
             cluster = at // part
             number = self.used[cluster] = self.used.get(cluster, 0) + 1
-            found = self.objects[at] = self.threads + self.warps + number - 1
+            found = self.objects[at] = self.copiers + number - 1
             if found >= self.width:
                 more = np.zeros((*self.known.shape[:2], OBJECTS), np.int32)
                 self.known = np.concatenate([self.known, more], axis=2)
@@ -184,6 +188,8 @@ class ClockMonitor:
             who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
             if self.copies:
                 self._require_landed(g, who, instruction, kind)
+            if self.machine.clusters.size > 1:
+                self._reach(g, who, time, instruction)
             if self.watch_unwritten:
                 if kind not in ("st", "st_ordered"):
                     good = self.written.take(g)
@@ -196,7 +202,8 @@ class ClockMonitor:
             if kind in ASYNC_READS:
                 self._after_write(g, who, instruction, kind, strong, fenced=True)
                 reader = who // WARP if readers is None else readers
-                self.read_time[g, self.warps + reader % self.warps] = time
+                first = self.warps if instruction.opcode == "wgmma" else 2 * self.warps
+                self.read_time[g, first + reader % self.warps] = time
             elif writing:
                 self._after_write(g, who, instruction, kind, strong)
                 if strong != SWAP:
@@ -227,12 +234,12 @@ class ClockMonitor:
             place = int(np.flatnonzero(~good)[0])
             at = self.machine.where(self.events[int(times[place])])
             by = self._agent_name(int(agents[place]), int(who[place]))
-            copied = agents[place] >= self.threads
+            copied = agents[place] >= self.copiers
             lacks = "before this thread sees its mbarrier's phase end" if copied else "without a barrier between"
             what = f"race: {VERBS.get(kind, 'writes')} what {by} writes at {at}, {lacks}"
             self._fault(instruction, g, who, ~good, what)
         if fenced:
-            good = (agents == NOBODY) | (agents >= self.threads) | self._ordered(FENCED, who, agents, times)
+            good = (agents == NOBODY) | (agents >= self.copiers) | self._ordered(FENCED, who, agents, times)
             if np.count_nonzero(good) != len(good):
                 place = int(np.flatnonzero(~good)[0])
                 at = self.machine.where(self.events[int(times[place])])
@@ -254,7 +261,7 @@ class ClockMonitor:
                 agents = np.full(len(there), self.threads + column - self.warps)
                 bad = ~self._ordered(GENERIC, lanes, agents, when)
                 if bad.any():
-                    self._overwritten(g[there], lanes, bad, instruction, column - self.warps, when)
+                    self._overwritten(g[there], lanes, bad, instruction, column, when)
                 continue
             least = self._least(column, lanes)
             bad = when > least
@@ -283,12 +290,13 @@ class ClockMonitor:
                 what = f"race: {VERBS.get(kind, 'writes')} what {by} reads at {at}, without a barrier between"
                 self._fault(instruction, g, lanes, wrong, what)
 
-    def _overwritten(self, g, lanes, bad, instruction, warp: int, when) -> None:
+    def _overwritten(self, g, lanes, bad, instruction, column: int, when) -> None:
         """The source of a bulk store or wgmma changes while it is read, or without order after that."""
         place = int(np.flatnonzero(bad)[0])
         reading = self.events[int(when[place])]
         first = int(lanes[place]) // self.threads * self.warps
-        over = int(when[place]) <= int(self.known[GENERIC, first + warp, self.threads + warp])
+        agent = self.threads + column - self.warps
+        over = int(when[place]) <= int(self.known[GENERIC, first + column % self.warps, agent])
         at = self.machine.where(reading)
         if over:
             what = f"race: writes what {reading.opcode} at {at} has read, without a barrier after its wait_group"
@@ -344,6 +352,8 @@ class ClockMonitor:
             who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
             if self.copies:
                 self._require_landed(g, who, copy.instruction, "cp_async")
+            if self.machine.clusters.size > 1:
+                self._reach(g, who, None, copy.instruction)
             if self.watch_races:
                 self._after_write(g, who, copy.instruction, "cp_async", PLAIN, fenced=bulk)
                 self._after_reads(g, who, copy.instruction, "cp_async")
@@ -371,9 +381,10 @@ class ClockMonitor:
             row[:, agents] = time
             self.left[at] = self._joined(self.left.get(at), row)
 
-    def reading_ends(self, warps, reader: int, time: int) -> None:
-        """Warps know that what the asynchronous reader of a warp began up to some time is over."""
-        column = self.threads + reader % self.warps
+    def reading_ends(self, warps, reader: int, time: int, store: bool = False) -> None:
+        """Warps know that what the asynchronous reader of a warp began up to some time is over: that for its wgmma, or
+        for its bulk stores."""
+        column = self.threads + reader % self.warps + (self.warps if store else 0)
         self.known[GENERIC, warps, column] = np.maximum(self.known[GENERIC, warps, column], time)
 
     def store_begins(self, store) -> None:
@@ -382,14 +393,53 @@ class ClockMonitor:
 
     def store_ends(self, store) -> None:
         """Its thread waited for it."""
-        self.reading_ends(store.lane // WARP, store.lane // WARP, store.time)
+        self.reading_ends(store.lane // WARP, store.lane // WARP, store.time, store=True)
+
+    # blocks of a cluster end
+
+    def _reach(self, g, who, time: int | None, instruction) -> None:
+        """Other blocks whose shared memory is accessed must not have ended; note the time, but not of a copy, which
+        somebody there waits for."""
+        blocks, own = g // self.granules_per_block, self.machine.block_of[who]
+        other = blocks != own
+        if other.any():
+            over = other & self.ended[blocks]
+            if over.any():
+                self._fault(instruction, g, who, over, "accesses shared memory of a block that has ended")
+            if time is not None:
+                self.remote[blocks[other], who[other] % self.threads] = time
+
+    def block_ends(self, block: int, lane: int) -> None:
+        """The last thread of a block (the lane's) ends: nothing may still come to its shared memory."""
+        m = self.machine
+        self.ended[block] = True
+        place = slice(block * self.granules_per_block, (block + 1) * self.granules_per_block)
+        if self.copies and self.under_way[place].any():
+            time = int(self.under_way[place].max())
+            raise m.fault(
+                self.events[time],
+                "the block ends before anybody waits for this copy to its shared memory",
+                self.beginners[time],
+            )
+        if m.clusters.size > 1 and self.watch_races and self.remote[block].any():
+            own = self.known[GENERIC, lane // WARP - lane % m.padded // WARP :][: m.padded // WARP]
+            late = np.flatnonzero(self.remote[block] > own.max(axis=0)[: self.threads])
+            if len(late):
+                agent = int(late[0])
+                instruction = self.events[int(self.remote[block][agent])]
+                raise m.fault(
+                    instruction,
+                    f"accesses shared memory of block {m.block_index(lane)}, which may have ended: nothing orders its "
+                    "end after this, as a last barrier.cluster would",
+                    lane // self.threads * self.threads + agent,
+                )
 
     # words
 
     def _agent_name(self, agent: int, lane: int) -> str:
         """An agent of the lane's cluster, in words."""
         m = self.machine
-        if agent >= self.threads:
+        if agent >= self.copiers:
             return "a bulk copy"
         other = lane // self.threads * self.threads + agent
         thread = f"thread {m.thread_index(int(m.thread_of[other]))}"

@@ -803,11 +803,11 @@ class Machine:
         groups = self.groups
         while True:
             if not groups:
+                if any(w.registers for w in self.clusters.waiting):
+                    self.clusters.stuck()
                 if self.convergence.held:
                     self.convergence.release()
                     continue
-                if any(w.registers for w in self.clusters.waiting):
-                    self.clusters.stuck()
                 for waits in (self.phases, self.barriers, self.clusters):
                     if waits.waiting:
                         waits.stuck()
@@ -928,6 +928,12 @@ class Machine:
         self.barriers.after_exit()
         self.clusters.after_exit()
         self.bulk_groups.after_exit(threads)
+        if self.monitor is not None:
+            lanes = np.flatnonzero(threads)
+            living = self.alive.reshape(len(self.blocks), -1).any(axis=1)
+            for block in np.unique(self.block_of[lanes]).tolist():
+                if not living[block]:
+                    self.monitor.block_ends(block, int(lanes[self.block_of[lanes] == block][0]))
         self.convergence.after_exit()
 
     def row_givers(self, count: int, lanes: np.ndarray) -> np.ndarray:
@@ -1051,6 +1057,7 @@ class Machine:
         ):
             for w in parked:
                 if w.threads[lane]:
+                    name = "setmaxnreg" if getattr(w, "registers", 0) else name
                     return f", which waits at the {name} at {self.where(w.instruction)}"
         for pc, threads in (*self.convergence.held.items(), *self.groups.items()):
             if threads[lane]:
