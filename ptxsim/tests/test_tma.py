@@ -249,11 +249,28 @@ def test_a_bulk_store_that_nobody_waits_for_is_noted(kernel):
     [
         (1, f"race: reads what block .1, 0, 0., thread .127, 0, 0. writes at {AT}"),
         (2, "out-of-bounds shared load of 4 bytes .* in the block of rank 1 of the cluster, which only .shared::cl"),
+        (3, r"accesses shared memory of block \(., 0, 0\), which may have ended: nothing orders its end after this"),
     ],
 )
 def test_faults_between_blocks_of_a_cluster_are_found(kernel, fault, message):
     with pytest.raises(PtxsimError, match=message):
         kernel("swap").launch(2, 128, [Array(np.zeros(256, np.int32)), Array(np.zeros(256, np.int32)), fault])
+
+
+def test_a_copy_that_nobody_waits_for_is_found(kernel):
+    taken = TensorMap(Array(np.zeros((16, 64), np.uint16), "A"), (16, 64))
+    with pytest.raises(PtxsimError, match="the block ends before anybody waits for this copy to its shared memory"):
+        kernel("not_waited").launch(1, 32, [taken], shared_bytes=2048)
+
+
+def test_waiting_for_wgmma_is_no_waiting_for_a_bulk_store(kernel):
+    def launch(fault):
+        target = TensorMap(Array(np.zeros((16, 64), np.uint16), "C"), (16, 64))
+        kernel("store_and_multiply").launch(1, 128, [target, Array(np.zeros(128, np.float32)), fault], 4096)
+
+    launch(0)
+    with pytest.raises(PtxsimError, match=f"writes what cp.async.bulk.tensor.2d at {AT} may still read"):
+        launch(1)
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,7 @@ KERNEL __launch_bounds__(384, 1) ring(float* out, MAP map, int tiles, int fault)
 KERNEL __cluster_dims__(2, 1, 1) swap(int* out, const int* in, int fault) {
     __shared__ int s[128];
     s[threadIdx.x] = in[blockIdx.x * 128 + threadIdx.x];
-    if (fault == 0) cluster_sync();
+    if (fault == 0 || fault == 3) cluster_sync();
     if (fault == 1) __syncthreads();
     const uint32_t other = cluster_rank() ^ 1;
     uint32_t there;
@@ -201,7 +201,7 @@ KERNEL __cluster_dims__(2, 1, 1) swap(int* out, const int* in, int fault) {
     else
         asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(there) : "memory");
     out[blockIdx.x * 128 + threadIdx.x] = value;
-    cluster_sync();
+    if (fault != 3) cluster_sync();
 }
 
 // Both blocks of a cluster load half of each tile and send it to both; a slot is free when both blocks are done with it.
@@ -286,4 +286,40 @@ KERNEL warp_flags(float* out, const float* in, float* workspace, int* flags, int
     float sum = 0;
     for (int other = 0; other < gridDim.x; ++other) sum += workspace[other * blockDim.x + warp * 32 + 31 - lane];
     out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+// A copy that nobody waits for.
+KERNEL not_waited(MAP map) {
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        init(&bar, 1);
+        init_fence();
+        expect(&bar, 16 * 64 * 2);
+        load_2d(shared, &map, 0, 0, &bar);
+    }
+}
+
+// Waiting for a wgmma is no waiting for a bulk store.
+KERNEL store_and_multiply(MAP map, float* out, int fault) {
+    for (int i = threadIdx.x; i < 4096; i += 128) shared[i] = 0;
+    proxy_fence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        store_2d(&map, 0, 0, shared);
+        commit();
+        if (fault == 0) wait_read();
+    }
+    const uint64_t matrix = (shared_address(shared) & 0x3FFFF) >> 4 | 8ull << 16 | 16ull << 32;
+    float d[4];
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %4, 0, 1, 1, 0, 0;\n"
+        "wgmma.commit_group.sync.aligned;\n"
+        "wgmma.wait_group.sync.aligned 0;"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "l"(matrix)
+        : "memory");
+    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
+    __syncthreads();
+    shared[threadIdx.x] = 1;
 }
