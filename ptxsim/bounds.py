@@ -38,6 +38,7 @@ FMA_PIPE = {"FFMA": 1, "FMUL": 1, "FADD": 1, "IMAD": 1, "VIADD": 1}
 FMA_PIPE_TWICE = ("WIDE", "HI")
 FP64 = ("DFMA", "DMUL", "DADD")
 HMMA_K = {"16816": 16, "1688": 8, "1684": 4}  # of an HMMA's modifiers: k of m16n8k
+GMMA = {"8": "wgmma_tf32_flop_per_clock", "16": "wgmma_flop_per_clock", "32": "wgmma_fp8_flop_per_clock"}  # by k
 TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA", "QMMA", "OMMA", "UTCHMMA")
 
 LABELS = {
@@ -51,7 +52,9 @@ LABELS = {
     "l2": "L2 to SM",
     "dram": "DRAM reads",
     "register_rule": "register order",
+    "wgmma_shared": "shared with wgmma",
 }
+ESTIMATES = ("l2", "register_rule", "wgmma_shared")  # by rules that are models
 OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not slow it
 
 
@@ -144,6 +147,8 @@ class Work:
         totals = counters.totals()
         wanted = ("memory_l1_wavefronts_shared", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum")
         counts |= {name: float(totals[name]) for name in wanted}
+        if operands := sum(stats.operand_bytes for stats in counters.by_instruction()):
+            counts["wgmma_operand_bytes"] = float(operands)
         return cls(math.prod(counters.grid), math.prod(counters.block), counts | traffic.totals())
 
     @property
@@ -270,6 +275,10 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
     if max(reads):
         order = Bound("register_rule", float(by_rule / (machine.issue_per_clock * machine.sms)), issued, "instructions")
         estimates.append(order)
+    if operands := c.get("wgmma_operand_bytes", 0.0):  # as if each operand were read once, with no bank conflict
+        read = LINE * c["memory_l1_wavefronts_shared"] + operands
+        rate = LINE * machine.shared_wavefronts_per_clock * machine.sms
+        estimates.append(Bound("wgmma_shared", float(read / rate), float(read), "bytes"))
     return Bounds(
         function.name,
         machine,
@@ -304,6 +313,9 @@ def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict
                 clocks["fma"] += times * (2 if set(FMA_PIPE_TWICE) & set(i.modifiers) else FMA_PIPE[i.name])
             elif i.name in FP64:
                 clocks["fp64"] += times
+            elif (shape := _gmma(i)) is not None:
+                n, k = shape
+                clocks["tensor"] += times * 2 * 64 * n * int(k) / 4 / getattr(machine, GMMA[k])  # a warp's quarter
             elif i.name in TENSOR:
                 k = next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None) if i.name == "HMMA" else None
                 if k is None:
@@ -313,6 +325,14 @@ def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict
                     rate = machine.mma_tf32_flop_per_clock if tf32 else machine.mma_flop_per_clock
                     clocks["tensor"] += times * 2 * 16 * 8 * k / rate
     return {name: float(value) for name, value in clocks.items()}
+
+
+def _gmma(i: sass.Instruction) -> tuple[int, str] | None:
+    """n and k of a wgmma of floats in machine code, 64xNxK; n is 0 of one that ptxas puts in to end a group."""
+    shape = next((m.split("x") for m in i.modifiers if m.startswith("64x")), [])
+    if i.name not in ("HGMMA", "QGMMA") or len(shape) != 3 or shape[2] not in GMMA:
+        return None
+    return 0 if i.operands[0] == "RZ" else int(shape[1]), shape[2]
 
 
 def bank_reads(instruction: sass.Instruction, before: sass.Instruction | None) -> tuple[int, ...]:

@@ -40,6 +40,7 @@ class Stats:
     kind: str = ""
     width: int = 0  # bytes a thread, merged as ptxas does
     merged_into: Instruction | None = None  # the access that does this one's work too
+    operand_bytes: int = 0  # of a wgmma's operands in shared memory; what it costs to read them is not told
     empty_loads: float = 0  # that ptxas puts before it, see `merging.first_copies`
 
     @property
@@ -104,6 +105,9 @@ class Counters(Observer):
     def executed(self, instruction: Instruction, warps: int) -> None:
         if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.unrolled:
             self._of(instruction).executed += warps
+
+    def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
+        self._of(instruction).operand_bytes += warpgroups * size
 
     def memory(self, event) -> None:
         stats = self._of(event.instruction)

@@ -47,6 +47,7 @@ ONE_TO_ONE: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
 # shapes of mma.sync that are one HMMA each, on every architecture from Ampere on
 ONE_HMMA = {("m16n8k16", "f16"), ("m16n8k16", "bf16"), ("m16n8k8", "f16"), ("m16n8k8", "bf16"), ("m16n8k8", "tf32")}
 ONE_HMMA |= {("m16n8k4", "tf32")}
+GMMA = ("HGMMA", "QGMMA")
 APART = 1e-4  # what a parting, or meeting, of each warp once costs, beside a count that is missed altogether
 SOME = 1e-4  # executions a warp above which a block counts as executed
 LOOSE = 1e-6  # by how much the second solution may fit worse than the first
@@ -307,6 +308,16 @@ def _anchors(
         for block, _ in places:
             held[block] += 1
         _add(merged, dict(held), count, more, fewer)
+    # of wgmma the cubin's line table names other lines: all of one shape and type together
+    multiplied: dict[frozenset, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for block in function.blocks:
+        for i in block.instructions if block.number in reached else ():
+            if i.name in GMMA and not i.never:
+                multiplied[frozenset(i.modifiers)][block.number] += 1
+    for form, held in multiplied.items():
+        same = [p for p in code if _gmma_modifiers(p) == form]
+        if same:
+            _add(merged, dict(held), sum(float(counts.get(p.pc, 0.0)) for p in same), False, False)
     # loads of shared memory are merged into wider ones: of each source line, the bits stay the same
     wanted: dict[tuple[str, int], float] = defaultdict(float)
     conditional = set()
@@ -332,6 +343,15 @@ def _add(merged: dict[tuple, _Anchor], held: dict, count: float, more: bool, few
         merged[key].weight += 1
     else:
         merged[key] = _Anchor(held, count, more, fewer)
+
+
+def _gmma_modifiers(p: syntax.Instruction) -> frozenset | None:
+    """The modifiers that a wgmma of floats has as machine code."""
+    if p.opcode != "wgmma" or "mma_async" not in p.modifiers:
+        return None
+    shape = next(m for m in p.modifiers if m.startswith("m64n"))
+    types = [t for t in p.modifiers[p.modifiers.index(shape) + 1 :] if t != "f16" or t == p.modifiers[-3]]
+    return frozenset([shape.removeprefix("m").replace("n", "x").replace("k", "x"), *(t.upper() for t in types)])
 
 
 def _corresponds(name: str, p: syntax.Instruction) -> bool:

@@ -30,6 +30,9 @@ class Machine:
     fp64_per_clock: float  # the same of the fp64 pipe
     mma_flop_per_clock: float  # of mma.sync with 16-bit inputs
     mma_tf32_flop_per_clock: float
+    wgmma_flop_per_clock: float  # of wgmma with 16-bit inputs
+    wgmma_tf32_flop_per_clock: float
+    wgmma_fp8_flop_per_clock: float
     register_reads_per_clock: float  # operands of a warp, from each of the two banks
     shared_wavefronts_per_clock: float
     l1_lines_per_clock: float  # 128-byte lines that the L1's tags look up
@@ -42,13 +45,17 @@ class Machine:
 
 
 # Compute capability 9.0; docs/bounds.md gives a source for each rate. The L1's, and the tensor cores' 6 clocks of one
-# scheduler for a mma.sync of 4096 FLOP, are from counters of an H200; tf32 is taken as half of 16 bits.
+# scheduler for a mma.sync of 4096 FLOP, are from counters of an H200; tf32 is taken as half of 16 bits. Of wgmma the
+# data sheet's; with 16 bits, 4090 were measured there.
 _SM90 = {
     "issue_per_clock": 4,
     "fma_per_clock": 4,
     "fp64_per_clock": 2,
     "mma_flop_per_clock": 4 * 4096 / 6,
     "mma_tf32_flop_per_clock": 4 * 2048 / 6,
+    "wgmma_flop_per_clock": 4096,
+    "wgmma_tf32_flop_per_clock": 2048,
+    "wgmma_fp8_flop_per_clock": 8192,
     "register_reads_per_clock": 4,
     "shared_wavefronts_per_clock": 1,
     "l1_lines_per_clock": 1,

@@ -14,13 +14,12 @@ from contracts import load_yaml
 from experiments.try_kernel.findings import Findings
 from experiments.try_kernel.on_gpu import Measured
 from kernels.catalogue import Variant
-from ptxsim.bounds import LABELS
+from ptxsim.bounds import ESTIMATES, LABELS
 
 ROWS, COLUMNS = 50, 120
 MOVED = 0.02  # of the larger value: what differs by less has not moved
 CLOSE = 0.1  # of the largest: bounds below that are left out
 LONGEST = 4  # lines of one failure
-ESTIMATES = ("l2", "register_rule")
 RESOURCES = {
     "registers": "registers per thread",
     "shared_bytes": "shared memory, bytes a block",

@@ -57,6 +57,28 @@ extern "C" __global__ void axpy(float4* y, const float4* x, float f) {
     float4 v = x[i], w = y[i];
     y[i] = make_float4(fmaf(f, v.x, w.x), fmaf(f, v.y, w.y), fmaf(f, v.z, w.z), fmaf(f, v.w, w.w));
 }
+#define D "{%0, %1, %2, %3}, "
+#define WGMMA(shape, b, rest, ...) \
+    asm volatile("wgmma.mma_async.sync.aligned." shape " " D b ", %4, 1, 1, 1" rest ";" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(at), ##__VA_ARGS__)
+extern "C" __global__ void multiplies(float* out, int n) {
+    __shared__ alignas(1024) float tile[1024];
+    for (int i = threadIdx.x; i < 1024; i += 128) tile[i] = 0;
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    unsigned long long at = (unsigned)__cvta_generic_to_shared(tile) >> 4 | 8ull << 32;
+    float d[4] = {};
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    #pragma unroll 1
+    for (int i = 0; i < n; i++) {
+        WGMMA("m64n8k16.f32.bf16.bf16", "%4", ", 0, 0");
+        WGMMA("m64n8k8.f32.tf32.tf32", "%4", "");
+        WGMMA("m64n8k32.f32.e4m3.e5m2", "%4", "");
+        WGMMA("m64n8k16.f32.f16.f16", "{%5, %5, %5, %5}", ", 0", "r"(n));
+    }
+    asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    out[threadIdx.x] = d[0] + d[1] + d[2] + d[3];
+}
 """
 
 
@@ -265,6 +287,20 @@ def test_which_instructions_the_fma_pipe_takes(opcode, clocks):
     code = [Instruction(0, opcode, ("R0", "R2", "R4"), None, "", 0, 0)]
     found = executions.Executions(np.array([10.0]), 0.0, 0.0)
     assert bounds._pipes(sass.Function("k", code, {"top": 0}), found, machines.find("h200"))["fma"] == 10 * clocks
+
+
+def test_tensor_cores_of_wgmma_by_hand(made):
+    """Each of 4 a turn does 2 x 64 x 8 x k FLOP; three read 64 and 8 rows of 32 bytes, one the 8 only."""
+    n, blocks = 5, 3
+    kernel, function, work = made("multiplies", blocks, 128, [array(128), n])
+    found = bounds.compute(function, kernel.program, work, machines.find("h200"))
+    assert found.unrated == {} and found.disagreement == 0
+    least = {b.resource: b for b in (*found.bounds, *found.estimates)}
+    clocks = 2 * 64 * 8 * (16 / 4096 + 8 / 2048 + 32 / 8192 + 16 / 4096)
+    assert least["tensor"].amount == pytest.approx(n * blocks * clocks)
+    operands = n * blocks * 32 * (3 * 72 + 8)
+    assert least["wgmma_shared"].amount == operands + 128 * least["shared"].amount
+    assert least["wgmma_shared"].cycles_per_sm == pytest.approx(least["wgmma_shared"].amount / 128 / 132)
 
 
 def test_textures_are_fetched_too(made):
