@@ -25,7 +25,7 @@ apart; and a wmma of tf32 takes two steps of 4 (here: the first four columns of 
 Where the two models disagree, the first is followed: nothing is aligned to an exponent below -133, and an accumulator
 of zero has none. That concerns products below 2^-126 only. Neither tells the sign of a zero: here an exact one is +0.
 
-Not yet compared with a card by this project (tests/test_tensor_bits.py does it where there is a GPU).
+Not yet compared with a card by this project (tests/experiments/gpu/test_tensor_cores.py does it where there is a GPU).
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     no_gpu = pytest.mark.skip(reason="needs an NVIDIA GPU")
     not_asked = pytest.mark.skip(reason="slow: run with -m slow")
     for item in items:
-        if "gpu" in item.keywords and discovery.gpu() is None:
+        if item.get_closest_marker("gpu") and discovery.gpu() is None:
             item.add_marker(no_gpu)
-        if "slow" in item.keywords and "slow" not in config.getoption("markexpr"):
+        if item.get_closest_marker("slow") and "slow" not in config.getoption("markexpr"):
             item.add_marker(not_asked)
 
 

@@ -1,0 +1,167 @@
+"""The emulator's tensor cores beside a GPU's, bit by bit: mma.sync and wgmma on random and on awkward inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from helpers import ROOT
+
+import ptxsim
+from experiments.gpu.lease import lease
+from experiments.stages import build, toolchain
+from ptxsim import tensor_cores
+from ptxsim.parser import parse
+
+KERNELS = ROOT / "ptxsim" / "tests" / "kernels"
+DTYPES = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "tf32": np.dtype(np.float32),
+    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+}
+Array = np.ndarray
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.normal(size=shape)
+
+
+def wide(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Exponents far apart, so that much is cut off when terms are aligned."""
+    return rng.normal(size=shape) * 2.0 ** rng.integers(-10, 5, shape)
+
+
+def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Neighbours along the last axis that nearly cancel: what alignment cut off is what is left."""
+    x = rng.normal(size=shape)
+    x[..., 1::2] = -x[..., ::2] * (1 + 2.0 ** rng.integers(-10, -3, x[..., ::2].shape))
+    return x
+
+
+def ties(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Few bits each, so that sums lie on and beside the places where rounding changes."""
+    return rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.integers(-7, 4, shape)
+
+
+def tiny(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Subnormal numbers of the 16-bit formats among others."""
+    return rng.normal(size=shape) * 2.0 ** rng.choice([-133.0, -127.0, -60.0, -20.0, -15.0, 0.0], shape)
+
+
+INPUTS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
+    kind.__name__: kind for kind in (normal, wide, cancelling, ties, tiny)
+}
+
+
+def bits(rng: np.random.Generator, kind: str, name: str, shape: tuple[int, ...]) -> Array:
+    """Elements of a format, as whole numbers; of kind "any", whatever bits: infinities and NaN, too."""
+    dtype = DTYPES[name]
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    if kind == "any":
+        return rng.integers(0, np.iinfo(unsigned).max, shape, unsigned, endpoint=True)
+    with np.errstate(all="ignore"):
+        return INPUTS[kind](rng, shape).astype(np.float32).astype(dtype).view(unsigned)
+
+
+@pytest.mark.parametrize("kind", ["normal", "wide", "cancelling", "ties"])
+def test_the_inputs_tell_these_sums_from_others(kind: str) -> None:
+    """From the exact sum rounded once to nearest, and from alignment with a bit more."""
+    rng = np.random.default_rng(1)
+    a, b = (bits(rng, kind, "f16", (40, 16, 16)).view(np.float16).astype(float) for _ in range(2))
+    c = rng.normal(size=(40, 16, 16)).astype(np.float32).astype(float)
+    own = tensor_cores.multiply(a, b, c, ("f16", "f16"), "f32")
+    nearest = (a @ b.transpose(0, 2, 1) + c).astype(np.float32)
+    finer = tensor_cores.multiply(a, b, c, ("f16", "f16"), "f32", tensor_cores.Rule(fraction=26))
+    assert (own != nearest).mean() > 0.02 and (own != finer).mean() > 1e-4
+
+
+# ---- on a card ----------------------------------------------------------------------------------------------------
+
+
+class Both:
+    """Runs a kernel of one block on the card and on the emulator; `out` and the inputs are arrays of whole numbers."""
+
+    def __init__(self, folder: Path) -> None:
+        from experiments.gpu import device
+
+        self.device, self.gpu = device, device.Gpu(folder)
+        self.modules = {
+            name: device.load_cubin(folder / f"{name}.cubin") for name in ("wgmma", "foreign", "foreign_sm90")
+        }
+        self.parsed = {name: parse((folder / f"{name}.ptx").read_text()) for name in self.modules}
+
+    def differing(self, module: str, entry: str, block: int, out: Array, inputs: list[Array]) -> float:
+        """The share of elements on which they differ."""
+        from cuda.core import LaunchConfig, launch
+
+        kernel = ptxsim.Kernel(self.parsed[module], entry)
+        buffers = [self.gpu.upload(x) for x in (out, *inputs)]
+        there = self.modules[module].get_kernel(kernel.name)
+        launch(self.gpu.stream, LaunchConfig(grid=1, block=block), there, *(buffer.address for buffer in buffers))
+        measured = self.gpu.download(buffers[0], out.dtype, out.size).reshape(out.shape)
+        emulated = ptxsim.Array(out)
+        kernel.launch(1, block, [emulated, *map(ptxsim.Array, inputs)], checks=False)
+        return float((measured != emulated.numpy()).mean())
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """The test kernels, compiled, and the card, leased."""
+    folder, nvcc = tmp_path_factory.mktemp("tensor"), toolchain.nvcc()
+    build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", folder / "harness", "sm_90a", nvcc)
+    for name in ("wgmma", "foreign", "foreign_sm90"):
+        build.compile_source(KERNELS / f"{name}.cu", folder / name, "sm_90a", nvcc)
+    with lease(wait_s=600):
+        yield Both(folder)
+
+
+WGMMA = {"f16": "__half", "bf16": "__nv_bfloat16", "tf32": "float", "e4m3": "unsigned char"}
+MMA = {
+    "mma_f16_k16": "f16",
+    "mma_f16_k8": "f16",
+    "mma_f16_f16": "f16",
+    "mma_bf16_k16": "bf16",
+    "mma_bf16_k8": "bf16",
+    "mma_tf32_k8": "tf32",
+    "mma_tf32_k4": "tf32",
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [*INPUTS, "any"])
+@pytest.mark.parametrize("name", WGMMA)
+def test_wgmma_gives_the_bits_of_the_card(both: Both, name: str, kind: str) -> None:
+    """Four steps one after the other, so that accumulators of all sizes are met; every swizzle."""
+    rng = np.random.default_rng(7)
+    for turn in range(8):
+        a, b = (bits(rng, kind, name, (64, 128 // DTYPES[name].itemsize)) for _ in range(2))
+        entry = f"gemm<{WGMMA[name]}, {turn % 4}, false, false, 0>"
+        assert both.differing("wgmma", entry, 128, np.zeros((64, 64), np.uint32), [a, b]) == 0, turn
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [*INPUTS, "any"])
+@pytest.mark.parametrize("entry", MMA)
+def test_mma_gives_the_bits_of_the_card(both: Both, entry: str, kind: str) -> None:
+    rng = np.random.default_rng(8)
+    dtype = DTYPES[MMA[entry]]
+    for turn in range(50):
+        words = bits(rng, kind, MMA[entry], (32, 6 * 4 // dtype.itemsize)).view(np.uint32)
+        c = bits(rng, "any" if kind == "any" else "normal", "f16" if "f16_f16" in entry else "tf32", (32, 8))
+        words = np.concatenate([words, np.ascontiguousarray(c).view(np.uint32)[:, :4]], axis=1)
+        assert both.differing("foreign", entry, 32, np.zeros((32, 4), np.uint32), [words]) == 0, turn
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [*INPUTS, "any"])
+def test_mma_of_8_bit_floats_gives_the_bits_of_the_card(both: Both, kind: str) -> None:
+    rng = np.random.default_rng(9)
+    for turn in range(50):
+        a, b = bits(rng, kind, "e4m3", (32, 16)), bits(rng, kind, "e5m2", (32, 8))
+        words = np.concatenate([a, b], axis=1).view(np.uint32)
+        assert both.differing("foreign_sm90", "mma_fp8", 32, np.zeros((32, 4), np.uint32), [words]) == 0, turn
