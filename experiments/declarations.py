@@ -31,6 +31,7 @@ class Experiment:
     power_s: float = 0.5
     worklog_budget_s: float = 0.0
     profile_size: int | None = None
+    beta: float = 0.0  # of the problem that is profiled
     by_name: bool = False  # no part of `all`
 
     @property
@@ -63,6 +64,8 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
         raise UserError(f"{shown}: {told}; allowed: one kind of data, or a list of sizes")
     if not sizes and "profile_size" not in data:
         raise UserError(f"{shown}: neither sizes nor profile_size is given; at least one is needed")
+    if sizes and data.get("beta"):
+        raise UserError(f"{shown}: beta = {data['beta']:g} beside sizes is not allowed; allowed: profile_size alone")
     for variant in data["variants"]:
         entry = choose(catalogue.load(), variant, "variant", shown)
         profiled = [data["profile_size"]] if "profile_size" in data else []

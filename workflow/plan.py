@@ -160,8 +160,12 @@ class Plan:
 
     def profiled(self, experiments: Iterable[Experiment]) -> tuple[tuple[str, int], ...]:
         """Each variant and size whose counters are wanted, once."""
-        pairs = ((v, e.profile_size) for e in experiments if e.profile_size for v in e.variants)
-        return tuple(dict.fromkeys(pairs))
+        return tuple(dict.fromkeys((v, size) for v, size, _ in self.profiles(experiments)))
+
+    def profiles(self, experiments: Iterable[Experiment]) -> tuple[tuple[str, int, float], ...]:
+        """The same with beta: each problem whose counters are wanted."""
+        wanted = ((v, e.profile_size, e.beta) for e in experiments if e.profile_size for v in e.variants)
+        return tuple(dict.fromkeys(wanted))
 
     def has_table(self, name: str) -> bool:
         """Whether a recorded table is there to be read, or will be."""

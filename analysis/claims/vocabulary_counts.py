@@ -38,9 +38,17 @@ class Counts(Lookup):
         row = self._one(table, rows.iloc[::-1], f"{v}, {metric}, at n = {size}")
         return Estimate.of(float(row["value"]) * data.SCALE.get(row["unit"], 1.0))
 
-    def counter(self, v: str, name: str, n: Any = 4096) -> Estimate:
+    def counter(self, v: str, name: str, n: Any = 4096, beta: Any = 0) -> Estimate:
         """A hardware counter, by ncu's name or its key in contracts/metrics.yaml; bytes and ns without prefix."""
-        return self._counted("counters", v, name, n)
+        if not (one := Estimate.of(beta).value):
+            return self._counted("counters", v, name, n)
+        by_key = {key: ncu for ncu, key in data.metric_names().items()}
+        metric = choose(by_key | {ncu: ncu for ncu in by_key.values()}, name, "counter", "contracts/metrics.yaml")
+        rows = self._machine.rows("counters_with_beta")
+        rows = rows[(rows["variant"] == self._known(v)) & (rows["metric"] == metric) & (rows["beta"] == one)]
+        rows = rows[(rows[["m", "n", "k"]] == whole(n)).all(axis=1)]
+        row = self._one("counters_with_beta", rows, f"{v}, {metric}, at n = {whole(n)} and beta = {one:g}")
+        return Estimate.of(float(row["value"]) * data.SCALE.get(row["unit"], 1.0))
 
     def predicted(self, v: str, name: str, n: Any = 4096) -> Estimate:
         """The same counter as the emulator predicts it."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def of_switch(arch: str, slot_bytes: int, used_bytes: int, offset: int = 0) -> d
     }
 
 
-OF = {"occupancy": of_occupancy, "access": of_access, "switch": of_switch}
+OF: dict[str, Callable[..., dict[str, Any]]] = {"occupancy": of_occupancy, "access": of_access, "switch": of_switch}
 
 
 def aligned(expression: str, bytes: int) -> Any:

@@ -81,8 +81,13 @@ def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str
     return kernels
 
 
-def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int, names: list[str]) -> list[dict[str, Any]]:
-    """Rows of counters.csv from the longest kernel of a report; a counter that it does not have has no row."""
+def longest_kernel(
+    kernels: list[dict[str, Any]], entry: Entry, size: int, names: list[str], beta: float = 0.0
+) -> list[dict[str, Any]]:
+    """Rows of counters.csv from the longest kernel of a report; a counter that it does not have has no row.
+
+    With beta, of counters_with_beta.csv.
+    """
     action = max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
     rows = []
     for name in names:
@@ -95,6 +100,7 @@ def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int, names
                 "m": size,
                 "n": size,
                 "k": size,
+                **({"beta": beta} if beta else {}),
                 "metric": name,
                 "value": value,
                 "unit": unit,
@@ -106,10 +112,11 @@ def longest_kernel(kernels: list[dict[str, Any]], entry: Entry, size: int, names
 
 
 def profile(
-    entry: Entry, size: int, build_dir: Path, named: Sequence[str] = ()
+    entry: Entry, size: int, build_dir: Path, named: Sequence[str] = (), beta: float = 0.0
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Run ncu on one launch; rows of counters.csv, and counters that this ncu or GPU does not know. `named`: arguments
-    that name the entry to `experiments.stages.profile_target`, if it is not the catalogue's.
+    that name the entry to `experiments.stages.profile_target`, if it is not the catalogue's. `beta`: other than 0, C is
+    read, too.
 
     Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process failed.
     """
@@ -118,7 +125,14 @@ def profile(
     reader = report_folder(ncu)
     names = metric_names()
     unknown: list[str] = []
-    command = ["-m", "experiments.stages.profile_target", *(named or [entry.name]), "--size", str(size)]
+    command = [
+        "-m",
+        "experiments.stages.profile_target",
+        *(named or [entry.name]),
+        "--size",
+        str(size),
+        f"--beta={beta:g}",
+    ]
     command += ["--build-dir", str(build_dir), *catalogue.tuned_option()]
     with scratch() as folder:
         report = folder / "report.ncu-rep"
@@ -133,7 +147,7 @@ def profile(
             kernels = read_report(reader, report, names)
         except UserError as error:
             raise LeftOut(f"{error}; remedy: one installation of Nsight Compute on PATH, whole") from error
-        rows = longest_kernel(kernels, entry, size, names)
+        rows = longest_kernel(kernels, entry, size, names, beta)
     read = {row["metric"] for row in rows}
     return rows, unknown + [name for name in names if name not in read]
 
@@ -202,6 +216,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Read hardware counters with Nsight Compute.")
     add_variant(parser)
     parser.add_argument("--size", type=int, required=True, help="m = n = k")
+    parser.add_argument("--beta", type=float, default=0.0, help="other than 0, C is read, too (default: 0)")
     add_build_dir(parser)
     add_checked(parser)
     parser.add_argument("--out", required=True, type=Path, help="written: rows of counters.csv")
@@ -216,7 +231,7 @@ def main() -> None:
         logger.warning(f"{entry.name} is not profiled: it failed a check")
     else:
         try:
-            rows, unknown = profile(entry, options.size, options.build_dir)
+            rows, unknown = profile(entry, options.size, options.build_dir, beta=options.beta)
         except LeftOut as left_out:
             if options.required:
                 raise UserError(f"no counters of {entry.name}: {left_out}") from left_out
@@ -227,7 +242,7 @@ def main() -> None:
                 reason = f"counters that this ncu or GPU does not know: {', '.join(unknown)}"
                 logger.warning(reason)
     write_text(options.left_out, reason)
-    write_rows(options.out, "counters", rows)
+    write_rows(options.out, "counters_with_beta" if options.beta else "counters", rows)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ python -m experiments.stages.profile_target sgemm_warptile --size 4096 --build-d
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from cuda.bindings import driver
 
@@ -22,6 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run one catalogue entry under a profiler.")
     add_kernel(parser)
     parser.add_argument("--size", type=int, required=True, help="m = n = k")
+    parser.add_argument("--beta", type=float, default=0.0, help="other than 0, C is read, too (default: 0)")
     add_build_dir(parser)
     options = parser.parse_args()
     entry, n = find_kernel(options), options.size
@@ -32,7 +34,10 @@ def main() -> None:
         a, b, c = (Memory(nbytes) for _ in range(3))
         gpu.fill(a, entry.dtype, n * n, 1, "uniform")
         gpu.fill(b, entry.dtype, n * n, 2, "uniform")
-        work = load_gemm(gpu, entry).bind(Problem.square(n), a.address, b.address, c.address)
+        problem = replace(Problem.square(n), beta=options.beta)
+        if options.beta:
+            gpu.fill(c, entry.dtype, n * n, 3, "uniform")
+        work = load_gemm(gpu, entry).bind(problem, a.address, b.address, c.address)
         work()
         gpu.sync()
         cuda(driver.cuProfilerStart())

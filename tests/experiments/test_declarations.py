@@ -114,6 +114,7 @@ def test_an_unknown_experiment_gives_the_nearest() -> None:
         ({"windows_s": 1}, "unknown key 'windows_s' in the file; nearest: window_s"),
         ({"sizes": [1000]}, "sizes: sgemm_vectorized cannot take this problem: m = 1000, but m must be a mu"),
         ({"sizes": {"first": 1024, "last": 1152, "step": 64}}, "m = 1088, but m must be a multiple of 128"),
+        ({"beta": 1}, "beta = 1 beside sizes is not allowed; allowed: profile_size alone"),
         ({"profile_size": 1000}, "profile_size: sgemm_vectorized cannot take this problem: m = 1000, but m must"),
     ],
 )  # fmt: skip

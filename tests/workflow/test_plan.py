@@ -154,6 +154,14 @@ def test_a_pair_is_an_experiment_that_only_profiles() -> None:
     assert made("all", device=H200).compared is None
 
 
+def test_a_problem_with_beta_is_profiled_beside_the_one_without() -> None:
+    found = made("profile_reading_c", device=H200)
+    chosen = [found.everything["profile_reading_c"], found.everything["profile_2d_vs_vectorized"]]
+    pair = ("sgemm_blocktile_2d", "sgemm_vectorized")
+    assert found.profiles(chosen) == tuple((name, 4096, beta) for beta in (1.0, 0.0) for name in pair)
+    assert found.profiled(chosen) == tuple((name, 4096) for name in pair)
+
+
 def test_inputs_meet_their_schema() -> None:
     for device in (LAPTOP, H200):
         found = made("all", device=device).inputs(WORKLOGS)

@@ -113,10 +113,12 @@ def _bench(suffix):
     return lambda wildcards: [f"{RESULTS}/parts/bench/{stem}{suffix}" for stem in PLAN.timed(wildcards.scope)]
 
 
-def _profile(suffix):
+def _profile(suffix, with_beta=False):
+    """Counters of the problems of a scope: of those whose beta is 0, or of the others."""
     return lambda wildcards: [
-        f"{RESULTS}/parts/profile/{variant}-{size}{suffix}"
-        for variant, size in PLAN.profiled(PLAN.in_scope(wildcards.scope))
+        f"{RESULTS}/parts/profile/{variant}-{size}{f'-beta{beta:g}' if beta else ''}{suffix}"
+        for variant, size, beta in PLAN.profiles(PLAN.in_scope(wildcards.scope))
+        if bool(beta) == with_beta
     ]
 
 

@@ -108,21 +108,24 @@ rule profile:
         harness=HARNESS,
         checked=lambda wildcards: checked(wildcards.variant),
     output:
-        counters=f"{PARTS}/profile/{{variant}}-{{size}}.csv",
-        left_out=f"{PARTS}/profile/{{variant}}-{{size}}.left_out.txt",
+        counters=f"{PARTS}/profile/{{variant}}-{{size}}{{beta}}.csv",
+        left_out=f"{PARTS}/profile/{{variant}}-{{size}}{{beta}}.left_out.txt",
     log:
-        f"results/logs/{MACHINE}/profile/{{variant}}-{{size}}.log",
+        f"results/logs/{MACHINE}/profile/{{variant}}-{{size}}{{beta}}.log",
     wildcard_constraints:
         variant="|".join(PLAN.variants),
+        size="[0-9]+",
+        beta="(-beta[-0-9.]+)?",
     priority: 10
     resources:
         gpu=1,
     params:
+        beta=lambda wildcards: wildcards.beta.replace("-beta", "--beta=", 1),
         build=BUILD,
         tuned=TUNED,
         checked=_checked_option,
     shell:
-        "python -m experiments.stages.profile {wildcards.variant} --size {wildcards.size} --build-dir {params.build} {params.tuned}"
+        "python -m experiments.stages.profile {wildcards.variant} --size {wildcards.size} {params.beta} --build-dir {params.build} {params.tuned}"
         " {params.checked} --out {output.counters} --left-out {output.left_out} 2>&1 | tee {log}"
 
 

@@ -11,6 +11,7 @@ _JOINED = {
             "windows": _bench(".csv"),
             "checks": _checks,
             "counters": _profile(".csv"),
+            "counters_with_beta": _profile(".csv", with_beta=True),
         }
         if PLAN.measuring
         else {}

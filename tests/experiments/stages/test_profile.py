@@ -29,6 +29,17 @@ def test_without_ncu_the_profile_is_left_out_with_a_remedy(tmp_path: Path) -> No
     assert read_rows(tmp_path / "out" / "out", "counters") == []
 
 
+def test_counters_with_beta_are_a_table_of_their_own(tmp_path: Path) -> None:
+    arguments = ["--size", 1024, "--beta", 1, "--build-dir", tmp_path, *outputs(tmp_path, "out", "left-out")]
+    done = run_module("experiments.stages.profile", "sgemm_naive", *arguments, PATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert read_rows(tmp_path / "out" / "out", "counters_with_beta") == []
+    entry, names = profile.catalogue.find("sgemm_naive"), ["gpu__time_duration.sum"]
+    kernels = [{"name": "k", "metrics": {"gpu__time_duration.sum": (5.0, "ns")}}]
+    assert [row.get("beta") for row in profile.longest_kernel(kernels, entry, 64, names, beta=1.5)] == [1.5]
+    assert "beta" not in profile.longest_kernel(kernels, entry, 64, names)[0]
+
+
 def fake_ncu(tmp_path: Path, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program in ncu's place, with the module beside it, that fails as told."""
     program, module = tmp_path / "ncu", tmp_path / "extras" / "python" / "ncu_report.py"
