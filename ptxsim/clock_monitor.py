@@ -62,6 +62,8 @@ class ClockMonitor:
         self.writer = np.full(total, NOBODY, np.int32)  # agent in its cluster
         self.write_time = np.zeros(total, np.int32)
         self.write_strength = np.zeros(total, np.int8)
+        self.pattern = np.zeros(total, np.uint8)  # rows of the swizzle by which a tensor copy wrote; 0: something else
+        self.patterned = False  # whether one did
         columns = 3 * self.warps  # readers: warps, then their asynchronous ones
         self.read_time = np.zeros((total if self.watch_races else 0, columns), np.int32)
         self.read_lanes = np.zeros((total if self.watch_races else 0, self.warps), np.uint32)
@@ -316,6 +318,8 @@ class ClockMonitor:
         agents = (who % self.threads).astype(np.int32)
         self.writer[g], self.write_time[g], self.write_strength[g] = agents, time, strong
         self.read_time[g] = 0
+        if self.patterned:
+            self.pattern[g] = 0
         if strong == PLAIN:
             clash = self.writer.take(g) != agents
             if np.count_nonzero(clash) and not _same_values(access, g, kind):
@@ -358,6 +362,8 @@ class ClockMonitor:
                 self._after_write(g, who, copy.instruction, "cp_async", PLAIN, fenced=bulk)
                 self._after_reads(g, who, copy.instruction, "cp_async")
             self.under_way[g] = time
+            self.pattern[g] = copy.pattern
+            self.patterned |= copy.pattern > 0
         self.beginners[time] = int(lanes[0])
         self.copies += len(lanes)
 
@@ -380,6 +386,18 @@ class ClockMonitor:
             row = self._row()
             row[:, agents] = time
             self.left[at] = self._joined(self.left.get(at), row)
+
+    def read_by_pattern(self, access, row: int, instruction) -> None:
+        """A wgmma reads its operand by a swizzle of so many bytes: noted where a tensor copy wrote it by another."""
+        if self.patterned:
+            found = self.pattern.take(access.flat() >> self.shift)
+            other = found[(found != 0) & (found != row)]
+            if len(other):
+                told = {
+                    size: f"a swizzle of {size} bytes" if size > 16 else "no swizzle" for size in (int(other[0]), row)
+                }
+                what = f"wgmma reads with {told[row]} what a tensor copy wrote with {told[int(other[0])]}"
+                self.machine.notes[f"{instruction.where}: {what}"] = None
 
     def reading_ends(self, warps, reader: int, time: int, store: bool = False) -> None:
         """Warps know that what the asynchronous reader of a warp began up to some time is over: that for its wgmma, or

@@ -173,7 +173,9 @@ def _signal(m, instruction: Instruction, operand) -> Callable[[int], int]:
     return at
 
 
-def _deliver(m, instruction: Instruction, lane: int, to: Pieces, data, size: int, bar: int, mask: int | None) -> None:
+def _deliver(
+    m, instruction: Instruction, lane: int, to: Pieces, data, size: int, bar: int, mask: int | None, pattern: int = 0
+) -> None:
     """Data are on their way to shared memory, of the block itself or of those in the mask, and signal there."""
     part = len(m.spaces["shared"].data) // len(m.blocks)
     own = bar // part  # the block in the batch that the mbarrier is in
@@ -191,7 +193,7 @@ def _deliver(m, instruction: Instruction, lane: int, to: Pieces, data, size: int
         access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
         group = np.full(m.lanes, -1, np.int64)
         group[lane] = NEVER
-        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, group, at)
+        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, group, at, pattern)
         if m.monitor is not None:
             m.monitor.copy_begins(copy)
         m.phases.signal(at, _landing(m, instruction, copy, lane, at, size))
@@ -320,7 +322,7 @@ def _tensor_load(m, instruction: Instruction, dimensions: int, multicast: bool):
             words = data.view(np.uint64).reshape(-1, 2)
             parts = [np.ascontiguousarray(words[:, i]) for i in range(2)]
             mask = None if read_mask is None else int(read_mask()[lane])
-            _deliver(m, instruction, lane, to, parts, box.bytes, signal(lane), mask)
+            _deliver(m, instruction, lane, to, parts, box.bytes, signal(lane), mask, box.swizzle or PIECE)
 
     return step
 
@@ -366,6 +368,11 @@ def _boxes(m, instruction: Instruction, operand, space_name: str, read_maps):
                 m.notes[
                     f"{instruction.where}: a box at shared address 0x{raw:x} begins within its pattern of "
                     f"{8 * box.swizzle} bytes: the swizzle follows the bits of the address"
+                ] = None
+            if box.inner_bytes < box.swizzle:
+                m.notes[
+                    f"{instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: taken to lie "
+                    f"{box.swizzle} bytes apart in shared memory, which was not confirmed on a device"
                 ] = None
             at = box.shared_offsets(raw).reshape(-1)
             yield lane, box, Pieces(space, at + (int(where.flat[0]) - int(where.raw[0])), at, lane), coordinates

@@ -236,6 +236,7 @@ class Fetch:
         self.m, self.instruction, self.read = m, instruction, read
         self.lines, self.name, self.across = lines, name, across
         self.places: dict[int, np.ndarray] = {}  # by descriptor
+        self.row = PIECE  # of the last one's swizzle
 
     def _pieces(self, word: int, lane: int) -> np.ndarray:
         found = self.places.get(word)
@@ -255,6 +256,7 @@ class Fetch:
             raise m.fault(
                 self.instruction, "wgmma: the threads of the warpgroup have different matrix descriptors", lane
             )
+        self.row = Descriptor.unpack(int(words[0, 0])).row
         raw = np.stack([self._pieces(int(w), int(lane)) for w, lane in zip(words[:, 0], lanes[:, 0], strict=True)])
         space = m.spaces["shared"]
         firsts = np.repeat(lanes[:, 0], raw[0].size)
@@ -271,6 +273,7 @@ class Fetch:
         access = self.addresses(lanes)
         if m.monitor is not None:
             time = m.monitor.access(access, access.lanes, PIECE, self.instruction, "async_ld")
+            m.monitor.read_by_pattern(access, self.row, self.instruction)
             if note is not None:
                 note(time)
         words = np.stack([access.load(8), access.load(8, 1)], axis=1)

@@ -273,6 +273,50 @@ def test_waiting_for_wgmma_is_no_waiting_for_a_bulk_store(kernel):
         launch(1)
 
 
+def test_a_swizzle_of_the_map_that_differs_from_the_descriptors_is_noted(kernel):
+    values = np.random.default_rng(8).integers(-4, 5, (64, 64)).astype(np.float16)
+
+    def launch(swizzle):
+        out = Array(np.zeros((128, 4), np.float32), "out")
+        taken = TensorMap(Array(values, "A"), (64, 64), swizzle=128)
+        notes = kernel("load_and_multiply").launch(1, 128, [taken, out, swizzle], 64 * 128).notes
+        return out.numpy(), notes
+
+    got, notes = launch(1)
+    part = values[:, :16].astype(np.float32)
+    want = part @ part[:8].T
+    lane = np.arange(128)
+    for i in range(4):
+        rows, columns = lane // 32 * 16 + lane % 32 // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2
+        assert (got[:, i] == want[rows, columns]).all()
+    assert notes == ()
+    got, (note,) = launch(2)
+    assert note.endswith("wgmma reads with a swizzle of 64 bytes what a tensor copy wrote with a swizzle of 128 bytes")
+
+
+@pytest.mark.parametrize("lanes", [32, 16384])
+def test_clusters_that_the_launch_asks_for(kernel, lanes):
+    out = Array(np.zeros((6, 4, 5), np.int32), "out")
+    kernel("places").launch((4, 6), 32, [out], cluster=(2, 3), limits=ptxsim.Limits(lanes=lanes))
+    y, x = np.mgrid[:6, :4]
+    want = np.stack([y % 3 * 2 + x % 2, x % 2, y % 3, np.full_like(x, 6), x // 2], axis=2)
+    assert (out.numpy() == want).all()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ((3, 1), r"grid \(4, 6, 1\) is no multiple of its cluster \(3, 1, 1\)"),
+        ((4, 6), "a cluster has at most 16 blocks, not 24"),
+    ],
+)
+def test_clusters_that_cannot_be_are_refused(kernel, cluster, message):
+    with pytest.raises(PtxsimError, match=message):
+        kernel("places").launch((4, 6), 32, [Array(np.zeros(120, np.int32))], cluster=cluster)
+    with pytest.raises(PtxsimError, match=r"a cluster of \(4, 1, 1\) does not fit its __cluster_dims__ \(2, 1, 1\)"):
+        kernel("swap").launch(4, 32, [A, A, 0], cluster=4)
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [

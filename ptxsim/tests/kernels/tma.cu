@@ -323,3 +323,41 @@ KERNEL store_and_multiply(MAP map, float* out, int fault) {
     __syncthreads();
     shared[threadIdx.x] = 1;
 }
+
+// A tile by a tensor map, read with the descriptor's own swizzle (1: 128 bytes, 2: 64, 3: 32, 0: none).
+KERNEL load_and_multiply(MAP map, float* out, int swizzle) {
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        init(&bar, 1);
+        init_fence();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        expect(&bar, 64 * 128);
+        load_2d(shared, &map, 0, 0, &bar);
+    }
+    wait(&bar, 0);
+    const uint64_t matrix = (shared_address(shared) & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | uint64_t(swizzle) << 62;
+    float d[4];
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile(
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %4, 0, 1, 1, 0, 0;\n"
+        "wgmma.commit_group.sync.aligned;\n"
+        "wgmma.wait_group.sync.aligned 0;"
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+        : "l"(matrix)
+        : "memory");
+    for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
+}
+
+// Where blocks are in their clusters.
+KERNEL places(int* out) {
+    uint32_t rank, x, y, size, clusters;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    asm volatile("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(x));
+    asm volatile("mov.u32 %0, %%cluster_ctaid.y;" : "=r"(y));
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+    asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(clusters));
+    int* mine = out + (blockIdx.y * gridDim.x + blockIdx.x) * 5;
+    mine[0] = rank, mine[1] = x, mine[2] = y, mine[3] = size, mine[4] = clusters;
+}
