@@ -371,7 +371,7 @@ def _boxes(m, instruction: Instruction, operand, space_name: str, read_maps):
                 ] = None
             if box.inner_bytes < box.swizzle:
                 m.notes[
-                    f"{instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: taken to lie "
+                    f"{instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: taken as "
                     f"{box.swizzle} bytes apart in shared memory, which was not confirmed on a device"
                 ] = None
             at = box.shared_offsets(raw).reshape(-1)
