@@ -1,0 +1,146 @@
+// wgmma: a warp group of 128 threads multiplies a 64 x K tile of A by a K x N tile of B, both in shared
+// memory, into sums in its registers. It runs on its own: the threads go on, and wait for the sums later.
+//
+//     wgmma::fence();                                  // the registers are ours to hand over
+//     wgmma::multiply<T>(sum, a, b);  ...              // any number of them
+//     wgmma::commit();                                 // these are one group
+//     wgmma::wait<0>();                                // at most 0 groups are under way
+//
+// What shared memory holds is told by a 64-bit descriptor (PTX ISA, "Matrix Descriptor Format"). Here
+// rows of both tiles are 128 bytes, 64 elements of 16 bits or 32 of 32, and their 16-byte pieces change
+// places as the 128-byte swizzle has it: piece p of row r lies at p ^ (r % 8). Eight rows are 1024 bytes, an
+// atom, aligned to as much. A's rows run along k, as they lie in global memory. B's, 16-bit elements only,
+// run along n, as they lie there too: a tile of B is 64 columns wide, the next 64 columns are the next tile.
+//
+// Sums of thread t = 32 w + l of the group, columns from 0 to N:
+//     sum[4 j + 2 h + e] is at row 16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e.
+#pragma once
+
+#include <cstdint>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace wgmma {
+
+constexpr int THREADS = 128;
+constexpr int ROWS = 64;        // of A and of the sums
+constexpr int ROW_BYTES = 128;  // of a tile in shared memory
+constexpr int ATOM_BYTES = 1024;
+
+// wgmma.fence: what this warp group wrote to registers and to shared memory by then comes first.
+__device__ __forceinline__ void fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// wgmma.commit_group: those since the last commit are a group.
+__device__ __forceinline__ void commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// wgmma.wait_group: wait until at most PENDING groups are under way.
+template <int PENDING>
+__device__ __forceinline__ void wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(PENDING) : "memory");
+}
+
+// No instruction: the compiler must have the sums in their registers here, and moves no use of them across.
+template <int N>
+__device__ __forceinline__ void hold(float (&sum)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(sum[i])::"memory");
+}
+
+// A descriptor: the tile's shared address, the bytes from one atom to the next along the rows' direction
+// (`leading`, where the rows run along n) and down the rows (`stride`), and the 128-byte swizzle.
+__device__ __forceinline__ uint64_t descriptor(uint32_t address, int leading, int stride) {
+    constexpr uint64_t SWIZZLE_128 = 1;
+    return (address & 0x3FFFF) >> 4 | static_cast<uint64_t>(leading >> 4) << 16 |
+           static_cast<uint64_t>(stride >> 4) << 32 | SWIZZLE_128 << 62;
+}
+
+// Of a tile of A, rows along k, from element `k0` on.
+template <typename T>
+__device__ __forceinline__ uint64_t rows_along_k(uint32_t tile, int k0) {
+    return descriptor(tile + k0 * sizeof(T), 0, ATOM_BYTES);
+}
+
+// Of a tile of B, BK rows along n, from row `k0` on; 64 columns further is `BK` rows further.
+template <typename T, int BK>
+__device__ __forceinline__ uint64_t rows_along_n(uint32_t tile, int k0) {
+    static_assert(sizeof(T) == 2, "wgmma transposes 16-bit elements only");
+    return descriptor(tile + k0 * ROW_BYTES, BK * ROW_BYTES, ATOM_BYTES);
+}
+
+// wgmma.mma_async: sum += A * B, or sum = A * B where not `add`. fp32 sums; K is 16 elements of 16 bits.
+// The two numbers before the last say that nothing is negated, the last two that A's rows run along k and
+// B's along n.
+#define WGMMA_REGISTERS_128 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WGMMA_SUMS_128 \
+    "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]), \
+    "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]), "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), \
+    "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]), \
+    "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]), "+f"(sum[30]), "+f"(sum[31]), \
+    "+f"(sum[32]), "+f"(sum[33]), "+f"(sum[34]), "+f"(sum[35]), "+f"(sum[36]), "+f"(sum[37]), "+f"(sum[38]), "+f"(sum[39]), \
+    "+f"(sum[40]), "+f"(sum[41]), "+f"(sum[42]), "+f"(sum[43]), "+f"(sum[44]), "+f"(sum[45]), "+f"(sum[46]), "+f"(sum[47]), \
+    "+f"(sum[48]), "+f"(sum[49]), "+f"(sum[50]), "+f"(sum[51]), "+f"(sum[52]), "+f"(sum[53]), "+f"(sum[54]), "+f"(sum[55]), \
+    "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]), "+f"(sum[60]), "+f"(sum[61]), "+f"(sum[62]), "+f"(sum[63])
+#define WGMMA_REGISTERS_256 \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, " \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define WGMMA_SUMS_256 \
+    "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]), "+f"(sum[6]), "+f"(sum[7]), \
+    "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]), "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), \
+    "+f"(sum[16]), "+f"(sum[17]), "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]), \
+    "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]), "+f"(sum[30]), "+f"(sum[31]), \
+    "+f"(sum[32]), "+f"(sum[33]), "+f"(sum[34]), "+f"(sum[35]), "+f"(sum[36]), "+f"(sum[37]), "+f"(sum[38]), "+f"(sum[39]), \
+    "+f"(sum[40]), "+f"(sum[41]), "+f"(sum[42]), "+f"(sum[43]), "+f"(sum[44]), "+f"(sum[45]), "+f"(sum[46]), "+f"(sum[47]), \
+    "+f"(sum[48]), "+f"(sum[49]), "+f"(sum[50]), "+f"(sum[51]), "+f"(sum[52]), "+f"(sum[53]), "+f"(sum[54]), "+f"(sum[55]), \
+    "+f"(sum[56]), "+f"(sum[57]), "+f"(sum[58]), "+f"(sum[59]), "+f"(sum[60]), "+f"(sum[61]), "+f"(sum[62]), "+f"(sum[63]), \
+    "+f"(sum[64]), "+f"(sum[65]), "+f"(sum[66]), "+f"(sum[67]), "+f"(sum[68]), "+f"(sum[69]), "+f"(sum[70]), "+f"(sum[71]), \
+    "+f"(sum[72]), "+f"(sum[73]), "+f"(sum[74]), "+f"(sum[75]), "+f"(sum[76]), "+f"(sum[77]), "+f"(sum[78]), "+f"(sum[79]), \
+    "+f"(sum[80]), "+f"(sum[81]), "+f"(sum[82]), "+f"(sum[83]), "+f"(sum[84]), "+f"(sum[85]), "+f"(sum[86]), "+f"(sum[87]), \
+    "+f"(sum[88]), "+f"(sum[89]), "+f"(sum[90]), "+f"(sum[91]), "+f"(sum[92]), "+f"(sum[93]), "+f"(sum[94]), "+f"(sum[95]), \
+    "+f"(sum[96]), "+f"(sum[97]), "+f"(sum[98]), "+f"(sum[99]), "+f"(sum[100]), "+f"(sum[101]), "+f"(sum[102]), "+f"(sum[103]), \
+    "+f"(sum[104]), "+f"(sum[105]), "+f"(sum[106]), "+f"(sum[107]), "+f"(sum[108]), "+f"(sum[109]), "+f"(sum[110]), "+f"(sum[111]), \
+    "+f"(sum[112]), "+f"(sum[113]), "+f"(sum[114]), "+f"(sum[115]), "+f"(sum[116]), "+f"(sum[117]), "+f"(sum[118]), "+f"(sum[119]), \
+    "+f"(sum[120]), "+f"(sum[121]), "+f"(sum[122]), "+f"(sum[123]), "+f"(sum[124]), "+f"(sum[125]), "+f"(sum[126]), "+f"(sum[127])
+
+#define WGMMA(N, TYPE, A, B, ADD)                                                           \
+    asm volatile("{.reg .pred add; setp.ne.b32 add, " ADD ", 0;"                            \
+                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE            \
+                 " {" WGMMA_REGISTERS_##N "}, " A ", " B ", add, 1, 1, 0, 1;}"              \
+                 : WGMMA_SUMS_##N                                                           \
+                 : "l"(a), "l"(b), "r"(static_cast<int>(add))                               \
+                 : "memory")
+
+template <typename T>
+__device__ __forceinline__ void multiply(float (&sum)[64], uint64_t a, uint64_t b, bool add) {
+    if constexpr (__is_same(T, __half)) {
+        WGMMA(128, "f16", "%64", "%65", "%66");
+    } else {
+        WGMMA(128, "bf16", "%64", "%65", "%66");
+    }
+}
+
+template <typename T>
+__device__ __forceinline__ void multiply(float (&sum)[128], uint64_t a, uint64_t b, bool add) {
+    if constexpr (__is_same(T, __half)) {
+        WGMMA(256, "f16", "%128", "%129", "%130");
+    } else {
+        WGMMA(256, "bf16", "%128", "%129", "%130");
+    }
+}
+
+#undef WGMMA
+
+}  // namespace wgmma
