@@ -29,9 +29,17 @@ class Arguments:
         """The matrix ends where it does."""
         return ptxsim.Texture(matrix, 4, TEXTURE_ALIGNMENT, nbytes)
 
-    def tensor_map(self, matrix: ptxsim.Array, rows: int, columns: int, ld: int, spec: TensorMap) -> Any:
-        """Raises `UserError`."""
-        raise UserError(f"{spec.name}: ptxsim has no tensor maps")
+    def tensor_map(self, matrix: ptxsim.Array, rows: int, columns: int, ld: int, spec: TensorMap) -> ptxsim.TensorMap:
+        """Over the matrix as it lies in memory."""
+        pitch = ld * matrix.numpy().itemsize
+        return ptxsim.TensorMap(
+            matrix,
+            spec.box,
+            (rows, columns),
+            (pitch,),
+            swizzle=spec.swizzle or "none",
+            l2_promotion=spec.l2_promotion or "none",
+        )
 
     def workspace(self, nbytes: int, spec: Workspace) -> ptxsim.Array:
         """Memory that nobody wrote, or zero."""

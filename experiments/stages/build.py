@@ -9,6 +9,7 @@ from the very PTX beside it. `--source FILE.cu` compiles a whole file instead (t
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import subprocess
@@ -23,6 +24,10 @@ from kernels import catalogue
 from kernels.occupancy import occupancy
 
 FLAGS = ["-std=c++17", "-O3", "-lineinfo", SEED]
+
+logger = logging.getLogger(__name__)
+
+SERIALIZED = "wgmma.mma_async instructions are serialized"  # ptxas, C7510
 
 # SASS opcodes that are counted by the width of the access: column prefix by opcode
 BY_WIDTH = {"LDS": "lds", "STS": "sts", "LDG": "ldg", "STG": "stg"}
@@ -139,6 +144,8 @@ def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configure
         hint = f"{variant.source.name} has no __global__ template {variant.entry!r} written out"
         known = ", ".join(there) or "none"
         raise UserError(f"{error}; {hint}; there: {known}; {name} says which by `entry:` in the catalogue") from error
+    if SERIALIZED in report:
+        logger.warning(f"{name}: ptxas waits after each wgmma, for it cannot see that its registers are left alone")
     write_json(stem.with_suffix(".json"), "resources", resources(variant, stem, arch, compiler, report))
     return stem.with_suffix(".cubin")
 
