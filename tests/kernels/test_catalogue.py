@@ -57,7 +57,7 @@ def test_a_variant_is_complete(name: str) -> None:
     """Its tile is resolved to numbers, its block covers the tile, and what it is compared with has its precision."""
     variant = KERNELS[name]
     assert set(variant.tile) == {"m", "n", "k"} and all(isinstance(size, int) for size in variant.tile.values())
-    assert variant.tile["m"] * variant.tile["n"] % variant.threads == 0
+    assert variant.tile["m"] * variant.tile["n"] % 32 == 0
     baseline = catalogue.load()[variant.baseline]
     assert isinstance(baseline, catalogue.Baseline) and baseline.dtype == variant.dtype
     assert variant.idea and variant.entry in variant.source.read_text()
@@ -74,7 +74,9 @@ def test_a_translation_unit_instantiates_the_kernel_once(name: str) -> None:
     assert unit.startswith(f'#include "{variant.family}/{variant.source.name}"\n')
     assert f"template __global__ void {variant.entry}<{values}>(" in unit
     assert unit.count("template __global__") == 1
-    assert f"const {element}* A, int lda, const {element}* B, int ldb" in unit and f"{element}* C, int ldc" in unit
+    if "A" in variant.arguments:
+        assert f"const {element}* A, int lda, const {element}* B, int ldb" in unit
+    assert f"{element}* C, int ldc" in unit
     assert unit.endswith("cudaTextureObject_t tex_a, cudaTextureObject_t tex_b);\n") == variant.textures
 
 
@@ -364,10 +366,11 @@ def test_a_dispatchers_hash_changes_with_its_kernels_and_sizes(tree: Path) -> No
 
 
 def test_an_included_header_changes_the_hash_of_its_users(tree: Path) -> None:
+    headers = "ptx|warp_tile|tile_ring|split"  # the others include the first
     users = {
         name
         for name, variant in KERNELS.items()
-        if re.search(r'"include/(ptx|warp_tile)\.cuh"', variant.source.read_text())  # the second includes the first
+        if re.search(rf'"include/({headers})\.cuh"', variant.source.read_text())
     }
     assert users and changed(tree, "include/ptx.cuh", lambda t: t + "\nstruct Another {};\n") == users
     assert changed(tree, "include/epilogue.cuh", lambda t: t + "\nstruct Another {};\n") == set(NAMES)
