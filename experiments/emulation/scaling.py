@@ -1,8 +1,8 @@
 """What a large square problem asks of the GPU, from launches of 2 x 2 tiles.
 
-They run with three, four and five stretches of k, or nine to eleven, in matrices as wide as the large problem's. Where
-the last comes out as the others foretell, every block does the same and every stretch costs the same, and the sums of
-the large problem follow (`ptxsim.extrapolate`).
+They run with three, four and five stretches of k, or with more (`STRETCHES`), in matrices as wide as the large
+problem's. Where the last comes out as the others foretell, every block does the same and every stretch costs the same,
+and the sums of the large problem follow (`ptxsim.extrapolate`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ptxsim.extrapolation import extrapolate
 
 TILES = 2  # of C in each direction
 STRETCH = 32  # of k, or the least multiple of the variant's k-step from there: unrolled loops must come round
-STRETCHES = ((3, 4, 5), (9, 10, 11))  # tried in turn: a deep ring of buffers first fills
+# Tried in turn: a deep ring of buffers first fills, and an unrolled loop comes round after two or four stretches only
+STRETCHES = ((3, 4, 5), (9, 10, 11), (12, 16, 20))
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ def emulate(kernel: ptxsim.Kernel, variant: Variant, size: int, sms: int, beta: 
         raise UserError(f"{variant.name}: size = {size} is not made of whole tiles and stretches of k = {stretch}")
     refused = None
     for stretches in STRETCHES:
+        if (size // stretch - stretches[0]) % (stretches[1] - stretches[0]):
+            continue  # another remainder than these launches have
         try:
             return _scaled(kernel, variant, large, sms, stretches, stretch)
         except ptxsim.PtxsimError as error:
