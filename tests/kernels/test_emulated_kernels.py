@@ -63,7 +63,8 @@ NAMES = sorted(name for name in catalogue.kernels())
 # one of each kind at every run; the others, which differ from these in a template value or one idea, with -m slow
 QUICK = {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_vectorized", "sgemm_warptile", "sgemm_tiling", "sgemm_at_swizzle"}
 QUICK |= {"sgemm_at_swizzle_dbf_rw", "sgemm_t128x128x8_texld", "sgemm_t128x256x8_cpasync"}
-QUICK |= {"hgemm_naive_bf16", "hgemm_bcf_dbf_rw_fp16", "tf32gemm_bcf_dbf"}
+QUICK |= {"hgemm_naive_bf16", "hgemm_bcf_dbf_rw_fp16", "tf32gemm_bcf_dbf", "sgemm_3xtf32_mma_outside"}
+QUICK |= {"hgemm_wgmma_smem_bf16", "hgemm_wgmma_tma_fp16", "hgemm_wgmma_ws_bf16", "hgemm_wgmma_store_bf16"}
 EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NAMES]
 
 

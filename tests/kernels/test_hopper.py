@@ -1,0 +1,82 @@
+"""The rungs with Hopper's own instructions: edges, persistent blocks, what the emulator says of a forgotten step."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from helpers import ARCH
+
+from experiments.emulation.device import EmulatedDevice
+from experiments.stages import build
+from experiments.stages.cases import Case
+from experiments.stages.check import run_case
+from kernels import catalogue
+from kernels.catalogue import Problem
+
+EDGES = Problem(m=300, n=270, k=70, lda=72, ldb=280, ldc=272, alpha=0.75, beta=-1.5)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kernels of the catalogue are built, each once."""
+    return tmp_path_factory.mktemp("built")
+
+
+def checked(variant: catalogue.Variant, folder: Path, problem: Problem, sms: int = 4) -> str:
+    """What the check of one problem says; "" where it passed."""
+    if not (folder / f"{variant.name}.cubin").is_file():
+        build.build_kernel(variant, ARCH, folder)
+    device = EmulatedDevice(folder)
+    device.sms = sms
+    with nullcontext(device):
+        return run_case(device, variant, Case("", problem), seed=1).detail
+
+
+def forgetful(tmp_path: Path, name: str, *changes: tuple[str, str]) -> catalogue.Variant:
+    """The variant, its source changed."""
+    variant = catalogue.kernels()[name]
+    text = variant.source.read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    source = tmp_path / variant.source.name
+    source.write_text(text)
+    return replace(variant, source=source)
+
+
+@pytest.mark.parametrize("rung", ["smem", "tma", "256", "persistent", "cluster", "store"])
+def test_a_rung_takes_any_problem_whose_rows_are_whole_16_bytes(rung: str, folder: Path) -> None:
+    assert checked(catalogue.kernels()[f"hgemm_wgmma_{rung}_fp16"], folder, EDGES) == ""
+
+
+@pytest.mark.parametrize("sms", [2, 3, 16])
+def test_a_persistent_rung_takes_any_number_of_multiprocessors(sms: int, folder: Path) -> None:
+    assert (
+        checked(catalogue.kernels()["hgemm_wgmma_store_fp16"], folder, replace(EDGES, n=520, ldb=520, ldc=528), sms)
+        == ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("rung", "change", "told"),
+    [
+        ("smem", ('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");', ""), "proxy"),
+        ("tma", ("tma::wait(ring.full(place.stage), place.parity);", ""), "not been waited for"),
+        ("tma", ("if (leader && next < steps) ring.load(", "if (leader && next < steps - 1) ring.load("), "deadlock"),
+        ("ws", ("if (leader && step > 0) tma::arrive(ring.empty(before));", ""), "deadlock"),
+        ("ws", ("wgmma::wait<1>();  // the step before\n", ""), "wgmma"),
+        ("persistent", ("tma::wait(ring.empty(place.stage), place.parity ^ 1);", ""), "more arrivals"),
+        ("store", ("tma::fence_async();", ""), "proxy"),
+        (
+            "store",
+            ("if (thread == 0) tma::wait_stores_read<1>();", "if (thread == 0) tma::wait_stores_read<2>();"),
+            "race",
+        ),
+    ],
+)
+def test_a_forgotten_step_is_found(rung: str, change: tuple[str, str], told: str, tmp_path: Path) -> None:
+    variant = forgetful(tmp_path, f"hgemm_wgmma_{rung}_bf16", change)
+    assert told in checked(variant, tmp_path, Problem(256, 512, 512, 512, 512, 512))
