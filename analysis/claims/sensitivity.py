@@ -48,7 +48,7 @@ def counts(rows: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "sensitivity",
-    category="8 Claims",
+    category="7 Claims",
     title="Verdicts that another rule would change",
     caption="workflow/report/sensitivity.rst",
     reads=("report:claims",),
@@ -59,7 +59,7 @@ def sensitivity(inputs: Inputs) -> pd.DataFrame:
 
 @table(
     "verdict_counts",
-    category="8 Claims",
+    category="7 Claims",
     title="Verdicts, counted by kind",
     caption="workflow/report/claims_figure.rst",
     reads=("report:claims",),

@@ -32,7 +32,7 @@ def beside(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "compiled",
-    category="6 Tables",
+    category="5 Tables",
     title="Registers by architecture",
     caption="workflow/report/compiled.rst",
     reads=("resources", "paper/compiled.csv"),
