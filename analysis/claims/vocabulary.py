@@ -10,6 +10,7 @@ readings and stand as exact; what is derived from times has the interval of the 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 from collections.abc import Callable
@@ -23,6 +24,24 @@ from analysis.claims.vocabulary_times import Times
 from contracts import UserError, choose, schema
 
 
+def _once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with what it gave for the same arguments kept: 1, 1.0 and true are not the same."""
+    known: dict[Any, Any] = {}
+
+    @functools.wraps(function)
+    def looked_up(*values: Any, **named: Any) -> Any:
+        key = tuple((name, type(value), value) for name, value in (*enumerate(values), *named.items()))
+        try:
+            return known[key]
+        except KeyError:
+            known[key] = found = function(*values, **named)
+            return found
+        except TypeError:  # a list is no key
+            return function(*values, **named)
+
+    return looked_up
+
+
 class Vocabulary(Times, Counts):
     """All functions, for one machine."""
 
@@ -34,8 +53,8 @@ class Vocabulary(Times, Counts):
         return {name.rstrip("_"): value for name, value in public.items() if name != "functions"}
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """The same, of this machine."""
-        return {name: getattr(self, function.__name__) for name, function in self.methods().items()}
+        """The same, of this machine; each looks a thing up once, however often claims ask for it."""
+        return {name: _once(getattr(self, function.__name__)) for name, function in self.methods().items()}
 
     def machine(self, key: str) -> Estimate | str:
         """An entry of machine.json, its ceilings' too: sm_count, l2_bytes, fp32_fma_tflops, dram_copy_gb_per_s, ..."""

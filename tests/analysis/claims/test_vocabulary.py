@@ -10,7 +10,7 @@ import pytest
 from machine_folder import Folder
 from planted import EXPERIMENTS, Planted, planted_bench
 
-from analysis.claims import verdicts
+from analysis.claims import verdicts, vocabulary
 from analysis.claims.estimates import Estimate
 from analysis.claims.expressions import evaluate
 from analysis.claims.machine_tables import Machine, Missing
@@ -179,3 +179,15 @@ def test_the_sweep_over_tiles(archive: Path, tmp_path: Path) -> None:
         evaluate("tile_share(BK=7)", words)
     with pytest.raises(UserError, match="unknown tile parameter 'BX' in tuning"):
         evaluate("tile_share(BX=7)", words)
+
+
+def test_a_thing_is_looked_up_once_and_an_error_is_told_each_time(words: dict[str, Callable[..., Any]]) -> None:
+    assert words["tflops"]("sgemm_naive") is words["tflops"]("sgemm_naive")
+    for _ in range(2):
+        with pytest.raises(Missing, match="n = 512"):
+            words["time_us"]("sgemm_naive", n=512)
+    asked: list[object] = []
+    noted = vocabulary._once(lambda *values: asked.append(values))
+    for value in (1, 1.0, True, 1, [1], [1]):
+        noted(value)
+    assert asked == [(1,), (1.0,), (True,), ([1],), ([1],)]
