@@ -1,4 +1,5 @@
-"""A figure for each finding of the paper, as wide as one of its columns: the rows of `analysis.tables.findings`."""
+"""The paper's figures, as wide as one of its columns: the fp32 ladder, and one for each finding, of the rows of
+`analysis.tables.findings`."""
 
 from __future__ import annotations
 
@@ -8,25 +9,67 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
+from analysis.data import is_tensor
+from analysis.facts import SIZE, rows_of
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables import findings
 from analysis.tables.findings import ALIKE, Missing, Sources, Statement
+from analysis.words import significant
 
 SHORT = "sgemm_"  # prefix of names that labels leave out
 BY_HEIGHT = 0.145  # inches of a row of a list
+LADDER = "sgemm_ladder"  # the experiment of the fp32 ladder
+MOST = 1.6  # times as fast: steps beyond it have an arrow and their number
 
 
 def drawn(inputs: Inputs, what: str, compute: Callable[[Sources], Statement], draw: Callable[..., Figure]) -> Figure:
     """The figure of a finding, or what is missing for it."""
+    return or_left_out(inputs, what, lambda of: draw(of, compute(of)))
+
+
+def or_left_out(inputs: Inputs, what: str, draw: Callable[[Sources], Figure]) -> Figure:
+    """A figure, or a panel that tells what is missing for it."""
     of = Sources(inputs)
     try:
-        found = compute(of)
+        return draw(of)
     except Missing as missing:
         return style.left_out(of.measured, what, f"{missing}.", width=style.COLUMN)
-    return draw(of, found)
+
+
+# ---- the fp32 ladder --------------------------------------------------------------------------------------------
+
+
+def draw_ladder(of: Sources) -> Figure:
+    """Share of cuBLAS of each fp32 rung and library at SIZE, with intervals, and TFLOP/s in numbers."""
+    rows = of.at_size[of.at_size["experiment"] == LADDER].reset_index()
+    rows = rows[~rows["dtype"].map(is_tensor)].sort_values("order", kind="stable")
+    if rows.empty:
+        raise Missing(f"{LADDER} was not timed at n = {SIZE}")
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + BY_HEIGHT * len(rows)))
+    for place, row in enumerate(rows_of(rows)):
+        share, low, high = (100 * row[name] for name in ("share_of_baseline", "share_ci_low", "share_ci_high"))
+        library = row["kind"] == "baseline"
+        look: dict[str, Any] = {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
+        axes.barh(place, share, 0.72, linewidth=0, **(look if library else {"color": style.KERNEL}))
+        if not library:
+            axes.plot([low, high], [place, place], color=style.INK, linewidth=1.2)
+        axes.text(
+            1.01, place, significant(row["tflops"]), transform=axes.get_yaxis_transform(), va="center", fontsize=7
+        )
+    axes.axvline(100, color=style.INK, linewidth=0.8)
+    axes.text(1.01, -1.0, "TFLOP/s", transform=axes.get_yaxis_transform(), va="center", fontsize=7)
+    axes.set_yticks(range(len(rows)), list(rows["label"]), fontsize=7)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, 1.04 * max(100.0, 100 * rows["share_of_baseline"].astype(float).max()))
+    axes.tick_params(axis="y", length=0, pad=1)
+    axes.grid(axis="x")
+    axes.set_xlabel("share of cuBLAS fp32, %")
+    style.note(drawing, of.measured, f"n = {SIZE}, unlocked clocks, uniform inputs")
+    return drawing
 
 
 # ---- the ladders, published and here --------------------------------------------------------------------------------
@@ -38,7 +81,7 @@ def draw_ladders(of: Sources, found: Statement) -> Figure:
     drawing, axes = plt.subplots(figsize=(style.COLUMN, 3.1))
     top = 112.0
     axes.plot([0, top], [0, top], color=style.INK, linewidth=0.8, zorder=1)
-    axes.annotate("as published", (50, 50), (-2, 3), textcoords="offset points", rotation=45, ha="right", va="bottom")
+    axes.annotate("as published", (46, 47), ha="right", va="bottom")
     looks: dict[bool, dict[str, Any]] = {
         False: {"color": style.KERNEL, "marker": "o", "label": "fp32"},
         True: {"color": style.BAD, "marker": "D", "label": "16-bit inputs"},
@@ -53,12 +96,12 @@ def draw_ladders(of: Sources, found: Statement) -> Figure:
     if rate is not None:
         axes.axhline(rate, color=style.BAD, linewidth=0.9, linestyle="--")
         above: dict[str, Any] = {"textcoords": "offset points", "va": "bottom", "color": style.BAD}
-        axes.annotate(f"mma.sync: {rate:.0f}% of wgmma", (1, rate), (0, 2), **above)
+        axes.annotate(f"mma.sync: {rate:.0f}%", (1, rate), (0, 2), **above)
     axes.set(xlim=(0, top), ylim=(0, top), xlabel="share of cuBLAS as published, %", ylabel="share of cuBLAS here, %")
     axes.set_aspect("equal")
     axes.grid(axis="both")
     drawing.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=2, handletextpad=0.2)
-    style.note(drawing, of.measured, f"here: n = {findings.SIZE}, unlocked clocks")
+    style.note(drawing, of.measured, f"here: n = {SIZE}, unlocked clocks")
     return drawing
 
 
@@ -67,26 +110,28 @@ def draw_ladders(of: Sources, found: Statement) -> Figure:
 
 def draw_counters(of: Sources, found: Statement) -> Figure:
     """The speed-up of each step that moved its counters as meant, the slowest on top."""
-    rows = pd.DataFrame(found.rows)
-    rows = rows[rows["meant"]].sort_values("speedup", ignore_index=True)
-    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.85 + BY_HEIGHT * len(rows)))
+    rows = sorted((row for row in found.rows if row["meant"]), key=lambda row: row["speedup"])
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + BY_HEIGHT * len(rows)))
+    low = min(0.95, *(row["speedup"] for row in rows)) - 0.03
     axes.axvspan(1 - ALIKE, 1 + ALIKE, color="#E4E4E4", linewidth=0, zorder=0)
     axes.axvline(1, color=style.INK, linewidth=0.8, zorder=1)
-    for place, row in rows.iterrows():
+    for place, row in enumerate(rows):
         faster = row["speedup"] > 1 + ALIKE
-        colour = style.KERNEL if faster else style.BAD
-        axes.plot([1, row["speedup"]], [place, place], color=colour, linewidth=1.2, zorder=2)
-        axes.scatter(row["speedup"], place, s=16, color=colour, marker="o" if faster else "D", linewidth=0, zorder=3)
-    axes.set_xscale("log")
-    ticks = [tick for tick in (0.9, 1, 1.5, 2, 4, 8, 16) if tick <= 1.3 * rows["speedup"].max()]
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_yticks(range(len(rows)), rows["label"], fontsize=7)
+        colour, marker = (style.KERNEL, "o") if faster else (style.BAD, "D")
+        beyond = row["speedup"] > MOST
+        end = MOST if beyond else row["speedup"]
+        axes.plot([1, end], [place, place], color=colour, linewidth=1.2, zorder=2)
+        axes.scatter(end, place, s=16, color=colour, marker=">" if beyond else marker, linewidth=0, zorder=3)
+        if beyond:
+            at: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7, "color": colour}
+            axes.annotate(f"{row['speedup']:.1f}", (end, place), (4, 0), **at)
+    axes.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
+    axes.set_xlim(low, MOST + 0.12)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, pad=1)
     axes.grid(axis="x")
-    axes.set_xlabel("times as fast as the rung before")
-    style.note(drawing, of.measured, f"n = {findings.SIZE}", f"grey: within {100 * ALIKE:.0f}%")
+    axes.set_xlabel("times as fast as before the step")
+    style.note(drawing, of.measured, f"n = {SIZE}")
     return drawing
 
 
@@ -148,18 +193,70 @@ def draw_blocks(of: Sources, found: Statement) -> Figure:
         axes.plot(blocks, [points[count][0] for count in blocks], label=label, **look)
         for count in blocks:
             share, registers, spilled = points[count]
+            above = [other[count][0] for other in lines.values() if count in other and other[count][0] > share]
+            crowded = bool(above) and min(above) - share < 16
+            at = (0, -9 if crowded else 4)
+            side: dict[str, Any] = {"ha": "center", "va": "bottom" if at[1] > 0 else "center"}
+            if spilled > 999:
+                at, side = (-5, 0), {"ha": "right", "va": "center"}
             text = f"{registers}" + (f", {spilled} B spilled" if spilled else "")
-            left = count == max(blocks) and spilled > 999
-            axes.annotate(text, (count, share), (-4 if left else 0, 4 if not left else 0), textcoords="offset points",
-                          ha="right" if left else "center", va="center" if left else "bottom", fontsize=7,
-                          color=look["color"])  # fmt: skip
+            look_of = {"textcoords": "offset points", "fontsize": 7, "color": look["color"]}
+            axes.annotate(text, (count, share), at, **look_of, **side)
     axes.set_xticks(sorted({count for points in lines.values() for count in points}))
     axes.margins(x=0.15)
     axes.set_ylim(0, 112)
     axes.set(xlabel="blocks an SM that the registers allow", ylabel="share of cuBLAS, %")
     axes.grid(axis="y")
     axes.legend(loc="lower left", handlelength=1.5)
-    style.note(drawing, of.measured, f"n = {findings.SIZE}", "numbers: registers a thread")
+    style.note(drawing, of.measured, f"n = {SIZE}", "numbers: registers a thread")
+    return drawing
+
+
+# ---- where an XOR leads ---------------------------------------------------------------------------------------------
+
+KB = 1024
+SHADES = [
+    "#0072B2",
+    "#56B4E9",
+    "#8CC2E6",
+    "#D55E00",
+]  # of the quarters of a buffer; the last is the one that goes astray
+
+
+def draw_alignment(of: Sources, found: Statement) -> Figure:
+    """A buffer's quarters where they lie, and where an XOR of their addresses leads, on two architectures."""
+    n = found.numbers
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 2.0))
+    quarter, labels = n["slot_bytes"] // 4, []
+    for row, (name, first) in enumerate((("sm_86", n["first_address_theirs"]), ("sm_90", n["first_address"]))):
+        start = first + n["before_bytes"]
+        places = [start + part * quarter for part in range(4)]
+        for line, (what, to) in enumerate(
+            (("buffer 0", places), ("^= slot", [place ^ n["slot_bytes"] for place in places]))
+        ):
+            y = 2.6 * row + line
+            labels.append((y, f"{name}: {what}"))
+            for part, address in enumerate(to):
+                look: dict[str, Any] = {"color": SHADES[part], "edgecolor": "white", "linewidth": 0.6}
+                axes.barh(y, quarter / KB, left=address / KB, height=0.8, hatch="///" if part == 3 else None, **look)
+        wanted = (start + n["slot_bytes"]) / KB
+        axes.add_patch(
+            Rectangle(
+                (wanted, 2.6 * row + 0.53),
+                n["slot_bytes"] / KB,
+                0.94,
+                fill=False,
+                edgecolor=style.INK,
+                linewidth=1.2,
+                zorder=5,
+            )
+        )
+    axes.set_yticks([y for y, _ in labels], [text for _, text in labels])
+    axes.set_ylim(4.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x")
+    axes.set_xlabel("address in shared memory, KB")
+    style.note(drawing, of.measured, "worked out, not measured; outlined: buffer 1")
     return drawing
 
 
@@ -184,9 +281,21 @@ def draw_power(of: Sources, found: Statement) -> Figure:
         axes.scatter(part["peak_percent"], part["power"], s=16, color=colour, marker=marker, label=label, **look)
     axes.set(xlabel="FLOP per clock, % of a loop of FMAs", ylabel="power, W", xlim=(0, 104), ylim=(0, 1.12 * limit))
     axes.grid(axis="both")
-    axes.legend(loc="lower right", handletextpad=0.2)
-    style.note(drawing, of.measured, f"fp32, n from {findings.SIZE} on, uniform inputs")
+    axes.legend(loc="lower center", handletextpad=0.2)
+    style.note(drawing, of.measured, f"fp32, n from {SIZE} on, uniform inputs")
     return drawing
+
+
+@figure(
+    "paper_ladder",
+    category="1 Paper",
+    subcategory="Findings",
+    title="The fp32 ladder",
+    caption="workflow/report/findings.rst",
+    reads=("measured",),
+)
+def paper_ladder(inputs: Inputs) -> Figure:
+    return or_left_out(inputs, "The fp32 ladder", draw_ladder)
 
 
 @figure(
@@ -248,3 +357,15 @@ def finding_blocks(inputs: Inputs) -> Figure:
 )
 def finding_power(inputs: Inputs) -> Figure:
     return drawn(inputs, "Power of fp32 kernels", findings.power, draw_power)
+
+
+@figure(
+    "finding_alignment",
+    category="1 Paper",
+    subcategory="Findings",
+    title="Where an XOR of an address leads",
+    caption="workflow/report/findings.rst",
+    reads=("measured", "analytic", "paper/published.csv"),
+)
+def finding_alignment(inputs: Inputs) -> Figure:
+    return drawn(inputs, "Where an XOR of an address leads", findings.alignment, draw_alignment)

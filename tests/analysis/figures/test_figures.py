@@ -27,6 +27,7 @@ from analysis.figures import (
     counters,
     data_kinds,
     energy,
+    findings,
     ladder,
     machines,
     occupancy,
@@ -121,7 +122,14 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     ),
     "published": lambda _, measured: published.draw(measured, told()),
     "autotune": lambda folder, _: of_tuning(folder),
+    "paper_ladder": lambda folder, _: findings.paper_ladder(folder.inputs()),
+    "finding_ladders": lambda folder, _: findings.finding_ladders(folder.inputs()),
+    "finding_counters": lambda folder, _: findings.finding_counters(folder.inputs()),
+    "finding_wavefronts": lambda folder, _: findings.finding_wavefronts(folder.inputs()),
+    "finding_blocks": lambda folder, _: findings.finding_blocks(folder.inputs()),
+    "finding_power": lambda folder, _: findings.finding_power(folder.inputs()),
 }
+COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
 NEW = ["clock_split", "energy", "occupancy", "published"]  # those that draw nothing stale
 
 
@@ -160,9 +168,9 @@ BY_NAME = pytest.mark.xfail(strict=True, reason="measured by name, and not again
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=BY_NAME) if n == "data_kinds" else n for n in FIGURES])
 def test_a_figure_fits_its_page_and_can_be_read(name: str, still: Folder) -> None:
-    """As wide as the paper's text; no type below seven points, none cut off, and no two words on one another."""
+    """As wide as its place; no type below seven points, none cut off, and no two words on one another."""
     figure = FIGURES[name](still, still.read())
-    assert figure.get_figwidth() == style.WIDTH
+    assert figure.get_figwidth() == (style.COLUMN if name in COLUMN else style.WIDTH)
     found = texts_of(figure)
     assert len(found) > 10
     point = figure.dpi / 72

@@ -1,0 +1,179 @@
+"""The findings: their numbers follow from the measured tables, and a statement that does not hold is not told as if."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from helpers import ROOT, run_module
+from machine_folder import Folder
+from made_inputs import write_inputs
+
+from analysis.tables import findings
+from contracts import read_json, read_rows
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, archive: Path) -> Folder:
+    return Folder(tmp_path, archive)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, archive: Path, variants_csv: Path) -> dict[str, Row]:
+    """Every finding of the archive by name; of claims there are none."""
+    folder = tmp_path_factory.mktemp("findings")
+    return {row["name"]: row for row in made(folder, archive, variants_csv)}
+
+
+def made(folder: Path, measured: Path, variants: Path) -> list[Row]:
+    """The document as the command makes it."""
+    analytic = folder / "analytic.csv"
+    done = run_module("experiments.stages.analytic", "--out", analytic)
+    assert done.returncode == 0, done.stderr
+    inputs = write_inputs(folder / "inputs.json", measured, variants, tables={"analytic": analytic})
+    done = run_module("analysis.tabulate", "--inputs", inputs, "--out", folder, "findings")
+    assert done.returncode == 0, done.stderr
+    found: list[Row] = json.loads((folder / "findings.json").read_text())
+    return found
+
+
+def at_size(archive: Path, experiment: str = "sgemm_ladder") -> dict[str, Row]:
+    """Rows of bench.csv at 4096 by variant."""
+    rows = read_rows(archive / "bench.csv", "bench")
+    return {row["variant"]: row for row in rows if row["experiment"] == experiment and row["n"] == 4096}
+
+
+def test_the_findings_hold_on_the_archive(told: dict[str, Row]) -> None:
+    assert list(told) == list(findings.FINDINGS)
+    assert {name: row["holds"] for name, row in told.items()} == dict.fromkeys(told, True) | {"on_paper": None}
+    assert told["on_paper"]["why"] == "the claims were not judged"
+
+
+def test_shares_that_a_ladder_keeps_are_of_those_published(told: dict[str, Row], archive: Path) -> None:
+    numbers, rows = told["ladders"]["numbers"], {row["variant"]: row for row in told["ladders"]["rows"]}
+    bench, published = at_size(archive), read_rows(ROOT / "paper" / "published.csv", "published")
+    shares = [
+        row["value"]
+        for row in published
+        if row["rung"] == "sgemm_warptile" and row["quantity"] == "share_of_cublas" and row["unit"] == "%"
+    ]
+    gaps = [
+        100 - row["value"]
+        for row in published
+        if row["rung"] == "sgemm_warptile" and row["quantity"] == "gap_to_cublas"
+    ]
+    warptile = rows["sgemm_warptile"]
+    assert warptile["here"] == pytest.approx(bench["sgemm_warptile"]["share_of_baseline"])
+    assert 100 * warptile["theirs"] == pytest.approx(statistics.mean(shares + gaps))
+    assert numbers["fp32_least_kept_percent"] == pytest.approx(100 * warptile["here"] / warptile["theirs"])
+    plain = [row["here"] / row["theirs"] for row in rows.values() if row["variant"].startswith("sgemm_")]
+    assert numbers["fp32_rungs"] == len(plain) > 10
+    assert numbers["fp32_median_kept_percent"] == pytest.approx(100 * statistics.median(plain))
+    ceilings = read_json(archive / "machine.json", "machine")["ceilings"]
+    rate = ceilings["bf16_mma_flop_per_clock_sm"] / ceilings["bf16_wgmma_flop_per_clock_sm"]
+    assert numbers["mma_of_wgmma_percent"] == pytest.approx(100 * rate)
+
+
+def test_steps_are_counted_as_the_table_of_steps_has_them(told: dict[str, Row]) -> None:
+    numbers, rows = told["counters"]["numbers"], told["counters"]["rows"]
+    meant = [row for row in rows if row["meant"]]
+    assert numbers["steps"] == len(rows) and numbers["meant"] == len(meant) > 20
+    assert numbers["faster"] == sum(row["speedup"] > 1.02 for row in meant)
+    assert numbers["slower"] == sum(row["speedup"] < 0.98 for row in meant)
+    assert numbers["faster"] + numbers["same"] + numbers["slower"] == numbers["meant"]
+    assert not {row["variant"] for row in rows} & {
+        "sgemm_t128x128x8_direct",
+        "tf32gemm_bcf_dbf_rna",
+    }  # slowed on purpose
+
+
+def test_a_step_that_misses_one_of_its_counters_is_not_as_meant(told: dict[str, Row]) -> None:
+    by_name = {row["variant"]: row["meant"] for row in told["counters"]["rows"]}
+    assert by_name["sgemm_coalesced"] and not by_name["sgemm_blocktile_2d_padded_ab"]
+    assert not by_name["sgemm_at_swizzle_dbf_rw_3blocks"]  # more warps are active, fewer are eligible
+
+
+def test_wavefronts_of_copies_and_stores_are_those_counted(told: dict[str, Row], archive: Path) -> None:
+    numbers = told["wavefronts"]["numbers"]
+    single = read_rows(archive / "smem_microbench.csv", "smem_microbench")
+    counted = {row["pattern"]: row["wavefronts"] for row in single if row["access"] == "cp_async_ca_16"}
+    assert numbers["short_wavefronts"] == round(counted["stride 1 from rows of 32 bytes"]) - 3 == 16
+    assert numbers["long_wavefronts"] == round(counted["XOR swizzle from rows of 512 bytes"]) - 3 == 4
+    between = pd.read_csv(archive / "inter_warp_conflicts.csv")
+    between = between[between["bits"].isna() & (between["stores_need"] > 0)]
+    excess = 100 * (between["store_wavefronts"] / between["stores_need"] - 1)
+    assert numbers["worst_percent"] == pytest.approx(excess.max())
+    assert numbers["constant_most_percent"] == pytest.approx(excess[between["source"] == "neither"].max())
+
+
+def test_blocks_and_power_are_those_measured(told: dict[str, Row], archive: Path) -> None:
+    numbers, rows = told["blocks"]["numbers"], told["blocks"]["rows"]
+    bench = at_size(archive, "occupancy")
+    for row in rows:
+        fast, slow = (bench[row[key]]["time_us_median"] for key in ("over", "variant"))
+        assert row["speedup"] == pytest.approx(fast / slow, rel=0.01), row["variant"]  # of another experiment's row
+    more = [row for row in rows if row["blocks_per_sm_after"] > row["blocks_per_sm_before"]]
+    assert numbers["more"] == len(more) == numbers["slower"]
+    power = told["power"]["numbers"]
+    timed = [row for row in read_rows(archive / "bench.csv", "bench") if row["dtype"] == "fp32" and row["n"] >= 4096]
+    assert power["best_tflops"] == max(
+        row["tflops"] for row in timed if not row["variant"].startswith(("cublas", "torch"))
+    )
+    assert power["reachable_tflops"] == pytest.approx(power["frugal_gflop_per_j"] * power["limit_w"] / 1000)
+
+
+def test_where_the_xor_leads_is_worked_out(told: dict[str, Row]) -> None:
+    numbers = told["alignment"]["numbers"]
+    first, slot = numbers["first_address"], numbers["slot_bytes"]
+    buffer = range(first + numbers["before_bytes"], first + numbers["before_bytes"] + slot)
+    assert numbers["astray_bytes"] == sum(address ^ slot != address + slot for address in buffer) == slot // 4
+
+
+def slower_copies(row: Row) -> Row | None:
+    return {"wavefronts": row["wavefronts"] + 9} if row["pattern"].startswith("XOR swizzle from rows") else None
+
+
+def no_power_cap(row: Row) -> Row | None:
+    return {"throttle_reasons": "none", "power_w": row["power_w"] and row["power_w"] / 2}
+
+
+def faster_half(row: Row) -> Row | None:
+    share = dict.fromkeys(("share_ci_low", "share_of_baseline", "share_ci_high"), 0.98)
+    return share if row["variant"].startswith("hgemm_bcf_dbf_rw") else None
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "edit"),
+    [
+        ("wavefronts", "smem_microbench", slower_copies),
+        ("power", "bench", no_power_cap),
+        ("ladders", "bench", faster_half),
+    ],
+)
+def test_a_statement_that_the_tables_contradict_does_not_hold(
+    name: str, file: str, edit: Callable[[Row], Row | None], folder: Folder
+) -> None:
+    def holds() -> bool:
+        return findings.FINDINGS[name][1](findings.Sources(folder.inputs())).holds
+
+    assert holds()
+    folder.edit(file, edit)
+    assert not holds()
+
+
+def test_what_is_not_there_is_named(folder: Folder) -> None:
+    for name in ("smem_microbench", "inter_warp_conflicts"):
+        (folder.measured / f"{name}.csv").unlink()
+    folder.edit("bench", lambda row: None, keep=lambda row: False)
+    rows = {row["name"]: row for row in findings.findings(folder.inputs())}
+    assert all(
+        rows[name]["holds"] is None and rows[name]["why"] for name in ("wavefronts", "ladders", "power", "blocks")
+    )
+    assert rows["wavefronts"]["why"] == "smem_microbench.csv has no rows here"
