@@ -27,10 +27,12 @@ U32 = TYPES["u32"]
     takes(ADDRESS, when="mbarrier"),
     takes(BOX, optional=(VALUE,), when="tensor prefetch"),
     takes(BOX, ADDRESS, optional=(VALUE,), when="tensor bulk_group"),
-    takes(ADDRESS, BOX, ADDRESS, optional=(VALUE, VALUE), when="tensor"),
+    takes(ADDRESS, BOX, ADDRESS, VALUE, optional=(VALUE,), when="tensor multicast::cluster"),
+    takes(ADDRESS, BOX, ADDRESS, optional=(VALUE,), when="tensor"),
     takes(ADDRESS, VALUE, optional=(VALUE,), when="prefetch"),
     takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE), when="bulk_group"),
-    takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE, VALUE), when="bulk"),
+    takes(ADDRESS, ADDRESS, VALUE, ADDRESS, VALUE, optional=(VALUE,), when="bulk multicast::cluster"),
+    takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE,), when="bulk"),
     takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE)),
 )
 def cp(m, instruction):

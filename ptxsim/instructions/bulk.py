@@ -28,7 +28,7 @@ OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 REDUCED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int32": "s32", "int64": "s64"}
 REDUCED |= {"uint32": "u32", "uint64": "u64"}
 PIECE, ALIGN = 16, 128  # bytes: of a bulk copy, of a box in shared memory
-HINTS = ("L2::", "mbarrier::complete_tx::bytes", "bulk_group")
+HINTS = ("L2", "mbarrier::complete_tx::bytes", "bulk_group")
 
 
 class Pieces(Access):
@@ -50,7 +50,10 @@ def bulk(m, instruction: Instruction, modifiers: Modifiers):
         modifiers.done()
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
         return (lambda: m.bulk_groups.commit()) if action == "commit_group" else lambda: m.bulk_groups.wait(pending)
-    operation = modifiers.one_of(OPERATIONS) if modifiers.flag("reduce") else None
+    reduces = modifiers.flag("reduce")
+    operation = modifiers.one_of(OPERATIONS) if reduces else None
+    if reduces and operation is None:
+        modifiers.reject("this operation")
     modifiers.flag("noftz")
     spaces = [name for name in instruction.modifiers if name.split("::")[0] in ("shared", "global")]
     modifiers.drop(("shared::", "shared", "global", *HINTS))
@@ -58,8 +61,6 @@ def bulk(m, instruction: Instruction, modifiers: Modifiers):
     if modifiers.flag("tensor"):
         return _tensor(m, instruction, modifiers, spaces, multicast, operation)
     modifiers.done()
-    if operation is None and instruction.modifiers[0] == "reduce":
-        modifiers.reject("this operation")
     return _plain(m, instruction, modifiers, spaces, multicast, operation)
 
 

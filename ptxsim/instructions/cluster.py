@@ -54,6 +54,8 @@ def setmaxnreg(m, instruction):
     modifiers = Modifiers(instruction)
     more = modifiers.one_of(("inc", "dec"))
     modifiers.drop(("sync", "aligned"))
+    if more is None:
+        modifiers.reject("neither .inc nor .dec")
     modifiers.done()
     count = int(instruction.operands[0].value)
     if not 24 <= count <= 256 or count % 8:

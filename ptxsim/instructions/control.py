@@ -126,6 +126,8 @@ def barrier(m, instruction):
 def _cluster_barrier(m, instruction, modifiers: Modifiers):
     """barrier.cluster.arrive, .wait (PTX ISA 9.7.13.4)."""
     waits = modifiers.flag("wait")
+    if not waits and not modifiers.flag("arrive"):
+        modifiers.reject("neither .arrive nor .wait")
     orders = not modifiers.flag("relaxed")
     modifiers.drop(("arrive", "aligned", "release", "acquire"))
     modifiers.done()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..copies import land_copies_of
+from ..memory import MixedAccess
 from ..phases import MOST, State
 from ..ptx_types import TYPES
 from ..syntax import Immediate
@@ -29,6 +30,8 @@ def objects_at(m, space: str, slot: int, offset: int, instruction, kind: str) ->
     """Where the active threads' objects lie in the batch's shared memory, and their lanes."""
     access = m.access(space, slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
     lanes = np.arange(m.lanes) if access.lanes is None else access.lanes
+    if isinstance(access, MixedAccess) or not access.space.is_shared:
+        raise m.fault(instruction, f"{instruction.name}: an mbarrier that is not in shared memory", int(lanes[0]))
     return access.flat(), lanes
 
 

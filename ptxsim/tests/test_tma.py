@@ -372,6 +372,51 @@ def test_copies_that_do_not_fit_their_map_are_found(kernel, options, message):
         fetched(kernel, TensorMap(A, (8, 64), swizzle=128), (0, 0), **options)
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("cp.async.bulk.prefetch.tensor.2d.L2.global [%rd2, {%r3, %r3}];", None),
+        ("cp.async.bulk.prefetch.L2.global [%rd3], 64;", None),
+        ("cp.async.bulk.prefetch.tensor.1d.L2.global [%rd2, {%r3}];", "1 coordinates, but the tensor map of A has 2"),
+        ("cp.async.bulk.prefetch.tensor.2d.L2.global [%rd2, {%r3}];", "with 1 coordinates"),
+        ("cp.async.bulk.prefetch.tensor.2d.L2.global [%rd3, {%r3, %r3}];", "there is no tensor map at generic address"),
+        (
+            "cp.reduce.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd2, {%r3, %r3}], [%r1];",
+            "this operation",
+        ),
+        (
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+            " [%r1], [%rd2, {%r3, %r3}], [%r1];",
+            "takes 4 to 5 operands, found 3",
+        ),
+        ("mbarrier.init.b64 [%rd2], 1;", "an mbarrier that is not in shared memory"),
+        ("mapa.u32 %r3, %r1, 1;", "mapa: rank 1, but the cluster has 1 block"),
+        ("barrier.cluster.aligned;", "neither .arrive nor .wait"),
+        ("barrier.cluster.wait;", "barrier.cluster.wait without an arrive before it"),
+        ("barrier.cluster.arrive; barrier.cluster.arrive;", "a second time without a wait between"),
+        ("setmaxnreg.sync.aligned.u32 240;", "neither .inc nor .dec"),
+        ("setmaxnreg.inc.sync.aligned.u32 241;", "a multiple of 8 from 24 to 256, not 241"),
+    ],
+)
+def test_lines_of_ptx(line, message):
+    text = (
+        ".version 8.0\n.target sm_90a\n.address_size 64\n"
+        ".visible .entry k(.param .align 64 .b8 m[128], .param .u64 p) {\n"
+        ".reg .b32 %r<9>; .reg .b64 %rd<9>; .shared .align 1024 .b8 s[4096];\n"
+        "mov.u64 %rd1, m; cvta.param.u64 %rd2, %rd1; ld.param.u64 %rd3, [p]; mov.u32 %r1, s; mov.u32 %r3, 0;\n"
+        f"{line}\nret;\n}}"
+    )
+
+    def run():
+        return ptxsim.load(text).launch(1, 32, [TensorMap(A, (8, 64)), A])
+
+    if message is None:
+        assert run().notes == ()
+    else:
+        with pytest.raises(PtxsimError, match=message):
+            run()
+
+
 def test_a_box_that_is_larger_than_its_memory_is_found(kernel):
     out = Array(np.zeros(1024, np.uint8), "out")
     with pytest.raises(PtxsimError, match=r"out-of-bounds shared cp.async store of 2048 bytes"):
