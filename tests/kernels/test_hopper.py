@@ -73,7 +73,7 @@ def test_a_persistent_rung_takes_any_number_of_multiprocessors(sms: int, folder:
         (
             "store",
             ("if (thread == 0) tma::wait_stores_read<1>();", "if (thread == 0) tma::wait_stores_read<2>();"),
-            "race",
+            "may still read",
         ),
     ],
 )
