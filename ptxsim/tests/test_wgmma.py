@@ -83,6 +83,20 @@ def test_several_blocks_at_once(compiled):
     assert (out.numpy() == product(a, b)).all()
 
 
+def test_counts_without_values(compiled):
+    """What its operands hold, by instruction; no wavefronts, of which no counter has told."""
+    a, b = matrices(np.float16, 64, 64)
+    args = [ptxsim.Array(np.zeros((64, 64), np.float32)), *(ptxsim.Array(x.view(np.uint16)) for x in (a, b))]
+    for entry, rows in (("gemm<__half, 1, false, false, 0>", 128), ("from_registers<0>", 64)):
+        kernel, told = compiled(entry), ptxsim.Counters()
+        counts = kernel.count(3, 128, args).by_instruction()
+        kernel.launch(3, 128, args, observers=[told], checks=False)
+        assert [vars(s) for s in counts] == [vars(s) for s in told.by_instruction()]
+        found = [s for s in counts if s.operand_bytes]
+        assert [s.instruction.opcode for s in found] == ["wgmma"] * 4
+        assert {(s.executed, s.operand_bytes, s.wavefronts) for s in found} == {(12, 3 * 32 * rows, 0)}
+
+
 # ---- faults -----------------------------------------------------------------------------------------------------
 
 FAULTS = {
