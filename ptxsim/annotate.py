@@ -10,14 +10,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from .counters import Counters, Stats
 from .errors import PtxsimError
 from .sources import choose_file, find_source, places, read_source
 from .syntax import Location
+
+if TYPE_CHECKING:
+    from .api import Kernel
 
 READS = ("ld", "ldmatrix", "atom", "cp_async_ld")
 CONTEXT = 2  # lines around an annotated one in an excerpt
@@ -130,7 +134,7 @@ def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
 
 
 def listing(
-    kernel,
+    kernel: Kernel,
     counters: Counters,
     source: Path | None = None,
     near: Sequence[Path] = (),
@@ -189,7 +193,7 @@ def _around(lines: Iterable[int], last: int) -> list[int]:
     return sorted({n + i for n in lines for i in range(-CONTEXT, CONTEXT + 1) if 1 <= n + i <= last})
 
 
-def _heading(kernel, counters: Counters, totals: list[Stats]) -> list[str]:
+def _heading(kernel: Kernel, counters: Counters, totals: list[Stats]) -> list[str]:
     waves, ideal = sum(s.wavefronts for s in totals), sum(s.ideal for s in totals)
     sectors, best = sum(s.sectors for s in totals), sum(s.ideal_sectors for s in totals)
     lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}"]
@@ -222,7 +226,7 @@ class _Page:
             self._row(("", "ld", "st", "ld", "st", "warps", "line"), "").rstrip() + " │ source",
         ]
 
-    def lines(self, text, costs: dict[int, Cost], numbers: Iterable[int]) -> list[str]:
+    def lines(self, text: Mapping[int, str], costs: dict[int, Cost], numbers: Iterable[int]) -> list[str]:
         """Rows of the given line numbers; a row of dots where some are left out."""
         out, last = [], None
         for number in numbers:

@@ -17,7 +17,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,9 @@ from .syntax import (
     Vector,
 )
 from .wavefronts import BANKS, WORD, Part, Word
+
+if TYPE_CHECKING:
+    from .machine import MemoryEvent
 
 VERBS = {"ld": "load", "st": "store", "atom": "atomic", "cp_async": "cp.async write"}
 
@@ -169,7 +172,7 @@ class Recorder(Observer):
         self.executions: dict[int, list[_Execution]] = {}
         self._source: tuple[np.ndarray, np.ndarray] | None = None
 
-    def memory(self, event) -> None:
+    def memory(self, event: MemoryEvent) -> None:
         pc = event.instruction.pc
         if pc not in self.chosen:
             return
@@ -315,7 +318,7 @@ def _touches_shared(by_pc: dict[int, Stats], pc: int) -> bool:
     return pc in by_pc and by_pc[pc].wavefronts > 0
 
 
-def _no_access(kernel, file, line, stats: list[Stats], here, by_pc) -> str:
+def _no_access(kernel: Kernel, file, line, stats: list[Stats], here, by_pc) -> str:
     """Why there is nothing to draw, and where there is."""
     touching = {s.merged_into or s.instruction for s in stats if s.wavefronts or s.merged_into}
     known = places(kernel.program)
@@ -326,7 +329,7 @@ def _no_access(kernel, file, line, stats: list[Stats], here, by_pc) -> str:
     return f"{PurePath(file).name}:{line}: {why}; {where}"
 
 
-def _access(kernel, recorder: Recorder, stats: Stats, merged, place, warp, wanted: int | None) -> dict | None:
+def _access(kernel: Kernel, recorder: Recorder, stats: Stats, merged, place, warp, wanted: int | None) -> dict | None:
     """Fields of an `Access`; None where the warp does not do it so many times."""
     pc = stats.instruction.pc
     warps = recorder.warps(pc)

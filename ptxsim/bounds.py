@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,12 @@ from .executions import Executions, executions, require_same
 from .machines import Machine
 from .observer import Observer
 from .program import Program
+
+if TYPE_CHECKING:
+    from .api import Kernel, Texture
+    from .machine import MemoryEvent
+    from .memory import Access
+    from .syntax import Instruction
 
 WARP = 32
 BANKS = 2  # of a scheduler's register file
@@ -68,13 +74,13 @@ class Traffic(Observer):
         self._seen: list[np.ndarray] = []  # block and sector in one number
         self._held = 0
 
-    def begins(self, kernel, grid, block) -> None:
+    def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         self._machine = kernel.machine
 
-    def executed(self, instruction, warps: int) -> None:
+    def executed(self, instruction: Instruction, warps: int) -> None:
         self.executions[instruction.pc] += warps
 
-    def memory(self, event) -> None:
+    def memory(self, event: MemoryEvent) -> None:
         kind = event.kind.removesuffix("_ordered")
         if event.space not in ("global", "const") or kind not in ("ld", "atom", "cp_async_ld"):
             return
@@ -86,12 +92,12 @@ class Traffic(Observer):
         blocks = np.broadcast_to(event.blocks()[:, None], addresses.shape)
         self._fetch(blocks[active], addresses[active], event.width)
 
-    def bulk(self, instruction, access, width: int, kind: str) -> None:
+    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         if kind == "ld":
             block = self._machine.blocks[self._machine.block_of[access.lanes]]
             self._fetch(block, access.flat(), width)
 
-    def texture(self, instruction, texture, lanes: np.ndarray, index: np.ndarray) -> None:
+    def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
         inside = (index >= 0) & (index < texture.elements)
         lanes = lanes[inside]
         addresses = texture.address + index[inside].astype(np.int64) * texture.element_bytes
@@ -314,8 +320,8 @@ def _pipes(function: sass.Function, found: Executions, machine: Machine) -> dict
             elif i.name in FP64:
                 clocks["fp64"] += times
             elif (shape := _gmma(i)) is not None:
-                n, k = shape
-                clocks["tensor"] += times * 2 * 64 * n * int(k) / 4 / getattr(machine, GMMA[k])  # a warp's quarter
+                n, t = shape
+                clocks["tensor"] += times * 2 * 64 * n * int(t) / 4 / getattr(machine, GMMA[t])  # a warp's quarter
             elif i.name in TENSOR:
                 k = next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None) if i.name == "HMMA" else None
                 if k is None:

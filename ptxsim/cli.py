@@ -41,7 +41,7 @@ from .reading import prepare, why_not
 from .sources import require_writable, write_whole
 
 
-def report(kernel, counters: Counters) -> dict:
+def report(kernel: Kernel, counters: Counters) -> dict:
     """What `--out` writes: totals under ncu's names, and each instruction that touched memory."""
     stats = counters.by_instruction()
     return {
@@ -76,7 +76,7 @@ def _row(s: Stats) -> dict:
     }
 
 
-def summary(kernel, counters: Counters) -> str:
+def summary(kernel: Kernel, counters: Counters) -> str:
     """Totals and, by source line, the accesses that cost more than they must."""
     lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}", *_figures(counters.totals())]
     costly = []
@@ -100,7 +100,7 @@ def _figures(found: Mapping[str, float]) -> list[str]:
     ]
 
 
-def _kernel(options, folder: Path | None = None) -> Kernel:
+def _kernel(options: argparse.Namespace, folder: Path | None = None) -> Kernel:
     """The kernel that the options name; with `folder`, its machine code too, which is put there if need be."""
     text, cubin = prepare(options.kernel, options.ptx, options.cubin, options.arch, options.flags, folder)
     try:
@@ -109,11 +109,11 @@ def _kernel(options, folder: Path | None = None) -> Kernel:
         raise why_not(options.kernel, options.entry, options.flags, error) from None
 
 
-def _limits(options) -> Limits:
+def _limits(options: argparse.Namespace) -> Limits:
     return Limits(steps=options.steps, lanes=options.lanes, thread_instructions=options.thread_instructions)
 
 
-def _arguments(options) -> list[Argument]:
+def _arguments(options: argparse.Namespace) -> list[Argument]:
     """The kernel's arguments; what is to be written can be."""
     arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
     out = getattr(options, "out", None)
@@ -121,7 +121,7 @@ def _arguments(options) -> list[Argument]:
     return arguments
 
 
-def _launch(kernel, options, arguments, observers=(), factor: int = 1):
+def _launch(kernel: Kernel, options: argparse.Namespace, arguments, observers=(), factor: int = 1):
     checks = Checks() if options.checks else False
     limits = _limits(options)
     x, *rest = parse_size(options.grid)
@@ -141,7 +141,7 @@ def _launch(kernel, options, arguments, observers=(), factor: int = 1):
     return done
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved."""
     kernel = _kernel(options)
     arguments = _arguments(options)
@@ -158,7 +158,7 @@ def run(options) -> int:
     return 0
 
 
-def annotate(options) -> int:
+def annotate(options: argparse.Namespace) -> int:
     """Run a kernel; print its CUDA source with, beside each line, what its memory accesses cost."""
     kernel = _kernel(options)
     arguments = _arguments(options)
@@ -176,7 +176,7 @@ def annotate(options) -> int:
     return 0
 
 
-def banks(options) -> int:
+def banks(options: argparse.Namespace) -> int:
     """Run a kernel; draw which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
     kernel = _kernel(options)
     arguments = _arguments(options)
@@ -216,7 +216,7 @@ def banks(options) -> int:
     return 0
 
 
-def bounds(options) -> int:
+def bounds(options: argparse.Namespace) -> int:
     """Run a kernel; tell the least cycles that each resource of a GPU needs for it, and which needs the most."""
     machine = machines.find(options.machine)
     if options.sms is not None:
@@ -235,7 +235,7 @@ def bounds(options) -> int:
     return 0
 
 
-def predict(options) -> int:
+def predict(options: argparse.Namespace) -> int:
     """Foretell the counters of a whole grid from a few of its blocks, or say why that cannot be."""
     kernel = _kernel(options)
     arguments = _arguments(options)
@@ -257,7 +257,7 @@ def predict(options) -> int:
     return 0
 
 
-def bench(options) -> int:
+def bench(options: argparse.Namespace) -> int:
     """Time each kernel given: loading, running, lane-instructions a second; and how that grows with the grid."""
     print(f"{'kernel':48s} {'blocks':>8s} {'load s':>8s} {'run s':>8s} {'lane-instr/s':>14s}")
     for path in options.kernels:
@@ -317,7 +317,7 @@ class _Parser(argparse.ArgumentParser):
 class _Flag(argparse.Action):
     """-I and -D as nvcc takes them."""
 
-    def __call__(self, parser, options, value, option=None) -> None:
+    def __call__(self, parser, options: argparse.Namespace, value, option=None) -> None:
         options.flags = [*options.flags, f"{option}{value}"]
 
 

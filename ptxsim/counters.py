@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,11 @@ from .merging import Merges, Unrolled
 from .observer import Observer
 from .program import Program
 from .syntax import Instruction
+
+if TYPE_CHECKING:
+    from .api import Kernel
+    from .machine import MemoryEvent
+    from .memory import Access
 
 
 @dataclass
@@ -83,7 +89,7 @@ class Counters(Observer):
 
     # observing
 
-    def begins(self, kernel, grid, block) -> None:
+    def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         if self.program is not kernel.program:
             self.program, self.stats = kernel.program, {}
             self.merges = kernel.merges if self.merge_loads else Merges()
@@ -109,7 +115,7 @@ class Counters(Observer):
     def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
         self._of(instruction).operand_bytes += warpgroups * size
 
-    def memory(self, event) -> None:
+    def memory(self, event: MemoryEvent) -> None:
         stats = self._of(event.instruction)
         kind = event.kind.removesuffix("_ordered")
         if event.space != "shared" or kind == "cp_async":
@@ -125,7 +131,7 @@ class Counters(Observer):
         else:
             stats.space, stats.kind = event.space, kind
 
-    def bulk(self, instruction: Instruction, access, width: int, kind: str) -> None:
+    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         """Sectors of what lies inside the tensor, as L2 moves them."""
         stats = self._of(instruction)
         stats.space, stats.kind = "global", BULK[kind]
@@ -136,7 +142,7 @@ class Counters(Observer):
         stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR)
         stats.bytes += at.size * width
 
-    def _shared(self, event, stats: Stats, kind: str) -> None:
+    def _shared(self, event: MemoryEvent, stats: Stats, kind: str) -> None:
         if kind == "cp_async":
             addresses, active = event.addresses()
             source, reading = self._source or (addresses, active & False)
@@ -155,7 +161,7 @@ class Counters(Observer):
         stats.width = event.width if kind == "ldmatrix" else width
         self._add(stats, *self._waves(event, width, kind))
 
-    def _iteration(self, event, stats: Stats, width: int, kind: str, unrolled: Unrolled) -> None:
+    def _iteration(self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled) -> None:
         """An access that ptxas merges with those of the iterations after it: kept until the run of them has ended."""
         where = event.access.where
         stats.width = max(stats.width, unrolled.tiers[0][0])
@@ -177,7 +183,7 @@ class Counters(Observer):
         run.stats.executed = run.stats.requests
         run.costs.clear()
 
-    def _waves(self, event, width: int, kind: str):
+    def _waves(self, event: MemoryEvent, width: int, kind: str):
         """Moving all addresses by one offset turns the banks around, and changes no count."""
         key = (kind, width, event.offset & 3 if width < 4 else 0)
         found = event.cache.get(key)
@@ -208,7 +214,7 @@ class Counters(Observer):
         stats.ideal += ideal
         stats.ways.update(histogram)
 
-    def _global(self, event, stats: Stats) -> None:
+    def _global(self, event: MemoryEvent, stats: Stats) -> None:
         key = ("sectors", event.width, event.offset % wavefronts.SECTOR)
         found = event.cache.get(key)
         if found is None:

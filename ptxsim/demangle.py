@@ -160,7 +160,9 @@ class _Reader:
             return f"{{unnamed type#{self.number()}}}"
         last = within.rpartition("::")[2].partition("<")[0]
         if re.compile(r"C[123]|D[012]").match(self.text, self.at) and last:
-            return ("~" if self.text[self.at] == "D" else "") + last[: self._skip(2)]
+            tilde = "~" if self.text[self.at] == "D" else ""
+            self._skip(2)
+            return tilde + last
         self.accept("L")  # internal linkage
         length = int(self.match(r"(\d+)")[1])
         own = self.text[self.at : self.at + length]

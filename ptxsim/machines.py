@@ -13,6 +13,7 @@ import dataclasses
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .errors import PtxsimError
 
@@ -47,7 +48,7 @@ class Machine:
 # Compute capability 9.0; docs/bounds.md gives a source for each rate. The L1's, and the tensor cores' 6 clocks of one
 # scheduler for a mma.sync of 4096 FLOP, are from counters of an H200; tf32 is taken as half of 16 bits. Of wgmma the
 # data sheet's; with 16 bits, 4090 were measured there.
-_SM90 = {
+_SM90: dict[str, Any] = {
     "issue_per_clock": 4,
     "fma_per_clock": 4,
     "fp64_per_clock": 2,
@@ -95,7 +96,7 @@ def find(name: str) -> Machine:
             raise PtxsimError(f"{path}: unknown key {key!r}; known: like, {', '.join(kinds)}")
         fits = isinstance(value, str) if key == "name" else isinstance(value, int | float) and value > 0
         if not fits or isinstance(value, bool) or (kinds[key] == "int" and not isinstance(value, int)):
-            wanted = {"str": "text", "int": "a positive whole number"}.get(kinds[key], "a positive number")
+            wanted = {"str": "text", "int": "a positive whole number"}.get(str(kinds[key]), "a positive number")
             raise PtxsimError(f"{path}: {key} = {value!r} is not allowed; allowed: {wanted}")
         fields[key] = value
     if missing := [key for key in kinds if key not in fields]:

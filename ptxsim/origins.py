@@ -87,7 +87,7 @@ class _Search:
             return self.memory | ANYTHING
         return self.memory
 
-    def _give(self, destination, origins: Origins) -> bool:
+    def _give(self, destination: object, origins: Origins) -> bool:
         changed = False
         if origins:
             for register in _registers(destination):
@@ -97,7 +97,7 @@ class _Search:
                     changed = True
         return changed
 
-    def of(self, operand) -> Origins:
+    def of(self, operand: object) -> Origins:
         """What an operand's value may come from."""
         if isinstance(operand, Register):
             return self.held.get(operand, NOTHING)
@@ -113,7 +113,7 @@ class _Search:
         return found if isinstance(found, Variable) else None
 
 
-def _registers(operand) -> Iterator[Register]:
+def _registers(operand: object) -> Iterator[Register]:
     if isinstance(operand, Register):
         yield operand
     elif isinstance(operand, Vector):

@@ -14,6 +14,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,8 +27,12 @@ from .machine import WARP, Limits
 from .observer import Observer
 from .origins import named_spaces
 from .program import Program, align_up
-from .slicing import PURE, registers_of
-from .syntax import Address, Instruction, Register
+from .slicing import PURE
+from .syntax import Address, Instruction, Register, registers_of
+
+if TYPE_CHECKING:
+    from .machine import MemoryEvent
+    from .memory import Access
 
 MORE = 4  # blocks at places drawn (from a fixed seed) to try what is foretold, beside those next to the edges
 ANYWHERE = {"global", "shared", "local", "param"}
@@ -47,23 +52,23 @@ class _Apart(Observer):
 
     def __init__(self) -> None:
         self.blocks: dict[int, Counters] = {}
-        self.launch: tuple | None = None
-        self.now: Counters | None = None
+        self.launch: tuple[Kernel, tuple[int, int, int], tuple[int, int, int]]
+        self.now: Counters
 
-    def begins(self, kernel, grid, block) -> None:
+    def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
         self.now = self.blocks[int(blocks[0])] = Counters()
         self.now.begins(*self.launch)
 
-    def executed(self, instruction, warps: int) -> None:
+    def executed(self, instruction: Instruction, warps: int) -> None:
         self.now.executed(instruction, warps)
 
-    def memory(self, event) -> None:
+    def memory(self, event: MemoryEvent) -> None:
         self.now.memory(event)
 
-    def bulk(self, instruction, access, width: int, kind: str) -> None:
+    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         self.now.bulk(instruction, access, width, kind)
 
 
@@ -104,7 +109,7 @@ def _decides(program: Program, source: Instruction) -> bool:
     return False
 
 
-def sample(grid: Sequence[int]) -> tuple[dict[int, tuple], dict[tuple, int]]:
+def sample(grid: Sequence[int]) -> tuple[dict[int, tuple[Any, ...]], dict[tuple[Any, ...], int]]:
     """Blocks to run, by their number, with the class that each is of; and how many blocks each class has."""
 
     def place(at: int, size: int) -> int:  # 0: the first, 1: between, 2: the last
@@ -113,7 +118,7 @@ def sample(grid: Sequence[int]) -> tuple[dict[int, tuple], dict[tuple, int]]:
     def number(at: Sequence[int]) -> int:
         return at[0] + grid[0] * (at[1] + grid[1] * at[2])
 
-    def classes(at: Sequence[int]) -> tuple:
+    def classes(at: Sequence[int]) -> tuple[Any, ...]:
         return tuple(map(place, at, grid))
 
     axes = [sorted({0, size // 2, size - 1}) for size in grid]
@@ -143,9 +148,9 @@ def predict(
     kernel: Kernel,
     grid: int | Sequence[int],
     block: int | Sequence[int],
-    args: Sequence,
+    args: Sequence[Any],
     shared_bytes: int = 0,
-    constants: Mapping | None = None,
+    constants: Mapping[Any, Any] | None = None,
     limits: Limits | None = None,
     cluster: int | Sequence[int] | None = None,
 ) -> Prediction:
@@ -184,7 +189,7 @@ def predict(
         cluster=cluster,
     )
     sums = {number: counters.sums() for number, counters in apart.blocks.items()}
-    foretold: dict[tuple, int] = {}
+    foretold: dict[tuple[Any, ...], int] = {}
     for number, kind in chosen.items():
         first = foretold.setdefault(kind, number)
         told = next(_differences(sums[first], sums[number]), None)

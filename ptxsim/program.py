@@ -17,6 +17,7 @@ from .demangle import demangle, matching, split
 from .errors import NoEntryError, PtxError
 from .layout import shared_base
 from .memory import Arena
+from .ptx_types import Type
 from .sizes import MOST_PARAMETERS
 from .syntax import Function, Immediate, Instruction, Label, Module, Symbol, Variable
 
@@ -115,7 +116,7 @@ def link(module: Module, entry: str | None = None) -> Program:
     _order(program)
     for function in program.functions:
         program.start[function.name] = base = len(program.code)
-        for instruction in function.code:
+        for instruction in function.code or ():
             instruction.pc = len(program.code)
             instructions.require_known(instruction)
             program.code.append(instruction)
@@ -158,7 +159,7 @@ def _order(program: Program) -> None:
 def _shift_labels(function: Function, base: int) -> None:
     """Labels of a function to places in the program; each label once."""
     seen: set[Label] = set()
-    for instruction in function.code:
+    for instruction in function.code or ():
         if instruction.opcode in ("bra", "brx"):
             last = instruction.operands[-1]
             for label in last if isinstance(last, tuple) else (last,):
@@ -255,7 +256,7 @@ def function_address(program: Program, name: str) -> int | None:
 
 def _initial_bytes(program: Program, variable: Variable, addresses: dict[str, int]) -> np.ndarray:
     size, parts = variable.type.bytes, []
-    for item in variable.initial:
+    for item in variable.initial or ():
         if isinstance(item, Symbol):
             value = addresses.get(item.name, function_address(program, item.name))
             if value is None:
@@ -266,7 +267,7 @@ def _initial_bytes(program: Program, variable: Variable, addresses: dict[str, in
     return np.frombuffer(b"".join(parts), np.uint8)
 
 
-def immediate_bytes(item: Immediate, type_) -> bytes:
+def immediate_bytes(item: Immediate, type_: Type) -> bytes:
     """The bytes of a constant in a type."""
     if item.bits is not None and item.width == type_.bits:
         return item.bits.to_bytes(type_.bytes, "little")

@@ -6,8 +6,12 @@ import contextlib
 import math
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import PtxsimError
+
+if TYPE_CHECKING:
+    from .program import Program
 
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)  # of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
 MOST_THREADS = (1024, 1024, 64)
@@ -57,7 +61,7 @@ def require_launch(name: str, grid: tuple[int, int, int], block: tuple[int, int,
         raise PtxsimError(f"{name}: {shared_bytes} bytes of dynamic shared memory; allowed: 0 to {MOST_SHARED}")
 
 
-def require_batch(name: str, program, shared_bytes: int, lanes: int, padded: int, global_bytes: int) -> None:
+def require_batch(name: str, program: Program, shared_bytes: int, lanes: int, padded: int, global_bytes: int) -> None:
     """Memory of a launch (bytes): global memory, and what the blocks that run together need."""
     if program.static_shared_bytes + shared_bytes > MOST_SHARED:
         total = program.static_shared_bytes + shared_bytes

@@ -7,10 +7,14 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 
 from .errors import PtxsimError
 from .program import Program
 from .syntax import Location
+
+if TYPE_CHECKING:
+    from .api import Kernel
 
 
 def places(program: Program) -> dict[int, tuple[Location, ...]]:
@@ -38,13 +42,14 @@ def places(program: Program) -> dict[int, tuple[Location, ...]]:
     return {i.pc: found[i.location] for i in program.code if i.location is not None}
 
 
-def own_file(kernel) -> str:
+def own_file(kernel: Kernel) -> str:
     """The file of the kernel itself, as `.file` names it: the one that most of its entry's code goes back to.
 
     Raises `PtxsimError` for PTX without line information.
     """
     known = places(kernel.program)
-    files = Counter(known[i.pc][-1].file for i in kernel.program.entry.code if i.pc in known)
+    code = kernel.program.entry.code or []
+    files = Counter(known[i.pc][-1].file for i in code if i.pc in known)
     if not files:
         raise PtxsimError(
             f"{kernel.title}: the PTX has no line information; compile with nvcc -lineinfo (that "
@@ -53,7 +58,7 @@ def own_file(kernel) -> str:
     return files.most_common(1)[0][0]
 
 
-def choose_file(kernel, wanted: str | Path | None) -> str:
+def choose_file(kernel: Kernel, wanted: str | Path | None) -> str:
     """The file that `wanted` means: its name or the end of its path. None: the kernel's own file."""
     if wanted is None:
         return own_file(kernel)

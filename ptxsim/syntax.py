@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import Any
 
 from .ptx_types import Type
 
@@ -67,7 +68,7 @@ class Symbol:
 class Vector:
     """`{a, b, c, d}`."""
 
-    items: tuple
+    items: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Address:
 class Arguments:
     """`(a, b)` of a call."""
 
-    items: tuple
+    items: tuple[Any, ...]
 
 
 def registers_of(operand: object) -> Iterator[Register]:
@@ -121,7 +122,7 @@ class Instruction:
 
     opcode: str
     modifiers: tuple[str, ...]
-    operands: tuple
+    operands: tuple[Any, ...]
     predicate: Register | None
     negated: bool
     location: Location | None
@@ -151,7 +152,7 @@ class Variable:
     type: Type
     align: int
     size: int
-    initial: list | None = None
+    initial: list[Any] | None = None
     extern: bool = False
     opaque: str | None = None  # texref, samplerref, surfref
 

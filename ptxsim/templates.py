@@ -39,7 +39,8 @@ class Template:
         signature = self.signature
         if len(values) == len(self.parameters):
             for parameter, value in zip(self.parameters, values, strict=True):
-                signature = re.sub(rf"\b{parameter}\b", lambda _, value=value: value, signature)
+                plain = value.replace("\\", r"\\")
+                signature = re.sub(rf"\b{parameter}\b", plain, signature)
         named = f"{self.name}<{', '.join(values)}>("
         return f"template {signature.replace(f'{self.name}(', named, 1)};"
 
@@ -82,6 +83,7 @@ def kernel_templates(source: str) -> list[Template]:
         if name is None:
             continue
         at = re.search(rf"\b{name}\s*\(", shown)
+        assert at
         signature = shown[: closing(shown, at.end() - 1, "(", ")")]
         signature = re.sub(rf"\b{name}\s+\(", f"{name}(", signature)
         signature = re.sub(r"\b(static|inline|extern)\s+", "", signature)

@@ -42,7 +42,8 @@ def _groups(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.n
     words = addresses[:, :, None] // WORD + np.arange(max(1, width // WORD))
     valid = np.broadcast_to(active[:, :, None], words.shape)
     waves = most_words_per_bank(words.reshape(len(words), -1), valid.reshape(len(words), -1))
-    return waves, active.any(axis=1).astype(np.int64)
+    ideal: np.ndarray = np.any(active, axis=1).astype(np.int64)
+    return waves, ideal
 
 
 def _paired(addresses: np.ndarray, active: np.ndarray) -> np.ndarray:
@@ -149,7 +150,14 @@ def serve(
     return [_part(lanes, addresses, width) for lanes in groups if lanes]
 
 
-def _served_together(addresses, active, width: int, kind: str, source, reading) -> list[list[int]]:
+def _served_together(
+    addresses: np.ndarray,
+    active: np.ndarray,
+    width: int,
+    kind: str,
+    source: np.ndarray | None,
+    reading: np.ndarray | None,
+) -> list[list[int]]:
     """The active lanes, in groups that are served one after the other."""
     lanes = np.flatnonzero(active).tolist()
     if kind == "cp_async":

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import secrets
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes  # registers bfloat16 and the like
 import numpy as np
@@ -30,7 +31,8 @@ from kernels.catalogue import Problem
 NUMPY_DTYPES = {name: np.dtype(dtype.numpy) for name, dtype in dtypes().items()}
 U_ACCUMULATE = 2.0**-24  # all variants accumulate in fp32
 U_OUT = {name: dtype.unit_roundoff for name, dtype in dtypes().items()}
-LEAST = {name: float(ml_dtypes.finfo(dtype).smallest_subnormal) for name, dtype in NUMPY_DTYPES.items()}
+_finfo: Any = ml_dtypes.finfo  # has no types
+LEAST = {name: float(_finfo(dtype).smallest_subnormal) for name, dtype in NUMPY_DTYPES.items()}
 
 
 @dataclass(frozen=True)
