@@ -385,6 +385,8 @@ class ClockMonitor:
         if at is not None:
             row = self._row()
             row[:, agents] = time
+            if copy.source_time is not None:  # the copy has read its source, too
+                row[GENERIC, self.threads + self.warps + int(lanes[0]) // WARP % self.warps] = copy.source_time
             self.left[at] = self._joined(self.left.get(at), row)
 
     def read_by_pattern(self, access, row: int, instruction) -> None:

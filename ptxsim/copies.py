@@ -22,6 +22,7 @@ class Copy:
     width: int
     group: np.ndarray  # per lane of the batch; -1 once landed
     mbarrier: int | None = None  # the place of the one that a bulk copy signals
+    source_time: int | None = None  # of a bulk copy out of shared memory: when it read its source, for the watch
     pattern: int = 0  # of a tensor copy: bytes of the rows of its swizzle, 16 for none
 
 

@@ -125,14 +125,15 @@ def _plain(m, instruction: Instruction, modifiers: Modifiers, spaces: list[str],
             taken = pieces(from_space, from_slot, from_offset, size, "cp_async_ld", here)
             to = pieces(to_space, to_slot, to_offset, size, "cp_async", here)
             for lane, a, b in zip(here, taken, to, strict=True):
+                read = None
                 if from_space == "global":
                     _touch_global(m, instruction, a, PIECE, "ld")
                 else:
-                    _require_readable(m, instruction, a)
+                    read = _require_readable(m, instruction, a)
                 data = [a.load(8, i) for i in range(2)]
                 if signals:
                     mask = None if read_mask is None else int(read_mask()[lane])
-                    _deliver(m, instruction, lane, b, data, size, signal(lane), mask)
+                    _deliver(m, instruction, lane, b, data, size, signal(lane), mask, read=read)
                 else:
                     _send(m, instruction, lane, a, b, data, PIECE, update)
 
@@ -153,10 +154,9 @@ def _touch_global(m, instruction: Instruction, access: Access, width: int, kind:
         observer.bulk(instruction, access, width, kind)
 
 
-def _require_readable(m, instruction: Instruction, access: Access) -> None:
-    """A bulk copy reads shared memory."""
-    if m.monitor is not None:
-        m.monitor.touch(access, PIECE, instruction, "async_ld")
+def _require_readable(m, instruction: Instruction, access: Access) -> int | None:
+    """A bulk copy reads shared memory; the time, where it is watched."""
+    return None if m.monitor is None else m.monitor.access(access, access.lanes, PIECE, instruction, "async_ld")
 
 
 # into shared memory
@@ -175,7 +175,16 @@ def _signal(m, instruction: Instruction, operand) -> Callable[[int], int]:
 
 
 def _deliver(
-    m, instruction: Instruction, lane: int, to: Pieces, data, size: int, bar: int, mask: int | None, pattern: int = 0
+    m,
+    instruction: Instruction,
+    lane: int,
+    to: Pieces,
+    data,
+    size: int,
+    bar: int,
+    mask: int | None,
+    pattern: int = 0,
+    read: int | None = None,
 ) -> None:
     """Data are on their way to shared memory, of the block itself or of those in the mask, and signal there."""
     part = len(m.spaces["shared"].data) // len(m.blocks)
@@ -194,7 +203,7 @@ def _deliver(
         access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
         group = np.full(m.lanes, -1, np.int64)
         group[lane] = NEVER
-        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, group, at, pattern)
+        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, group, at, read, pattern)
         if m.monitor is not None:
             m.monitor.copy_begins(copy)
         m.phases.signal(at, _landing(m, instruction, copy, lane, at, size))

@@ -10,7 +10,7 @@ import pytest
 from running import KERNELS
 
 import ptxsim
-from ptxsim import monitor
+from ptxsim import clock_monitor, monitor
 from ptxsim.compiler import compile_ptx
 from ptxsim.errors import PtxError
 
@@ -121,6 +121,7 @@ def test_the_watch_over_races_takes_time_in_proportion(compiled, name, monkeypat
 
     real = monitor.granules
     monkeypatch.setattr(monitor, "granules", counting)
+    monkeypatch.setattr(clock_monitor, "granules", counting)
     found = []
     for n in (16, 64):
         looked[0] = 0

@@ -294,6 +294,15 @@ def test_a_swizzle_of_the_map_that_differs_from_the_descriptors_is_noted(kernel)
     assert note.endswith("wgmma reads with a swizzle of 64 bytes what a tensor copy wrote with a swizzle of 128 bytes")
 
 
+def test_a_bulk_copy_between_blocks_of_a_cluster(kernel):
+    x = np.arange(128, dtype=np.int32)
+    out = Array(np.zeros(128, np.int32), "out")
+    kernel("hand_over").launch(2, 128, [out, Array(x), 0])
+    assert (out.numpy() == x[::-1]).all()
+    with pytest.raises(PtxsimError, match=f"writes what cp.async.bulk.* at {AT} may still read"):
+        kernel("hand_over").launch(2, 128, [out, Array(x), 1])
+
+
 @pytest.mark.parametrize("lanes", [32, 16384])
 def test_clusters_that_the_launch_asks_for(kernel, lanes):
     out = Array(np.zeros((6, 4, 5), np.int32), "out")

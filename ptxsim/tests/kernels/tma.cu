@@ -361,3 +361,35 @@ KERNEL places(int* out) {
     int* mine = out + (blockIdx.y * gridDim.x + blockIdx.x) * 5;
     mine[0] = rank, mine[1] = x, mine[2] = y, mine[3] = size, mine[4] = clusters;
 }
+
+// A bulk copy from one block's shared memory to the other's, which says when it has come.
+KERNEL __cluster_dims__(2, 1, 1) hand_over(int* out, const int* in, int fault) {
+    __shared__ alignas(128) int s[128];
+    __shared__ uint64_t come, gone;
+    if (threadIdx.x == 0) {
+        init(&come, 1), init(&gone, 1);
+        init_fence();
+        expect(&come, sizeof(s));
+    }
+    if (cluster_rank() == 0) s[threadIdx.x] = in[threadIdx.x];
+    proxy_fence();
+    cluster_sync();
+    if (cluster_rank() == 0) {
+        if (threadIdx.x == 0)
+            asm volatile(
+                "{ .reg .b32 to, bar;\n"
+                "mapa.shared::cluster.u32 to, %0, 1;\n"
+                "mapa.shared::cluster.u32 bar, %1, 1;\n"
+                "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [to], [%0], %2, [bar]; }" ::"r"(
+                    shared_address(s)),
+                "r"(shared_address(&come)), "r"(int(sizeof(s)))
+                : "memory");
+        if (fault != 1) wait(&gone, 0);
+        s[threadIdx.x] = 0;
+    } else {
+        wait(&come, 0);
+        out[threadIdx.x] = s[127 - threadIdx.x];
+        if (threadIdx.x == 0) arrive_at(&gone, 0);
+    }
+    cluster_sync();
+}
