@@ -226,7 +226,9 @@ class _Page:
             self._row(("", "ld", "st", "ld", "st", "warps", "line"), "").rstrip() + " │ source",
         ]
 
-    def lines(self, text: Mapping[int, str], costs: dict[int, Cost], numbers: Iterable[int]) -> list[str]:
+    def lines(
+        self, text: Sequence[str] | Mapping[int, str], costs: dict[int, Cost], numbers: Iterable[int]
+    ) -> list[str]:
         """Rows of the given line numbers; a row of dots where some are left out."""
         out, last = [], None
         for number in numbers:
