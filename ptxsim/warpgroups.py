@@ -171,7 +171,7 @@ class Warpgroups:
 
     def before(self, instruction: Instruction, use: Use) -> None:
         """An instruction is about to read and write watched registers."""
-        if not self.issued and use.copy:
+        if use.copy and not self.issued and not self.written:
             return
         here = self.active()
         if use.copy:

@@ -197,6 +197,20 @@ def test_operands_beyond_shared_memory_and_unwritten_ones_are_found():
             ptxsim.load(HEADER + LINES.format(line=line, size=size, more=more)).launch(1, 128, [])
 
 
+def test_a_copy_of_what_is_written_after_the_fence_is_found():
+    """As of its source; a copy alone is the compiler's affair."""
+    line = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, {{%r3, %r3, %r3, %r3}}, %rd1, 1, 1, 1, 0;"
+    init = "mov.u32 %r4, %tid.x; shl.b32 %r4, %r4, 3; mov.u32 %r2, tile; add.u32 %r4, %r4, %r2; mov.b64 %rd3, 0; "
+    init += "st.shared.u64 [%r4], %rd3; fence.proxy.async.shared::cta; bar.sync 0; add.u32 %r2, %r1, 1;"
+    copied = LINES.format(line="mov.u32 %r3, %r2; " + line, size=1024, more=init)
+    ptxsim.load(HEADER + copied).launch(1, 128, [])
+    written = LINES.format(line="add.u32 %r2, %r1, 2; mov.u32 %r3, %r2; " + line, size=1024, more=init)
+    with pytest.raises(
+        ptxsim.PtxsimError, match=r"its operand A is written at PTX line \d+, after the last wgmma\.fence"
+    ):
+        ptxsim.load(HEADER + written).launch(1, 128, [])
+
+
 def test_two_groups_of_roles_in_part_of_a_warpgroup_are_told():
     lines = LINES.format(line="mov.u32 %r2, %tid.x; setp.lt.u32 %p, %r2, 40; @%p bra AFTER;", size=1024, more="")
     told = r"wgmma\.commit_group.*: not all threads of the warpgroup are here: thread \(0, 0, 0\) is missing"
