@@ -191,3 +191,51 @@ def test_a_thing_is_looked_up_once_and_an_error_is_told_each_time(words: dict[st
     for value in (1, 1.0, True, 1, [1], [1]):
         noted(value)
     assert asked == [(1,), (1.0,), (True,), ([1],), ([1],)]
+
+
+# ---- tables of the paper's own, and of problems beside the ladder's --------------------------------------------------
+
+
+def test_what_other_gpus_get_compiled_and_what_reads_c(planted: Planted) -> None:
+    """compiled.csv and emulated.csv are the paper's: no machine has another value."""
+    machine = Machine.read(planted.folder, planted.variants, archived=True)
+    compiled = {("sgemm_naive", "sm_86"): {"registers": 40, "limiter": "threads", "tex": None}}
+    metric = "memory_l2_theoretical_sectors_global"
+    emulated = {("sgemm_naive", 4096, 1.0, metric): 7.0}
+    words = Vocabulary(machine, {}, {}, EXPERIMENTS, compiled, emulated).functions()
+    assert evaluate('compiled("sgemm_naive", "sm_86", "registers") + 2', words).value == 42
+    assert evaluate('compiled("sgemm_naive", "sm_86", "limiter")', words) == "threads"
+    assert evaluate('emulated("sgemm_naive", "global_sectors_l2", beta=1)', words).value == 7
+    for lacking, said in (
+        ('compiled("sgemm_naive", "sm_120", "registers")', "compiled.csv has no row of sgemm_naive for sm_120"),
+        ('compiled("sgemm_naive", "sm_86", "tex")', "compiled.csv has no tex of sgemm_naive for sm_86"),
+        ('emulated("sgemm_naive", "global_sectors_l2", beta=2)', "at n = 4096 and beta = 2"),
+        ('counter("sgemm_naive", "global_sectors_l2", beta=1)', "counters_with_beta.csv has no row of sgemm_naive"),
+    ):
+        with pytest.raises(Missing, match=said):
+            evaluate(lacking, words)
+
+
+def test_counters_with_beta_stand_in_a_table_of_their_own(planted: Planted) -> None:
+    planted.write("counters_with_beta", [planted.counter("global_load_sectors", 500.0) | {"beta": 1.0}])
+    words = planted.words()
+    assert evaluate('counter("sgemm_naive", "global_load_sectors", beta=1)', words).value == 500
+    assert evaluate('counter("sgemm_naive", "global_load_sectors")', words).value == 320
+
+
+def test_watts_are_within_what_all_windows_drew(planted: Planted) -> None:
+    rows = planted_bench()
+    for row in rows:
+        if row["variant"] == "sgemm_naive" and row["n"] == 4096 and row["experiment"] == "occupancy":
+            row["power_w"] = 530.0
+    planted.write("bench", rows)
+    found = evaluate('power_w("sgemm_naive")', planted.words())
+    assert (found.value, found.low, found.high) == (500, 500, 530)
+
+
+def test_sizes_are_counted_where_a_comparison_is_true(words: dict[str, Callable[..., Any]]) -> None:
+    of = 'share("sgemm_warptile", n)'
+    assert evaluate(f'count_over(lambda n: {of} > 0, sizes("sgemm_warptile"))', words).value >= 1
+    assert evaluate(f'count_over(lambda n: {of} > 99, sizes("sgemm_warptile"))', words).value == 0
+    with pytest.raises(UserError, match="count_over takes a lambda that compares"):
+        evaluate(f'count_over(lambda n: {of}, sizes("sgemm_warptile"))', words)
