@@ -45,7 +45,7 @@ def or_left_out(inputs: Inputs, what: str, draw: Callable[[Sources], Figure]) ->
 
 def draw_ladder(of: Sources) -> Figure:
     """Share of cuBLAS of each fp32 rung and library at SIZE, with intervals, and TFLOP/s in numbers."""
-    rows = of.at_size[of.at_size["experiment"] == LADDER].reset_index()
+    rows = of.timed[(of.timed["experiment"] == LADDER) & (of.timed["n"] == SIZE)]
     rows = rows[~rows["dtype"].map(is_tensor)].sort_values("order", kind="stable")
     if rows.empty:
         raise Missing(f"{LADDER} was not timed at n = {SIZE}")
