@@ -12,13 +12,17 @@ OUTPUTS = {
 REPORT_TABLES = {
     name: table for name, table in drawn.tables().items() if all(needed in _FILES for needed in table.where_needed)
 }
-# Figures that one process draws: those of one category; while measuring, an experiment's own by themselves
+# Figures that one process draws: those of one category; while measuring, an experiment's own by themselves. What reads a
+# file that is written by hand is apart, for where that changes there is no reason to draw the others again.
 FIGURE_GROUPS = {}
 for _name, (_figure, _experiment) in OUTPUTS.items():
-    _alone = _experiment in PLACES["of_experiment"]
-    FIGURE_GROUPS.setdefault(_experiment if _alone else _figure.category[2:].replace(" ", "_").lower(), []).append(
-        _name
-    )
+    _group = _figure.category[2:].replace(" ", "_").lower()
+    _by_hand = [Path(read).stem for read in (*_figure.reads, *_figure.optional) if "/" in read]
+    if _experiment in PLACES["of_experiment"]:
+        _group = _experiment
+    elif _by_hand:
+        _group = f"of_{_by_hand[0]}"
+    FIGURE_GROUPS.setdefault(_group, []).append(_name)
 
 
 rule inputs:
