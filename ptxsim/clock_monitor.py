@@ -69,6 +69,7 @@ class ClockMonitor:
         self.read_lanes = np.zeros((total if self.watch_races else 0, self.warps), np.uint32)
         self.remote = np.zeros((len(m.blocks), self.threads), np.int32)  # when a block was last accessed from others
         self.ended = np.zeros(len(m.blocks), bool)
+        self.fenced = np.zeros(m.lanes, np.int32)  # when each thread last executed a fence
         self.left: dict = {}  # what arrivals left at a barrier, by which; and, by ("over", which), of phases that ended
         self.all_lanes = np.arange(m.lanes)
 
@@ -124,9 +125,20 @@ class ClockMonitor:
 
     # what orders accesses
 
-    def release(self, key, lanes: np.ndarray) -> None:
-        """Lanes of one cluster arrive at a barrier."""
-        self.left[key] = self._joined(self.left.get(key), self._what(lanes))
+    def release(self, key, lanes: np.ndarray, relaxed: bool = False) -> None:
+        """Lanes of one cluster arrive at a barrier; relaxed, only what came before a fence of theirs is ordered."""
+        if relaxed:
+            lanes = lanes[self.fenced[lanes] > 0]
+            if not len(lanes):
+                return
+        row = self._what(lanes)
+        if relaxed:
+            row[GENERIC, lanes % self.threads] = self.fenced[lanes]
+        self.left[key] = self._joined(self.left.get(key), row)
+
+    def fence(self, active: np.ndarray | None) -> None:
+        """The active threads execute a fence that reaches the cluster, or further."""
+        self.fenced[self.machine.alive if active is None else active] = self._stamp
 
     def phase_ends(self, key) -> None:
         """Whoever sees that the present phase of a barrier ended knows what its arrivals left."""

@@ -63,9 +63,8 @@ class Clusters:
     def arrive(self, instruction: Instruction, threads: np.ndarray, orders: bool) -> None:
         """barrier.cluster.arrive; `orders`: what the threads did before it is ordered, as by `.release`."""
         self.arrived = self.arrived + threads
-        if orders:
-            for key, lanes in self._split(threads):
-                self.machine.release_at(key, lanes)
+        for key, lanes in self._split(threads):
+            self.machine.release_at(key, lanes, relaxed=not orders)
         twice = threads & (self.arrived > self.waited + 1)
         if twice.any():
             lane = int(np.flatnonzero(twice)[0])

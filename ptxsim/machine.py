@@ -975,11 +975,11 @@ class Machine:
         if self.monitor is not None:
             self.monitor.arrive(threads, number)
 
-    def release_at(self, key: int | tuple, lanes: np.ndarray) -> None:
+    def release_at(self, key: int | tuple, lanes: np.ndarray, relaxed: bool = False) -> None:
         """Lanes of one cluster arrive at an mbarrier, or the cluster's barrier: what they did comes before what those
         do who see its phase end."""
         if self.monitor is not None:
-            self.monitor.release(key, lanes)
+            self.monitor.release(key, lanes, relaxed)
 
     def acquire_at(self, key: int | tuple, lanes: np.ndarray) -> None:
         """Lanes of one cluster have seen the phase end."""
@@ -997,6 +997,12 @@ class Machine:
         """The active threads execute a fence that reaches beyond their block."""
         if self.global_monitor is not None:
             self.global_monitor.fence()
+        self.pass_cluster_fence()
+
+    def pass_cluster_fence(self) -> None:
+        """The active threads execute a fence that reaches at least their cluster."""
+        if self.monitor is not None:
+            self.monitor.fence(self.active)
 
     def pass_proxy_fence(self) -> None:
         """The active threads order what was done by loads and stores before what bulk copies and wgmma do."""

@@ -188,6 +188,9 @@ class SharedMonitor:
             self._examine(keep=True)
         self.clock = self.clock + threads.reshape(-1, WARP).any(axis=1)
 
+    def fence(self, active: np.ndarray | None) -> None:
+        """A fence orders nothing here: barriers do."""
+
     def block_ends(self, block: int, lane: int) -> None:
         """The last thread of a block (the lane's) ends."""
 

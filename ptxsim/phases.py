@@ -149,10 +149,10 @@ class Phases:
             if p.threads.any():
                 self.waiting.append(p)
 
-    def arrive(self, objects: np.ndarray, lanes: np.ndarray) -> None:
+    def arrive(self, objects: np.ndarray, lanes: np.ndarray, relaxed: bool = False) -> None:
         """Threads arrive: what they did before is ordered before what those do who see the phase end."""
         for at in np.unique(objects).tolist():
-            self.machine.release_at(at, lanes[objects == at])
+            self.machine.release_at(at, lanes[objects == at], relaxed)
 
     def passed(self, lanes: np.ndarray, objects: np.ndarray) -> None:
         """Threads have seen the phases of these objects end."""

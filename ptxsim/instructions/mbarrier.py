@@ -60,7 +60,7 @@ def mbarrier(m, instruction):
     parity = modifiers.flag("parity")
     no_complete = modifiers.flag("noComplete")
     expects = action == "expect_tx" or (action.startswith("arrive") and modifiers.flag("expect_tx"))
-    orders = modifiers.one_of(ORDER) != "relaxed"
+    relaxed = modifiers.one_of(ORDER) == "relaxed"
     modifiers.one_of(("cta", "cluster"))
     operands = list(instruction.operands)
     after = instruction.pc + 1
@@ -112,8 +112,8 @@ def mbarrier(m, instruction):
                 if no_complete and state.pending == 0:
                     raise m.fault(instruction, "mbarrier: .noComplete, but this ends the phase", int(lanes[index]))
 
-        if orders and action in ("arrive", "arrive_drop"):
-            m.phases.arrive(objects, lanes)
+        if action in ("arrive", "arrive_drop"):
+            m.phases.arrive(objects, lanes, relaxed)
         before = m.phases.change(instruction, objects, lanes, act)
         if write is not None:
             write(before, None if len(lanes) == m.lanes else lanes)

@@ -308,9 +308,10 @@ def membar(m, instruction: Instruction):
 
 @effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
 def fence(m, instruction: Instruction):
-    """fence: as membar (PTX ISA 9.7.13.4); between proxies nothing is out of order here."""
+    """fence: as membar (PTX ISA 9.7.13.4). The watch over races is told of those that reach beyond the block, and of
+    those between the generic and the asynchronous proxy."""
     modifiers = Modifiers(instruction)
-    reaches = {"gpu", "sys"} & set(modifiers.left)
+    reaches, in_cluster = {"gpu", "sys"} & set(modifiers.left), "cluster" in modifiers.left
     if "proxy" in modifiers.left:
         to_async = modifiers.flag("async") or modifiers.flag("async::shared::cta")
         modifiers.drop(
@@ -321,7 +322,9 @@ def fence(m, instruction: Instruction):
         return m.pass_proxy_fence if to_async else ignored(m, instruction)
     modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster", "mbarrier_init"))
     modifiers.done()
-    return m.pass_fence if reaches else ignored(m, instruction)
+    if reaches:
+        return m.pass_fence
+    return m.pass_cluster_fence if in_cluster else ignored(m, instruction)
 
 
 @effect("alloca", takes(RESULT, VALUE, optional=(NUMBER,)))

@@ -303,6 +303,15 @@ def test_a_bulk_copy_between_blocks_of_a_cluster(kernel):
         kernel("hand_over").launch(2, 128, [out, Array(x), 1])
 
 
+def test_a_fence_before_a_relaxed_arrival_orders(kernel):
+    for fault in (0, 2):
+        out = Array(np.zeros(64, np.int32), "out")
+        kernel("relaxed_arrival").launch(2, 32, [out, fault])
+        assert out.numpy().all()
+    with pytest.raises(PtxsimError, match=r"race: changes what block .* writes"):
+        kernel("relaxed_arrival").launch(2, 32, [out, 1])
+
+
 @pytest.mark.parametrize("lanes", [32, 16384])
 def test_clusters_that_the_launch_asks_for(kernel, lanes):
     out = Array(np.zeros((6, 4, 5), np.int32), "out")

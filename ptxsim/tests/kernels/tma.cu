@@ -393,3 +393,20 @@ KERNEL __cluster_dims__(2, 1, 1) hand_over(int* out, const int* in, int fault) {
     }
     cluster_sync();
 }
+
+// A fence lets a relaxed arrival order what came before it: here mbarriers that are made.
+KERNEL __cluster_dims__(2, 1, 1) relaxed_arrival(int* out, int fault) {
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        init(&bar, 2);
+        if (fault == 0) init_fence();
+        if (fault == 2) asm volatile("fence.acq_rel.cluster;" ::: "memory");
+    }
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+    if (threadIdx.x == 0)
+        for (int block = 0; block < 2; ++block) arrive_at(&bar, block);
+    wait(&bar, 0);
+    out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
+    cluster_sync();
+}
