@@ -20,7 +20,7 @@ from analysis.claims.estimates import Estimate, Undefined, shown
 from analysis.claims.expressions import evaluate
 from analysis.claims.tolerance import Level
 from contracts import UserError, choose, load_yaml, read_rows, read_yaml, schema, validate
-from contracts.errors import suggest
+from contracts.errors import LONGEST, one_line, suggest
 
 RULES = ("as", "between", "near", "within", "at_least", "at_most", "equals", "true")
 DIRECTED = RULES[:6]  # those that have a side of `neutral`
@@ -96,7 +96,7 @@ def read_claims(path: Path, told: list[str]) -> list[dict[str, Any]]:
     for place, entry in enumerate(entries, start=1):
         name = entry.get("id", f"entry {place}") if isinstance(entry, dict) else f"entry {place}"
         try:
-            validate([entry], "claims", f"{path}: {name}")
+            validate([entry], "claims", f"{path}: {one_line(str(name))[:LONGEST]}")
             good.append(entry)
         except UserError as error:
             told.append(re.sub(r"(: | in )0\b", r"\1the claim", str(error), count=1).replace("the claim.", ""))
