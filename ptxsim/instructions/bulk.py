@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import tensor_maps
 from ..bulk_groups import Store
-from ..copies import NEVER, Copy, land_copies_of
+from ..copies import Copy
 from ..errors import PtxError
 from ..memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
 from ..phases import State
@@ -28,6 +28,7 @@ OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 REDUCED = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "int32": "s32", "int64": "s64"}
 REDUCED |= {"uint32": "u32", "uint64": "u64"}
 PIECE, ALIGN = 16, 128  # bytes: of a bulk copy, of a box in shared memory
+NO_GROUP = np.zeros(0, np.int64)  # of a copy that an mbarrier waits for
 HINTS = ("L2", "mbarrier::complete_tx::bytes", "bulk_group")
 
 
@@ -114,6 +115,7 @@ def _plain(m, instruction: Instruction, modifiers: Modifiers, spaces: list[str],
     def step() -> None:
         amounts = read_amount()
         lanes = _lanes(m)
+        objects = signal() if signals else {}
         for lane in lanes:
             if int(amounts[lane]) % 16:
                 what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
@@ -133,7 +135,7 @@ def _plain(m, instruction: Instruction, modifiers: Modifiers, spaces: list[str],
                 data = [a.load(8, i) for i in range(2)]
                 if signals:
                     mask = None if read_mask is None else int(read_mask()[lane])
-                    _deliver(m, instruction, lane, b, data, size, signal(lane), mask, read=read)
+                    _deliver(m, instruction, lane, b, data, size, objects[lane], mask, read=read)
                 else:
                     _send(m, instruction, lane, a, b, data, PIECE, update)
 
@@ -162,14 +164,13 @@ def _require_readable(m, instruction: Instruction, access: Access) -> int | None
 # into shared memory
 
 
-def _signal(m, instruction: Instruction, operand) -> Callable[[int], int]:
-    """Where the mbarrier of a thread's copy lies in the batch's shared memory."""
+def _signal(m, instruction: Instruction, operand) -> Callable[[], dict[int, int]]:
+    """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
     _, slot, offset = m.address(operand, "shared::cluster")
 
-    def at(lane: int) -> int:
-        with m.acting(_only(m, [lane])):
-            objects, _ = objects_at(m, "shared::cluster", slot, offset, instruction, "atom")
-        return int(objects[0])
+    def at() -> dict[int, int]:
+        objects, lanes = objects_at(m, "shared::cluster", slot, offset, instruction, "atom")
+        return dict(zip(lanes.tolist(), objects.tolist(), strict=True))
 
     return at
 
@@ -201,9 +202,7 @@ def _deliver(
         at = bar + (block - own) * part
         shift = (block - own) * part
         access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
-        group = np.full(m.lanes, -1, np.int64)
-        group[lane] = NEVER
-        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, group, at, read, pattern)
+        copy = Copy(instruction, access.lanes, access, data, 8, PIECE, NO_GROUP, at, read, pattern)
         if m.monitor is not None:
             m.monitor.copy_begins(copy)
         m.phases.signal(at, _landing(m, instruction, copy, lane, at, size))
@@ -214,7 +213,10 @@ def _landing(m, instruction: Instruction, copy: Copy, lane: int, at: int, size: 
         state.bytes -= size
 
     def land() -> None:
-        land_copies_of(m, [copy], np.array([lane]))
+        for number, values in enumerate(copy.data):
+            copy.access.store(copy.size, values, number)
+        if m.monitor is not None:
+            m.monitor.copy_lands(copy, None)
         m.phases.count(at, instruction, -size)
         m.phases.change(instruction, np.array([at]), np.array([lane]), complete)
 
@@ -322,6 +324,7 @@ def _tensor_load(m, instruction: Instruction, dimensions: int, multicast: bool):
     read_mask = m.reader(more[0], U16) if multicast else None
 
     def step() -> None:
+        objects = signal()
         for lane, box, to, coordinates in boxes("cp_async"):
             data = np.zeros((math.prod(box.box[:-1]), box.inner_bytes), np.uint8)
             found = _inside(m, box, coordinates, lane)
@@ -332,7 +335,7 @@ def _tensor_load(m, instruction: Instruction, dimensions: int, multicast: bool):
             words = data.view(np.uint64).reshape(-1, 2)
             parts = [np.ascontiguousarray(words[:, i]) for i in range(2)]
             mask = None if read_mask is None else int(read_mask()[lane])
-            _deliver(m, instruction, lane, to, parts, box.bytes, signal(lane), mask, box.swizzle or PIECE)
+            _deliver(m, instruction, lane, to, parts, box.bytes, objects[lane], mask, box.swizzle or PIECE)
 
     return step
 
@@ -366,11 +369,11 @@ def _boxes(m, instruction: Instruction, operand, space_name: str, read_maps):
 
     def each(kind: str) -> Iterator[tuple[int, tensor_maps.TensorMap, Pieces, list[int]]]:
         lanes = _lanes(m)
-        space = m.spaces[space_name]
-        for lane, (box, coordinates) in zip(lanes, read_maps(lanes), strict=True):
-            where = space.addresses(m.registers[slot], _only(m, [lane]))
-            m.require_valid(space, where, offset, box.span, PIECE, instruction, kind)
-            raw = int(where.raw[0]) + offset
+        space, found = m.spaces[space_name], read_maps(lanes)
+        where = space.addresses(m.registers[slot], _only(m, lanes))
+        m.require_valid(space, where, offset, max(box.span for box, _ in found), PIECE, instruction, kind)
+        starts = zip(lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True)
+        for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
             if raw % ALIGN:
                 what = f"misaligned box at {space.shown(raw)}, which tensor copies take at multiples of {ALIGN} bytes"
                 raise m.fault(instruction, what + m.in_shared(raw), lane)
@@ -385,7 +388,7 @@ def _boxes(m, instruction: Instruction, operand, space_name: str, read_maps):
                     f"{box.swizzle} bytes apart in shared memory, which was not confirmed on a device"
                 ] = None
             at = box.shared_offsets(raw).reshape(-1)
-            yield lane, box, Pieces(space, at + (int(where.flat[0]) - int(where.raw[0])), at, lane), coordinates
+            yield lane, box, Pieces(space, at + origin, at, lane), coordinates
 
     return each
 
