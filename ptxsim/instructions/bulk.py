@@ -324,12 +324,13 @@ def _tensor_load(m, instruction: Instruction, dimensions: int, multicast: bool):
     read_mask = m.reader(more[0], U16) if multicast else None
 
     def step() -> None:
+        found = list(boxes("cp_async"))
         objects = signal()
-        for lane, box, to, coordinates in boxes("cp_async"):
+        for lane, box, to, coordinates in found:
             data = np.zeros((math.prod(box.box[:-1]), box.inner_bytes), np.uint8)
-            found = _inside(m, box, coordinates, lane)
-            if found is not None:
-                access, unit, inside, first, end = found
+            part = _inside(m, box, coordinates, lane)
+            if part is not None:
+                access, unit, inside, first, end = part
                 _touch_global(m, instruction, access, unit, "ld")
                 data[inside, first:end] = access.load(unit).view(np.uint8).reshape(-1, end - first)
             words = data.view(np.uint64).reshape(-1, 2)
