@@ -190,6 +190,8 @@ def _check_source(name: str, one: Registered, told: set[str], root: Path) -> Non
     known = {*recorded.tables(), *DERIVED, *FOLDERS, *(f"report:{name}" for name in told)}
     if name in known or ("/" in name and (root / name).is_file()):
         return
+    if name in one.optional and next(root.glob(f"data/*/{name}.csv"), None):
+        return  # the table of a side study whose folder is gone; archives still have it
     what = "no such file" if "/" in name else suggest(name, known)
     raise UserError(f"{one.path}: {one.kind} {one.name!r} reads {name!r}, which is not registered; {what}")
 
