@@ -71,6 +71,7 @@ def draw(measured: Measured) -> Figure:
 @figure(
     "correctness",
     category="4 Correctness",
+    subcategory="All kernels",
     title="Worst error as a share of its bound",
     reads=("measured",),
 )

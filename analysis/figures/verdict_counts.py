@@ -85,6 +85,7 @@ def bars(axes: Axes, rows: pd.DataFrame, column: str, names: list[str]) -> None:
 @figure(
     "claims",
     category="7 Claims",
+    subcategory="All worklogs",
     title="Verdicts, counted",
     caption="workflow/report/claims_figure.rst",
     reads=("report:claims", "paper/sources.yaml"),

@@ -265,8 +265,10 @@ async function table(path) {
     const button = part.querySelector("th [role=button]");
     seen.rows += part.querySelectorAll("tbody tr").length;
     button.click();
+    await pause(50); // it sorts once the click is done
     const up = column();
     button.click();
+    await pause(50);
     seen.sorts ||= up !== column();
   }
   frame.remove();

@@ -61,6 +61,7 @@ if PLAN.compared:
             table=report(
                 COMPARED,
                 category="5 Tables",
+                subcategory="Head to head",
                 caption="../report/compare.rst",
                 labels={"table": f"{_pair[0]} and {_pair[1]}"},
             ),
@@ -97,7 +98,13 @@ for _page, _title in [("tables", "Tables"), ("claims", "Claims and verdicts")]:
             "analysis/pages.py",
         output:
             (
-                report(_out, category="5 Tables", caption="../report/tables.rst", labels=_labels)
+                report(
+                    _out,
+                    category="5 Tables",
+                    subcategory="To sort and search",
+                    caption="../report/tables.rst",
+                    labels=_labels,
+                )
                 if _page == "tables"
                 else _out
             ),

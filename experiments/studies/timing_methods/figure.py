@@ -115,6 +115,7 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
 @figure(
     "timing_methods",
     category="6 Second opinions",
+    subcategory="All kernels",
     title="Ways of timing",
     reads=("measured",),
     optional=("timing_methods",),
