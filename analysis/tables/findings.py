@@ -26,7 +26,7 @@ from analysis.inputs import Inputs
 from analysis.registry import document
 from analysis.tables import published, steps
 from analysis.words import significant
-from contracts import read_rows
+from contracts import read_rows, registry
 
 ALIKE = 0.02  # of a time: a step that changes it by less has hardly changed it
 CARRIED = 0.8  # of its published share of cuBLAS: a rung that reaches so much carries over
@@ -65,6 +65,8 @@ class Sources:
 
     def optional(self, name: str) -> pd.DataFrame:
         """A recorded table that need not be there."""
+        if name not in registry.tables():
+            raise Missing(f"{name}.csv is of a side study whose folder is not there")
         rows = self.inputs.rows(name)
         if rows.empty:
             raise Missing(f"{name}.csv has no rows here")
