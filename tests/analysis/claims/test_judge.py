@@ -384,7 +384,7 @@ def test_the_page_sorts_in_a_browser(tmp_path: Path) -> None:
     page = tmp_path / "pressed.html"
     page.write_text(pages.page([("One", rows)], "x").replace("</body>", PRESS + "</body>"))
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    options += ["--virtual-time-budget=10000", "--dump-dom"]
+    options += ["--virtual-time-budget=120000", "--dump-dom"]
     done = subprocess.run([BROWSER, *options, page.as_uri()], capture_output=True, text=True)
     assert re.search("<title>(.*?)</title>", done.stdout)[1] == "bca acb abc", done.stdout[-500:] + done.stderr[-500:]
 
