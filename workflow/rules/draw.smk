@@ -59,13 +59,13 @@ for _group, _names in FIGURE_GROUPS.items():
             "python -m analysis.draw --inputs {input.inputs} --out results/figures {params.names} 2>&1 | tee {log}"
 
 
-# All report tables in one process, but the claims, which rest on every archive, and what is made from the claims.
+# All report tables in one process, but those that rest on every archive, each for itself (claims wait for no emulator,
+# and coverage does), and what is made from the claims.
 TABLE_GROUPS = {}
 for _name, _table in REPORT_TABLES.items():
     _second = any(read.startswith("report:") for read in _table.reads)
-    TABLE_GROUPS.setdefault("findings" if _second else "claims" if "archives" in _table.reads else "tables", []).append(
-        _name
-    )
+    _group = "findings" if _second else _name if "archives" in _table.reads else "tables"
+    TABLE_GROUPS.setdefault(_group, []).append(_name)
 
 for _group, _names in TABLE_GROUPS.items():
 

@@ -364,12 +364,17 @@ BROWSER = next(
 )
 PRESS = """
 <script>
-const order = () => [...document.querySelectorAll("tbody tr")].map(row => row.cells[0].textContent).join("");
+const order = () => [...document.querySelectorAll("table.dataTable tbody tr")].map(row => row.cells[0].textContent).join("");
 const said = [];
 async function press() {
-  while (!document.querySelector("th[aria-label]")) await new Promise(done => setTimeout(done, 20));
+  while (!document.querySelector("thead [aria-label]")) await new Promise(done => setTimeout(done, 20));
   const heads = document.querySelectorAll("thead th");
-  for (const column of [1, 1, 0]) { heads[column].click(); said.push(order()); }
+  for (const column of [1, 1, 0]) {
+    const before = order();
+    heads[column].click();
+    while (order() == before) await new Promise(done => setTimeout(done, 20));
+    said.push(order());
+  }
   document.title = said.join(" ");
 }
 press();
