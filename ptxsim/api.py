@@ -170,11 +170,14 @@ class Kernel:
         symbols = place_globals(self.program, arena)
         given = self._set_variables(constants or {}, arena, symbols)
         padded = align_up(math.prod(block), WARP)
-        chosen = np.arange(math.prod(grid)) if blocks is None else np.asarray(blocks)
-        chosen = in_clusters(grid, cluster, chosen)
+        together = math.prod(cluster)
+        chosen: range | np.ndarray = range(math.prod(grid))  # an array only where it must be: a grid can be huge
+        if blocks is None:
+            sizes.Cost(self.title, len(chosen), padded, limits.thread_instructions)  # refuses, before memory is taken
+        if blocks is not None or together > 1:
+            chosen = in_clusters(grid, cluster, np.asarray(chosen if blocks is None else blocks))
         total = len(chosen)
         cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)
-        together = math.prod(cluster)
         at_once = max(1, limits.lanes // (padded * together))
         if polling.across_blocks(self.machine.polls) is not None:
             at_once = max(at_once, sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes))
@@ -213,7 +216,7 @@ class Kernel:
             observer.begins(self, grid, block)
         try:
             for first in range(0, total, per_batch):
-                batch = chosen[first : first + per_batch]
+                batch = np.asarray(chosen[first : first + per_batch])
                 for observer in observers:
                     observer.batch(batch)
                 machine.run_batch(batch, limits, observers)
