@@ -364,7 +364,8 @@ BROWSER = next(
 )
 PRESS = """
 <script>
-const order = () => [...document.querySelectorAll("table.dataTable tbody tr")].map(row => row.cells[0].textContent).join("");
+const rows = () => [...document.querySelectorAll("table.dataTable tbody tr")];
+const order = () => rows().map(row => row.cells[0].textContent).join("");
 const said = [];
 async function press() {
   while (!document.querySelector("thead [aria-label]")) await new Promise(done => setTimeout(done, 20));
