@@ -228,7 +228,7 @@ class Variant:
                 *([repr(self.arguments)] if set(self.arguments) - {*SIGNATURE, *TEXTURES} else []),
                 *(
                     [self.persistent, self.cluster, self.cooperative]
-                    if self.persistent or self.cluster != (1, 1)
+                    if self.persistent or self.cluster != (1, 1) or self.cooperative
                     else []
                 ),
             ]

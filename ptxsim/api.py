@@ -172,12 +172,12 @@ class Kernel:
         padded = align_up(math.prod(block), WARP)
         together = math.prod(cluster)
         chosen: range | np.ndarray = range(math.prod(grid))  # an array only where it must be: a grid can be huge
-        if blocks is None:
-            sizes.Cost(self.title, len(chosen), padded, limits.thread_instructions)  # refuses, before memory is taken
-        if blocks is not None or together > 1:
-            chosen = in_clusters(grid, cluster, np.asarray(chosen if blocks is None else blocks))
+        if blocks is not None:
+            chosen = in_clusters(grid, cluster, np.asarray(blocks))
         total = len(chosen)
-        cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)
+        cost = sizes.Cost(self.title, total, padded, limits.thread_instructions)  # refuses what is too much
+        if blocks is None and together > 1:
+            chosen = in_clusters(grid, cluster, np.arange(total))
         at_once = max(1, limits.lanes // (padded * together))
         if polling.across_blocks(self.machine.polls) is not None:
             at_once = max(at_once, sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes))
