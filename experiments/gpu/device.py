@@ -158,6 +158,20 @@ class Texture:
             driver.cuTexObjectDestroy(driver.CUtexObject(self.handle))
 
 
+def words_at(address: int, rows: int, columns: int, ld: int, nbytes: int) -> object:
+    """A row-major matrix on the device as other libraries take it, through __cuda_array_interface__: as integers of
+    `nbytes` bytes, for that interface has no bfloat16; `ld` in elements."""
+    interface = {
+        "shape": (rows, columns),
+        "strides": (ld * nbytes, nbytes),
+        "typestr": f"<i{nbytes}",
+        "data": (address, False),
+        "version": 3,
+    }
+    words: object = type("Matrix", (), {"__cuda_array_interface__": interface})()
+    return words
+
+
 class Arguments:
     """Makes a launch's arguments that are no numbers, and keeps what they point to (see `kernels.arguments.Makers`)."""
 
@@ -175,15 +189,8 @@ class Arguments:
     def tensor_map(self, matrix: int, rows: int, columns: int, ld: int, spec: TensorMap) -> TensorMapDescriptor:
         """A tensor map, which the launch copies."""
         dtype = dtypes()[self.dtype]
-        interface = {
-            "shape": (rows, columns),
-            "strides": (ld * dtype.bytes, dtype.bytes),
-            "typestr": f"<u{dtype.bytes}",  # that interface has no bfloat16
-            "data": (matrix, False),
-            "version": 3,
-        }
-        holder = type("Matrix", (), {"__cuda_array_interface__": interface})()
-        view = StridedMemoryView.from_cuda_array_interface(holder, stream_ptr=-1)
+        words = words_at(matrix, rows, columns, ld, dtype.bytes)
+        view = StridedMemoryView.from_cuda_array_interface(words, stream_ptr=-1)
         return view.as_tensor_map(
             spec.box,
             data_type=np.dtype(dtype.numpy),

@@ -12,7 +12,7 @@ from typing import Any
 
 from contracts import UserError
 from contracts.dtypes import dtypes
-from experiments.gpu.device import CatalogueKernel, Gpu
+from experiments.gpu.device import CatalogueKernel, Gpu, words_at
 from kernels.catalogue import Baseline, Entry, Problem
 
 CUBLAS_OP_N, CUBLAS_GEMM_DEFAULT = 0, -1  # cublas_api.h
@@ -85,16 +85,8 @@ class TorchGemm:
     def _matrix(self, address: int, rows: int, cols: int, ld: int) -> Any:
         torch = self.torch
         dtype = dtypes()[self.entry.dtype]
-        size = dtype.bytes
-        interface = {
-            "shape": (rows, cols),
-            "strides": (ld * size, size),
-            "typestr": f"<i{size}",  # that interface has no bfloat16
-            "data": (address, False),
-            "version": 3,
-        }
-        holder = type("Matrix", (), {"__cuda_array_interface__": interface})()
-        return torch.as_tensor(holder, device="cuda").view(getattr(torch, dtype.numpy))
+        words = words_at(address, rows, cols, ld, dtype.bytes)
+        return torch.as_tensor(words, device="cuda").view(getattr(torch, dtype.numpy))
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Callable[[], None]:
         """A call for this problem; alpha = 1 and beta = 0 only."""
