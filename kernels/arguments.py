@@ -13,6 +13,7 @@ from kernels.problem import Problem
 
 SIGNATURE = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
 TEXTURES = ("tex_a", "tex_b")
+WORKSPACES = ("workspace", "flags")
 TEXEL_BYTES = 16  # four floats
 _INTEGERS = ("m", "n", "k", "lda", "ldb", "ldc")
 _FACTORS = ("alpha", "beta")

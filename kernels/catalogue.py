@@ -25,6 +25,7 @@ from kernels.arguments import (
     TEXEL_BYTES,
     TEXTURES,
     TILE_COUNTER,
+    WORKSPACES,
     Argument,
     TensorMap,
     Workspace,
@@ -34,6 +35,7 @@ from kernels.occupancy import capability
 from kernels.problem import Problem as Problem
 
 ROOT = Path(__file__).resolve().parent
+TMA_BYTES = 16  # of which a matrix's beginning and its rows are multiples, where TMA is to move them
 CATALOGUE = ROOT / "catalogue.yaml"
 
 # CUDA C++ Programming Guide, technical specifications per compute capability
@@ -49,26 +51,45 @@ class Baseline:
     """A library's GEMM, measured by the same harness."""
 
     name: str
-    library: Literal["cublas", "torch"]
+    library: Literal["cublas", "torch", "triton"]
     dtype: str
     baseline: str
     idea: str
+    source: str | None = None
 
     @property
     def label(self) -> str:
         """Short name for figures."""
-        library = {"cublas": "cuBLAS", "torch": "torch.matmul"}[self.library]
+        library = {"cublas": "cuBLAS", "torch": "torch.matmul", "triton": "Triton"}[self.library]
         return f"{library} {self.dtype}"
 
     @property
+    def tensor_cores(self) -> bool:
+        """Whether it does its arithmetic on them."""
+        return dtypes()[self.dtype].tensor
+
+    @property
     def source_hash(self) -> str:
-        """A library has no source here; the hash tells only that the entry changed."""
-        return _digest(self.library, self.dtype)
+        """Of a library without a source here it tells only that the entry changed."""
+        parts = [(ROOT.parent / self.source).read_text()] if self.source else []
+        return _digest(self.library, self.dtype, *parts)
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
         """Why this problem is not taken (see `Variant.refusal`)."""
-        reason = problem.refusal()
+        reason = problem.refusal() or (
+            self._tma_refusal(problem, addresses or {}) if self.library == "triton" else None
+        )
         return f"{self.name} cannot take this problem: {reason}" if reason else None
+
+    def _tma_refusal(self, problem: Problem, addresses: Mapping[str, int]) -> str | None:
+        per_row = TMA_BYTES // dtypes()[self.dtype].bytes
+        for name in ("n", "lda", "ldb", "ldc"):  # n: TMA would store beyond the end of a row of C
+            if (value := getattr(problem, name)) % per_row:
+                return f"{name} = {value}, but it must be a multiple of {per_row}"
+        for matrix, address in addresses.items():
+            if address % TMA_BYTES:
+                return f"{matrix} begins {address % TMA_BYTES} bytes past a multiple of {TMA_BYTES}, but it must not"
+        return None
 
 
 @dataclass(frozen=True)
@@ -96,6 +117,7 @@ class Variant:
     persistent: int = 0  # blocks an SM of a grid that does not follow the tiles; 0: a block a tile
     cluster: tuple[int, int] = (1, 1)  # blocks in x and y
     cooperative: bool = False  # all blocks run at a time, or the launch fails
+    tensor_cores: bool = False  # does its arithmetic on them
     one_arch: bool = False  # needs the features that only `arch` has: sm_90a
     tuned: str | None = None  # the machine whose sweep chose the template; None: the catalogue's own values
 
@@ -277,6 +299,11 @@ class Dispatcher:
     def label(self) -> str:
         """Short name for figures."""
         return self.name.removeprefix(f"{self.family}_")
+
+    @property
+    def tensor_cores(self) -> bool:
+        """Whether its kernels do their arithmetic on them."""
+        return any(variant.tensor_cores for variant in self.variants)
 
     @property
     def dtype(self) -> str:
@@ -569,6 +596,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         persistent=entry.get("persistent", 0),
         cluster=(number(f"{name}.cluster", cluster[0]), number(f"{name}.cluster", cluster[1])),
         cooperative=entry.get("cooperative", False),
+        tensor_cores=entry.get("tensor_cores", dtypes()[entry["dtype"]].tensor),
         tuned=entry.get("tuned"),
     )
     return _sound(variant, path)
@@ -586,7 +614,7 @@ def _arguments(
             found.append(TILE_COUNTER if given == TILE_COUNTER.name else given)
             continue
         ((called, told),) = given.items()
-        if called == "workspace":
+        if called in WORKSPACES:
             sizes = {key: number(f"{name}.{called}.{key}", v) for key, v in told.items() if key != "zeroed"}
             found.append(Workspace(called, zeroed=told.get("zeroed", "never"), **sizes))
         else:
@@ -659,6 +687,7 @@ def rows() -> list[dict[str, Any]]:
     for entry in load().values():
         row = {key: getattr(entry, key) for key in ("dtype", "label", "idea", "baseline", "source_hash")}
         row |= {"variant": entry.name, "kind": "baseline", "family": "library", "requires": "nothing"}
+        row |= {"tensor": entry.tensor_cores}
         if not isinstance(entry, Baseline):
             row |= {
                 "kind": "dispatcher",

@@ -4,17 +4,17 @@
 // fetch the same tile of B, each from L2. Here they are a cluster: each fetches half of the tile and the copy
 // arrives in both, so that per step an SM asks L2 for 128 x 64 elements of A and 64 x 128 of B, not 64 x 256.
 //
-//     block 0   A rows 0..127     B columns 0..127 ----+---> both
-//     block 1   A rows 128..255   B columns 128..255 --+---> both
+//     block 0   A rows 0..127     B rows 0..31 of the step ----+---> both
+//     block 1   A rows 128..255   B rows 32..63 of the step ---+---> both
 //
 // A stage is empty only when the consumers of both blocks have done with it, so they tell both. No block may
-// end while the other still writes to it: they meet once more at the end.
+// end while the other still writes to it: the producer waits until all its stages have been handed back.
 //
 // Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STAGES: of the ring; STRIP: tile
 //            columns of a strip (include/tile_order.cuh).
 // Launch:    2 BM + 128 threads (1-D): a consumer group per 64 rows, then the producer; clusters of two blocks
 //            in x, any number; dynamic shared memory: the ring (include/tile_ring.cuh).
-// Requires:  as wgmma_tma.
+// Requires:  as wgmma_tma, but boxes of B have 32 rows.
 
 #include "include/fragments.cuh"
 #include "include/tile_order.cuh"
@@ -40,10 +40,13 @@ hgemm_wgmma_cluster(int m, int n, int k, float alpha, const __grid_constant__ CU
     }
 
     extern __shared__ uint8_t memory[];
-    using Ring = TileRing<T, BM, BN, BK, STAGES>;
-    const Ring ring(memory);
-    if (threadIdx.x == 0) ring.make_barriers(2 * CONSUMERS);
-    cluster::meet();
+    const TileRing<T, BM, BN, BK, STAGES> ring(memory);
+    if (threadIdx.x == 0) {
+        tma::prefetch(tma_a);
+        tma::prefetch(tma_b);
+        ring.make_barriers(2 * CONSUMERS);
+    }
+    cluster::meet_relaxed();
 
     const int group = threadIdx.x / wgmma::THREADS;
     const int thread = threadIdx.x % wgmma::THREADS;
@@ -54,18 +57,11 @@ hgemm_wgmma_cluster(int m, int n, int k, float alpha, const __grid_constant__ CU
         if (thread == 0) {
             for_each_tile([&](int row, int col) {
                 for (int step = 0; step < steps; ++step, place.advance()) {
-                    const int stage = place.stage;
-                    tma::wait(ring.empty(stage), place.parity ^ 1);
-                    tma::expect(ring.full(stage), Ring::STAGE_BYTES);
-                    tma::load(ring.a(stage), tma_a, row, step * BK, ring.full(stage));
-#pragma unroll
-                    for (int half = 0; half < BN / 2; half += Ring::BOX) {
-                        const int c = rank * (BN / 2) + half;
-                        tma::load_multicast(ring.b(stage) + c / Ring::BOX * BK * wgmma::ROW_BYTES, tma_b, step * BK,
-                                            col + c, ring.full(stage), 0b11);
-                    }
+                    tma::wait(ring.empty(place.stage), place.parity ^ 1);
+                    ring.load_shared_b(place.stage, tma_a, tma_b, row, col, step * BK, rank);
                 }
             });
+            ring.drain(place);
         }
     } else {
         warpgroup::take_registers<232>();
@@ -73,20 +69,9 @@ hgemm_wgmma_cluster(int m, int n, int k, float alpha, const __grid_constant__ CU
             if (thread < 2) tma::arrive_in(ring.empty(stage), thread);
         };
         for_each_tile([&](int row, int col) {
-            float sum[BN / 2];
-            int before = 0;
-            for (int step = 0; step < steps; ++step, place.advance()) {
-                tma::wait(ring.full(place.stage), place.parity);
-                ring.multiply(sum, place.stage, group, step == 0);
-                wgmma::wait<1>();  // the step before
-                if (step > 0) give_back(before);
-                before = place.stage;
-            }
-            wgmma::wait<0>();
-            give_back(before);
-            store_fragments(sum, row + group * wgmma::ROWS, col, m, n, alpha, beta, C, ldc);
+            float sum[1][BN / 2];
+            ring.multiply_all(sum, place, group, steps, give_back);
+            store_fragments(sum[0], row + group * wgmma::ROWS, col, m, n, alpha, beta, C, ldc);
         });
     }
-    __syncwarp();
-    cluster::meet();
 }

@@ -59,19 +59,13 @@ hgemm_wgmma_persistent(int m, int n, int k, float alpha, const __grid_constant__
         });
     } else {
         warpgroup::take_registers<232>();
+        auto give_back = [&](int stage) {
+            if (leader) tma::arrive(ring.empty(stage));
+        };
         for_each_tile([&](int row, int col) {
-            float sum[BN / 2];
-            int before = 0;
-            for (int step = 0; step < steps; ++step, place.advance()) {
-                tma::wait(ring.full(place.stage), place.parity);
-                ring.multiply(sum, place.stage, group, step == 0);
-                wgmma::wait<1>();  // the step before
-                if (leader && step > 0) tma::arrive(ring.empty(before));
-                before = place.stage;
-            }
-            wgmma::wait<0>();
-            if (leader) tma::arrive(ring.empty(before));
-            store_fragments(sum, row + group * wgmma::ROWS, col, m, n, alpha, beta, C, ldc);
+            float sum[1][BN / 2];
+            ring.multiply_all(sum, place, group, steps, give_back);
+            store_fragments(sum[0], row + group * wgmma::ROWS, col, m, n, alpha, beta, C, ldc);
         });
     }
 }

@@ -41,7 +41,7 @@ hgemm_wgmma_tma(int m, int n, int k, float alpha, const __grid_constant__ CUtens
     __syncthreads();
 
     const int group = threadIdx.x / wgmma::THREADS;
-    float sum[BN / 2];
+    float sum[1][BN / 2];
     RingPlace<STAGES> place;
     for (int step = 0; step < steps; ++step, place.advance()) {
         tma::wait(ring.full(place.stage), place.parity);
@@ -51,5 +51,5 @@ hgemm_wgmma_tma(int m, int n, int k, float alpha, const __grid_constant__ CUtens
         const int next = step + STAGES;
         if (leader && next < steps) ring.load(place.stage, tma_a, tma_b, row, col, next * BK);
     }
-    store_fragments(sum, row + group * wgmma::ROWS, col, m, n, alpha, beta, C, ldc);
+    store_fragments(sum[0], row + group * wgmma::ROWS, col, m, n, alpha, beta, C, ldc);
 }

@@ -51,16 +51,11 @@ hgemm_wgmma_ws(int m, int n, int k, float alpha, const __grid_constant__ CUtenso
         }
     } else {
         warpgroup::take_registers<232>();
-        float sum[BN / 2];
-        int before = 0;
-        for (int step = 0; step < steps; ++step, place.advance()) {
-            tma::wait(ring.full(place.stage), place.parity);
-            ring.multiply(sum, place.stage, group, step == 0);
-            wgmma::wait<1>();  // the step before
-            if (leader && step > 0) tma::arrive(ring.empty(before));
-            before = place.stage;
-        }
-        wgmma::wait<0>();
-        store_fragments(sum, row + group * wgmma::ROWS, col, m, n, alpha, beta, C, ldc);
+        auto give_back = [&](int stage) {
+            if (leader) tma::arrive(ring.empty(stage));
+        };
+        float sum[1][BN / 2];
+        ring.multiply_all(sum, place, group, steps, give_back);
+        store_fragments(sum[0], row + group * wgmma::ROWS, col, m, n, alpha, beta, C, ldc);
     }
 }

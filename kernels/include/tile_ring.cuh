@@ -48,16 +48,64 @@ struct TileRing {
         }
     }
 
-    // By a warp group: sum += its 64 rows of A * B, or sum = where `first`. One group of wgmma, under way.
-    template <int REGISTERS>
-    __device__ __forceinline__ void multiply(float (&sum)[REGISTERS], int stage, int group, bool first) const {
+    // The same in a cluster of two blocks, one of rows below the other's: each loads its own tile of A, and half of the
+    // rows of the tile of B for both. `map_b` has boxes of BK / 2 rows.
+    __device__ __forceinline__ void load_shared_b(int stage, const CUtensorMap& map_a, const CUtensorMap& map_b,
+                                                  int row, int col, int k0, int rank) const {
+        tma::expect(full(stage), STAGE_BYTES);
+        tma::load(a(stage), map_a, row, k0, full(stage));
+        const int half = rank * (BK / 2);
+#pragma unroll
+        for (int c = 0; c < BN; c += BOX) {
+            tma::load_multicast(b(stage) + (c / BOX * BK + half) * wgmma::ROW_BYTES, map_b, k0 + half, col + c,
+                                full(stage), 0b11);
+        }
+    }
+
+    // By the same thread of a cluster's block, at the end, with the place after its last load: nobody reads a stage or
+    // reports on its barriers any more. A block must not end before.
+    __device__ __forceinline__ void drain(RingPlace<STAGES>& place) const {
+        for (int i = 0; i < STAGES; ++i, place.advance()) tma::wait(empty(place.stage), place.parity ^ 1);
+    }
+
+    // By warp group number `group` of those that share a tile: sum += its rows of A * B, or sum = where `first`; it has
+    // HEIGHT times 64 rows. One group of wgmma, under way.
+    template <int HEIGHT, int REGISTERS>
+    __device__ __forceinline__ void multiply(float (&sum)[HEIGHT][REGISTERS], int stage, int group, bool first) const {
         wgmma::fence();
 #pragma unroll
         for (int p = 0; p < BK; p += 16) {
-            const uint32_t rows = a(stage) + group * wgmma::ROWS * wgmma::ROW_BYTES;
-            wgmma::multiply<T>(sum, wgmma::rows_along_k<T>(rows, p), wgmma::rows_along_n<T, BK>(b(stage), p),
-                               !first || p > 0);
+#pragma unroll
+            for (int h = 0; h < HEIGHT; ++h) {
+                const uint32_t rows = a(stage) + (group * HEIGHT + h) * wgmma::ROWS * wgmma::ROW_BYTES;
+                wgmma::multiply<T>(sum[h], wgmma::rows_along_k<T>(rows, p), wgmma::rows_along_n<T, BK>(b(stage), p),
+                                   !first || p > 0);
+            }
         }
         wgmma::commit();
+    }
+
+    // By the same: sum = its rows of A * B over so many steps, at least one. One group of wgmma stays under way while the
+    // stage before is handed back by `give_back(stage)`. `issued()`: once the last has been issued.
+    template <int HEIGHT, int REGISTERS, typename GiveBack, typename Issued>
+    __device__ __forceinline__ void multiply_all(float (&sum)[HEIGHT][REGISTERS], RingPlace<STAGES>& place, int group,
+                                                 int steps, GiveBack give_back, Issued issued) const {
+        int before = 0;
+        for (int step = 0; step < steps; ++step, place.advance()) {
+            tma::wait(full(place.stage), place.parity);
+            multiply(sum, place.stage, group, step == 0);
+            wgmma::wait<1>();  // the step before
+            if (step > 0) give_back(before);
+            before = place.stage;
+        }
+        issued();
+        wgmma::wait<0>();
+        give_back(before);
+    }
+
+    template <int HEIGHT, int REGISTERS, typename GiveBack>
+    __device__ __forceinline__ void multiply_all(float (&sum)[HEIGHT][REGISTERS], RingPlace<STAGES>& place, int group,
+                                                 int steps, GiveBack give_back) const {
+        multiply_all(sum, place, group, steps, give_back, [] {});
     }
 };

@@ -40,10 +40,12 @@ __device__ __forceinline__ void arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(barrier) : "memory");
 }
 
-// mbarrier.arrive on the barrier at the same address in another block of the cluster.
+// mbarrier.arrive on the barrier at the same address in another block of the cluster. It releases what this block
+// sees, no more: to release to the cluster, ptxas waits for all memory of the GPU (MEMBAR.ALL.GPU), and whoever only
+// says that it has read a tile has written nothing that the other block reads.
 __device__ __forceinline__ void arrive_in(uint32_t barrier, int block) {
     asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];}"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];}"
                  :
                  : "r"(barrier), "r"(block)
                  : "memory");
@@ -120,5 +122,11 @@ struct RingPlace {
             stage = 0;
             parity ^= 1;
         }
+    }
+
+    __device__ __forceinline__ void skip(int steps) {
+        stage += steps;
+        parity ^= stage / STAGES & 1;
+        stage %= STAGES;
     }
 };
