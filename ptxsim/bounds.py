@@ -58,9 +58,8 @@ LABELS = {
     "l2": "L2 to SM",
     "dram": "DRAM reads",
     "register_rule": "register order",
-    "wgmma_shared": "shared with wgmma",
 }
-ESTIMATES = ("l2", "register_rule", "wgmma_shared")  # by rules that are models
+ESTIMATES = ("l2", "register_rule")  # by rules that are models
 OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not slow it
 
 
@@ -153,8 +152,6 @@ class Work:
         totals = counters.totals()
         wanted = ("memory_l1_wavefronts_shared", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum")
         counts |= {name: float(totals[name]) for name in wanted}
-        if operands := sum(stats.operand_bytes for stats in counters.by_instruction()):
-            counts["wgmma_operand_bytes"] = float(operands)
         return cls(math.prod(counters.grid), math.prod(counters.block), counts | traffic.totals())
 
     @property
@@ -281,10 +278,6 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
     if max(reads):
         order = Bound("register_rule", float(by_rule / (machine.issue_per_clock * machine.sms)), issued, "instructions")
         estimates.append(order)
-    if operands := c.get("wgmma_operand_bytes", 0.0):  # as if each operand were read once, with no bank conflict
-        read = LINE * c["memory_l1_wavefronts_shared"] + operands
-        rate = LINE * machine.shared_wavefronts_per_clock * machine.sms
-        estimates.append(Bound("wgmma_shared", float(read / rate), float(read), "bytes"))
     return Bounds(
         function.name,
         machine,

@@ -46,7 +46,7 @@ class Stats:
     kind: str = ""
     width: int = 0  # bytes a thread, merged as ptxas does
     merged_into: Instruction | None = None  # the access that does this one's work too
-    operand_bytes: int = 0  # of a wgmma's operands in shared memory; what it costs to read them is not told
+    operand_bytes: int = 0  # of a wgmma's operands in shared memory, read 128 at a time
     empty_loads: float = 0  # that ptxas puts before it, see `merging.first_copies`
 
     @property
@@ -297,6 +297,7 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     prefix = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
     per_sector = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
+    operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE  # as ncu counts them on an H200
     ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
     return {
         f"{prefix}_ld.sum": total("wavefronts", "shared", *load),
@@ -309,8 +310,8 @@ def sums(stats: list[Stats]) -> dict[str, float]:
         "smsp__inst_executed_op_ldgsts.sum": total("executed", "shared", "cp_async"),
         "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": waves["ldmatrix"],
         "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum": waves["cp_async"],
-        "memory_l1_wavefronts_shared": sum(waves.values()),
-        "memory_l1_wavefronts_shared_ideal": sum(best.values()),
+        "memory_l1_wavefronts_shared": sum(waves.values()) + operands,
+        "memory_l1_wavefronts_shared_ideal": sum(best.values()) + operands,
         "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": total("requests", "global", *read) + copies_requests,
         "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum": total("requests", "global", *written),
         "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ld_sectors + copies_sectors,

@@ -51,6 +51,7 @@ GMMA = ("HGMMA", "QGMMA")
 APART = 1e-4  # what a parting, or meeting, of each warp once costs, beside a count that is missed altogether
 SOME = 1e-4  # executions a warp above which a block counts as executed
 LOOSE = 1e-6  # by how much the second solution may fit worse than the first
+ROUNDS = 8  # of looking for loops that nobody enters
 PATIENCE = 10.0  # seconds for a second solution in whole numbers
 SYNCHRONISES = ("BSYNC", "WARPSYNC")  # parted threads come to what follows one by one, and leave together
 
@@ -110,7 +111,10 @@ def executions(
     anchors = _anchors(function, code, counts, reached)
     flow = _Flow(function.blocks, reached, anchors, float(warps))
     solved = flow.solve()
-    while cut_off := flow.cut_off(solved):
+    for _ in range(ROUNDS):
+        cut_off = flow.cut_off(solved)
+        if not cut_off:
+            break
         for loop in cut_off:
             flow.require_entry(loop)
         solved = flow.solve()
@@ -133,6 +137,7 @@ class _Flow:
 
     def __init__(self, blocks: list[sass.Block], reached: set[int], anchors: list[_Anchor], warps: float) -> None:
         self.columns = 0
+        self.patient = True
         self.cost: list[float] = []
         self.limit: list[float] = []
         self.equalities: list[tuple[dict[int, float], float]] = []
@@ -140,6 +145,9 @@ class _Flow:
         self.blocks = [block for block in blocks if block.number in reached]
         self.block = {b.number: self._column() for b in self.blocks}
         self.edge = {(b.number, s): self._column() for b in self.blocks for s in b.successors}
+        self.into: defaultdict[int, list[int]] = defaultdict(list)  # edges' columns, by the block that they come to
+        for (_, to), column in self.edge.items():
+            self.into[to].append(column)
         self.entered: list[frozenset[int]] = []
         callers = defaultdict(list)
         for b in self.blocks:
@@ -164,7 +172,7 @@ class _Flow:
 
     def _comes(self, b: sass.Block, synchronised: bool) -> None:
         """Who comes to a block: from blocks before it, by a call, and at the start every warp once."""
-        before = [column for (_, to), column in self.edge.items() if to == b.number]
+        before = self.into[b.number]
         calling = [self.block[c] for c in self.callers[b.number]]
         terms = dict.fromkeys([*before, *calling], 1.0)
         terms[self.block[b.number]] = terms.get(self.block[b.number], 0.0) - 1.0
@@ -231,7 +239,7 @@ class _Flow:
 
     def _minimum(self, cost: np.ndarray, limit: np.ndarray, rows, alike: bool = False) -> np.ndarray:
         (a_eq, b_eq), (a_ub, b_ub) = rows
-        if alike:
+        if alike and self.patient:
             whole = np.zeros(self.columns)
             whole[list(self.block.values())] = 1
             constraints = [LinearConstraint(a_eq, b_eq - LOOSE, b_eq + LOOSE), LinearConstraint(a_ub, ub=b_ub + LOOSE)]
@@ -240,6 +248,7 @@ class _Flow:
                 solved = milp(cost, integrality=whole, bounds=(0, limit), constraints=constraints, options=options)
             if solved.status == 0:
                 return np.where(whole, np.round(solved.x), solved.x)
+            self.patient = False  # the next would take as long
         bounds = np.column_stack([np.zeros(self.columns), limit])
         with silent():
             solved = linprog(cost, a_ub, b_ub, a_eq, b_eq, bounds, method="highs")

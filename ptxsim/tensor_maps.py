@@ -157,6 +157,10 @@ class TensorMap:
         end = max(min(self.box[-1], self.shape[-1] - first), begin)
         return self.address + starts + first * self.item, inside, begin, end
 
+    def bytes_inside(self, at: Sequence[int]) -> int:
+        """Where the tensor ends in a row of the box whose first element has these coordinates, in bytes of the row."""
+        return self.rows(at)[3] * self.item
+
     def shared_offsets(self, base: int) -> np.ndarray:
         """Where the 16-byte pieces of a box lie, [rows, pieces], if it is at this address of shared memory."""
         rows = math.prod(self.box[:-1])

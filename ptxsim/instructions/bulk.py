@@ -351,13 +351,14 @@ def _tensor_store(m, instruction: Instruction, modifiers: Modifiers, dimensions:
             update = None
             if operation:
                 update = _update(operation, TYPES[REDUCED[box.dtype.name]], modifiers)
-            found = _inside(m, box, coordinates, lane, box.item if operation else 8)
+            found = _inside(m, box, coordinates, lane, box.item if operation else 8, whole=not operation)
             if found is None:
                 m.bulk_groups.add(Store(instruction, lane, taken))
                 continue
             access, unit, inside, first, end = found
             rows = np.stack([taken.load(8, i) for i in range(2)], axis=1).view(np.uint8)
             rows = rows.reshape(-1, box.inner_bytes)[inside, first:end]
+            rows[:, box.bytes_inside(coordinates) - first :] = 0
             data = [np.ascontiguousarray(rows).view(f"u{unit}").reshape(-1)]
             _send(m, instruction, lane, taken, access, data, unit, update)
 
@@ -394,13 +395,17 @@ def _boxes(m, instruction: Instruction, operand, space_name: str, read_maps):
     return each
 
 
-def _inside(m, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8):
+def _inside(m, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8, whole: bool = False):
     """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes of
-    a row from and to; None where nothing does."""
-    starts, inside, first, end = box.rows(coordinates)
-    first, end = first * box.item, end * box.item
+    a row from and to; None where nothing does. `whole`: with all of the 16-byte piece in which a row ends, as an H200
+    stores it, with zeros beyond the row."""
+    starts, inside, first, _ = box.rows(coordinates)
+    first, end = first * box.item, box.bytes_inside(coordinates)
     if first == end or not inside.any():
         return None
+    if whole:
+        at = coordinates[-1] * box.item
+        end = min(-(-(at + end) // 16) * 16 - at, box.inner_bytes)
     unit = math.gcd(most, coordinates[-1] * box.item % 16 or 16, first or 16, end)
     at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
     return Pieces(m.spaces["global"], at, at, lane), unit, inside, first, end

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,31 +22,47 @@ settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
-def compiled(ptx):
-    """A function: file name and entry to a `Kernel`. Skips where there is no compiler."""
+def compiled(module):
+    """A function: file name, entry and architecture to a `Kernel`. Skips where there is no compiler."""
 
-    def kernel(name: str, entry: str) -> Kernel:
-        return Kernel(parse(ptx(name)), entry)
+    def kernel(name: str, entry: str, arch: str = "sm_90a") -> Kernel:
+        return Kernel(module(name, arch), entry)
 
     return kernel
 
 
 @pytest.fixture(scope="session")
-def ptx():
-    """A function: file name to its PTX. Skips where there is no compiler."""
-    texts: dict[str, str] = {}
+def module(ptx):
+    """A function: file name and architecture to its PTX as it is parsed, once. Skips where there is no compiler."""
+    return functools.cache(lambda name, arch="sm_90a": parse(ptx(name, arch)))
 
-    def text(name: str) -> str:
-        if name not in texts:
+
+@pytest.fixture(scope="session")
+def ptx(tmp_path_factory):
+    """A function: file name and architecture to its PTX. Skips where there is no compiler.
+
+    Each is compiled once for all tests, also where pytest-xdist runs them in several processes.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "ptx"
+    folder.mkdir(exist_ok=True)
+
+    @functools.cache
+    def text(name: str, arch: str = "sm_90a") -> str:
+        made = folder / f"{name}.{arch}.ptx"
+        if not made.is_file():
             if not shutil.which("g++"):
                 pytest.skip("nvcc needs g++")
             try:
-                texts[name] = compile_ptx(KERNELS / name)
+                found = compile_ptx(KERNELS / name, arch)
             except PtxError as error:
                 if str(error).startswith("no nvcc"):
                     pytest.skip(str(error))
                 raise
-        return texts[name]
+            with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
+                file.write(found)
+            Path(file.name).replace(made)  # whole or not there: another process may look for it now
+        return made.read_text()
 
     return text
 

@@ -298,9 +298,10 @@ def test_tensor_cores_of_wgmma_by_hand(made):
     least = {b.resource: b for b in (*found.bounds, *found.estimates)}
     clocks = 2 * 64 * 8 * (16 / 4096 + 8 / 2048 + 32 / 8192 + 16 / 4096)
     assert least["tensor"].amount == pytest.approx(n * blocks * clocks)
-    operands = n * blocks * 32 * (3 * 72 + 8)
-    assert least["wgmma_shared"].amount == operands + 128 * least["shared"].amount
-    assert least["wgmma_shared"].cycles_per_sm == pytest.approx(least["wgmma_shared"].amount / 128 / 132)
+    operands = n * blocks * 32 * (3 * 72 + 8) // 128
+    stored = least["shared"].amount - operands
+    assert 0 <= stored < 100 * blocks and stored % blocks == 0
+    assert least["shared"].cycles_per_sm == pytest.approx(least["shared"].amount / 132)
 
 
 def test_textures_are_fetched_too(made):

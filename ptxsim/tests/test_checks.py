@@ -7,12 +7,9 @@ import re
 
 import numpy as np
 import pytest
-from running import KERNELS
 
 import ptxsim
 from ptxsim import clock_monitor, monitor
-from ptxsim.compiler import compile_ptx
-from ptxsim.errors import PtxError
 
 BLOCKS = 3
 ELSEWHERE = r"and no fence and atomic operation order the two"
@@ -143,33 +140,15 @@ def test_mbarriers_and_bulk_copies_are_no_shared_loads_or_stores(compiled):
 # ---- where shared memory begins -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def built():
-    """A function: entry of alignment.cu and architecture to its kernel."""
-    texts: dict[str, str] = {}
-
-    def kernel(entry: str, arch: str) -> ptxsim.Kernel:
-        if arch not in texts:
-            try:
-                texts[arch] = compile_ptx(KERNELS / "alignment.cu", arch)
-            except PtxError as error:
-                if str(error).startswith("no nvcc"):
-                    pytest.skip(str(error))
-                raise
-        return ptxsim.load(texts[arch], entry)
-
-    return kernel
-
-
 @pytest.mark.parametrize(
     ("entry", "arch", "wrong"),
     [("switch_address", "sm_80", 0), ("switch_address", "sm_90a", 256), ("switch_offset", "sm_90a", 0)],
 )
-def test_an_xor_of_the_address_trusts_an_alignment_that_sm_90_does_not_give(built, entry, arch, wrong):
+def test_an_xor_of_the_address_trusts_an_alignment_that_sm_90_does_not_give(compiled, entry, arch, wrong):
     """With the window's first KB taken, the switched addresses of one buffer's last KB lie in what is to be kept."""
     steps, x = 4, np.arange(2048, dtype=np.float32)
     out = ptxsim.Array(np.zeros(2048, np.float32))
-    built(entry, arch).launch(1, 256, [out, ptxsim.Array(x), steps])
+    compiled("alignment.cu", entry, arch).launch(1, 256, [out, ptxsim.Array(x), steps])
     sums = sum(x[255::-1] + step + i for step in range(steps) for i in range(0, 4096, 1024))
     bad = np.flatnonzero(out.numpy() != x + np.tile(sums, 8))
     assert len(bad) == wrong and (bad >= 2048 - 256).all()
@@ -184,7 +163,7 @@ def test_an_xor_of_the_address_trusts_an_alignment_that_sm_90_does_not_give(buil
         ("sm_100", [1024, 2048, 0, 1024, 1024, 64]),
     ],
 )
-def test_shared_memory_begins_where_the_architecture_puts_it(built, arch, want):
+def test_shared_memory_begins_where_the_architecture_puts_it(compiled, arch, want):
     out = ptxsim.Array(np.zeros(6, np.uint32))
-    built("places", arch).launch(1, 256, [out], shared_bytes=4096)
+    compiled("alignment.cu", "places", arch).launch(1, 256, [out], shared_bytes=4096)
     assert out.numpy().tolist() == want

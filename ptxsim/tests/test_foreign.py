@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-import shutil
 from pathlib import Path
 
 import ml_dtypes
@@ -13,32 +11,16 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim.compiler import compile_ptx
-from ptxsim.errors import PtxError
-from ptxsim.parser import parse
 
 KERNELS = Path(__file__).parent / "kernels"
 BLOCK = 128
 U32, I32 = np.uint32, np.int32
 
 
-@functools.cache
-def module(source: str, arch: str):
-    return parse(compile_ptx(KERNELS / source, arch))
-
-
 @pytest.fixture(params=["sm_80", "sm_90a"])
-def kernel(request):
+def kernel(request, compiled):
     """A function from an entry's name to a kernel of foreign.cu."""
-    if not shutil.which("g++"):
-        pytest.skip("nvcc needs g++")
-    try:
-        found = module("foreign.cu", request.param)
-    except PtxError as error:
-        if str(error).startswith("no nvcc"):
-            pytest.skip(str(error))
-        raise
-    return lambda entry: ptxsim.Kernel(found, entry)
+    return lambda entry: compiled("foreign.cu", entry, request.param)
 
 
 def ints(count=BLOCK, high=1000, seed=1):
@@ -573,17 +555,9 @@ def test_mma_of_doubles(kernel):
 
 
 @pytest.fixture
-def kernel90():
+def kernel90(compiled):
     """The same of foreign_sm90.cu."""
-    if not shutil.which("g++"):
-        pytest.skip("nvcc needs g++")
-    try:
-        found = module("foreign_sm90.cu", "sm_90a")
-    except PtxError as error:
-        if str(error).startswith("no nvcc"):
-            pytest.skip(str(error))
-        raise
-    return lambda entry: ptxsim.Kernel(found, entry)
+    return lambda entry: compiled("foreign_sm90.cu", entry)
 
 
 TILES = 8

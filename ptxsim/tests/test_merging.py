@@ -14,7 +14,7 @@ import pytest
 
 import ptxsim
 from ptxsim import merging, sass
-from ptxsim.compiler import compile_ptx, tool
+from ptxsim.compiler import tool
 from ptxsim.errors import PtxError
 
 SOURCE = Path(__file__).parent / "kernels" / "merging.cu"
@@ -30,7 +30,7 @@ def assemble(ptx: Path, arch: str) -> Path:
 
 
 @pytest.fixture(scope="module", params=["sm_80", "sm_90a"])
-def built(request, tmp_path_factory):
+def built(request, ptx, tmp_path_factory):
     """Module and cubin of merging.cu, which is disassembled once."""
     if not shutil.which("g++"):
         pytest.skip("nvcc needs g++")
@@ -38,11 +38,11 @@ def built(request, tmp_path_factory):
         tool("nvcc"), tool("nvdisasm")
     except PtxError as error:
         pytest.skip(str(error))
-    ptx = tmp_path_factory.mktemp("merging") / "merging.ptx"
-    ptx.write_text(compile_ptx(SOURCE, request.param))
+    path = tmp_path_factory.mktemp("merging") / "merging.ptx"
+    path.write_text(ptx(SOURCE.name, request.param))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sass, "_disassemble", functools.cache(sass._disassemble))
-        yield ptxsim.load(ptx, ENTRIES[0]).module, assemble(ptx, request.param)
+        yield ptxsim.load(path, ENTRIES[0]).module, assemble(path, request.param)
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim.parser import parse
 
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 TYPES = {"__nv_bfloat16": BF16, "__half": np.float16, "float": np.float32, "uint8_t": E4M3}
@@ -26,16 +25,9 @@ def product(a, b) -> np.ndarray:
 
 
 @pytest.fixture(scope="session")
-def compiled(ptx):
-    """A function from an entry's name to a kernel of wgmma.cu, which is read once."""
-    modules = {}
-
-    def kernel(entry: str) -> ptxsim.Kernel:
-        if not modules:
-            modules["wgmma.cu"] = parse(ptx("wgmma.cu"))
-        return ptxsim.Kernel(modules["wgmma.cu"], entry)
-
-    return kernel
+def compiled(module):
+    """A function from an entry's name to a kernel of wgmma.cu."""
+    return lambda entry: ptxsim.Kernel(module("wgmma.cu"), entry)
 
 
 def gemm(compiled, name: str, a, b, **options) -> np.ndarray:
@@ -84,7 +76,7 @@ def test_several_blocks_at_once(compiled):
 
 
 def test_counts_without_values(compiled):
-    """What its operands hold, by instruction; no wavefronts, of which no counter has told."""
+    """What its operands hold, by instruction; of all, 128 bytes are a wavefront that is no load's."""
     a, b = matrices(np.float16, 64, 64)
     args = [ptxsim.Array(np.zeros((64, 64), np.float32)), *(ptxsim.Array(x.view(np.uint16)) for x in (a, b))]
     for entry, rows in (("gemm<__half, 1, false, false, 0>", 128), ("from_registers<0>", 64)):
@@ -95,6 +87,8 @@ def test_counts_without_values(compiled):
         found = [s for s in counts if s.operand_bytes]
         assert [s.instruction.opcode for s in found] == ["wgmma"] * 4
         assert {(s.executed, s.operand_bytes, s.wavefronts) for s in found} == {(12, 3 * 32 * rows, 0)}
+        others = sum(s.wavefronts for s in counts if s.space == "shared")
+        assert told.totals()["memory_l1_wavefronts_shared"] == others + 4 * 3 * 32 * rows // 128
 
 
 # ---- faults -----------------------------------------------------------------------------------------------------
