@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.metadata
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from contracts import UserError
 
+TRITON = 3, 4  # the first with tensor descriptors that the host makes
 KNOWN = "GEMM_LADDER_TOOLCHAIN"  # set by Snakemake for its jobs: what toolchain.json holds, as JSON
 
 
@@ -83,6 +86,20 @@ def visible_handles() -> list[Any]:
     return list(chosen.values())
 
 
+@contextlib.contextmanager
+def nvml() -> Iterator[object]:
+    """NVML's handle of the leased GPU, for a MIG instance of all of it; what NVML refuses here is a `UserError`."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        yield physical(visible_handles()[0])
+    except pynvml.NVMLError as error:
+        raise UserError(f"NVML: {error}") from error
+    finally:
+        pynvml.nvmlShutdown()
+
+
 def _devices(gpu: Any) -> list[Any]:
     """What CUDA can use of a GPU: the GPU itself, in MIG mode its instances."""
     import pynvml
@@ -122,3 +139,15 @@ def physical(device: Any) -> Any:
         return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device)
     except pynvml.NVMLError:
         return device
+
+
+def missing_libraries() -> dict[str, str]:
+    """Libraries of the catalogue that this Python lacks, each with the reason, to be read after a baseline's name."""
+    remedy = "torch for CUDA on Linux brings it: pip install torch"
+    try:
+        version = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return {"triton": f"needs Triton, which is not installed; {remedy}"}
+    if tuple(int(part) for part in re.findall("[0-9]+", version)[:2]) < TRITON:
+        return {"triton": f"needs Triton {'.'.join(map(str, TRITON))} or newer, but triton is {version}; {remedy}"}
+    return {}

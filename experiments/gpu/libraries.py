@@ -1,34 +1,35 @@
-"""The libraries that kernels are compared with: cuBLAS and torch.matmul, bound like a catalogue kernel.
+"""The libraries that kernels are compared with: cuBLAS, torch.matmul and Triton, bound like a catalogue kernel.
 
-cuBLAS is called through its C interface: one function, from the library that torch (or a CUDA toolkit) installed, found
-by cuda.pathfinder. Through torch it would cost every measuring process seconds of import.
+cuBLAS is called through its C interface, from the library that torch (or a CUDA toolkit) installed, found by
+cuda.pathfinder. Through torch it would cost every measuring process seconds of import. Where it is timed
+(`bind_for_timing`) it is the best that the library has: cublasGemmEx or one of cublasLtMatmul's algorithms.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 from contracts import UserError
 from contracts.dtypes import dtypes
-from experiments.gpu.device import CatalogueKernel, Gpu, words_at
+from experiments.gpu.cublaslt import CublasLt
+from experiments.gpu.device import CatalogueKernel, Gpu
+from experiments.gpu.discovery import missing_libraries
+from experiments.gpu.fastest_call import Call, FastestCall, TimedBy, by_stopwatch
+from experiments.gpu.torch_gemm import TorchGemm
 from kernels.catalogue import Baseline, Entry, Problem
 
 CUBLAS_OP_N, CUBLAS_GEMM_DEFAULT = 0, -1  # cublas_api.h
 
 
-class CublasGemm:
-    """cublasGemmEx with its default heuristic; fp32 accumulation."""
+class CublasGemm(FastestCall):
+    """cublasGemmEx with its default heuristic, or the best of that and cublasLtMatmul; fp32 accumulation."""
 
     def __init__(self, gpu: Gpu, entry: Baseline) -> None:
-        from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
-        try:
-            self._library = ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
-        except DynamicLibNotFoundError as error:
-            raise UserError("no libcublas: remedy: pip install torch (with CUDA), or a CUDA toolkit") from error
-        self.entry = entry
+        super().__init__(gpu)
+        self._library, self.entry = _loaded("cublas"), entry
+        self.lt = CublasLt(gpu, _loaded("cublasLt"))
         self._handle = ctypes.c_void_p()
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
         self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(int(gpu.stream.handle)))
@@ -46,8 +47,8 @@ class CublasGemm:
         value = number.value
         return f"{value // 10000}.{value // 100 % 100}.{value % 100}"
 
-    def bind(self, problem: Problem, a: int, b: int, c: int) -> Callable[[], None]:
-        """A call for this problem. Row-major through column-major cuBLAS: C^T = B^T A^T."""
+    def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
+        """A call of cublasGemmEx for this problem. Row-major through column-major cuBLAS: C^T = B^T A^T."""
         if reason := self.entry.refusal(problem):
             raise UserError(reason)
         dtype = dtypes()[self.entry.dtype]
@@ -68,39 +69,29 @@ class CublasGemm:
 
         return call
 
+    def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
+        """All that the library has for this problem, by name: "cublasGemmEx" (always), "cublasLtMatmul 1/8" and so on.
 
-class TorchGemm:
-    """torch.matmul(A, B, out=C) on the harness's stream and memory."""
+        The numbers are the places in the heuristic's list. What cuBLAS refuses to run is not among them, so all run
+        once here.
+        """
+        found: dict[str, Call] = {"cublasGemmEx": self.bind(problem, a, b, c)}
+        candidates = self.lt.candidates(problem, dtypes()[self.entry.dtype], a, b, c)
+        for number, call in enumerate(candidates, start=1):
+            with contextlib.suppress(UserError):
+                call()
+                found[f"cublasLtMatmul {number}/{len(candidates)}"] = call
+        return found
 
-    def __init__(self, gpu: Gpu, entry: Baseline) -> None:
-        import torch
 
-        if not torch.cuda.is_available():
-            raise UserError(f"{entry.name} needs a torch that is built for CUDA; this one is {torch.__version__}")
-        self.torch, self.entry = torch, entry
-        torch.backends.cuda.matmul.allow_tf32 = entry.dtype == "tf32"
-        stream: Any = torch.cuda.ExternalStream  # torch gives its constructor no types
-        torch.cuda.set_stream(stream(int(gpu.stream.handle)))
+def _loaded(name: str) -> ctypes.CDLL:
+    """A library of NVIDIA's, by cuda.pathfinder's name for it."""
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
-    def _matrix(self, address: int, rows: int, cols: int, ld: int) -> Any:
-        torch = self.torch
-        dtype = dtypes()[self.entry.dtype]
-        words = words_at(address, rows, cols, ld, dtype.bytes)
-        return torch.as_tensor(words, device="cuda").view(getattr(torch, dtype.numpy))
-
-    def bind(self, problem: Problem, a: int, b: int, c: int) -> Callable[[], None]:
-        """A call for this problem; alpha = 1 and beta = 0 only."""
-        p = problem
-        if (p.alpha, p.beta) != (1.0, 0.0):
-            raise UserError(f"{self.entry.name} takes alpha = 1, beta = 0 only, not {p.alpha}, {p.beta}")
-        left, right = self._matrix(a, p.m, p.k, p.lda), self._matrix(b, p.k, p.n, p.ldb)
-        out = self._matrix(c, p.m, p.n, p.ldc)
-        matmul = self.torch.matmul
-
-        def call() -> None:
-            matmul(left, right, out=out)
-
-        return call
+    try:
+        return ctypes.CDLL(load_nvidia_dynamic_lib(name).abs_path)
+    except DynamicLibNotFoundError as error:
+        raise UserError(f"no lib{name}: remedy: pip install torch (with CUDA), or a CUDA toolkit") from error
 
 
 Gemm = CatalogueKernel | CublasGemm | TorchGemm
@@ -108,12 +99,30 @@ Gemm = CatalogueKernel | CublasGemm | TorchGemm
 
 def import_early(entry: Entry) -> None:
     """What takes seconds to import, and touches no GPU: for before a GPU is leased."""
-    if isinstance(entry, Baseline) and entry.library == "torch":
+    if isinstance(entry, Baseline) and entry.library in ("torch", "triton"):
         import torch  # noqa: F401
 
 
 def load_gemm(gpu: Gpu, entry: Entry) -> Gemm:
-    """Whatever runs a catalogue entry; all have `bind(problem, a, b, c)`."""
-    if isinstance(entry, Baseline):
-        return CublasGemm(gpu, entry) if entry.library == "cublas" else TorchGemm(gpu, entry)
-    return CatalogueKernel(gpu, entry)
+    """Whatever runs a catalogue entry; all have `bind(problem, a, b, c)`. Raises `UserError` without its library."""
+    if not isinstance(entry, Baseline):
+        return CatalogueKernel(gpu, entry)
+    if reason := missing_libraries().get(entry.library):
+        raise UserError(f"{entry.name} {reason}")
+    if entry.library == "triton":
+        from experiments.gpu.triton_gemm import TritonGemm  # a kernel of Triton's needs Triton to be imported
+
+        return TritonGemm(gpu, entry)
+    return CublasGemm(gpu, entry) if entry.library == "cublas" else TorchGemm(gpu, entry)
+
+
+def bind_for_timing(gemm: Gemm, problem: Problem, a: int, b: int, c: int, timed_by: TimedBy = by_stopwatch) -> Call:
+    """The call that stands for `gemm` in measurements: the fastest that a library has, else `bind`'s."""
+    if isinstance(gemm, FastestCall):
+        return gemm.bind_fastest(problem, a, b, c, timed_by)
+    return gemm.bind(problem, a, b, c)
+
+
+def how_called(gemm: Gemm, problem: Problem) -> str | None:
+    """Which of its calls stands for a library in measurements of this problem; None where there is no choice."""
+    return gemm.chosen(problem) if isinstance(gemm, FastestCall) else None

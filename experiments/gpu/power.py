@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pynvml
 from cuda.bindings import driver
 
-from contracts import UserError
-from experiments.gpu import discovery
 from experiments.gpu.device import Gpu, cuda
 from experiments.gpu.timing import Work
 
@@ -47,18 +44,6 @@ class Window:
     def throttle_reasons(self) -> str:
         """Joined by +, without "idle"; "none" where nothing held the clock."""
         return "+".join(sorted(self.reasons - {"idle"})) or "none"
-
-
-@contextlib.contextmanager
-def nvml() -> Iterator[object]:
-    """NVML's handle of the leased GPU, for a MIG instance of all of it; what NVML refuses here is a `UserError`."""
-    pynvml.nvmlInit()
-    try:
-        yield discovery.physical(discovery.visible_handles()[0])
-    except pynvml.NVMLError as error:
-        raise UserError(f"NVML: {error}") from error
-    finally:
-        pynvml.nvmlShutdown()
 
 
 class Meter(threading.Thread):

@@ -3,10 +3,10 @@
     python -m experiments.stages.bench sgemm_ladder sgemm_warptile --build-dir results/build/sm_90a \
         --windows windows.csv --samples samples.parquet --checks checks.csv
 
-At each size, on each kind of data that the experiment names: warm up until steady; a window in which variant and
-baseline take turns (which comes first in a pair is drawn), for time, clock and share; the same outputs checked where
-they lie; a window of the variant alone for power; and, within the experiment's budget, worklog C's own protocol. What
-was measured is written as it came; `python -m analysis.bench` makes bench.csv of it.
+At each size, on each kind of data that the experiment names: choose the fastest call of cuBLAS; warm up until steady; a
+window in which variant and baseline take turns (which comes first in a pair is drawn), for time, clock and share; the
+same outputs checked where they lie; a window of the variant alone for power; and, within the experiment's budget,
+worklog C's own protocol. What was measured is written as it came; `python -m analysis.bench` makes bench.csv of it.
 
 Clocks are left as they are, unless `--regime locked` says to lock them through NVML while it runs
 (`experiments.gpu.clocks`). A sample whose SM clock, by the stamps around it, is then more than 1% off is rejected; a
@@ -30,10 +30,10 @@ from contracts import UserError, read_rows, run_command, write_rows, write_text
 from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, samples_table, write_samples
 from experiments import declarations
 from experiments.command_line import add_build_dir, add_checked, add_variant
-from experiments.gpu import clocks, power
+from experiments.gpu import clocks, discovery, power
 from experiments.gpu.device import Gpu
 from experiments.gpu.lease import lease
-from experiments.gpu.libraries import import_early, load_gemm
+from experiments.gpu.libraries import how_called, import_early, load_gemm
 from experiments.gpu.timing import Samples, Stopwatch, Work, duration_us, warm_up
 from experiments.stages import verify
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, take_turns
@@ -57,6 +57,7 @@ class Taken:
     power: power.Window
     worklog: Samples | None = None
     memory: str | None = None  # why the memory clock, if locked, did not stay
+    baseline_call: str | None = None  # which of its library's calls the baseline was
 
 
 class Bench:
@@ -73,7 +74,8 @@ class Bench:
         self.experiment, self.entry, self.handle, self.target = experiment, entry, handle, target
         self.gpu = Gpu(build_dir)
         entries = dict(zip(ROLES, (entry, catalogue.load()[entry.baseline]), strict=True))
-        self.gemms = {role: load_gemm(self.gpu, one) for role, one in entries.items()}
+        loaded = {one.name: load_gemm(self.gpu, one) for one in entries.values()}  # a baseline beside itself: once
+        self.gemms = {role: loaded[one.name] for role, one in entries.items()}
         worklog = max((worklog_replays(n) for n in experiment.sizes), default=0)
         most = max(2 * experiment.samples, worklog if experiment.worklog_budget_s else 0)
         self.stopwatch = Stopwatch(self.gpu, most, experiment.flush_l2)
@@ -99,7 +101,8 @@ class Bench:
         memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
         checked = {role: check_output(gpu, matrices, role) for role in works}
         window = power.watch(gpu, self.handle, variant, duration_us(gpu, variant), experiment.power_s)
-        return Taken(problem, data, matrices.seed, turns, checked, window, self._worklog(n, variant), memory)
+        worklog, call = self._worklog(n, variant), how_called(self.gemms["baseline"], problem)
+        return Taken(problem, data, matrices.seed, turns, checked, window, worklog, memory, call)
 
     def _worklog(self, n: int, work: Work) -> Samples | None:
         replays = worklog_replays(n)
@@ -149,7 +152,8 @@ class Record:
             )
         middle = float(np.median(ours))
         share = float(np.median(theirs)) / middle
-        return f"{taken.problem.flop / middle / 1e6:.2f} TFLOP/s, {share:.1%} of {self.entry.baseline}"
+        by = f" ({taken.baseline_call})" if taken.baseline_call else ""
+        return f"{taken.problem.flop / middle / 1e6:.2f} TFLOP/s, {share:.1%} of {self.entry.baseline}{by}"
 
     @property
     def left_out(self) -> list[str]:
@@ -175,6 +179,7 @@ class Record:
             "mechanism": self.target.mechanism if self.target else AS_FOUND,
             "locked_sm_mhz": self.target.sm_mhz if self.target else None,
             "baseline": self.entry.baseline,
+            "baseline_call": taken.baseline_call,
             "seed": taken.seed,
             "passed": passed,
             "left_out": left_out,
@@ -262,7 +267,7 @@ def run(options: argparse.Namespace) -> Record:
     import_early(entry)
     with contextlib.ExitStack() as stack:
         stack.enter_context(lease())
-        handle = stack.enter_context(power.nvml())
+        handle = stack.enter_context(discovery.nvml())
         target = None
         if options.regime == "locked":
             target = stack.enter_context(clocks.locked(handle, options.sm_mhz, options.memory_mhz))

@@ -19,7 +19,7 @@ from cuda.core import LaunchConfig, launch
 
 from contracts import run_command, write_json
 from experiments.command_line import add_build_dir
-from experiments.gpu import discovery, power
+from experiments.gpu import discovery
 from experiments.gpu.device import Gpu, Memory, allow_shared, load_cubin
 from experiments.gpu.lease import lease
 from experiments.gpu.timing import Stopwatch, Work, warm_up
@@ -79,7 +79,7 @@ def describe(machine: str, build_dir: Path) -> dict[str, Any]:
     """The content of machine.json."""
     known = discovery.gpu()
     assert known is not None  # a lease was had
-    with power.nvml() as handle:
+    with discovery.nvml() as handle:
         default = limit = None
         with contextlib.suppress(pynvml.NVMLError):
             default = pynvml.nvmlDeviceGetDefaultApplicationsClock(handle, pynvml.NVML_CLOCK_SM)

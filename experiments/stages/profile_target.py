@@ -13,8 +13,9 @@ from cuda.bindings import driver
 from contracts import run_command
 from experiments.command_line import add_build_dir, add_kernel, find_kernel
 from experiments.gpu.device import Gpu, Memory, cuda
+from experiments.gpu.fastest_call import by_events
 from experiments.gpu.lease import lease
-from experiments.gpu.libraries import import_early, load_gemm
+from experiments.gpu.libraries import bind_for_timing, import_early, load_gemm
 from experiments.stages import verify
 from kernels.catalogue import Problem
 
@@ -37,7 +38,7 @@ def main() -> None:
         problem = replace(Problem.square(n), beta=options.beta)
         if options.beta:
             gpu.fill(c, entry.dtype, n * n, 3, "uniform")
-        work = load_gemm(gpu, entry).bind(problem, a.address, b.address, c.address)
+        work = bind_for_timing(load_gemm(gpu, entry), problem, a.address, b.address, c.address, by_events)
         work()
         gpu.sync()
         cuda(driver.cuProfilerStart())

@@ -17,7 +17,17 @@ from pathlib import Path
 from contracts import UserError, read_json, run_command, write_json
 from kernels import catalogue
 
-PACKAGES = ["cuda-core", "cuda-bindings", "torch", "nvidia-cublas", "numpy", "pandas", "nvidia-ml-py", "snakemake"]
+PACKAGES = [
+    "cuda-core",
+    "cuda-bindings",
+    "torch",
+    "triton",
+    "nvidia-cublas",
+    "numpy",
+    "pandas",
+    "nvidia-ml-py",
+    "snakemake",
+]
 
 
 def packages() -> dict[str, str]:

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 
 from contracts import run_command, write_text
-from experiments.gpu import clocks, power
+from experiments.gpu import clocks, discovery
 from experiments.gpu.lease import lease
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ def main() -> None:
     options = parser.parse_args()
     reason = clocks.NOT_ASKED
     if options.lock:
-        with lease(), power.nvml() as handle, clocks.locked(handle, options.sm_mhz, options.memory_mhz) as target:
+        with lease(), discovery.nvml() as handle, clocks.locked(handle, options.sm_mhz, options.memory_mhz) as target:
             logger.info(f"clocks can be locked: {target.mechanism}")
         reason = ""
     write_text(options.left_out, reason)

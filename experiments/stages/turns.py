@@ -11,7 +11,7 @@ from cuda.bindings import driver
 
 from contracts.dtypes import dtypes
 from experiments.gpu.device import Gpu, Memory, cuda
-from experiments.gpu.libraries import Gemm
+from experiments.gpu.libraries import Gemm, bind_for_timing
 from experiments.gpu.timing import Samples, Stopwatch, Work
 from experiments.stages import verify
 from kernels.catalogue import Problem
@@ -46,7 +46,7 @@ class Matrices:
 
     def bind(self, gemm: Gemm, role: str) -> Work:
         """A launch of `gemm` that writes this role's output."""
-        return gemm.bind(self.problem, self.a.address, self.b.address, self.c[role].address)
+        return bind_for_timing(gemm, self.problem, self.a.address, self.b.address, self.c[role].address)
 
     def poison(self, gpu: Gpu, role: str) -> None:
         """NaN in all of an output, so that what is checked later was written since."""

@@ -52,7 +52,7 @@ def cross_check(entry: Entry, sizes: list[int], build_dir: Path) -> list[dict[st
     """Rows of cross_checks.csv, one a size."""
     bench = nvbench()
     from experiments.gpu.device import Gpu, Memory
-    from experiments.gpu.libraries import load_gemm
+    from experiments.gpu.libraries import bind_for_timing, load_gemm
     from experiments.gpu.timing import warm_up
 
     gpu = Gpu(build_dir)
@@ -65,7 +65,7 @@ def cross_check(entry: Entry, sizes: list[int], build_dir: Path) -> list[dict[st
         a, b, c = (Memory(n * n * element) for _ in range(3))
         for seed, matrix in enumerate((a, b)):
             gpu.fill(matrix, entry.dtype, n * n, seed, "uniform")
-        work = gemm.bind(Problem.square(n), a.address, b.address, c.address)
+        work = bind_for_timing(gemm, Problem.square(n), a.address, b.address, c.address)
         state.set_stream(gpu.stream)
         warm_up(gpu, work, 0.3)
         before = ours(gpu, work)

@@ -47,7 +47,7 @@ DEPARTURES = {
 def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
     """Rows of timing_methods.csv for m = n = k = `n`."""
     from experiments.gpu.device import Gpu, Memory
-    from experiments.gpu.libraries import load_gemm
+    from experiments.gpu.libraries import bind_for_timing, load_gemm
     from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 
     gpu = Gpu(build_dir)
@@ -59,7 +59,7 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
             gpu.fill(matrix, entry.dtype, n * n, seed, data)
 
     fill("uniform")
-    work = load_gemm(gpu, entry).bind(Problem.square(n), a.address, b.address, c.address)
+    work = bind_for_timing(load_gemm(gpu, entry), Problem.square(n), a.address, b.address, c.address)
     warm_up(gpu, work, 0.5)
     replays = int(np.clip(WINDOW_S * 1e6 / duration_us(gpu, work, 5), 20, MOST))
     stopwatches = {flush: Stopwatch(gpu, max(replays, worklog_replays(n)), flush) for flush in (True, False)}

@@ -1,0 +1,171 @@
+"""cublasLtMatmul through ctypes: the algorithms that its heuristic proposes for a problem, each as a call.
+
+Types and values are those of cublasLt.h; a test compiles that header, where it is, and compares.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from contracts import UserError
+from contracts.dtypes import Dtype
+from experiments.gpu.device import Gpu, Memory
+from kernels.problem import Problem
+
+WORKSPACE_BYTES = 32 * 2**20
+MOST_CANDIDATES = 256  # asked for: more than it has ever given
+ALIGNED = 256  # the most that the heuristic makes use of
+
+CUDA_R_32F = 0  # library_types.h
+CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1
+CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3
+CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5
+CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6
+CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7
+CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8
+CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE = 2
+CUBLASLT_REDUCTION_SCHEME_MASK = 7
+CUBLAS_STATUS_NOT_SUPPORTED = 15
+
+
+class MatmulAlgo(ctypes.Structure):
+    """cublasLtMatmulAlgo_t"""
+
+    _fields_ = (("data", ctypes.c_uint64 * 8),)
+
+
+class MatmulHeuristicResult(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t"""
+
+    _fields_ = (
+        ("algo", MatmulAlgo),
+        ("workspaceSize", ctypes.c_size_t),
+        ("state", ctypes.c_int),
+        ("wavesCount", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+def reductions(dtype: Dtype) -> int:
+    """The mask of how parts of a split k may be added up: in fp32, as every kernel here adds.
+
+    For 16-bit matrices the heuristic also has algorithms that add parts as they are stored, in 16 bits.
+    """
+    return CUBLASLT_REDUCTION_SCHEME_MASK if dtype.bits == 32 else CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A column-major matrix: what a row-major one is when it is read as its transpose."""
+
+    address: int
+    rows: int
+    columns: int
+    ld: int
+
+    @property
+    def alignment(self) -> int:
+        """In bytes, as far as it matters."""
+        return min(ALIGNED, self.address & -self.address) if self.address else ALIGNED
+
+
+def operands(p: Problem, a: int, b: int, c: int) -> tuple[Operand, Operand, Operand]:
+    """The first factor, the second and the result of C^T = B^T A^T."""
+    return Operand(b, p.n, p.k, p.ldb), Operand(a, p.k, p.m, p.lda), Operand(c, p.n, p.m, p.ldc)
+
+
+class CublasLt:
+    """A handle of libcublasLt, and a workspace that all of its calls share: they run on one stream."""
+
+    def __init__(self, gpu: Gpu, library: Any) -> None:
+        """`library`: libcublasLt, loaded."""
+        self._library = library
+        self._stream = ctypes.c_void_p(int(gpu.stream.handle))
+        self._handle = ctypes.c_void_p()
+        self._call("cublasLtCreate", ctypes.byref(self._handle))
+        self._workspace = Memory(WORKSPACE_BYTES)
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        if status := getattr(self._library, name)(*arguments):
+            raise UserError(f"{name} failed with status {status}")
+
+    def candidates(self, p: Problem, dtype: Dtype, a: int, b: int, c: int) -> list[Callable[[], None]]:
+        """A call for each algorithm that the heuristic gives, in its order; none where it knows none.
+
+        A call raises `UserError` where cublasLtMatmul does not take it.
+        """
+        described = _Described(self._library, self._call, p, dtype, operands(p, a, b, c))
+        return [self._bound(described, p, result) for result in self._heuristic(described)]
+
+    def _heuristic(self, described: _Described) -> Sequence[MatmulHeuristicResult]:
+        results, found = (MatmulHeuristicResult * MOST_CANDIDATES)(), ctypes.c_int()
+        first, second, result = described.layouts
+        status = self._library.cublasLtMatmulAlgoGetHeuristic(
+            self._handle, described.operation, first, second, result, result, described.preference,
+            ctypes.c_int(MOST_CANDIDATES), results, ctypes.byref(found),
+        )  # fmt: skip
+        if status == CUBLAS_STATUS_NOT_SUPPORTED:
+            return []
+        if status:
+            raise UserError(f"cublasLtMatmulAlgoGetHeuristic failed with status {status}")
+        return [one for one in results[: found.value] if one.state == 0]
+
+    def _bound(self, described: _Described, p: Problem, result: MatmulHeuristicResult) -> Callable[[], None]:
+        matmul, algorithm = self._library.cublasLtMatmul, MatmulAlgo.from_buffer_copy(result.algo)
+        alpha, beta = ctypes.c_float(p.alpha), ctypes.c_float(p.beta)
+        first, second, output = (ctypes.c_void_p(operand.address) for operand in described.operands)
+        layouts = described.layouts
+        arguments = (
+            self._handle, described.operation, ctypes.byref(alpha), first, layouts[0], second, layouts[1],
+            ctypes.byref(beta), output, layouts[2], output, layouts[2], ctypes.byref(algorithm),
+            ctypes.c_void_p(self._workspace.address), ctypes.c_size_t(WORKSPACE_BYTES), self._stream,
+        )  # fmt: skip
+
+        def call(keep: Any = (self, described)) -> None:  # what the arguments point to lives as long as the call
+            if status := matmul(*arguments):
+                raise UserError(f"cublasLtMatmul failed with status {status}")
+
+        return call
+
+
+class _Described:
+    """A problem in cublasLt's descriptors, destroyed with this."""
+
+    def __init__(
+        self, library: Any, call: Callable[..., None], p: Problem, dtype: Dtype, matrices: Sequence[Operand]
+    ) -> None:
+        self.operands = matrices
+        self._library, self._made = library, list[tuple[str, ctypes.c_void_p]]()
+
+        def make(kind: str, *arguments: Any) -> ctypes.c_void_p:
+            handle = ctypes.c_void_p()
+            call(f"cublasLt{kind}Create", ctypes.byref(handle), *arguments)
+            self._made.append((f"cublasLt{kind}Destroy", handle))
+            return handle
+
+        self.operation = make("MatmulDesc", ctypes.c_int(dtype.cublas_compute), ctypes.c_int(CUDA_R_32F))
+        u64, i64 = ctypes.c_uint64, ctypes.c_int64
+        self.layouts = [
+            make("MatrixLayout", ctypes.c_int(dtype.cuda_type), u64(one.rows), u64(one.columns), i64(one.ld))
+            for one in matrices
+        ]
+        self.preference = make("MatmulPreference")
+        first, second, output = (ctypes.c_uint32(one.alignment) for one in matrices)
+        for attribute, value in (
+            (CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, u64(WORKSPACE_BYTES)),
+            (CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, ctypes.c_uint32(reductions(dtype))),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, output),
+            (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, output),
+        ):
+            size = ctypes.c_size_t(ctypes.sizeof(value))
+            setter = "cublasLtMatmulPreferenceSetAttribute"
+            call(setter, self.preference, ctypes.c_int(attribute), ctypes.byref(value), size)
+
+    def __del__(self) -> None:
+        for destroy, handle in getattr(self, "_made", []):
+            getattr(self._library, destroy)(handle)
