@@ -15,7 +15,6 @@ import pandas as pd
 
 import contracts
 from contracts import atomic_write, load_yaml, schema
-from contracts.dtypes import dtypes
 from contracts.registry import legs
 
 DAGGER = "†"  # stands at every label whose rows are stale
@@ -116,11 +115,12 @@ def with_labels(variants: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe(rows: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
-    """Rows of variants in the catalogue, in its order, with label, kind, family, order and `stale` joined.
+    """Rows of variants in the catalogue, in its order, with label, kind, family, order, tensor and `stale`
+    joined.
 
     A row is stale where its source_hash is not the one that the catalogue has now.
     """
-    columns = ["variant", "label", "kind", "family", "order", "source_hash"]
+    columns = ["variant", "label", "kind", "family", "order", "tensor", "source_hash"]
     if "dtype" not in rows:
         columns.append("dtype")
     now = variants[columns].rename(columns={"source_hash": "source_hash_now"})
@@ -135,13 +135,13 @@ def failures(checks: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     Columns: variant, label, cases, failed, case, detail; `case` and `detail` tell of the first failure.
     """
     columns = ["variant", "label", "cases", "failed", "case", "detail"]
+    bad = checks[~checks["passed"].astype(bool)]
+    cases, failed = checks["variant"].value_counts(), bad["variant"].value_counts()
     found = []
-    for entry in records(variants):
-        cases = checks[checks["variant"] == entry.variant]
-        bad = cases[~cases["passed"].astype(bool)]
-        if len(bad):
-            first = bad.iloc[0]
-            found.append([entry.variant, entry.label, len(cases), len(bad), first["case"], first["detail"] or ""])
+    for entry in records(variants[variants["variant"].isin(bad["variant"])]):
+        first = bad[bad["variant"] == entry.variant].iloc[0]
+        counts = [cases[entry.variant], failed[entry.variant]]
+        found.append([entry.variant, entry.label, *counts, first["case"], first["detail"] or ""])
     return pd.DataFrame(found, columns=columns)
 
 
@@ -170,9 +170,14 @@ def left_out(provenance: dict[str, Any]) -> dict[str, str]:
     return {next((stage for stage in stages if stage in name.lower()), name): reason for name, reason in told}
 
 
-def is_tensor(dtype: str) -> bool:
-    """Whether GEMMs of this dtype run on tensor cores; plain fp32 runs on the FMA pipe."""
-    return dtypes()[dtype].tensor
+def ladder_sizes(rows: pd.DataFrame, count: int) -> list[int]:
+    """The sizes at which most variants of the ladders were timed, so many of them, ascending; of any experiment where
+    no ladder was measured. `rows`: of bench."""
+    of_ladder = rows["experiment"].str.contains("ladder")
+    timed = rows[of_ladder] if of_ladder.any() else rows
+    variants = timed.groupby("n")["variant"].nunique().reset_index()
+    most = variants.sort_values(["variant", "n"], ascending=[False, True])["n"].head(count)
+    return sorted(int(n) for n in most)
 
 
 def one_row_each(bench: pd.DataFrame) -> pd.DataFrame:
@@ -212,7 +217,7 @@ def wide(counters: pd.DataFrame, names: dict[str, str]) -> pd.DataFrame:
     Times are in ns and volumes in bytes. Metrics that `names` does not know keep ncu's name; `kernel` is the function
     that ran.
     """
-    index = ["variant", "label", "kind", "family", "dtype", "order", "n", "stale", "kernel"]
+    index = ["variant", "label", "kind", "family", "dtype", "tensor", "order", "n", "stale", "kernel"]
     if counters.empty:
         return pd.DataFrame(columns=index)
     rows = counters.assign(

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.data import is_tensor
 from contracts.dtypes import dtypes
 
 SECTOR_BYTES = 32
@@ -57,7 +56,7 @@ def _global_excess(wide: pd.DataFrame) -> pd.Series:
 
 
 def _math_pipe(wide: pd.DataFrame) -> pd.Series:
-    return column(wide, "tensor_pipe").where(wide["dtype"].map(is_tensor).astype(bool), column(wide, "fma_pipe"))
+    return column(wide, "tensor_pipe").where(wide["tensor"].astype(bool), column(wide, "fma_pipe"))
 
 
 DERIVED: dict[str, Callable[[pd.DataFrame], pd.Series]] = {

@@ -267,11 +267,20 @@ def _parsed(path: Path) -> ast.Module:
         raise UserError(f"{path}:{error.lineno}: not Python ({error.msg})") from error
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement, however deep; expressions, which are most of a file, are passed over."""
+    for field in ("body", "handlers", "cases", "orelse", "finalbody"):
+        within = getattr(node, field, ())
+        for child in within if isinstance(within, list) else ():
+            yield child
+            yield from _statements(child)
+
+
 @functools.cache
 def _imported(path: Path, root: Path) -> tuple[Path, ...]:
     """The files of analysis and of the side studies that one imports directly."""
     names: list[str] = []
-    for node in ast.walk(_parsed(path)):
+    for node in _statements(_parsed(path)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

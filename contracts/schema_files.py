@@ -1,10 +1,10 @@
 """Schemas of tables and documents, and what checks a value against one.
 
 A schema is a JSON Schema in `contracts/schemas/NAME.schema.yaml`, or in the folder of the study whose table it is. For
-a CSV file it describes one row, and the order of its properties is the order of the columns; an empty cell is null. Two
-keywords of ours say more of a table: `key` lists the columns by which a row is known, which no two rows share;
+a CSV file it describes one row, and the order of its properties is the order of the columns; an empty cell is null.
+Three keywords of ours say more of a table: `key` lists the columns by which a row is known, which no two rows share;
 `ascending` lists groups of columns whose numbers do not fall from one to the next where they are given, such as an
-interval around its median.
+interval around its median; `added` lists columns that tables written before them lack, which reads as null.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STUDIES = SCHEMAS.parent.parent / "experiments" / "studies"
 # Keywords that say no more of a row than its columns do, where it has all that are required and no others
 _BY_COLUMN = {
     *("$schema", "$defs", "title", "description", "type", "properties", "required", "additionalProperties"),
-    *("key", "ascending"),
+    *("key", "ascending", "added"),
 }
 LIMIT_BYTES = 100_000_000  # of a table or document
 

@@ -129,7 +129,7 @@ def _cells_allowed(row: Row, name: str) -> bool:
 
 
 def read_rows(path: str | Path, name: str) -> list[Row]:
-    """Read a CSV file under schema `name`: typed rows, null for an empty cell.
+    """Read a CSV file under schema `name`: typed rows, null for an empty cell and for an added column that it lacks.
 
     Raises `UserError` naming the file, row, column and value of the first fault (also for a truncated file, and for an
     archived one that is not as it was archived).
@@ -145,6 +145,8 @@ def read_rows(path: str | Path, name: str) -> list[Row]:
     except csv.Error as error:
         raise UserError(f"{path}: not a {name} table ({one_line(str(error))}); foreign") from error
     header = lines[0] if lines else []
+    added = set(schema(name).get("added", ())) - set(header)
+    columns = [column for column in columns if column not in added]
     if header != columns:
         odd = next((c for c in [*header, *columns] if (c in header) != (c in columns)), "the order")
         raise UserError(f"{path}: not a {name} table (column {quoted(odd)}); expected columns: {', '.join(columns)}")
@@ -156,7 +158,7 @@ def read_rows(path: str | Path, name: str) -> list[Row]:
         row = {column: value for column, (value, _) in zip(columns, found, strict=True)}
         if not all([allowed for _, allowed in found]):
             _check_row(row, name, f"{path} row {number}")
-        rows.append(row)
+        rows.append(row | dict.fromkeys(added))
     _check_table(rows, name, path)
     archives.check(path, content)
     return rows

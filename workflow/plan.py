@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ class Device:
     """What was found: compilers and, where there is one, the GPU."""
 
     toolchain: Mapping[str, str | None]  # as in toolchain.json
+    missing: Mapping[str, str] = field(default_factory=dict)  # libraries that are measured, and are not here: why
 
     @property
     def gpu(self) -> str | None:
@@ -87,7 +88,7 @@ class Plan:
     variants: tuple[str, ...]  # of the catalogue, as far as the configuration limits them
     runnable: tuple[str, ...]  # kernels of ours, and dispatchers over them
     kernels: tuple[str, ...]  # what is built
-    unfit: Mapping[str, str]  # kernels and dispatchers that are left out, for they need another architecture: why
+    unfit: Mapping[str, str]  # of the catalogue, left out for want of another architecture or a library: why
     made: tuple[str, ...]  # recorded tables that the run makes
     regimes: tuple[str, ...]
     tuned: str | None  # the record of the sweep over tiles that stands behind the catalogue's tuned entries
@@ -285,7 +286,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     chosen = config["variants"]
     for name in chosen or []:
         choose(catalogue.load(), name, "variant", f"{CONFIG}: variants")
-    unfit = _unfit(device.arch, chosen)
+    unfit = _unfit(device.arch, device.missing if measuring else {}, chosen)
     fit = [name for name in catalogue.load() if name not in unfit and (chosen is None or name in chosen)]
     loaded = {name: declarations.load(name, config["sizes_step"], fit) for name in declarations.names()}
     experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
@@ -324,9 +325,14 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     )
 
 
-def _unfit(arch: str, chosen: list[str] | None) -> dict[str, str]:
-    """What cannot be built for `arch`, and why. Raises `UserError` where one of these was asked for by name."""
+def _unfit(arch: str, missing: Mapping[str, str], chosen: list[str] | None) -> dict[str, str]:
+    """What cannot be built for `arch`, or whose library is missing, and why.
+
+    Raises `UserError` where one of these was asked for by name.
+    """
     reasons = {name: entry.unfit(arch) for name, entry in catalogue.runnable().items()}
+    baselines = {name: entry for name, entry in catalogue.load().items() if isinstance(entry, catalogue.Baseline)}
+    reasons |= {name: f"{name} {missing[e.library]}" for name, e in baselines.items() if e.library in missing}
     found = {name: reason for name, reason in reasons.items() if reason}
     for name in chosen or []:
         if name in found:

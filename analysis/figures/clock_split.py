@@ -17,10 +17,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.data import Measured, current, one_row_each
+from analysis.data import Measured, current, ladder_sizes, one_row_each
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
+from contracts.dtypes import dtypes
 
 GAP = 0.5  # between families, in rows
 SHIFT = 0.17  # of a rung's sizes from its place, in rows
@@ -76,8 +77,7 @@ def draw_factor(axes: Axes, rows: pd.DataFrame, values: pd.Series, start: float)
 def draw(measured: Measured) -> Figure:
     """The figure: every kernel that builds on another, at the sizes of the ladders."""
     bench, outdated = current(measured.bench)
-    sizes = sorted(bench.loc[bench["experiment"].str.contains("ladder"), "n"].unique())[: len(LOOKS)]
-    rows = gains(bench[bench["n"].isin(sizes)], measured.variants)
+    rows = gains(bench[bench["n"].isin(ladder_sizes(bench, len(LOOKS)))], measured.variants)
     if rows.empty:
         return style.left_out(measured, "Gains by clock and by work per clock", measured.reason("bench"))
     rows = rows.assign(place=places_of(rows))
@@ -106,7 +106,10 @@ def draw(measured: Measured) -> Figure:
     for (place, over), part in rows.groupby(["place", "over"]):
         gain = " | ".join(f"{value:.{1 if value > 9.95 else 2}f}" for value in part["gain"])
         clock.annotate(gain, (1, place), (COLUMNS[0], 0), ha="right", va="center", **beside)
-        clock.annotate(over, (1, place), (COLUMNS[1], 0), va="center", **beside)
+        before = str(over)
+        for dtype in dtypes():  # the rung's own label has it
+            before = before.removesuffix(f"_{dtype}")
+        clock.annotate(before, (1, place), (COLUMNS[1], 0), va="center", **beside)
     head: dict[str, Any] = {"weight": "bold", "va": "bottom"} | beside
     clock.annotate("gain, ×", (1, -0.75), (COLUMNS[0], 0), ha="right", **head)
     clock.annotate("over", (1, -0.75), (COLUMNS[1], 0), **head)

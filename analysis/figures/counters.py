@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, fold_twins, is_tensor, marked, metric_names, wide
+from analysis.data import Measured, fold_twins, marked, metric_names, wide
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.metrics import HEAT, with_derived
@@ -31,7 +31,7 @@ GAP = 0.35  # between groups of rungs, in rows
 
 def groups(table: pd.DataFrame) -> list[pd.DataFrame]:
     """fp32 kernels, kernels on tensor cores, libraries: each in catalogue order."""
-    table = table.assign(library=table["kind"] == "baseline", tensor=table["dtype"].map(is_tensor))
+    table = table.assign(library=table["kind"] == "baseline")
     table.loc[table["library"], "tensor"] = True
     return [group for _, group in table.sort_values(["order", "n"], kind="stable").groupby(["library", "tensor"])]
 

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, current, is_tensor
+from analysis.data import Measured, current, ladder_sizes
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
@@ -25,15 +25,15 @@ KEYS = ["variant", "m", "n", "k"]
 def drawn_rows(bench: pd.DataFrame) -> pd.DataFrame:
     """One row per variant with power, unlocked and on uniform data; fp32 first, each part in the catalogue's order.
 
-    It is that of a ladder, at the smallest size of any ladder; where none has the variant, that with the most samples.
-    Columns added: tensor, and least and most of power_w and gflop_per_j over all experiments on the same problem.
+    It is that of a ladder, at the size that most variants of ladders have; where none has the variant, that with
+    the most samples.
+    Columns added: least and most of power_w and gflop_per_j over all experiments on the same problem.
     """
     rows = bench[(bench["regime"] == "unlocked") & (bench["data"] == "uniform") & bench["power_w"].notna()]
     of_ladder = rows["experiment"].str.contains("ladder")
     if rows.empty:
         return rows.assign(tensor=False)
-    size = rows.loc[of_ladder if of_ladder.any() else rows.index, "n"].min()
-    rows = rows[rows["n"] == size]
+    rows = rows[rows["n"].isin(ladder_sizes(rows, 1))]
     same = rows.groupby(KEYS)
     for name in VALUES:
         ends: dict[str, Any] = {
@@ -41,7 +41,7 @@ def drawn_rows(bench: pd.DataFrame) -> pd.DataFrame:
             f"{name}_most": same[name].transform("max"),
         }
         rows = rows.assign(**ends)
-    ranked = rows.assign(tensor=rows["dtype"].map(is_tensor), _other=~of_ladder[rows.index], _few=-rows["samples"])
+    ranked = rows.assign(_other=~of_ladder[rows.index], _few=-rows["samples"])
     ranked = ranked.sort_values(["tensor", "order", "_other", "_few"], kind="stable")
     shown: pd.DataFrame = ranked.drop_duplicates("variant").drop(columns=["_other", "_few"]).reset_index(drop=True)
     return shown

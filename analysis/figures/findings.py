@@ -11,7 +11,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.data import is_tensor
 from analysis.facts import SIZE, rows_of
 from analysis.figures import style
 from analysis.inputs import Inputs
@@ -46,7 +45,7 @@ def or_left_out(inputs: Inputs, what: str, draw: Callable[[Sources], Figure]) ->
 def draw_ladder(of: Sources) -> Figure:
     """Share of cuBLAS of each fp32 rung and library at SIZE, with intervals, and TFLOP/s in numbers."""
     rows = of.timed[(of.timed["experiment"] == LADDER) & (of.timed["n"] == SIZE)]
-    rows = rows[~rows["dtype"].map(is_tensor)].sort_values("order", kind="stable")
+    rows = rows[~rows["tensor"].astype(bool)].sort_values("order", kind="stable")
     if rows.empty:
         raise Missing(f"{LADDER} was not timed at n = {SIZE}")
     drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + BY_HEIGHT * len(rows)))

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, is_tensor, marked, records
+from analysis.data import Measured, marked, records
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
@@ -22,7 +22,7 @@ from analysis.registry import figure
 
 def axis_end(rows: pd.DataFrame, room: float) -> float:
     """Where the axis ends: the longest bar of the dtypes that kernels have, times `room` for the text."""
-    tensor = rows["dtype"].map(is_tensor)
+    tensor = rows["tensor"].astype(bool)
     kernels = tensor[rows["kind"] != "baseline"]
     shown = rows[tensor.isin(kernels)] if len(kernels) else rows
     return room * float(shown["high"].max())

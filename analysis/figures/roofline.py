@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from analysis.data import (
     Measured,
     fold_twins,
-    is_tensor,
     marked,
     metric_names,
     one_row_each,
@@ -99,7 +98,7 @@ def draw(measured: Measured) -> Figure:
     log_gap = decades * 0.15 / (figure.get_figheight() - 0.8)  # one line of text
     draw_ceilings(axes, measured.machine["ceilings"], right, log_gap)
     library = (rows["kind"] == "baseline").rename("library")
-    for (of_library, tensor), group in rows.groupby([library, rows["dtype"].map(is_tensor)], sort=False):
+    for (of_library, tensor), group in rows.groupby([library, rows["tensor"]], sort=False):
         look: dict[str, Any] = {"s": 34, "linewidth": 0.9, "zorder": 3, "edgecolor": "white"} | LOOKS[
             bool(of_library), bool(tensor)
         ]

@@ -24,7 +24,7 @@ RESOURCES = {
     "l1": "L1 lookups",
     "dram": "DRAM reads",
 }
-ESTIMATES = {"l2": "L2 to SM", "register_rule": "register order", "wgmma_shared": "shared with wgmma"}
+ESTIMATES = {"l2": "L2 to SM", "register_rule": "register order"}
 AVERAGE, SLOWEST = "sm__cycles_active.avg", "sm__cycles_active.max"
 EXECUTED = "sm__inst_executed.sum"
 ISSUE = "smsp__issue_active.avg.pct_of_peak_sustained_active"

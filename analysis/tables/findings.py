@@ -20,7 +20,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.data import current, is_tensor, metric_names, one_row_each, table, wide
+from analysis.data import current, metric_names, one_row_each, table, wide
 from analysis.facts import SIZE, rows_of
 from analysis.inputs import Inputs
 from analysis.registry import document
@@ -132,7 +132,7 @@ class Sources:
             raise Missing("no rung with a published share was timed")
         found = []
         for entry in rows_of(self.measured.variants):
-            name, told_of = entry["variant"], {"label": entry["label"], "tensor": is_tensor(entry["dtype"])}
+            name, told_of = entry["variant"], {"label": entry["label"], "tensor": bool(entry["tensor"])}
             for worklog, own in rows[rows["variant"] == name].groupby("worklog"):
                 theirs, share = own["share"].astype(float), float(here[name])
                 row = {"worklog": worklog, "variant": name, **told_of, "theirs": theirs.mean()}
@@ -303,7 +303,7 @@ def blocks(of: Sources) -> Statement:
     if not more:
         raise Missing("no kernel was built for more blocks than it has by itself")
     kernels = of.at_size[of.at_size["kind"] == "kernel"].join(of.resources[["occupancy", "registers"]], how="inner")
-    plain = [row for row in rows_of(kernels) if not is_tensor(row["dtype"])]
+    plain = [row for row in rows_of(kernels) if not row["tensor"]]
     fastest = max(plain, key=lambda row: float(row["tflops"]))
     lower = sum(float(row["occupancy"]) < float(fastest["occupancy"]) for row in plain)
     best, worst = (pick(more, key=lambda row: row["speedup"]) for pick in (max, min))
@@ -336,7 +336,7 @@ def power(of: Sources) -> Statement:
     """What fp32 kernels draw as they come near the peak."""
     limit = of.measured.machine.get("power_limit_w")
     peak = of.measured.machine["ceilings"].get("fp32_fma_tflops")
-    rows = of.timed[~of.timed["dtype"].map(is_tensor) & (of.timed["n"] >= SIZE)]
+    rows = of.timed[~of.timed["tensor"].astype(bool) & (of.timed["n"] >= SIZE)]
     rows = rows.assign(power=rows["power_w"].astype(float), joule=rows["gflop_per_j"].astype(float))
     rows = one_row_each(rows.dropna(subset=["power", "joule"]))
     if rows.empty or not limit or not peak:

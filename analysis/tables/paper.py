@@ -11,6 +11,7 @@ summary.json
         performance tables,
     stale: labels of variants with stale rows; gone: variants that were measured and are no longer in the catalogue;
     gone_experiments: those that were measured and are not given; samples_min, samples_max, rejected: over all timings,
+    best_of_library: whether all shares are of the fastest call that the library has (analysis.tables.library_calls),
     kernels: the catalogue's, a list of {label, dtype, idea, builds_on (a label or null), source, section} (the last two
         say where it is from); library_functions: a list of {labels, dtype, n, kernel}, the function that libraries ran,
     compiler and arch: of this tree's build,
@@ -60,7 +61,7 @@ from analysis.data import (
 )
 from analysis.inputs import Inputs
 from analysis.registry import document, table
-from analysis.tables import autotune
+from analysis.tables import autotune, library_calls
 from analysis.tables.compare import compare
 from analysis.tables.data_kinds import spreads
 from contracts.dtypes import dtypes
@@ -247,7 +248,7 @@ def of_kind(inputs: Inputs, kind: str) -> pd.DataFrame:
     return rows[rows["experiment"].map(kinds) == kind]
 
 
-@document("summary", file="summary.json", reads=("measured", "resources"), optional=("tuning", "tuned"))
+@document("summary", file="summary.json", reads=("measured", "resources", "windows"), optional=("tuning", "tuned"))
 def summary_document(inputs: Inputs) -> str:
     measured = inputs.measured()
     rows = timings(measured)
@@ -256,6 +257,7 @@ def summary_document(inputs: Inputs) -> str:
     untimed = [name for name, plan in inputs.experiments.items() if plan["by_name"] and name not in there]
     tuning = autotune.of(inputs)
     told = summary(measured, inputs.rows("resources"), rows, found)
+    told |= {"best_of_library": library_calls.told(inputs.rows("windows"))}
     told |= {"autotune": autotune.summary(tuning) if tuning else None, "by_name": untimed}
     return json.dumps(told, indent=2, allow_nan=False) + "\n"
 

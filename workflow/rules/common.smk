@@ -57,7 +57,7 @@ try:
     )
     contracts.validate(dict(config), "config", "config.yaml")
     _found = toolchain.known_or_found(config["nvcc"], config["arch"], config["gpu_node"])
-    PLAN = plan(config, Device(_found), Inventory.of(Path(workflow.basedir)), TARGETS)
+    PLAN = plan(config, Device(_found, discovery.missing_libraries()), Inventory.of(Path(workflow.basedir)), TARGETS)
     PICTURES = bank_pictures.load(chosen=config["variants"])
 except contracts.UserError as error:
     sys.exit(f"error: {error}")
