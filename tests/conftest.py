@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from helpers import ARCH, ROOT
 from hypothesis import HealthCheck, settings
 
 from experiments.gpu import discovery
 from experiments.stages import build
 from kernels import catalogue
+from ptxsim.compiler import compile_ptx
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -45,11 +50,52 @@ def archive() -> Path:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with real builds of sgemm_vectorized and hgemm_naive_bf16 for sm_90a."""
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A function: names in the catalogue to the folder in which they are built for sm_90a; not to be written to.
+
+    Each is built once for all tests, by the first of pytest-xdist's processes that asks.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "builds"
+    folder.mkdir(exist_ok=True)
+
+    def of(*names: str) -> Path:
+        for name in names:
+            with FileLock(folder / f".{name}.lock"):
+                if not (folder / f"{name}.json").is_file():
+                    build.build_variant(name, ARCH, folder)
+        return folder
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def ptx(builds: Callable[..., Path]) -> Callable[[str], Path]:
+    """A function: a name in the catalogue to the folder with its PTX, for tests that need no cubin; see `builds`."""
+    folder = builds() / "ptx"
+    folder.mkdir(exist_ok=True)
+
+    def of(name: str) -> Path:
+        with FileLock(folder / f".{name}.lock"):
+            if (builds() / f"{name}.json").is_file():
+                return builds()
+            if not (folder / f"{name}.ptx").is_file():
+                unit = folder / f"{name}.cu"
+                unit.write_text(catalogue.kernels()[name].translation_unit())
+                text = compile_ptx(unit, ARCH, [f"-I{catalogue.ROOT}"])
+                (folder / f"{name}.ptx").write_text(text)
+        return folder
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory, builds: Callable[..., Path]) -> Path:
+    """A folder with real builds of sgemm_vectorized and hgemm_naive_bf16 for sm_90a, and nothing else."""
     folder = tmp_path_factory.mktemp("build")
     for name in ("sgemm_vectorized", "hgemm_naive_bf16"):
-        build.build_variant(name, ARCH, folder)
+        for path in builds(name).glob(f"{name}.*"):
+            shutil.copy(path, folder)
     return folder
 
 

@@ -12,8 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+
+from experiments.stages import toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
 ARCH = "sm_90a"
@@ -31,16 +33,21 @@ def environment(**changes: str) -> dict[str, str]:
     return {**outside, "PATH": path, "PYTHONPATH": imports, "CUDA_VISIBLE_DEVICES": "", **changes}
 
 
-# Where commands start from: a process that has imported what they take half a second to import, and nothing of ours.
-LIBRARIES = ["jsonschema", "matplotlib.pyplot", "pandas", "scipy.optimize", "simpleeval", "snakemake.cli"]
+# Where commands start from: a process that has imported what they take half a second to import. Of ours, modules that
+# commands share; a command itself is never among them, and a copy of the project starts with nothing of ours.
+LIBRARIES = ["altair", "cuda.core", "itables", "jsonschema", "matplotlib.pyplot", "ml_dtypes", "pandas", "pynvml"]
+LIBRARIES += ["pyarrow.parquet", "scipy.optimize", "scipy.sparse.csgraph", "scipy.stats", "seaborn", "simpleeval"]
+LIBRARIES += ["snakemake.cli", "typst"]
+OURS = ["analysis.claims.verdicts", "analysis.explorer.content", "analysis.figures.style", "analysis.tables.compare"]
+OURS += ["experiments.emulation.scaling", "experiments.stages.check", "kernels.catalogue", "ptxsim.cli"]
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(LIBRARIES)
+FORKS.set_forkserver_preload([*LIBRARIES, *OURS])
 
 
 def run_module(module: str, *arguments: object, cwd: Path = ROOT, **changes: str) -> subprocess.CompletedProcess[str]:
     """`python -m module arguments`, with `changes` to the environment.
 
-    In a process of its own, forked from one that has the libraries, or a new one where a change is for Python itself.
+    In a process of its own, forked from one that has the imports, or a new one where a change is for Python itself.
     """
     command = [sys.executable, "-m", module, *map(str, arguments)]
     if any(name.startswith(("PYTHON", "LD_")) for name in changes):  # read when a program starts
@@ -69,6 +76,12 @@ def _as_main(command: list[str], cwd: Path, environ: dict[str, str], told: list[
     libraries = [path for path in sys.path if path not in ours]
     sys.path[:] = [str(cwd), *environ["PYTHONPATH"].split(os.pathsep), *libraries]
     sys.argv = command
+    rooms = {name.partition(".")[0] for name in OURS}
+    copied = cwd != ROOT and any((cwd / room).is_dir() for room in rooms)
+    for name, imported in list(sys.modules.items()):
+        again = name == command[0] and not hasattr(imported, "__path__")  # or Python warns of a module that runs twice
+        if again or (copied and name.partition(".")[0] in rooms):
+            del sys.modules[name]
     try:
         runpy.run_module(command[0], run_name="__main__", alter_sys=True)
     finally:
@@ -99,8 +112,6 @@ def stuck_nvcc(folder: Path, after: int = 0) -> Path:
 
     Once it is stuck, there is a file `waiting`, too.
     """
-    from experiments.stages import toolchain  # not before: what is forked from here starts with nothing of ours
-
     script = folder / "nvcc"
     last = f"[ $(wc -l < count) -gt {after} ] && [ -e stuck ] && touch waiting && exec sleep infinity"
     waits = f'case "$*" in *-ptx*) (cd {folder} && echo >> count && {last}) ;; esac'
@@ -120,14 +131,21 @@ def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None
     assert not missing, f"{missing} not in {lines[0]!r}"
 
 
-def copy_tree(to: Path) -> Path:
-    """The project without its tests, results, caches and hidden files, in `to`."""
+def copy_tree(to: Path, experiments: Collection[str] | None = None) -> Path:
+    """The project without its tests, results, caches and hidden files, in `to`.
+
+    With `experiments`, those alone: each has figures, and those of one category are drawn together.
+    """
 
     def left_out(folder: str, names: list[str]) -> list[str]:
         top = {"tests", "results"} if Path(folder) == ROOT else set()
         return [n for n in names if n.startswith(".") or n in top | {"__pycache__"} or n.endswith(".egg-info")]
 
-    return Path(shutil.copytree(ROOT, to, ignore=left_out))
+    tree = Path(shutil.copytree(ROOT, to, ignore=left_out))
+    for path in (tree / "experiments").glob("*.yaml"):
+        if experiments is not None and path.stem not in experiments:
+            path.unlink()
+    return tree
 
 
 def heed_ctrl_c() -> None:

@@ -139,7 +139,7 @@ def test_rows_survive_writing_and_reading(name: str, tmp_path_factory: pytest.Te
 
 
 def test_a_column_that_a_row_leaves_out_is_null(tmp_path: Path) -> None:
-    row = {"variant": "v", "kind": "kernel", "family": "f", "dtype": "fp32", "label": "l", "idea": "i"}
+    row = {"variant": "v", "kind": "kernel", "family": "f", "dtype": "fp32", "label": "l", "idea": "i", "tensor": False}
     write_rows(tmp_path / "v.csv", "variants", [row | {"baseline": "b", "requires": "r", "source_hash": "h"}])
     assert read_rows(tmp_path / "v.csv", "variants")[0]["builds_on"] is None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contracts import UserError, read_json, read_rows
+from contracts import UserError, read_json, read_rows, write_rows
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,29 @@ def test_a_table_that_is_not_allowed(change: dict[str, str], said: str, archive:
     with pytest.raises(UserError, match=said) as error:
         read_rows(tmp_path / "bench.csv", "bench")
     assert "bench.csv row" in str(error.value) and len(str(error.value)) < 300
+
+
+def test_an_added_column_may_be_absent_and_no_other(archive: Path, tmp_path: Path) -> None:
+    """windows.csv of an archive from before `baseline_call` reads as if it were empty; written, it is there."""
+    with (archive / "windows.csv").open(newline="") as file:
+        row = next(csv.DictReader(file))
+    row.pop("baseline_call", None)
+    path = tmp_path / "windows.csv"
+
+    def write(columns: list[str]) -> None:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, columns, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerow(row)
+
+    write(list(row))
+    (read,) = read_rows(path, "windows")
+    assert read["baseline_call"] is None and read["variant"] == row["variant"]
+    write_rows(path, "windows", [read | {"baseline_call": "cublasLtMatmul 2/8"}])
+    assert read_rows(path, "windows") == [read | {"baseline_call": "cublasLtMatmul 2/8"}]
+    write([column for column in row if column != "seed"])
+    with pytest.raises(UserError, match=r"not a windows table .column 'seed'."):
+        read_rows(path, "windows")
 
 
 @pytest.mark.parametrize(

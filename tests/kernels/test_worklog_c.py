@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ from helpers import ARCH, assert_one_line, run_module
 from contracts import read_json
 from experiments.emulation import launching, predictions, scaling
 from experiments.emulation.device import EmulatedDevice
-from experiments.stages import build
 from experiments.stages.cases import Case, cases
 from experiments.stages.check import run_case
 from kernels import arguments, catalogue
@@ -24,12 +24,9 @@ FEW = Problem(5, 6, 7, 8, 8, 9, alpha=0.75, beta=-1.5)  # less than a texel at e
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(builds) -> Path:
     """A folder with real builds of the kernels."""
-    folder = tmp_path_factory.mktemp("build")
-    for name in (*KERNELS, *ONE_CHANGE):
-        build.build_variant(name, ARCH, folder)
-    return folder
+    return builds(*KERNELS, *ONE_CHANGE)
 
 
 @pytest.mark.parametrize("name", (*KERNELS, *ONE_CHANGE))
@@ -41,11 +38,17 @@ def test_neither_padding_nor_what_lies_beyond_k_is_taken_in(name: str, built: Pa
         assert result.passed, (problem, result.detail)
 
 
+@functools.cache
+def scaled(name: str, size: int, built: Path) -> tuple[str, scaling.Scaled]:
+    """A kernel's name in its PTX, and what it asks at m = n = k = `size`."""
+    variant = catalogue.kernels()[name]
+    kernel = launching.load(variant, built)
+    return kernel.name, scaling.emulate(kernel, variant, size, 132)
+
+
 def predicted(entry: catalogue.Runnable, size: int, built: Path) -> list[dict]:
     """Rows of predictions.csv of a kernel or dispatcher."""
-    variant = entry.pick(Problem.square(size))
-    kernel = launching.load(variant, built)
-    return predictions.rows(entry, size, kernel.name, scaling.emulate(kernel, variant, size, 132))
+    return predictions.rows(entry, size, *scaled(entry.pick(Problem.square(size)).name, size, built))
 
 
 def counted(name: str, built: Path) -> dict[str, float]:

@@ -199,6 +199,19 @@ def test_planning_is_a_function_of_its_arguments(monkeypatch: pytest.MonkeyPatch
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_baseline_whose_library_is_missing_is_left_out_of_measuring_with_the_reason() -> None:
+    without = Device(H200.toolchain, {"triton": "needs Triton, which is not installed"})
+    found = made(device=without)
+    assert found.unfit["triton_bf16"] == "triton_bf16 needs Triton, which is not installed"
+    left = {name for experiment in found.experiments.values() for name in experiment.variants}
+    assert not {name for name in left if name.startswith("triton")} and "cublas_bf16" in left
+    assert "triton_bf16" in made(device=H200).experiments["hopper_ladder"].variants
+    drawn = made(mode="redraw", device=without)  # what an archive has of it is drawn
+    assert "triton_bf16" in drawn.variants and not drawn.unfit
+    with pytest.raises(UserError, match=r"^config.yaml: variants: triton_bf16 needs Triton, which is not installed"):
+        made(device=without, variants=["triton_bf16"])
+
+
 def test_what_another_architecture_is_needed_for_is_left_out_with_the_reason() -> None:
     turing = Device(TOOLCHAIN | {"arch": "sm_75", "gpu": None, "driver": None})
     found = made(device=turing)

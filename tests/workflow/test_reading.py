@@ -10,13 +10,14 @@ import pytest
 from helpers import ROOT, copy_tree, environment, snakemake
 
 from contracts import load_yaml
+from experiments.stages import toolchain
 
 HOSTILE = "a'$(touch PWNED)'`touch PWNED`;touch PWNED #{wildcards}"
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_tree(tmp_path_factory.mktemp("reading") / "project")
+    return copy_tree(tmp_path_factory.mktemp("reading") / "project", experiments={"sgemm_ladder", "hgemm_ladder"})
 
 
 def everything(tree: Path) -> dict[str, tuple[int, int]]:
@@ -67,8 +68,6 @@ def test_a_hostile_value_is_one_line_and_no_command(key: str, tree: Path) -> Non
 
 def test_a_compiler_in_a_folder_with_a_hostile_name_builds(tree: Path, tmp_path: Path) -> None:
     """Both keys that are paths, quoted on their way to the shell."""
-    from experiments.stages import toolchain  # not before: what is forked from here starts with nothing of ours
-
     folder = tmp_path / "it's $(touch PWNED) `touch PWNED`"
     folder.mkdir()
     nvcc = folder / "nvcc"

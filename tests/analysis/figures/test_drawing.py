@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers import assert_one_line
-from machine_folder import Folder, drawn, warptile_fails
+from machine_folder import Folder, drawn, warptile_fails, words_of
 
 from analysis.figures import (
     correctness,
@@ -58,7 +58,7 @@ def test_a_figure_marks_what_is_stale_and_withholds_what_failed(name: str, folde
     rung = a_rung_of(name)
     folder.edit("variants", lambda row: {"source_hash": "0" * 16} if row["variant"] == f"sgemm_{rung}" else None)
     folder.edit("checks", warptile_fails)
-    words, _ = drawn(FIGURES[name](folder.read()), tmp_path)
+    words = words_of(FIGURES[name](folder.read()))
     assert f"{rung}†" in words and "† source changed since measured" in words
     if name == "correctness":
         assert re.search(r"\b1 of \d+ failed", words)
@@ -67,7 +67,7 @@ def test_a_figure_marks_what_is_stale_and_withholds_what_failed(name: str, folde
 
 
 def test_the_ladder_s_numbers_are_the_table_s(folder: Folder, tmp_path: Path) -> None:
-    words, _ = drawn(ladder.draw(folder.read(), "sgemm_ladder"), tmp_path)
+    words = words_of(ladder.draw(folder.read(), "sgemm_ladder"))
     rows = [row for row in folder.rows("bench") if row["experiment"] == "sgemm_ladder" and row["dtype"] == "fp32"]
     assert len(rows) >= 10
     for row in rows:
@@ -91,15 +91,15 @@ def lock(folder: Folder) -> None:
 
 
 def test_flop_per_clock_stands_in_where_no_clock_was_locked(folder: Folder, tmp_path: Path) -> None:
-    words, _ = drawn(ladder.draw(folder.read(), "sgemm_ladder"), tmp_path)
+    words = words_of(ladder.draw(folder.read(), "sgemm_ladder"))
     row = next(r for r in folder.rows("bench") if (r["experiment"], r["variant"]) == ("sgemm_ladder", "sgemm_warptile"))
     assert "n = 4096, per clock" in words and "FLOP/clock/SM (derived)" in words
     assert style.significant(row["flop_per_clock_sm"]) in words and "locked clocks" not in words.replace("unlocked", "")
     lock(folder)
-    words, _ = drawn(ladder.draw(folder.read(), "sgemm_ladder"), tmp_path, "both")
+    words = words_of(ladder.draw(folder.read(), "sgemm_ladder"))
     assert "n = 4096, unlocked clocks" in words and "n = 4096, locked clocks" in words and "derived" not in words
     assert style.significant(row["tflops"] * 1500 / row["sm_clock_mhz"]) in words
-    words, _ = drawn(sizes.draw(folder.read(), "sgemm_sizes"), tmp_path, "sizes")
+    words = words_of(sizes.draw(folder.read(), "sgemm_sizes"))
     assert "TFLOP/s, unlocked clocks" in words and "TFLOP/s, locked clocks" in words
 
 
@@ -119,7 +119,7 @@ def test_a_figure_with_nothing_to_draw_says_so(name: str, table: str, folder: Fo
     stage = {"bench": "bench", "counters": "profile", "checks": "check"}[table]
     provenance["left_out"] = {stage: "the dog ate it"}
     write_json(folder.measured / "provenance.json", "provenance", provenance)
-    words, _ = drawn(FIGURES[name](folder.read()), tmp_path)
+    words = words_of(FIGURES[name](folder.read()))
     assert "left out" in words and "the dog ate it" in words
 
 
@@ -141,5 +141,5 @@ def test_counters_of_a_variant_that_is_none_are_one_line(folder: Folder) -> None
 
 def test_an_experiment_that_was_not_measured_says_how_it_is(folder: Folder, tmp_path: Path) -> None:
     folder.edit("bench", lambda row: None, keep=lambda row: row["experiment"] != "sgemm_sweep")
-    _, words = drawn(sizes.draw(folder.read(), "sgemm_sweep"), tmp_path)
+    words = words_of(sizes.draw(folder.read(), "sgemm_sweep"))
     assert "Timings of sgemm_sweep: left out" in words and "snakemake --cores 1 sgemm_sweep measures it" in words

@@ -12,11 +12,10 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers import ROOT, assert_one_line, run_module
-from machine_folder import Folder, warptile_fails
+from machine_folder import Folder, Still, texts_of, warptile_fails
 from made_inputs import write_inputs
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from analysis.data import Measured, metric_names, table, wide
 from analysis.figures import (
@@ -62,7 +61,7 @@ def closed() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Folder:
     """The same, for tests that change nothing."""
-    return Folder(tmp_path_factory.mktemp("still"), archive)
+    return Still(tmp_path_factory.mktemp("still"), archive)
 
 
 def rows_of(folder: Folder, name: str) -> pd.DataFrame:
@@ -131,23 +130,6 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
 }
 COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
 NEW = ["clock_split", "energy", "occupancy", "published"]  # those that draw nothing stale
-
-
-def texts_of(figure: Figure) -> list[Text]:
-    """The texts that are drawn, once it is laid out: finely, so that hinting does not widen them."""
-    found: list[Text] = []
-    draw_text = Text.draw
-
-    def noted(text: Text, renderer: Any) -> None:
-        if text.get_visible() and text.get_text().strip():
-            found.append(text)
-        draw_text(text, renderer)
-
-    figure.set_dpi(300)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Text, "draw", noted)
-        figure.canvas.draw()
-    return found
 
 
 def seen_words(figure: Figure) -> list[str]:
@@ -226,7 +208,7 @@ def test_the_two_factors_of_a_gain_multiply_to_it(still: Folder) -> None:
     rows = clock_split.gains(measured.bench, measured.variants)
     assert len(rows) > 30 and {"sgemm", "hgemm", "tf32gemm"} <= set(rows["family"])
     product = rows["per_clock"] * rows["clock"]
-    assert (product / rows["gain"] - 1).abs().max() < 0.005  # medians of each
+    assert (product / rows["gain"] - 1).abs().max() < 0.03  # medians of each, where power moves the clock
     assert ((rows["low"] <= rows["gain"]) & (rows["gain"] <= rows["high"])).all()
 
 

@@ -188,8 +188,8 @@ def test_where_one_has_no_counters_both_are_foretold(folder: Folder, beside: lis
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project in which nothing was run."""
-    return copy_tree(tmp_path_factory.mktemp("compare") / "project")
+    """A copy of the project, with one experiment, in which nothing was run."""
+    return copy_tree(tmp_path_factory.mktemp("compare") / "project", experiments={"sgemm_ladder"})
 
 
 def pair(a: str, b: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from machine_folder import Folder, drawn
+from machine_folder import Folder, words_of
 
 from analysis import data
 from analysis.figures import (
@@ -71,7 +71,7 @@ def test_the_clock_moves_tflops_and_not_flop_per_clock(
         assert float(row["tflops_alone"]) == pytest.approx(alone, rel=1e-4)
     assert {r["agrees_within_1_percent"] for r in made["data_kinds"] if r["variant"] == "cublas_fp32"} == {"yes"}
     assert not any(row["experiment"] == "clock_regimes" for row in made["ladder"] + made["sizes"])
-    words, _ = drawn(data_kinds.draw(folder.read(), "clock_regimes"), tmp_path)
+    words = words_of(data_kinds.draw(folder.read(), "clock_regimes"))
     assert "zeros" in words and "normal" in words and "n = 4096, unlocked clocks" in words
     assert f"{100 * (1.1 / (0.9 * per_clock) - 1):.1f}" in words and f"{100 * (per_clock - 1):.1f}" in words
 
@@ -102,10 +102,10 @@ def test_the_summary_has_an_experiment_by_name_where_it_was_measured(folder: Fol
 def test_other_figures_keep_kinds_of_data_apart(folder: Folder, tmp_path: Path) -> None:
     """Where a file had one kind and now has another, for instance; a gain is over the same kind."""
     rows = several_kinds(folder, experiment="sgemm_sizes")
-    words, _ = drawn(sizes.draw(folder.read(), "sgemm_sizes"), tmp_path, "sizes")
+    words = words_of(sizes.draw(folder.read(), "sgemm_sizes"))
     assert "TFLOP/s, unlocked clocks, zeros" in words and "TFLOP/s, unlocked clocks, normal" in words
     folder.edit("bench", lambda row: {"experiment": "sgemm_ladder"} if row["data"] != "uniform" else None)
-    words, _ = drawn(ladder.draw(folder.read(), "sgemm_ladder"), tmp_path, "ladder")
+    words = words_of(ladder.draw(folder.read(), "sgemm_ladder"))
     assert "n = 4096, zeros, unlocked clocks" in words and "n = 4096, uniform, per clock" in words
     timed = paper.timings(folder.read())
     timed = timed[(timed["experiment"] == "sgemm_ladder") & (timed["variant"] == "sgemm_vectorized")]

@@ -123,9 +123,9 @@ def test_blocks_and_power_are_those_measured(told: dict[str, Row], archive: Path
     assert numbers["more"] == len(more) == numbers["slower"]
     power = told["power"]["numbers"]
     timed = [row for row in read_rows(archive / "bench.csv", "bench") if row["dtype"] == "fp32" and row["n"] >= 4096]
-    assert power["best_tflops"] == max(
-        row["tflops"] for row in timed if not row["variant"].startswith(("cublas", "torch"))
-    )
+    kernels = [r for r in timed if not r["variant"].startswith(("cublas", "torch", "triton", "sgemm_3xtf32"))]
+    fastest = max(row["tflops"] for row in kernels)  # of any experiment; one row a problem is told of
+    assert power["best_tflops"] == pytest.approx(fastest, rel=0.005)
     assert power["reachable_tflops"] == pytest.approx(power["frugal_gflop_per_j"] * power["limit_w"] / 1000)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from machine_folder import Folder, drawn, warptile_fails
+from machine_folder import Folder, warptile_fails, words_of
 
 from analysis import data
 from analysis.figures import (
@@ -34,7 +34,7 @@ def test_the_stalls_are_all_of_a_warp_s_cycles(folder: Folder) -> None:
 
 
 def test_a_bar_beyond_the_axis_is_cut_and_has_its_number(folder: Folder, tmp_path: Path) -> None:
-    words, _ = drawn(stalls.draw(folder.read()), tmp_path)
+    words = words_of(stalls.draw(folder.read()))
     counted = data.at_usual_size(data.wide(folder.read().counters, data.metric_names()))
     naive = counted.set_index("variant").loc["sgemm_naive"]
     assert f"{naive['cycles_per_instruction']:.0f} ▶" in words and "Other reasons" in words
@@ -72,9 +72,9 @@ def test_blocks_computed_and_counted_agree(folder: Folder, tmp_path: Path) -> No
 def test_the_figure_of_waves(folder: Folder, tmp_path: Path) -> None:
     folder.edit("checks", warptile_fails)
     resources = data.table(folder.rows("resources"), "resources")
-    words, _ = drawn(wave_quantization.draw(folder.read(), resources), tmp_path)
+    words = words_of(wave_quantization.draw(folder.read(), resources))
     assert "62.06" in words and "94%" in words and "busiest SM, computed" in words
     assert "not shown, failed a check: warptile" in words and words.count("warptile") == 1
     folder.edit("counters", lambda row: None, keep=lambda row: False)
-    words, _ = drawn(wave_quantization.draw(folder.read(), resources), tmp_path, "none")
+    words = words_of(wave_quantization.draw(folder.read(), resources))
     assert "Waves and load balance: left out" in words

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
-from helpers import ARCH, assert_one_line, run_module
+from helpers import assert_one_line, run_module
 
 import ptxsim
 from contracts import UserError, read_json, write_json
 from experiments.emulation import bank_pictures, launching
-from experiments.stages import build
 from kernels import catalogue
 from ptxsim import banks, wavefronts
 from ptxsim.counters import Counters
@@ -32,17 +32,13 @@ def count(parts) -> int:
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
+def kernels(builds):
     """A function: name in the catalogue to the kernel and its launch on one tile of C."""
-    folder, made = tmp_path_factory.mktemp("build"), {}
 
+    @functools.cache
     def get(name: str):
-        if name not in made:
-            build.build_variant(name, ARCH, folder)
-            variant = catalogue.kernels()[name]
-            launch = bank_pictures.small_launch(variant)
-            made[name] = ptxsim.load(folder / f"{name}.ptx"), launch
-        return made[name]
+        launch = bank_pictures.small_launch(catalogue.kernels()[name])
+        return ptxsim.load(builds(name) / f"{name}.ptx"), launch
 
     return get
 
@@ -100,10 +96,9 @@ def test_every_picture_of_the_list_finds_its_line() -> None:
     assert bank_pictures.load(chosen=["sgemm_naive"]) == {}
 
 
-def test_the_swizzle_takes_the_conflict_away(tmp_path: Path) -> None:
+def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
     for name in bank_pictures.load()["transposed_store"].variants:
-        build.build_variant(name, ARCH, tmp_path)
-        recorded = bank_pictures.recorded(name, launching.load(catalogue.kernels()[name], tmp_path))
+        recorded = bank_pictures.recorded(name, launching.load(catalogue.kernels()[name], builds(name)))
         write_json(tmp_path / name / "bank_accesses.json", "bank_accesses", recorded)
     options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
     done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)

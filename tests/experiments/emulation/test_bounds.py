@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from helpers import ARCH, assert_one_line, run_module
+from helpers import assert_one_line, run_module
 
 from analysis.tables import bounds as told
 from contracts import read_json, read_rows
 from experiments.emulation import bounds, launching, predictions, scaling
-from experiments.stages import build
 from kernels import catalogue
 from ptxsim import bounds as rules
 from ptxsim import machines
@@ -36,20 +35,16 @@ EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for 
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory):
-    """A function: name of a kernel to its predictions by metric, and its rows of bounds.csv by resource; built here."""
-    folder = tmp_path_factory.mktemp("build")
+def found(builds):
+    """A function: name of a kernel to its predictions by metric, and its rows of bounds.csv by resource."""
 
     @functools.cache
     def of(name: str) -> tuple[dict[str, float], dict[str, dict]]:
-        cubin = folder / f"{name}.cubin"
-        if not cubin.is_file():
-            build.build_variant(name, ARCH, folder)
-        variant = catalogue.kernels()[name]
+        variant, folder = catalogue.kernels()[name], builds(name)
         kernel = launching.load(variant, folder)
         scaled = scaling.emulate(kernel, variant, SIZE, 132)
         predicted = predictions.rows(variant, SIZE, kernel.name, scaled)
-        least = bounds.rows(variant, SIZE, kernel, cubin, scaled, machines.find("h200"))
+        least = bounds.rows(variant, SIZE, kernel, folder / f"{name}.cubin", scaled, machines.find("h200"))
         return {row["metric"]: row["value"] for row in predicted}, {row["resource"]: row for row in least}
 
     return of

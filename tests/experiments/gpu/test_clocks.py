@@ -31,14 +31,14 @@ RUN = """
 import sys, time
 import pynvml
 from contracts import run_command
-from experiments.gpu import clocks, power
+from experiments.gpu import clocks, discovery
 from experiments.gpu.lease import lease
 
 clocks.QUIET_S = 0.4
 how, *named = sys.argv[1:]
 
 def main():
-    with lease(), power.nvml() as handle:
+    with lease(), discovery.nvml() as handle:
         if how == "unlocked":
             return
         context = clocks.locked(handle, *(int(mhz) or None for mhz in named))

@@ -17,6 +17,7 @@ import pytest
 from helpers import ROOT, assert_one_line, run_module
 
 from contracts import UserError
+from contracts.dtypes import dtypes
 from experiments import declarations
 from experiments.gpu import discovery
 from experiments.gpu.lease import lease
@@ -143,14 +144,13 @@ def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None
 
 def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     """The record of a short measurement of one size."""
-    from experiments.gpu import power
     from experiments.stages.bench import Bench, Record
 
     experiment = declarations.Experiment(
         "short", "t", "q?", (variant.name,), sizes=(1024,), warmup_s=0.05, window_s=0.05, samples=20
     )
     record = Record(experiment, variant)
-    with power.nvml() as handle:
+    with discovery.nvml() as handle:
         record.add(Bench(experiment, variant, folder, handle).measure(1024, data))
     return record
 
@@ -193,7 +193,6 @@ def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice)
     """A GEMM of some 30 ms: its clock is NVML's within 1%, its time that of many back to back within 2%."""
     import pynvml
 
-    from experiments.gpu import power
     from experiments.gpu.device import CatalogueKernel, Memory
     from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 
@@ -207,7 +206,7 @@ def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice)
     warm_up(gpu, work, 1.0)
     seen: list[int] = []
     stop = threading.Event()
-    with power.nvml() as handle:
+    with discovery.nvml() as handle:
 
         def poll() -> None:
             while not stop.wait(0.02):
@@ -252,11 +251,15 @@ def test_out_of_memory_is_one_line(device: GpuDevice, folder: Path) -> None:
 
 ODD = Problem(257, 129, 65, lda=72, ldb=136, ldc=144)
 BASELINES = [entry for entry in catalogue.load().values() if isinstance(entry, Baseline)]
+BASELINES = [entry for entry in BASELINES if entry.library not in discovery.missing_libraries()]
 
 
-def library_result(device: GpuDevice, entry: Baseline, p: Problem) -> verify.CheckResult:
-    """Run a library on random matrices with guard bands; right by float64, and nothing outside C written."""
-    from experiments.gpu.libraries import load_gemm
+def library_result(device: GpuDevice, entry: Baseline, p: Problem, algorithm: int | None = None) -> verify.CheckResult:
+    """Run a library on random matrices with guard bands; right by float64, and nothing outside C written.
+
+    `algorithm`: the place of one of cublasLtMatmul's, in place of the plain call.
+    """
+    from experiments.gpu.libraries import CublasGemm, load_gemm
 
     gpu, dtype, rng = device.gpu, verify.NUMPY_DTYPES[entry.dtype], np.random.default_rng(17)
     a, b = (verify.random_matrix(rng, *shape, dtype) for shape in ((p.m, p.k), (p.k, p.n)))
@@ -265,7 +268,13 @@ def library_result(device: GpuDevice, entry: Baseline, p: Problem) -> verify.Che
     c0 = verify.random_matrix(rng, p.m, p.n, dtype) if p.beta else np.full((p.m, p.n), np.nan, dtype)
     before = [guarded(x, ld) for x, ld in zip((a, b, c0), (p.lda, p.ldb, p.ldc), strict=True)]
     memories = [gpu.upload(buffer) for buffer in before]
-    load_gemm(gpu, entry).bind(p, *(memory.address + GUARD * dtype.itemsize for memory in memories))()
+    addresses = [memory.address + GUARD * dtype.itemsize for memory in memories]
+    gemm = load_gemm(gpu, entry)
+    if algorithm is None:
+        gemm.bind(p, *addresses)()
+    else:
+        assert isinstance(gemm, CublasGemm)
+        gemm.lt.candidates(p, dtypes()[entry.dtype], *addresses)[algorithm]()
     after = gpu.download(memories[2], dtype, before[2].size)
     c = inside(after, p.m, p.n, p.ldc).copy()
     inside(after, p.m, p.n, p.ldc)[:] = c0
@@ -275,7 +284,8 @@ def library_result(device: GpuDevice, entry: Baseline, p: Problem) -> verify.Che
 
 @pytest.mark.parametrize("entry", BASELINES, ids=lambda entry: entry.name)
 def test_a_library_is_right_on_an_odd_problem_with_wide_rows(entry: Baseline, device: GpuDevice) -> None:
-    result = library_result(device, entry, ODD)
+    problem = replace(ODD, n=136) if entry.library == "triton" else ODD  # TMA stores whole 16 bytes
+    result = library_result(device, entry, problem)
     assert result.passed, result.detail
 
 
@@ -284,6 +294,44 @@ def test_a_library_is_right_on_an_odd_problem_with_wide_rows(entry: Baseline, de
 def test_cublas_takes_alpha_and_beta(entry: Baseline, alpha: float, beta: float, device: GpuDevice) -> None:
     result = library_result(device, entry, replace(ODD, alpha=alpha, beta=beta))
     assert result.passed, result.detail
+
+
+@pytest.mark.parametrize("entry", [e for e in BASELINES if e.library != "torch"], ids=lambda entry: entry.name)
+def test_a_library_in_a_contest_is_right_by_every_call_and_names_the_winner(entry: Baseline, device: GpuDevice) -> None:
+    """Each algorithm that cuBLAS's heuristic gives, or configuration of Triton's, on a size at which several run."""
+    from experiments.gpu.fastest_call import FastestCall
+    from experiments.gpu.libraries import bind_for_timing, how_called, load_gemm
+    from experiments.stages.turns import Matrices, check_output
+
+    gpu, p = device.gpu, Problem.square(1024)
+    gemm = load_gemm(gpu, entry)
+    assert isinstance(gemm, FastestCall)
+    matrices = Matrices.fill(gpu, p, entry.dtype, "uniform", ["variant"])
+    addresses = matrices.a.address, matrices.b.address, matrices.c["variant"].address
+    calls = gemm.calls(p, *addresses)
+    assert len(calls) > 2 and (next(iter(calls)) == "cublasGemmEx") == (entry.library == "cublas")
+    for name, call in calls.items():
+        matrices.poison(gpu, "variant")
+        call()
+        result = check_output(gpu, matrices, "variant")
+        assert result.passed, f"{name}: {result.detail}"
+    matrices.poison(gpu, "variant")
+    bind_for_timing(gemm, p, *addresses)()
+    assert check_output(gpu, matrices, "variant").passed and how_called(gemm, p) in calls
+
+
+@pytest.mark.parametrize("entry", [e for e in BASELINES if e.library == "cublas"], ids=lambda entry: entry.name)
+def test_every_cublaslt_algorithm_is_right_on_an_odd_problem(entry: Baseline, device: GpuDevice) -> None:
+    """With wide rows, alpha and beta; some problems have no algorithm, but not all of them."""
+    from experiments.gpu.libraries import CublasGemm
+
+    gemm, found = CublasGemm(device.gpu, entry), 0
+    for p in (ODD, replace(ODD, alpha=0.75, beta=-1.5), Problem(256, 128, 64, 64, 128, 128)):
+        for place in range(len(gemm.lt.candidates(p, dtypes()[entry.dtype], *([4096] * 3)))):
+            result = library_result(device, entry, p, place)
+            found += 1
+            assert result.passed, f"{p}, algorithm {place + 1}: {result.detail}"
+    assert found > 2
 
 
 def test_torch_refuses_alpha_and_beta(device: GpuDevice) -> None:

@@ -25,10 +25,10 @@ LEASE = """
 import os, sys
 import pynvml
 from contracts import run_command
-from experiments.gpu import power
+from experiments.gpu import discovery
 from experiments.gpu.lease import lease
 def main():
-    with lease(float(sys.argv[1])), power.nvml() as handle:
+    with lease(float(sys.argv[1])), discovery.nvml() as handle:
         print(os.environ["CUDA_VISIBLE_DEVICES"], pynvml.nvmlDeviceGetUUID(handle), flush=True)
         sys.stdin.read()
 run_command(main)

@@ -63,13 +63,11 @@ def test_the_counts_are_those_of_the_archive(built: Path, archive: Path) -> None
         assert here == there
 
 
-def test_building_again_gives_the_same_bytes(built: Path) -> None:
-    files = [built / f"sgemm_vectorized{suffix}" for suffix in (".cu", ".ptx", ".cubin", ".json")]
-    before = [path.read_bytes() for path in files]
-    for path in files:
-        path.unlink()
-    build.build_variant("sgemm_vectorized", ARCH, built)
-    assert [path.read_bytes() for path in files] == before
+def test_building_again_gives_the_same_bytes(built: Path, tmp_path: Path) -> None:
+    build.build_variant("sgemm_vectorized", ARCH, tmp_path)
+    for suffix in (".cu", ".ptx", ".cubin", ".json"):
+        name = f"sgemm_vectorized{suffix}"
+        assert (tmp_path / name).read_bytes() == (built / name).read_bytes(), suffix
 
 
 def test_the_only_entry_of_the_ptx_is_the_kernel(built: Path, tmp_path: Path) -> None:
@@ -210,8 +208,10 @@ def test_the_same_ptx_and_cubin_in_any_folder(elsewhere: Path, tmp_path: Path) -
     assert all(name.startswith((b"kernels/", b"cuda/include/")) for name in named)
 
 
-@pytest.mark.parametrize("folder", [".", "results/build", "/"])
-def test_sources_are_found_from_any_working_folder(folder: str, elsewhere: Path) -> None:
+@pytest.mark.parametrize(
+    ("folder", "named"), [(".", None), (".", "whole"), ("results/build", None), ("results/build", "end"), ("/", "end")]
+)
+def test_sources_are_found_from_any_working_folder(folder: str, named: str | None, elsewhere: Path) -> None:
     """The line table's paths are from the repository's root, and the PTX lies below it."""
     ptx, source = elsewhere / "results/build/sm_90a/sgemm_vectorized.ptx", elsewhere / "kernels/sgemm/vectorized.cu"
     numbers = [
@@ -230,12 +230,10 @@ def test_sources_are_found_from_any_working_folder(folder: str, elsewhere: Path)
     launch = ["--grid", "2,2", "--block", "256", *(word for number in numbers for word in ("--arg", number))]
     cwd = elsewhere / folder
     line = next(n for n, text in enumerate(source.read_text().splitlines(), 1) if "__shared__" in text)
-    for file in ([], ["--file", source], ["--file", "sgemm/vectorized.cu"]):
-        done = run_module("ptxsim", "annotate", ptx, *launch, *file, cwd=cwd, PYTHONPATH=str(elsewhere))
-        assert done.returncode == 0, done.stderr
-        assert (
-            "== kernels/sgemm/vectorized.cu" in done.stdout and source.read_text().splitlines()[line - 1] in done.stdout
-        )
+    file = {None: [], "whole": ["--file", source], "end": ["--file", "sgemm/vectorized.cu"]}[named]
+    done = run_module("ptxsim", "annotate", ptx, *launch, *file, cwd=cwd, PYTHONPATH=str(elsewhere))
+    assert done.returncode == 0, done.stderr
+    assert "== kernels/sgemm/vectorized.cu" in done.stdout and source.read_text().splitlines()[line - 1] in done.stdout
 
 
 def test_lines_of_cubin_and_ptx_name_the_same_files(elsewhere: Path) -> None:

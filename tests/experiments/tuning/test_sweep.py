@@ -417,10 +417,9 @@ def test_a_build_that_is_there_is_kept_and_an_unfinished_one_is_not(tmp_path: Pa
     builder.close()
 
 
-def test_the_autotuned_kernel_costs_what_the_vectorized_one_does(tmp_path: Path) -> None:
+def test_the_autotuned_kernel_costs_what_the_vectorized_one_does(built: Path, tmp_path: Path) -> None:
     """At the tile that both take, its general copies compile to the same accesses and registers."""
-    build.build_variant("sgemm_vectorized", ARCH, tmp_path)
-    theirs = read_json(tmp_path / "sgemm_vectorized.json", "resources")
+    theirs = read_json(built / "sgemm_vectorized.json", "resources")
     values = configured("sgemm_autotuned", tile(128, 128, 8, 8, 8))
     ours = tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(values.variant())
     same = ["registers", "shared_bytes", "spill_bytes", "ffma", "lds_128", "sts_32", "sts_128", "ldg_128", "stg_128"]

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers import assert_one_line
-from machine_folder import Folder, drawn, warptile_fails, with_rows
+from machine_folder import Folder, drawn, warptile_fails, with_rows, words_of
 
 from experiments.studies.timing_methods import figure as timing_methods
 from experiments.studies.timing_methods import report
@@ -62,9 +62,7 @@ def test_without_a_time_of_ours_there_is_no_difference(folder: Folder, tmp_path:
     with_rows(folder, "timing_methods", [row for row in timed_as("sgemm_vectorized") if row["protocol"] != "ours"])
     rows = made(folder, tmp_path / "t")
     assert len(rows) == 5 and {row["difference_percent"] for row in rows} == {""}
-    words, _ = drawn(
-        timing_methods.draw(folder.read(), pd.DataFrame(rows).assign(difference_percent=float("nan"))), tmp_path
-    )
+    words = words_of(timing_methods.draw(folder.read(), pd.DataFrame(rows).assign(difference_percent=float("nan"))))
     assert "left out" in words
 
 
@@ -102,13 +100,13 @@ def test_what_is_stale_or_failed_is_marked_or_withheld(folder: Folder, tmp_path:
     assert {(row["variant"], row["stale"]) for row in rows} == {("sgemm_vectorized", "true")}
     measured = folder.read()
     offered = folder.inputs().offered("timing_methods", timed=True)
-    words, _ = drawn(timing_methods.draw(measured, report.timing_methods(offered)), tmp_path)
+    words = words_of(timing_methods.draw(measured, report.timing_methods(offered)))
     assert "vectorized†" in words and "not shown, failed a check: warptile" in words and words.count("warptile") == 1
 
 
 def test_a_table_that_was_not_measured_has_no_rows(folder: Folder, tmp_path: Path) -> None:
     assert made(folder, tmp_path / "t") == []
-    _, words = drawn(timing_methods.draw(folder.read(), pd.DataFrame()), tmp_path)
+    words = words_of(timing_methods.draw(folder.read(), pd.DataFrame()))
     assert "Ways of timing: left out. snakemake --cores 1 cross_validation makes timing_methods.csv" in words
 
 

@@ -1,0 +1,46 @@
+"""Which call of its library a baseline was is counted by size; an older archive had one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machine_folder import Folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, archive: Path) -> Folder:
+    return Folder(tmp_path, archive)
+
+
+def in_ladder(row: dict[str, Any]) -> bool:
+    return bool(row["experiment"] == "hgemm_ladder" and row["dtype"] == "bf16" and row["n"] == 4096)
+
+
+def test_calls_are_counted_by_problem(folder: Folder, tmp_path: Path) -> None:
+    rows = [row for row in folder.rows("windows") if in_ladder(row)]
+    first = rows[0]["variant"]
+
+    def call(row: dict[str, Any]) -> dict[str, Any]:
+        return {"baseline_call": "cublasGemmEx" if row["variant"] == first else "cublasLtMatmul 2/8"}
+
+    folder.edit("windows", call, in_ladder)
+    made = folder.made_rows(tmp_path / "t", "library_calls")
+    few, most = str(1), str(len(rows) - 1)
+    assert [(row["call"], row["windows"], row["of_windows"]) for row in made] == [
+        ("cublasLtMatmul 2/8", most, str(len(rows))),
+        ("cublasGemmEx", few, str(len(rows))),
+    ]
+    assert {(row["baseline"], row["n"]) for row in made} == {("cublas_bf16", "4096")}
+
+
+@pytest.mark.parametrize("called", [None, "cublasLtMatmul 1/8"])
+def test_an_older_archive_had_one_call(called: str | None, folder: Folder, tmp_path: Path) -> None:
+    folder.edit("windows", lambda row: {"baseline_call": called})
+    made = folder.made_rows(tmp_path / "t", "library_calls")
+    assert {row["call"] for row in made} == {called or "cublasGemmEx"}
+    assert sum(int(row["windows"]) for row in made) == len(folder.rows("windows"))
+    folder.made(tmp_path / "t", "summary")
+    assert json.loads((tmp_path / "t" / "summary.json").read_text())["best_of_library"] is bool(called)

@@ -1,0 +1,239 @@
+"""cuBLAS by ctypes without a GPU: the layouts are the header's, and the fastest call is what is measured."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from contracts import UserError
+from contracts.dtypes import dtypes
+from experiments.gpu import cublaslt, discovery, fastest_call, libraries
+from experiments.gpu.cublaslt import CublasLt, MatmulAlgo, MatmulHeuristicResult, Operand, operands, reductions
+from experiments.gpu.libraries import CublasGemm
+from kernels import catalogue
+from kernels.problem import Problem
+
+P = Problem(3, 5, 7, lda=8, ldb=16, ldc=24, alpha=2.0, beta=0.5)
+VALUES = [name for name in vars(cublaslt) if name.startswith(("CUBLAS", "CUDA_R"))]
+
+
+def header_folder() -> Path | None:
+    """Where cublasLt.h is: in NVIDIA's wheels, or a toolkit."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    folder = find_nvidia_header_directory("cublas")
+    return Path(folder) if folder and (Path(folder) / "cublasLt.h").is_file() else None
+
+
+def test_the_layouts_and_values_are_those_of_the_header(tmp_path: Path) -> None:
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    folder, runtime = header_folder(), find_nvidia_header_directory("cudart")
+    if folder is None or runtime is None:
+        pytest.skip("no cublasLt.h here: it comes with nvidia-cublas, or a CUDA toolkit")
+    types = {"cublasLtMatmulAlgo_t": MatmulAlgo, "cublasLtMatmulHeuristicResult_t": MatmulHeuristicResult}
+    told: dict[str, int] = {name: getattr(cublaslt, name) for name in VALUES}
+    for name, type_ in types.items():
+        told[f"sizeof({name})"] = ctypes.sizeof(type_)
+        told |= {f"offsetof({name}, {field[0]})": getattr(type_, field[0]).offset for field in type_._fields_}
+    for entry in dtypes().values():
+        told[f"{['CUBLAS_COMPUTE_32F', 'CUBLAS_COMPUTE_32F_FAST_TF32'][entry.name == 'tf32']}"] = entry.cublas_compute
+    source = tmp_path / "layouts.cpp"
+    lines = "\n".join(f'    printf("%lld\\n", (long long)({name}));' for name in told)
+    source.write_text(f"#include <cstddef>\n#include <cstdio>\n#include <cublasLt.h>\nint main() {{\n{lines}\n}}\n")
+    command = ["g++", f"-I{folder}", f"-I{runtime}", str(source), "-o", str(tmp_path / "layouts")]
+    subprocess.run(command, check=True)
+    printed = subprocess.run([tmp_path / "layouts"], check=True, capture_output=True, text=True).stdout.split()
+    assert dict(zip(told, map(int, printed), strict=True)) == told
+
+
+def test_a_row_major_product_is_the_column_major_one_of_the_transposes() -> None:
+    """By NumPy on one flat buffer a matrix, with rows that are further apart than they are long."""
+    rng = np.random.default_rng(3)
+    buffers = [rng.standard_normal(100 * 24) for _ in range(3)]
+    first, second, result = operands(P, 256, 264, 272)
+    assert (first.address, second.address, result.address) == (264, 256, 272)
+
+    def column_major(buffer: np.ndarray, one: Operand) -> np.ndarray:
+        return buffer[: one.columns * one.ld].reshape(one.columns, one.ld)[:, : one.rows].T
+
+    a, b = buffers[0][: 3 * 8].reshape(3, 8)[:, :7], buffers[1][: 7 * 16].reshape(7, 16)[:, :5]
+    product = column_major(buffers[1], first) @ column_major(buffers[0], second)
+    assert np.allclose(product.T, a @ b) and (result.rows, result.columns, result.ld) == (5, 3, 24)
+    assert [one.alignment for one in (first, second, result)] == [8, 256, 16]
+
+
+def test_parts_of_a_split_k_are_never_added_in_16_bits() -> None:
+    assert {name: reductions(dtype) for name, dtype in dtypes().items()} == {
+        **dict.fromkeys(("fp32", "tf32"), 7),
+        **dict.fromkeys((name for name in dtypes() if name not in ("fp32", "tf32")), 2),
+    }
+
+
+class Library:
+    """Stands in for libcublasLt: writes down calls, and gives three algorithms, of which the second is no good."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.living: set[int] = set()
+        self.refused: set[int] = set()
+        self.status = 0
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        def function(*arguments: Any) -> int:
+            self.calls.append((name, arguments))
+            if name.endswith("Create"):
+                arguments[0]._obj.value = len(self.calls)
+                self.living.add(len(self.calls))
+            if name.endswith("Destroy"):
+                self.living.remove(arguments[0].value)
+            if name == "cublasLtMatmulAlgoGetHeuristic":
+                for place in range(3):
+                    arguments[8][place].algo.data[0] = place
+                    arguments[8][place].state = place % 2
+                arguments[9]._obj.value = 3
+                return self.status
+            if name == "cublasLtMatmul":
+                return 7 if arguments[12]._obj.data[0] in self.refused else 0
+            return 0
+
+        return function
+
+    def of(self, name: str) -> list[tuple[Any, ...]]:
+        return [arguments for called, arguments in self.calls if called == name]
+
+
+@pytest.fixture
+def lt(monkeypatch: pytest.MonkeyPatch) -> CublasLt:
+    class Memory:
+        def __init__(self, nbytes: int) -> None:
+            self.nbytes, self.address = nbytes, 4096
+
+    monkeypatch.setattr(cublaslt, "Memory", Memory)
+    gpu = type("Gpu", (), {"stream": type("Stream", (), {"handle": 99})})
+    return CublasLt(gpu, Library())  # type: ignore[arg-type]  # a stand-in
+
+
+def test_each_algorithm_that_the_heuristic_gives_is_a_call(lt: CublasLt) -> None:
+    library = lt._library
+    calls = lt.candidates(P, dtypes()["bf16"], 1024, 2048, 4096)
+    assert len(calls) == 2
+    for call in calls:
+        call()
+    first, second = library.of("cublasLtMatmul")
+    assert [arguments[12]._obj.data[0] for arguments in (first, second)] == [0, 2]
+    assert [first[place].value for place in (3, 5, 8, 10)] == [2048, 1024, 4096, 4096]
+    assert (first[2]._obj.value, first[7]._obj.value) == (2.0, 0.5)
+    assert (first[13].value, first[14].value, first[15].value) == (4096, 32 * 2**20, 99)
+    layouts = [[part.value for part in made[1:]] for made in library.of("cublasLtMatrixLayoutCreate")]
+    assert layouts == [[14, 5, 7, 16], [14, 7, 3, 8], [14, 5, 3, 24]]
+    told = {made[1].value: made[2]._obj.value for made in library.of("cublasLtMatmulPreferenceSetAttribute")}
+    assert told == {1: 32 * 2**20, 3: 2, 5: 256, 6: 256, 7: 256, 8: 256}
+    assert len(library.living) == 6
+    del calls, call
+    assert len(library.living) == 1, "descriptors are left behind"  # the handle's own
+
+
+def test_what_cublaslt_refuses_is_told(lt: CublasLt) -> None:
+    library = lt._library
+    library.refused = {2}
+    good, bad = lt.candidates(P, dtypes()["fp32"], 1024, 2048, 4096)
+    good()
+    with pytest.raises(UserError, match="cublasLtMatmul failed with status 7"):
+        bad()
+    library.status = 15
+    assert lt.candidates(P, dtypes()["fp32"], 1024, 2048, 4096) == []
+    library.status = 14
+    with pytest.raises(UserError, match="cublasLtMatmulAlgoGetHeuristic failed with status 14"):
+        lt.candidates(P, dtypes()["fp32"], 1024, 2048, 4096)
+
+
+class Stub(CublasGemm):
+    """cuBLAS without a library: GemmEx, an algorithm that is refused, and two that run, the second the fastest."""
+
+    def __init__(self) -> None:
+        fastest_call.FastestCall.__init__(self, None)  # type: ignore[arg-type]  # a stand-in has none
+        self.entry = catalogue.load()["cublas_bf16"]  # type: ignore[assignment]
+        self.ran: list[str] = []
+        self.lt = self  # type: ignore[assignment]
+
+    def bind(self, problem: Problem, a: int, b: int, c: int) -> Callable[[], None]:
+        return lambda: self.ran.append("GemmEx")
+
+    def candidates(self, *_: Any) -> list[Callable[[], None]]:
+        def refused() -> None:
+            raise UserError("cublasLtMatmul failed with status 7")
+
+        return [refused, lambda: self.ran.append("slow"), lambda: self.ran.append("fast")]
+
+
+def test_the_fastest_call_is_bound_and_told_and_a_plain_bind_holds_no_contest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fastest_call, "warm_up", lambda *_, **__: 0.0)
+    gemm, contests = Stub(), []
+
+    def timed_by(_: Any, calls: list[Callable[[], None]]) -> np.ndarray:
+        contests.append(len(calls))
+        times = []
+        for call in calls:
+            call()
+            times.append({"GemmEx": 2.0, "slow": 3.0, "fast": 1.99}[gemm.ran[-1]])
+        return np.array(times)
+
+    p = Problem.square(64)
+    libraries.bind_for_timing(gemm, p, 0, 0, 0, timed_by)
+    assert libraries.how_called(gemm, p) == "cublasLtMatmul 3/3" and len(contests) == 2
+    gemm.ran.clear()
+    libraries.bind_for_timing(gemm, p, 0, 0, 0, timed_by)()
+    assert gemm.ran[-1] == "fast" and len(contests) == 2, "a problem bound again keeps its call"
+    assert libraries.how_called(gemm, Problem.square(65)) is None
+    gemm.bind(Problem.square(65), 0, 0, 0)()
+    assert gemm.ran[-1] == "GemmEx" and len(contests) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "said"),
+    [
+        (None, "needs Triton, which is not installed; "),
+        ("3.3.1", "needs Triton 3.4 or newer, but triton is 3.3.1; "),
+        ("3.4.0", None),
+        ("3.10.0+git1", None),
+        ("4.0", None),
+    ],
+)
+def test_a_baseline_without_its_library_is_refused_in_one_line(
+    version: str | None, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def installed(name: str) -> str:
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", installed)
+    missing = discovery.missing_libraries()
+    if said is None:
+        assert missing == {}
+        return
+    assert missing["triton"].startswith(said) and "\n" not in missing["triton"]
+    with pytest.raises(UserError, match=f"^triton_bf16 {said}"):
+        libraries.load_gemm(None, catalogue.load()["triton_bf16"])  # type: ignore[arg-type]  # it gets no further
+
+
+def test_triton_refuses_what_tma_does_not_move() -> None:
+    entry = catalogue.load()["triton_bf16"]
+    whole = Problem(257, 136, 65, lda=72, ldb=136, ldc=144)
+    assert entry.refusal(whole, dict.fromkeys("ABC", 4096)) is None
+    told = entry.refusal(replace(whole, n=129))  # a TMA store would write beyond the row
+    assert told == "triton_bf16 cannot take this problem: n = 129, but it must be a multiple of 8"
+    odd = Problem(8, 8, 8, lda=8, ldb=12, ldc=8)
+    assert entry.refusal(odd) == "triton_bf16 cannot take this problem: ldb = 12, but it must be a multiple of 8"
+    assert catalogue.load()["triton_fp32"].refusal(odd) is None
+    begins = entry.refusal(Problem.square(64), {"A": 4096, "B": 4098, "C": 4096})
+    assert begins and begins.endswith("B begins 2 bytes past a multiple of 16, but it must not")
