@@ -140,7 +140,7 @@ def test_quantity_dtype_and_machine_can_be_chosen(shown: Shown) -> None:
     assert "GFLOP/J" in shown.one("#ladder-chart").text
     shown.choose("#ladder-d", "bf16")
     labels = shown.one("#ladder-chart").text
-    assert "naive_bf16" in labels and "warptile" not in labels
+    assert "bcf_dbf_rw_bf16" in labels and "warptile" not in labels
     shown.choose("#ladder-m", "ptxsim")
     assert "cycles of an SM" in shown.one("#ladder-chart").text
     assert "Foretold" in shown.one("#ladder-note").text and shown.state["m"] == "ptxsim"
