@@ -30,6 +30,8 @@ if PLAN.measuring:
     include: "workflow/rules/measure.smk"
 
 
+include: "workflow/rules/commands.smk"
+
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/draw.smk"
 include: "workflow/rules/claims.smk"

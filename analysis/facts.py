@@ -13,11 +13,13 @@ from analysis.metrics import COMPARISON, DERIVED, with_derived
 from contracts import schema
 
 SIZE = 4096  # n of the tables: what the experiments profile
+ERRORS = "error_over_k"  # a side study's table: its rows have k where others have n
+ERROR_DATA = ("uniform", "normal", "positive", "wide")
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a key stands for. `source`: the table it is from, "bench", "resources", "counters" or "variants"."""
+    """What a key stands for. `source`: its table, "bench", "resources", "counters", "variants" or `ERRORS`."""
 
     label: str
     unit: str
@@ -58,6 +60,9 @@ def quantities() -> dict[str, Quantity]:
         "power_w": Quantity("Power", "W", "bench"),
         "template": Quantity("Template", "", "variants"),
     }
+    for data in ERROR_DATA:
+        found[f"error_rms_{data}"] = Quantity(f"RMS error, {data} data", "2⁻²⁴ |A||B|", ERRORS)
+        found[f"error_worst_{data}"] = Quantity(f"Worst error, {data} data", "2⁻²⁴ |A||B|", ERRORS)
     return found
 
 
@@ -66,10 +71,22 @@ def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-class Facts:
-    """Values by variant and key, from one machine's measurements and the resources of their kernels."""
+def _errors(table: pd.DataFrame | None) -> dict[tuple[str, int | None], dict[str, Any]]:
+    """By variant and k: the errors of each kind of data."""
+    found: dict[tuple[str, int | None], dict[str, Any]] = {}
+    for row in rows_of(table) if table is not None else []:
+        of = found.setdefault((row["variant"], row["k"]), {"stale": row["stale"]})
+        of |= {f"error_{statistic}_{row['data']}": row[statistic] for statistic in ("rms", "worst")}
+    return found
 
-    def __init__(self, measured: Measured, resources: pd.DataFrame) -> None:
+
+class Facts:
+    """Values by variant and key, from one machine's measurements and the resources of their kernels.
+
+    errors: error_over_k.csv, described; None where it is not there.
+    """
+
+    def __init__(self, measured: Measured, resources: pd.DataFrame, errors: pd.DataFrame | None = None) -> None:
         self.measured = measured
         self.quantities = quantities()
         self.variants: dict[str, dict[str, Any]] = {row["variant"]: row for row in rows_of(measured.variants)}
@@ -85,6 +102,7 @@ class Facts:
             "counters": {(row["variant"], row["n"]): row for row in rows_of(counted)},
             "resources": {(row["variant"], None): row for row in rows_of(described)},
             "variants": {(name, None): row for name, row in self.variants.items()},
+            ERRORS: _errors(errors),
         }
 
     def row(self, variant: str, key: str, n: int = SIZE) -> dict[str, Any] | None:
@@ -92,7 +110,7 @@ class Facts:
         source = self.quantities[key].source
         if source == "resources" and self.variants[variant]["kind"] == "baseline":
             source = "counters"
-        return self.rows[source].get((variant, n if source in ("bench", "counters") else None))
+        return self.rows[source].get((variant, n if source in ("bench", "counters", ERRORS) else None))
 
     def value(self, variant: str, key: str, n: int = SIZE) -> Any:
         """A number, or the text of the template; None where there is none."""

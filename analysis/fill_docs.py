@@ -17,9 +17,9 @@ The text is written by hand, its numbers are not. HTML comments that stand on li
 
 Keys are those of contracts/metrics.yaml (ncu's counters), of `analysis.metrics.DERIVED`, columns of resources.csv, and
 the timings below; where resources.csv and the counters share a name, resources.csv is meant. An expression compares
-numbers, VARIANT.KEY and VARIANT.KEY[N] (a timing at another n) by < <= > >=, also in a chain, with + - * / and brackets
-between; `share` is 1 for cuBLAS. Values of a kernel that was not measured, or whose source changed since (marked †),
-make a statement wait; a kernel that failed a check has no values.
+numbers, VARIANT.KEY and VARIANT.KEY[N] (a timing at another n; an error of sums of N products) by < <= > >=, also in a
+chain, with + - * / and brackets between; `share` is 1 for cuBLAS. Values of a kernel that was not measured, or whose
+source changed since (marked †), make a statement wait; a kernel that failed a check has no values.
 
 The tables are written in any case. Statements that are false are told, a line each, and the exit code is 1.
 """
@@ -37,7 +37,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from analysis.data import DAGGER
-from analysis.facts import SIZE, Facts
+from analysis.facts import ERRORS, SIZE, Facts
 from analysis.inputs import Inputs
 from analysis.words import data_text, regime_text, significant
 from contracts import UserError, choose, run_command, write_text
@@ -316,7 +316,13 @@ def read_facts(args: argparse.Namespace) -> Facts:
         )
     if args.resources:
         inputs = dataclasses.replace(inputs, tables={**inputs.tables, "resources": args.resources})
-    return Facts(inputs.measured(), inputs.rows("resources"))
+    return facts_of(inputs)
+
+
+def facts_of(inputs: Inputs) -> Facts:
+    """What statements speak of, from a run's tables."""
+    errors = inputs.offered(ERRORS, timed=False) if inputs.has(ERRORS) else None
+    return Facts(inputs.measured(), inputs.rows("resources"), errors)
 
 
 def parser() -> argparse.ArgumentParser:

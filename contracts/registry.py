@@ -38,6 +38,7 @@ class Command:
     options: str = ""
     builds: tuple[str, ...] = ()
     emulates: bool = False
+    without_gpu: bool = False
     left_out: bool = False
     minutes: int | None = None
 

@@ -182,6 +182,8 @@ class Plan:
                 folder: str | None = self.results if alone else None
             elif table.target == SWEEP:
                 folder = self.tuning
+            elif table.command and table.command.without_gpu and self._made_or_there(table):
+                folder = self.results
             elif table.name in self.made or self.inventory.has(f"{self.source}/{table.file}"):
                 folder = self.source
             else:
@@ -189,6 +191,10 @@ class Plan:
             if folder:
                 found[table.name] = f"{folder}/{table.file}"
         return found
+
+    def _made_or_there(self, table: registry.Table) -> bool:
+        """Whether a table is made in this machine's folder, or is there from before."""
+        return table.name in self.made or self.inventory.has(f"{self.results}/{table.file}")
 
     @property
     def checking(self) -> bool:
@@ -298,6 +304,8 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     _require_lock(config)
     own = registry.tables().values()
     made = tuple(t.name for t in own if t.needs_gpu and measuring and (t.target == "all" or t.target in targets))
+    if device.gpu is None:
+        made = tuple(t.name for t in own if t.command and t.command.without_gpu and t.target in targets)
     return Plan(
         config=config,
         device=device,

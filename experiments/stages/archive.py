@@ -6,6 +6,7 @@ and has its checksum, by which whoever reads an archive knows it again.
 python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv cross_checks.csv
+python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only error_over_k.csv   # emulated
 python -m experiments.stages.archive --checksums data/h200        # of an archive that has none yet, as its files stand
 """
 
@@ -21,6 +22,7 @@ from contracts.archives import ORIGINS, checksum
 from contracts.files import read_bytes, read_text
 from contracts.json_files import json_value
 from contracts.samples import read_samples
+from experiments.stages.provenance import origin
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +48,8 @@ def main() -> None:
     for name in options.only or []:
         choose(optional, name, "file", "--only")
     whole = [file for file in known if file not in optional]
-    asked = [*options.only, "provenance.json"] if options.only else whole
+    emulated = bool(options.only) and all(is_emulated(options.measured / name, known[name]) for name in options.only)
+    asked = [*options.only, *([] if emulated else ["provenance.json"])] if options.only else whole
     missing = [name for name in asked if not (options.measured / name).is_file()]
     if missing:
         by = "measure it" if options.only else "run snakemake all"
@@ -54,7 +57,11 @@ def main() -> None:
     names = options.only or [*whole, *(name for name in optional if (options.measured / name).is_file())]
     for name in names:
         require_sound(options.measured / name, known[name].schema)
-    provenance = read_json(options.measured / "provenance.json", "provenance")
+    if emulated:
+        targets = dict.fromkeys(known[name].target for name in names)
+        provenance = origin(" ".join(["snakemake", "--cores", "1", *targets]))
+    else:
+        provenance = read_json(options.measured / "provenance.json", "provenance")
     size = sum((options.measured / name).stat().st_size for name in names)
     if size > LIMIT_BYTES:
         raise UserError(
@@ -76,6 +83,13 @@ def main() -> None:
         with atomic_write(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)
     logger.info(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}")
+
+
+def is_emulated(path: Path, table: registry.Table) -> bool:
+    """Whether a table that the emulator can make holds nothing else: no GPU's provenance goes with it."""
+    if not (table.command and table.command.without_gpu and path.is_file()):
+        return False
+    return {row["device"] for row in read_rows(path, table.schema)} == {"ptxsim"}
 
 
 def require_sound(path: Path, schema: str) -> None:

@@ -72,10 +72,10 @@ class GpuDevice:
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """See `Device.run`."""
-        from experiments.gpu.device import CatalogueKernel
+        from experiments.gpu.libraries import load_gemm
 
         if variant.name not in self._loaded:
-            self._loaded[variant.name] = CatalogueKernel(self.gpu, variant)  # of a dispatcher, with all that it picks
+            self._loaded[variant.name] = load_gemm(self.gpu, variant)  # of a dispatcher, with all that it picks
         memories = [self.gpu.upload(buffer) for buffer in buffers]
         starts = [m.address + (GUARD + offset) * b.itemsize for m, b in zip(memories, buffers, strict=True)]
         work = self._loaded[variant.name].bind(problem, *starts)

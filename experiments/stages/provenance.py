@@ -13,6 +13,7 @@ import platform
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from contracts import UserError, read_json, run_command, write_json
 from kernels import catalogue
@@ -67,6 +68,17 @@ def _few(reasons: list[str]) -> str:
     return "; ".join(reasons[:3] + more)
 
 
+def origin(command: str) -> dict[str, Any]:
+    """When, by what command and from which commit something is made now."""
+    status = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/data")  # archives take no part
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "command": re.sub(r"\S*/(?=\S)", "", command),
+        "commit": git("rev-parse", "HEAD") or "not a git checkout",
+        "commit_clean": status == "",
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write the provenance of a folder of measurements.")
     parser.add_argument("--machine-json", required=True, type=Path)
@@ -78,16 +90,12 @@ def main() -> None:
     options = parser.parse_args()
     machine = read_json(options.machine_json, "machine")
     toolchain = read_json(options.toolchain, "toolchain")
-    status = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/data")  # archives take no part
     write_json(
         options.out,
         "provenance",
         {
             "machine": machine["machine"],
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "command": re.sub(r"\S*/(?=\S)", "", options.command),
-            "commit": git("rev-parse", "HEAD") or "not a git checkout",
-            "commit_clean": status == "",
+            **origin(options.command),
             **{key: machine[key] for key in ("gpu", "driver", "cuda_driver")},
             "toolchain": toolchain,
             "python": platform.python_version(),

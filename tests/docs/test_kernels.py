@@ -4,6 +4,7 @@ tables deny."""
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from helpers import ROOT, assert_one_line, run_module
 
 from analysis import fill_docs
 from analysis.facts import Facts
-from contracts import read_rows, write_rows
+from analysis.inputs import Inputs
+from contracts import read_rows, registry, write_rows
 from kernels import catalogue
 
 DOC = Path("docs/kernels.md")
@@ -156,6 +158,32 @@ def test_statements_are_judged(known: Facts, expression: str, verdict: bool | No
     assert statement.verdict is verdict and statement.line == 3
     counts = {True: "1 hold on", False: "1 do not", None: "1 wait for measurements of `sgemm_warptile`"}
     assert "Of 1 statements" in made and counts[verdict] in made
+
+
+def test_statements_speak_of_errors_at_k(archive: Path, current: Path, tmp_path: Path) -> None:
+    study = "error_over_k"
+    if study not in registry.tables():
+        pytest.skip("that study is gone")
+    hashes = {row["variant"]: row["source_hash"] for row in read_rows(current, "variants")}
+    row = {"device": "ptxsim", "data": "wide", "elements": 1, "worst": 7, "rms": 2}
+    names = {"sgemm_naive": hashes["sgemm_naive"], "sgemm_warptile": "older"}
+    rows = [row | {"variant": name, "source_hash": told, "k": 64} for name, told in names.items()]
+    table = tmp_path / "errors.csv"
+    write_rows(table, study, rows)
+    inputs = Inputs.of_folder(archive, current, archived=True)
+    for tables, verdicts in (
+        ({**inputs.tables, study: table}, [True, False, None, None]),
+        ({name: path for name, path in inputs.tables.items() if name != study}, [None] * 4),
+    ):
+        told = dataclasses.replace(inputs, tables=tables)
+        expressions = (
+            "sgemm_naive.error_rms_wide[64] + 5 <= sgemm_naive.error_worst_wide[64]",
+            "sgemm_naive.error_rms_wide[64] > 2",
+            "sgemm_naive.error_rms_wide[128] > 0",
+            "sgemm_warptile.error_rms_wide[64] > 0",
+        )
+        _, statements = filled(fill_docs.facts_of(told), "".join(f"<!-- holds: {one} -->\n" for one in expressions))
+        assert [statement.verdict for statement in statements] == verdicts
 
 
 def command(doc: Path, archive: Path, variants: Path) -> tuple[object, ...]:

@@ -93,6 +93,19 @@ def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is
     assert "agreement" in made("all", device=H200).made and made("all").made == ()
 
 
+@pytest.mark.skipif("error_over_k" not in registry.tables(), reason="that study is gone")
+def test_a_table_that_the_emulator_can_make_is_made_where_there_is_no_gpu_and_stands_before_an_archive_s() -> None:
+    own, archived = "results/no-gpu/error_over_k.csv", "data/h200/error_over_k.csv"
+    asked = made("error_over_k", more={archived})
+    assert asked.made == ("error_over_k",) and asked.tables["error_over_k"] == own
+    assert made("all", more={archived}).made == () and "error_over_k" not in made("all").tables
+    assert made("all", more={archived}).tables["error_over_k"] == archived
+    assert made("all", more={archived, own}).tables["error_over_k"] == own
+    assert "error_over_k" in made("error_over_k", device=H200).made
+    assert made("error_over_k", device=H200, mode="redraw").made == ()
+    assert made("smem_microbench").made == ()
+
+
 @pytest.mark.parametrize(
     ("targets", "named"),
     [

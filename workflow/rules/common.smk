@@ -69,6 +69,7 @@ if PLAN.counters_required:
 shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 RESULTS, BUILD, ARCH, MACHINE = PLAN.results, PLAN.build, PLAN.device.arch, PLAN.machine
+PARTS, HARNESS = f"{RESULTS}/parts", f"{BUILD}/harness.cubin"
 # The emulator's code, as a parameter of each job that runs it: fifty files as its inputs would bury all others
 _emulator = [*Path("ptxsim").glob("*.py"), *Path("ptxsim/instructions").glob("*.py")]
 EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(_emulator))).hexdigest()

@@ -2,10 +2,6 @@
 # draws, these rules are not there, so that what they made is plain input. Their jobs come first (priority), so that the
 # GPU does not wait for what the processors can do meanwhile.
 
-PARTS = f"{RESULTS}/parts"
-HARNESS = f"{BUILD}/harness.cubin"
-
-
 def _checked_option(wildcards, input):
     return f"--checked {input.checked}" if input.checked else ""
 
@@ -164,62 +160,3 @@ if PLAN.sweeping:
         shell:
             "python -m experiments.tuning.sweep --machine {params.machine} --arch {params.arch} {params.nvcc}"
             " --build-dir {params.build} --out-dir {params.out} 2>&1 | tee {log}"
-
-
-# Tables with a command of their own, as the registry has it: one job for all entries, or one for each.
-def _over(command):
-    """The entries of the catalogue that a command is about, as far as they take part."""
-    names = PLAN.kernels if command.each == "kernel" or command.over == "kernels" else command.over
-    return [name for name in names if name in PLAN.variants or name in PLAN.kernels]
-
-
-for _table in [registry.tables()[name] for name in PLAN.made if registry.tables()[name].command]:
-    _whole = _table.command.each == "run"
-
-    rule:
-        name:
-            f"measure_{_table.name}"
-        input:
-            [path for name in _over(_table.command) for path in built(name)]
-            if _whole
-            else lambda wildcards: built(wildcards.entry),
-            [path for name in _table.command.builds for path in multiext(f"{BUILD}/{name}", ".cubin", ".ptx")],
-            f"{_table.command.module.replace('.', '/')}.py",
-            harness=HARNESS,
-        output:
-            table=f"{RESULTS}/{_table.file}" if _whole else f"{PARTS}/{_table.name}/{{entry}}.csv",
-            left_out=[f"{PARTS}/{_table.name}.left_out.txt"] if _table.command.left_out else [],
-        log:
-            f"results/logs/{MACHINE}/{_table.name}{'' if _whole else '/{entry}'}.log",
-        priority: 10
-        resources:
-            gpu=1,
-            runtime=_table.command.minutes or 60,
-        params:
-            module=_table.command.module,
-            entries=_over(_table.command) if _whole else lambda wildcards: wildcards.entry,
-            options=_table.command.options,
-            emulator=EMULATOR if _table.command.emulates else "",
-            build=BUILD,
-            tuned=TUNED,
-            left_out=lambda wildcards, output: f"--left-out {output.left_out}" if output.left_out else "",
-        shell:
-            "python -m {params.module} {params.entries} {params.options} --build-dir {params.build} {params.tuned}"
-            " --out {output.table} {params.left_out} 2>&1 | tee {log}"
-
-    if not _whole:
-
-        rule:
-            name:
-                f"{_table.name}_table"
-            input:
-                [f"{PARTS}/{_table.name}/{name}.csv" for name in _over(_table.command)],
-            output:
-                f"{RESULTS}/{_table.file}",
-            log:
-                f"results/logs/{MACHINE}/{_table.name}.log",
-            localrule: True
-            params:
-                table=_table.name,
-            shell:
-                "python -m experiments.stages.merge {params.table} {input} --out {output} 2>&1 | tee {log}"

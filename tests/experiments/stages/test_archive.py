@@ -87,6 +87,22 @@ def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: 
         assert_one_line(done, *words)
 
 
+def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(archive: Path, tmp_path: Path) -> None:
+    measured, data = tmp_path / "no-gpu", tmp_path / "data"
+    measured.mkdir()
+    shutil.copytree(archive, data)
+    row = {"variant": "sgemm_naive", "source_hash": "x", "data": "wide", "k": 64, "elements": 1, "worst": 2, "rms": 1}
+    command = ["experiments.stages.archive", "--measured", measured, "--data", data, "--only", "error_over_k.csv"]
+    write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "ptxsim"}])
+    done = run_module(*command)
+    assert done.returncode == 0, done.stderr
+    told = json.loads((data / "archived.json").read_text())["error_over_k.csv"]
+    assert told["command"] == "snakemake --cores 1 error_over_k" and told["commit"] and told["date"]
+    assert read_rows(data / "error_over_k.csv", "error_over_k")[0]["device"] == "ptxsim"
+    write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "gpu"}])
+    assert_one_line(run_module(*command), "provenance.json is missing")
+
+
 @pytest.mark.parametrize("name", ARCHIVED)
 @pytest.mark.parametrize("fault", ["is missing", "truncated"])
 def test_what_is_not_whole_is_not_archived(name: str, fault: str, measured: Path, tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""How far from the exact product a kernel's sums of k products are, for k from 64 to 16,384 and four kinds of data.
+
+    python -m experiments.studies.error_over_k.measure sgemm_3xtf32_wgmma --build-dir results/build/sm_90a \
+        --out error_over_k.csv
+    python -m experiments.studies.error_over_k.measure sgemm_naive --emulated --build-dir results/build/sm_90a \
+        --out error_over_k.csv
+
+on the GPU, or on the emulator, whose sums on tensor cores are the H200's bit by bit. The four kinds share a launch:
+each has a quarter of A's rows and of B's columns, and only where these meet in C is looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from contracts import UserError, run_command, write_rows
+from experiments.command_line import add_build_dir, add_variant
+from experiments.stages import verify
+from experiments.stages.check import Device, guarded, inside, leased_gpu
+from kernels import catalogue
+from kernels.catalogue import Baseline, Entry, Problem, Runnable
+
+logger = logging.getLogger(__name__)
+
+KS = (64, 256, 1024, 4096, 16384)
+SIDE = {"ptxsim": 128, "gpu": 2048}  # m and n: one tile, or enough of them to fill a GPU
+DATA = {
+    "uniform": "uniform on [-1, 1]",
+    "normal": "standard normal",
+    "positive": "uniform on [0, 1]",
+    "wide": "either sign, mantissas uniform, exponents uniform from -30 to 30",
+}
+SEED = 15
+UNIT = 2.0**-24  # of errors, times |A||B|
+
+
+def random_rows(kind: str, rng: np.random.Generator, rows: int, k: int) -> np.ndarray:
+    """rows x k fp32 numbers of one kind of `DATA`."""
+    shape = (rows, k)
+    match kind:
+        case "uniform":
+            found = rng.uniform(-1, 1, shape)
+        case "normal":
+            found = rng.standard_normal(shape)
+        case "positive":
+            found = rng.uniform(0, 1, shape)
+        case _:
+            found = np.ldexp(rng.uniform(1, 2, shape) * rng.choice([-1, 1], shape), rng.integers(-30, 31, shape))
+    return found.astype(np.float32)
+
+
+def errors(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """|c - a b| in units of 2^-24 |a||b|, elementwise, against float64. a: m x k, b: k x n, c: m x n."""
+    a64, b64 = a.astype(np.float64), b.astype(np.float64)
+    found: np.ndarray = np.abs(c.astype(np.float64) - a64 @ b64) / (UNIT * (np.abs(a64) @ np.abs(b64)))
+    return found
+
+
+def measure(device: Device, entry: Entry, k: int, seed: int = SEED) -> Iterator[dict[str, Any]]:
+    """A row for each kind of data. Raises `UserError` for a kernel that refuses the problem or leaves no number."""
+    side = SIDE[device.name]
+    problem = Problem(side, side, k, k, side, side)
+    rng = np.random.default_rng(seed)
+    part = side // len(DATA)
+    a = np.concatenate([random_rows(kind, rng, part, k) for kind in DATA])
+    b = np.concatenate([random_rows(kind, rng, part, k) for kind in DATA]).T
+    buffers = [guarded(x, x.shape[1]) for x in (a, b, np.full((side, side), np.nan, np.float32))]
+    run = cast(Runnable, entry)  # a GPU runs a library's, too
+    c = inside(device.run(run, problem, buffers, 0)[2], side, side, side)
+    for number, kind in enumerate(DATA):
+        place = slice(number * part, (number + 1) * part)
+        found = errors(a[place], b[:, place], c[place, place])
+        if not np.isfinite(found).all():
+            raise UserError(f"{entry.name}, k = {k}, {kind} data: C is not finite")
+        yield {
+            "variant": entry.name,
+            "source_hash": entry.source_hash,
+            "device": device.name,
+            "data": kind,
+            "k": k,
+            "elements": found.size,
+            "worst": float(found.max()),
+            "rms": float(np.sqrt(np.mean(found**2))),
+        }
+
+
+def emulator(build_dir: Path) -> AbstractContextManager[Device]:
+    """ptxsim, on the PTX of a build."""
+    from experiments.emulation.device import EmulatedDevice
+
+    return nullcontext(EmulatedDevice(build_dir))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure the error of one catalogue entry over k.")
+    add_variant(parser)
+    add_build_dir(parser)
+    parser.add_argument("--emulated", action="store_true", help="on ptxsim, where there is no GPU")
+    parser.add_argument("--out", required=True, type=Path, help="written: error_over_k.csv")
+    options = parser.parse_args()
+    entry = catalogue.find(options.variant)
+    if verify.NUMPY_DTYPES[entry.dtype] != np.float32:
+        raise UserError(f"{entry.name} takes {entry.dtype}; allowed: entries of fp32 data")
+    if options.emulated and isinstance(entry, Baseline):
+        raise UserError(f"{entry.name} is a library baseline: there is no PTX to run")
+    with emulator(options.build_dir) if options.emulated else leased_gpu(options.build_dir) as device:
+        rows = [row for k in KS for row in measure(device, entry, k)]
+    told = ", ".join(f"{row['data']} {row['rms']:.3g}" for row in rows[-len(DATA) :])
+    logger.info(f"{entry.name} on {device.name}, k = {KS[-1]}: RMS error in 2^-24 |A||B|: {told}")
+    write_rows(options.out, "error_over_k", rows)
+
+
+if __name__ == "__main__":
+    run_command(main)

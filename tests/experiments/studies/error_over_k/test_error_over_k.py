@@ -1,0 +1,74 @@
+"""The study of errors over k: its data, its rows from the emulator, its archived table and its figure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import assert_one_line, run_module
+
+from analysis.facts import ERROR_DATA
+from contracts import schema
+from experiments.emulation.device import EmulatedDevice
+from experiments.studies.error_over_k.figure import draw, origin
+from experiments.studies.error_over_k.measure import DATA, KS, errors, measure, random_rows
+from kernels import catalogue
+
+
+def test_every_list_of_the_kinds_of_data_is_the_same() -> None:
+    assert list(DATA) == list(ERROR_DATA) == schema("error_over_k")["properties"]["data"]["enum"]
+
+
+def test_data_are_of_their_kind() -> None:
+    found = {kind: random_rows(kind, np.random.default_rng(1), 64, 512) for kind in DATA}
+    assert all(x.dtype == np.float32 and x.shape == (64, 512) for x in found.values())
+    assert found["positive"].min() >= 0 and abs(found["uniform"].mean()) < 0.02 and np.abs(found["uniform"]).max() <= 1
+    assert 0.98 < found["normal"].std() < 1.02
+    exponents = np.frexp(found["wide"])[1] - 1
+    assert (exponents.min(), exponents.max()) == (-30, 30) and abs(np.sign(found["wide"]).mean()) < 0.02
+
+
+def test_an_error_is_told_in_units_of_the_last_place_of_the_magnitudes() -> None:
+    a, b = np.array([[1, -2]], np.float32), np.array([[3], [4]], np.float32)
+    assert errors(a, b, np.array([[-5 + 11 * 3 * 2.0**-24]])).item() == pytest.approx(3)
+
+
+def test_the_emulator_gives_a_row_for_each_kind_of_data(ptx) -> None:
+    name = "tf32gemm_bcf_dbf"
+    found = {row["data"]: row for row in measure(EmulatedDevice(ptx(name)), catalogue.find(name), KS[0])}
+    assert list(found) == list(DATA) and {row["elements"] for row in found.values()} == {32**2}
+    # cut off, a product of positive numbers loses 2^-10 of itself at most, and on average near two thirds of it
+    assert 0.5 * 2**14 < found["positive"]["rms"] < found["positive"]["worst"] < 2**14
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("hgemm_naive_bf16", "takes bf16; allowed: entries of fp32 data"), ("cublas_fp32", "there is no PTX to run")],
+)
+def test_what_it_cannot_measure_is_one_line(name: str, words: str, tmp_path) -> None:
+    module = "experiments.studies.error_over_k.measure"
+    done = run_module(module, name, "--emulated", "--build-dir", tmp_path, "--out", tmp_path / "out.csv")
+    assert_one_line(done, name, words)
+
+
+def rows(device: str) -> pd.DataFrame:
+    told = [
+        {"variant": variant, "label": variant, "kind": kind, "order": order, "stale": False, "device": device,
+         "data": data, "k": k, "elements": 1024, "worst": 10.0 * k, "rms": 1.0 * k}
+        for order, (variant, kind) in enumerate({"sgemm_naive": "kernel", "cublas_fp32": "baseline"}.items())
+        for data in DATA for k in KS
+    ]  # fmt: skip
+    return pd.DataFrame(told)
+
+
+class Measured:
+    origin = "archived: a GPU"
+
+
+def test_the_figure_has_a_line_for_each_variant_and_says_what_made_it() -> None:
+    figure = draw(Measured(), rows("ptxsim"))
+    assert len(figure.axes) == 2 * len(DATA)
+    for axes, factor in ((figure.axes[0], 1), (figure.axes[-1], 10)):
+        assert [list(line.get_ydata()) for line in axes.lines] == [[factor * k for k in KS]] * 2
+    assert "emulated" in figure.get_supxlabel() and "a GPU" not in figure.get_supxlabel()
+    assert origin(Measured(), {"gpu"}).origin == "archived: a GPU"

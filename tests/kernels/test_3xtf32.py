@@ -1,0 +1,103 @@
+"""What fp32 numbers at the ends of their range become in the kernels that split them, on the emulator: as fp32 gives
+them, or as docs/kernels.md says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from experiments.emulation.device import EmulatedDevice
+from experiments.stages.check import guarded, inside
+from kernels import catalogue
+from kernels.catalogue import Problem
+
+SPLITS = ("sgemm_3xtf32_mma", "sgemm_3xtf32_mma_outside", "sgemm_3xtf32_wgmma", "sgemm_3xtf32_wgmma_outside")
+M = N = 128
+K = 64
+MAX = float(np.finfo(np.float32).max)
+Run = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@pytest.fixture(params=SPLITS)
+def run(request: pytest.FixtureRequest, ptx) -> Run:
+    """C = A B of a kernel; its name is `run.name`."""
+
+    def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        device = EmulatedDevice(ptx(request.param))
+        buffers = [guarded(x.astype(np.float32), x.shape[1]) for x in (a, b, np.full((M, N), np.nan))]
+        after = device.run(catalogue.find(request.param), Problem(M, N, K, K, N, N), buffers, 0)
+        return inside(after[2], M, N, N)
+
+    product.name = request.param
+    return product
+
+
+def matrices() -> tuple[np.ndarray, np.ndarray]:
+    """A and B with magnitudes from 0.5 to 1, of either sign, in float64."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.uniform(0.5, 1, shape) * rng.choice([-1, 1], shape) for shape in ((M, K), (K, N)))
+    return a, b
+
+
+def worst(run: Run, a: np.ndarray, b: np.ndarray) -> float:
+    """The largest error, in units of 2^-24 |A||B|."""
+    a, b = (x.astype(np.float32).astype(np.float64) for x in (a, b))
+    return float((np.abs(run(a, b) - a @ b) / (2.0**-24 * (np.abs(a) @ np.abs(b)))).max())
+
+
+@pytest.mark.parametrize(("of_a", "of_b"), [(1e-20, 1), (1, 1e20), (1e-20, 1e20), (1e-34, 1), (1, 1e-34), (1e37, 1)])
+def test_scaled_numbers_keep_their_accuracy(run: Run, of_a: float, of_b: float) -> None:
+    a, b = matrices()
+    assert worst(run, of_a * a, of_b * b) < 8
+
+
+@pytest.mark.parametrize(("scale", "least", "most"), [(1e-36, 8, 100), (1e-38, 1e3, 1e4), (1e-40, 1e5, 2**24 * 0.05)])
+def test_numbers_below_2_to_the_minus_115_lose_digits_and_denormals_stay_right_within_5_percent(
+    run: Run, scale: float, least: float, most: float
+) -> None:
+    a, b = matrices()
+    assert least < worst(run, scale * a, b) < most
+    assert least < worst(run, a, scale * b) < most
+
+
+def test_products_that_overflow_are_inf_or_nan_in_every_element(run: Run) -> None:
+    a, b = matrices()
+    assert not np.isfinite(run(1e20 * a, 1e20 * b)).any()
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("matrix", ["A", "B"])
+def test_inf_and_nan_reach_their_row_or_column_and_no_further(run: Run, value: float, matrix: str) -> None:
+    a, b = matrices()
+    if matrix == "A":
+        a[3, 5] = value
+    else:
+        b[5, 3] = value
+    c = run(a, b)
+    reached, rest = (c[3], np.delete(c, 3, 0)) if matrix == "A" else (c[:, 3], np.delete(c, 3, 1))
+    assert np.isfinite(rest).all() and not np.isfinite(reached).any()
+    if np.isnan(value):
+        assert np.isnan(reached).all()
+        return
+    factors = b[5] if matrix == "A" else a[:, 5]
+    signs = np.sign(reached) == np.sign(value * factors)  # of NaN, too, this is not so
+    infinite = np.isinf(reached)
+    assert signs[infinite].all()
+    assert infinite.any() == ("wgmma" in run.name and matrix == "A")  # else NaN, where fp32 has Inf
+
+
+def test_numbers_that_round_up_to_inf_give_nan_where_they_are_rounded(run: Run) -> None:
+    a, b = matrices()
+    a[3, 5] = MAX
+    assert np.isfinite(run(a, 1e-10 * b)[3]).all() == ("wgmma" in run.name)
+    a, b = matrices()
+    b[5, 3] = -MAX
+    c = run(1e-10 * a, b)
+    assert np.isnan(c[:, 3]).all() and np.isfinite(np.delete(c, 3, 1)).all()
+
+
+def test_nothing_picks_them_but_their_names() -> None:
+    dispatchers = [entry for entry in catalogue.load().values() if isinstance(entry, catalogue.Dispatcher)]
+    assert dispatchers and not any(v.name in SPLITS for entry in dispatchers for v in entry.variants)
