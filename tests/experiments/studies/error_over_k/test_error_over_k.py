@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import assert_one_line, run_module
+from helpers import ROOT, assert_one_line, run_module
 
 from analysis.facts import ERROR_DATA
-from contracts import schema
+from contracts import read_rows, schema
 from experiments.emulation.device import EmulatedDevice
 from experiments.studies.error_over_k.figure import draw, origin
 from experiments.studies.error_over_k.measure import DATA, KS, errors, measure, random_rows
 from kernels import catalogue
+
+TABLE = ROOT / "data" / "h200" / "error_over_k.csv"
 
 
 def test_every_list_of_the_kinds_of_data_is_the_same() -> None:
@@ -39,6 +41,20 @@ def test_the_emulator_gives_a_row_for_each_kind_of_data(ptx) -> None:
     assert list(found) == list(DATA) and {row["elements"] for row in found.values()} == {32**2}
     # cut off, a product of positive numbers loses 2^-10 of itself at most, and on average near two thirds of it
     assert 0.5 * 2**14 < found["positive"]["rms"] < found["positive"]["worst"] < 2**14
+
+
+@pytest.mark.parametrize("name", ["sgemm_naive", "sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf"])
+def test_the_emulator_gives_the_archived_rows(name: str, ptx) -> None:
+    archived = {
+        (r["variant"], r["data"], r["k"]): r for r in read_rows(TABLE, "error_over_k") if r["device"] == "ptxsim"
+    }
+    if not archived:
+        pytest.skip("a GPU's table")
+    for row in measure(EmulatedDevice(ptx(name)), catalogue.find(name), KS[0]):
+        before = archived[name, row["data"], row["k"]]
+        assert row["source_hash"] == before["source_hash"] and row["elements"] == before["elements"]
+        assert row["rms"] == pytest.approx(before["rms"], rel=1e-6)
+        assert row["worst"] == pytest.approx(before["worst"], rel=1e-6)
 
 
 @pytest.mark.parametrize(
