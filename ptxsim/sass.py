@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -254,10 +255,6 @@ def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
 
 def _blocks(function: Function) -> list[Block]:
     code, labels = function.instructions, function.labels
-    joins: dict[str, list[str]] = {}  # where BSYNC goes on: the label that BSSY gave to its barrier
-    for i in code:
-        if i.name == "BSSY" and i.targets:
-            joins.setdefault(i.operands[0], []).append(i.targets[0])
     ends = {"BRA", "BRX", "JMP", "JMX", "EXIT", "RET", "CALL", "BSYNC", "BREAK", "KILL", "BPT"}
     starts = {0, *(place for place in labels.values() if place < len(code))}
     starts |= {place + 1 for place, i in enumerate(code) if i.name in ends and place + 1 < len(code)}
@@ -276,8 +273,7 @@ def _blocks(function: Function) -> list[Block]:
         following = block.number + 1 if block.number + 1 < len(blocks) else None
         targets = [t for t in map(at, last.targets) if t is not None]
         if last.name == "BSYNC":
-            targets = [t for t in map(at, joins.get(last.operands[0], [])) if t is not None]
-            falls = not targets
+            falls, targets = False, []  # `_join` tells
         elif last.name in ("BRA", "BRX", "JMP", "JMX"):
             # a branch may have a second condition, a predicate among its operands
             falls = not last.always or any(re.match(r"!?U?P\d", operand) for operand in last.operands)
@@ -288,7 +284,52 @@ def _blocks(function: Function) -> list[Block]:
         else:
             falls, targets = True, []
         block.successors = list(dict.fromkeys([*([following] if falls and following is not None else []), *targets]))
+    _join(blocks, at)
     return blocks
+
+
+def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
+    """Let each block that ends with a BSYNC go on where a BSSY that reaches it, with its barrier, says."""
+    places: dict[str, list[tuple[Block, int]]] = defaultdict(list)  # of a barrier's BSSYs, and where they join
+    kept = set()  # barriers that a register holds meanwhile: any BSSY of theirs may reach any BSYNC
+    for block in blocks:
+        for i in block.instructions:
+            if i.name == "BSSY" and i.targets and (target := at(i.targets[0])) is not None:
+                places[i.operands[0]].append((block, target))
+            elif i.name == "BMOV":
+                kept.update(i.operands)
+    closing = [block for block in blocks if block.instructions[-1].name == "BSYNC"]
+    for block in closing:
+        barrier = block.instructions[-1].operands[0]
+        block.successors = list(dict.fromkeys(target for _, target in places[barrier])) if barrier in kept else []
+    grown = True
+    while grown:  # a way past a BSYNC is known when its own BSSY has reached it
+        grown = False
+        for barrier in places.keys() - kept:
+            for first, target in places[barrier]:
+                for block in _closed(blocks, first, barrier):
+                    if target not in block.successors:
+                        block.successors.append(target)
+                        grown = True
+    for block in closing:
+        if not block.successors and block.number + 1 < len(blocks):
+            block.successors = [block.number + 1]
+
+
+def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
+    """Blocks with a BSYNC of the barrier that are reached from `first`, which has its BSSY, before another BSSY."""
+    found, seen, waiting = [], {first.number}, [first]
+    while waiting:
+        block = waiting.pop()
+        if block is not first and any(i.name == "BSSY" and i.operands[0] == barrier for i in block.instructions):
+            continue
+        last = block.instructions[-1]
+        if last.name == "BSYNC" and last.operands[0] == barrier:
+            found.append(block)
+            continue
+        waiting += [blocks[s] for s in block.successors if s not in seen]
+        seen.update(block.successors)
+    return found
 
 
 def _resources(cubin: Path, name: str) -> tuple[int, int]:

@@ -114,6 +114,37 @@ def test_widths(opcode, bits):
     assert Instruction(0, opcode, (), None, "", 0, 0).bits == bits
 
 
+def joined(*code: str) -> dict[int, list[int]]:
+    """Successors of the blocks that end with a BSYNC. Code as `BSSY B0 x`, with `x:` for a label."""
+    instructions, labels = [], {}
+    for text in code:
+        if text.endswith(":"):
+            labels[text[:-1]] = len(instructions)
+            continue
+        name, *operands = text.split()
+        targets = (operands[-1],) if name in ("BSSY", "BRA") else ()
+        guard = "P0" if name == "BRA" else None
+        instructions.append(Instruction(0, name, tuple(operands), guard, "", 0, 0, targets))
+    blocks = sass.Function("joined", instructions, labels).blocks
+    return {b.number: b.successors for b in blocks if b.instructions[-1].name == "BSYNC"}
+
+
+def test_a_bsync_goes_on_where_the_bssy_before_it_says():
+    one_after_the_other = joined(
+        "BSSY B0 x", "BRA x1", "NOP", "x1:", "BSYNC B0", "x:", "BSSY B0 y", "NOP", "BSYNC B0", "y:", "EXIT"
+    )
+    assert one_after_the_other == {2: [3], 3: [4]}
+    inside = joined("BSSY B0 x", "BSSY B1 y", "BRA y1", "NOP", "y1:", "BSYNC B1", "y:", "NOP", "BSYNC B0", "x:", "EXIT")
+    assert inside == {2: [3], 3: [4]}
+    two_ways = joined("BRA b", "BSSY B0 x", "BRA end", "b:", "BSSY B0 y", "end:", "BSYNC B0", "x:", "NOP", "y:", "EXIT")
+    assert sorted(next(iter(two_ways.values()))) == [4, 5]
+
+
+def test_a_barrier_kept_in_a_register_may_be_any():
+    kept = joined("BSSY B0 x", "NOP", "BSYNC B0", "x:", "BMOV B0 R1", "BSSY B0 y", "NOP", "BSYNC B0", "y:", "EXIT")
+    assert kept == {0: [1, 2], 1: [1, 2]}
+
+
 def test_what_no_thread_executes_is_left_out(built_hgemm):
     empty = [i for i in sass.read(built_hgemm).instructions if i.name == "LDS"]
     assert empty and all(i.never for i in empty)  # ptxas puts them before a cp.async
