@@ -20,7 +20,8 @@ from .warpgroups import is_mma
 # effects that do no more than write their destinations
 PURE = {"mov", "cvta", "isspacep", "mma", "movmatrix"}
 # effects that access memory; without their values, their addresses still count
-ACCESSES = {"ld": 1, "ldu": 1, "ldmatrix": 1, "st": 0}  # the operand that is the address
+ACCESSES = {"ld": 1, "ldu": 1, "ldmatrix": 1, "st": 0, "stmatrix": 0}  # the operand that is the address
+STORES = ("st", "stmatrix")
 WITHOUT_VALUES = {"cp", "prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "fence", "membar", "tex"}
 CONTROLS_THAT_READ = {"call"}  # not mbarrier: nothing but its own instructions changes an object
 
@@ -60,9 +61,10 @@ def _needs(i: Instruction, wanted: set[Register], stores_matter: bool) -> tuple[
     """Registers that an instruction must find right, and whether its own result is needed."""
     guard = set() if i.predicate is None else {i.predicate}
     if is_mma(i) and wanted.isdisjoint(registers_of(i.operands[0])):
-        return guard | set(registers_of(i.operands[1:3])), False
+        descriptors = [o for o in i.operands[1:3] if isinstance(o, Register)]  # A may be values in registers
+        return guard.union(descriptors), False
     if i.opcode in ACCESSES and not _is_parameter(i):
-        if stores_matter if i.opcode == "st" else not wanted.isdisjoint(registers_of(i.operands[0])):
+        if stores_matter if i.opcode in STORES else not wanted.isdisjoint(registers_of(i.operands[0])):
             return guard | set(registers_of(i.operands)), True
         return guard | set(registers_of(i.operands[ACCESSES[i.opcode]])), False
     pure = i.opcode in PURE or i.opcode == "ld" or not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
@@ -74,7 +76,7 @@ def _needs(i: Instruction, wanted: set[Register], stores_matter: bool) -> tuple[
 def _reads_memory(i: Instruction) -> bool:
     """Whether what an instruction does depends on what was stored; it is one that is executed."""
     if i.opcode in ACCESSES:
-        return i.opcode != "st" and not _is_parameter(i)
+        return i.opcode not in STORES and not _is_parameter(i)
     if i.opcode == "wgmma" and not is_mma(i):
         return False
     if i.opcode in WITHOUT_VALUES:  # what a copy moves matters only where something loads it

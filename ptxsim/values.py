@@ -29,6 +29,8 @@ def viewed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
 def merged(mask: np.ndarray, value: np.ndarray, old: np.ndarray) -> np.ndarray:
     """New values where the mask holds, old ones elsewhere; with the bits kept where one side is not a float."""
     if old.dtype is not value.dtype:
+        if not old.strides[0] and old.dtype.kind == "u" and not old[0]:  # as at the start: zero, in any type
+            return np.where(mask, value, value.dtype.type(0))
         unsigned = STORAGE[8 * value.itemsize] if value.dtype != BOOL else BOOL
         value, old = viewed(value, unsigned), viewed(old, unsigned)
     return np.where(mask, value, old)

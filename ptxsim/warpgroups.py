@@ -7,7 +7,7 @@ mov: compilers put copies between, which ptxas takes out again, so that a copy i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -37,10 +37,11 @@ def fragments(i: Instruction) -> tuple[list[int], list[int]]:
 
 @dataclass
 class Use:
-    """Watched slots that an instruction reads and writes; a copy has one of each, or only writes (a constant)."""
+    """Watched registers that an instruction reads and writes, as rows of `Watch`; a copy has one of each, or only
+    writes (a constant)."""
 
-    reads: list[int]
-    writes: list[int]
+    reads: np.ndarray
+    writes: np.ndarray
     copy: bool
 
 
@@ -49,6 +50,7 @@ class Watch:
     """The instructions of a program, by place, that touch what a wgmma may have under way."""
 
     uses: dict[int, Use] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)  # of the registers' slots in tables of them
 
     @classmethod
     def of(cls, program: Program) -> Watch:
@@ -66,27 +68,25 @@ class Watch:
             for to, source in pairs:
                 if to in watched or source in watched:
                     watched |= {to, source}
-        found = cls()
+        found = cls(rows={slot: row for row, slot in enumerate(sorted(watched))})
         for i in program.code:
             if i.opcode == "wgmma":
                 continue
             writes = [] if i.opcode in READS_FIRST or not i.operands else i.operands[:1]
             reads = i.operands[len(writes) :]
-            written = [] if writes and isinstance(writes[0], Address) else list(_slots(writes, watched))
-            use = Use(list(_slots(reads, watched)), written, i.opcode == "mov")
+            stores = bool(writes) and isinstance(writes[0], Address)
+            use = Use(found.rows_of(reads), found.rows_of([] if stores else writes), i.opcode == "mov")
             use.copy = (
                 use.copy and isinstance(i.operands[0], Register) and isinstance(i.operands[1], (Register, Immediate))
             )
-            if use.reads or use.writes:
+            if use.reads.size or use.writes.size:
                 found.uses[i.pc] = use
         return found
 
-
-def _slots(operands, watched: set[int]) -> Iterator[int]:
-    for operand in operands:
-        for register in registers_of(operand):
-            if register.slot in watched:
-                yield register.slot
+    def rows_of(self, operands) -> np.ndarray:
+        """Of those registers in operands that are watched."""
+        slots = (register.slot for operand in operands for register in registers_of(operand))
+        return np.array([self.rows[slot] for slot in slots if slot in self.rows], np.intp)
 
 
 @dataclass
@@ -113,11 +113,13 @@ class Warpgroups:
         self.under_way = 0
         self.groups: list[list[int]] = [[] for _ in range(self.count)]  # of each: its last wgmma
         self.flights: list[dict[int, Flight]] = [{} for _ in range(self.count)]
-        self.pending: dict[int, np.ndarray] = {}  # by slot: the wgmma whose result it holds, by warpgroup
-        self.used: dict[int, np.ndarray] = {}  # by slot: the last wgmma that names it
-        self.written: dict[int, np.ndarray] = {}  # by slot: fences before the last write
-        self.writer: dict[int, Instruction] = {}
+        size = len(machine.watch.rows), self.count  # of what is known of each watched register of each warpgroup:
+        self.pending = np.zeros(size, np.int64)  # the wgmma whose result it holds; 0: of none
+        self.used = np.zeros(size, np.int64)  # the last wgmma that names it
+        self.written = np.full(size, -1)  # fences before the last write
+        self.writer: dict[int, Instruction] = {}  # of that, by row
         self._active: tuple[object, np.ndarray] | None = None
+        self.sums: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}  # of slots, what a wgmma left there
 
     def active(self) -> np.ndarray:
         """Numbers of the warpgroups of the active threads."""
@@ -171,53 +173,38 @@ class Warpgroups:
 
     def before(self, instruction: Instruction, use: Use) -> None:
         """An instruction is about to read and write watched registers."""
-        if use.copy and not self.issued and not self.written:
+        if use.copy and not self.issued and not self.writer:
             return
         here = self.active()
         if use.copy:
             self._copy(instruction, use, here)
             return
         if self.under_way:
-            for slot in use.reads:
-                self._require_over(self.pending.get(slot), here, instruction, "reads the result of the wgmma at {}")
-            for slot in use.writes:
-                self._require_over(
-                    self.used.get(slot), here, instruction, "writes a register that the wgmma at {} uses"
-                )
-        for slot in use.writes:
-            self._row(self.written, slot, -1)[here] = self.fences[here]
-            self.writer[slot] = instruction
-            if slot in self.pending:
-                self.pending[slot][here] = 0
+            self._require_over(self.pending, use.reads, here, instruction, "reads the result of the wgmma at {}")
+            self._require_over(self.used, use.writes, here, instruction, "writes a register that the wgmma at {} uses")
+        places = use.writes[:, None], here
+        self.written[places] = self.fences[here]
+        self.pending[places] = 0
+        self.writer.update(dict.fromkeys(use.writes.tolist(), instruction))
 
     def _copy(self, instruction: Instruction, use: Use, here: np.ndarray) -> None:
-        for slot in use.writes:
-            source = use.reads[0] if use.reads else None
-            value = self.pending.get(source)
-            if source is None and self.under_way:
-                self._require_over(
-                    self.used.get(slot), here, instruction, "writes a register that the wgmma at {} uses"
-                )
-            if value is not None or slot in self.pending:
-                self._row(self.pending, slot, 0)[here] = 0 if value is None else value[here]
-            written = self.written.get(source)
-            if written is not None or slot in self.written:
-                self._row(self.written, slot, -1)[here] = -1 if written is None else written[here]
-                if source in self.writer:
-                    self.writer[slot] = self.writer[source]
-
-    def _row(self, table: dict[int, np.ndarray], slot: int, empty: int) -> np.ndarray:
-        if slot not in table:
-            table[slot] = np.full(self.count, empty, np.int64)
-        return table[slot]
-
-    def _require_over(self, numbers: np.ndarray | None, here: np.ndarray, instruction: Instruction, what: str) -> None:
-        if numbers is None:
+        to = int(use.writes[0])
+        if use.reads.size:
+            source = int(use.reads[0])
+            self.pending[to, here], self.written[to, here] = self.pending[source, here], self.written[source, here]
+            if source in self.writer:
+                self.writer[to] = self.writer[source]
             return
-        early = numbers[here] > self.over[here]
+        if self.under_way:
+            self._require_over(self.used, use.writes, here, instruction, "writes a register that the wgmma at {} uses")
+        self.pending[to, here], self.written[to, here] = 0, -1
+
+    def _require_over(self, table: np.ndarray, rows: np.ndarray, here: np.ndarray, instruction, what: str) -> None:
+        numbers = table[rows[:, None], here]
+        early = numbers > self.over[here]
         if early.any():
-            group = int(here[early.argmax()])
-            number = int(numbers[group])
+            row, column = (int(at[0]) for at in np.nonzero(early))
+            group, number = int(here[column]), int(numbers[row, column])
             place = self.machine.where(self.flights[group][number].instruction)
             committed = number <= max(self.groups[group], default=0)
             rest = "before a wait_group for it" + ("" if committed else "; it is in no group yet (commit_group)")
@@ -230,35 +217,28 @@ class Warpgroups:
 
     # a wgmma
 
-    def issue(self, instruction: Instruction, lanes: np.ndarray, d: list[int], a: list[int]) -> Callable[[int], None]:
-        """A wgmma of these lanes [warpgroups, 128] begins; checks its registers. Gives what takes the time at which
-        it reads shared memory."""
+    def issue(self, instruction: Instruction, lanes: np.ndarray, d: np.ndarray, a: np.ndarray) -> Callable[[int], None]:
+        """A wgmma of these lanes [warpgroups, 128] begins; checks its registers (`d`, `a`: rows of `Watch`). Gives what
+        takes the time at which it reads shared memory."""
         here = self.of_lane[lanes[:, 0]]
         unfenced = self.fences[here] == 0
         if unfenced.any():
             raise self._fault(
                 instruction, int(here[unfenced.argmax()]), "wgmma.mma_async without a wgmma.fence before it"
             )
-        for slots, name in ((d, "accumulator"), (a, "operand A")):
-            for slot in slots:
-                written = self.written.get(slot)
-                if written is None:
-                    continue
-                late = written[here] == self.fences[here]
-                if late.any():
-                    at = self.machine.where(self.writer[slot])
-                    what = f"wgmma.mma_async: its {name} is written at {at}, after the last wgmma.fence; {REMEDY}"
-                    raise self._fault(instruction, int(here[late.argmax()]), what)
-        for slot in a:
-            self._require_over(
-                self.pending.get(slot), here, instruction, "takes as operand A the result of the wgmma at {}"
-            )
+        for rows, name in ((d, "accumulator"), (a, "operand A")):
+            late = self.written[rows[:, None], here] == self.fences[here]
+            if late.any():
+                row, column = (int(at[0]) for at in np.nonzero(late))
+                at = self.machine.where(self.writer[int(rows[row])])
+                what = f"wgmma.mma_async: its {name} is written at {at}, after the last wgmma.fence; {REMEDY}"
+                raise self._fault(instruction, int(here[column]), what)
+        self._require_over(self.pending, a, here, instruction, "takes as operand A the result of the wgmma at {}")
         self.issued += 1
         self.last[here] = number = self.issued
-        for slot in d:
-            self._row(self.pending, slot, 0)[here] = number
-        for slot in (*d, *a):
-            self._row(self.used, slot, 0)[here] = number
+        self.pending[d[:, None], here] = number
+        for rows in (d, a):
+            self.used[rows[:, None], here] = number
         for group in here.tolist():
             self.flights[group][number] = Flight(instruction)
         self.under_way += len(here)

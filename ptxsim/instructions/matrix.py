@@ -59,7 +59,8 @@ def ldmatrix(m, instruction):
 
 
 def matrix_access(m, instruction):
-    """What makes an ldmatrix's access to memory; how many matrices there are, and whether they are transposed."""
+    """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and whether they are
+    transposed."""
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
     modifiers.flag("aligned")
@@ -69,10 +70,11 @@ def matrix_access(m, instruction):
     trans = modifiers.flag("trans")
     space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
     modifiers.done()
-    destination, address = instruction.operands
+    stores = instruction.opcode == "stmatrix"
+    address, registers = instruction.operands if stores else instruction.operands[::-1]
     space, slot, offset = m.address(address, space)
-    if len(_items(destination)) != count:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(_items(destination))} registers")
+    if len(_items(registers)) != count:
+        raise PtxError(f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers")
     row_givers = np.arange(WARP) < 8 * count
 
     def access():
@@ -81,7 +83,7 @@ def matrix_access(m, instruction):
         if count < 4:
             m.active = m.row_givers(count, row_givers)
         try:
-            return m.access(space, slot, offset, 16, instruction, "ldmatrix")
+            return m.access(space, slot, offset, 16, instruction, "st" if stores else "ldmatrix")
         finally:
             m.mask, m.active, m.whole, m.count = saved
 
@@ -91,38 +93,18 @@ def matrix_access(m, instruction):
 @effect("stmatrix", takes(ADDRESS, VALUES))
 def stmatrix(m, instruction):
     """stmatrix: the opposite of ldmatrix (PTX ISA 9.7.14.5.16)."""
-    modifiers = Modifiers(instruction)
-    modifiers.flag("sync")
-    modifiers.flag("aligned")
-    if not modifiers.flag("m8n8"):
-        modifiers.reject("a shape other than m8n8")
-    count = int((modifiers.one_of(("x1", "x2", "x4")) or modifiers.reject("this number"))[1])
-    trans = modifiers.flag("trans")
-    space = modifiers.one_of(("shared::cta", "shared"), "generic").split("::")[0]
-    modifiers.done()
-    address, source = instruction.operands
-    space, slot, offset = m.address(address, space)
-    readers = [m.reader(item, B32) for item in _items(source)]
-    if len(readers) != count:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(readers)} registers")
-    row_takers = np.arange(WARP) < 8 * count
+    make_access, count, trans = matrix_access(m, instruction)
+    readers = [m.reader(item, B32) for item in _items(instruction.operands[1])]
 
     def step() -> None:
-        require_whole_warps(m, instruction)
         here = slice(None) if m.active is None else m.active
+        access = make_access()
         values = np.stack([read()[here] for read in readers]).reshape(count, -1, 8, 4).transpose(1, 0, 2, 3)
         matrices = np.ascontiguousarray(values)  # [warps, count, rows, words]
         if trans:
             elements = matrices.view(np.uint16).transpose(0, 1, 3, 2)
             matrices = np.ascontiguousarray(elements).view(np.uint32)
         rows = matrices.reshape(-1, 4)
-        saved = m.mask, m.active, m.whole, m.count
-        if count < 4:
-            m.active = m.row_givers(count, row_takers)
-        try:
-            access = m.access(space, slot, offset, 16, instruction, "st")
-        finally:
-            m.mask, m.active, m.whole, m.count = saved
         access.values = [np.ascontiguousarray(rows[:, i]) for i in range(4)]
         for i, value in enumerate(access.values):
             access.store(4, value, i)

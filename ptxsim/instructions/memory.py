@@ -153,12 +153,12 @@ def st(m, instruction: Instruction):
 
 
 def blind(m, instruction: Instruction):
-    """An ld, st, ldmatrix or wgmma that is checked and told to the observers, without its values."""
+    """A load, store, ldmatrix, stmatrix or wgmma that is checked and told to the observers, without its values."""
     if instruction.opcode == "wgmma":
         from . import wgmma
 
         return wgmma.blind(m, instruction)
-    if instruction.opcode == "ldmatrix":
+    if instruction.opcode in ("ldmatrix", "stmatrix"):
         from .matrix import matrix_access
 
         return matrix_access(m, instruction)[0]

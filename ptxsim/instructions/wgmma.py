@@ -11,7 +11,8 @@ from ..errors import PtxError
 from ..memory import Access, Addresses
 from ..ptx_types import TYPES
 from ..syntax import Immediate, Vector
-from ..warpgroups import WARPGROUP, fragments
+from ..values import viewed
+from ..warpgroups import WARPGROUP
 from .matrix import _elements, _rows_of_words
 from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, anything, effect, takes
 
@@ -169,9 +170,8 @@ def _mma(m, instruction, modifiers: Modifiers):
     form = form_of(instruction, modifiers)
     d, a, b, scale, *_ = instruction.operands
     n, half = form.n, form.d_type == "f16"
-    d_slots, a_slots = fragments(instruction)
-    read_d = [m.reader(x, B32 if half else F32) for x in d.items]
-    write_d = [m.writer(x, B32 if half else F32) for x in d.items]
+    d_rows, a_rows = m.watch.rows_of([d]), m.watch.rows_of([a] if form.in_registers else [])
+    sums = Sums(m, [m.target(x, B32 if half else F32)[0] for x in d.items])
     read_a = [m.reader(x, B32) for x in a.items] if form.in_registers else m.reader(a, B64)
     read_b, read_scale = m.reader(b, B64), m.reader(scale, PRED)
     fetch_a = None if form.in_registers else Fetch(m, instruction, read_a, ROWS, form.a_type, form.trans_a)
@@ -180,7 +180,7 @@ def _mma(m, instruction, modifiers: Modifiers):
     def step() -> None:
         lanes = m.warpgroups.lanes(instruction)
         checked = m.checks.races
-        note = m.warpgroups.issue(instruction, lanes, d_slots, a_slots) if checked else None
+        note = m.warpgroups.issue(instruction, lanes, d_rows, a_rows) if checked else None
         if form.in_registers:
             words = [np.ascontiguousarray(read()[lanes]) for read in read_a]
             left = _elements(_rows_of_words(words, 16), form.a_type).reshape(len(lanes), ROWS, -1)
@@ -188,45 +188,68 @@ def _mma(m, instruction, modifiers: Modifiers):
             left = fetch_a(lanes, note)
         right = fetch_b(lanes, note)
         m.tensor_operands(instruction, len(lanes), form.operand_bytes)
-        old = np.stack([read()[lanes] for read in read_d])
-        c = _accumulators(old, half, n)
+        c = _accumulators(sums.read(lanes), half, n)
         scaled = read_scale()[lanes]
         if not scaled.all():
             c = np.where(scaled[:, :1, None], c, 0.0)
         total = tensor_cores.wgmma(
             left * form.scale_a, right * form.scale_b, c, (form.a_type, form.b_type), form.d_type
         )
-        whole = lanes.size == m.lanes
-        for write, value in zip(write_d, _registers(total, half, n), strict=True):
-            if whole:
-                write(value.reshape(-1))
-                continue
-            full = np.zeros(m.lanes, value.dtype)
-            full[lanes] = value
-            write(full)
+        sums.write(lanes, _registers(total, half, n))
 
     return step
 
 
+class Sums:
+    """The registers of D. Those that one wgmma wrote are rows of one array, and the next finds them together."""
+
+    def __init__(self, m, slots: list[int]) -> None:
+        self.m, self.slots = m, slots
+        self.key = tuple(slots)
+
+    def _words(self) -> np.ndarray:
+        """The bits of all lanes [registers, lanes]."""
+        registers = self.m.registers
+        words, rows = self.m.warpgroups.sums.get(self.key, (None, ()))
+        if words is not None and all(registers[s] is row for s, row in zip(self.slots, rows, strict=True)):
+            return words
+        return np.stack([viewed(registers[s], floats.U4) for s in self.slots])
+
+    def read(self, lanes: np.ndarray) -> np.ndarray:
+        """Their bits [registers, warpgroups, 128]."""
+        return self._words()[:, lanes]
+
+    def write(self, lanes: np.ndarray, bits: np.ndarray) -> None:
+        """Of these lanes."""
+        words = self._words().copy()  # somebody may have the old ones
+        words[:, lanes] = bits
+        rows = list(words)
+        self.m.warpgroups.sums[self.key] = words, rows
+        for slot, row in zip(self.slots, rows, strict=True):
+            self.m.registers[slot] = row
+
+
 def _accumulators(words: np.ndarray, half: bool, n: int) -> np.ndarray:
-    """D [groups, 64, n] in float64, of registers [., groups, 128]: a thread of warp w holds rows 16 w + lane / 4 and 8
-    further, of each 8 columns 2 (lane % 4) and the next."""
+    """D [groups, 64, n] in float64, of the bits of registers [., groups, 128]: a thread of warp w holds rows
+    16 w + lane / 4 and 8 further, of each 8 columns 2 (lane % 4) and the next."""
     groups = words.shape[1]
     if half:
         low, high = floats.halves(words)
         words = np.stack([floats.unpack(low, "f16"), floats.unpack(high, "f16")], axis=1)
+    else:
+        words = words.view(np.float32)
     parts = words.astype(np.float64).reshape(n // 8, 2, 2, groups, 4, 8, 4)
     return parts.transpose(3, 4, 1, 5, 0, 6, 2).reshape(groups, ROWS, n)
 
 
 def _registers(total: np.ndarray, half: bool, n: int) -> np.ndarray:
-    """The opposite: registers [., groups, 128]."""
+    """The opposite: bits of registers [., groups, 128]."""
     groups = len(total)
     parts = total.reshape(groups, 4, 2, 8, n // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5).reshape(-1, groups, WARPGROUP)
     if half:
         packed = floats.pack(parts, "f16").reshape(-1, 2, groups, WARPGROUP)
         return floats.joined(packed[:, 0], packed[:, 1])
-    return parts.astype(np.float32)
+    return floats.canonical_bits(parts.astype(np.float32))
 
 
 class Fetch:
