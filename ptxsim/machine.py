@@ -687,6 +687,7 @@ class Machine:
         raw[: len(params)] = np.frombuffer(params, np.uint8)
         self.param_space = Space("param", raw, len(params), None)
         unwritten = unwritten if checks.unwritten else []
+        self.runs.prepare(places)
         self.watched: set[int] = set()
         if checks.global_races or unwritten:
             self.watched = watched(self.program, self.origins, places, {start for start, _ in unwritten})

@@ -15,7 +15,7 @@ from . import floats
 from .instructions.memory import blind
 from .ptx_types import TYPES
 from .slicing import slice_of
-from .syntax import Instruction, Register
+from .syntax import Instruction, Register, Variable
 
 Step = Callable[[], None]
 F32 = TYPES["f32"]
@@ -28,15 +28,25 @@ class Runs:
 
     def __init__(self, machine) -> None:
         self.machine = machine
-        self._made: dict[tuple[int, int, bool], list[Step]] = {}
+        self._made: dict[tuple[int, int], list[Step]] = {}
+        self._counted: dict[tuple[int, int], list[Step]] = {}
+        self._same: dict[Variable, Variable] | None = None  # of the launch that `_counted` and `_sliced` are of
+
+    def prepare(self, places: dict[Variable, int]) -> None:
+        """A launch begins; `places`: addresses of the buffers that parameters hold."""
+        first: dict[int, Variable] = {}
+        same = {variable: first.setdefault(place, variable) for variable, place in places.items()}
+        if same != self._same:
+            self._same, self._counted = same, {}
+            self.__dict__.pop("_sliced", None)
 
     def steps(self, first: int, end: int, values: bool) -> list[Step]:
         """What the instructions from `first` up to `end` do."""
-        key = (first, end, values)
-        found = self._made.get(key)
+        made = self._made if values else self._counted
+        found = made.get((first, end))
         if found is None:
             make = self._together if values else self._counting
-            found = self._made[key] = make(first, end)
+            found = made[first, end] = make(first, end)
         return found
 
     def _counting(self, first: int, end: int) -> list[Step]:
@@ -46,7 +56,7 @@ class Runs:
     def _sliced(self) -> list[Step | None]:
         """By place, the step of a launch without values; None where nothing needs to be done."""
         m = self.machine
-        found = slice_of(m.program)
+        found = slice_of(m.program, m.origins, self._same or {})
         steps = list(m.steps)
         for pc in found.skipped:
             steps[pc] = None

@@ -4,17 +4,19 @@ Counts of memory accesses and of executed instructions do not depend on the valu
 that reach an address, a predicate, a branch or a barrier. `slice_of` finds the others, by the registers that they
 write, whatever the flow of control: what is skipped can have no effect on what is counted.
 
-Where a loaded value matters (an index out of memory), stores matter too, and are executed. A program with functions
-that are called is executed whole: their parameters go through memory.
+Where a loaded value matters (an index out of memory), so do the stores that may go where it came from, and they are
+executed. A program with functions that are called is executed whole: their parameters go through memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .instructions import registry
+from .origins import ANYTHING, UNKNOWN, Origins
 from .program import Program
-from .syntax import Instruction, Register, registers_of
+from .syntax import Address, Instruction, Register, Variable, registers_of
 from .warpgroups import is_mma
 
 # effects that do no more than write their destinations
@@ -34,37 +36,67 @@ class Slice:
     blind: frozenset[int]
 
 
-def slice_of(program: Program) -> Slice:
-    """What can be left out when only counts are asked for."""
+class Memory:
+    """Where the values lie that matter: in the buffers that addresses may come from."""
+
+    def __init__(self, origins: Mapping[int, Origins], same: Mapping[Variable, Variable]) -> None:
+        """`origins`: of each instruction's addresses, by pc; `same`: of parameters with one buffer, the first."""
+        self.origins, self.same = origins, same
+        self.read: set[Variable | str | None] = set()
+
+    def _homes(self, i: Instruction) -> set[Variable | str | None]:
+        """The buffers that an instruction accesses; all of shared memory is one."""
+        found: set[Variable | str | None] = set()
+        for variable in self.origins.get(i.pc, ANYTHING):
+            in_shared = variable is not UNKNOWN and variable.space == "shared"
+            found.add("shared" if in_shared else UNKNOWN if variable is UNKNOWN else self.same.get(variable, variable))
+        return found
+
+    def matters(self, i: Instruction) -> bool:
+        """Whether what an instruction stores may be what is loaded."""
+        homes = self._homes(i)
+        return bool(self.read) and (UNKNOWN in self.read or UNKNOWN in homes or not homes.isdisjoint(self.read))
+
+    def load(self, i: Instruction) -> bool:
+        """What an instruction loads, or copies, matters; whether that is new."""
+        homes = self._homes(i)
+        new = not homes <= self.read
+        self.read |= homes
+        return new
+
+
+def slice_of(program: Program, origins: Mapping[int, Origins], same: Mapping[Variable, Variable]) -> Slice:
+    """What can be left out when only counts are asked for; `origins` and `same` as of `Memory`."""
     if len(program.functions) > 1:
         return Slice(frozenset(), frozenset())
     wanted: set[Register] = set()
     executed: set[int] = set()
-    stores_matter = False
+    memory = Memory(origins, same)
     changed = True
     while changed:
         changed = False
         for i in reversed(program.code):
-            needs, matters = _needs(i, wanted, stores_matter)
+            needs, matters = _needs(i, wanted, memory)
             if matters:
                 executed.add(i.pc)
-            if needs - wanted or (matters and not stores_matter and _reads_memory(i)):
-                wanted |= needs
-                stores_matter |= matters and _reads_memory(i)
-                changed = True
+                changed |= _reads_memory(i) and memory.load(i)
+            if i.opcode == "cp" and i.pc in origins and memory.matters(i):  # what it brings to where it matters
+                changed |= memory.load(i)
+            changed |= not needs <= wanted
+            wanted |= needs
     left = [i for i in program.code if i.pc not in executed]
     blind = frozenset(i.pc for i in left if (i.opcode in ACCESSES and not _is_parameter(i)) or is_mma(i))
     return Slice(frozenset(i.pc for i in left) - blind, blind)
 
 
-def _needs(i: Instruction, wanted: set[Register], stores_matter: bool) -> tuple[set[Register], bool]:
+def _needs(i: Instruction, wanted: set[Register], memory: Memory) -> tuple[set[Register], bool]:
     """Registers that an instruction must find right, and whether its own result is needed."""
     guard = set() if i.predicate is None else {i.predicate}
     if is_mma(i) and wanted.isdisjoint(registers_of(i.operands[0])):
         descriptors = [o for o in i.operands[1:3] if isinstance(o, Register)]  # A may be values in registers
         return guard.union(descriptors), False
     if i.opcode in ACCESSES and not _is_parameter(i):
-        if stores_matter if i.opcode in STORES else not wanted.isdisjoint(registers_of(i.operands[0])):
+        if memory.matters(i) if i.opcode in STORES else not wanted.isdisjoint(registers_of(i.operands[0])):
             return guard | set(registers_of(i.operands)), True
         return guard | set(registers_of(i.operands[ACCESSES[i.opcode]])), False
     pure = i.opcode in PURE or i.opcode == "ld" or not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
@@ -81,7 +113,8 @@ def _reads_memory(i: Instruction) -> bool:
         return False
     if i.opcode in WITHOUT_VALUES:  # what a copy moves matters only where something loads it
         return False
-    return i.opcode in CONTROLS_THAT_READ or (i.opcode in registry.EFFECTS and i.opcode not in PURE)
+    effect = i.opcode in registry.EFFECTS and i.opcode not in PURE and i.opcode != "red"
+    return i.opcode in CONTROLS_THAT_READ or (effect and any(isinstance(o, Address) for o in i.operands))
 
 
 def _is_parameter(i: Instruction) -> bool:

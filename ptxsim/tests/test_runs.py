@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import bounds, floats, runs, slicing
+from ptxsim import bounds, floats, origins, runs, slicing
 from ptxsim.counters import Counters
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -111,15 +111,42 @@ def test_counts_are_the_same_without_values(lines: str) -> None:
 def test_what_is_left_out() -> None:
     def names(lines: str) -> tuple[list[str], list[str]]:
         program = kernel(lines).program
-        found = slicing.slice_of(program)
+        found = slicing.slice_of(program, origins.find(program), {})
         return [program.code[pc].opcode for pc in sorted(found.skipped)], [
             program.code[pc].opcode for pc in sorted(found.blind)
         ]
 
     assert names(LOOP) == (["mov", "fma"], ["ld", "st", "ld", "st"])
-    # an address is loaded, so what was stored matters: all that is stored is computed
-    assert names(INDIRECT) == (["mul"], [])
+    # an address is loaded from shared memory: what is stored there is computed, but not what goes elsewhere
+    assert names(INDIRECT) == (["mul", "fma"], ["ld", "st"])
     assert "fma" in names(OUTER)[0]
+
+
+TWO = f"""{HEADER}.visible .entry k(.param .u64 p, .param .u64 q) {{ .reg .b32 %r<9>; .reg .b64 %y<9>; .reg .pred %c;
+.reg .f32 %f<9>; ld.param.u64 %y0, [p]; ld.param.u64 %y1, [q]; mov.u32 %r1, 0; mov.f32 %f0, 0f00000000;
+L: add.f32 %f0, %f0, 0f3f800000; cvt.rzi.u32.f32 %r2, %f0; st.global.u32 [%y1], %r2; ld.global.u32 %r3, [%y0];
+add.u32 %r1, %r1, 1; setp.lt.u32 %c, %r1, %r3; @%c bra L; ret; }}"""  # as many rounds as p[0] says; q[0] counts them
+
+
+def test_stores_matter_where_a_loaded_value_does() -> None:
+    """A loop as long as one buffer says, and sums in another: they are left out, unless both are one."""
+    two = ptxsim.load(TWO)
+
+    def rounds(p: ptxsim.Array, q: ptxsim.Array, values: bool) -> tuple[int, list[str]]:
+        traffic = bounds.Traffic()
+        two.launch(1, 32, [p, q], observers=[traffic], checks=False, values=values)
+        found = slicing.slice_of(two.program, two.machine.origins, two.machine.runs._same)
+        stores = [two.program.code[pc].opcode for pc in found.blind]
+        return max(traffic.executions.values()), stores
+
+    def array(first: int) -> ptxsim.Array:
+        return ptxsim.Array(np.full(8, first, np.uint32))
+
+    for values in (True, False):
+        assert rounds(array(5), array(0), values) == (5, ["st"])
+        both = array(5)
+        assert rounds(both, both, values) == (1, [])  # its own count is never above the rounds
+    assert rounds(array(3), array(0), False) == (3, ["st"])
 
 
 def test_values_are_needed_for_checks() -> None:
