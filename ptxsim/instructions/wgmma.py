@@ -215,14 +215,22 @@ class Sums:
             return words
         return np.stack([viewed(registers[s], floats.U4) for s in self.slots])
 
+    def _parts(self, words: np.ndarray, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The same, and the lanes, by whole warpgroups where all are: they are copied sooner."""
+        if self.m.padded % WARPGROUP:
+            return words, lanes
+        return words.reshape(len(words), -1, WARPGROUP), lanes[:, 0] // WARPGROUP
+
     def read(self, lanes: np.ndarray) -> np.ndarray:
         """Their bits [registers, warpgroups, 128]."""
-        return self._words()[:, lanes]
+        words, here = self._parts(self._words(), lanes)
+        return words[:, here]
 
     def write(self, lanes: np.ndarray, bits: np.ndarray) -> None:
         """Of these lanes."""
         words = self._words().copy()  # somebody may have the old ones
-        words[:, lanes] = bits
+        parts, here = self._parts(words, lanes)
+        parts[:, here] = bits
         rows = list(words)
         self.m.warpgroups.sums[self.key] = words, rows
         for slot, row in zip(self.slots, rows, strict=True):
