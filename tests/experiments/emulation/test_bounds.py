@@ -73,14 +73,7 @@ def test_instructions_sectors_and_wavefronts_are_exact(name: str, found, counted
         assert found(name)[0][metric] == pytest.approx(counted(name)[metric], rel=1e-8), metric
 
 
-# One instruction in 40,000 off in the archive of 2026-11-22, since they return early at alpha = 0: not understood yet
-OFF = {"sgemm_t128x128x8_texld", "sgemm_t128x128x8_cpasync"}
-UNDERSTOOD = [
-    pytest.param(*p.values, marks=[*p.marks, *([pytest.mark.xfail(strict=True)] * (p.values[0] in OFF))]) for p in EACH
-]
-
-
-@pytest.mark.parametrize("name", UNDERSTOOD)
+@pytest.mark.parametrize("name", EACH)
 def test_instructions_and_pipes_are_ncu_s(name: str, found, counted) -> None:
     """VIADD, which bf16 kernels have, among the instructions of the FMA pipe."""
     ncu, least = counted(name), found(name)[1]
