@@ -6,6 +6,7 @@ python -m analysis.draw --inputs results/inputs.json --out results/figures NAME 
 from __future__ import annotations
 
 import argparse
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from contracts import choose, run_command
 def draw(inputs: Inputs, names: Sequence[str], out: Path) -> None:
     """Draw figures by their output names (`registry.outputs`) into a folder.
 
-    Raises `UserError` for a name that is none before anything is drawn.
+    Raises `UserError` for a name that is none before anything is drawn. Python looks for unused memory once a figure,
+    in place of many times, and no longer among what is loaded now.
     """
     known = registry.outputs(inputs.experiments)
     chosen = {name: choose(known, name, "figure", registry.SOURCES) for name in names}
@@ -25,9 +27,12 @@ def draw(inputs: Inputs, names: Sequence[str], out: Path) -> None:
 
     from analysis.figures import style
 
+    gc.freeze()
+    gc.disable()
     for name, (one, experiment) in chosen.items():
         style.save(one.load()(inputs.of(experiment) if experiment else inputs), out / f"{name}.svg")
         plt.close("all")
+        gc.collect()
 
 
 def main() -> None:

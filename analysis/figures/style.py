@@ -20,7 +20,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from fontTools import subset
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_pdf import FigureCanvasPdf
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
@@ -76,6 +79,10 @@ sns.set_theme(
     },
 )
 
+# Tables of a font for laying text out: none needs them in a PDF, where each glyph has its place. To go through them for
+# the few glyphs that are embedded took longer than all else of embedding.
+subset.Options._drop_tables_default += ["GSUB", "GPOS", "GDEF"]
+
 
 class Dated(Protocol):
     """Measurements that say where and when they were taken."""
@@ -121,12 +128,14 @@ def left_out(measured: Measured, what: str, why: str | None, width: float = WIDT
 
 def save(figure: Figure, svg: Path) -> None:
     """Write FILE.svg and FILE.pdf, each whole or not at all, and the same for the same input."""
-    _lay_out(figure)
-    for path, metadata in ((svg, {"Date": None}), (svg.with_suffix(".pdf"), {"CreationDate": None})):
-        with atomic_write(path) as temporary:
-            figure.savefig(temporary, format=path.suffix[1:], metadata=metadata)
-            if path == svg:
-                temporary.write_text(_numbered_clips(temporary.read_text()))
+    _lay_out(figure)  # each is drawn once: `Figure.savefig` draws before, to lay out
+    as_svg: Any = FigureCanvasSVG(figure)
+    with atomic_write(svg) as temporary:
+        as_svg.print_svg(temporary, metadata={"Date": None})
+        temporary.write_text(_numbered_clips(temporary.read_text()))
+    as_pdf: Any = FigureCanvasPdf(figure)
+    with atomic_write(svg.with_suffix(".pdf")) as temporary:
+        as_pdf.print_pdf(temporary, metadata={"CreationDate": None})
 
 
 def _lay_out(figure: Figure) -> None:
