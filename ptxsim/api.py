@@ -16,12 +16,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import merging, polling, sass, sizes
+from . import bounds, machines, merging, polling, sass, sizes
 from .annotate import listing
+from .bounds import Bounds
 from .clusters import in_clusters
 from .counters import Counters
 from .errors import NoEntryError, PtxsimError
@@ -78,10 +78,6 @@ class Texture:
         """The array is at this address."""
         before = address % self.align
         self.address, self.elements = address - before, (before + self.nbytes) // self.element_bytes
-
-
-if TYPE_CHECKING:
-    from .bounds import Bounds
 
 
 @dataclass(frozen=True)
@@ -256,8 +252,6 @@ class Kernel:
 
         Raises `PtxsimError` for a kernel that was loaded without a cubin.
         """
-        from . import bounds, machines  # SciPy comes with them
-
         if self.cubin is None:
             raise PtxsimError(f"{self.title}: bounds are of machine code: load it with cubin=..., or from a .cubin")
         counters, traffic = Counters(), bounds.Traffic()

@@ -10,18 +10,12 @@ with that disagreement, for the fewest instructions.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import os
-import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import highspy
 import numpy as np
-from scipy.optimize import LinearConstraint, linprog, milp
-from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from . import sass, syntax
 from .errors import PtxError, PtxsimError
@@ -52,7 +46,7 @@ APART = 1e-4  # what a parting, or meeting, of each warp once costs, beside a co
 SOME = 1e-4  # executions a warp above which a block counts as executed
 LOOSE = 1e-6  # by how much the second solution may fit worse than the first
 ROUNDS = 8  # of looking for loops that nobody enters
-PATIENCE = 10.0  # seconds for a second solution in whole numbers
+NODES = 100  # of the search for a second solution in whole numbers, before it is given up
 SYNCHRONISES = ("BSYNC", "WARPSYNC")  # parted threads come to what follows one by one, and leave together
 
 
@@ -137,11 +131,11 @@ class _Flow:
 
     def __init__(self, blocks: list[sass.Block], reached: set[int], anchors: list[_Anchor], warps: float) -> None:
         self.columns = 0
-        self.patient = True
+        self.whole = True  # whether a solution in whole numbers is worth looking for
         self.cost: list[float] = []
         self.limit: list[float] = []
         self.equalities: list[tuple[dict[int, float], float]] = []
-        self.at_most: list[tuple[dict[int, float], float]] = []
+        self.at_most: list[tuple[dict[int, float], float]] = []  # sums of columns times numbers, and their bounds
         self.blocks = [block for block in blocks if block.number in reached]
         self.block = {b.number: self._column() for b in self.blocks}
         self.edge = {(b.number, s): self._column() for b in self.blocks for s in b.successors}
@@ -205,17 +199,13 @@ class _Flow:
             if block.calls is not None and solved[self.block[block.number]] > SOME:
                 taken[block.number].append(block.calls)
 
-        ways = [(a, b) for a in taken for b in taken[a]]
-        most = max(block.number for block in self.blocks) + 1
-        rows, columns = zip(*ways, strict=True) if ways else ((), ())
-        graph = coo_array((np.ones(len(ways)), (rows, columns)), shape=(most, most)).tocsr()
-        there = set(breadth_first_order(graph, 0, return_predecessors=False).tolist())
-        _, loop_of = connected_components(graph, connection="strong")
-        members = defaultdict(set)
-        for number in range(most):
-            members[loop_of[number]].add(number)
+        there = _reached(taken, 0)
+        before = defaultdict(list)
+        for a, following in taken.items():
+            for b in following:
+                before[b].append(a)
         lost = (b.number for b in self.blocks if b.number not in there and solved[self.block[b.number]] > SOME)
-        found = dict.fromkeys(frozenset(members[loop_of[number]]) for number in lost)
+        found = dict.fromkeys(frozenset(_reached(taken, b) & _reached(before, b)) for b in lost)
         return [loop for loop in found if loop not in self.entered]
 
     def require_entry(self, loop: frozenset[int]) -> None:
@@ -229,53 +219,62 @@ class _Flow:
         """The flow that fits best; of those one where all warps do the same, if there is one; of those the one with the
         fewest instructions."""
         cost, limit = np.array(self.cost), np.array(self.limit)
-        rows = self._matrix(self.equalities), self._matrix(self.at_most)
-        fitted = self._minimum(cost, limit, rows)
+        fitted = self._minimum(cost, limit)
         size = np.zeros(self.columns)
         for b in self.blocks:
             size[self.block[b.number]] = len(b.instructions)
         no_worse = np.where(cost > 0, np.minimum(limit, fitted + LOOSE * np.maximum(1.0, fitted)), limit)
-        return self._minimum(size, no_worse, rows, alike=True)
+        solved = self._minimum(size, no_worse, whole=True) if self.whole else None
+        if solved is None:
+            self.whole = False  # nor would there be one with more loops entered
+            solved = self._minimum(size, no_worse)
+        return solved
 
-    def _minimum(self, cost: np.ndarray, limit: np.ndarray, rows, alike: bool = False) -> np.ndarray:
-        (a_eq, b_eq), (a_ub, b_ub) = rows
-        if alike and self.patient:
-            whole = np.zeros(self.columns)
-            whole[list(self.block.values())] = 1
-            constraints = [LinearConstraint(a_eq, b_eq - LOOSE, b_eq + LOOSE), LinearConstraint(a_ub, ub=b_ub + LOOSE)]
-            options = {"time_limit": PATIENCE}
-            with silent():
-                solved = milp(cost, integrality=whole, bounds=(0, limit), constraints=constraints, options=options)
-            if solved.status == 0:
-                return np.where(whole, np.round(solved.x), solved.x)
-            self.patient = False  # the next would take as long
-        bounds = np.column_stack([np.zeros(self.columns), limit])
-        with silent():
-            solved = linprog(cost, a_ub, b_ub, a_eq, b_eq, bounds, method="highs")
-        if solved.status != 0:
-            raise PtxsimError(f"no executions of the SASS fit those of the PTX: {solved.message.splitlines()[0]}")
-        return solved.x
+    def _minimum(self, cost: np.ndarray, limit: np.ndarray, whole: bool = False) -> np.ndarray | None:
+        """The columns of least cost; None where `whole` numbers of executions of blocks are not found."""
+        slack = LOOSE if whole else 0.0
+        rows = [(terms, value - slack, value + slack) for terms, value in self.equalities]
+        rows += [(terms, -np.inf, value + slack) for terms, value in self.at_most]
+        programme = highspy.HighsLp()
+        programme.num_col_, programme.num_row_ = self.columns, len(rows)
+        programme.col_cost_, programme.col_lower_, programme.col_upper_ = cost, np.zeros(self.columns), limit
+        programme.row_lower_ = np.array([lower for _, lower, _ in rows])
+        programme.row_upper_ = np.array([upper for _, _, upper in rows])
+        matrix = programme.a_matrix_
+        matrix.format_ = highspy.MatrixFormat.kRowwise
+        matrix.start_ = np.cumsum([0, *(len(terms) for terms, _, _ in rows)])
+        matrix.index_ = np.array([column for terms, _, _ in rows for column in terms])
+        matrix.value_ = np.array([value for terms, _, _ in rows for value in terms.values()])
+        solver = highspy.Highs()
+        solver.silent()
+        blocks = list(self.block.values())
+        if whole:
+            kinds = [highspy.HighsVarType.kContinuous] * self.columns
+            for column in blocks:
+                kinds[column] = highspy.HighsVarType.kInteger
+            programme.integrality_ = kinds
+            solver.setOptionValue("mip_max_nodes", NODES)
+        solver.passModel(programme)
+        solver.run()
+        status = solver.getModelStatus()
+        found = np.array(solver.getSolution().col_value)
+        if status != highspy.HighsModelStatus.kOptimal:
+            if whole:
+                return None
+            raise PtxsimError(f"no executions of the SASS fit those of the PTX: {solver.modelStatusToString(status)}")
+        if whole:
+            found[blocks] = np.round(found[blocks])
+        return found
 
-    def _matrix(self, rows: list[tuple[dict[int, float], float]]):
-        c = [column for terms, _ in rows for column in terms]
-        v = [value for terms, _ in rows for value in terms.values()]
-        start = np.cumsum([0, *(len(terms) for terms, _ in rows)])
-        return csr_array((v, c, start), shape=(len(rows), self.columns)), np.array([value for _, value in rows])
 
-
-@contextlib.contextmanager
-def silent() -> Iterator[None]:
-    """What a library in C prints meanwhile is dropped: HiGHS has lines that none of its options turns off."""
-    sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    try:
-        yield
-    finally:
-        ctypes.CDLL(None).fflush(None)  # it keeps what it prints until later
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nowhere)
+def _reached(ways: Mapping[int, list[int]], first: int) -> set[int]:
+    """The blocks to which ways lead from `first`, and itself."""
+    found, waiting = {first}, [first]
+    while waiting:
+        new = [b for b in ways.get(waiting.pop(), ()) if b not in found]
+        found.update(new)
+        waiting += new
+    return found
 
 
 def _reachable(blocks: list[sass.Block]) -> set[int]:

@@ -36,7 +36,7 @@ def environment(**changes: str) -> dict[str, str]:
 # Where commands start from: a process that has imported what they take half a second to import. Of ours, modules that
 # commands share; a command itself is never among them, and a copy of the project starts with nothing of ours.
 LIBRARIES = ["altair", "cuda.core", "itables", "jsonschema", "matplotlib.pyplot", "ml_dtypes", "pandas", "pynvml"]
-LIBRARIES += ["pyarrow.parquet", "scipy.optimize", "scipy.sparse.csgraph", "scipy.stats", "seaborn", "simpleeval"]
+LIBRARIES += ["pyarrow.parquet", "scipy.stats", "seaborn", "simpleeval"]
 LIBRARIES += ["snakemake.cli", "typst"]
 OURS = ["analysis.claims.verdicts", "analysis.explorer.content", "analysis.figures.style", "analysis.tables.compare"]
 OURS += ["experiments.emulation.scaling", "experiments.stages.check", "kernels.catalogue", "ptxsim.cli"]

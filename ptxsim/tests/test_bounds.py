@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -182,20 +180,11 @@ def test_a_loop_that_ptxas_unrolls_further(made, n):
     assert found.disagreement < 1e-6 and found.blocks[0] == 6
 
 
-def test_a_library_in_c_prints_nothing_to_the_terminal(capfd):
-    c = ctypes.CDLL(None)
-    with executions.silent():
-        c.puts(b"from within")
-        print("ours", file=sys.stderr)
-    c.puts(b"from without")
-    c.fflush(None)
-    assert capfd.readouterr() == ("from without\n", "ours\n")
-
-
-def test_nested_loops_are_entered(made):
+def test_nested_loops_are_entered(made, capfd):
     n, m = 5, 7
     kernel, function, work = made("nested", 3, 64, [array(64), array(64), n, m])
     found = executions.executions(function, kernel.program.code, work.executed, work.warps)
+    assert capfd.readouterr() == ("", "")  # the solver has much to say
     assert executed(function, found, "FFMA") == 6 * n * m
     assert executed(function, found, "BAR") == 6 * n * 2
     taken = {b.number for b, times in zip(function.blocks, found.blocks, strict=True) if times > 0}

@@ -10,7 +10,7 @@ from pathlib import Path
 import ptxsim
 
 ROOT = Path(ptxsim.__file__).parent
-NEEDED = {"numpy", "ml_dtypes", "scipy"}  # pyproject.toml's dependencies
+NEEDED = {"numpy", "ml_dtypes", "highspy"}  # pyproject.toml's dependencies
 
 
 def outside(path: Path) -> set[str]:
