@@ -70,7 +70,7 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
         entry = choose(catalogue.load(), variant, "variant", shown)
         profiled = [data["profile_size"]] if "profile_size" in data else []
         for key, size in [*(("sizes", size) for size in sizes), *(("profile_size", size) for size in profiled)]:
-            if reason := entry.refusal(Problem.square(size)):
+            if reason := entry.refusal(Problem.square(size, entry.b_layout)):
                 raise UserError(f"{shown}: {key}: {reason}")
     variants = [v for v in data.pop("variants") if chosen is None or v in chosen]
     return Experiment(name=name, variants=tuple(variants), sizes=tuple(sizes), swept=swept, data=kinds, **data)

@@ -62,7 +62,7 @@ class Makers(Protocol[Matrix]):
         ...
 
     def tensor_map(self, matrix: Matrix, rows: int, columns: int, ld: int, spec: TensorMap) -> Any:
-        """A tensor map of a row-major matrix; `ld` in elements."""
+        """A tensor map of a matrix that lies row after row; `ld` in elements."""
         ...
 
     def workspace(self, nbytes: int, spec: Workspace) -> Any:
@@ -90,7 +90,7 @@ def pack(
 ) -> tuple[Any, ...]:
     """The arguments of a launch of so many blocks on `matrices` A, B and C."""
     p = problem
-    shapes = {"A": (p.m, p.k, p.lda), "B": (p.k, p.n, p.ldb), "C": (p.m, p.n, p.ldc)}
+    shapes = p.stored
 
     def value(argument: Argument) -> Any:
         if isinstance(argument, TensorMap):

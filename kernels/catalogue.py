@@ -32,6 +32,7 @@ from kernels.arguments import (
     declaration,
 )
 from kernels.occupancy import capability
+from kernels.problem import Layout
 from kernels.problem import Problem as Problem
 
 ROOT = Path(__file__).resolve().parent
@@ -56,6 +57,7 @@ class Baseline:
     baseline: str
     idea: str
     source: str | None = None
+    b_layout: Layout = "row"  # by itself; beside a kernel it takes that kernel's problem
 
     @property
     def label(self) -> str:
@@ -82,6 +84,8 @@ class Baseline:
         return f"{self.name} cannot take this problem: {reason}" if reason else None
 
     def _tma_refusal(self, problem: Problem, addresses: Mapping[str, int]) -> str | None:
+        if problem.b_layout != "row":
+            return f"B is {problem.b_layout}-major, but it must be row-major"
         per_row = TMA_BYTES // dtypes()[self.dtype].bytes
         for name in ("n", "lda", "ldb", "ldc"):  # n: TMA would store beyond the end of a row of C
             if (value := getattr(problem, name)) % per_row:
@@ -113,6 +117,7 @@ class Variant:
     idea: str
     origin: Mapping[str, str] | None
     baseline: str
+    b_layout: Layout = "row"  # of B in memory
     arguments: tuple[Argument, ...] = SIGNATURE
     persistent: int = 0  # blocks an SM of a grid that does not follow the tiles; 0: a block a tile
     cluster: tuple[int, int] = (1, 1)  # blocks in x and y
@@ -169,6 +174,8 @@ class Variant:
         None where it can, else one line that names the requirement and the value.
         """
         reason = problem.refusal()
+        if reason is None and problem.b_layout != self.b_layout:
+            reason = f"B is {problem.b_layout}-major, but it must be {self.b_layout}-major"
         for name, multiple in self.multiples.items():
             value = getattr(problem, name)
             if reason is None and value % multiple:
@@ -195,7 +202,8 @@ class Variant:
     @property
     def requires(self) -> str:
         """What it asks of a problem, for people."""
-        parts = [f"{name} % {multiple} = 0" for name, multiple in self.multiples.items()]
+        parts = ["B column-major"] if self.b_layout == "column" else []
+        parts += [f"{name} % {multiple} = 0" for name, multiple in self.multiples.items()]
         if self.align_bytes > 4:
             parts.append(f"{self.align_bytes}-byte aligned {'A and B' if self.textures else 'matrices'}")
         return ", ".join(parts) or "nothing"
@@ -247,6 +255,7 @@ class Variant:
                 dict(self.tile),
                 self.grid_axes,
                 *(["textures"] if self.textures else []),
+                *(["B column-major"] if self.b_layout == "column" else []),
                 *([repr(self.arguments)] if set(self.arguments) - {*SIGNATURE, *TEXTURES} else []),
                 *(
                     [self.persistent, self.cluster, self.cooperative]
@@ -314,6 +323,11 @@ class Dispatcher:
     def narrowing(self) -> str:
         """That of its kernels (see `Variant`)."""
         return self.variants[0].narrowing
+
+    @property
+    def b_layout(self) -> Layout:
+        """That of its kernels; they have one."""
+        return self.variants[0].b_layout
 
     @property
     def baseline(self) -> str:
@@ -592,6 +606,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         idea=entry["idea"],
         origin=entry.get("origin"),
         baseline=entry["baseline"],
+        b_layout=entry.get("b_layout", "row"),
         arguments=_arguments(name, entry, number, path),
         persistent=entry.get("persistent", 0),
         cluster=(number(f"{name}.cluster", cluster[0]), number(f"{name}.cluster", cluster[1])),
@@ -648,6 +663,8 @@ def _sound(variant: Variant, path: Path) -> Variant:
             )
     if variant.textures and variant.dtype != "fp32":
         raise UserError(f"{path}: {variant.name}.dtype = {variant.dtype!r}, but textures hold fp32")
+    if variant.textures and variant.b_layout != "row":
+        raise UserError(f"{path}: {variant.name}.b_layout = {variant.b_layout!r}, but a texture's B is row-major")
     if math.prod(variant.cluster) > MAX_CLUSTER:
         said = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
         raise UserError(f"{said}, but a cluster has at most {MAX_CLUSTER} blocks")
@@ -659,7 +676,7 @@ def _dispatcher(name: str, entry: dict[str, Any], variants: dict[str, Variant], 
         Choice(choose(variants, choice["variant"], "variant", f"{path}: {name}.choices"), choice.get("at_least", {}))
         for choice in entry["choices"]
     )
-    for key in ("dtype", "narrowing", "family", "baseline"):
+    for key in ("dtype", "narrowing", "b_layout", "family", "baseline"):
         values = list(dict.fromkeys(getattr(choice.variant, key) for choice in choices))
         if len(values) > 1:
             raise UserError(f"{path}: {name}.choices have {key} {' and '.join(values)}, but it must be one")

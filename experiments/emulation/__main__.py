@@ -38,7 +38,7 @@ def at_sizes(
     least: Rows = []
     for size in sizes:
         try:
-            variant = entry.pick(Problem.square(size))
+            variant = entry.pick(Problem.square(size, entry.b_layout))
             kernel = kernels[variant.name]
             scaled = scaling.emulate(kernel, variant, size, machine.sms)
             predicted += predictions.rows(entry, size, kernel.name, scaled)

@@ -89,7 +89,7 @@ def small_launch(variant: Variant) -> dict[str, Any]:
     from experiments.emulation import launching
 
     m, n, k = variant.tile["m"], variant.tile["n"], STEPS * max(variant.tile["k"], 8)
-    problem = Problem(m, n, k, k, n, n)
+    problem = Problem(m, n, k, k, n if variant.b_layout == "row" else k, n, b_layout=variant.b_layout)
     if reason := variant.refusal(problem):
         raise UserError(reason)
     return launching.to_count(variant, problem)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import logging
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +73,7 @@ def agree(variant: Variant, gpu: AbstractContextManager[Device], emulator: Devic
         differing, worst = compare(p, variant.dtype, inputs.a, inputs.b, inputs.c0, one, other)
         right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
         row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
-        row |= asdict(p) | {"seed": seed + number}
+        row |= p.numbers | {"seed": seed + number}
         row |= {"elements": p.m * p.n, "differing": differing, "worst_difference_share": worst, "passed": right}
         table.append(row | {"source_hash": variant.source_hash})
     return table

@@ -62,8 +62,7 @@ class EmulatedDevice:
         variant = variant.pick(p, starts)
         if variant.name not in self._loaded:
             self._loaded[variant.name] = launching.load(variant, self.build_dir, cubin=False)
-        sizes = (p.m * p.lda, p.k * p.ldb, p.m * p.ldc)
-        spans = [slice(GUARD + offset, GUARD + offset + size) for size in sizes]
+        spans = [slice(GUARD + offset, GUARD + offset + rows * ld) for rows, _, ld in p.stored.values()]
         arrays = [
             ptxsim.Array(x[span], name, starts[name], unwritten=(p.beta if name == "C" else p.alpha) == 0)
             for x, span, name in zip(buffers, spans, "ABC", strict=True)

@@ -23,6 +23,7 @@ from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
 from experiments.emulation.launching import FEW_SMS, Arguments
 from experiments.stages import verify
+from experiments.stages.cases import packed
 from kernels import arguments, catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -43,7 +44,7 @@ class Executed(ptxsim.Observer):
 def problem(variant: Variant, factor: int) -> Problem:
     """The check case, `factor` times as wide."""
     m, n, k = (-(-size // variant.tile[axis]) * variant.tile[axis] for axis, size in CHECK.items())
-    return Problem(m, n * factor, k, k, n * factor, n * factor)
+    return packed(variant, m, n * factor, k)
 
 
 def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[ptxsim.Observer]) -> float:
@@ -51,7 +52,7 @@ def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[
     rng, dtype = np.random.default_rng(0), verify.NUMPY_DTYPES[variant.dtype]
     matrices = {
         name: ptxsim.Array(rng.uniform(-1, 1, (rows, columns)).astype(dtype), name)
-        for name, rows, columns in (("A", p.m, p.k), ("B", p.k, p.n), ("C", p.m, p.n))
+        for name, (rows, columns, _) in p.stored.items()
     }
     grid = variant.grid(p, FEW_SMS)
     packed = arguments.pack(variant.arguments, p, matrices, math.prod(grid), Arguments())

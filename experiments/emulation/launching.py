@@ -70,10 +70,7 @@ def to_count(variant: Variant, problem: Problem, sms: int = FEW_SMS) -> dict[str
     """
     p = problem
     element = np.dtype(f"u{dtypes()[variant.dtype].bytes}")
-    matrices = {
-        name: ptxsim.Array(np.zeros(rows * ld, element), name)
-        for name, rows, ld in (("A", p.m, p.lda), ("B", p.k, p.ldb), ("C", p.m, p.ldc))
-    }
+    matrices = {name: ptxsim.Array(np.zeros(rows * ld, element), name) for name, (rows, _, ld) in p.stored.items()}
     grid = variant.grid(p, sms)
     return {
         "grid": grid,

@@ -44,7 +44,7 @@ def emulate(kernel: ptxsim.Kernel, variant: Variant, size: int, sms: int, beta: 
 
     `sms`: of the GPU, which the grid of a persistent kernel follows. `beta`: other than 0, C is read, too.
     """
-    large = replace(Problem.square(size), beta=beta)
+    large = replace(Problem.square(size, variant.b_layout), beta=beta)
     if reason := variant.refusal(large):
         raise UserError(reason)
     stretch = math.lcm(variant.tile["k"], STRETCH)
@@ -77,7 +77,7 @@ def _scaled(
         found = {}
         for number in stretches:
             counters, traffic = Counters(), Traffic()
-            problem = Problem(m, n, number * stretch, size, size, size, beta=large.beta)
+            problem = replace(large, m=m, n=n, k=number * stretch)
             launching.count(kernel, variant, problem, [counters, traffic], on_sms)
             sums, work = counters.sums(), Work.observed(counters, traffic)
             counted.update(sums)
@@ -86,11 +86,11 @@ def _scaled(
         return found
 
     tiles, blocks = math.prod(variant.tiles(large)), math.prod(variant.grid(large, sms))
-    small = math.prod(variant.tiles(Problem(m, n, stretch, size, size, size)))
+    small = math.prod(variant.tiles(replace(large, m=m, n=n, k=stretch)))
     steps = size // stretch
     if variant.persistent:
         # A block costs something, and each of its tiles: two grids over the same tiles tell the two apart
-        probe = Problem(m, n, stretch, size, size, size)
+        probe = replace(large, m=m, n=n, k=stretch)
         grids = {math.prod(variant.grid(probe, s)): s for s in (1, small)}
         if len(grids) < 2:
             raise ptxsim.PtxsimError(

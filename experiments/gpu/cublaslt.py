@@ -20,6 +20,8 @@ MOST_CANDIDATES = 256  # asked for: more than it has ever given
 ALIGNED = 256  # the most that the heuristic makes use of
 
 CUDA_R_32F = 0  # library_types.h
+CUBLAS_OP_N, CUBLAS_OP_T = 0, 1  # cublas_api.h
+CUBLASLT_MATMUL_DESC_TRANSA = 3
 CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1
 CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3
 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5
@@ -73,8 +75,15 @@ class Operand:
 
 
 def operands(p: Problem, a: int, b: int, c: int) -> tuple[Operand, Operand, Operand]:
-    """The first factor, the second and the result of C^T = B^T A^T."""
-    return Operand(b, p.n, p.k, p.ldb), Operand(a, p.k, p.m, p.lda), Operand(c, p.n, p.m, p.ldc)
+    """The first factor, the second and the result of C^T = B^T A^T, the first before `operation_of_b`."""
+    addresses = {"B": b, "A": a, "C": c}
+    first, second, result = (Operand(addresses[x], p.stored[x][1], p.stored[x][0], p.stored[x][2]) for x in addresses)
+    return first, second, result
+
+
+def operation_of_b(p: Problem) -> int:
+    """What makes B^T of B as it lies: nothing if B is row-major, which reads as its transpose."""
+    return CUBLAS_OP_N if p.b_layout == "row" else CUBLAS_OP_T
 
 
 class CublasLt:
@@ -147,6 +156,10 @@ class _Described:
             return handle
 
         self.operation = make("MatmulDesc", ctypes.c_int(dtype.cublas_compute), ctypes.c_int(CUDA_R_32F))
+        if (of_b := operation_of_b(p)) != CUBLAS_OP_N:
+            number, of_first = ctypes.c_int32(of_b), ctypes.c_int(CUBLASLT_MATMUL_DESC_TRANSA)
+            four = ctypes.c_size_t(ctypes.sizeof(number))
+            call("cublasLtMatmulDescSetAttribute", self.operation, of_first, ctypes.byref(number), four)
         u64, i64 = ctypes.c_uint64, ctypes.c_int64
         self.layouts = [
             make("MatrixLayout", ctypes.c_int(dtype.cuda_type), u64(one.rows), u64(one.columns), i64(one.ld))

@@ -13,14 +13,14 @@ from typing import Any
 
 from contracts import UserError
 from contracts.dtypes import dtypes
-from experiments.gpu.cublaslt import CublasLt
+from experiments.gpu.cublaslt import CUBLAS_OP_N, CublasLt, operation_of_b
 from experiments.gpu.device import CatalogueKernel, Gpu
 from experiments.gpu.discovery import missing_libraries
 from experiments.gpu.fastest_call import Call, FastestCall, TimedBy, by_stopwatch
 from experiments.gpu.torch_gemm import TorchGemm
 from kernels.catalogue import Baseline, Entry, Problem
 
-CUBLAS_OP_N, CUBLAS_GEMM_DEFAULT = 0, -1  # cublas_api.h
+CUBLAS_GEMM_DEFAULT = -1  # cublas_api.h
 
 
 class CublasGemm(FastestCall):
@@ -48,7 +48,8 @@ class CublasGemm(FastestCall):
         return f"{value // 10000}.{value // 100 % 100}.{value % 100}"
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
-        """A call of cublasGemmEx for this problem. Row-major through column-major cuBLAS: C^T = B^T A^T."""
+        """A call of cublasGemmEx for this problem. Row-major through column-major cuBLAS: C^T = B^T A^T, in which it
+        finds B^T as it lies if B is row-major, and else transposes B."""
         if reason := self.entry.refusal(problem):
             raise UserError(reason)
         dtype = dtypes()[self.entry.dtype]
@@ -57,7 +58,7 @@ class CublasGemm(FastestCall):
         alpha, beta = ctypes.c_float(p.alpha), ctypes.c_float(p.beta)
         i32, pointer = ctypes.c_int, ctypes.c_void_p
         arguments = (
-            self._handle, i32(CUBLAS_OP_N), i32(CUBLAS_OP_N), i32(p.n), i32(p.m), i32(p.k), ctypes.byref(alpha),
+            self._handle, i32(operation_of_b(p)), i32(CUBLAS_OP_N), i32(p.n), i32(p.m), i32(p.k), ctypes.byref(alpha),
             pointer(b), i32(element), i32(p.ldb), pointer(a), i32(element), i32(p.lda), ctypes.byref(beta),
             pointer(c), i32(element), i32(p.ldc), i32(compute), i32(CUBLAS_GEMM_DEFAULT),
         )  # fmt: skip

@@ -37,8 +37,8 @@ class TorchGemm:
             raise UserError(reason)
         if (p.alpha, p.beta) != (1.0, 0.0):
             raise UserError(f"{self.entry.name} takes alpha = 1, beta = 0 only, not {p.alpha}, {p.beta}")
-        left, right = self._matrix(a, p.m, p.k, p.lda), self._matrix(b, p.k, p.n, p.ldb)
-        return left, right, self._matrix(c, p.m, p.n, p.ldc)
+        left, right, out = (self._matrix(x, *p.stored[name]) for x, name in ((a, "A"), (b, "B"), (c, "C")))
+        return left, right if p.b_layout == "row" else right.T, out
 
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
         """A call for this problem; alpha = 1 and beta = 0 only."""

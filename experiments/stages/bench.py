@@ -83,7 +83,7 @@ class Bench:
     def measure(self, n: int, data: str) -> Taken:
         """Measure m = n = k = `n` on inputs of this kind."""
         experiment, gpu = self.experiment, self.gpu
-        problem = Problem.square(n)
+        problem = Problem.square(n, self.entry.b_layout)
         matrices = Matrices.fill(gpu, problem, self.entry.dtype, data)
         works = {role: matrices.bind(gemm, role) for role, gemm in self.gemms.items()}
         variant, baseline = works.values()
@@ -279,7 +279,7 @@ def run(options: argparse.Namespace) -> Record:
             result = record.add(bench.measure(n, data))
             left = (time.monotonic() - start) * sum(expected[i + 1 :]) / sum(expected[: i + 1])
             on = f", {data}" if len(experiment.data) > 1 else ""
-            by = f", by {entry.pick(Problem.square(n)).name}" if isinstance(entry, Dispatcher) else ""
+            by = f", by {entry.pick(Problem.square(n, entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
             logger.info(
                 f"{experiment.name}: {entry.name}{by}, n = {n}{on} ({i + 1}/{len(problems)}): {result}; "
                 f"about {left:.0f} s left"

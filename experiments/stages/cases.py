@@ -33,8 +33,9 @@ def multiple(variant: Variant, key: str) -> int:
 def packed(variant: Variant, m: int, n: int, k: int, **scalars: float) -> Problem:
     """m x n x k, rounded up to what the variant takes, with the least leading dimensions."""
     m, n, k = (_up(value, multiple(variant, key)) for key, value in (("m", m), ("n", n), ("k", k)))
-    lda, ldb, ldc = (_up(row, multiple(variant, key)) for key, row in (("lda", k), ("ldb", n), ("ldc", n)))
-    return Problem(m, n, k, lda, ldb, ldc, **scalars)
+    least = Problem(m, n, k, k, n if variant.b_layout == "row" else k, n, b_layout=variant.b_layout, **scalars)
+    lda, ldb, ldc = (_up(getattr(least, ld), multiple(variant, ld)) for ld in ("lda", "ldb", "ldc"))
+    return replace(least, lda=lda, ldb=ldb, ldc=ldc)
 
 
 def cases(entry: Runnable, large: int | None = None) -> Iterator[Case]:
@@ -87,7 +88,8 @@ def refusals(variant: Variant) -> Iterator[Case]:
     base = packed(variant, 256, 256, 256)
     for key, needed in variant.multiples.items():
         if needed > 1:
-            step = {"m": {"m": 1}, "n": {"n": 1, "ldb": needed, "ldc": needed}, "k": {"k": 1, "lda": needed}}
+            step = {"m": {"m": 1}, "n": {"n": 1, "ldc": needed}, "k": {"k": 1, "lda": needed}}
+            step["n" if variant.b_layout == "row" else "k"]["ldb"] = needed  # rows have room for it
             change = step.get(key, {key: 1})
             yield Case(
                 f"refuses {key} off by one",
@@ -97,6 +99,8 @@ def refusals(variant: Variant) -> Iterator[Case]:
     for ld in ("lda", "ldb", "ldc"):
         short = replace(base, **{ld: getattr(base, ld) - max(multiple(variant, ld), 1)})
         yield Case(f"refuses {ld} under a row", short, refused=True)
+    if variant.b_layout != "row":
+        yield Case("refuses row-major B", replace(base, b_layout="row"), refused=True)
     if variant.align_bytes > 4:
         yield Case("refuses misaligned matrices", base, refused=True, offset=2)
 

@@ -13,7 +13,7 @@ import argparse
 import logging
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ GUARD = 256  # elements of NaN before and after each matrix, 512 bytes or more: 
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
 SAMPLED_ROWS = 8
 LARGE = 4096
-PROBLEM = [field.name for field in fields(Problem)]
+PROBLEM = list(Problem.square(1).numbers)
 MUST_REFUSE = "ran a problem that it must refuse"
 EXPLAINED = " | "  # between what is wrong and its pattern
 
@@ -101,7 +101,7 @@ def inside(buffer: np.ndarray, rows: int, cols: int, ld: int, offset: int = 0) -
 
 @dataclass
 class Inputs:
-    """One case's matrices, fresh and random, and the buffers that hold them."""
+    """One case's matrices, fresh and random, and the buffers that hold them as they lie in memory."""
 
     case: Case
     a: np.ndarray
@@ -119,8 +119,8 @@ def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
         verify.random_matrix(rng, rows, cols, dtype) if factor else np.full((rows, cols), np.nan, dtype)
         for factor, rows, cols in ((p.alpha, p.m, p.k), (p.alpha, p.k, p.n), (p.beta, p.m, p.n))
     )
-    lds = [max(p.lda, p.k), max(p.ldb, p.n), max(p.ldc, p.n)]
-    before = [guarded(x, ld, case.offset) for x, ld in zip((a, b, c0), lds, strict=True)]
+    lie = (a, b if p.b_layout == "row" else b.T, c0)
+    before = [guarded(x, max(ld, row), case.offset) for x, (_, row, ld) in zip(lie, p.stored.values(), strict=True)]
     return Inputs(case, a, b, c0, before, rng)
 
 
@@ -225,7 +225,7 @@ def check_variant(
             "device": name,
             "case": case.name,
         }
-        row |= asdict(case.problem) | {"seed": seed + number}
+        row |= case.problem.numbers | {"seed": seed + number}
         row |= {"worst_error_share": result.worst, "passed": result.passed, "detail": result.detail}
         if case.refused:
             row["worst_error_share"] = None
@@ -254,7 +254,10 @@ def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
     ran = [
         row for row in table if row["detail"] != MUST_REFUSE and (row["worst_error_share"] is not None or row in failed)
     ]
-    problems = [(Problem(**{key: row[key] for key in PROBLEM}), row["passed"]) for row in ran]
+    numbers = [{key: row[key] for key in PROBLEM} for row in ran]
+    problems = [
+        (Problem(**told, b_layout=variant.b_layout), row["passed"]) for told, row in zip(numbers, ran, strict=True)
+    ]
     common = patterns.of_cases(
         [problem for problem, right in problems if not right],
         [problem for problem, right in problems if right],

@@ -35,7 +35,7 @@ def main() -> None:
         a, b, c = (Memory(nbytes) for _ in range(3))
         gpu.fill(a, entry.dtype, n * n, 1, "uniform")
         gpu.fill(b, entry.dtype, n * n, 2, "uniform")
-        problem = replace(Problem.square(n), beta=options.beta)
+        problem = replace(Problem.square(n, entry.b_layout), beta=options.beta)
         if options.beta:
             gpu.fill(c, entry.dtype, n * n, 3, "uniform")
         work = bind_for_timing(load_gemm(gpu, entry), problem, a.address, b.address, c.address, by_events)

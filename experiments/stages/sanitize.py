@@ -60,7 +60,8 @@ def launch_all(names: list[str], build_dir: Path) -> None:
         rng = np.random.default_rng(1)
         for case in chosen(variant):
             p = case.problem
-            a, b = (gpu.upload(verify.random_matrix(rng, *s, dtype)) for s in ((p.m, p.lda), (p.k, p.ldb)))
+            shapes = [(rows, ld) for rows, _, ld in (p.stored["A"], p.stored["B"])]
+            a, b = (gpu.upload(verify.random_matrix(rng, *s, dtype)) for s in shapes)
             c = (
                 gpu.upload(verify.random_matrix(rng, p.m, p.ldc, dtype))
                 if p.beta

@@ -24,7 +24,7 @@ SAMPLED_ROWS = 8
 
 @dataclass(frozen=True)
 class Matrices:
-    """A, B and an output for each role of one problem on the device; `seed` made A and B, of the kind `data`."""
+    """A, B and an output for each role of one packed problem on the device; `seed` made A and B, of the kind `data`."""
 
     problem: Problem
     dtype: str
@@ -85,7 +85,8 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.CheckResult:
     """Rows of C and all of C by Freivalds' test, in float64 on the device."""
     p, dtype = matrices.problem, matrices.dtype
     kind = dtypes()[dtype].stored_as
-    a, b, c = matrices.a.address, matrices.b.address, matrices.c[role].address
+    of_b = matrices.b if p.b_layout == "row" else _transposed(gpu, matrices.b, p.n, p.k, verify.NUMPY_DTYPES[dtype])
+    a, b, c = matrices.a.address, of_b.address, matrices.c[role].address
     rng = np.random.default_rng()
     rows = rng.choice(p.m, min(SAMPLED_ROWS, p.m), replace=False).astype(np.int32)
     row_numbers, signs = gpu.upload(rows), gpu.upload(rng.choice([-1.0, 1.0], p.n))
@@ -98,7 +99,7 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.CheckResult:
 
     def exact_rows(mode: int) -> np.ndarray:
         out = Memory(len(rows) * p.n * 8)
-        sizes = i32(p.lda), b, i32(p.ldb), i32(p.n), i32(p.k)
+        sizes = i32(p.lda), b, i32(p.n), i32(p.n), i32(p.k)
         grid = -(-p.n // 128), len(rows)
         gpu.harness(f"row_products_{kind}", grid, 128, a, *sizes, row_numbers.address, i32(mode), out.address)
         return gpu.download(out, np.float64, len(rows) * p.n).reshape(len(rows), p.n)
@@ -113,6 +114,11 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.CheckResult:
     output = _rows_of(matrices.c[role], rows, p.n, verify.NUMPY_DTYPES[dtype])
     sampled = verify.judge(output, reference, verify.bound(p, dtype, reference, magnitude))
     return verify.combine(sampled, whole)
+
+
+def _transposed(gpu: Gpu, matrix: Memory, rows: int, columns: int, dtype: np.dtype) -> Memory:
+    """A copy of a packed rows x columns matrix, as columns x rows; by way of the host, outside of all timing."""
+    return gpu.upload(gpu.download(matrix, dtype, rows * columns).reshape(rows, columns).T)
 
 
 def _rows_of(c: Memory, rows: np.ndarray, n: int, dtype: np.dtype) -> np.ndarray:

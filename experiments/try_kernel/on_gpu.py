@@ -64,7 +64,7 @@ def measure(
     baseline = catalogue.load()[variant.baseline]
     if not passed:  # a wrong result has no speed
         return Measured(gpu.name, told, False, baseline.name)
-    problem = Problem.square(size)
+    problem = Problem.square(size, variant.b_layout)
     others = [base] if base and base.dtype == variant.dtype and base.refusal(problem) is None else []
     for other in others:
         findings.ensure_built(other, gpu.arch, root, nvcc)

@@ -40,8 +40,12 @@ def test_no_archived_row_is_of_another_source(archive: Path) -> None:
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name)
-def test_the_archive_has_every_kernel(archive: Path) -> None:
-    assert set(catalogue.load()) == set(read_json(archive / "provenance.json", "provenance")["sources"])
+def test_the_archive_has_every_kernel_but_those_measured_by_name_alone(archive: Path) -> None:
+    experiments = [declarations.load(name) for name in declarations.names()]
+    by_all = {name for experiment in experiments if not experiment.by_name for name in experiment.variants}
+    by_name = {name for experiment in experiments for name in experiment.variants} - by_all
+    there = set(read_json(archive / "provenance.json", "provenance")["sources"])
+    assert set(catalogue.load()) - by_name <= there <= set(catalogue.load())
 
 
 # These wait for a GPU: what is measured by its name is older than the kernels. Strict: the mark goes with the wait.

@@ -128,7 +128,7 @@ def test_rows_of_variants_csv_fit_their_schema(variants_csv: Path) -> None:
 def test_each_requirement_is_named_with_its_value(name: str, key: str) -> None:
     """A problem that breaks this requirement alone is refused, in words that name it; one that keeps it is not."""
     variant, multiple = KERNELS[name], KERNELS[name].multiples[key]
-    good = Problem(1024, 1024, 1024, 2048, 2048, 2048)
+    good = Problem(1024, 1024, 1024, 2048, 2048, 2048, b_layout=variant.b_layout)
     bad = replace(good, **{key: getattr(good, key) + multiple // 2})
     assert variant.refusal(good) is None
     assert variant.refusal(replace(good, **{key: getattr(good, key) + multiple})) is None
@@ -142,8 +142,9 @@ def test_a_misaligned_matrix_is_refused(name: str, matrix: str) -> None:
     variant = KERNELS[name]
     aligned = {"A": 4096, "B": 8192, "C": 12288}
     byte = aligned[matrix] + variant.align_bytes // 2
-    assert variant.refusal(Problem.square(1024), aligned) is None
-    said = variant.refusal(Problem.square(1024), aligned | {matrix: byte})
+    problem = Problem.square(1024, variant.b_layout)
+    assert variant.refusal(problem, aligned) is None
+    said = variant.refusal(problem, aligned | {matrix: byte})
     assert said and said.endswith(
         f"{matrix} starts at byte {byte}, but it must be aligned to {variant.align_bytes} bytes"
     )
@@ -157,6 +158,7 @@ def test_a_misaligned_matrix_is_refused(name: str, matrix: str) -> None:
         (Problem(4, 4, 0, 4, 4, 4), "k = 0, but k must be at least 1"),
         (Problem(4, 5, 6, 5, 5, 5), "lda = 5, but a row has 6 elements"),
         (Problem(4, 5, 6, 6, 4, 5), "ldb = 4, but a row has 5 elements"),
+        (Problem(4, 5, 6, 6, 5, 5, b_layout="column"), "ldb = 5, but a column has 6 elements"),
         (Problem(4, 5, 6, 6, 5, 4), "ldc = 4, but a row has 5 elements"),
         (Problem(2**16, 1, 1, 2**15, 1, 1), "A spans 2147483648 elements, but at most 2147483647 can be indexed"),
         (Problem(1, 1, 2**16, 2**16, 2**15, 1), "B spans 2147483648 elements, but at most 2147483647 can be indexed"),
@@ -166,6 +168,27 @@ def test_a_misaligned_matrix_is_refused(name: str, matrix: str) -> None:
 def test_a_problem_that_nothing_can_take_is_refused_by_all(problem: Problem, said: str) -> None:
     for entry in catalogue.load().values():
         assert entry.refusal(problem) == f"{entry.name} cannot take this problem: {said}"
+
+
+def test_a_b_that_lies_otherwise_is_refused_and_libraries_take_both() -> None:
+    entries = catalogue.load()
+    columns = [name for name, entry in entries.items() if entry.b_layout == "column"]
+    assert columns and all(KERNELS[name].requires.startswith("B column-major") for name in columns)
+    for entry in entries.values():
+        for layout, other in (("row", "column"), ("column", "row")):
+            said = entry.refusal(Problem.square(1024, layout))
+            takes = entry.b_layout == layout or getattr(entry, "library", None) in ("cublas", "torch")
+            assert (said is None) == takes
+            assert takes or said.endswith(
+                f" cannot take this problem: B is {layout}-major, but it must be {other}-major"
+            )
+
+
+def test_a_column_major_b_lies_in_memory_as_its_transpose() -> None:
+    by_rows, by_columns = Problem(2, 3, 4, 5, 6, 7), Problem(2, 3, 4, 5, 6, 7, b_layout="column")
+    assert by_rows.stored == {"A": (2, 4, 5), "B": (4, 3, 6), "C": (2, 3, 7)}
+    assert by_columns.stored == by_rows.stored | {"B": (3, 4, 6)}
+    assert by_rows.numbers == by_columns.numbers and list(by_rows.numbers)[-1] == "beta"
 
 
 def test_the_grid_limit_is_named() -> None:
@@ -367,7 +390,7 @@ def test_a_dispatchers_hash_changes_with_its_kernels_and_sizes(tree: Path) -> No
 
 
 def test_an_included_header_changes_the_hash_of_its_users(tree: Path) -> None:
-    headers = "ptx|warp_tile|tile_ring|split"  # the others include the first
+    headers = "ptx|warp_tile|tile_ring|tile_ring_along_k|split"  # the others include the first
     users = {
         name
         for name, variant in KERNELS.items()
@@ -455,6 +478,8 @@ def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters(tmp_path: Path
         ({"arguments": ["m", "n", "m"]}, "sgemm_vectorized.arguments has 'm' twice"),
         ({"arguments": ["q"]}, "arguments"),
         ({"arguments": ["m"], "textures": True}, "has both textures and arguments"),
+        ({"textures": True, "b_layout": "column"}, "b_layout = 'column', but a texture's B is row-major"),
+        ({"b_layout": "diagonal"}, "b_layout"),
         ({"cluster": [4, 4]}, "cluster = [4, 4], but a cluster has at most 8 blocks"),
         ({"arch": "90b"}, "arch"),
     ],
@@ -469,3 +494,8 @@ def test_one_architecture_s_own_features_are_built_for_it_alone(tmp_path: Path) 
     variant = made_of(tmp_path, arch="90a")
     assert variant.unfit("sm_90a") is None
     assert variant.unfit("sm_100") == "sgemm_vectorized needs what sm_90a alone has, but arch = sm_100"
+
+
+def test_the_layout_of_b_is_part_of_a_source_s_hash(tmp_path: Path) -> None:
+    assert made_of(tmp_path, b_layout="row").source_hash == KERNELS["sgemm_vectorized"].source_hash
+    assert made_of(tmp_path, b_layout="column").source_hash != KERNELS["sgemm_vectorized"].source_hash

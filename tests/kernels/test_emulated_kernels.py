@@ -70,23 +70,27 @@ def launch(found, kernel, m, n, k, alpha, beta, pad, seed=0, low=-1.0, **options
     """C as the kernel leaves it, and in float64, of numbers from `low` to 1; C poisoned where it must not be read."""
     rng = np.random.default_rng(seed)
     dtype = DTYPES[found.dtype]
-    lda, ldb, ldc = k + pad, n + pad, n + pad
+    column = found.b_layout == "column"
+    lda, ldb, ldc = k + pad, (k if column else n) + pad, n + pad
 
     def matrix(rows: int, columns: int, stride: int) -> np.ndarray:
         full = np.full((rows, stride), np.nan, np.float32)
         full[:, :columns] = rng.uniform(low, 1, (rows, columns))
         return full.astype(dtype)
 
-    a, b, c = matrix(m, k, lda), matrix(k, n, ldb), matrix(m, n, ldc)
+    a, b, c = matrix(m, k, lda), matrix(n, k, ldb) if column else matrix(k, n, ldb), matrix(m, n, ldc)
     if beta == 0:
         c[:] = np.nan
     out = ptxsim.Array(c, "C")
-    problem = catalogue.Problem(m, n, k, lda, ldb, ldc, alpha, beta)
+    problem = catalogue.Problem(m, n, k, lda, ldb, ldc, alpha, beta, found.b_layout)
     grid = found.grid(problem, FEW_SMS)
     matrices = {"A": ptxsim.Array(a, "A"), "B": ptxsim.Array(b, "B"), "C": out}
     args = arguments.pack(found.arguments, problem, matrices, math.prod(grid), Arguments())
     kernel.launch(grid, found.threads, args, found.shared_bytes, **options)
-    a, b = (verify.as_read(x, found.dtype, found.narrowing).astype(np.float64) for x in (a[:, :k], b[:, :n]))
+    a, b = (
+        verify.as_read(x, found.dtype, found.narrowing).astype(np.float64)
+        for x in (a[:, :k], b[:, :k].T if column else b[:, :n])
+    )
     exact = alpha * (a @ b)
     if beta:
         exact += beta * c[:, :n].astype(np.float64)

@@ -50,6 +50,16 @@ def test_a_rung_takes_any_problem_whose_rows_are_whole_16_bytes(rung: str, ptx) 
     assert checked(variant, ptx(variant.name), EDGES) == ""
 
 
+@pytest.mark.parametrize("name", ["hgemm_wgmma_pingpong_bcol_bf16", "hgemm_wgmma_pingpong_bcol_fp16"])
+def test_a_kernel_of_a_column_major_b_takes_it_and_no_other(name: str, ptx) -> None:
+    variant, edges = catalogue.kernels()[name], replace(EDGES, ldb=80, b_layout="column")
+    assert checked(variant, ptx(name), edges, sms=8) == ""
+    refused = checked(variant, ptx(name), EDGES)
+    assert refused == f"{name} cannot take this problem: B is row-major, but it must be column-major"
+    other = replace(variant, b_layout="row")  # the same code given a B row after row: the case is made as it lies
+    assert "elements are off" in checked(other, ptx(name), EDGES)
+
+
 @pytest.mark.parametrize("sms", [2, 3, 16])
 def test_a_persistent_rung_takes_any_number_of_multiprocessors(sms: int, ptx) -> None:
     variant, wider = catalogue.kernels()["hgemm_wgmma_store_fp16"], replace(EDGES, n=520, ldb=520, ldc=528)

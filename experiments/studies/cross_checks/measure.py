@@ -65,7 +65,7 @@ def cross_check(entry: Entry, sizes: list[int], build_dir: Path) -> list[dict[st
         a, b, c = (Memory(n * n * element) for _ in range(3))
         for seed, matrix in enumerate((a, b)):
             gpu.fill(matrix, entry.dtype, n * n, seed, "uniform")
-        work = bind_for_timing(gemm, Problem.square(n), a.address, b.address, c.address)
+        work = bind_for_timing(gemm, Problem.square(n, entry.b_layout), a.address, b.address, c.address)
         state.set_stream(gpu.stream)
         warm_up(gpu, work, 0.3)
         before = ours(gpu, work)
@@ -105,7 +105,7 @@ def main() -> None:
     options = parser.parse_args()
     entry = catalogue.find(options.variant)
     for size in options.size:
-        if reason := entry.refusal(Problem.square(size)):
+        if reason := entry.refusal(Problem.square(size, entry.b_layout)):
             raise UserError(reason)
     with lease():
         rows = cross_check(entry, options.size, options.build_dir)

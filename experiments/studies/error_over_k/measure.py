@@ -66,12 +66,13 @@ def errors(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def measure(device: Device, entry: Entry, k: int, seed: int = SEED) -> Iterator[dict[str, Any]]:
     """A row for each kind of data. Raises `UserError` for a kernel that refuses the problem or leaves no number."""
     side = SIDE[device.name]
-    problem = Problem(side, side, k, k, side, side)
+    problem = Problem(side, side, k, k, side if entry.b_layout == "row" else k, side, b_layout=entry.b_layout)
     rng = np.random.default_rng(seed)
     part = side // len(DATA)
     a = np.concatenate([random_rows(kind, rng, part, k) for kind in DATA])
     b = np.concatenate([random_rows(kind, rng, part, k) for kind in DATA]).T
-    buffers = [guarded(x, x.shape[1]) for x in (a, b, np.full((side, side), np.nan, np.float32))]
+    lie = (a, b if entry.b_layout == "row" else b.T, np.full((side, side), np.nan, np.float32))
+    buffers = [guarded(x, x.shape[1]) for x in lie]
     run = cast(Runnable, entry)  # a GPU runs a library's, too
     c = inside(device.run(run, problem, buffers, 0)[2], side, side, side)
     for number, kind in enumerate(DATA):

@@ -86,7 +86,7 @@ def benchmark(torch: Any, gpu: Any, variant: Variant) -> None:
         a, b, c = (matrix.to("cuda") for matrix in host)
         gemm = load_gemm(gpu, variant)
         for n in SIZES:
-            work = gemm.bind(Problem.square(n), a.data_ptr(), b.data_ptr(), c.data_ptr())
+            work = gemm.bind(Problem.square(n, variant.b_layout), a.data_ptr(), b.data_ptr(), c.data_ptr())
             start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             work()
             start.record()

@@ -59,7 +59,7 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
             gpu.fill(matrix, entry.dtype, n * n, seed, data)
 
     fill("uniform")
-    work = bind_for_timing(load_gemm(gpu, entry), Problem.square(n), a.address, b.address, c.address)
+    work = bind_for_timing(load_gemm(gpu, entry), Problem.square(n, entry.b_layout), a.address, b.address, c.address)
     warm_up(gpu, work, 0.5)
     replays = int(np.clip(WINDOW_S * 1e6 / duration_us(gpu, work, 5), 20, MOST))
     stopwatches = {flush: Stopwatch(gpu, max(replays, worklog_replays(n)), flush) for flush in (True, False)}
@@ -135,7 +135,7 @@ def main() -> None:
     options = parser.parse_args()
     entry = catalogue.find(options.variant)
     for size in options.size:
-        if reason := entry.refusal(Problem.square(size)):
+        if reason := entry.refusal(Problem.square(size, entry.b_layout)):
             raise UserError(reason)
     rows: list[dict[str, Any]] = []
     with lease():

@@ -16,7 +16,17 @@ import pytest
 from contracts import UserError
 from contracts.dtypes import dtypes
 from experiments.gpu import cublaslt, discovery, fastest_call, libraries
-from experiments.gpu.cublaslt import CublasLt, MatmulAlgo, MatmulHeuristicResult, Operand, operands, reductions
+from experiments.gpu.cublaslt import (
+    CUBLAS_OP_N,
+    CUBLAS_OP_T,
+    CublasLt,
+    MatmulAlgo,
+    MatmulHeuristicResult,
+    Operand,
+    operands,
+    operation_of_b,
+    reductions,
+)
 from experiments.gpu.libraries import CublasGemm
 from kernels import catalogue
 from kernels.problem import Problem
@@ -57,6 +67,7 @@ def test_the_layouts_and_values_are_those_of_the_header(tmp_path: Path) -> None:
 
 def test_a_row_major_product_is_the_column_major_one_of_the_transposes() -> None:
     """By NumPy on one flat buffer a matrix, with rows that are further apart than they are long."""
+    assert operation_of_b(P) == CUBLAS_OP_N
     rng = np.random.default_rng(3)
     buffers = [rng.standard_normal(100 * 24) for _ in range(3)]
     first, second, result = operands(P, 256, 264, 272)
@@ -69,6 +80,17 @@ def test_a_row_major_product_is_the_column_major_one_of_the_transposes() -> None
     product = column_major(buffers[1], first) @ column_major(buffers[0], second)
     assert np.allclose(product.T, a @ b) and (result.rows, result.columns, result.ld) == (5, 3, 24)
     assert [one.alignment for one in (first, second, result)] == [8, 256, 16]
+
+
+def test_a_column_major_b_is_transposed_by_the_library() -> None:
+    p = replace(P, b_layout="column")
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((3, 7)), rng.standard_normal(5 * 16)
+    first, _, result = operands(p, 256, 264, 272)
+    assert operation_of_b(p) == CUBLAS_OP_T and (first.rows, first.columns, first.ld) == (7, 5, 16)
+    columns = b.reshape(5, 16)[:, :7].T  # of a k x n matrix, 16 apart
+    as_cublas_reads_it = b[: first.columns * first.ld].reshape(first.columns, first.ld)[:, : first.rows].T
+    assert np.allclose((as_cublas_reads_it.T @ a.T).T, a @ columns) and (result.rows, result.columns) == (5, 3)
 
 
 def test_parts_of_a_split_k_are_never_added_in_16_bits() -> None:
