@@ -131,10 +131,13 @@ def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None
     assert not missing, f"{missing} not in {lines[0]!r}"
 
 
-def copy_tree(to: Path, experiments: Collection[str] | None = None) -> Path:
+def copy_tree(
+    to: Path, experiments: Collection[str] | None = None, figures: Collection[str] | None = None
+) -> Path:
     """The project without its tests, results, caches and hidden files, in `to`.
 
-    With `experiments`, those alone: each has figures, and those of one category are drawn together.
+    With `experiments`, those alone, and with `figures`, these modules of analysis/figures alone: each experiment has
+    figures, and all of one category are drawn together.
     """
 
     def left_out(folder: str, names: list[str]) -> list[str]:
@@ -144,6 +147,9 @@ def copy_tree(to: Path, experiments: Collection[str] | None = None) -> Path:
     tree = Path(shutil.copytree(ROOT, to, ignore=left_out))
     for path in (tree / "experiments").glob("*.yaml"):
         if experiments is not None and path.stem not in experiments:
+            path.unlink()
+    for path in (tree / "analysis" / "figures").glob("*.py"):
+        if figures is not None and path.stem not in {"__init__", "style", *figures}:
             path.unlink()
     return tree
 

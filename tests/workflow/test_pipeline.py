@@ -57,8 +57,9 @@ def dates(tree: Path) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project, with few experiments, in which two kernels are built."""
-    tree = copy_tree(tmp_path_factory.mktemp("small") / "project", experiments={"sgemm_ladder", "sgemm_sweep"})
+    """A copy of the project, with few experiments and figures, in which two kernels are built."""
+    some = {"experiments": {"sgemm_ladder", "sgemm_sweep"}, "figures": {"ladder", "sizes"}}
+    tree = copy_tree(tmp_path_factory.mktemp("small") / "project", **some)
     made = jobs(build(tree))
     assert (made["build_variant"], made["toolchain"], made["resources_table"]) == (2, 1, 1)
     return tree

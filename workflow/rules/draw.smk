@@ -32,10 +32,9 @@ rule inputs:
         "results/logs/inputs.log",
     localrule: True
     params:
-        places=PLACES,
-    run:
-        places = params.places | {"tables": _FILES}
-        contracts.write_json(output[0], "inputs", places)
+        places=json.dumps(PLACES | {"tables": _FILES}),
+    shell:
+        "python -m contracts.write inputs {output} <<< {params.places:q} 2>&1 | tee {log}"
 
 
 for _group, _names in FIGURE_GROUPS.items():
