@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
@@ -27,6 +28,12 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     studies = ROOT / "tests" / "experiments" / "studies"
     gone = collection_path.parent == studies and collection_path.is_dir()
     return True if gone and not (ROOT / collection_path.relative_to(ROOT / "tests")).is_dir() else None
+
+
+def pytest_collection_finish() -> None:
+    """Python no longer looks for unused memory among all modules and tests: they stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import multiprocessing
 import os
 import runpy
@@ -66,6 +67,7 @@ def run_module(module: str, *arguments: object, cwd: Path = ROOT, **changes: str
 
 def _as_main(command: list[str], cwd: Path, environ: dict[str, str], told: list[Path]) -> None:
     """What Python does with `-m`, in a forked process."""
+    gc.freeze()  # what was imported before stays as long as the process
     for path, standard in zip(told, (1, 2), strict=True):
         with path.open("w") as file:
             os.dup2(file.fileno(), standard)
@@ -131,9 +133,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None
     assert not missing, f"{missing} not in {lines[0]!r}"
 
 
-def copy_tree(
-    to: Path, experiments: Collection[str] | None = None, figures: Collection[str] | None = None
-) -> Path:
+def copy_tree(to: Path, experiments: Collection[str] | None = None, figures: Collection[str] | None = None) -> Path:
     """The project without its tests, results, caches and hidden files, in `to`.
 
     With `experiments`, those alone, and with `figures`, these modules of analysis/figures alone: each experiment has

@@ -34,3 +34,17 @@ def test_a_full_disk_is_named_and_another_file_s_error_is_not_renamed(tmp_path: 
     with pytest.raises(FileNotFoundError, match="absent"), atomic_write(tmp_path / "table.csv"):
         (tmp_path / "absent").read_text()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ('{"machine": ', "standard input: not JSON: "),
+        ('{"machine": "h200"}', "'archived' is a required property"),
+    ],
+)
+def test_a_document_that_is_none_of_its_kind_is_not_written(document: str, said: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "contracts.write", "inputs", str(tmp_path / "inputs.json")]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), input=document, capture_output=True, text=True)
+    assert_one_line(done, said)
+    assert list(tmp_path.iterdir()) == []
