@@ -21,6 +21,7 @@ configfile: "config.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/paths.smk"
 include: "workflow/rules/build.smk"
 include: "workflow/rules/emulate.smk"
 
@@ -31,7 +32,6 @@ if PLAN.measuring:
 
 
 include: "workflow/rules/commands.smk"
-
 include: "workflow/rules/tables.smk"
 include: "workflow/rules/draw.smk"
 include: "workflow/rules/claims.smk"

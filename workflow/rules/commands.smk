@@ -26,7 +26,7 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
             table=f"{RESULTS}/{_table.file}" if _whole else f"{PARTS}/{_table.name}/{{entry}}.csv",
             left_out=[f"{PARTS}/{_table.name}.left_out.txt"] if _table.command.left_out else [],
         log:
-            f"results/logs/{MACHINE}/{_table.name}{'' if _whole else '/{entry}'}.log",
+            f"results/logs/{MACHINE}/{_table.name}{'.log' if _whole else '.{entry}.log'}",
         priority: 10
         resources:
             gpu=int(PLAN.measuring),

@@ -2,6 +2,7 @@
 # draws, these rules are not there, so that what they made is plain input. Their jobs come first (priority), so that the
 # GPU does not wait for what the processors can do meanwhile.
 
+
 def _checked_option(wildcards, input):
     return f"--checked {input.checked}" if input.checked else ""
 
