@@ -59,6 +59,7 @@ QUICK |= {"sgemm_at_swizzle_dbf_rw", "sgemm_t128x128x8_texld", "sgemm_t128x256x8
 QUICK |= {"hgemm_naive_bf16", "hgemm_bcf_dbf_rw_fp16", "tf32gemm_bcf_dbf", "sgemm_3xtf32_mma_outside"}
 QUICK |= {"sgemm_3xtf32_wgmma_outside"}
 QUICK |= {"hgemm_wgmma_smem_bf16", "hgemm_wgmma_tma_fp16", "hgemm_wgmma_ws_bf16", "hgemm_wgmma_store_bf16"}
+QUICK |= {"hgemm_wgmma_pingpong_bcol_bf16", "tf32gemm_wgmma", "tf32gemm_wgmma_bcol"}
 EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NAMES]
 
 

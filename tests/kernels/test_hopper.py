@@ -50,7 +50,16 @@ def test_a_rung_takes_any_problem_whose_rows_are_whole_16_bytes(rung: str, ptx) 
     assert checked(variant, ptx(variant.name), EDGES) == ""
 
 
-@pytest.mark.parametrize("name", ["hgemm_wgmma_pingpong_bcol_bf16", "hgemm_wgmma_pingpong_bcol_fp16"])
+@pytest.mark.parametrize("sms", [1, 3, 16])
+def test_tf32_takes_any_problem_whose_rows_are_whole_16_bytes(sms: int, ptx) -> None:
+    variant = catalogue.kernels()["tf32gemm_wgmma"]
+    assert checked(variant, ptx(variant.name), replace(EDGES, ldb=272), sms) == ""
+
+
+COLUMN_MAJOR = [name for name, variant in catalogue.kernels().items() if variant.b_layout == "column"]
+
+
+@pytest.mark.parametrize("name", COLUMN_MAJOR)
 def test_a_kernel_of_a_column_major_b_takes_it_and_no_other(name: str, ptx) -> None:
     variant, edges = catalogue.kernels()[name], replace(EDGES, ldb=80, b_layout="column")
     assert checked(variant, ptx(name), edges, sms=8) == ""
@@ -76,6 +85,12 @@ def test_a_persistent_rung_takes_any_number_of_multiprocessors(sms: int, ptx) ->
         ("ws", ("wgmma::wait<1>();  // the step before\n", ""), "wgmma"),
         ("persistent", ("tma::wait(ring.empty(place.stage), place.parity ^ 1);", ""), "more arrivals"),
         ("store", ("tma::fence_async();", ""), "proxy"),
+        ("pingpong_bcol", ("tma::wait(this->full(stage), place.parity);", ""), "not been waited for"),
+        (
+            "pingpong_bcol",
+            ("map_b, col + half, k0, this->full(stage), 0b11)", "map_b, col, k0, this->full(stage), 0b11)"),
+            "off",
+        ),
         (
             "store",
             ("if (leader) tma::wait_stores_read<1>();", "if (leader) tma::wait_stores_read<2>();"),
@@ -86,4 +101,20 @@ def test_a_persistent_rung_takes_any_number_of_multiprocessors(sms: int, ptx) ->
 def test_a_forgotten_step_is_found(rung: str, change: tuple[str, str], told: str, tmp_path: Path) -> None:
     variant = forgetful(tmp_path, f"hgemm_wgmma_{rung}_bf16", change)
     build.build_kernel(variant, ARCH, tmp_path)
-    assert told in checked(variant, tmp_path, Problem(256, 512, 512, 512, 512, 512))
+    problem = Problem(256, 512, 512, 512, 512, 512, b_layout=variant.b_layout)
+    assert told in checked(variant, tmp_path, problem)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (("const int half = r / 2 % 2;", "const int half = 0;"), "elements are not finite"),
+        (("wgmma::wait<1>();  // the step before", "wgmma::wait<2>();"), "wgmma"),
+        (("tma::wait(ring.full(place.stage), place.parity);", ""), "not been waited for"),
+        (("if (step > 0) give_back(before);", ""), "deadlock"),
+    ],
+)
+def test_a_forgotten_step_of_tf32_is_found(change: tuple[str, str], told: str, tmp_path: Path) -> None:
+    variant = forgetful(tmp_path, "tf32gemm_wgmma", change)
+    build.build_kernel(variant, ARCH, tmp_path)
+    assert told in checked(variant, tmp_path, Problem(256, 256, 512, 512, 256, 256))
