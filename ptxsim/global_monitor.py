@@ -130,18 +130,20 @@ class GlobalMonitor:
         """The lane of the batch that a thread has."""
         return int(np.flatnonzero(self.machine.thread_numbers == thread)[0])
 
-    def _synchronise(self, instruction: Instruction, kind: str, at: np.ndarray, threads: np.ndarray) -> None:
-        """A strong access: it may release what its block wrote, and acquire what others released there."""
+    def _synchronise(self, instruction: Instruction, kind: str, at: np.ndarray, threads: np.ndarray) -> bool:
+        """A strong access: it may release what its block wrote, and acquire what others released there. Whether it is a
+        release itself, which comes before what they do who acquire it."""
         words = set(instruction.modifiers)
         if "cta" in words:
-            return
+            return False
         padded = self.machine.padded
         releases, acquires = kind != "ld_ordered", kind != "st_ordered"
         blocks = threads // padded
-        if releases and words & {"release", "acq_rel", "sc"}:
+        itself = releases and bool(words & {"release", "acq_rel", "sc"})
+        if itself:
             self._fence(np.unique(blocks))
         if not self.any_fence:
-            return
+            return False
         matter = self.fenced[blocks] > 0 if releases else np.zeros(len(blocks), bool)
         if acquires and self.released:
             matter |= np.isin(at, np.fromiter(self.released, np.int64, len(self.released)))
@@ -158,10 +160,12 @@ class GlobalMonitor:
                 until = int(self.fenced[block])
                 told = self.released.setdefault(address, {})
                 before = min(int(self.warp_passed[warp]), until)
-                _join(told, {block: min(int(self.passed[block]), until), ~thread: until, _OF_WARP - warp: before})
+                own = self.now if itself else until
+                _join(told, {block: min(int(self.passed[block]), until), ~thread: own, _OF_WARP - warp: before})
                 _join(told, self.known.get(block, {}))
                 _join(told, self.fresh.get(warp, {}))
                 self.versions[address] = self.versions.get(address, 0) + 1
+        return itself
 
     def _ordered(self, who: np.ndarray, when: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Whether what threads did at some time comes before what others do now."""
@@ -205,8 +209,7 @@ class GlobalMonitor:
         reading, writing = kind not in ("st", "st_ordered"), kind in ("st", "st_ordered", "atom")
         threads = self.machine.thread_numbers[lanes]
         strong = strength(instruction, kind)
-        if strong != PLAIN and self.races:
-            self._synchronise(instruction, kind, access.flat(), threads)
+        released = strong != PLAIN and self.races and self._synchronise(instruction, kind, access.flat(), threads)
         for g in granules(base, first, max(1, width >> self.shift)):
             if len(g) != len(lanes):  # many of one thread
                 threads = np.full(len(g), self.machine.thread_numbers[lanes[0]])
@@ -220,6 +223,7 @@ class GlobalMonitor:
                     self._write(g, threads, strong, access, instruction)
                 else:
                     self._read(g, threads, strong, access, instruction)
+        self.now += released  # what follows a release is not told by it
 
     def _event(self, instruction: Instruction, strong: int) -> int:
         if self.events[-1] != (instruction, self.now):

@@ -22,6 +22,8 @@ FAULTS = {
     "split_without_fence": rf"reads what block \(0, 0, 0\), thread \(0, 0, 0\) writes at {AT}, {ELSEWHERE}",
     "split_without_barrier": rf"reads what block .*, thread \(1, 0, 0\) writes at {AT}, {ELSEWHERE}",
     "stream": rf"(reads|writes) what (block|other blocks).* (reads?|writes) at {AT}, {ELSEWHERE}",
+    "lowered_flag_unseen": rf"writes what block \([01], 0, 0\), thread \(0, 0, 0\) writes at {AT}, {ELSEWHERE}",
+    "lowered_flag_late": rf"writes what block \(0, 0, 0\), thread \(0, 0, 0\) writes at {AT}, {ELSEWHERE}",
     "neighbour": rf"reads what thread \(63, 0, 0\) writes at {AT}, without a barrier between",
     "shift": rf"writes what thread \(63, 0, 0\) reads at {AT}, without a barrier between",
     "next_array": r"shared load of 4 bytes at shared address 0x4c0: 0 bytes past the end of first, in second$",
@@ -29,8 +31,8 @@ FAULTS = {
     "half_barrier": rf"race: reads what thread .* a part of the block passed the barrier at {AT}, another at",
     "half_volatile": rf"race: reads what thread \(63, 0, 0\) writes at {AT}, without a barrier between",
 }
-CLEAN = [f"{name}_good" for name in FAULTS if not name.startswith("split_")]
-CLEAN += ["split_good", "split_reader_without_fence_good", "one_thread_good", "flag_good"]
+CLEAN = [f"{name}_good" for name in FAULTS if not name.startswith(("split_", "lowered_"))]
+CLEAN += ["lowered_flag_good", "split_good", "split_reader_without_fence_good", "one_thread_good", "flag_good"]
 
 
 def launch(compiled, name: str, *more, **options) -> ptxsim.Launch:

@@ -92,6 +92,25 @@ __global__ void stream_good(float* c, const float* a) { stream(c, a, int(blockId
 // waits for the block before the one before
 __global__ void stream_bad(float* c, const float* a) { stream(c, a, max(int(blockIdx.x) - 2, 0)); }
 
+// block 0 raises a flag, and another lowers it again by an ordinary store: after it has seen it, or before. Late: block 0
+// writes once more after its release
+__device__ __forceinline__ void flag(float* c, bool sees, bool late) {
+    unsigned* flag = reinterpret_cast<unsigned*>(c + 64);
+    if (threadIdx.x > 0 || blockIdx.x > 1) return;
+    if (blockIdx.x == 0) {
+        asm volatile("st.release.gpu.global.u32 [%0], 1;" ::"l"(flag) : "memory");
+        if (late) c[0] = 1;
+    } else {
+        unsigned seen = 0;
+        while (sees && !seen) asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+        *flag = 0;
+        if (late) c[0] = 2;
+    }
+}
+__global__ void lowered_flag_good(float* c, const float*) { flag(c, true, false); }
+__global__ void lowered_flag_unseen_bad(float* c, const float*) { flag(c, false, false); }
+__global__ void lowered_flag_late_bad(float* c, const float*) { flag(c, true, true); }
+
 // -- races in global memory: the threads of a block
 
 __global__ void neighbour_bad(float* c, const float* a) {
