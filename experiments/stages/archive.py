@@ -6,7 +6,7 @@ and has its checksum, by which whoever reads an archive knows it again.
 python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv cross_checks.csv
-python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only error_over_k.csv   # emulated
+python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
 python -m experiments.stages.archive --checksums data/h200        # of an archive that has none yet, as its files stand
 """
 
@@ -86,7 +86,10 @@ def main() -> None:
 
 
 def is_emulated(path: Path, table: registry.Table) -> bool:
-    """Whether a table that the emulator can make holds nothing else: no GPU's provenance goes with it."""
+    """Whether a table rests on no GPU, so that no GPU's provenance goes with it: one that needs none, or one that the
+    emulator can make and that holds nothing else."""
+    if not table.needs_gpu:
+        return True
     if not (table.command and table.command.without_gpu and path.is_file()):
         return False
     return {row["device"] for row in read_rows(path, table.schema)} == {"ptxsim"}

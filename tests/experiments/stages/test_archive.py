@@ -99,6 +99,10 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
     told = json.loads((data / "archived.json").read_text())["error_over_k.csv"]
     assert told["command"] == "snakemake --cores 1 error_over_k" and told["commit"] and told["date"]
     assert read_rows(data / "error_over_k.csv", "error_over_k")[0]["device"] == "ptxsim"
+    shutil.copyfile(archive / "bounds.csv", measured / "bounds.csv")  # which no GPU has a part in
+    assert run_module(*command[:-1], "bounds.csv").returncode == 0
+    told = json.loads((data / "archived.json").read_text())["bounds.csv"]
+    assert told["command"] == "snakemake --cores 1 all"
     write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "gpu"}])
     assert_one_line(run_module(*command), "provenance.json is missing")
 
