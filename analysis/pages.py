@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import html
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ import itables.javascript
 import pandas as pd
 
 from analysis import registry
-from analysis.registry import Registered
 from analysis.words import significant
 from contracts import UserError, choose, run_command, write_text
 
@@ -71,16 +70,6 @@ def shown(value: float) -> str:
     return significant(value) if 1e-3 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
-def parts_of(one: Registered, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """A report table as its page shows it: whole, or by the values of a column."""
-    columns = list(one.page_columns or rows)
-    if one.page_by is None:
-        yield one.title, rows[columns]
-        return
-    for value, part in rows.groupby(one.page_by, sort=False):
-        yield f"{one.page_by.capitalize()} {value}", part[columns]
-
-
 def read(path: Path) -> pd.DataFrame:
     try:
         return pd.read_csv(path, keep_default_na=False, na_values=[""])
@@ -99,7 +88,7 @@ def main() -> None:
     chosen = [
         choose(known, name, "table", "analysis/tables, analysis/claims, experiments/studies") for name in args.names
     ]
-    parts = [part for one in chosen for part in parts_of(one, read(args.tables / one.file))]
+    parts = [(one.title, read(args.tables / one.file)) for one in chosen]
     text = page(parts, args.title)
     if loaded := re.search(r'(?:src|href)="https?:', text):
         raise UserError(f"{args.out}: the page would load {loaded[0]}...; another version of itables?")

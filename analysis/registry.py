@@ -65,8 +65,6 @@ class Registered:
     schema: str | None = None
     digits: int = 6
     page: bool = False
-    page_by: str | None = None
-    page_columns: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
 
     def output(self, experiment: str | None = None) -> str:
@@ -126,14 +124,11 @@ def table(
     schema: str | None = None,
     digits: int = 6,
     page: bool = True,
-    page_by: str | None = None,
-    page_columns: tuple[str, ...] = (),
 ) -> Callable[[F], F]:
     """Register a report table: NAME.csv, made by a function of `Inputs`; see `figure` for the place and what it reads.
 
     It gives a DataFrame, of which floats are written to so many significant digits, or rows under a `schema`.
-    page: whether it is on a page that can be sorted and searched, whole or by the values of the column `page_by`, with
-    all columns or those named.
+    page: whether it may be on a page that can be sorted and searched.
     """
     return lambda function: function
 

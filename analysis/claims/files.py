@@ -198,6 +198,7 @@ def place_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:
         told = [f"{here[0]} of a finding is not allowed; allowed: evidence"] if here else []
         return told + ([] if "evidence" in claim else ["evidence is missing; allowed: what a finding rests on"])
     told = [f"{key} is missing; allowed: where the text says it" for key in ("line", "quote") if key not in claim]
+    told += [f"{key} is not allowed; allowed of a finding" for key in ("evidence", "bears_out") if key in claim]
     if "line" in claim and not section["first"] <= claim["line"] <= section["last"]:
         allowed = f"{section['first']} to {section['last']}"
         told.append(f"line = {claim['line']} is not in section {claim['section']!r}; allowed: {allowed}")

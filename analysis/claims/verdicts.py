@@ -224,6 +224,7 @@ def _row(
         "reason": " ".join(asked["rule"]["reason"].split()) if "reason" in asked.get("rule", {}) else None,
         "remark": note,
         "evidence": claim.get("evidence"),
+        "bears_out": claim.get("bears_out"),
         "flips": None,
     }
 

@@ -7,6 +7,7 @@ fractions, as in bench.csv; the page shows them in percent.
 from __future__ import annotations
 
 import ast
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -96,6 +97,7 @@ def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
         "pictures": [picture(name, path) for name, path in pictures.items()],
         "worklogs": worklogs(),
         "claims": claims(inputs, list(variants["variant"])),
+        "findings": findings(inputs),
     }
 
 
@@ -287,6 +289,13 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
         row["kernels"] = [name for name in variants if name in named]
         found.append({key: value for key, value in row.items() if value not in (None, "", [])})
     return found
+
+
+def findings(inputs: Inputs) -> list[Row]:
+    """Those of findings.json, the list that the paper tells, without the rows that only its figures draw."""
+    path = inputs.reports / "findings.json"
+    told = ("name", "part", "title", "holds", "why", "told", "evidence")
+    return [{key: row[key] for key in told} for row in json.loads(path.read_text())] if path.is_file() else []
 
 
 def rests_on(measure: str, variants: list[str], keys: set[str]) -> list[Row]:

@@ -594,17 +594,21 @@ function restLink(one) {
   return linkTo('pair', second ? { a: first, b: second, x: one.shows } : { a: before, b: first, x: one.shows });
 }
 
+/** Words with names in backticks, these as code. */
+const ticked = words => words.split('`').map((part, place) => place % 2 ? el('code', {}, part) : part);
+
 function renderFindings() {
-  const found = claimsOfMachine().filter(claim => claim.class === 'finding').slice(0, ROW_LIMIT);
-  fill('findings-list', found.map(claim => el('li', {}, claim.claim, ' ',
-    el('span', { class: `verdict ${VERDICTS[claim.verdict]?.[0]}` }, `${VERDICTS[claim.verdict]?.[1]} ${claim.verdict}`),
-    ['true', 'false', undefined].includes(claim.ours) ? ' ' : `: ${oursOf(claim)} `, el('a', { href: linkTo('claims', { cl: 'finding', c: claim.id }) }, 'what it rests on'))));
+  fill('findings-list', DATA.findings.map(one => {
+    const told = one.holds === null ? [`Not computed here: ${one.why}.`] : ticked(one.told ?? '');
+    const links = one.evidence.flatMap(id => [' ', el('a', { href: linkTo('claims', { cl: 'finding', c: id }) }, id)]);
+    return el('li', {}, el('strong', {}, `${one.title}.`), ' ', one.holds === false ? el('em', {}, 'Not here: ') : '', told, links);
+  }));
 }
 
 // ---- the page -------------------------------------------------------------------------------------------------------
 
 const RENDER = { ladder: renderLadder, sizes: renderSizes, pair: renderPair, banks: renderBanks, claims: renderClaims, findings: renderFindings };
-const shownViews = () => Object.keys(VIEWS).filter(view => view !== 'findings' || claimsOfMachine().some(claim => claim.class === 'finding'));
+const shownViews = () => Object.keys(VIEWS).filter(view => view !== 'findings' || DATA.findings.length > 0);
 
 async function render() {
   if (state.theme) document.documentElement.dataset.theme = state.theme; else delete document.documentElement.dataset.theme;

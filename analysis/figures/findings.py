@@ -71,6 +71,66 @@ def draw_ladder(of: Sources) -> Figure:
     return drawing
 
 
+# ---- past the worklogs ----------------------------------------------------------------------------------------------
+
+
+def draw_hopper(of: Sources, found: Statement) -> Figure:
+    """Share of cuBLAS of each rung of the Hopper ladder, and what it does in a clock."""
+    rows = found.rows
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.85 + BY_HEIGHT * len(rows)))
+    for place, row in enumerate(rows):
+        library: dict[str, Any] = {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
+        look = library if row["kind"] == "baseline" else {"color": style.KERNEL}
+        share, low, high = (100 * row[name] for name in ("share_of_baseline", "share_ci_low", "share_ci_high"))
+        axes.barh(place, share, 0.72, linewidth=0, **look)
+        axes.plot([low, high], [place, place], color=style.INK, linewidth=1.2)
+        right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 7}
+        axes.text(1.01, place, f"{row['flop_per_clock_sm']:.0f}", **right)
+    axes.text(1.01, -1.0, "FLOP/clk/SM", ha="center", **right)
+    axes.axvline(100, color=style.INK, linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, 1.04 * max(100.0, 100 * max(row["share_of_baseline"] for row in rows)))
+    axes.tick_params(axis="y", length=0, pad=1)
+    axes.grid(axis="x")
+    axes.set_xlabel("share of the fastest call of cuBLAS, %")
+    style.note(drawing, of.measured, f"n = {found.numbers['n']}, unlocked clocks, uniform inputs")
+    return drawing
+
+
+def draw_fp32_tensor(of: Sources, found: Statement) -> Figure:
+    """Speed over the error of a sum, both beside those of plain fp32."""
+    rows = [row for row in found.rows if row["tensor"]]
+    if not rows:
+        raise Missing("error_over_k.csv has no rows here")
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 2.7))
+    axes.axvline(1, color=style.INK, linewidth=0.9, linestyle="--")
+    top = 1.15 * max(row["tflops"] for row in rows)
+    small: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7}
+    axes.annotate("error of fp32", (1, top), (4, -2), va="top", **small)
+    if (speed := found.numbers.get("library_tflops")) is not None:
+        axes.axhline(speed, color=style.INK, linewidth=0.9)
+        axes.annotate(
+            "cuBLAS fp32", (1, speed), (1, -3), xycoords=axes.get_yaxis_transform(), ha="right", va="top", **small
+        )
+    heights = style.spread([row["tflops"] for row in rows], 0.08 * top, 0, top)
+    for row, height in zip(rows, heights, strict=True):
+        exact = row["error_of_fp32"] <= 1
+        look: dict[str, Any] = {"color": style.KERNEL, "marker": "o"} if exact else {"color": style.BAD, "marker": "D"}
+        axes.scatter(row["error_of_fp32"], row["tflops"], s=22, linewidth=0, zorder=3, **look)
+        align, away = ("left", 5) if row["error_of_fp32"] < 300 else ("right", -5)
+        words = {"ha": align, "va": "center", "color": look["color"]}
+        axes.annotate(row["label"], (row["error_of_fp32"], height), (away, 0), **words, **small)
+    axes.set_xscale("log")
+    axes.set_xlim(0.1, 3000)
+    axes.set_ylim(0, top)
+    axes.set(xlabel="RMS error of a sum, times that of fp32", ylabel="TFLOP/s")
+    axes.grid(axis="both")
+    origin = "errors emulated" if found.numbers.get("emulated") else "errors measured"
+    style.note(drawing, of.measured, f"n = {found.numbers['n']}", f"{origin}, positive data, k = {found.numbers['n']}")
+    return drawing
+
+
 # ---- the ladders, published and here --------------------------------------------------------------------------------
 
 
@@ -368,3 +428,28 @@ def finding_power(inputs: Inputs) -> Figure:
 )
 def finding_alignment(inputs: Inputs) -> Figure:
     return drawn(inputs, "Where an XOR of an address leads", findings.alignment, draw_alignment)
+
+
+@figure(
+    "finding_hopper",
+    category="1 Paper",
+    subcategory="Findings",
+    title="Hopper's instructions, one idea a rung",
+    caption="workflow/report/findings.rst",
+    reads=("measured",),
+)
+def finding_hopper(inputs: Inputs) -> Figure:
+    return drawn(inputs, "The Hopper ladder", findings.hopper, draw_hopper)
+
+
+@figure(
+    "finding_fp32_tensor",
+    category="1 Paper",
+    subcategory="Findings",
+    title="fp32 on tensor cores: speed and error",
+    caption="workflow/report/findings.rst",
+    reads=("measured",),
+    optional=("error_over_k",),
+)
+def finding_fp32_tensor(inputs: Inputs) -> Figure:
+    return drawn(inputs, "fp32 on tensor cores", findings.fp32_tensor, draw_fp32_tensor)

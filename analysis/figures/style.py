@@ -141,7 +141,7 @@ def save(figure: Figure, svg: Path) -> None:
 def _lay_out(figure: Figure) -> None:
     """Places as the layout finds them, rounded: its solver's last digits differ from run to run."""
     engine = figure.get_layout_engine()
-    if engine is None:
+    if engine is None or not figure.axes:  # nothing but words has no grid to lay out, and the engine would warn
         return
     engine.execute(figure)
     figure.set_layout_engine("none")

@@ -1,9 +1,12 @@
 """What the measurements show beyond single verdicts: findings.json, which the paper tells and its figures draw.
 
-A list of {name, title, holds, why, told, numbers, rows}:
+A list of {name, part, title, holds, why, told, numbers, rows, evidence}:
+    part: "worklogs", of what they say; "beyond", of our kernels past them; "smaller", left to supplement and explorer
     title: the statement; holds: true, false where the measurements here say otherwise, null where a table is missing
     (why: which); told: a sentence or two with the numbers, names in backticks; numbers: what `told` and the paper say,
-    by name, in the units that their names end in; rows: what the figure or table of the finding shows.
+    by name, in the units that their names end in; rows: what the figure or table of the finding shows
+    evidence: ids of the entries of class `finding` in paper/claims.yaml that bear it out, each judged by itself; an
+    entry that bears out none of the findings here is a smaller one of its own
 A statement is held against the tables each time, so that another GPU's copy does not repeat what was found on this one.
 """
 
@@ -15,6 +18,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +30,24 @@ from analysis.inputs import Inputs
 from analysis.registry import document
 from analysis.tables import published, steps
 from analysis.words import significant
-from contracts import read_rows, registry
+from contracts import choose, read_rows, registry
 
 ALIKE = 0.02  # of a time: a step that changes it by less has hardly changed it
 CARRIED = 0.8  # of its published share of cuBLAS: a rung that reaches so much carries over
 NEAR = 0.97  # of the power limit: a kernel that draws so much is held by it
 FAST = 0.9  # of the fastest: a kernel that still counts as fast
 BASE = 3  # wavefronts that a cp.async has before it writes anything
+HOLDS, UNTESTABLE = "holds", "not testable here"  # verdicts
+DATA = ("uniform", "positive")  # of error_over_k.csv: sums of both signs, and of one; fp32's accuracy is held to these
+WIDE = "wide"  # and exponents spread over sixty powers of two, where few products make a sum
 ON_PAPER = "wrong on paper"  # the kind of a verdict that no GPU could save
+
+HOPPER, HALF = "hopper_ladder", "bf16"  # the experiment of Hopper's rungs, and which of their types is told
+LARGE = 8192  # the size at which 16-bit kernels fill the GPU, and the rungs are set side by side
+CLOSE = 0.95  # of the library: a kernel that has as much at each size has closed the gap
+SPLIT = "fp32_tensor"  # the experiment of fp32 on tensor cores
+PLAIN = "sgemm_naive"  # its sums are one fp32 multiply-add after another
+OF_ERRORS = ("sgemm_", "tf32gemm_")  # families of what error_over_k.csv has, fp32 inputs all
 
 SWITCH = ("c-switch-b-sm86", "c-switch-b-sm90")  # in paper/analytic.yaml: on worklog C's GPU, and where it fails
 SHIFTED = 90  # from this architecture on the system's part of shared memory comes first
@@ -121,6 +135,13 @@ class Sources:
         return list(found.values())
 
     @cached_property
+    def judged(self) -> list[Row]:
+        """This machine's rows of claims.csv; none where the claims were not judged."""
+        path = self.inputs.reports / "claims.csv"
+        rows = read_rows(path, "claims_table") if path.is_file() else []
+        return [row for row in rows if row["machine"] == self.measured.provenance["machine"]]
+
+    @cached_property
     def shares(self) -> list[Row]:
         """Published shares of cuBLAS beside ours at `SIZE`, one row a rung, in the catalogue's order: worklog, variant,
         label, tensor, theirs (mean), theirs_low, theirs_high, here, ratio; shares are of one."""
@@ -143,11 +164,9 @@ class Sources:
 
 def on_paper(of: Sources) -> Statement:
     """Claims whose own arithmetic is off."""
-    path = of.inputs.reports / "claims.csv"
-    if not path.is_file():
+    rows = [row for row in of.judged if row["counted"]]
+    if not rows:
         raise Missing("the claims were not judged")
-    rows = [row for row in read_rows(path, "claims_table") if row["machine"] == of.measured.provenance["machine"]]
-    rows = [row for row in rows if row["counted"]]
     wrong = [row for row in rows if row["kind"] == ON_PAPER]
     columns = ("id", "worklog", "claim", "theirs", "ours", "unit", "basis")
     told = [{name: row[name] for name in columns} for row in wrong]
@@ -174,6 +193,7 @@ def ladders(of: Sources) -> Statement:
     best, best16 = (max(part, key=lambda row: row["here"]) for part in (plain, tensor))
     worst = min(plain, key=lambda row: row["ratio"])
     numbers = {
+        "n": SIZE,
         "fp32_rungs": sum(not row["tensor"] for row in rows),
         "fp32_least_kept_percent": 100 * worst["ratio"],
         "fp32_least_kept_label": worst["label"],
@@ -421,6 +441,102 @@ def alignment(of: Sources) -> Statement:
     )
 
 
+def hopper(of: Sources) -> Statement:
+    """From the last rung of `mma.sync` to Hopper's own instructions, one idea a rung."""
+    timed = of.timed[(of.timed["experiment"] == HOPPER) & (of.timed["dtype"] == HALF)].sort_values(
+        "order", kind="stable"
+    )
+    rungs = timed[timed["kind"] == "kernel"]
+    if rungs[rungs["n"] == LARGE].empty:
+        raise Missing(f"{HOPPER} was not timed at n = {LARGE}")
+    columns = ["variant", "label", "kind", "tflops", "flop_per_clock_sm", "sm_clock_mhz"]
+    shares = ["share_of_baseline", "share_ci_low", "share_ci_high"]
+    rows = rows_of(timed.loc[timed["n"] == LARGE, [*columns, *shares]].astype(dict.fromkeys(shares, float)))
+    kernels = [row for row in rows if row["kind"] == "kernel"]
+    for before, row in pairwise(kernels):
+        row["gain"] = row["share_of_baseline"] / before["share_of_baseline"]
+    first, last = kernels[0], kernels[-1]
+    steps = sorted(kernels[1:], key=lambda row: -row["gain"])[:2]
+    sizes = rows_of(rungs.loc[rungs["variant"] == last["variant"], ["n", "share_of_baseline"]].sort_values("n"))
+    by_size = [{"n": int(row["n"]), "percent": 100 * float(row["share_of_baseline"])} for row in sizes]
+    library = next((row for row in rows if row["variant"] == f"cublas_{HALF}"), None)
+    numbers = {
+        "n": LARGE,
+        "rungs": len(kernels) - 1,
+        "first_label": first["label"],
+        "first_percent": 100 * first["share_of_baseline"],
+        "last_label": last["label"],
+        "last_percent": 100 * last["share_of_baseline"],
+        "last_tflops": last["tflops"],
+        "last_mhz": last["sm_clock_mhz"],
+        "last_flop_per_clock_sm": last["flop_per_clock_sm"],
+        "by_size": by_size,
+        "steps": [{"label": row["label"], "percent": 100 * (row["gain"] - 1)} for row in steps],
+    }
+    if library is not None:
+        numbers |= {f"library_{key}": library[key] for key in ("flop_per_clock_sm", "sm_clock_mhz")}
+    others = [row for row in by_size if row["n"] != LARGE]
+    told = ", ".join(f"{row['percent']:.0f}% at {row['n']}" for row in others)
+    return Statement(
+        holds=first["share_of_baseline"] < CARRIED and min(row["percent"] for row in by_size) >= 100 * CLOSE,
+        told=f"{len(kernels) - 1} rungs with `wgmma` take {HALF} from {numbers['first_percent']:.0f}% to "
+        f"{numbers['last_percent']:.0f}% of the fastest call of cuBLAS at n = {LARGE}"
+        + (f" ({told})." if told else "."),
+        numbers=numbers,
+        rows=rows,
+    )
+
+
+def fp32_tensor(of: Sources) -> Statement:
+    """Three TF32 products for one of fp32: how fast, and how exact."""
+    timed = of.timed[(of.timed["experiment"] == SPLIT) & of.timed["tensor"].astype(bool)]
+    timed = timed[timed["kind"] == "kernel"].sort_values("order", kind="stable")
+    if timed[timed["n"] == SIZE].empty:
+        raise Missing(f"{SPLIT} was not timed at n = {SIZE}")
+    name = str(timed["variant"].iloc[-1])
+    own = timed[timed["variant"] == name].set_index("n")
+    shares = 100 * own["share_of_baseline"].astype(float)
+    numbers: dict[str, Any] = {
+        "label": str(own["label"].iloc[0]),
+        "n": SIZE,
+        "tflops": float(own["tflops"][SIZE]),
+        "percent": float(shares[SIZE]),
+        "least_factor": float(shares.min()) / 100,
+        "most_factor": float(shares.max()) / 100,
+    }
+    if "cublas_fp32" in of.at_size.index:
+        numbers["library_tflops"] = float(of.at_size["tflops"]["cublas_fp32"])
+    told = (
+        f"`{numbers['label']}` makes three TF32 products of each and adds them up outside of the tensor cores: "
+        f"{numbers['least_factor']:.1f} to {numbers['most_factor']:.1f} times the speed of cuBLAS in fp32, "
+        f"{numbers['tflops']:.0f} TFLOP/s at n = {SIZE}"
+    )
+    exact, rows = True, []
+    errors = of.inputs.rows("error_over_k") if "error_over_k" in registry.tables() else pd.DataFrame()
+    if not errors.empty and {name, PLAIN} <= set(errors["variant"]):
+        errors = errors[errors["variant"].str.startswith(OF_ERRORS)]
+        longest = int(errors["k"].max())
+        kinds = (*DATA, WIDE)
+        rms = {key: errors[errors["data"] == key].pivot(index="k", columns="variant", values="rms") for key in kinds}
+        ratios = {key: rms[key][name] / rms[key][PLAIN] for key in kinds}
+        exact = all(bool((ratios[key] <= 1).all()) for key in DATA)
+        inside = str(timed["variant"].unique()[-2:][0])  # the rung before, whose sums stay inside
+        numbers |= {"longest_k": longest, "emulated": bool((errors["device"] == "ptxsim").all())}
+        for key in kinds:
+            numbers[f"{key}_error_of_fp32"] = float(ratios[key][longest])
+            numbers[f"{key}_most_error_of_fp32"] = float(ratios[key].max())
+            if inside in rms[key]:
+                numbers[f"{key}_inside_error_of_fp32"] = float((rms[key][inside] / rms[key][PLAIN])[longest])
+        share = numbers["positive_error_of_fp32"]
+        told += f", with {share:.2f} of the RMS error of fp32 sums over {longest} positive products"
+        at = rms["positive"].loc[SIZE]
+        for variant in at.index.intersection(of.at_size.index):
+            row = of.at_size.loc[variant]
+            told_of = {"variant": variant, "label": row["label"], "tensor": bool(row["tensor"])}
+            rows.append(told_of | {"tflops": float(row["tflops"]), "error_of_fp32": float(at[variant] / at[PLAIN])})
+    return Statement(holds=numbers["least_factor"] > 1 + ALIKE and exact, told=f"{told}.", numbers=numbers, rows=rows)
+
+
 FINDINGS: dict[str, tuple[str, Callable[[Sources], Statement]]] = {
     "on_paper": ("Some statements fail on paper, on any GPU", on_paper),
     "ladders": ("The fp32 ladder carries over to a new GPU, the 16-bit one does not", ladders),
@@ -429,20 +545,39 @@ FINDINGS: dict[str, tuple[str, Callable[[Sources], Statement]]] = {
     "blocks": ("Registers are worth more than blocks", blocks),
     "alignment": ("A published kernel is wrong on a newer GPU, and looks right", alignment),
     "power": ("Power, not the peak, ends the fp32 ladder", power),
+    "hopper": ("Hopper's own instructions close the 16-bit gap", hopper),
+    "fp32_tensor": ("Three TF32 products replace one of fp32, and are faster", fp32_tensor),
 }
+BEYOND = ("hopper", "fp32_tensor")  # of our own kernels, past the worklogs
 
 
 def findings(inputs: Inputs) -> list[Row]:
-    """Every finding, in the paper's order."""
+    """Every finding: those that the paper tells, in its order, then the smaller ones."""
     of, found = Sources(inputs), []
+    judged = [row for row in of.judged if row["class"] == "finding"]
     for name, (title, compute) in FINDINGS.items():
-        row: Row = {"name": name, "title": title, "holds": None, "why": None, "told": None, "numbers": {}, "rows": []}
+        row = blank(name, "beyond" if name in BEYOND else "worklogs", title)
+        row["evidence"] = [entry["id"] for entry in judged if entry["bears_out"] == name]
         try:
             row |= vars(compute(of))
         except Missing as missing:
             row["why"] = str(missing)
         found.append(row)
+    for entry in judged:
+        if entry["bears_out"] is not None:
+            choose(FINDINGS, entry["bears_out"], "finding", f"bears_out of {entry['id']}")
+        else:
+            row = blank(entry["id"], "smaller", entry["claim"].rstrip(".")) | {"evidence": [entry["id"]]}
+            known = entry["verdict"] != UNTESTABLE
+            row |= {"holds": entry["verdict"] == HOLDS, "told": entry["remark"]} if known else {"why": entry["why"]}
+            found.append(row)
     return found
+
+
+def blank(name: str, part: str, title: str) -> Row:
+    """A finding of which nothing is computed yet."""
+    return {"name": name, "part": part, "title": title, "holds": None, "why": None, "told": None, "numbers": {},
+            "rows": [], "evidence": []}  # fmt: skip
 
 
 @document(
@@ -450,7 +585,7 @@ def findings(inputs: Inputs) -> list[Row]:
     file="findings.json",
     title="Findings",
     reads=("measured", "analytic", "resources", "bounds", "paper/steps.yaml", "paper/published.csv", "report:claims"),
-    optional=("smem_microbench", "inter_warp_conflicts"),
+    optional=("smem_microbench", "inter_warp_conflicts", "error_over_k"),
 )
 def findings_document(inputs: Inputs) -> str:
     return json.dumps(findings(inputs), indent=2, allow_nan=False) + "\n"

@@ -7,7 +7,6 @@ rule claims:
     input:
         "results/tables/claims.csv",
         "results/figures/claims.svg",
-        "results/report/claims.html",
         sorted(path.as_posix() for path in Path("data").glob("*/verdicts.csv")),
         drawn.tables()["claims"].code,
         sources(drawn.tables()["claims"]),

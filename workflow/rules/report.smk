@@ -82,39 +82,28 @@ if PLAN.compared:
             " || {{ cat {log} >&2; exit 1; }}"
 
 
-# The report tables on two pages that can be sorted and searched: those that the explorer does not stand for, which are in
-# the report, and the claims.
-for _page, _title in [("tables", "Tables"), ("claims", "Claims and verdicts")]:
-    _names = [name for name in PAGES if name == "claims" or name not in explorer.STANDS_FOR_TABLES]
-    _names = [name for name in _names if (name == "claims") == (_page == "claims")]
-    _out = f"results/report/{_page}.html"
-    _labels = {"table": f"{_title}, to sort and search"}
+# The report tables on one page that can be sorted and searched: those that the explorer does not stand for.
+SORTED = [name for name in PAGES if name not in explorer.STANDS_FOR_TABLES]
 
-    rule:
-        name:
-            f"page_of_{_page}"
-        input:
-            [f"results/tables/{REPORT_TABLES[name].file}" for name in _names],
-            "analysis/pages.py",
-        output:
-            (
-                report(
-                    _out,
-                    category="5 Tables",
-                    subcategory="To sort and search",
-                    caption="../report/tables.rst",
-                    labels=_labels,
-                )
-                if _page == "tables"
-                else _out
-            ),
-        log:
-            f"results/logs/{_page}.log",
-        params:
-            names=_names,
-            title=_title,
-        shell:
-            "python -m analysis.pages --tables results/tables --title {params.title:q} --out {output} {params.names} 2>&1 | tee {log}"
+
+rule page_of_tables:
+    input:
+        [f"results/tables/{REPORT_TABLES[name].file}" for name in SORTED],
+        "analysis/pages.py",
+    output:
+        report(
+            "results/report/tables.html",
+            category="5 Tables",
+            subcategory="To sort and search",
+            caption="../report/tables.rst",
+            labels={"table": "Tables, to sort and search"},
+        ),
+    log:
+        "results/logs/tables.log",
+    params:
+        names=SORTED,
+    shell:
+        "python -m analysis.pages --tables results/tables --title Tables --out {output} {params.names} 2>&1 | tee {log}"
 
 
 # The explorer: one page on which a reader chooses what to see of the tables.

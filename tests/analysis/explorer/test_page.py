@@ -266,17 +266,28 @@ def test_dark_and_print(shown: Shown) -> None:
 def test_findings_have_a_place_of_their_own(
     chromium: Any, archive: Path, variants_csv: Path, tmp_path: Path, page: Path
 ) -> None:
-    """Where the claims have entries that are findings: a line each, with a link to what it rests on."""
+    """A line for each of findings.json, with links to what bears it out; one that does not hold says so."""
     (tmp_path / "tables").mkdir()
     rows = read_rows(page.parent / "tables" / "claims.csv", "claims_table")
     for row in rows:
         row["class"] = "finding" if row["id"] == "a-cublas-over-naive" else "claim"
     write_rows(tmp_path / "tables" / "claims.csv", "claims_table", rows)
+    plain = {"part": "worklogs", "holds": True, "why": None, "told": "It is `that`.", "evidence": []}
+    found = [
+        plain | {"name": "one", "title": "One thing", "evidence": ["a-cublas-over-naive"]},
+        plain | {"name": "two", "title": "Another", "holds": False},
+        plain | {"name": "three", "title": "A third", "holds": None, "told": None, "why": "nothing was timed"},
+    ]
+    (tmp_path / "tables" / "findings.json").write_text(json.dumps(found))
     shown = Shown(chromium, make(tmp_path, archive, variants_csv))
     shown.open().one("#to-findings").click()
     shown.until(lambda: shown.state.get("view") == "findings")
     shown.drawn()
-    assert "direction only" in shown.one("#findings-list li").text and len(shown.all("#findings-list li")) == 1
+    assert [line.text for line in shown.all("#findings-list li")] == [
+        "One thing. It is that. a-cublas-over-naive",
+        "Another. Not here: It is that.",
+        "A third. Not computed here: nothing was timed.",
+    ]
     shown.one("#findings-list a").click()
     shown.until(lambda: shown.all("article.chosen"))
     assert shown.state["c"] == "a-cublas-over-naive" and shown.one("article.chosen details").get_attribute("open")

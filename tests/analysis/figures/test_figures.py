@@ -127,6 +127,8 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "finding_wavefronts": lambda folder, _: findings.finding_wavefronts(folder.inputs()),
     "finding_blocks": lambda folder, _: findings.finding_blocks(folder.inputs()),
     "finding_power": lambda folder, _: findings.finding_power(folder.inputs()),
+    "finding_hopper": lambda folder, _: findings.finding_hopper(folder.inputs()),
+    "finding_fp32_tensor": lambda folder, _: findings.finding_fp32_tensor(folder.inputs()),
 }
 COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
 NEW = ["clock_split", "energy", "occupancy", "published"]  # those that draw nothing stale

@@ -15,7 +15,7 @@ from machine_folder import Folder
 from made_inputs import write_inputs
 
 from analysis.tables import findings
-from contracts import read_json, read_rows
+from contracts import read_json, read_rows, write_rows
 
 Row = dict[str, Any]
 
@@ -177,3 +177,80 @@ def test_what_is_not_there_is_named(folder: Folder) -> None:
         rows[name]["holds"] is None and rows[name]["why"] for name in ("wavefronts", "ladders", "power", "blocks")
     )
     assert rows["wavefronts"]["why"] == "smem_microbench.csv has no rows here"
+
+
+# ---- past the worklogs ----------------------------------------------------------------------------------------------
+
+
+def test_the_hopper_ladder_tells_its_last_rung_at_each_size(told: dict[str, Row], archive: Path) -> None:
+    numbers, rows = told["hopper"]["numbers"], read_rows(archive / "bench.csv", "bench")
+    rows = [row for row in rows if row["experiment"] == "hopper_ladder" and row["dtype"] == "bf16"]
+    last = {row["n"]: 100 * row["share_of_baseline"] for row in rows if row["variant"] == "hgemm_wgmma_pingpong_bf16"}
+    assert {row["n"]: row["percent"] for row in numbers["by_size"]} == pytest.approx(last)
+    assert numbers["last_percent"] == pytest.approx(last[numbers["n"]])
+    assert numbers["rungs"] == len({row["variant"] for row in rows if "wgmma" in row["variant"]})
+    shares = {row["label"]: row["share_of_baseline"] for row in told["hopper"]["rows"]}
+    tma = 100 * (shares["wgmma_tma_bf16"] / shares["wgmma_smem_bf16"] - 1)
+    assert numbers["steps"][0] == {"label": "wgmma_tma_bf16", "percent": pytest.approx(tma)}
+
+
+def test_a_last_rung_far_from_the_library_closes_no_gap(folder: Folder, variants_csv: Path) -> None:
+    def slow(row: Row) -> Row:
+        shares = dict.fromkeys(("share_of_baseline", "share_ci_low", "share_ci_high"), 0.9)
+        return row | (shares if row["variant"] == "hgemm_wgmma_pingpong_bf16" else {})
+
+    folder.edit("bench", slow)
+    assert {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["hopper"][
+        "holds"
+    ] is False
+
+
+def test_the_error_of_split_products_is_beside_that_of_fp32(told: dict[str, Row], archive: Path) -> None:
+    numbers, rows = told["fp32_tensor"]["numbers"], read_rows(archive / "error_over_k.csv", "error_over_k")
+    rms = {(row["variant"], row["data"], row["k"]): row["rms"] for row in rows}
+    longest, own = max(row["k"] for row in rows), "sgemm_3xtf32_wgmma"
+    for data in ("uniform", "positive", "wide"):
+        fp32 = rms["sgemm_naive", data, longest]
+        assert numbers[f"{data}_error_of_fp32"] == pytest.approx(rms[f"{own}_outside", data, longest] / fp32)
+        assert numbers[f"{data}_inside_error_of_fp32"] == pytest.approx(rms[own, data, longest] / fp32)
+    assert numbers["wide_most_error_of_fp32"] > 1 > numbers["positive_most_error_of_fp32"]
+
+
+def test_without_errors_the_speed_is_told_alone(folder: Folder, variants_csv: Path) -> None:
+    (folder.measured / "error_over_k.csv").unlink()
+    found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["fp32_tensor"]
+    assert found["holds"] and "error" not in found["told"] and "longest_k" not in found["numbers"]
+
+
+# ---- what bears them out --------------------------------------------------------------------------------------------
+
+
+def entry(name: str, of: str | None) -> Row:
+    """A row of claims.csv of the class `finding`."""
+    texts = {"machine": "h200", "origin": "archived", "worklog": "A", "section": "x", "claim": f"{name} is so."}
+    states = {
+        "class": "finding",
+        "counted": False,
+        "verdict": "holds",
+        "independent": False,
+        "why": "so",
+        "about": "power",
+    }
+    return (
+        texts | states | {"id": name, "bears_out": of, "remark": "Seen.", "if_stricter": "holds", "if_looser": "holds"}
+    )
+
+
+def test_a_measure_bears_out_a_finding_or_is_a_smaller_one(folder: Folder, variants_csv: Path) -> None:
+    write_rows(folder.measured.parent / "claims.csv", "claims_table", [entry("a-one", "power"), entry("a-two", None)])
+    found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}
+    assert found["power"]["evidence"] == ["a-one"] and found["power"]["part"] == "worklogs"
+    assert list(found) == [*findings.FINDINGS, "a-two"]
+    small = {key: found["a-two"][key] for key in ("part", "title", "holds", "told", "evidence")}
+    assert small == {"part": "smaller", "title": "a-two is so", "holds": True, "told": "Seen.", "evidence": ["a-two"]}
+
+
+def test_a_measure_of_no_finding_is_named(folder: Folder, variants_csv: Path) -> None:
+    write_rows(folder.measured.parent / "claims.csv", "claims_table", [entry("a-one", "powr")])
+    with pytest.raises(AssertionError, match="unknown finding 'powr' in bears_out of a-one; nearest: power"):
+        made(folder.measured.parent, folder.measured, variants_csv)
