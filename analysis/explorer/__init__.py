@@ -6,8 +6,10 @@
 """
 
 # What it is made from, as `registry.figure` takes it
-READS = ("variants", "machine", "provenance", "bench", "checks", "counters", "resources", "other_runs")
-READS += ("report:claims", "report:findings")
+READS = (
+    *("variants", "machine", "provenance", "bench", "checks", "counters", "resources", "other_runs"),
+    *("report:claims", "report:findings"),
+)
 OPTIONAL = ("emulated_checks", "predictions", "bounds")
 FILES = ("paper/claims.yaml", "paper/sources.yaml", "paper/steps.yaml")
 PARTS = ("page.html", "page.css", "page.js")

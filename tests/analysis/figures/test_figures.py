@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,12 @@ def test_a_figure_with_nothing_to_draw_says_why(name: str, file: str, folder: Fo
     write_json(folder.measured / "provenance.json", "provenance", provenance)
     words = " ".join(seen_words(FIGURES[name](folder, folder.read())))
     assert "left out" in words and "the dog ate it" in words
+
+
+def test_a_figure_of_words_alone_is_saved_without_a_warning(folder: Folder, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        style.save(style.left_out(folder.read(), "A thing", "the dog ate it"), tmp_path / "words.svg")
 
 
 # ---- clock and work per clock -----------------------------------------------------------------------------------
