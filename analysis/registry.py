@@ -41,8 +41,7 @@ class Registered:
     """A figure, table or document. `figure`, `table` and `document` explain the fields that they take.
 
     kind: "figure", "table" or "document". module: dotted. path, caption: files of the project. function: in the
-    module. reads, optional: recorded tables and DERIVED, "report:NAME", or files by path. code: the files of this
-    project that the module imports, directly or not, and its own.
+    module. reads, optional: recorded tables and DERIVED, "report:NAME", or files by path. root: the project's folder.
     """
 
     name: str
@@ -65,7 +64,12 @@ class Registered:
     schema: str | None = None
     digits: int = 6
     page: bool = False
-    code: tuple[str, ...] = ()
+    root: Path = ROOT
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """The files of this project that the module imports, directly or not, and its own."""
+        return code_of(self.root / self.path, self.root)
 
     def output(self, experiment: str | None = None) -> str:
         """The name of what is drawn, without a suffix: of a figure of one experiment, STEM_EXPERIMENT."""
@@ -244,7 +248,7 @@ def _registered(kind: str, call: ast.Call, function: str, where: str, root: Path
     told["stem"] = told.get("stem") or name
     told["file"] = told.get("file") or (f"{name}.svg" if kind == "figure" else f"{name}.csv")
     module = where.removesuffix(".py").replace("/", ".")
-    return Registered(kind=kind, module=module, path=where, function=function, code=code_of(root / where, root), **told)
+    return Registered(kind=kind, module=module, path=where, function=function, root=root, **told)
 
 
 def _literal(node: ast.expr, where: str) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,6 +83,17 @@ def column_validators(name: str) -> dict[str, Any]:
     if not schema(name).keys() <= _BY_COLUMN:
         return {}
     return {column: _validator(name).evolve(schema=one) for column, one in schema(name)["properties"].items()}
+
+
+@functools.cache
+def column_ranges(name: str) -> dict[str, tuple[frozenset[str], float, float]]:
+    """Types, least and greatest value of each column of which the schema says no more: most of the numbers."""
+    found = {}
+    for column, one in schema(name)["properties"].items() if column_validators(name) else ():
+        if one.keys() <= {"type", "minimum", "maximum", "description"} and "type" in one:
+            types = frozenset([one["type"]] if isinstance(one["type"], str) else one["type"])
+            found[column] = (types, one.get("minimum", -math.inf), one.get("maximum", math.inf))
+    return found
 
 
 @functools.cache

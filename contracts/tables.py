@@ -20,6 +20,7 @@ from contracts.json_files import json_value
 from contracts.schema_files import (
     LIMIT_BYTES,
     column_allows,
+    column_ranges,
     column_validators,
     required_columns,
     schema,
@@ -27,6 +28,8 @@ from contracts.schema_files import (
 )
 from contracts.yaml_files import load_yaml
 
+# The types of JSON Schema that a cell's value may have
+_KIND = {bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, str: {"string"}, type(None): {"null"}}
 LARGEST = 1e18  # of a number in a table, by amount: what is more was not measured
 # A number as `_format` writes it or a person would: plain digits; nan and inf only to be refused by their name
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,39})")
@@ -56,7 +59,13 @@ def _parse(text: str, types: Iterable[str]) -> Any:
 def _cell(name: str, column: str, text: str) -> tuple[Any, bool]:
     """A cell's value, and a quick yes for most; where it is no, the whole schema judges."""
     value = _parse(text, _types(schema(name)["properties"], column))
-    return value, bool(column_validators(name)) and _is_sane(value) and column_validators(name)[column].is_valid(value)
+    if not column_validators(name) or not _is_sane(value):
+        return value, False
+    if column in column_ranges(name):
+        types, least, most = column_ranges(name)[column]
+        if _KIND[type(value)] & types and (not isinstance(value, (int, float)) or least <= value <= most):
+            return value, True
+    return value, column_validators(name)[column].is_valid(value)
 
 
 def _is_sane(value: Any) -> bool:
