@@ -154,9 +154,24 @@ def test_nothing_to_archive_without_a_gpu(full: Path) -> None:
 
 
 @functools.cache
+def printed(pdf: Path) -> tuple[str, dict[tuple[float, bool], str]]:
+    """The text of a PDF, white space made even, and one text of each size in points, as printed, whatever a figure's
+    scale, with whether it is of a figure. Super- and subscripts are left out. What is drawn again is the same bytes."""
+    sizes: dict[tuple[float, bool], str] = {}
+
+    def note(text: str, ctm: list[float], tm: list[float], font: Any, size: float) -> None:
+        scale = abs((tm[0] * tm[3] - tm[1] * tm[2]) * (ctm[0] * ctm[3] - ctm[1] * ctm[2])) ** 0.5
+        of_figure = "DejaVuSans" in str((font or {}).get("/BaseFont")) and "Mono" not in str(font["/BaseFont"])
+        if len(text.strip()) > 4:
+            sizes.setdefault((size * scale, of_figure), text.strip())
+
+    text = " ".join(page.extract_text(visitor_text=note) for page in PdfReader(pdf).pages)
+    return " ".join(text.split()), sizes
+
+
 def words(pdf: Path) -> str:
-    """The text of a PDF, white space made even; what is drawn again is the same bytes."""
-    return " ".join(" ".join(page.extract_text() for page in PdfReader(pdf).pages).split())
+    """The text of a PDF, white space made even."""
+    return printed(pdf)[0]
 
 
 DOCUMENTS = ("paper", "supplement")
@@ -200,18 +215,9 @@ def test_no_measured_number_is_typed_into_the_paper() -> None:
 
 @pytest.mark.parametrize(("name", "least"), [("paper", 8.0), ("supplement", 7.0)])
 def test_no_text_is_too_small(name: str, least: float, full: Path) -> None:
-    """As printed, whatever a figure's scale: words of figures have seven points. Super- and subscripts are left out."""
-    sizes: dict[float, str] = {}
-
-    def note(text: str, ctm: list[float], tm: list[float], font: Any, size: float) -> None:
-        scale = abs((tm[0] * tm[3] - tm[1] * tm[2]) * (ctm[0] * ctm[3] - ctm[1] * ctm[2])) ** 0.5
-        of_figure = "DejaVuSans" in str((font or {}).get("/BaseFont")) and "Mono" not in str(font["/BaseFont"])
-        if len(text.strip()) > 4:
-            sizes.setdefault(round(size * scale / (7 if of_figure else least), 3), text.strip())
-
-    for page in PdfReader(full / "results" / f"{name}.pdf").pages:
-        page.extract_text(visitor_text=note)
-    assert {size: text for size, text in sizes.items() if size < 0.995} == {}
+    """Words of figures have seven points."""
+    sizes = printed(full / "results" / f"{name}.pdf")[1]
+    assert {size: text for (size, figure), text in sizes.items() if size < 0.995 * (7 if figure else least)} == {}
     assert len(sizes) > 5
 
 

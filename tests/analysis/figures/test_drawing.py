@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers import assert_one_line
-from machine_folder import Folder, drawn, warptile_fails, words_of
+from machine_folder import Folder, Still, drawn, warptile_fails, words_of
 
 from analysis.figures import (
     correctness,
@@ -27,6 +27,12 @@ def folder(tmp_path: Path, archive: Path) -> Folder:
     return Folder(tmp_path, archive)
 
 
+@pytest.fixture(scope="module")
+def still(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Folder:
+    """The same, for tests that change nothing."""
+    return Still(tmp_path_factory.mktemp("still"), archive)
+
+
 FIGURES = {
     "ladder": lambda measured: ladder.draw(measured, "sgemm_ladder"),
     "sizes": lambda measured: sizes.draw(measured, "sgemm_sizes"),
@@ -43,9 +49,9 @@ def a_rung_of(figure: str) -> str:
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_a_figure_says_what_it_shows_and_where_from(name: str, folder: Folder, tmp_path: Path) -> None:
+def test_a_figure_says_what_it_shows_and_where_from(name: str, still: Folder, tmp_path: Path) -> None:
     """In SVG and PDF: rungs, machine, date, and that the numbers are archived."""
-    measured = folder.read()
+    measured = still.read()
     for words in drawn(FIGURES[name](measured), tmp_path):
         assert measured.origin in words, words
         for rung in (a_rung_of(name), "warptile", "at_swizzle_dbf_rw"):
@@ -66,9 +72,9 @@ def test_a_figure_marks_what_is_stale_and_withholds_what_failed(name: str, folde
         assert "not shown, failed a check: warptile" in words and words.count("warptile") == 1
 
 
-def test_the_ladder_s_numbers_are_the_table_s(folder: Folder, tmp_path: Path) -> None:
-    words = words_of(ladder.draw(folder.read(), "sgemm_ladder"))
-    rows = [row for row in folder.rows("bench") if row["experiment"] == "sgemm_ladder" and row["dtype"] == "fp32"]
+def test_the_ladder_s_numbers_are_the_table_s(still: Folder) -> None:
+    words = words_of(ladder.draw(still.read(), "sgemm_ladder"))
+    rows = [row for row in still.rows("bench") if row["experiment"] == "sgemm_ladder" and row["dtype"] == "fp32"]
     assert len(rows) >= 10
     for row in rows:
         assert style.significant(row["tflops"]) in words, row["variant"]
@@ -123,20 +129,20 @@ def test_a_figure_with_nothing_to_draw_says_so(name: str, table: str, folder: Fo
     assert "left out" in words and "the dog ate it" in words
 
 
-def test_a_figure_that_is_none_is_one_line_and_nothing_is_drawn(folder: Folder, tmp_path: Path) -> None:
-    done = folder.drawn(tmp_path / "out", "stalls", "counters_sgemm_lader")
+def test_a_figure_that_is_none_is_one_line_and_nothing_is_drawn(still: Folder, tmp_path: Path) -> None:
+    done = still.drawn(tmp_path / "out", "stalls", "counters_sgemm_lader")
     assert_one_line(done, "unknown figure 'counters_sgemm_lader'", "nearest: counters_sgemm_ladder")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_is_not_there_is_one_line(folder: Folder) -> None:
+def test_a_folder_that_is_not_there_is_one_line(still: Folder) -> None:
     with pytest.raises(UserError, match="no such folder: /no/such"):
-        Inputs.of_folder(Path("/no/such"), folder.variants, archived=True)
+        Inputs.of_folder(Path("/no/such"), still.variants, archived=True)
 
 
-def test_counters_of_a_variant_that_is_none_are_one_line(folder: Folder) -> None:
+def test_counters_of_a_variant_that_is_none_are_one_line(still: Folder) -> None:
     with pytest.raises(UserError, match=r"unknown variant 'sgemm_warptle'.*nearest: sgemm_warptile"):
-        counters.only(folder.read(), ["sgemm_warptle"])
+        counters.only(still.read(), ["sgemm_warptle"])
 
 
 def test_an_experiment_that_was_not_measured_says_how_it_is(folder: Folder, tmp_path: Path) -> None:

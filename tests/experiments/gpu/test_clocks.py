@@ -556,7 +556,8 @@ def test_a_refused_locked_leg_stops_with_one_line_and_writes_nothing(card: Card)
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return copy_tree(tmp_path_factory.mktemp("clocks") / "project")
+    """A copy of the project with one experiment and no figures."""
+    return copy_tree(tmp_path_factory.mktemp("clocks") / "project", experiments={"sgemm_ladder"}, figures=())
 
 
 def planned(tree: Path, card: Card, *config: str) -> str:
