@@ -9,6 +9,8 @@ from typing import Any
 from helpers import run_module
 from made_inputs import write_inputs
 
+from analysis.explorer.content import content
+from analysis.inputs import Inputs
 from contracts import write_json
 
 PICTURE = "padded_rows"
@@ -19,20 +21,32 @@ ACCESS = {
 }  # fmt: skip
 
 
-def make(folder: Path, archive: Path, variants: Path, **changes: Any) -> Path:
-    """The page in a folder, by the command, of a machine's tables and a bank picture."""
+def _inputs(folder: Path, archive: Path, variants: Path, **changes: Any) -> Path:
+    """inputs.json of a machine's tables, beside a bank picture."""
     write_json(
         folder / f"banks_{PICTURE}.json", "bank_picture", {"title": "Rows, padded", "text": "?", "accesses": [ACCESS]}
     )
     (folder / f"banks_{PICTURE}.svg").write_text(
         '<?xml version="1.0"?>\n<svg viewBox="0 0 9 9"><title>Rows</title></svg>'
     )
-    inputs = write_inputs(folder / "inputs.json", archive, variants, **changes)
+    return write_inputs(folder / "inputs.json", archive, variants, **changes)
+
+
+def make(folder: Path, archive: Path, variants: Path, **changes: Any) -> Path:
+    """The page in a folder, by the command, of a machine's tables and a bank picture."""
+    inputs = _inputs(folder, archive, variants, **changes)
     out = folder / "explorer.html"
     tables = ("--tables", folder / "tables")
     done = run_module("analysis.explorer", "--inputs", inputs, *tables, "--figures", folder, "--out", out, PICTURE)
     assert done.returncode == 0, done.stderr
     return out
+
+
+def held(folder: Path, archive: Path, variants: Path, **changes: Any) -> dict[str, Any]:
+    """The data that such a page holds, without the page."""
+    inputs = Inputs.read(_inputs(folder, archive, variants, **changes), folder / "tables")
+    found: dict[str, Any] = json.loads(json.dumps(content(inputs, {PICTURE: folder / f"banks_{PICTURE}.svg"})))
+    return found
 
 
 def told(page: Path) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def environment(**changes: str) -> dict[str, str]:
 # commands share; a command itself is never among them, and a copy of the project starts with nothing of ours.
 LIBRARIES = ["altair", "cuda.core", "itables", "jsonschema", "matplotlib.pyplot", "ml_dtypes", "pandas", "pynvml"]
 LIBRARIES += ["pyarrow.parquet", "scipy.stats", "seaborn", "simpleeval"]
-LIBRARIES += ["snakemake.cli", "typst"]
+LIBRARIES += ["smart_open", "snakemake.cli", "snakemake.profiles", "snakemake.report.html_reporter", "typst"]
 OURS = ["analysis.claims.verdicts", "analysis.explorer.content", "analysis.figures.style", "analysis.tables.compare"]
 OURS += ["experiments.emulation.scaling", "experiments.stages.check", "kernels.catalogue", "ptxsim.cli"]
 FORKS = multiprocessing.get_context("forkserver")

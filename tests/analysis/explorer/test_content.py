@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from explorer_page import make, told
+from explorer_page import held, make, told
 from helpers import run_module
 from machine_folder import Folder, warptile_fails
 from made_inputs import write_inputs
@@ -61,7 +61,7 @@ def test_of_equal_timings_the_one_with_the_most_samples_is_first(page: Path) -> 
 def test_a_kernel_that_failed_is_named_and_has_no_number(archive: Path, tmp_path: Path) -> None:
     folder = Folder(tmp_path, archive)
     folder.edit("checks", warptile_fails)
-    data = told(make(tmp_path, folder.measured, folder.variants))
+    data = held(tmp_path, folder.measured, folder.variants)
     assert [(one["variant"], one["case"]) for one in data["failed"]] == [("sgemm_warptile", "large")]
     for machine in data["machines"]:
         assert "sgemm_warptile" not in {row["variant"] for row in timings(machine)} | set(machine["counters"])
@@ -75,7 +75,7 @@ def test_another_machine_stands_beside_this_one(archive: Path, tmp_path: Path) -
     other.edit("checks", warptile_fails)
     provenance = other.measured / "provenance.json"
     provenance.write_text(json.dumps(json.loads(provenance.read_text()) | {"date": "2031-01-01"}))
-    machines = told(make(tmp_path, archive, other.variants, other_runs=[str(other.measured)]))["machines"]
+    machines = held(tmp_path, archive, other.variants, other_runs=[str(other.measured)])["machines"]
     assert [one["name"].rpartition(", ")[2] for one in machines][1:] == ["2031-01-01", "ptxsim"]
     there = ["sgemm_warptile" in {row["variant"] for row in timings(one)} for one in machines]
     assert there == [True, False, False] and len(timings(machines[1])) > 100
@@ -85,7 +85,7 @@ def test_predictions_alone_make_a_page(archive: Path, tmp_path: Path) -> None:
     folder = Folder(tmp_path, archive)
     for name in ("bench", "counters"):
         folder.edit(name, lambda row: row, keep=lambda row: False)
-    data = told(make(tmp_path, folder.measured, folder.variants))
+    data = held(tmp_path, folder.measured, folder.variants)
     assert [machine["name"] for machine in data["machines"]] == ["ptxsim"]
     assert data["bounds"]["sgemm_warptile"]["4096"] and data["claims"] == []
 
