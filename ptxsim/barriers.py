@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .syntax import Instruction
+
+if TYPE_CHECKING:
+    from .machine import Machine
 
 WARP = 32
 
@@ -28,13 +32,13 @@ class Waiting:
 class Barriers:
     """The waiting threads of a batch."""
 
-    def __init__(self, machine) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.waiting: list[Waiting] = []
         self.arrived: dict[int, np.ndarray] = {}  # by bar.arrive: barrier number to count per block
         self.parted: dict[int, str] = {}  # blocks that passed a barrier at several places, and where
 
-    def block(self, instruction, threads, number, count=None, value=None, finish=None) -> int | None:
+    def block(self, instruction: Instruction, threads, number, count=None, value=None, finish=None) -> int | None:
         """Threads reach a block's barrier. Where all threads of the batch do, they go on at once."""
         m = self.machine
         everyone = m.whole and count is None and not self.waiting and not self.arrived
@@ -47,7 +51,7 @@ class Barriers:
         self._release_blocks()
         return None
 
-    def arrive(self, instruction, threads, number, count) -> None:
+    def arrive(self, instruction: Instruction, threads, number, count) -> None:
         """bar.arrive: counts, and does not wait."""
         for n in np.unique(number[threads]).tolist():
             here = threads & (number == n)
@@ -57,7 +61,7 @@ class Barriers:
         # the counted threads of the barrier are those of the instruction that waits
         self._release_blocks()
 
-    def warp(self, instruction, threads, members) -> int | None:
+    def warp(self, instruction: Instruction, threads, members) -> int | None:
         """bar.warp.sync: threads wait for the named lanes of their warp."""
         m = self.machine
         if m.whole and not self.waiting:

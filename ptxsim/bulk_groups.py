@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .memory import Access
+    from .syntax import Instruction
 
 NEVER = 1 << 30  # the group of a store that is not committed yet
 
@@ -13,9 +19,9 @@ NEVER = 1 << 30  # the group of a store that is not committed yet
 class Store:
     """One bulk store of one thread, whose source in shared memory is being read."""
 
-    instruction: object
+    instruction: Instruction
     lane: int
-    source: object  # access of 16-byte pieces
+    source: Access  # access of 16-byte pieces
     group: int = NEVER
     time: int = 0  # when it began, for the watch over shared memory
 
@@ -23,7 +29,7 @@ class Store:
 class BulkGroups:
     """The bulk stores of a batch."""
 
-    def __init__(self, machine) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.stores: dict[int, list[Store]] = {}  # by lane
         self.committed: dict[int, int] = {}  # groups of each lane

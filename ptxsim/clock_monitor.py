@@ -19,11 +19,16 @@ each access, and one of the size of what a warp knows for each arrival, wait and
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .memory import SHIFT
 from .monitor import PLAIN, SWAP, granules, strength
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .syntax import Instruction
 
 WARP = 32
 NOBODY = -1
@@ -36,7 +41,7 @@ ASYNC_READS = ("async_ld",)
 class ClockMonitor:
     """The shadow of the shared memory of a batch."""
 
-    def __init__(self, machine) -> None:
+    def __init__(self, machine: Machine) -> None:
         m = self.machine = machine
         space = m.spaces["shared"]
         self.size, self.shift = machine.granule, SHIFT[machine.granule]
@@ -78,7 +83,7 @@ class ClockMonitor:
     def _cluster(self, lanes: np.ndarray) -> np.ndarray:
         return lanes // self.threads
 
-    def _now(self, instruction) -> int:
+    def _now(self, instruction: Instruction) -> int:
         self.events.append(instruction)
         return len(self.events) - 1
 
@@ -184,14 +189,14 @@ class ClockMonitor:
 
     # accesses
 
-    def touch(self, access, width: int, instruction, kind: str) -> None:
+    def touch(self, access, width: int, instruction: Instruction, kind: str) -> None:
         """An access is about to happen: of `kind` async_ld by the asynchronous proxy, for the warp of each lane."""
         if kind == "cp_async":
             return
         lanes = self.all_lanes if access.lanes is None else access.lanes
         self.access(access, lanes, width, instruction, kind)
 
-    def access(self, access, lanes: np.ndarray, width: int, instruction, kind: str, readers=None) -> int:
+    def access(self, access, lanes: np.ndarray, width: int, instruction: Instruction, kind: str, readers=None) -> int:
         """As `touch`; `readers`: the warp (its number in the batch) that reads asynchronously for each lane, if not its
         own. Gives the time."""
         time, strong = self._now(instruction), strength(instruction, kind)
@@ -233,7 +238,7 @@ class ClockMonitor:
         """Whether what agents did at some time comes before what lanes do now."""
         return times <= self.known[plane, who // WARP, agents]
 
-    def _after_write(self, g, who, instruction, kind: str, strong: int, fenced: bool = False) -> None:
+    def _after_write(self, g, who, instruction: Instruction, kind: str, strong: int, fenced: bool = False) -> None:
         """An access comes after the last write of its granules, or else is a fault."""
         agents = self.writer.take(g)
         if not np.count_nonzero(agents != NOBODY):
@@ -262,7 +267,7 @@ class ClockMonitor:
                 what = f"{verb} what {by} writes at {at} by an ordinary store, without a fence.proxy.async between"
                 self._fault(instruction, g, who, ~good, what)
 
-    def _after_reads(self, g, who, instruction, kind: str) -> None:
+    def _after_reads(self, g, who, instruction: Instruction, kind: str) -> None:
         """A write comes after the last reads of its granules."""
         times = self.read_time[g]
         if not times.any():
@@ -289,7 +294,7 @@ class ClockMonitor:
             return np.full(len(lanes), own[lanes[0] // WARP].min())
         return own.min(axis=1)[lanes // WARP]
 
-    def _examine_readers(self, g, lanes, bad, instruction, warp: int, when, kind: str) -> None:
+    def _examine_readers(self, g, lanes, bad, instruction: Instruction, warp: int, when, kind: str) -> None:
         """Reads that not all threads of the warp are known to come before: look at those that read."""
         g, lanes, when = g[bad], lanes[bad], when[bad]
         mask, own = self.read_lanes[g, warp], lanes % self.threads
@@ -304,7 +309,7 @@ class ClockMonitor:
                 what = f"race: {VERBS.get(kind, 'writes')} what {by} reads at {at}, without a barrier between"
                 self._fault(instruction, g, lanes, wrong, what)
 
-    def _overwritten(self, g, lanes, bad, instruction, column: int, when) -> None:
+    def _overwritten(self, g, lanes, bad, instruction: Instruction, column: int, when) -> None:
         """The source of a bulk store or wgmma changes while it is read, or without order after that."""
         place = int(np.flatnonzero(bad)[0])
         reading = self.events[int(when[place])]
@@ -326,7 +331,7 @@ class ClockMonitor:
         self.read_lanes[g, warp] = 0
         np.bitwise_or.at(self.read_lanes, (g, warp), bits)
 
-    def _write(self, g, who, time: int, strong: int, access, instruction, kind: str) -> None:
+    def _write(self, g, who, time: int, strong: int, access, instruction: Instruction, kind: str) -> None:
         agents = (who % self.threads).astype(np.int32)
         self.writer[g], self.write_time[g], self.write_strength[g] = agents, time, strong
         self.read_time[g] = 0
@@ -343,7 +348,7 @@ class ClockMonitor:
 
     # copies and stores
 
-    def _require_landed(self, g, who, instruction, kind: str) -> None:
+    def _require_landed(self, g, who, instruction: Instruction, kind: str) -> None:
         began = self.under_way.take(g)
         if np.count_nonzero(began):
             bad = began != 0
@@ -401,7 +406,7 @@ class ClockMonitor:
                 row[GENERIC, self.threads + self.warps + int(lanes[0]) // WARP % self.warps] = copy.source_time
             self.left[at] = self._joined(self.left.get(at), row)
 
-    def read_by_pattern(self, access, row: int, instruction) -> None:
+    def read_by_pattern(self, access, row: int, instruction: Instruction) -> None:
         """A wgmma reads its operand by a swizzle of so many bytes: noted where a tensor copy wrote it by another."""
         if self.patterned:
             found = self.pattern.take(access.flat() >> self.shift)
@@ -429,7 +434,7 @@ class ClockMonitor:
 
     # blocks of a cluster end
 
-    def _reach(self, g, who, time: int | None, instruction) -> None:
+    def _reach(self, g, who, time: int | None, instruction: Instruction) -> None:
         """Other blocks whose shared memory is accessed must not have ended; note the time, but not of a copy, which
         somebody there waits for."""
         blocks, own = g // self.granules_per_block, self.machine.block_of[who]
@@ -477,7 +482,7 @@ class ClockMonitor:
         thread = f"thread {m.thread_index(int(m.thread_of[other]))}"
         return thread if m.block_of[other] == m.block_of[lane] else f"block {m.block_index(other)}, {thread}"
 
-    def _fault(self, instruction, g, who, bad, what: str) -> None:
+    def _fault(self, instruction: Instruction, g, who, bad, what: str) -> None:
         m = self.machine
         place = int(np.flatnonzero(bad)[0])
         lane = int(who[place])

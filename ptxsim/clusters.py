@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .syntax import Instruction
+
+if TYPE_CHECKING:
+    from .machine import Machine
 
 WARP = 32
 
@@ -37,14 +41,14 @@ def in_clusters(grid: tuple[int, int, int], cluster: tuple[int, int, int], block
     return (x + grid[0] * (y + grid[1] * z)).reshape(-1)
 
 
-def _split(number: np.ndarray, sizes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _split(number: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return number % sizes[0], number // sizes[0] % sizes[1], number // (sizes[0] * sizes[1])
 
 
 class Clusters:
     """The clusters of a batch of blocks."""
 
-    def __init__(self, machine) -> None:
+    def __init__(self, machine: Machine) -> None:
         m = self.machine = machine
         self.size = math.prod(m.cluster)
         self.rank = m.block_of % self.size  # by lane: blocks of a batch stand in the order of their ranks
@@ -81,7 +85,7 @@ class Clusters:
         self.release()
         return None
 
-    def _split(self, threads: np.ndarray) -> Iterator[tuple[tuple, np.ndarray]]:
+    def _split(self, threads: np.ndarray) -> Iterator[tuple[tuple[str, int], np.ndarray]]:
         """Threads by their cluster."""
         lanes = np.flatnonzero(threads)
         for cluster in np.unique(lanes // self.lanes).tolist():
@@ -101,7 +105,7 @@ class Clusters:
         """Let go whoever need not wait any more."""
         m = self.machine
         parked, self.waiting = self.waiting, []
-        least = np.repeat(self._least(), self.lanes) if parked else None
+        least = np.repeat(self._least(), self.lanes) if parked else np.zeros(0, np.int64)
         for w in parked:
             gone = self._granted(w) if w.registers else w.threads & (least > self.waited)
             if gone.any():

@@ -8,10 +8,14 @@ who is missing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .syntax import Instruction
+
+if TYPE_CHECKING:
+    from .machine import Machine
 
 WARP, WARPGROUP = 32, 128
 WIDTHS = {
@@ -32,7 +36,7 @@ def width(instruction: Instruction) -> int | None:
 class Convergence:
     """The threads of a batch that are held at such instructions."""
 
-    def __init__(self, machine, masks: dict[int, Callable[[], np.ndarray]]) -> None:
+    def __init__(self, machine: Machine, masks: dict[int, Callable[[], np.ndarray]]) -> None:
         """`masks`: of the instructions with one, by place, what reads it."""
         self.machine, self.masks = machine, masks
         self.held: dict[int, np.ndarray] = {}
@@ -45,10 +49,11 @@ class Convergence:
         """Threads come to the instruction at `pc`; those that may execute it now, with any that were held there."""
         m = self.machine
         width_here = width(m.program.code[pc])
+        assert width_here is not None  # or nobody would come here
         early = self.held.pop(pc, None)
         if early is not None:
             threads = threads | early
-        elif width_here:
+        elif width_here:  # more than a mask
             known = self._known.get(width_here)
             if known is not None and known[0] is threads and known[1] is m.alive:
                 return threads

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .memory import Access
+    from .syntax import Instruction
 
 NEVER = 1 << 30  # the group of a copy that is not committed yet
 
@@ -14,9 +20,9 @@ NEVER = 1 << 30  # the group of a copy that is not committed yet
 class Copy:
     """One executed cp.async."""
 
-    instruction: object
+    instruction: Instruction
     lanes: np.ndarray | None
-    access: object  # of the destination
+    access: Access  # of the destination
     data: list[np.ndarray]  # by element
     size: int  # of an element
     width: int
@@ -26,7 +32,7 @@ class Copy:
     pattern: int = 0  # of a tensor copy: bytes of the rows of its swizzle, 16 for none
 
 
-def commit(m) -> None:
+def commit(m: Machine) -> None:
     """cp.async.commit_group: the copies since the last commit become a group, of each thread by itself."""
     acting = slice(None) if m.active is None else m.active
     for copy in m.copies:
@@ -38,7 +44,7 @@ def commit(m) -> None:
     m.committed[acting] += 1
 
 
-def wait(m, pending: int, everything: bool) -> None:
+def wait(m: Machine, pending: int, everything: bool) -> None:
     """cp.async.wait_group N: all but the last N groups of the thread land; wait_all: every copy of it."""
     bound = np.full(m.lanes, NEVER + 1) if everything else m.committed - pending
     if m.active is not None:
@@ -54,7 +60,7 @@ def wait(m, pending: int, everything: bool) -> None:
     m.copies = left
 
 
-def land_copies_of(m, copies: Sequence[Copy], lanes: np.ndarray) -> None:
+def land_copies_of(m: Machine, copies: Sequence[Copy], lanes: np.ndarray) -> None:
     """Copies of some lanes land."""
     for copy in copies:
         landing = np.zeros(m.lanes, bool)
@@ -64,7 +70,7 @@ def land_copies_of(m, copies: Sequence[Copy], lanes: np.ndarray) -> None:
             copy.group = np.where(landing, -1, copy.group)
 
 
-def _land(m, copy: Copy, landing: np.ndarray) -> None:
+def _land(m: Machine, copy: Copy, landing: np.ndarray) -> None:
     if copy.lanes is None and landing.all():
         for number, values in enumerate(copy.data):
             copy.access.store(copy.size, values, number)

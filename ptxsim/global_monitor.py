@@ -19,6 +19,8 @@ on at barriers and fences. Only accesses that may meet a write are watched (see 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .memory import SHIFT
@@ -26,6 +28,9 @@ from .monitor import PLAIN, SWAP, granules, strength
 from .origins import UNKNOWN, Origins, access_bytes, named_spaces
 from .program import Program
 from .syntax import Instruction, Variable
+
+if TYPE_CHECKING:
+    from .machine import Machine
 
 WARP = 32
 HALF, LOW = 32, (1 << 32) - 1
@@ -64,7 +69,7 @@ def _writes(i: Instruction) -> bool:
 class GlobalMonitor:
     """The shadow of global memory, from the first block of a launch to the last."""
 
-    def __init__(self, machine, pcs: set[int], unwritten: list[tuple[int, int]], races: bool) -> None:
+    def __init__(self, machine: Machine, pcs: set[int], unwritten: list[tuple[int, int]], races: bool) -> None:
         """`unwritten`: buffers that nobody has written, as offsets into the arena, from and to."""
         self.machine, self.races = machine, races
         code = machine.program.code

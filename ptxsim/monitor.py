@@ -19,10 +19,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .memory import SHIFT
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .syntax import Instruction
 
 WARP = 32
 BULK = 16  # granules a thread: more have only bulk copies, of one thread
@@ -30,7 +35,7 @@ NONE, MANY = -1, -(1 << 30)  # no thread; threads of several warps. -2 - w: seve
 PLAIN, STRONG, SWAP = 0, 1, 2  # how an access behaves to others: strong ones do not race with each other
 
 
-def strength(instruction, kind: str) -> int:
+def strength(instruction: Instruction, kind: str) -> int:
     """Of an access of this kind."""
     if kind == "atom":
         return SWAP if "cas" in instruction.modifiers else STRONG
@@ -51,7 +56,7 @@ class Event:
 
     __slots__ = ("access", "first", "instruction", "kind", "lanes", "number", "strength", "where")
 
-    def __init__(self, access, where, first: int, number: int, lanes, instruction, kind: str) -> None:
+    def __init__(self, access, where, first: int, number: int, lanes, instruction: Instruction, kind: str) -> None:
         self.access, self.where, self.first, self.number, self.lanes = access, where, first, number, lanes
         self.instruction, self.kind = instruction, kind
         self.strength = strength(instruction, kind)
@@ -60,7 +65,7 @@ class Event:
 class SharedMonitor:
     """The shadow of the shared memory of a batch."""
 
-    def __init__(self, machine) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
         space = machine.spaces["shared"]
         self.shift = SHIFT[machine.granule]
@@ -89,7 +94,7 @@ class SharedMonitor:
 
     # noting
 
-    def touch(self, access, width: int, instruction, kind: str) -> None:
+    def touch(self, access, width: int, instruction: Instruction, kind: str) -> None:
         """An access is about to happen."""
         if kind == "cp_async":
             return

@@ -13,8 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .machine import Machine
+    from .syntax import Instruction
 
 COUNT, BYTES = 20, 21  # bits of the fields
 MOST = (1 << COUNT) - 1
@@ -58,7 +63,7 @@ class Parked:
 class Phases:
     """The mbarrier objects of a batch."""
 
-    def __init__(self, machine) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.waiting: list[Parked] = []
         self.signals: dict[int, list[Callable[[], None]]] = {}  # by object: copies that have not landed
@@ -73,7 +78,7 @@ class Phases:
     def read(self, objects: np.ndarray) -> np.ndarray:
         return self._words[objects >> 3]
 
-    def change(self, instruction, objects: np.ndarray, lanes: np.ndarray, act: Callable) -> np.ndarray:
+    def change(self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, act: Callable) -> np.ndarray:
         """`act(state, index)` for each thread, in turns; the words that they found."""
         before = np.zeros(len(objects), np.uint64)
         for index, (at, lane) in enumerate(zip(objects.tolist(), lanes.tolist(), strict=True)):
@@ -87,12 +92,12 @@ class Phases:
             self.release()
         return before
 
-    def count(self, at: int, instruction, size: int) -> None:
+    def count(self, at: int, instruction: Instruction, size: int) -> None:
         """Note who expects bytes at the object at `at`, or (negative) brings them."""
         of_object = self.bytes.setdefault(at, {})
         of_object[instruction] = of_object.get(instruction, 0) + size
 
-    def _settle(self, instruction, state: State, lane: int, at: int) -> None:
+    def _settle(self, instruction: Instruction, state: State, lane: int, at: int) -> None:
         """Refuse what no object may hold; end the phase when nothing is to come any more."""
         if state.pending < 0 or state.expected < 0:
             raise self.machine.fault(instruction, "mbarrier: more arrivals than the phase expects", lane)
@@ -123,7 +128,9 @@ class Phases:
                 self.arrive_now(at)
         return (self.read(objects) & np.uint64(1)) != parity
 
-    def wait(self, instruction, threads: np.ndarray, objects: np.ndarray, parity: np.ndarray, write) -> int | None:
+    def wait(
+        self, instruction: Instruction, threads: np.ndarray, objects: np.ndarray, parity: np.ndarray, write
+    ) -> int | None:
         """Threads come to a try_wait; `objects` and `parity` by lane of the batch."""
         self.waiting.append(Parked(instruction, threads, objects, parity, write))
         self.release()

@@ -6,18 +6,21 @@ together: one array operation for many instructions. Where only counts are, what
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import floats
 from .instructions.memory import blind
+from .instructions.registry import Step
 from .ptx_types import TYPES
 from .slicing import slice_of
 from .syntax import Instruction, Register, Variable
 
-Step = Callable[[], None]
+if TYPE_CHECKING:
+    from .machine import Machine
+
 F32 = TYPES["f32"]
 FEWEST = 4  # FMAs that are worth being computed together
 CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
@@ -26,7 +29,7 @@ CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
 class Runs:
     """The runs of a machine's program, made as they are met."""
 
-    def __init__(self, machine) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._made: dict[tuple[int, int], list[Step]] = {}
         self._counted: dict[tuple[int, int], list[Step]] = {}
@@ -67,7 +70,10 @@ class Runs:
         return steps
 
     def _together(self, first: int, end: int) -> list[Step]:
-        m, steps, group, written = self.machine, [], [], set()
+        m = self.machine
+        steps: list[Step] = []
+        group: list[Instruction] = []
+        written: set[Register] = set()
 
         def finish() -> None:
             alone = [m.steps[i.pc] for i in group]
@@ -94,7 +100,7 @@ def _is_fma(i: Instruction) -> bool:
     return plain and all(isinstance(o, Register) and o.type.bits == 32 for o in i.operands)
 
 
-def fused(m, group: list[Instruction], alone: list[Step]) -> Step:
+def fused(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
     """FMAs none of which reads or writes what another writes; `alone`: the steps of each by itself."""
     slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
     readers = {o.slot: m.reader(o, F32) for i in group for o in i.operands[1:]}

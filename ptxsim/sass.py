@@ -45,7 +45,7 @@ class SharedAccess(NamedTuple):
     line: int
     opcode: str  # LDS, STS, LDSM, STSM, LDGSTS or ATOMS
     bits: int  # a thread; of LDSM and STSM those that a thread gets or gives
-    count: int  # instructions, those that no thread ever executes (@!PT) left out
+    count: int  # type: ignore[assignment]  # not the tuple's method: instructions, without those never executed (@!PT)
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ def _blocks(function: Function) -> list[Block]:
 def _join(blocks: list[Block], at: Callable[[str], int | None]) -> None:
     """Let each block that ends with a BSYNC go on where a BSSY that reaches it, with its barrier, says."""
     places: dict[str, list[tuple[Block, int]]] = defaultdict(list)  # of a barrier's BSSYs, and where they join
-    kept = set()  # barriers that a register holds meanwhile: any BSSY of theirs may reach any BSYNC
+    kept: set[str] = set()  # barriers that a register holds meanwhile: any BSSY of theirs may reach any BSYNC
     for block in blocks:
         for i in block.instructions:
             if i.name == "BSSY" and i.targets and (target := at(i.targets[0])) is not None:

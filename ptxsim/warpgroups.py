@@ -7,15 +7,17 @@ mov: compilers put copies between, which ptxas takes out again, so that a copy i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .errors import PtxsimError
 from .syntax import Address, Immediate, Instruction, Register, Vector, registers_of
 
 if TYPE_CHECKING:
+    from .machine import Machine
     from .program import Program
 
 WARP, WARPGROUP = 32, 128
@@ -83,7 +85,7 @@ class Watch:
                 found.uses[i.pc] = use
         return found
 
-    def rows_of(self, operands) -> np.ndarray:
+    def rows_of(self, operands: Iterable[object]) -> np.ndarray:
         """Of those registers in operands that are watched."""
         slots = (register.slot for operand in operands for register in registers_of(operand))
         return np.array([self.rows[slot] for slot in slots if slot in self.rows], np.intp)
@@ -100,7 +102,7 @@ class Flight:
 class Warpgroups:
     """The warpgroups of a batch. Each wgmma has a number; those of a warpgroup end in their order."""
 
-    def __init__(self, machine) -> None:
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
         per_block = -(-machine.padded // WARPGROUP)
         self.of_lane = machine.block_of * per_block + machine.thread_of // WARPGROUP
@@ -199,7 +201,9 @@ class Warpgroups:
             self._require_over(self.used, use.writes, here, instruction, "writes a register that the wgmma at {} uses")
         self.pending[to, here], self.written[to, here] = 0, -1
 
-    def _require_over(self, table: np.ndarray, rows: np.ndarray, here: np.ndarray, instruction, what: str) -> None:
+    def _require_over(
+        self, table: np.ndarray, rows: np.ndarray, here: np.ndarray, instruction: Instruction, what: str
+    ) -> None:
         numbers = table[rows[:, None], here]
         early = numbers > self.over[here]
         if early.any():
@@ -210,7 +214,7 @@ class Warpgroups:
             rest = "before a wait_group for it" + ("" if committed else "; it is in no group yet (commit_group)")
             raise self._fault(instruction, group, f"{what.format(place)} {rest}")
 
-    def _fault(self, instruction: Instruction, group: int, what: str):
+    def _fault(self, instruction: Instruction, group: int, what: str) -> PtxsimError:
         m = self.machine
         lanes = np.flatnonzero((self.of_lane == group) & (m.alive if m.active is None else m.active))
         return m.fault(instruction, what, int(lanes[0]))

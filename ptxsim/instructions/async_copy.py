@@ -6,15 +6,20 @@ reads the destination before that is told of (see monitor.py), and gets the old 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ..copies import NEVER, Copy, commit, wait
 from ..errors import PtxError
 from ..ptx_types import TYPES
-from ..syntax import Immediate, Register
+from ..syntax import Immediate, Instruction, Register
 from .bulk import bulk
 from .mbarrier import signal_by_copies
-from .registry import ADDRESS, BOX, NUMBER, VALUE, Modifiers, effect, takes
+from .registry import ADDRESS, BOX, NUMBER, VALUE, Modifiers, Step, effect, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 U32 = TYPES["u32"]
 
@@ -35,7 +40,7 @@ U32 = TYPES["u32"]
     takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE,), when="bulk"),
     takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE)),
 )
-def cp(m, instruction):
+def cp(m: Machine, instruction: Instruction) -> Step:
     """cp.async and its commit_group, wait_group and wait_all (PTX ISA 9.7.9.25.3)."""
     modifiers = Modifiers(instruction)
     if not modifiers.flag("async"):
@@ -56,7 +61,7 @@ def cp(m, instruction):
     return _copy(m, instruction, modifiers)
 
 
-def _copy(m, instruction, modifiers: Modifiers):
+def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.{ca,cg}.shared.global [dst], [src], size{, src-size | ignore-src}{, policy}."""
     level = modifiers.one_of(("ca", "cg"))
     if not modifiers.one_of(("shared", "shared::cta")) or not modifiers.flag("global"):
@@ -96,7 +101,9 @@ def _copy(m, instruction, modifiers: Modifiers):
     return step
 
 
-def _partial(m, instruction, slot, offset, width, source_size, ignore, size, count) -> list[np.ndarray]:
+def _partial(
+    m: Machine, instruction: Instruction, slot, offset, width, source_size, ignore, size, count
+) -> list[np.ndarray]:
     """With a source size: that many bytes are read, the others are zero; nothing is read for size 0."""
     lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
     wanted = np.full(m.lanes, width, np.int64) if source_size is None else source_size().astype(np.int64)

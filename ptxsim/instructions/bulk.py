@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from ..syntax import Instruction, Vector
 from .mbarrier import objects_at
 from .memory import combination
 from .registry import Modifiers
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 U16, U32, S32, U64 = TYPES["u16"], TYPES["u32"], TYPES["s32"], TYPES["u64"]
 OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
@@ -42,7 +46,7 @@ class Pieces(Access):
         super().__init__(space, Addresses(flat, None, raw, np.full(len(flat), lane), flat - raw), 0)
 
 
-def bulk(m, instruction: Instruction, modifiers: Modifiers):
+def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers):
     """cp.async.bulk, with tensor maps or without, cp.reduce.async.bulk, and the groups of stores."""
     if modifiers.flag("prefetch"):
         return _prefetch(m, instruction, modifiers)
@@ -65,7 +69,7 @@ def bulk(m, instruction: Instruction, modifiers: Modifiers):
     return _plain(m, instruction, modifiers, spaces, multicast, operation)
 
 
-def _prefetch(m, instruction: Instruction, modifiers: Modifiers):
+def _prefetch(m: Machine, instruction: Instruction, modifiers: Modifiers):
     """To L2: nothing moves, but the map must be one."""
     modifiers.drop(("global", *HINTS))
     if not modifiers.flag("tensor"):
@@ -81,7 +85,7 @@ def _prefetch(m, instruction: Instruction, modifiers: Modifiers):
     return step
 
 
-def _lanes(m) -> list[int]:
+def _lanes(m: Machine) -> list[int]:
     """The active threads."""
     return np.flatnonzero(m.alive if m.active is None else m.active).tolist()
 
@@ -89,7 +93,7 @@ def _lanes(m) -> list[int]:
 # plain
 
 
-def _plain(m, instruction: Instruction, modifiers: Modifiers, spaces: list[str], multicast: bool, operation):
+def _plain(m: Machine, instruction: Instruction, modifiers: Modifiers, spaces: list[str], multicast: bool, operation):
     """[to], [from], bytes(, [mbarrier])(, mask of blocks)(, policy)."""
     known = (["shared::cluster", "global"], ["shared::cta", "global"], ["global", "shared::cta"])
     if spaces not in (*known, ["shared::cluster", "shared::cta"]):
@@ -142,13 +146,13 @@ def _plain(m, instruction: Instruction, modifiers: Modifiers, spaces: list[str],
     return step
 
 
-def _only(m, lanes: list[int]) -> np.ndarray:
+def _only(m: Machine, lanes: list[int]) -> np.ndarray:
     threads = np.zeros(m.lanes, bool)
     threads[lanes] = True
     return threads
 
 
-def _touch_global(m, instruction: Instruction, access: Access, width: int, kind: str) -> None:
+def _touch_global(m: Machine, instruction: Instruction, access: Access, width: int, kind: str) -> None:
     """Tell the watch over global memory and the observers."""
     if instruction.pc in m.watched:
         m.global_monitor.touch(access, width, instruction, kind)
@@ -156,7 +160,7 @@ def _touch_global(m, instruction: Instruction, access: Access, width: int, kind:
         observer.bulk(instruction, access, width, kind)
 
 
-def _require_readable(m, instruction: Instruction, access: Access) -> int | None:
+def _require_readable(m: Machine, instruction: Instruction, access: Access) -> int | None:
     """A bulk copy reads shared memory; the time, where it is watched."""
     return None if m.monitor is None else m.monitor.access(access, access.lanes, PIECE, instruction, "async_ld")
 
@@ -164,7 +168,7 @@ def _require_readable(m, instruction: Instruction, access: Access) -> int | None
 # into shared memory
 
 
-def _signal(m, instruction: Instruction, operand) -> Callable[[], dict[int, int]]:
+def _signal(m: Machine, instruction: Instruction, operand) -> Callable[[], dict[int, int]]:
     """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
     _, slot, offset = m.address(operand, "shared::cluster")
 
@@ -208,7 +212,7 @@ def _deliver(
         m.phases.signal(at, _landing(m, instruction, copy, lane, at, size))
 
 
-def _landing(m, instruction: Instruction, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
+def _landing(m: Machine, instruction: Instruction, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
     def complete(state: State, index: int) -> None:
         state.bytes -= size
 
@@ -238,7 +242,7 @@ def _update(operation: str, t: Type, modifiers: Modifiers):
     return update, t.bytes
 
 
-def _send(m, instruction: Instruction, lane: int, taken: Pieces, to: Access, data, width: int, update) -> None:
+def _send(m: Machine, instruction: Instruction, lane: int, taken: Pieces, to: Access, data, width: int, update) -> None:
     """Data go to global memory; the source is being read until the thread waits for the store's group."""
     kind = "st" if update is None else "atom"
     _touch_global(m, instruction, to, width, kind)
@@ -262,7 +266,7 @@ def _dimensions(modifiers: Modifiers) -> int:
     return int(found[0])
 
 
-def _maps(m, instruction: Instruction, operand, dimensions: int):
+def _maps(m: Machine, instruction: Instruction, operand, dimensions: int):
     """A function: for each of some threads its tensor map and its coordinates, the innermost last."""
     space, slot, offset = m.address(operand, "generic")
     base = BASES.get(space, 0)
@@ -285,7 +289,7 @@ def _maps(m, instruction: Instruction, operand, dimensions: int):
     return read
 
 
-def _map_at(m, instruction: Instruction, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
+def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
     """The tensor map at a generic address."""
     window, at = divmod(address, WINDOW)
     space = m.spaces["param" if window == BASES["param"] // WINDOW else "global"]
@@ -305,7 +309,7 @@ def _map_at(m, instruction: Instruction, address: int, dimensions: int, lane: in
     return found
 
 
-def _tensor(m, instruction: Instruction, modifiers: Modifiers, spaces: list[str], multicast: bool, operation):
+def _tensor(m: Machine, instruction: Instruction, modifiers: Modifiers, spaces: list[str], multicast: bool, operation):
     """[to], [map, {coordinates}], [mbarrier](, mask of blocks)(, policy); or [map, {coordinates}], [from](, policy)."""
     dimensions = _dimensions(modifiers)
     modifiers.flag("tile")
@@ -317,7 +321,7 @@ def _tensor(m, instruction: Instruction, modifiers: Modifiers, spaces: list[str]
     return _tensor_store(m, instruction, modifiers, dimensions, operation)
 
 
-def _tensor_load(m, instruction: Instruction, dimensions: int, multicast: bool):
+def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicast: bool):
     destination, source, bar, *more = instruction.operands
     boxes = _boxes(m, instruction, destination, "shared::cluster", _maps(m, instruction, source, dimensions))
     signal = _signal(m, instruction, bar)
@@ -341,7 +345,7 @@ def _tensor_load(m, instruction: Instruction, dimensions: int, multicast: bool):
     return step
 
 
-def _tensor_store(m, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation):
+def _tensor_store(m: Machine, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation):
     destination, source = instruction.operands[:2]
     boxes = _boxes(m, instruction, source, "shared", _maps(m, instruction, destination, dimensions))
 
@@ -365,7 +369,7 @@ def _tensor_store(m, instruction: Instruction, modifiers: Modifiers, dimensions:
     return step
 
 
-def _boxes(m, instruction: Instruction, operand, space_name: str, read_maps):
+def _boxes(m: Machine, instruction: Instruction, operand, space_name: str, read_maps):
     """A function: for each active thread its tensor map, the pieces of shared memory of its box, and coordinates."""
     _, slot, offset = m.address(operand, space_name)
 
@@ -395,7 +399,9 @@ def _boxes(m, instruction: Instruction, operand, space_name: str, read_maps):
     return each
 
 
-def _inside(m, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8, whole: bool = False):
+def _inside(
+    m: Machine, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8, whole: bool = False
+):
     """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes of
     a row from and to; None where nothing does. `whole`: with all of the 16-byte piece in which a row ends, as an H200
     stores it, with zeros beyond the row."""

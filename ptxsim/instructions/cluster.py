@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ..errors import PtxError
 from ..memory import RANK_AT
 from ..ptx_types import TYPES
-from .registry import NUMBER, RESULT, VALUE, Modifiers, control, effect, takes
+from ..syntax import Instruction
+from .registry import NUMBER, RESULT, VALUE, Control, Modifiers, Step, control, effect, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 U32 = TYPES["u32"]
 
 
 @control("mapa", takes(RESULT, VALUE, VALUE))
-def mapa(m, instruction):
+def mapa(m: Machine, instruction: Instruction) -> Control:
     """mapa: a shared address as it is in another block of the cluster (PTX ISA 9.7.9.23)."""
     modifiers = Modifiers(instruction)
     modifiers.flag("shared::cluster")
@@ -22,7 +28,7 @@ def mapa(m, instruction):
     destination, source, rank = instruction.operands
     read, read_rank, write = m.reader(source, t), m.reader(rank, U32), m.writer(destination, t)
 
-    def step(active) -> int:
+    def step(active: np.ndarray) -> int:
         ranks = read_rank()
         other = active & (ranks >= m.clusters.size)
         if other.any():
@@ -37,7 +43,7 @@ def mapa(m, instruction):
 
 
 @effect("getctarank", takes(RESULT, VALUE))
-def getctarank(m, instruction):
+def getctarank(m: Machine, instruction: Instruction) -> Step:
     """getctarank: the rank of the block that a shared address lies in (PTX ISA 9.7.9.24)."""
     modifiers = Modifiers(instruction)
     modifiers.flag("shared::cluster")
@@ -49,7 +55,7 @@ def getctarank(m, instruction):
 
 
 @control("setmaxnreg", takes(NUMBER))
-def setmaxnreg(m, instruction):
+def setmaxnreg(m: Machine, instruction: Instruction) -> Control:
     """setmaxnreg: how many registers a thread of a warp has; .inc waits until the block has them (PTX ISA 9.7.19.5)."""
     modifiers = Modifiers(instruction)
     more = modifiers.one_of(("inc", "dec"))

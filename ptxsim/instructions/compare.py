@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .. import floats
 from ..ptx_types import BITS, FLOATS, INTEGERS, TYPES, Type
-from .registry import Elementwise, Modifiers, elementwise
+from .registry import Compute, Elementwise, Modifiers, elementwise
 
 ORDERED = {
     "eq": np.equal,
@@ -26,11 +28,11 @@ def _float_ne(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a != b) & ~np.isnan(a) & ~np.isnan(b)
 
 
-def _unordered(test):
+def _unordered(test: Compute) -> Compute:
     return lambda a, b: test(a, b) | np.isnan(a) | np.isnan(b)
 
 
-FLOATING = {
+FLOATING: dict[str, Compute] = {
     **ORDERED,
     "ne": _float_ne,
     "equ": _unordered(np.equal),
@@ -44,7 +46,7 @@ FLOATING = {
 }
 
 
-def comparison(m: Modifiers, t: Type):
+def comparison(m: Modifiers, t: Type) -> Compute:
     """The comparison of `setp` and `set` on values of type t."""
     if t.kind == "f":
         test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
@@ -52,7 +54,7 @@ def comparison(m: Modifiers, t: Type):
         if t.name in ("f16", "bf16"):
             return lambda a, b: test(floats.unpack(a, t.name), floats.unpack(b, t.name))
         return (lambda a, b: test(floats.flush(a), floats.flush(b))) if flushed else test
-    tests = {**ORDERED, **UNSIGNED}
+    tests: dict[str, Compute] = {**ORDERED, **UNSIGNED}
     name = m.one_of(tests) or m.reject("a comparison")
     if name in UNSIGNED and t.signed:
         u = np.dtype(f"u{t.bytes}")
@@ -87,7 +89,7 @@ def setp_packed(m: Modifiers) -> Elementwise:
     test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
     m.flag("ftz")
 
-    def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray):
+    def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> tuple[np.ndarray, ...]:
         pairs = zip(floats.halves(a), floats.halves(b), strict=True)
         results = [test(floats.unpack(x, name), floats.unpack(y, name)) for x, y in pairs]
         return tuple(combine(r, c[0]) if combine else r for r in results)
@@ -101,7 +103,7 @@ def set_(m: Modifiers) -> Elementwise:
     result, t = m.types[0], m.types[1]
     combine = COMBINE.get(m.one_of(COMBINE) or "")
     test = comparison(m, t)
-    yes = {
+    yes: Any = {
         "f32": np.float32(1),
         "f16": np.uint16(0x3C00),
         "bf16": np.uint16(0x3F80),
@@ -113,7 +115,7 @@ def set_(m: Modifiers) -> Elementwise:
 
     def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> np.ndarray:
         holds = test(a, b)
-        return np.where(combine(holds, c[0]) if combine else holds, yes, type(yes)(0))
+        return np.where(combine(holds, c[0]) if combine else holds, yes, np.zeros_like(yes))
 
     return Elementwise(compute, result, (t, t, PRED) if combine else (t, t))
 

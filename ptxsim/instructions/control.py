@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +16,12 @@ from ..barriers import require_barrier_number
 from ..errors import PtxError
 from ..memory import BASES, WINDOW
 from ..ptx_types import TYPES
-from ..syntax import Immediate, Register, Symbol
+from ..syntax import Immediate, Instruction, Register, Symbol
 from ..values import merged
-from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Modifiers, control, takes
+from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Control, Modifiers, control, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
 BARRIER = (
@@ -29,7 +33,7 @@ BARRIER = (
 
 
 @control("bra", takes(LABEL))
-def bra(m, instruction):
+def bra(m: Machine, instruction: Instruction) -> Control:
     """bra: jump, where the predicate holds (PTX ISA 9.7.12.3); `.uni` says that all threads do the same."""
     modifiers = Modifiers(instruction)
     modifiers.flag("uni")
@@ -58,7 +62,7 @@ def bra(m, instruction):
 
 
 @control("brx", takes(VALUE, LABEL))
-def brx(m, instruction):
+def brx(m: Machine, instruction: Instruction) -> Control:
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
     places = np.array([label.place for label in instruction.operands[1]])
     read = m.reader(instruction.operands[0], U32)
@@ -77,7 +81,7 @@ def brx(m, instruction):
 
 
 @control("exit", takes())
-def exit_(m, instruction):
+def exit_(m: Machine, instruction: Instruction) -> Control:
     """exit: the thread ends (PTX ISA 9.7.12.7)."""
 
     def step(active: np.ndarray) -> None:
@@ -87,7 +91,7 @@ def exit_(m, instruction):
 
 
 @control("trap", takes())
-def trap(m, instruction):
+def trap(m: Machine, instruction: Instruction) -> Control:
     """trap: an error (PTX ISA 9.7.19.4)."""
 
     def step(active: np.ndarray) -> None:
@@ -97,13 +101,13 @@ def trap(m, instruction):
 
 
 @control("brkpt", takes())
-def brkpt(m, instruction):
+def brkpt(m: Machine, instruction: Instruction) -> Control:
     """brkpt: a breakpoint; nothing stops here (PTX ISA 9.7.19.1)."""
     return lambda active: instruction.pc + 1
 
 
 @control("bar", *BARRIER)
-def bar(m, instruction):
+def bar(m: Machine, instruction: Instruction) -> Control:
     """bar.sync, bar.red, bar.arrive, bar.warp.sync: as barrier, aligned (PTX ISA 9.7.13.1, 9.7.13.2)."""
     modifiers = Modifiers(instruction)
     if modifiers.flag("warp"):
@@ -115,7 +119,7 @@ def bar(m, instruction):
 
 
 @control("barrier", *BARRIER)
-def barrier(m, instruction):
+def barrier(m: Machine, instruction: Instruction) -> Control:
     """barrier.sync, .red, .arrive: threads of a block wait for each other (PTX ISA 9.7.13.1)."""
     modifiers = Modifiers(instruction)
     if modifiers.flag("cluster"):
@@ -123,7 +127,7 @@ def barrier(m, instruction):
     return _barrier(m, instruction, modifiers)
 
 
-def _cluster_barrier(m, instruction, modifiers: Modifiers):
+def _cluster_barrier(m: Machine, instruction: Instruction, modifiers: Modifiers):
     """barrier.cluster.arrive, .wait (PTX ISA 9.7.13.4)."""
     waits = modifiers.flag("wait")
     if not waits and not modifiers.flag("arrive"):
@@ -141,7 +145,7 @@ def _cluster_barrier(m, instruction, modifiers: Modifiers):
     return step
 
 
-def _barrier(m, instruction, modifiers: Modifiers):
+def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers):
     modifiers.flag("cta")
     modifiers.flag("aligned")
     action = modifiers.one_of(("sync", "red", "arrive"))
@@ -177,7 +181,7 @@ def _barrier(m, instruction, modifiers: Modifiers):
     return step
 
 
-def _reduction(m, name: str, write):
+def _reduction(m: Machine, name: str, write):
     """bar.red: how many, whether all or any of the barrier's threads have the predicate set."""
 
     def finish(threads: np.ndarray, value: np.ndarray, of_barrier: np.ndarray) -> None:
@@ -194,7 +198,7 @@ def _reduction(m, name: str, write):
 
 
 @control("ret", takes())
-def ret(m, instruction):
+def ret(m: Machine, instruction: Instruction) -> Control:
     """ret: back to where the thread came from; from the entry: the end (PTX ISA 9.7.12.6)."""
 
     function = m.program.owner[instruction.pc].name
@@ -212,7 +216,7 @@ def ret(m, instruction):
     return step
 
 
-def _return(m, active: np.ndarray, function: str) -> int | None:
+def _return(m: Machine, active: np.ndarray, function: str) -> int | None:
     level = m.depth[active] - 1
     if m.saved:
         _restore(m, active)
@@ -234,7 +238,7 @@ def _return(m, active: np.ndarray, function: str) -> int | None:
     return None
 
 
-def _restore(m, active: np.ndarray) -> None:
+def _restore(m: Machine, active: np.ndarray) -> None:
     """Recursion: give the caller its registers and its local memory back."""
     moved = np.zeros(m.lanes, np.int64)
     for level, frame in enumerate(m.saved):
@@ -256,7 +260,7 @@ def _restore(m, active: np.ndarray) -> None:
 
 
 @control("call", takes(ARGUMENTS, CALLEE, ARGUMENTS))
-def call(m, instruction):
+def call(m: Machine, instruction: Instruction) -> Control:
     """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail are the system's."""
     modifiers = Modifiers(instruction)
     modifiers.flag("uni")
@@ -275,7 +279,7 @@ def call(m, instruction):
     return _direct(m, instruction, function, returns.items, arguments.items)
 
 
-def _direct(m, instruction, function, returns: tuple, arguments: tuple):
+def _direct(m: Machine, instruction: Instruction, function, returns: tuple, arguments: tuple):
     if len(arguments) != len(function.params) or len(returns) != len(function.returns):
         raise PtxError(f"{instruction.where}: {function.name} is called with {len(arguments)} arguments")
     for item, formal in zip((*arguments, *returns), (*function.params, *function.returns), strict=True):
@@ -312,7 +316,7 @@ def _direct(m, instruction, function, returns: tuple, arguments: tuple):
     return step
 
 
-def _save(m, active: np.ndarray, caller: str) -> None:
+def _save(m: Machine, active: np.ndarray, caller: str) -> None:
     for level in np.unique(m.depth[active]).tolist():
         while len(m.saved) <= level:
             m.saved.append({})
@@ -326,7 +330,7 @@ def _save(m, active: np.ndarray, caller: str) -> None:
             frame[caller, slot] = now if old is None else merged(here, now, old)
 
 
-def _finish_call(m, copies_out) -> None:
+def _finish_call(m: Machine, copies_out) -> None:
     """The results to where the caller wants them."""
     moved = getattr(m, "pending_return", None)
     if moved is not None:
@@ -337,7 +341,7 @@ def _finish_call(m, copies_out) -> None:
         _pass(m, formal, wanted, from_shift=shift)
 
 
-def _pass(m, source, destination, from_shift: int = 0, to_shift: int = 0) -> None:
+def _pass(m: Machine, source, destination, from_shift: int = 0, to_shift: int = 0) -> None:
     """Copy a parameter: from a variable, register or constant to a variable or register."""
     lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
     space = m.spaces["local"]
@@ -368,7 +372,7 @@ def _variable(operand):
     return operand.variable if isinstance(operand, Symbol) else operand
 
 
-def _size(m, operand) -> int | None:
+def _size(m: Machine, operand) -> int | None:
     """Bytes of an argument; a constant has as many as it must."""
     if isinstance(operand, Immediate):
         return None
@@ -380,7 +384,7 @@ def _size(m, operand) -> int | None:
     return variable.size
 
 
-def _indirect(m, instruction, target: Register):
+def _indirect(m: Machine, instruction: Instruction, target: Register):
     """A call through a pointer: each thread to the function whose number it holds."""
     returns, _, arguments = instruction.operands
     read = m.reader(target, TYPES["u64"])
@@ -409,7 +413,7 @@ def _indirect(m, instruction, target: Register):
 # the system's functions
 
 
-def _argument_reader(m, argument):
+def _argument_reader(m: Machine, argument):
     """Values of an argument in a .param variable of the caller, as uint64 of the active threads."""
 
     def read() -> tuple[np.ndarray, np.ndarray]:
@@ -424,7 +428,7 @@ def _argument_reader(m, argument):
     return read
 
 
-def _assertfail(m, instruction, arguments: tuple, returns: tuple):
+def _assertfail(m: Machine, instruction: Instruction, arguments: tuple, returns: tuple):
     """__assertfail(message, file, line, function, char size): a failed device-side assert."""
     readers = [_argument_reader(m, a) for a in arguments]
 
@@ -441,7 +445,7 @@ def _assertfail(m, instruction, arguments: tuple, returns: tuple):
     return step
 
 
-def _vprintf(m, instruction, arguments: tuple, returns: tuple):
+def _vprintf(m: Machine, instruction: Instruction, arguments: tuple, returns: tuple):
     """vprintf(format, arguments): printed on stdout, thread by thread."""
     readers = [_argument_reader(m, a) for a in arguments]
 
@@ -455,7 +459,7 @@ def _vprintf(m, instruction, arguments: tuple, returns: tuple):
     return step
 
 
-def formatted(m, lane: int, text: str, place: int) -> str:
+def formatted(m: Machine, lane: int, text: str, place: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the other."""
     offset = place % WINDOW
     local = m.spaces["local"]

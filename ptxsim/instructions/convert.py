@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from .. import floats
 from ..ptx_types import TYPES, Type
-from .registry import Elementwise, Modifiers, elementwise
+from .registry import Compute, Elementwise, Modifiers, elementwise
 
 INT_MODES = ("rni", "rzi", "rmi", "rpi")
 FLOAT_MODES = ("rn", "rz", "rm", "rp", "rna")
@@ -85,14 +87,20 @@ def _fp8(m: Modifiers, name: str) -> Elementwise:
     return Elementwise(lambda x: joined(*(floats.unpack(h, "f16") for h in floats.halves(x)[::-1])), b16, (t,))
 
 
-def _float_to_float(to: Type, source: Type, mode: str, integer: str | None, ftz: bool, sat: bool, relu: bool):
+def _same(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _float_to_float(
+    to: Type, source: Type, mode: str, integer: str | None, ftz: bool, sat: bool, relu: bool
+) -> Compute:
     if to.name == source.name == "f32" and integer is None:
-        compute = lambda x: x  # noqa: E731
+        compute: Compute = _same
     elif to.name == "f32" and source.name in NARROW and integer is None:
-        compute = lambda x: floats.unpack(x, source.name)  # noqa: E731
+        compute = partial(floats.unpack, name=source.name)
     else:
 
-        def compute(x: np.ndarray) -> np.ndarray:
+        def converted(x: np.ndarray) -> np.ndarray:
             value = widened(x, source)
             if integer is not None:
                 value = np.copysign(ROUND[integer](value), value)
@@ -102,10 +110,11 @@ def _float_to_float(to: Type, source: Type, mode: str, integer: str | None, ftz:
                 return floats.pack(value, to.name, mode, relu)
             return floats.to_f32(value, mode) if to.name == "f32" else value
 
+        compute = converted
     inner = compute
     if ftz and (source.name == "f32" or to.name == "f32"):
-        before = floats.flush if source.name == "f32" else lambda x: x
-        after = floats.flush if to.name == "f32" else lambda x: x
+        before: Compute = floats.flush if source.name == "f32" else _same
+        after: Compute = floats.flush if to.name == "f32" else _same
         compute = lambda x: after(inner(before(x)))  # noqa: E731
     if sat and to.name not in NARROW:
         unclamped = compute
@@ -113,7 +122,7 @@ def _float_to_float(to: Type, source: Type, mode: str, integer: str | None, ftz:
     return compute
 
 
-def _float_to_int(to: Type, source: Type, mode: str, ftz: bool):
+def _float_to_int(to: Type, source: Type, mode: str, ftz: bool) -> Compute:
     """Out of range: the nearest integer of the type. NaN: 0, but 2^(n-1) where a 64-bit type takes part."""
     info = np.iinfo(to.dtype)
     nan = to.dtype.type(0)
@@ -134,7 +143,7 @@ def _float_to_int(to: Type, source: Type, mode: str, ftz: bool):
     return compute
 
 
-def _int_to_float(to: Type, source: Type, mode: str, sat: bool):
+def _int_to_float(to: Type, source: Type, mode: str, sat: bool) -> Compute:
     def exact_enough(x: np.ndarray) -> np.ndarray:
         """Integers as float64, rounded to odd where 64 bits do not fit."""
         value = x.astype(np.float64)
@@ -176,7 +185,7 @@ def _int64_to_double(x: np.ndarray, mode: str) -> np.ndarray:
     return out
 
 
-def _int_to_int(to: Type, source: Type, sat: bool):
+def _int_to_int(to: Type, source: Type, sat: bool) -> Compute:
     if not sat:
         return lambda x: x.astype(to.dtype)
     low, high = np.iinfo(to.dtype).min, np.iinfo(to.dtype).max

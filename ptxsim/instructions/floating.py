@@ -11,12 +11,12 @@ import numpy as np
 
 from .. import floats
 from ..ptx_types import FLOATS, TYPES
-from .registry import Elementwise, Modifiers, elementwise
+from .registry import Compute, Elementwise, Modifiers, elementwise
 
 MODES = ("rn", "rz", "rm", "rp")
 
 
-def finished(m: Modifiers, compute, count: int) -> Elementwise:
+def finished(m: Modifiers, compute: Compute, count: int) -> Elementwise:
     """An operation on `count` operands of the instruction's type, with its `.ftz` and `.sat`."""
     t = m.type
     ftz, sat = m.flag("ftz"), m.flag("sat")
@@ -29,7 +29,7 @@ def finished(m: Modifiers, compute, count: int) -> Elementwise:
     return Elementwise(compute, t, (t,) * count)
 
 
-def arithmetic(m: Modifiers, operation: str, nearest, count: int) -> Elementwise:
+def arithmetic(m: Modifiers, operation: str, nearest: Compute, count: int) -> Elementwise:
     """An IEEE operation in its rounding mode."""
     mode = m.one_of(MODES, "rn")
     if mode == "rn":
@@ -38,7 +38,7 @@ def arithmetic(m: Modifiers, operation: str, nearest, count: int) -> Elementwise
     return finished(m, lambda *x: exact(operation, mode, *x), count)
 
 
-def approximate(function):
+def approximate(function: Compute) -> Compute:
     """A function computed in float64 and rounded to the type of its operand."""
     return lambda x: function(x.astype(np.float64)).astype(x.dtype)
 
@@ -106,7 +106,7 @@ def greatest(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(a == b, np.where(np.signbit(a), b, a), np.fmax(a, b))
 
 
-def _extreme(m: Modifiers, choose) -> Elementwise:
+def _extreme(m: Modifiers, choose: Compute) -> Elementwise:
     nan, xorsign = m.flag("NaN"), m.flag("xorsign")
     m.flag("abs")
 
@@ -203,7 +203,7 @@ def testp(m: Modifiers) -> Elementwise:
     """testp: finite, infinite, number, notanumber, normal or subnormal (PTX ISA 9.7.3.1)."""
     t = m.type
     least_normal = np.finfo(t.dtype).smallest_normal
-    tests = {
+    tests: dict[str, Compute] = {
         "finite": np.isfinite,
         "infinite": np.isinf,
         "number": lambda a: ~np.isnan(a),

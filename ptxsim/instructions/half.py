@@ -10,10 +10,10 @@ import numpy as np
 from .. import floats
 from ..ptx_types import HALVES, Type
 from .floating import greatest, least
-from .registry import Elementwise, Modifiers, elementwise
+from .registry import Compute, Elementwise, Modifiers, elementwise
 
 
-def on_halves(t: Type, function) -> callable:
+def on_halves(t: Type, function: Compute) -> Compute:
     """A function of float64 arrays as one of the bits of the type; of both halves for a packed type."""
     name = t.name.removesuffix("x2")
 
@@ -27,12 +27,15 @@ def on_halves(t: Type, function) -> callable:
     return packed if t.name.endswith("x2") else single
 
 
-def operation(m: Modifiers, function, count: int) -> Elementwise:
+def operation(m: Modifiers, function: Compute, count: int) -> Elementwise:
     t = m.type
     m.one_of(("rn",))
     if m.flag("ftz"):
         inner, tiny = function, 2.0**-14 if t.name.startswith("f16") else 2.0**-126
-        flushed = lambda x: np.where(np.abs(x) < tiny, np.copysign(0.0, x), x)  # noqa: E731
+
+        def flushed(x: np.ndarray) -> np.ndarray:
+            return np.where(np.abs(x) < tiny, np.copysign(0.0, x), x)
+
         function = lambda *x: flushed(inner(*map(flushed, x)))  # noqa: E731
     if m.flag("sat"):
         unclamped = function
@@ -83,7 +86,7 @@ def abs_(m: Modifiers) -> Elementwise:
     return operation(m, np.abs, 1)
 
 
-def _extreme(m: Modifiers, choose) -> Elementwise:
+def _extreme(m: Modifiers, choose: Compute) -> Elementwise:
     nan, xorsign = m.flag("NaN"), m.flag("xorsign")
     m.flag("abs")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ptx_types import INTEGERS, TYPES, Type
-from .registry import Elementwise, Modifiers, elementwise
+from .registry import Compute, Elementwise, Modifiers, elementwise
 
 WORDS = ("s32", "u32", "s64", "u64")
 
@@ -31,7 +31,7 @@ def high_product(a: np.ndarray, b: np.ndarray, t: Type) -> np.ndarray:
     return high.view(t.dtype)
 
 
-def product(m: Modifiers, t: Type):
+def product(m: Modifiers, t: Type) -> tuple[Compute, Type]:
     """The function and result type of `mul` in its mode."""
     mode = m.one_of(("lo", "hi", "wide"), "lo")
     if mode == "lo":
@@ -137,11 +137,13 @@ def madc(m: Modifiers) -> Elementwise:
     t = m.type
     out = m.flag("cc")
     multiply, _ = product(m, t)
+
+    def both(a: np.ndarray, b: np.ndarray, c: np.ndarray, carry: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _add_carry(multiply(a, b), c, carry)
+
     if out:
-        compute = lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry)  # noqa: E731
-        return Elementwise(compute, t, (t, t, t), reads_carry=True, writes_carry=True)
-    compute = lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry)[0]  # noqa: E731
-    return Elementwise(compute, t, (t, t, t), reads_carry=True)
+        return Elementwise(both, t, (t, t, t), reads_carry=True, writes_carry=True)
+    return Elementwise(lambda *x: both(*x)[0], t, (t, t, t), reads_carry=True)
 
 
 def _low24(x: np.ndarray) -> np.ndarray:
@@ -150,7 +152,7 @@ def _low24(x: np.ndarray) -> np.ndarray:
     return (x.astype(np.int64) << shift) >> shift if x.dtype.kind == "i" else x.astype(np.int64) & 0xFFFFFF
 
 
-def _product24(m: Modifiers, t: Type):
+def _product24(m: Modifiers, t: Type) -> Compute:
     if m.one_of(("lo", "hi"), "lo") == "lo":
         return lambda a, b: (_low24(a) * _low24(b)).astype(t.dtype)
     return lambda a, b: ((_low24(a) * _low24(b)) >> 16).astype(t.dtype)
@@ -227,7 +229,7 @@ def max_(m: Modifiers) -> Elementwise:
     return _extreme(m, np.maximum)
 
 
-def _pairs(name: str, operation) -> None:
+def _pairs(name: str, operation: Compute) -> None:
     def build(m: Modifiers) -> Elementwise:
         """add, min and max of two 16-bit integers, `.relu` with them (PTX ISA 9.7.1.1, 9.7.1.12, 9.7.1.13)."""
         kind = m.one_of(("s16x2", "u16x2"))
@@ -249,7 +251,7 @@ for _name, _operation in (("add", np.add), ("min", np.minimum), ("max", np.maxim
     _pairs(_name, _operation)
 
 
-def _extreme(m: Modifiers, choose) -> Elementwise:
+def _extreme(m: Modifiers, choose: Compute) -> Elementwise:
     t = m.type
     if m.flag("relu"):
         return Elementwise(lambda a, b: np.maximum(choose(a, b), t.dtype.type(0)), t, (t, t))
@@ -333,7 +335,7 @@ def brev(m: Modifiers) -> Elementwise:
     return Elementwise(compute, t, (t,))
 
 
-def clamped_shift(op, a: np.ndarray, by: np.ndarray) -> np.ndarray:
+def clamped_shift(op: Compute, a: np.ndarray, by: np.ndarray) -> np.ndarray:
     """A shift by an unsigned amount; from the width on, everything is shifted out."""
     bits = 8 * a.itemsize
     if by.strides == (0,) and by[0] < bits:  # one amount for all, mostly an immediate

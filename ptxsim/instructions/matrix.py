@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .. import floats, tensor_cores
 from ..errors import PtxError
 from ..ptx_types import TYPES
-from ..syntax import Vector
-from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, anything, effect, takes
+from ..syntax import Instruction, Vector
+from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 WARP = 32
 B32 = TYPES["b32"]
@@ -18,7 +23,7 @@ def _items(operand) -> tuple:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def require_whole_warps(m, instruction) -> None:
+def require_whole_warps(m: Machine, instruction: Instruction) -> None:
     """These instructions need all 32 threads of a warp."""
     if m.active is not None:
         here = m.active.reshape(-1, WARP)
@@ -29,7 +34,7 @@ def require_whole_warps(m, instruction) -> None:
 
 
 @effect("ldmatrix", takes(RESULTS, ADDRESS))
-def ldmatrix(m, instruction):
+def ldmatrix(m: Machine, instruction: Instruction) -> Step:
     """ldmatrix: one, two or four 8x8 matrices of 16-bit elements; thread 8i+j gives the address of row j of matrix i;
     a thread receives elements (lane/4, lane%4*2) and the next, of the transposed matrix with `.trans`
     (PTX ISA 9.7.14.5.15)."""
@@ -58,7 +63,7 @@ def ldmatrix(m, instruction):
     return step
 
 
-def matrix_access(m, instruction):
+def matrix_access(m: Machine, instruction: Instruction):
     """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and whether they are
     transposed."""
     modifiers = Modifiers(instruction)
@@ -91,7 +96,7 @@ def matrix_access(m, instruction):
 
 
 @effect("stmatrix", takes(ADDRESS, VALUES))
-def stmatrix(m, instruction):
+def stmatrix(m: Machine, instruction: Instruction) -> Step:
     """stmatrix: the opposite of ldmatrix (PTX ISA 9.7.14.5.16)."""
     make_access, count, trans = matrix_access(m, instruction)
     readers = [m.reader(item, B32) for item in _items(instruction.operands[1])]
@@ -113,7 +118,7 @@ def stmatrix(m, instruction):
 
 
 @effect("movmatrix", takes(RESULT, VALUE))
-def movmatrix(m, instruction):
+def movmatrix(m: Machine, instruction: Instruction) -> Step:
     """movmatrix: transpose an 8x8 matrix of 16-bit elements across the warp (PTX ISA 9.7.14.5.17)."""
     modifiers = Modifiers(instruction)
     modifiers.drop(("sync", "aligned", "m8n8", "trans"))
@@ -190,7 +195,7 @@ def _rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
 
 
 @effect("mma", anything("sp"), anything("block_scale"), takes(RESULTS, VALUES, VALUES, VALUES))
-def mma(m, instruction):
+def mma(m: Machine, instruction: Instruction) -> Step:
     """mma.sync: D = A B + C of a warp (PTX ISA 9.7.14.5.14).
 
     Of floats as Hopper's tensor cores do it (tensor_cores.py); of f64 summed and rounded once. Of a tf32 operand the

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ..copies import land_copies_of
 from ..memory import MixedAccess
 from ..phases import MOST, State
 from ..ptx_types import TYPES
-from ..syntax import Immediate
-from .registry import ADDRESS, RESULT, VALUE, Modifiers, control, takes
+from ..syntax import Immediate, Instruction
+from .registry import ADDRESS, RESULT, VALUE, Control, Modifiers, control, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 U32, B64, PRED = TYPES["u32"], TYPES["b64"], TYPES["pred"]
 ORDER = ("release", "acquire", "relaxed", "acq_rel")
@@ -26,7 +31,9 @@ ACTIONS = (
 )
 
 
-def objects_at(m, space: str, slot: int, offset: int, instruction, kind: str) -> tuple[np.ndarray, np.ndarray]:
+def objects_at(
+    m: Machine, space: str, slot: int, offset: int, instruction: Instruction, kind: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Where the active threads' objects lie in the batch's shared memory, and their lanes."""
     access = m.access(space, slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
     lanes = np.arange(m.lanes) if access.lanes is None else access.lanes
@@ -35,7 +42,7 @@ def objects_at(m, space: str, slot: int, offset: int, instruction, kind: str) ->
     return access.flat(), lanes
 
 
-def _shared_address(m, operand, modifiers: Modifiers) -> tuple[str, int, int]:
+def _shared_address(m: Machine, operand, modifiers: Modifiers) -> tuple[str, int, int]:
     """Space, slot and offset of an object's address; one without a space is generic, and in shared memory, too."""
     space = modifiers.one_of(("shared::cta", "shared::cluster", "shared"), "generic")
     return m.address(operand, space.removesuffix("::cta"))
@@ -51,7 +58,7 @@ def _shared_address(m, operand, modifiers: Modifiers) -> tuple[str, int, int]:
     takes(ADDRESS, when="inval"),
     takes(ADDRESS, VALUE),
 )
-def mbarrier(m, instruction):
+def mbarrier(m: Machine, instruction: Instruction) -> Control:
     """mbarrier: init, inval, expect_tx, complete_tx, arrive, arrive_drop, test_wait, try_wait, pending_count."""
     modifiers = Modifiers(instruction)
     action = next((name for name in ACTIONS if modifiers.flag(name)), None)
@@ -122,7 +129,7 @@ def mbarrier(m, instruction):
     return step
 
 
-def _wait(m, instruction, action: str, result, place: tuple[str, int, int], token, parity: bool):
+def _wait(m: Machine, instruction: Instruction, action: str, result, place: tuple[str, int, int], token, parity: bool):
     """test_wait tells whether a phase is over; try_wait comes back when it is."""
     write = m.writer(result, PRED)
     read = m.reader(token, U32 if parity else B64)
@@ -145,7 +152,7 @@ def _wait(m, instruction, action: str, result, place: tuple[str, int, int], toke
     return step
 
 
-def signal_by_copies(m, instruction, modifiers: Modifiers):
+def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers):
     """cp.async.mbarrier.arrive: the thread's cp.async so far, once done, arrive at an object (PTX ISA 9.7.13.15.18)."""
     if not modifiers.flag("arrive"):
         modifiers.reject("this operation")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .. import floats
 from ..errors import PtxError
 from ..ptx_types import TYPES, Type
 from ..syntax import Address, Instruction, Symbol, Vector
-from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Modifiers, anything, effect, takes
+from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 SPACES = (
     "global",
@@ -54,7 +59,7 @@ def elements(operand, vector: int, instruction: Instruction) -> tuple:
 
 
 @effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
-def ld(m, instruction: Instruction):
+def ld(m: Machine, instruction: Instruction) -> Step:
     """ld: load from a space, a vector at once (PTX ISA 9.7.9.8); `.nc` and cache hints change nothing (9.7.9.9)."""
     _, space, vector, t, ordered = parse_access(instruction)
     destination, address = instruction.operands[:2]
@@ -96,12 +101,12 @@ def ld(m, instruction: Instruction):
 
 
 @effect("ldu", takes(RESULTS, ADDRESS))
-def ldu(m, instruction: Instruction):
+def ldu(m: Machine, instruction: Instruction) -> Step:
     """ldu: load read-only data at a common address; as ld (PTX ISA 9.7.9.10)."""
     return ld(m, instruction)
 
 
-def _parameter(m, instruction: Instruction, vector: int, t: Type):
+def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type):
     """ld.param of the entry: one value for all threads."""
     destination, address = instruction.operands
     base = address.base
@@ -134,7 +139,7 @@ def _parameter(m, instruction: Instruction, vector: int, t: Type):
 
 
 @effect("st", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
-def st(m, instruction: Instruction):
+def st(m: Machine, instruction: Instruction) -> Step:
     """st: store to a space, a vector at once (PTX ISA 9.7.9.11)."""
     _, space, vector, t, ordered = parse_access(instruction)
     address, source = instruction.operands[:2]
@@ -152,7 +157,7 @@ def st(m, instruction: Instruction):
     return step
 
 
-def blind(m, instruction: Instruction):
+def blind(m: Machine, instruction: Instruction) -> Step:
     """A load, store, ldmatrix, stmatrix or wgmma that is checked and told to the observers, without its values."""
     if instruction.opcode == "wgmma":
         from . import wgmma
@@ -167,40 +172,44 @@ def blind(m, instruction: Instruction):
     kind = ("st" if instruction.opcode == "st" else "ld") + ("_ordered" if ordered else "")
     space, slot, offset = m.address(address, space)
     width = t.bytes * vector
-    return lambda: m.access(space, slot, offset, width, instruction, kind)
+
+    def step() -> None:
+        m.access(space, slot, offset, width, instruction, kind)
+
+    return step
 
 
-def ignored(m, instruction: Instruction):
+def ignored(m: Machine, instruction: Instruction) -> Step:
     """An instruction without an effect here."""
     return lambda: None
 
 
 @effect("prefetch", takes(ADDRESS))
-def prefetch(m, instruction: Instruction):
+def prefetch(m: Machine, instruction: Instruction) -> Step:
     """prefetch: a hint to a cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
 @effect("prefetchu", takes(ADDRESS))
-def prefetchu(m, instruction: Instruction):
+def prefetchu(m: Machine, instruction: Instruction) -> Step:
     """prefetchu: a hint to the uniform cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
 @effect("applypriority", takes(ADDRESS, NUMBER))
-def applypriority(m, instruction: Instruction):
+def applypriority(m: Machine, instruction: Instruction) -> Step:
     """applypriority: a hint to a cache (PTX ISA 9.7.9.16)."""
     return ignored(m, instruction)
 
 
 @effect("discard", takes(ADDRESS, NUMBER))
-def discard(m, instruction: Instruction):
+def discard(m: Machine, instruction: Instruction) -> Step:
     """discard: data may be dropped from L2; here they stay (PTX ISA 9.7.9.17)."""
     return ignored(m, instruction)
 
 
 @effect("createpolicy", takes(RESULT, ADDRESS, VALUE, VALUE, when="range"), takes(RESULT, optional=(VALUE, VALUE)))
-def createpolicy(m, instruction: Instruction):
+def createpolicy(m: Machine, instruction: Instruction) -> Step:
     """createpolicy: a cache policy, here the number 0 (PTX ISA 9.7.9.18)."""
     write = m.writer(instruction.operands[0], TYPES["b64"])
     return lambda: write(m.uniform(np.uint64(0)))
@@ -233,7 +242,7 @@ def combination(name: str, t: Type):
     return operations.get(name)
 
 
-def _atomic(m, instruction: Instruction, destination, address: Address, operands: tuple):
+def _atomic(m: Machine, instruction: Instruction, destination, address: Address, operands: tuple):
     modifiers = Modifiers(instruction)
     modifiers.one_of(ORDER)
     modifiers.one_of(SCOPES)
@@ -287,27 +296,27 @@ def _in_turns(access, size: int, t: Type, update, values: list[np.ndarray]) -> n
 
 
 @effect("atom", takes(RESULTS, ADDRESS, VALUES, optional=(VALUE, VALUE)))
-def atom(m, instruction: Instruction):
+def atom(m: Machine, instruction: Instruction) -> Step:
     """atom: read, change and write in one; gives the old value (PTX ISA 9.7.13.5)."""
     destination, address, *operands = instruction.operands
     return _atomic(m, instruction, destination, address, tuple(operands))
 
 
 @effect("red", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
-def red(m, instruction: Instruction):
+def red(m: Machine, instruction: Instruction) -> Step:
     """red: as atom, without the old value (PTX ISA 9.7.13.6)."""
     address, *operands = instruction.operands
     return _atomic(m, instruction, None, address, tuple(operands))
 
 
 @effect("membar", takes())
-def membar(m, instruction: Instruction):
+def membar(m: Machine, instruction: Instruction) -> Step:
     """membar: orders memory accesses (PTX ISA 9.7.13.4). Here they are in order; the watch over races is told."""
     return ignored(m, instruction) if "cta" in instruction.modifiers else m.pass_fence
 
 
 @effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
-def fence(m, instruction: Instruction):
+def fence(m: Machine, instruction: Instruction) -> Step:
     """fence: as membar (PTX ISA 9.7.13.4). The watch over races is told of those that reach beyond the block, and of
     those between the generic and the asynchronous proxy."""
     modifiers = Modifiers(instruction)
@@ -328,7 +337,7 @@ def fence(m, instruction: Instruction):
 
 
 @effect("alloca", takes(RESULT, VALUE, optional=(NUMBER,)))
-def alloca(m, instruction: Instruction):
+def alloca(m: Machine, instruction: Instruction) -> Step:
     """alloca: so many bytes of the thread's local memory, until it ends (PTX ISA 9.7.15.3)."""
     modifiers = Modifiers(instruction)
     t = modifiers.type
@@ -352,7 +361,7 @@ def alloca(m, instruction: Instruction):
 
 
 @effect("stacksave", takes(RESULT))
-def stacksave(m, instruction: Instruction):
+def stacksave(m: Machine, instruction: Instruction) -> Step:
     """stacksave: where alloca would take the next bytes (PTX ISA 9.7.15.1)."""
     t = Modifiers(instruction).type
     write = m.writer(instruction.operands[0], t)
@@ -360,7 +369,7 @@ def stacksave(m, instruction: Instruction):
 
 
 @effect("stackrestore", takes(VALUE))
-def stackrestore(m, instruction: Instruction):
+def stackrestore(m: Machine, instruction: Instruction) -> Step:
     """stackrestore: back to what stacksave said (PTX ISA 9.7.15.2)."""
     t = Modifiers(instruction).type
     read = m.reader(instruction.operands[0], t)

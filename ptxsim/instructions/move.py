@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ..errors import PtxError
 from ..memory import BASES, RANK_AT, WINDOW
 from ..ptx_types import STORAGE, TYPES
 from ..syntax import Immediate, Instruction, Special, Symbol, Vector
-from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, effect, takes
+from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, effect, takes
 from .special import CLOCKS, clock_value
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 U64 = np.uint64
 
 
 @effect("mov", takes(RESULTS, VALUES))
-def mov(m, instruction: Instruction):
+def mov(m: Machine, instruction: Instruction) -> Step:
     """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA 9.7.9.3, 9.7.9.4).
 
     The array moves as it is: a move keeps bits, and which array they are in does not matter.
@@ -47,7 +52,7 @@ def _part(instruction: Instruction, t, vector: Vector):
     return TYPES[f"b{t.bits // count}"]
 
 
-def _pack(m, instruction: Instruction, t):
+def _pack(m: Machine, instruction: Instruction, t):
     """mov.b64 d, {a, b}: the first element is the least significant."""
     destination, source = instruction.operands
     part = _part(instruction, t, source)
@@ -64,7 +69,7 @@ def _pack(m, instruction: Instruction, t):
     return step
 
 
-def _unpack(m, instruction: Instruction, t):
+def _unpack(m: Machine, instruction: Instruction, t):
     """mov.b64 {a, b}, d; `_` leaves an element out."""
     destination, source = instruction.operands
     part = _part(instruction, t, destination)
@@ -81,7 +86,7 @@ def _unpack(m, instruction: Instruction, t):
 
 
 @effect("cvta", takes(RESULT, VALUE))
-def cvta(m, instruction: Instruction):
+def cvta(m: Machine, instruction: Instruction) -> Step:
     """cvta: an address in a space to a generic one; `.to` the other way (PTX ISA 9.7.9.20)."""
     modifiers = Modifiers(instruction)
     to = modifiers.flag("to")
@@ -100,7 +105,7 @@ def cvta(m, instruction: Instruction):
 
 
 @effect("isspacep", takes(RESULT, VALUE))
-def isspacep(m, instruction: Instruction):
+def isspacep(m: Machine, instruction: Instruction) -> Step:
     """isspacep: whether a generic address lies in a space's window (PTX ISA 9.7.9.19)."""
     modifiers = Modifiers(instruction)
     space = modifiers.one_of(("global", "const", "shared", "local", "param", "shared::cta", "shared::cluster"))

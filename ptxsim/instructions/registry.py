@@ -18,11 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
+
+import numpy as np
 
 from ..errors import PtxError
 from ..ptx_types import TYPES, Type
 from ..syntax import Address, Arguments, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Vector
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,9 @@ def anything(when: str = "") -> Form:
     return Form(None, 0, frozenset(when.split()))
 
 
+Compute = Callable[..., Any]  # arrays to an array, or to a tuple of them
+
+
 @dataclass(frozen=True)
 class Elementwise:
     """What an instruction does to each thread by itself.
@@ -95,7 +103,7 @@ class Elementwise:
     of `sources` and `result`. `carry` says that the carry flag is read (a last argument), written (a last result).
     """
 
-    compute: Callable
+    compute: Compute
     result: Type | tuple[Type, ...]
     sources: tuple[Type, ...]
     reads_carry: bool = False
@@ -130,7 +138,12 @@ class Modifiers:
             return True
         return False
 
+    @overload
+    def one_of(self, names: Iterable[str], default: str) -> str: ...
+    @overload
+    def one_of(self, names: Iterable[str], default: None = None) -> str | None: ...
     def one_of(self, names: Iterable[str], default: str | None = None) -> str | None:
+        """Its modifier that is one of these, taken."""
         for name in names:
             if self.flag(name):
                 return name
@@ -148,16 +161,22 @@ class Modifiers:
         raise PtxError(f"{self.instruction.where}: {what} of {self.instruction.name} is not supported")
 
 
-ELEMENTWISE: dict[tuple[str, str | None], Callable[[Modifiers], Elementwise]] = {}
-EFFECTS: dict[str, Callable] = {}
-CONTROLS: dict[str, Callable] = {}
+Build = Callable[[Modifiers], Elementwise]
+Step = Callable[[], None]  # for the active threads
+Control = Callable[[np.ndarray], int | None]  # the mask of active threads to the place where they all go on
+BuildStep = Callable[["Machine", Instruction], Step]
+BuildControl = Callable[["Machine", Instruction], Control]
+
+ELEMENTWISE: dict[tuple[str, str | None], Build] = {}
+EFFECTS: dict[str, BuildStep] = {}
+CONTROLS: dict[str, BuildControl] = {}
 OPERANDS: dict[str, tuple[Form, ...]] = {}  # by opcode; the first whose modifiers are there counts
 
 
-def elementwise(opcode: str, types: Iterable[str] | None = None):
+def elementwise(opcode: str, types: Iterable[str] | None = None) -> Callable[[Build], Build]:
     """Register the builder of an `Elementwise` for an opcode, for these types of its last type modifier."""
 
-    def register(build):
+    def register(build: Build) -> Build:
         for name in types or (None,):
             if (opcode, name) in ELEMENTWISE:
                 raise ValueError(f"{opcode}.{name} is registered twice")
@@ -168,34 +187,34 @@ def elementwise(opcode: str, types: Iterable[str] | None = None):
     return register
 
 
-def effect(opcode: str, *forms: Form):
+def effect(opcode: str, *forms: Form) -> Callable[[BuildStep], BuildStep]:
     """Register the builder of a step that touches memory or other threads: `build(machine, instruction)`.
 
     The step is a function without arguments; `machine.active` says for which threads it runs.
     """
 
-    def register(build):
+    def register(build: BuildStep) -> BuildStep:
         EFFECTS[opcode], OPERANDS[opcode] = build, forms
         return build
 
     return register
 
 
-def control(opcode: str, *forms: Form):
+def control(opcode: str, *forms: Form) -> Callable[[BuildControl], BuildControl]:
     """Register the builder of an instruction that decides what comes next: `build(machine, instruction)`.
 
     Its step takes the mask of active threads and returns the pc at which they all go on, or None after it has put
     them elsewhere: in the machine's groups, at a barrier, or out of the program.
     """
 
-    def register(build):
+    def register(build: BuildControl) -> BuildControl:
         CONTROLS[opcode], OPERANDS[opcode] = build, forms
         return build
 
     return register
 
 
-def find_elementwise(instruction: Instruction) -> Callable[[Modifiers], Elementwise] | None:
+def find_elementwise(instruction: Instruction) -> Build | None:
     types = [name for name in instruction.modifiers if name in TYPES]
     return ELEMENTWISE.get((instruction.opcode, types[-1] if types else None)) or ELEMENTWISE.get(
         (instruction.opcode, None)

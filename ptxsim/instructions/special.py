@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import PtxError
 from ..layout import RESERVED_SHARED, architecture
 
+if TYPE_CHECKING:
+    from ..machine import Machine
+
 WARP = 32
 CLOCKS = ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi")
 
 
-def special_value(m, name: str) -> np.ndarray:
+def special_value(m: Machine, name: str) -> np.ndarray:
     """The values of a special register for a batch, one a thread."""
     stem, _, axis = name.partition(".")
     place = "xyzw".index(axis) if axis else 0
@@ -81,7 +85,7 @@ def special_value(m, name: str) -> np.ndarray:
     raise PtxError(f"special register {name} is not supported")
 
 
-def _reserved(m, what: str) -> int:
+def _reserved(m: Machine, what: str) -> int:
     """The system's part of shared memory. Its begin, its `cap` and, of the two offsets in it, the first are as cubins
     have them as constants; the driver fills in `end` and the second offset, which are taken for where the part ends."""
     target = architecture(m.program.module.target)
@@ -90,7 +94,7 @@ def _reserved(m, what: str) -> int:
     return begin + {"begin": 0, "0": first}.get(what, RESERVED_SHARED)
 
 
-def clock_value(m, name: str) -> np.ndarray:
+def clock_value(m: Machine, name: str) -> np.ndarray:
     """%clock and %clock64 count the instructions executed so far; %globaltimer is the host's clock in ns."""
     m.clock_reads += 1
     value = time.time_ns() if name.startswith("%globaltimer") else m.executed + m.clock_reads

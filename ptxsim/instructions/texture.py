@@ -5,17 +5,22 @@ A texture object is a number that `ptxsim.Texture` was given at launch. An index
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ..ptx_types import TYPES
-from ..syntax import Register, Symbol, Vector
-from .registry import RESULT_VECTOR, TEXEL, Modifiers, anything, effect, takes
+from ..syntax import Instruction, Register, Symbol, Vector
+from .registry import RESULT_VECTOR, TEXEL, Modifiers, Step, anything, effect, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 S32, U64 = TYPES["s32"], TYPES["u64"]
 
 
 @effect("tex", anything("level"), anything("grad"), takes(RESULT_VECTOR, TEXEL, when="1d s32"), anything())
-def tex(m, instruction):
+def tex(m: Machine, instruction: Instruction) -> Step:
     """tex.1d.v4.f32.s32 {a, b, c, d}, [texture, {x}]: element x of linear memory, converted to four components."""
     modifiers = Modifiers(instruction)
     if not modifiers.flag("1d") or modifiers.types[-1].name != "s32":

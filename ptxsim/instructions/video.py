@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .registry import Elementwise, Modifiers, elementwise
+from .registry import Compute, Elementwise, Modifiers, elementwise
 
-OPERATIONS = {
+OPERATIONS: dict[str, Compute] = {
     "vadd": np.add,
     "vsub": np.subtract,
     "vavrg": lambda a, b: (a + b + ((a + b) >= 0)) >> 1,
@@ -71,7 +71,7 @@ def _register_word(name: str) -> None:
             if sat:
                 result = np.clip(result, ends.min, ends.max)
             result = result.astype(td.dtype)
-            return SECOND[second](result, c[0]) if c else result
+            return SECOND[second](result, c[0]) if second else result
 
         return Elementwise(compute, td, (ta, tb, *((td,) if second else ())))
 

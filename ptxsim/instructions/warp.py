@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ..ptx_types import TYPES
-from ..syntax import Pair
-from .registry import PAIR, RESULT, VALUE, Modifiers, effect, takes
+from ..syntax import Instruction, Pair
+from .registry import PAIR, RESULT, VALUE, Modifiers, Step, effect, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 WARP = 32
 U32, B32, PRED = TYPES["u32"], TYPES["b32"], TYPES["pred"]
@@ -14,7 +19,7 @@ LANE = np.arange(WARP)
 BIT = np.uint64(1) << LANE.astype(np.uint64)
 
 
-def active_masks(m) -> np.ndarray:
+def active_masks(m: Machine) -> np.ndarray:
     """For each warp, a bit for each active lane (uint64)."""
     if m.active is None:
         return np.full(m.warps, 0xFFFFFFFF, np.uint64)
@@ -26,12 +31,12 @@ def ballots(flags: np.ndarray) -> np.ndarray:
     return np.where(flags.reshape(-1, WARP), BIT, np.uint64(0)).sum(axis=1, dtype=np.uint64)
 
 
-def spread(per_warp: np.ndarray, dtype=np.uint32) -> np.ndarray:
+def spread(per_warp: np.ndarray, dtype: type[np.generic] = np.uint32) -> np.ndarray:
     """A value of each warp to its lanes."""
     return np.repeat(per_warp.astype(dtype), WARP)
 
 
-def require_members(m, instruction, members: np.ndarray) -> np.ndarray:
+def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -> np.ndarray:
     """The threads that execute the instruction must be named, and the named ones that live must be here
     (PTX ISA: otherwise undefined). Gives the masks, per thread."""
     here = spread(active_masks(m), np.uint64)
@@ -53,14 +58,14 @@ def require_members(m, instruction, members: np.ndarray) -> np.ndarray:
 
 
 @effect("activemask", takes(RESULT))
-def activemask(m, instruction):
+def activemask(m: Machine, instruction: Instruction) -> Step:
     """activemask: which threads of the warp execute this now (PTX ISA 9.7.13.11)."""
     write = m.writer(instruction.operands[0], U32)
     return lambda: write(spread(active_masks(m)))
 
 
 @effect("elect", takes(PAIR, VALUE))
-def elect(m, instruction):
+def elect(m: Machine, instruction: Instruction) -> Step:
     """elect.sync: one leader, here the lowest named lane (PTX ISA 9.7.13.14)."""
     pair, mask = instruction.operands
     read = m.reader(mask, U32)
@@ -79,7 +84,7 @@ def elect(m, instruction):
 
 
 @effect("vote", takes(RESULT, VALUE, VALUE, when="sync"), takes(RESULT, VALUE))
-def vote(m, instruction):
+def vote(m: Machine, instruction: Instruction) -> Step:
     """vote.sync: all, any, uni or ballot of a predicate over the named threads (PTX ISA 9.7.13.9)."""
     modifiers = Modifiers(instruction)
     sync = modifiers.flag("sync")
@@ -108,7 +113,7 @@ def vote(m, instruction):
 
 
 @effect("shfl", takes(PAIR, VALUE, VALUE, VALUE, VALUE, when="sync"), takes(PAIR, VALUE, VALUE, VALUE))
-def shfl(m, instruction):
+def shfl(m: Machine, instruction: Instruction) -> Step:
     """shfl.sync: the value of another lane, by index, up, down or butterfly, within segments (PTX ISA 9.7.9.6).
 
     The predicate destination says whether the source lane lay in range; if not, a thread gets its own value. Reading
@@ -157,7 +162,7 @@ def shfl(m, instruction):
 
 
 @effect("match", takes(PAIR, VALUE, VALUE))
-def match_(m, instruction):
+def match_(m: Machine, instruction: Instruction) -> Step:
     """match.sync: which named threads hold the same value; `.all` whether all do (PTX ISA 9.7.13.10)."""
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
@@ -187,7 +192,7 @@ def match_(m, instruction):
 
 
 @effect("redux", takes(RESULT, VALUE, VALUE))
-def redux(m, instruction):
+def redux(m: Machine, instruction: Instruction) -> Step:
     """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA 9.7.13.12)."""
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
@@ -222,12 +227,12 @@ def redux(m, instruction):
 
 
 @effect("nanosleep", takes(VALUE))
-def nanosleep(m, instruction):
+def nanosleep(m: Machine, instruction: Instruction) -> Step:
     """nanosleep: nothing to wait for here (PTX ISA 9.7.19.2)."""
     return lambda: None
 
 
 @effect("griddepcontrol", takes())
-def griddepcontrol(m, instruction):
+def griddepcontrol(m: Machine, instruction: Instruction) -> Step:
     """griddepcontrol: launches do not overlap here (PTX ISA 9.7.13.13)."""
     return lambda: None

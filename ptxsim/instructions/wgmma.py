@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,11 +11,14 @@ from .. import floats, tensor_cores
 from ..errors import PtxError
 from ..memory import Access, Addresses
 from ..ptx_types import TYPES
-from ..syntax import Immediate, Vector
+from ..syntax import Immediate, Instruction, Vector
 from ..values import viewed
 from ..warpgroups import WARPGROUP
 from .matrix import _elements, _rows_of_words
-from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, anything, effect, takes
+from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, Step, anything, effect, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 B32, B64, F32, PRED = TYPES["b32"], TYPES["b64"], TYPES["f32"], TYPES["pred"]
 ROWS = 64  # of A and D
@@ -87,7 +91,7 @@ def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
     anything("sp"),
     takes(RESULT_VECTOR, VALUES, VALUE, VALUE, optional=(VALUE,) * 4),
 )
-def wgmma(m, instruction):
+def wgmma(m: Machine, instruction: Instruction) -> Step:
     """wgmma.fence, mma_async, commit_group, wait_group (PTX ISA 9.7.15.7, 9.7.15.5.2).
 
     Operands are read and sums made when the instruction is issued; what uses them too early is told of, see
@@ -136,7 +140,7 @@ class Form:
         return STEP * (self.n + (0 if self.in_registers else ROWS))
 
 
-def form_of(instruction, modifiers: Modifiers | None = None) -> Form:
+def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> Form:
     """What a wgmma.mma_async is. Raises `PtxError` for what there is not, or is not emulated."""
     modifiers = modifiers or Modifiers(instruction)
     modifiers.drop(("mma_async", "sync", "aligned"))
@@ -166,7 +170,7 @@ def form_of(instruction, modifiers: Modifiers | None = None) -> Form:
     return Form(int(n), *names, in_registers, values[0], values[1], *trans)
 
 
-def _mma(m, instruction, modifiers: Modifiers):
+def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     form = form_of(instruction, modifiers)
     d, a, b, scale, *_ = instruction.operands
     n, half = form.n, form.d_type == "f16"
@@ -203,7 +207,7 @@ def _mma(m, instruction, modifiers: Modifiers):
 class Sums:
     """The registers of D. Those that one wgmma wrote are rows of one array, and the next finds them together."""
 
-    def __init__(self, m, slots: list[int]) -> None:
+    def __init__(self, m: Machine, slots: list[int]) -> None:
         self.m, self.slots = m, slots
         self.key = tuple(slots)
 
@@ -263,7 +267,7 @@ def _registers(total: np.ndarray, half: bool, n: int) -> np.ndarray:
 class Fetch:
     """Reads a matrix of `lines` by the descriptor that `read` gives."""
 
-    def __init__(self, m, instruction, read, lines: int, name: str, across: bool) -> None:
+    def __init__(self, m: Machine, instruction: Instruction, read, lines: int, name: str, across: bool) -> None:
         self.m, self.instruction, self.read = m, instruction, read
         self.lines, self.name, self.across = lines, name, across
         self.places: dict[int, np.ndarray] = {}  # by descriptor
@@ -312,7 +316,7 @@ class Fetch:
         return matrix_of(words.reshape(shape), self.name, self.across)
 
 
-def blind(m, instruction):
+def blind(m: Machine, instruction: Instruction) -> Step:
     """What a wgmma.mma_async does without values: its operands are looked up, and counted."""
     form = form_of(instruction)
     _, a, b, *_ = instruction.operands

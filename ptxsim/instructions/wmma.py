@@ -7,14 +7,20 @@ accessed by itself, so counters of these loads and stores do not tell what the h
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .. import floats, tensor_cores
 from ..errors import PtxError
 from ..ptx_types import TYPES
+from ..syntax import Instruction
 from .matrix import require_whole_warps
 from .memory import SPACES
-from .registry import ADDRESS, RESULT_VECTOR, VALUE, VALUE_VECTOR, Modifiers, effect, takes
+from .registry import ADDRESS, RESULT_VECTOR, VALUE, VALUE_VECTOR, Modifiers, Step, effect, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
 
 WARP = 32
 SHAPES = {
@@ -38,7 +44,7 @@ def _size(role: str, shape: str) -> tuple[int, int]:
     takes(ADDRESS, VALUE_VECTOR, optional=(VALUE,), when="store"),
     takes(RESULT_VECTOR, VALUE_VECTOR, VALUE_VECTOR, VALUE_VECTOR),
 )
-def wmma(m, instruction):
+def wmma(m: Machine, instruction: Instruction) -> Step:
     """wmma.load, wmma.store, wmma.mma (PTX ISA 9.7.14.4.3 to 9.7.14.4.5); sums as of mma.sync."""
     modifiers = Modifiers(instruction)
     action = modifiers.one_of(("load", "store", "mma"))
@@ -59,7 +65,9 @@ def wmma(m, instruction):
     return _transfer(m, instruction, action, _size(role, shape), layout, space, name)
 
 
-def _transfer(m, instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str):
+def _transfer(
+    m: Machine, instruction: Instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str
+):
     fragment, address = instruction.operands[:2] if action == "load" else instruction.operands[1::-1]
     stride = instruction.operands[2] if len(instruction.operands) > 2 else None
     space, slot, offset = m.address(address, space)
@@ -106,7 +114,7 @@ def _transfer(m, instruction, action: str, size: tuple[int, int], layout: str, s
     return load if action == "load" else store
 
 
-def _matrix(m, readers, size: tuple[int, int], name: str) -> np.ndarray:
+def _matrix(m: Machine, readers, size: tuple[int, int], name: str) -> np.ndarray:
     """A fragment as matrices [warps, rows, columns] in float64."""
     needed = size[0] * size[1] // WARP
     words = [read() for read in readers]
@@ -121,7 +129,7 @@ def _matrix(m, readers, size: tuple[int, int], name: str) -> np.ndarray:
     return stacked.transpose(1, 0, 2).reshape(m.warps, *size)
 
 
-def _mma(m, instruction, shape: str, types, layouts: list[str]):
+def _mma(m: Machine, instruction: Instruction, shape: str, types, layouts: list[str]):
     d_name, c_name = types[0].name, types[-1].name
     input_name = types[1].name if len(types) == 4 else "f16"
     if input_name not in ("f16", "bf16", "tf32") or len(layouts) != 2:
