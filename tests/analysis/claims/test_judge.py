@@ -502,6 +502,30 @@ def test_a_number_is_about_only_where_its_quotation_says_so(paper: files.Paper) 
     assert odd == []
 
 
+NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?!\w)")
+ROUND = {
+    *range(10),
+    *(2**power for power in range(15)),
+    *range(1024, 16385, 1024),
+}  # sizes, tiles, warps, banks; few things
+
+
+def typed(claim: dict[str, Any], paper: files.Paper) -> list[str]:
+    """Numbers of a remark that are neither computed, nor the claim's own, nor what a computation there starts from."""
+    remark = claim.get("remark", "")
+    own = [str(claim.get(key, "")) for key in ("quote", "claim", "theirs", "measure", "rule", "gpu")]
+    own += [str(paper.numbers[name]) for name in claim["published"]] + re.findall(r"\{[^{}]*\}", remark)
+    known = {float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", " ".join(own))} | ROUND
+    found = NUMBER.findall(re.sub(r"\{[^{}]*\}", " ", remark))
+    return [number for number in found if float(number.replace(",", "")) not in known]
+
+
+def test_every_number_in_a_remark_is_computed(paper: files.Paper) -> None:
+    told = {claim["id"]: typed(claim, paper) for claim in paper.claims}
+    told["c-clock-falls-before-limit-sgemm"].remove("3090")  # a name
+    assert {name: numbers for name, numbers in told.items() if numbers} == {}
+
+
 def test_what_was_found_is_borne_out(paper: files.Paper, tmp_path: Path, archive: Path) -> None:
     """A finding that the archive does not bear out is none; and what each rests on is there."""
     rows = [row for row in read_rows(judged_archive(tmp_path), "claims_table") if row["class"] == "finding"]
