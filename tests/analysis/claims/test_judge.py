@@ -502,7 +502,7 @@ def test_a_number_is_about_only_where_its_quotation_says_so(paper: files.Paper) 
     assert odd == []
 
 
-NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?!\w)")
+IN_WORDS = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?!\w)")
 ROUND = {
     *range(10),
     *(2**power for power in range(15)),
@@ -516,7 +516,7 @@ def typed(claim: dict[str, Any], paper: files.Paper) -> list[str]:
     own = [str(claim.get(key, "")) for key in ("quote", "claim", "theirs", "measure", "rule", "gpu")]
     own += [str(paper.numbers[name]) for name in claim["published"]] + re.findall(r"\{[^{}]*\}", remark)
     known = {float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*(?:\.\d+)?", " ".join(own))} | ROUND
-    found = NUMBER.findall(re.sub(r"\{[^{}]*\}", " ", remark))
+    found = IN_WORDS.findall(re.sub(r"\{[^{}]*\}", " ", remark))
     return [number for number in found if float(number.replace(",", "")) not in known]
 
 
