@@ -16,17 +16,20 @@ if TYPE_CHECKING:
 WARP = 32
 
 
+Finish = Callable[[np.ndarray, np.ndarray | None, np.ndarray], None]  # mask, values, the threads of the barrier
+
+
 @dataclass
 class Waiting:
     """Threads that wait at one instruction."""
 
     instruction: Instruction
     threads: np.ndarray  # mask
-    number: np.ndarray  # barrier of each thread; -1 for a warp's
+    number: np.ndarray | None  # barrier of each thread; -1 for a warp's
     count: np.ndarray | None  # threads that the barrier waits for, where the instruction says
     members: np.ndarray | None  # of a warp barrier: mask of lanes, per thread
     value: np.ndarray | None  # the predicate of bar.red
-    finish: Callable | None  # of bar.red: gets mask, values and the threads of the barrier
+    finish: Finish | None  # of bar.red
 
 
 class Barriers:
@@ -38,7 +41,15 @@ class Barriers:
         self.arrived: dict[int, np.ndarray] = {}  # by bar.arrive: barrier number to count per block
         self.parted: dict[int, str] = {}  # blocks that passed a barrier at several places, and where
 
-    def block(self, instruction: Instruction, threads, number, count=None, value=None, finish=None) -> int | None:
+    def block(
+        self,
+        instruction: Instruction,
+        threads: np.ndarray,
+        number: np.ndarray,
+        count: np.ndarray | None = None,
+        value: np.ndarray | None = None,
+        finish: Finish | None = None,
+    ) -> int | None:
         """Threads reach a block's barrier. Where all threads of the batch do, they go on at once."""
         m = self.machine
         everyone = m.whole and count is None and not self.waiting and not self.arrived
@@ -51,7 +62,7 @@ class Barriers:
         self._release_blocks()
         return None
 
-    def arrive(self, instruction: Instruction, threads, number, count) -> None:
+    def arrive(self, instruction: Instruction, threads: np.ndarray, number: np.ndarray, count: np.ndarray) -> None:
         """bar.arrive: counts, and does not wait."""
         for n in np.unique(number[threads]).tolist():
             here = threads & (number == n)
@@ -61,7 +72,7 @@ class Barriers:
         # the counted threads of the barrier are those of the instruction that waits
         self._release_blocks()
 
-    def warp(self, instruction: Instruction, threads, members) -> int | None:
+    def warp(self, instruction: Instruction, threads: np.ndarray, members: np.ndarray) -> int | None:
         """bar.warp.sync: threads wait for the named lanes of their warp."""
         m = self.machine
         if m.whole and not self.waiting:
@@ -87,7 +98,7 @@ class Barriers:
     def _release_blocks(self) -> None:
         m = self.machine
         parked = [w for w in self.waiting if w.number is not None]
-        numbers = sorted({n for w in parked for n in np.unique(w.number[w.threads]).tolist()})
+        numbers = sorted({n for w in parked for n in np.unique(np.asarray(w.number)[w.threads]).tolist()})
         for n in numbers:
             here = [(w, w.threads & (w.number == n)) for w in parked]
             here = [(w, threads) for w, threads in here if threads.any()]
@@ -113,7 +124,7 @@ class Barriers:
                     self._let_go(w, gone, freed)
         self._tidy()
 
-    def _note_parts(self, here, done: np.ndarray) -> None:
+    def _note_parts(self, here: list[tuple[Waiting, np.ndarray]], done: np.ndarray) -> None:
         """Remember blocks of which parts passed this barrier at different instructions."""
         if len(here) < 2:
             return
@@ -134,7 +145,7 @@ class Barriers:
                 return f"; only a part of the block has reached the barrier at {self.machine.where(w.instruction)}"
         return ""
 
-    def _require_whole_warps(self, here, freed) -> None:
+    def _require_whole_warps(self, here: list[tuple[Waiting, np.ndarray]], freed: np.ndarray) -> None:
         """An aligned barrier asks that all threads of a warp execute the same one (PTX ISA 9.7.13.1)."""
         m = self.machine
         if not m.checks.barriers:
@@ -178,6 +189,7 @@ class Barriers:
         here = np.where(union, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
         alive = np.where(m.alive, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
         for w in parked:
+            assert w.members is not None  # it waits at a warp barrier
             needed = w.members.astype(np.uint64) & np.repeat(alive, WARP)
             gone = w.threads & ((needed & ~np.repeat(here, WARP)) == 0)
             if gone.any():
@@ -224,7 +236,7 @@ def _aligned(instruction: Instruction) -> bool:
     return instruction.opcode == "bar" or "aligned" in instruction.modifiers
 
 
-def require_barrier_number(machine, instruction: Instruction, number: np.ndarray, threads: np.ndarray) -> None:
+def require_barrier_number(machine: Machine, instruction: Instruction, number: np.ndarray, threads: np.ndarray) -> None:
     """Barriers are numbered 0 to 15."""
     bad = threads & ((number < 0) | (number > 15))
     if bad.any():

@@ -18,8 +18,8 @@ each access, and one of the size of what a warp knows for each arrival, wait and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,10 @@ from .memory import SHIFT
 from .monitor import PLAIN, SWAP, granules, strength
 
 if TYPE_CHECKING:
+    from .bulk_groups import Store
+    from .copies import Copy
     from .machine import Machine
+    from .memory import Access
     from .syntax import Instruction
 
 WARP = 32
@@ -63,7 +66,7 @@ class ClockMonitor:
         self.copiers = self.threads + 2 * self.warps  # the first of these writers
         self.width = self.copiers + OBJECTS
         self.known = np.zeros((2, m.warps, self.width), np.int32)
-        self.events: list = [None]  # instructions by time
+        self.events: list[Any] = [None]  # instructions by time
         self.writer = np.full(total, NOBODY, np.int32)  # agent in its cluster
         self.write_time = np.zeros(total, np.int32)
         self.write_strength = np.zeros(total, np.int8)
@@ -75,7 +78,9 @@ class ClockMonitor:
         self.remote = np.zeros((len(m.blocks), self.threads), np.int32)  # when a block was last accessed from others
         self.ended = np.zeros(len(m.blocks), bool)
         self.fenced = np.zeros(m.lanes, np.int32)  # when each thread last executed a fence
-        self.left: dict = {}  # what arrivals left at a barrier, by which; and, by ("over", which), of phases that ended
+        self.left: dict[
+            Hashable, np.ndarray
+        ] = {}  # what arrivals left at a barrier, by which; and, by ("over", which), of phases that ended
         self.all_lanes = np.arange(m.lanes)
 
     # who and when
@@ -130,7 +135,7 @@ class ClockMonitor:
 
     # what orders accesses
 
-    def release(self, key, lanes: np.ndarray, relaxed: bool = False) -> None:
+    def release(self, key: Hashable, lanes: np.ndarray, relaxed: bool = False) -> None:
         """Lanes of one cluster arrive at a barrier; relaxed, only what came before a fence of theirs is ordered."""
         if relaxed:
             lanes = lanes[self.fenced[lanes] > 0]
@@ -145,12 +150,12 @@ class ClockMonitor:
         """The active threads execute a fence that reaches the cluster, or further."""
         self.fenced[self.machine.alive if active is None else active] = self._stamp
 
-    def phase_ends(self, key) -> None:
+    def phase_ends(self, key: Hashable) -> None:
         """Whoever sees that the present phase of a barrier ended knows what its arrivals left."""
         if key in self.left:
             self.left["over", key] = self._joined(self.left.get(("over", key)), self.left.pop(key))
 
-    def acquire(self, key, lanes: np.ndarray) -> None:
+    def acquire(self, key: Hashable, lanes: np.ndarray) -> None:
         """Lanes of one cluster see the end of a barrier's phase."""
         row = self.left.get(("over", key))
         if row is not None:
@@ -161,8 +166,8 @@ class ClockMonitor:
         m = self.machine
         threads = m.alive if threads is None else threads
         lanes = np.flatnonzero(threads if done is None else threads & done[m.block_of])
-        starts = np.flatnonzero(np.r_[True, np.diff(lanes // m.padded) != 0]) if len(lanes) else []
-        for here in np.split(lanes, starts[1:]) if len(lanes) else ():
+        starts = np.flatnonzero(np.diff(lanes // m.padded)) + 1
+        for here in np.split(lanes, starts) if len(lanes) else ():
             row = self._joined(self.left.pop((int(here[0]) // m.padded, number), None), self._what(here))
             self._learn(np.unique(here // WARP), row)
 
@@ -189,14 +194,22 @@ class ClockMonitor:
 
     # accesses
 
-    def touch(self, access, width: int, instruction: Instruction, kind: str) -> None:
+    def touch(self, access: Access, width: int, instruction: Instruction, kind: str) -> None:
         """An access is about to happen: of `kind` async_ld by the asynchronous proxy, for the warp of each lane."""
         if kind == "cp_async":
             return
         lanes = self.all_lanes if access.lanes is None else access.lanes
         self.access(access, lanes, width, instruction, kind)
 
-    def access(self, access, lanes: np.ndarray, width: int, instruction: Instruction, kind: str, readers=None) -> int:
+    def access(
+        self,
+        access: Access,
+        lanes: np.ndarray,
+        width: int,
+        instruction: Instruction,
+        kind: str,
+        readers: np.ndarray | None = None,
+    ) -> int:
         """As `touch`; `readers`: the warp (its number in the batch) that reads asynchronously for each lane, if not its
         own. Gives the time."""
         time, strong = self._now(instruction), strength(instruction, kind)
@@ -238,7 +251,9 @@ class ClockMonitor:
         """Whether what agents did at some time comes before what lanes do now."""
         return times <= self.known[plane, who // WARP, agents]
 
-    def _after_write(self, g, who, instruction: Instruction, kind: str, strong: int, fenced: bool = False) -> None:
+    def _after_write(
+        self, g: np.ndarray, who: np.ndarray, instruction: Instruction, kind: str, strong: int, fenced: bool = False
+    ) -> None:
         """An access comes after the last write of its granules, or else is a fault."""
         agents = self.writer.take(g)
         if not np.count_nonzero(agents != NOBODY):
@@ -267,7 +282,7 @@ class ClockMonitor:
                 what = f"{verb} what {by} writes at {at} by an ordinary store, without a fence.proxy.async between"
                 self._fault(instruction, g, who, ~good, what)
 
-    def _after_reads(self, g, who, instruction: Instruction, kind: str) -> None:
+    def _after_reads(self, g: np.ndarray, who: np.ndarray, instruction: Instruction, kind: str) -> None:
         """A write comes after the last reads of its granules."""
         times = self.read_time[g]
         if not times.any():
@@ -294,7 +309,16 @@ class ClockMonitor:
             return np.full(len(lanes), own[lanes[0] // WARP].min())
         return own.min(axis=1)[lanes // WARP]
 
-    def _examine_readers(self, g, lanes, bad, instruction: Instruction, warp: int, when, kind: str) -> None:
+    def _examine_readers(
+        self,
+        g: np.ndarray,
+        lanes: np.ndarray,
+        bad: np.ndarray,
+        instruction: Instruction,
+        warp: int,
+        when: np.ndarray,
+        kind: str,
+    ) -> None:
         """Reads that not all threads of the warp are known to come before: look at those that read."""
         g, lanes, when = g[bad], lanes[bad], when[bad]
         mask, own = self.read_lanes[g, warp], lanes % self.threads
@@ -309,7 +333,9 @@ class ClockMonitor:
                 what = f"race: {VERBS.get(kind, 'writes')} what {by} reads at {at}, without a barrier between"
                 self._fault(instruction, g, lanes, wrong, what)
 
-    def _overwritten(self, g, lanes, bad, instruction: Instruction, column: int, when) -> None:
+    def _overwritten(
+        self, g: np.ndarray, lanes: np.ndarray, bad: np.ndarray, instruction: Instruction, column: int, when: np.ndarray
+    ) -> None:
         """The source of a bulk store or wgmma changes while it is read, or without order after that."""
         place = int(np.flatnonzero(bad)[0])
         reading = self.events[int(when[place])]
@@ -324,14 +350,23 @@ class ClockMonitor:
             what = f"writes what {reading.name.split('.global')[0]} at {at} may still read: no {wait} between"
         self._fault(instruction, g, lanes, bad, what)
 
-    def _read(self, g, who, time: int) -> None:
+    def _read(self, g: np.ndarray, who: np.ndarray, time: int) -> None:
         warp = who % self.threads // WARP
         self.read_time[g, warp] = time
         bits = np.uint32(1) << (who % WARP).astype(np.uint32)
         self.read_lanes[g, warp] = 0
         np.bitwise_or.at(self.read_lanes, (g, warp), bits)
 
-    def _write(self, g, who, time: int, strong: int, access, instruction: Instruction, kind: str) -> None:
+    def _write(
+        self,
+        g: np.ndarray,
+        who: np.ndarray,
+        time: int,
+        strong: int,
+        access: Access,
+        instruction: Instruction,
+        kind: str,
+    ) -> None:
         agents = (who % self.threads).astype(np.int32)
         self.writer[g], self.write_time[g], self.write_strength[g] = agents, time, strong
         self.read_time[g] = 0
@@ -348,7 +383,7 @@ class ClockMonitor:
 
     # copies and stores
 
-    def _require_landed(self, g, who, instruction: Instruction, kind: str) -> None:
+    def _require_landed(self, g: np.ndarray, who: np.ndarray, instruction: Instruction, kind: str) -> None:
         began = self.under_way.take(g)
         if np.count_nonzero(began):
             bad = began != 0
@@ -360,12 +395,12 @@ class ClockMonitor:
             at = f", at {self.machine.where(self.events[time])}," if bulk else ""
             self._fault(instruction, g, who, bad, f"{what}: {name}{at} to there has not been waited for")
 
-    def _granules(self, access, width: int) -> Iterator[np.ndarray]:
+    def _granules(self, access: Access, width: int) -> Iterator[np.ndarray]:
         where = access.where
         first = (where.low_bits & (self.size - 1)) + access.offset >> self.shift
         return granules(where.index(self.shift), first, max(1, width >> self.shift))
 
-    def copy_begins(self, copy) -> None:
+    def copy_begins(self, copy: Copy) -> None:
         """A copy to shared memory is issued: it may be written from now on."""
         lanes = self.all_lanes if copy.lanes is None else copy.lanes
         time, bulk = self._now(copy.instruction), "bulk" in copy.instruction.modifiers
@@ -384,7 +419,7 @@ class ClockMonitor:
         self.beginners[time] = int(lanes[0])
         self.copies += len(lanes)
 
-    def copy_lands(self, copy, places: np.ndarray | None) -> None:
+    def copy_lands(self, copy: Copy, places: np.ndarray | None) -> None:
         """Data arrive: written by their threads, which waited, or for an mbarrier."""
         at = copy.mbarrier
         lanes = self.all_lanes if copy.lanes is None else copy.lanes
@@ -406,7 +441,7 @@ class ClockMonitor:
                 row[GENERIC, self.threads + self.warps + int(lanes[0]) // WARP % self.warps] = copy.source_time
             self.left[at] = self._joined(self.left.get(at), row)
 
-    def read_by_pattern(self, access, row: int, instruction: Instruction) -> None:
+    def read_by_pattern(self, access: Access, row: int, instruction: Instruction) -> None:
         """A wgmma reads its operand by a swizzle of so many bytes: noted where a tensor copy wrote it by another."""
         if self.patterned:
             found = self.pattern.take(access.flat() >> self.shift)
@@ -418,23 +453,23 @@ class ClockMonitor:
                 what = f"wgmma reads with {told[row]} what a tensor copy wrote with {told[int(other[0])]}"
                 self.machine.notes[f"{instruction.where}: {what}"] = None
 
-    def reading_ends(self, warps, reader: int, time: int, store: bool = False) -> None:
+    def reading_ends(self, warps: np.ndarray | int, reader: int, time: int, store: bool = False) -> None:
         """Warps know that what the asynchronous reader of a warp began up to some time is over: that for its wgmma, or
         for its bulk stores."""
         column = self.threads + reader % self.warps + (self.warps if store else 0)
         self.known[GENERIC, warps, column] = np.maximum(self.known[GENERIC, warps, column], time)
 
-    def store_begins(self, store) -> None:
+    def store_begins(self, store: Store) -> None:
         """A bulk store is issued, which has just read its source."""
         store.time = self._stamp
 
-    def store_ends(self, store) -> None:
+    def store_ends(self, store: Store) -> None:
         """Its thread waited for it."""
         self.reading_ends(store.lane // WARP, store.lane // WARP, store.time, store=True)
 
     # blocks of a cluster end
 
-    def _reach(self, g, who, time: int | None, instruction: Instruction) -> None:
+    def _reach(self, g: np.ndarray, who: np.ndarray, time: int | None, instruction: Instruction) -> None:
         """Other blocks whose shared memory is accessed must not have ended; note the time, but not of a copy, which
         somebody there waits for."""
         blocks, own = g // self.granules_per_block, self.machine.block_of[who]
@@ -482,7 +517,7 @@ class ClockMonitor:
         thread = f"thread {m.thread_index(int(m.thread_of[other]))}"
         return thread if m.block_of[other] == m.block_of[lane] else f"block {m.block_index(other)}, {thread}"
 
-    def _fault(self, instruction: Instruction, g, who, bad, what: str) -> None:
+    def _fault(self, instruction: Instruction, g: np.ndarray, who: np.ndarray, bad: np.ndarray, what: str) -> None:
         m = self.machine
         place = int(np.flatnonzero(bad)[0])
         lane = int(who[place])
@@ -496,7 +531,7 @@ class ClockMonitor:
 VERBS = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "async_ld": "reads", "atom": "changes"}
 
 
-def _same_values(access, g: np.ndarray, kind: str) -> bool:
+def _same_values(access: Access, g: np.ndarray, kind: str) -> bool:
     """Threads that store one value to one place with one instruction do no harm."""
     values = getattr(access, "values", None)
     if values is None or kind != "st":

@@ -154,7 +154,7 @@ class Clusters:
         for warp in np.unique(np.flatnonzero(w.threads) // WARP).tolist():
             first = warp // per_block * per_block
             block = self.registers[first : first + per_block]
-            if block.sum() - self.registers[warp] + w.registers <= m.registers_at_start * per_block:
+            if block.sum() - self.registers[warp] + w.registers <= (m.registers_at_start or 0) * per_block:
                 self.registers[warp] = w.registers
                 gone[warp * WARP : (warp + 1) * WARP] = True
         return gone & w.threads

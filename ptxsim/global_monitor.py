@@ -31,6 +31,7 @@ from .syntax import Instruction, Variable
 
 if TYPE_CHECKING:
     from .machine import Machine
+    from .memory import Access
 
 WARP = 32
 HALF, LOW = 32, (1 << 32) - 1
@@ -77,9 +78,10 @@ class GlobalMonitor:
         self.size = 1 if machine.program.code and any(code[pc].opcode == "wmma" for pc in pcs) else self.size
         self.shift = SHIFT[self.size]
         granules = len(machine.arena.data) >> self.shift
-        self.unwritten = np.zeros(granules, bool) if unwritten else None
+        nobody = np.zeros(granules if unwritten else 0, bool)
         for start, end in unwritten:
-            self.unwritten[start >> self.shift : -(-end >> self.shift)] = True
+            nobody[start >> self.shift : -(-end >> self.shift)] = True
+        self.unwritten = nobody if unwritten else None
         blocks = machine.grid[0] * machine.grid[1] * machine.grid[2]
         self.writes, self.reads = (
             np.zeros(granules if races else 0, np.int64),
@@ -205,7 +207,7 @@ class GlobalMonitor:
 
     # accesses
 
-    def touch(self, access, width: int, instruction: Instruction, kind: str) -> None:
+    def touch(self, access: Access, width: int, instruction: Instruction, kind: str) -> None:
         """An access is about to happen."""
         where, size = access.where, self.size
         first = (where.low_bits & (size - 1)) + access.offset >> self.shift
@@ -263,7 +265,7 @@ class GlobalMonitor:
         good = np.where(who == MANY, self.acquired[blocks[places]] > when, good)
         return places[~good]
 
-    def _write(self, g: np.ndarray, threads: np.ndarray, strong: int, access, instruction: Instruction) -> None:
+    def _write(self, g: np.ndarray, threads: np.ndarray, strong: int, access: Access, instruction: Instruction) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
             places = self._clash_with_writer(old, threads, strong)
@@ -284,7 +286,15 @@ class GlobalMonitor:
                 places = np.flatnonzero(after != new)
                 self._meet(access, instruction, g, places, threads, after)
 
-    def _meet(self, access, instruction: Instruction, g, places: np.ndarray, threads, after: np.ndarray) -> None:
+    def _meet(
+        self,
+        access: Access,
+        instruction: Instruction,
+        g: np.ndarray,
+        places: np.ndarray,
+        threads: np.ndarray,
+        after: np.ndarray,
+    ) -> None:
         """Threads store to one place with one instruction: harmless in a block if they store the same."""
         padded = self.machine.padded
         apart = places[(after[places] >> HALF) - 1 - threads[places] != 0]
@@ -298,7 +308,7 @@ class GlobalMonitor:
         self._race(access, instruction, place, threads, int(after[place]), "writes")
 
     @staticmethod
-    def _same_values(access, g: np.ndarray) -> bool:
+    def _same_values(access: Access, g: np.ndarray) -> bool:
         if access.values is None:
             return False
         order = np.argsort(g, kind="stable")
@@ -306,18 +316,17 @@ class GlobalMonitor:
         return all(not np.any(same & (v[order][1:] != v[order][:-1])) for v in access.values)
 
     @staticmethod
-    def _one_value(access) -> bool:
+    def _one_value(access: Access) -> bool:
         """Whether every thread stores the same."""
         return access.values is not None and all((v == v[0]).all() for v in access.values)
 
-    def _same_flag(self, access, places: np.ndarray) -> bool:
+    def _same_flag(self, access: Access, places: np.ndarray) -> bool:
         """Whether every thread stores the same, and that is there already."""
-        if not self._one_value(access):
+        if access.values is None or not self._one_value(access):
             return False
-        values = access.values
-        return all((access.load(v.itemsize, n)[places] == v[places]).all() for n, v in enumerate(values))
+        return all((access.load(v.itemsize, n)[places] == v[places]).all() for n, v in enumerate(access.values))
 
-    def _read(self, g: np.ndarray, threads: np.ndarray, strong: int, access, instruction: Instruction) -> None:
+    def _read(self, g: np.ndarray, threads: np.ndarray, strong: int, access: Access, instruction: Instruction) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
             places = self._clash_with_writer(old, threads, strong)
@@ -350,9 +359,13 @@ class GlobalMonitor:
 
     # words
 
-    def _race(self, access, instruction: Instruction, place: int, threads, other: int, did: str) -> None:
+    def _race(
+        self, access: Access, instruction: Instruction, place: int, threads: np.ndarray, other: int, did: str
+    ) -> None:
         m = self.machine
-        who, (their, _) = other >> HALF, self.events[other & LOW]
+        who, event = other >> HALF, self.events[other & LOW]
+        assert event is not None  # the first, which is nobody's, is never noted
+        their = event[0]
         block, mine = (who - 1) // m.padded, int(threads[place]) // m.padded
         if who < 0:
             block = -2 - who if who < MANY else -1
@@ -369,11 +382,11 @@ class GlobalMonitor:
         lane = self._lane(int(threads[place]))
         raise m.fault(instruction, f"{what} ({self._place(access, place)}){m.barriers.hint(lane)}", lane)
 
-    def _report(self, access, instruction: Instruction, place: int, threads: np.ndarray) -> None:
+    def _report(self, access: Access, instruction: Instruction, place: int, threads: np.ndarray) -> None:
         what = f"read of global memory that nobody wrote ({self._place(access, place)})"
         raise self.machine.fault(instruction, what, self._lane(int(threads[place])))
 
-    def _place(self, access, place: int) -> str:
+    def _place(self, access: Access, place: int) -> str:
         at = int(access.flat()[min(place, len(access.flat()) - 1)])
         return f"{access.space.shown(at)}, {access.space.describe(at)}"
 

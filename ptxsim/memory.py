@@ -8,7 +8,9 @@ offset.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +108,14 @@ class Addresses:
 
     __slots__ = ("active", "base", "cache", "flat", "hi", "indices", "lanes", "lo", "low_bits", "raw", "varying")
 
-    def __init__(self, base: np.ndarray, active: np.ndarray | None, raw: np.ndarray, lanes, origin) -> None:
+    def __init__(
+        self,
+        base: np.ndarray | None,
+        active: np.ndarray | None,
+        raw: np.ndarray,
+        lanes: np.ndarray | None,
+        origin: np.ndarray | None,
+    ) -> None:
         self.base, self.active, self.lanes = base, active, lanes
         self.raw = raw
         self.flat = raw if origin is None else raw + origin
@@ -115,7 +124,7 @@ class Addresses:
         self.low_bits = first & 15
         self.varying = int(np.bitwise_or.reduce((raw ^ first) & 15)) if self.lo != self.hi else 0
         self.indices: dict[int, np.ndarray] = {}
-        self.cache: dict = {}  # for observers: what follows from the addresses alone
+        self.cache: dict[Hashable, Any] = {}  # for observers: what follows from the addresses alone
 
     def index(self, shift: int) -> np.ndarray:
         """Indices of elements of 2^shift bytes."""
@@ -178,9 +187,20 @@ class ClusterSpace(Space):
 
     A thread's own block only, or all of its cluster (`shared::cluster`)."""
 
-    def __init__(self, name, data, size, origin, first, rank: np.ndarray, blocks: int, part: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        data: np.ndarray,
+        size: int,
+        origin: np.ndarray,
+        first: int,
+        rank: np.ndarray,
+        blocks: int,
+        part: int,
+    ) -> None:
         """`rank`: of each lane's block; `blocks`: of a cluster; `part`: bytes of a block in `data`."""
         super().__init__(name, data, size, origin, first)
+        self.origin: np.ndarray
         self.rank, self.blocks, self.part = rank, blocks, part
 
     def addresses(self, base: np.ndarray, active: np.ndarray | None) -> Addresses:
@@ -219,8 +239,8 @@ class GlobalSpace(Space):
         if not arena.starts:
             return np.zeros(len(where.raw), bool)
         at = where.raw + offset
-        i = np.searchsorted(np.asarray(arena.starts), at, side="right") - 1
-        good = (i >= 0) & (at + width <= np.asarray(arena.ends)[i])
+        part = np.searchsorted(np.asarray(arena.starts), at, side="right") - 1
+        good = (part >= 0) & (at + width <= np.asarray(arena.ends)[part])
         return None if good.all() else good
 
     def begins_inside(self, offset: int) -> bool:
@@ -268,7 +288,7 @@ class Access:
 
     def put(self, size: int) -> None:
         """Store its values, elements of so many bytes."""
-        for number, values in enumerate(self.values):
+        for number, values in enumerate(self.values or ()):
             self.store(size, values, number)
 
     def flat(self) -> np.ndarray:

@@ -26,7 +26,9 @@ import numpy as np
 from .memory import SHIFT
 
 if TYPE_CHECKING:
+    from .copies import Copy
     from .machine import Machine
+    from .memory import Access, Addresses
     from .syntax import Instruction
 
 WARP = 32
@@ -56,7 +58,16 @@ class Event:
 
     __slots__ = ("access", "first", "instruction", "kind", "lanes", "number", "strength", "where")
 
-    def __init__(self, access, where, first: int, number: int, lanes, instruction: Instruction, kind: str) -> None:
+    def __init__(
+        self,
+        access: Access,
+        where: Addresses,
+        first: int,
+        number: int,
+        lanes: np.ndarray | None,
+        instruction: Instruction,
+        kind: str,
+    ) -> None:
         self.access, self.where, self.first, self.number, self.lanes = access, where, first, number, lanes
         self.instruction, self.kind = instruction, kind
         self.strength = strength(instruction, kind)
@@ -94,7 +105,7 @@ class SharedMonitor:
 
     # noting
 
-    def touch(self, access, width: int, instruction: Instruction, kind: str) -> None:
+    def touch(self, access: Access, width: int, instruction: Instruction, kind: str) -> None:
         """An access is about to happen."""
         if kind == "cp_async":
             return
@@ -144,7 +155,7 @@ class SharedMonitor:
                 what = "read before the wait" if event.kind in ("ld", "ldmatrix") else "write"
                 self._raise_at(event, g, bad, f"{what}: a cp.async of thread {copier} to there has not been waited for")
 
-    def copy_begins(self, copy) -> None:
+    def copy_begins(self, copy: Copy) -> None:
         event = self._copy_event(copy)
         lanes = self._lanes(event)
         for g in self.indices(event):
@@ -153,7 +164,7 @@ class SharedMonitor:
         if self.watch_races:
             self.writes.append(event)
 
-    def copy_lands(self, copy, places: np.ndarray | None) -> None:
+    def copy_lands(self, copy: Copy, places: np.ndarray | None) -> None:
         event = self._copy_event(copy)
         lanes = self._lanes(event)
         for g in self.indices(event):
@@ -165,7 +176,7 @@ class SharedMonitor:
         if self.watch_races and places is None:
             self.writes.append(event)
 
-    def _copy_event(self, copy) -> Event:
+    def _copy_event(self, copy: Copy) -> Event:
         where = copy.access.where
         first = (where.low_bits & (self.size - 1)) + copy.access.offset >> self.shift
         return Event(copy.access, where, first, copy.width >> self.shift, copy.lanes, copy.instruction, "cp_async")
@@ -223,16 +234,16 @@ class SharedMonitor:
             for event in writes:
                 for g in self.indices(event):
                     self.owner[g] = NONE
-                    if event.strength != PLAIN:
+                    if event.strength != PLAIN and self.strong is not None and self.unswapped is not None:
                         self.strong[g], self.unswapped[g] = NONE, False
         if keep and self.past is None:
             self.past = _Past(self)
-        if self.looks_back:
+        if self.looks_back and self.past is not None:
             for event in writes:
                 self.past.check(event, writing=True)
             for event in reads:
                 self.past.check(event, writing=False)
-        if keep:
+        if keep and self.past is not None:
             self.looks_back = True
             for event in writes:
                 self.past.note_write(event)
@@ -268,7 +279,7 @@ class SharedMonitor:
                 self._report(event, g, clash, after, [event])
 
     def _examine_strong_write(self, event: Event, writes: list[Event]) -> None:
-        if self.strong is None:
+        if self.strong is None or self.unswapped is None:
             self.strong, self.unswapped = np.full(self.granules, NONE, np.int32), np.zeros(self.granules, bool)
         lanes = self._lanes(event)
         for g in self.indices(event):
@@ -311,7 +322,7 @@ class SharedMonitor:
             clash = (writer != lanes) & (writer != NONE)
             if np.count_nonzero(clash):
                 self._report(event, g, clash, writer, writes)
-            if self.strong is None:
+            if self.strong is None or self.unswapped is None:
                 continue
             writer = self.strong.take(g)
             clash = (writer != lanes) & (writer != NONE)
@@ -323,7 +334,9 @@ class SharedMonitor:
 
     # words
 
-    def _report(self, event: Event, g, clash, others, candidates: list[Event]) -> None:
+    def _report(
+        self, event: Event, g: np.ndarray, clash: np.ndarray, others: np.ndarray, candidates: list[Event]
+    ) -> None:
         """A race with who is noted in `others`; MANY: with whichever thread is found."""
         place = int(np.flatnonzero(clash)[0])
         granule, other = int(g[place]), int(others[place])
@@ -340,14 +353,14 @@ class SharedMonitor:
                 break
         self._raise_race(event, g, clash, other, where)
 
-    def _raise_race(self, event: Event, g, clash, other: int, where: str) -> None:
+    def _raise_race(self, event: Event, g: np.ndarray, clash: np.ndarray, other: int, where: str) -> None:
         thread = "another thread"
         if other >= 0:
             thread = f"thread {self.machine.thread_index(int(self.machine.thread_of[other]))}"
         verb = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "atom": "changes"}.get(event.kind, "writes")
         self._raise_at(event, g, clash, f"race: {verb} what {thread} writes {where}, without a barrier between")
 
-    def _raise_at(self, event: Event, g, bad, what: str) -> None:
+    def _raise_at(self, event: Event, g: np.ndarray, bad: np.ndarray, what: str) -> None:
         place = int(np.flatnonzero(bad)[0])
         lanes = self._lanes(event)
         lane = int(lanes[min(place, len(lanes) - 1)])
@@ -385,7 +398,15 @@ class _Past:
         m = self.monitor
         return m.epoch[m.machine.block_of[lanes]], m.clock[lanes // WARP]
 
-    def _clash(self, who, epoch, clock, lanes, now, tick) -> np.ndarray:
+    def _clash(
+        self,
+        who: np.ndarray,
+        epoch: np.ndarray,
+        clock: np.ndarray,
+        lanes: np.ndarray,
+        now: np.ndarray,
+        tick: np.ndarray,
+    ) -> np.ndarray:
         warp = lanes // WARP
         who_warp = np.where(who >= 0, who // WARP, np.where(who > MANY, -2 - who, -1))
         ordered = (who_warp == warp) & (clock < tick)

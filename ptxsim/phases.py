@@ -53,11 +53,11 @@ class State:
 class Parked:
     """Threads at a try_wait: objects and the parities of the phases that they wait for, by lane of the batch."""
 
-    instruction: object
+    instruction: Instruction
     threads: np.ndarray  # mask
     objects: np.ndarray  # bytes from the start of the batch's shared memory
     parity: np.ndarray
-    write: Callable  # of the predicate
+    write: Callable[[np.ndarray], None]  # of the predicate
 
 
 class Phases:
@@ -67,9 +67,8 @@ class Phases:
         self.machine = machine
         self.waiting: list[Parked] = []
         self.signals: dict[int, list[Callable[[], None]]] = {}  # by object: copies that have not landed
-        self.bytes: dict[
-            int, dict
-        ] = {}  # by object: bytes expected (and brought: negative) in this phase, by instruction
+        # by object: bytes expected (and brought: negative) in this phase, by instruction
+        self.bytes: dict[int, dict[Instruction, int]] = {}
 
     @property
     def _words(self) -> np.ndarray:
@@ -78,7 +77,9 @@ class Phases:
     def read(self, objects: np.ndarray) -> np.ndarray:
         return self._words[objects >> 3]
 
-    def change(self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, act: Callable) -> np.ndarray:
+    def change(
+        self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, act: Callable[[State, int], None]
+    ) -> np.ndarray:
         """`act(state, index)` for each thread, in turns; the words that they found."""
         before = np.zeros(len(objects), np.uint64)
         for index, (at, lane) in enumerate(zip(objects.tolist(), lanes.tolist(), strict=True)):
@@ -129,7 +130,12 @@ class Phases:
         return (self.read(objects) & np.uint64(1)) != parity
 
     def wait(
-        self, instruction: Instruction, threads: np.ndarray, objects: np.ndarray, parity: np.ndarray, write
+        self,
+        instruction: Instruction,
+        threads: np.ndarray,
+        objects: np.ndarray,
+        parity: np.ndarray,
+        write: Callable[[np.ndarray], None],
     ) -> int | None:
         """Threads come to a try_wait; `objects` and `parity` by lane of the batch."""
         self.waiting.append(Parked(instruction, threads, objects, parity, write))
@@ -193,7 +199,7 @@ class Phases:
 
     def _others(self, first: Parked, lane: int) -> str:
         """In words, where other threads of the block wait."""
-        m, found = self.machine, {}
+        m, found = self.machine, dict[str, str]()
         for p in self.waiting:
             here = np.flatnonzero(p.threads & (m.block_of == m.block_of[lane]))
             if len(here) and p is not first:

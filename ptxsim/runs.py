@@ -76,7 +76,7 @@ class Runs:
         written: set[Register] = set()
 
         def finish() -> None:
-            alone = [m.steps[i.pc] for i in group]
+            alone = [step for i in group if (step := m.steps[i.pc]) is not None]
             steps.extend(alone if len(group) < FEWEST else [fused(m, group, alone)])
             group.clear()
             written.clear()
@@ -85,7 +85,8 @@ class Runs:
             instruction = m.program.code[pc]
             if not _is_fma(instruction) or pc in m.watch.uses:
                 finish()
-                steps.append(m.steps[pc])
+                if (step := m.steps[pc]) is not None:
+                    steps.append(step)
                 continue
             if not written.isdisjoint(instruction.operands):
                 finish()
