@@ -33,6 +33,8 @@ KINDS = (PAPER, GPU, OURS, READING)
 WAITS, UNBUILT, UNRECORDED, ELSEWHERE = "not measured yet", "not built", "not recorded", "another machine"
 LACKS = (WAITS, UNBUILT, UNRECORDED, ELSEWHERE)
 CLAIM, DEFINITION, FINDING = "claim", "definition", "finding"
+MISSING = "\N{REPLACEMENT CHARACTER}"  # stands in a remark for a value that is missing
+SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z\d])")  # where one ends and another begins
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -140,21 +142,25 @@ def kind_of(claim: dict[str, Any], verdict: Verdict) -> str | None:
 
 
 def remark(claim: dict[str, Any], verdict: Verdict, functions: Functions) -> str | None:
-    """A claim's remark with its placeholders filled; n/a where a value is missing."""
+    """A claim's remark with its placeholders filled, without the sentences of which a value is missing."""
+    if "remark" not in claim:
+        return None
 
     def fill(match: re.Match[str]) -> str:
         what = match[1].strip()
         if what in ("ours", "theirs"):
-            return told(verdict.ours if what == "ours" else claim["theirs"])
+            value = verdict.ours if what == "ours" else claim["theirs"]
+            return MISSING if value is None else told(value)
         if not what.startswith("expr:"):
             allowed = "{ours}, {theirs}, {expr: ...}"
             raise UserError(f"{claim['id']}: remark: {match[0]} is not allowed; allowed: {allowed}")
         try:
             return told(value_of(what.removeprefix("expr:"), functions, f"{claim['id']}: remark"))
         except (Missing, Undefined):
-            return "n/a"
+            return MISSING
 
-    return PLACEHOLDER.sub(fill, " ".join(claim["remark"].split())) if "remark" in claim else None
+    filled = PLACEHOLDER.sub(fill, " ".join(claim["remark"].split()))
+    return " ".join(part for part in SENTENCES.split(filled) if MISSING not in part) or None
 
 
 def told(value: Any) -> str:

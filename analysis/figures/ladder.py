@@ -1,12 +1,14 @@
 """Bars per rung: TFLOP/s with its 95% interval, and the share of cuBLAS.
 
 One panel per clock regime, size and kind of data. Where nothing was measured with locked clocks, FLOP/clock/SM stands
-in, labelled as derived. A bar of another dtype than the kernels' (TF32 beside fp32 kernels) that would squeeze all
-others is cut at the axis's end and carries its number.
+in, labelled as derived; where that would outgrow a page, it is left to the tables, and rows stand closer. A bar of
+another dtype than the kernels' (TF32 beside fp32 kernels) that would squeeze all others is cut at the axis's end and
+carries its number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -18,6 +20,9 @@ from analysis.data import Measured, marked, records
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
+
+PAGE = 10.0  # inches: a figure that is higher would be made too small to read in the supplement
+ROW, CLOSE_ROW = 0.2, 0.15  # inches
 
 
 def axis_end(rows: pd.DataFrame, room: float) -> float:
@@ -51,6 +56,11 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: floa
     axes.grid(axis="x")
 
 
+def height(panels: Sized, columns: int, rows: int, pitch: float) -> float:
+    """Of the figure in inches: its panels with so many rows, each of the height `pitch`."""
+    return 0.45 - (-len(panels) // columns) * (0.62 + pitch * rows)
+
+
 def draw(measured: Measured, experiment: str) -> Figure:
     """The figure of one experiment."""
     rows = measured.bench[measured.bench["experiment"] == experiment]
@@ -77,12 +87,14 @@ def draw(measured: Measured, experiment: str) -> Figure:
         per_clock.append((f"{title}, per clock", "FLOP/clock/SM (derived)", part))
     if "locked" not in set(rows["regime"]):
         panels += per_clock
-    columns = min(2, len(panels))
+    columns, pitch = min(2, len(panels)), ROW
+    if height(panels, columns, len(places), pitch) > PAGE:
+        panels, pitch = panels[: len(groups)], CLOSE_ROW
     lines = -(-len(panels) // columns)
     figure, grid = plt.subplots(
         lines,
         columns,
-        figsize=(style.WIDTH, 0.45 + lines * (0.62 + 0.2 * len(places))),
+        figsize=(style.WIDTH, height(panels, columns, len(places), pitch)),
         sharey=True,
         squeeze=False,
     )

@@ -247,7 +247,7 @@ def test_a_remark_s_placeholders_are_filled() -> None:
     claim = {
         "id": "a",
         "theirs": 6.4,
-        "remark": "Ours {ours}, theirs {theirs},\n and {expr: 100 * half()}% of {expr: gone()}.",
+        "remark": "Ours {ours}, theirs {theirs},\n and {expr: 100 * half()}%. Of {expr: gone()}. At n = 1.5 so.",
     }
 
     def gone() -> None:
@@ -255,7 +255,9 @@ def test_a_remark_s_placeholders_are_filled() -> None:
 
     words = {"half": lambda: Estimate(0.51234, 0.5, 0.6), "gone": gone}
     verdict = verdicts.Verdict("holds", "", Estimate(5.4321, 5.0, 6.0))
-    assert verdicts.remark(claim, verdict, words) == "Ours 5.43, theirs 6.4, and 51.2% of n/a."
+    assert verdicts.remark(claim, verdict, words) == "Ours 5.43, theirs 6.4, and 51.2%. At n = 1.5 so."
+    assert verdicts.remark(claim | {"remark": "It is {expr: gone()}."}, verdict, words) is None
+    assert verdicts.remark(claim, verdicts.Verdict("not testable here", ""), words) == "At n = 1.5 so."
     with pytest.raises(UserError, match=r"a: remark: \{our\} is not allowed; allowed: \{ours\}"):
         verdicts.remark(claim | {"remark": "{our}"}, verdict, words)
     with pytest.raises(UserError, match=r"a: remark: hlf.*unknown function 'hlf'"):

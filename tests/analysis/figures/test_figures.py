@@ -209,6 +209,12 @@ def test_a_figure_of_words_alone_is_saved_without_a_warning(folder: Folder, tmp_
         style.save(style.left_out(folder.read(), "A thing", "the dog ate it"), tmp_path / "words.svg")
 
 
+def test_a_ladder_of_many_sizes_fits_a_page(still: Folder) -> None:
+    assert ladder.draw(still.read(), "hopper_ladder").get_figheight() <= ladder.PAGE
+    titles = [axes.get_title(loc="left") for axes in ladder.draw(still.read(), "sgemm_ladder").axes]
+    assert any("per clock" in title for title in titles)  # where there is room
+
+
 # ---- clock and work per clock -----------------------------------------------------------------------------------
 
 
