@@ -14,10 +14,11 @@ canonical bits; what was loaded or moved keeps its bits, as unsigned integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,10 +29,12 @@ from .bulk_groups import BulkGroups
 from .clock_monitor import ClockMonitor
 from .clusters import Clusters
 from .convergence import Convergence, width
+from .copies import Copy
 from .errors import PtxError, PtxsimError
 from .global_monitor import GlobalMonitor, watched
 from .instructions import registry
 from .instructions.memory import STACK
+from .instructions.registry import Control, Step
 from .instructions.special import special_value
 from .memory import (
     BASES,
@@ -70,11 +73,19 @@ from .tensor_maps import TensorMap
 from .values import merged, viewed
 from .warpgroups import Warpgroups, Watch
 
+if TYPE_CHECKING:
+    from .api import Texture
+    from .observer import Observer
+
 WARP = 32
 FAR = 1 << 60
 IDLE = 1 << 16  # turns of loops that look at memory, with nobody else running: then it cannot change any more
 F4 = np.dtype("f4")
 ADDRESS = np.dtype("u8")
+NOTHING = np.zeros(0, np.uint32)  # what a register holds between launches
+
+Operand = Any  # of an instruction, as in syntax.py; None for `_`
+Widen = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -100,24 +111,29 @@ class Checks:
 class Machine:
     """Compiles a program once, and runs batches of its blocks."""
 
+    count: int  # threads that act
+    whole: bool  # whether these are all that live
+    monitor: ClockMonitor | SharedMonitor | None
+    global_monitor: GlobalMonitor | None
+
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.registers: list[np.ndarray | None] = [None] * program.slots
+        self.registers: list[np.ndarray] = [NOTHING] * program.slots
         self.makers: list[tuple[int, Callable[[], np.ndarray]]] = []  # fill constant slots at the start of a batch
-        self.constant_slots: dict = {}
+        self.constant_slots: dict[Hashable, int] = {}
         self.carry = self._new_slot()
         self.stack_slot = self._new_slot() if program.recursive else None
         self.stacked: list[tuple[int, int]] = []  # slots with addresses of local variables, and their offsets
         self.mask: np.ndarray | None = None  # threads whose registers an instruction writes; None: all
         self.active: np.ndarray | None = None  # threads that act; None: every lane
-        self.observers: tuple = ()
+        self.observers: tuple[Observer, ...] = ()
         self.after_call: dict[tuple[int, str], Callable[[], None]] = {}  # hands results over: place, function
         self.granule = smallest_shared_access(program)
         self.watch = Watch.of(program)
         self.origins = origins.find(program)
         self.within = {pc: part for pc, found in self.origins.items() if (part := self._part(found)) is not None}
-        self.steps: list[Callable | None] = []
-        self.controls: list[Callable | None] = []
+        self.steps: list[Step | None] = []
+        self.controls: list[Control | None] = []
         self.run_end: list[int] = []
         for instruction in program.code:
             self._compile(instruction)
@@ -153,17 +169,17 @@ class Machine:
     # compilation
 
     def _new_slot(self) -> int:
-        self.registers.append(None)
+        self.registers.append(NOTHING)
         return len(self.registers) - 1
 
-    def _constant(self, key, make: Callable[[], np.ndarray]) -> int:
+    def _constant(self, key: Hashable, make: Callable[[], np.ndarray]) -> int:
         """A slot that is filled when a batch starts."""
         if key not in self.constant_slots:
             slot = self.constant_slots[key] = self._new_slot()
             self.makers.append((slot, make))
         return self.constant_slots[key]
 
-    def uniform(self, value) -> np.ndarray:
+    def uniform(self, value: np.generic) -> np.ndarray:
         """One value for every lane, without storing it more than once."""
         return np.broadcast_to(value, self.lanes)
 
@@ -176,9 +192,10 @@ class Machine:
         self.steps.append(step)
         self.controls.append(control)
 
-    def _built(self, instruction: Instruction) -> tuple[Callable | None, Callable | None]:
+    def _built(self, instruction: Instruction) -> tuple[Step | None, Control | None]:
         """Its step, or for one that ends a straight run, its control."""
-        step = control = None
+        step: Step | None = None
+        control: Control | None = None
         if instruction.opcode in registry.CONTROLS:
             control = registry.CONTROLS[instruction.opcode](self, instruction)
             if instruction.predicate is not None and instruction.opcode != "bra":
@@ -194,7 +211,7 @@ class Machine:
                 step = self._guarded(instruction, step)
         return step, control
 
-    def _watched(self, instruction: Instruction, step) -> Callable[[], None]:
+    def _watched(self, instruction: Instruction, step: Step) -> Step:
         """Of an instruction that uses registers which a wgmma may have under way."""
         use = self.watch.uses[instruction.pc]
 
@@ -207,7 +224,9 @@ class Machine:
 
     def _elementwise(self, instruction: Instruction) -> Callable[[], None]:
         modifiers = registry.Modifiers(instruction)
-        operation = registry.find_elementwise(instruction)(modifiers)
+        build = registry.find_elementwise(instruction)
+        assert build is not None  # the parser asked
+        operation = build(modifiers)
         modifiers.done()
         destination, *sources = instruction.operands
         if len(sources) != len(operation.sources):
@@ -222,8 +241,9 @@ class Machine:
         if isinstance(operation.result, tuple) or operation.writes_carry:
             return self._several(instruction, operation, readers)
         slot, widen = self.target(destination, operation.result)
-        plain = [self._plain(o, t) for o, t in zip(sources, operation.sources, strict=True)]
-        if widen is None and all(p is not None for p in plain) and len(plain) == len(readers):
+        found = [self._plain(o, t) for o, t in zip(sources, operation.sources, strict=True)]
+        plain = [p for p in found if p is not None]
+        if widen is None and len(plain) == len(readers):
             return self._fast(compute, slot, plain)
 
         def step() -> None:
@@ -235,7 +255,7 @@ class Machine:
 
         return step
 
-    def _plain(self, operand, t: Type) -> tuple[int, np.dtype] | None:
+    def _plain(self, operand: Operand, t: Type) -> tuple[int, np.dtype] | None:
         """Slot and type of an operand that only needs to be looked at as that type."""
         if isinstance(operand, Register) and operand.type.bits == t.bits:
             return operand.slot, t.dtype
@@ -243,7 +263,7 @@ class Machine:
             return self._immediate(operand, t), t.dtype
         return None
 
-    def _fast(self, compute, slot: int, plain: list[tuple[int, np.dtype]]) -> Callable[[], None]:
+    def _fast(self, compute: registry.Compute, slot: int, plain: list[tuple[int, np.dtype]]) -> Callable[[], None]:
         """Steps of one result and one to three operands."""
         registers = self.registers
         if len(plain) == 1:
@@ -291,10 +311,12 @@ class Machine:
 
         return step
 
-    def _several(self, instruction: Instruction, operation, readers) -> Callable[[], None]:
+    def _several(
+        self, instruction: Instruction, operation: registry.Elementwise, readers: list[Callable[[], np.ndarray]]
+    ) -> Step:
         """Several destinations: `p|q`, or a result and the carry flag."""
         destination = instruction.operands[0]
-        if operation.writes_carry:
+        if not isinstance(operation.result, tuple):  # and the carry
             writers = [self.writer(destination, operation.result), self._write_slot(self.carry)]
         else:
             if not isinstance(destination, Pair):
@@ -309,7 +331,8 @@ class Machine:
 
         return step
 
-    def _guarded(self, instruction: Instruction, step) -> Callable[[], None]:
+    def _guarded(self, instruction: Instruction, step: Step) -> Step:
+        assert instruction.predicate is not None
         registers, slot, negated = self.registers, instruction.predicate.slot, instruction.negated
 
         def guarded() -> None:
@@ -318,7 +341,7 @@ class Machine:
                 chosen = ~chosen
             mask, active = self.mask, self.active
             threads = chosen if active is None else chosen & active
-            count = np.count_nonzero(threads)
+            count = int(np.count_nonzero(threads))
             if count == self.count:
                 step()
             elif count:
@@ -332,7 +355,8 @@ class Machine:
 
         return guarded
 
-    def _guarded_control(self, instruction: Instruction, step) -> Callable:
+    def _guarded_control(self, instruction: Instruction, step: Control) -> Control:
+        assert instruction.predicate is not None
         registers, slot, negated = self.registers, instruction.predicate.slot, instruction.negated
         after = instruction.pc + 1
 
@@ -354,7 +378,7 @@ class Machine:
 
     # operands
 
-    def reader(self, operand, t: Type) -> Callable[[], np.ndarray]:
+    def reader(self, operand: Operand, t: Type) -> Callable[[], np.ndarray]:
         """A function that gives the operand's values in the NumPy type of `t`."""
         registers = self.registers
         if isinstance(operand, Negated):
@@ -369,7 +393,7 @@ class Machine:
 
         return read
 
-    def operand_slot(self, operand, t: Type) -> int:
+    def operand_slot(self, operand: Operand, t: Type) -> int:
         """The slot of a register, or of a constant made for an immediate, a special register or an address."""
         match operand:
             case Register():
@@ -411,12 +435,14 @@ class Machine:
 
     def move_stack(self, by: np.ndarray) -> None:
         """Recursion: addresses of local variables move with each thread's depth of calls."""
+        assert self.stack_slot is not None
         self.registers[self.stack_slot] = stack = self.registers[self.stack_slot] + by
         for slot, offset in self.stacked:
             self.registers[slot] = (stack + offset).view(ADDRESS)
 
     def variable(self, symbol: Symbol) -> Variable | None:
-        return symbol.variable or self.program.module.variables.get(symbol.name)
+        found = symbol.variable or self.program.module.variables.get(symbol.name)
+        return found if isinstance(found, Variable) else None
 
     def symbol_space(self, symbol: Symbol) -> str:
         """The space a name lives in; parameters of device functions live in local memory."""
@@ -432,7 +458,9 @@ class Machine:
     def symbol_address(self, symbol: Symbol) -> int:
         variable, program = self.variable(symbol), self.program
         if variable is None:
-            return programs.function_address(program, symbol.name)
+            address = programs.function_address(program, symbol.name)
+            assert address is not None  # `symbol_space` asked
+            return address
         if variable in program.shared:
             return program.shared[variable]
         if variable in program.frames:
@@ -446,7 +474,7 @@ class Machine:
             raise PtxError(f"{symbol.name} is declared but not defined here")
         return self.symbols[variable.name]
 
-    def target(self, operand, t: Type) -> tuple[int, Callable | None]:
+    def target(self, operand: Operand, t: Type) -> tuple[int, Widen | None]:
         """The slot of a destination, and how a value of type `t` is widened to the register, if at all."""
         if not isinstance(operand, Register):
             if operand is None:
@@ -460,7 +488,7 @@ class Machine:
         dtype = (SIGNED if t.signed else UNSIGNED)[bits // 8]
         return operand.slot, lambda x: viewed(x, (SIGNED if t.signed else UNSIGNED)[x.itemsize]).astype(dtype)
 
-    def writer(self, operand, t: Type) -> Callable[[np.ndarray], None]:
+    def writer(self, operand: Operand, t: Type) -> Callable[[np.ndarray], None]:
         """A function that writes a value for every lane; only `mask` keeps it."""
         slot, widen = self.target(operand, t)
         write = self._write_slot(slot)
@@ -475,7 +503,7 @@ class Machine:
 
         return write
 
-    def lane_writer(self, operand, t: Type) -> Callable[[np.ndarray, np.ndarray | None], None]:
+    def lane_writer(self, operand: Operand, t: Type) -> Callable[[np.ndarray, np.ndarray | None], None]:
         """A function that writes values of some lanes (None: of all), as loads give them."""
         slot, widen = self.target(operand, t)
         registers = self.registers
@@ -492,7 +520,7 @@ class Machine:
                 registers[slot] = values
                 return
             old = registers[slot]
-            new = viewed(old, values.dtype).copy() if old is not None else np.zeros(self.lanes, values.dtype)
+            new = viewed(old, values.dtype).copy()
             new[lanes] = values
             registers[slot] = new
 
@@ -563,7 +591,7 @@ class Machine:
         if space.is_shared:
             if self.monitor is not None:
                 self.monitor.touch(access, width, instruction, kind)
-        elif instruction.pc in self.watched and space.name == "global":
+        elif self.global_monitor is not None and instruction.pc in self.watched and space.name == "global":
             self.global_monitor.touch(access, width, instruction, kind)
         if observed:
             for observer in self.observers:
@@ -584,14 +612,26 @@ class Machine:
             if part is not None and (where.lo + offset < part[0] or where.hi + offset + size > part[1]):
                 self._beyond(space, where, offset, size, part, instruction, kind)
 
-    def _outside(self, space, where, offset, size, align, instruction, kind, good) -> None:
+    def _outside(
+        self,
+        space: Space,
+        where: Addresses,
+        offset: int,
+        size: int,
+        align: int,
+        instruction: Instruction,
+        kind: str,
+        good: np.ndarray,
+    ) -> None:
         self._misaligned(space, where, offset, align, instruction, kind)  # a misaligned one may only end outside
         bad = int(np.flatnonzero(~good)[0])
         at = int(where.raw[bad]) + offset
         what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: {space.describe(at)}"
         raise self.fault(instruction, what, self._lane(where, bad))
 
-    def _misaligned(self, space, where, offset, align, instruction, kind) -> None:
+    def _misaligned(
+        self, space: Space, where: Addresses, offset: int, align: int, instruction: Instruction, kind: str
+    ) -> None:
         for bad in np.flatnonzero((where.raw + offset) & (align - 1)).tolist():
             at = int(where.raw[bad]) + offset
             if space.begins_inside(at):
@@ -599,7 +639,16 @@ class Machine:
                 what += self.in_shared(at) if space.is_shared else ""
                 raise self.fault(instruction, what, self._lane(where, bad))
 
-    def _beyond(self, space, where, offset, size, part, instruction, kind) -> None:
+    def _beyond(
+        self,
+        space: Space,
+        where: Addresses,
+        offset: int,
+        size: int,
+        part: tuple[int, int, str],
+        instruction: Instruction,
+        kind: str,
+    ) -> None:
         start, end, name = part
         first = where.raw + offset
         bad = int(np.flatnonzero((first < start) | (first + size > end))[0])
@@ -615,7 +664,15 @@ class Machine:
     def _lane(where: Addresses, index: int) -> int:
         return int(index if where.lanes is None else where.lanes[index])
 
-    def _generic(self, slot: int, offset: int, width: int, instruction: Instruction, kind: str, values=None):
+    def _generic(
+        self,
+        slot: int,
+        offset: int,
+        width: int,
+        instruction: Instruction,
+        kind: str,
+        values: list[np.ndarray] | None = None,
+    ) -> Access | MixedAccess:
         """A generic address: in which window it lies says which space is meant (PTX ISA 5.1)."""
         base = viewed(self.registers[slot], ADDRESS)
         active = self.active
@@ -641,12 +698,14 @@ class Machine:
             self.mask = self.active = threads
             self.whole, self.count = False, len(places)
             try:
-                parts.append((places, self._generic(slot, offset, width, instruction, kind, values)))
+                part = self._generic(slot, offset, width, instruction, kind, values)
+                assert isinstance(part, Access)  # one window
+                parts.append((places, part))
             finally:
                 self.mask, self.active, self.whole, self.count = saved
         return MixedAccess(parts, lanes)
 
-    def _windowed(self, space: Space, base: np.ndarray, active) -> Addresses:
+    def _windowed(self, space: Space, base: np.ndarray, active: np.ndarray | None) -> Addresses:
         own = base if space.name == "global" else base - ADDRESS.type(BASES[space.name.split("::")[0]])
         found = space.addresses(own, active)
         found.base = base
@@ -659,10 +718,10 @@ class Machine:
         arena: Arena,
         symbols: dict[str, int],
         params: bytes,
-        grid,
-        block,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
         shared_bytes: int,
-        textures: dict,
+        textures: dict[int, Texture],
         checks: Checks,
         places: dict[Variable, int],
         unwritten: list[tuple[int, int]],
@@ -694,7 +753,7 @@ class Machine:
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
         self.global_monitor = GlobalMonitor(self, self.watched, spans, checks.global_races) if self.watched else None
 
-    def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence) -> None:
+    def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence[Observer]) -> None:
         """Run the blocks with these linear numbers to their end."""
         self.blocks, self.limits = blocks, limits
         self.observers = tuple(observers)
@@ -714,8 +773,9 @@ class Machine:
 
     def release(self) -> None:
         """Let go of the memory of a launch."""
-        self.registers[:] = [None] * len(self.registers)
-        self.resolved, self.spaces, self.copies, self.saved = {}, {}, [], []
+        self.registers[:] = [NOTHING] * len(self.registers)
+        for held in (self.resolved, self.spaces, self.copies, self.saved):
+            held.clear()
         self.monitor = self.global_monitor = None
 
     def _start(self) -> None:
@@ -725,7 +785,7 @@ class Machine:
         self.thread_numbers = np.asarray(self.blocks)[self.block_of] * self.padded + thread  # in the grid
         self.alive = thread < self.threads
         self.exited = np.zeros(self.lanes, bool)
-        self.resolved: dict = {}
+        self.resolved: dict[Hashable, Addresses] = {}
         self.clusters = Clusters(self)
         base = self.program.shared_base
         shared = programs.align_up(base + max(self.shared_bytes, 16), 16)
@@ -747,8 +807,10 @@ class Machine:
         else:
             self.spaces["shared"] = self.spaces["shared::cluster"] = Space("shared", *part)
         watched = self.shared_bytes and (self.checks.races or self.checks.unwritten)
-        follows = ClockMonitor if needs_clocks(self.program) or self.clusters.size > 1 else SharedMonitor
-        self.monitor = follows(self) if watched else None
+        clocks = needs_clocks(self.program) or self.clusters.size > 1
+        self.monitor = None
+        if watched:
+            self.monitor = ClockMonitor(self) if clocks else SharedMonitor(self)
         self.barriers = Barriers(self)
         self.phases = Phases(self)
         self.bulk_groups = BulkGroups(self)
@@ -761,7 +823,7 @@ class Machine:
         self.registers[self.carry] = zero[STORAGE[1]]
         if self.stack_slot is not None:
             self.registers[self.stack_slot] = np.zeros(self.lanes, np.int64)
-            self.move_stack(np.int64(0))
+            self.move_stack(np.zeros(self.lanes, np.int64))
         for slot, make in self.makers:
             self.registers[slot] = make()
         self.depth = np.zeros(self.lanes, np.int64)
@@ -769,9 +831,9 @@ class Machine:
         self.saved: list[dict[int, np.ndarray]] = []
         self.caller_at: list[np.ndarray] = []
         self.pending_return = None
-        self.copies: list = []  # cp.async under way
+        self.copies: list[Copy] = []  # cp.async under way
         self.committed = np.zeros(self.lanes, np.int64)  # groups of each thread
-        self.givers: dict = {}
+        self.givers: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
         self.executed = 0
         self.tally = {}
         self.turns = self.idle = 0
@@ -825,9 +887,9 @@ class Machine:
         if len(self.groups) == 1:
             return next(iter(self.groups))
         self.turns += 1
-        ready = self.groups.keys()
+        ready: Collection[int] = self.groups.keys()
         if self.polls and self.turns % 32:
-            ready = (ready - self.polls.keys()) or ready
+            ready = (self.groups.keys() - self.polls.keys()) or ready
         if self.turns % 512 >= 480:
             return sorted(ready)[self.turns % len(ready)]
         return min(ready)
@@ -840,9 +902,10 @@ class Machine:
             stop = end if end < limit else limit
             if not self.whole and (together := self.together[pc]) < stop:
                 if together == pc:
-                    threads = self._come_together(pc, threads)
-                    if threads is None:
+                    ready = self._come_together(pc, threads)
+                    if ready is None:
                         return
+                    threads = ready
                     together = self.together[pc + 1]
                 stop = min(stop, together)
             if self.observers:
@@ -864,10 +927,13 @@ class Machine:
                 pc = stop
                 continue
             if not self.whole and self.together[end] == end:
-                threads = self._come_together(end, threads)
-                if threads is None:
+                ready = self._come_together(end, threads)
+                if ready is None:
                     return
-            place = controls[end](threads)
+                threads = ready
+            control = controls[end]
+            assert control is not None  # a run ends with one
+            place = control(threads)
             if place in self.polls and place <= end:
                 self.idle += 1
                 if self.idle > IDLE:
@@ -931,7 +997,7 @@ class Machine:
         self.bulk_groups.after_exit(threads)
         if self.monitor is not None:
             lanes = np.flatnonzero(threads)
-            living = self.alive.reshape(len(self.blocks), -1).any(axis=1)
+            living = np.asarray(self.alive.reshape(len(self.blocks), -1).any(axis=1))
             for block in np.unique(self.block_of[lanes]).tolist():
                 if not living[block]:
                     self.monitor.block_ends(block, int(lanes[self.block_of[lanes] == block][0]))
@@ -945,7 +1011,7 @@ class Machine:
             self.givers[key] = (self.active, mask if self.active is None else mask & self.active)
         return self.givers[key][1]
 
-    def fetched(self, instruction: Instruction, texture, lanes: np.ndarray, index: np.ndarray) -> None:
+    def fetched(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
         """Tell the observers of a texture fetch."""
         for observer in self.observers:
             observer.texture(instruction, texture, lanes, index)
@@ -976,22 +1042,22 @@ class Machine:
         if self.monitor is not None:
             self.monitor.arrive(threads, number)
 
-    def release_at(self, key: int | tuple, lanes: np.ndarray, relaxed: bool = False) -> None:
+    def release_at(self, key: Hashable, lanes: np.ndarray, relaxed: bool = False) -> None:
         """Lanes of one cluster arrive at an mbarrier, or the cluster's barrier: what they did comes before what those
         do who see its phase end."""
-        if self.monitor is not None:
+        if isinstance(self.monitor, ClockMonitor):
             self.monitor.release(key, lanes, relaxed)
 
-    def acquire_at(self, key: int | tuple, lanes: np.ndarray) -> None:
+    def acquire_at(self, key: Hashable, lanes: np.ndarray) -> None:
         """Lanes of one cluster have seen the phase end."""
-        if self.monitor is not None:
+        if isinstance(self.monitor, ClockMonitor):
             self.monitor.acquire(key, lanes)
         if self.global_monitor is not None:
             self.global_monitor.barrier(np.bincount(self.block_of[lanes], minlength=len(self.blocks)) > 0)
 
-    def phase_ends(self, key: int | tuple) -> None:
+    def phase_ends(self, key: Hashable) -> None:
         """All arrived."""
-        if self.monitor is not None:
+        if isinstance(self.monitor, ClockMonitor):
             self.monitor.phase_ends(key)
 
     def pass_fence(self) -> None:
@@ -1007,7 +1073,7 @@ class Machine:
 
     def pass_proxy_fence(self) -> None:
         """The active threads order what was done by loads and stores before what bulk copies and wgmma do."""
-        if self.monitor is not None:
+        if isinstance(self.monitor, ClockMonitor):
             self.monitor.proxy_fence(self.active)
 
     @contextmanager
@@ -1100,7 +1166,9 @@ class MemoryEvent:
 
     __slots__ = ("_machine", "access", "active", "instruction", "kind", "space", "width")
 
-    def __init__(self, machine: Machine, instruction: Instruction, space: str, kind: str, width: int, access) -> None:
+    def __init__(
+        self, machine: Machine, instruction: Instruction, space: str, kind: str, width: int, access: Access
+    ) -> None:
         self._machine, self.instruction = machine, instruction
         self.space, self.kind, self.width, self.access = space, kind, width, access
         self.active = machine.active
@@ -1112,7 +1180,7 @@ class MemoryEvent:
             return (where.raw + self.access.offset).reshape(-1, WARP), np.ones((self._machine.warps, WARP), bool)
         full = np.zeros(self._machine.lanes, np.int64)
         full[where.lanes] = where.raw + self.access.offset
-        return full.reshape(-1, WARP), self.active.reshape(-1, WARP)
+        return full.reshape(-1, WARP), np.asarray(self.active).reshape(-1, WARP)
 
     def blocks(self) -> np.ndarray:
         """The linear number of the block that each warp of `addresses` belongs to."""
@@ -1120,7 +1188,7 @@ class MemoryEvent:
         return np.asarray(machine.blocks)[machine.block_of[::WARP]]
 
     @property
-    def cache(self) -> dict:
+    def cache(self) -> dict[Hashable, Any]:
         """A place to remember what follows from the base addresses alone, whatever the offset."""
         return self.access.where.cache
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .clock_monitor import ClockMonitor
 from .errors import PtxsimError
 from .syntax import Address, Immediate, Instruction, Register, Vector, registers_of
 
@@ -167,7 +168,7 @@ class Warpgroups:
         for number in [n for n in flights if n <= self.over[group]]:
             flight = flights.pop(number)
             self.under_way -= 1
-            if flight.time:
+            if flight.time and isinstance(m.monitor, ClockMonitor):
                 first = int(np.flatnonzero(self.of_lane == group)[0]) // WARP
                 m.monitor.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
 
