@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .clock_monitor import ClockMonitor
+
 if TYPE_CHECKING:
     from .machine import Machine
     from .memory import Access
@@ -37,7 +39,7 @@ class BulkGroups:
     def add(self, store: Store) -> None:
         """A store begins."""
         self.stores.setdefault(store.lane, []).append(store)
-        if self.machine.monitor is not None:
+        if isinstance(self.machine.monitor, ClockMonitor):
             self.machine.monitor.store_begins(store)
 
     def commit(self) -> None:
@@ -61,7 +63,7 @@ class BulkGroups:
             for store in self.stores[lane]:
                 if store.group >= bound:
                     left.append(store)
-                elif m.monitor is not None:
+                elif isinstance(m.monitor, ClockMonitor):
                     m.monitor.store_ends(store)
             if left:
                 self.stores[lane] = left

@@ -6,12 +6,14 @@ reads the destination before that is told of (see monitor.py), and gets the old 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..copies import NEVER, Copy, commit, wait
 from ..errors import PtxError
+from ..memory import Access
 from ..ptx_types import TYPES
 from ..syntax import Immediate, Instruction, Register
 from .bulk import bulk
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ..machine import Machine
 
 U32 = TYPES["u32"]
+Read = Callable[[], np.ndarray]  # of a register
 
 
 @effect(
@@ -93,6 +96,7 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         to = m.access("shared", to_slot, to_offset, width, instruction, "cp_async")
         group = np.full(m.lanes, -1, np.int64)
         group[to.lanes if to.lanes is not None else slice(None)] = NEVER
+        assert isinstance(to, Access)  # of one space
         copy = Copy(instruction, to.lanes, to, data, size, width, group)
         m.copies.append(copy)
         if m.monitor is not None:
@@ -102,7 +106,15 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
 
 def _partial(
-    m: Machine, instruction: Instruction, slot, offset, width, source_size, ignore, size, count
+    m: Machine,
+    instruction: Instruction,
+    slot: int,
+    offset: int,
+    width: int,
+    source_size: Read | None,
+    ignore: Read | None,
+    size: int,
+    count: int,
 ) -> list[np.ndarray]:
     """With a source size: that many bytes are read, the others are zero; nothing is read for size 0."""
     lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import floats, tensor_cores
 from ..errors import PtxError
+from ..memory import Access, MixedAccess
 from ..ptx_types import TYPES
 from ..syntax import Instruction, Vector
 from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
@@ -19,7 +21,7 @@ WARP = 32
 B32 = TYPES["b32"]
 
 
-def _items(operand) -> tuple:
+def _items(operand: Any) -> tuple[Any, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
@@ -54,7 +56,7 @@ def ldmatrix(m: Machine, instruction: Instruction) -> Step:
             for write, value in zip(writers, values, strict=True):
                 write(value)
         else:
-            lanes = np.flatnonzero(m.active)
+            lanes = np.flatnonzero(np.asarray(m.active))
             for write, value in zip(writers, values, strict=True):
                 full = np.zeros(m.lanes, np.uint32)
                 full[lanes] = value
@@ -63,7 +65,7 @@ def ldmatrix(m: Machine, instruction: Instruction) -> Step:
     return step
 
 
-def matrix_access(m: Machine, instruction: Instruction):
+def matrix_access(m: Machine, instruction: Instruction) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
     """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and whether they are
     transposed."""
     modifiers = Modifiers(instruction)
@@ -82,7 +84,7 @@ def matrix_access(m: Machine, instruction: Instruction):
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers")
     row_givers = np.arange(WARP) < 8 * count
 
-    def access():
+    def access() -> Access | MixedAccess:
         require_whole_warps(m, instruction)
         saved = m.mask, m.active, m.whole, m.count
         if count < 4:
@@ -110,8 +112,10 @@ def stmatrix(m: Machine, instruction: Instruction) -> Step:
             elements = matrices.view(np.uint16).transpose(0, 1, 3, 2)
             matrices = np.ascontiguousarray(elements).view(np.uint32)
         rows = matrices.reshape(-1, 4)
-        access.values = [np.ascontiguousarray(rows[:, i]) for i in range(4)]
-        for i, value in enumerate(access.values):
+        columns = [np.ascontiguousarray(rows[:, i]) for i in range(4)]
+        if isinstance(access, Access):
+            access.values = columns
+        for i, value in enumerate(columns):
             access.store(4, value, i)
 
     return step
@@ -268,7 +272,7 @@ def mma(m: Machine, instruction: Instruction) -> Step:
     return step
 
 
-def _accumulators(read_c, c_type: str) -> list[np.ndarray]:
+def _accumulators(read_c: list[Callable[[], np.ndarray]], c_type: str) -> list[np.ndarray]:
     if c_type == "f16":
         pairs = [floats.halves(read()) for read in read_c]
         return [floats.unpack(x, "f16").astype(np.float64) for pair in pairs for x in pair]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..copies import land_copies_of
+from ..copies import Copy, land_copies_of
 from ..memory import MixedAccess
 from ..phases import MOST, State
 from ..ptx_types import TYPES
 from ..syntax import Immediate, Instruction
-from .registry import ADDRESS, RESULT, VALUE, Control, Modifiers, control, takes
+from .registry import ADDRESS, RESULT, VALUE, Control, Modifiers, Step, control, takes
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -42,7 +43,7 @@ def objects_at(
     return access.flat(), lanes
 
 
-def _shared_address(m: Machine, operand, modifiers: Modifiers) -> tuple[str, int, int]:
+def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> tuple[str, int, int]:
     """Space, slot and offset of an object's address; one without a space is generic, and in shared memory, too."""
     space = modifiers.one_of(("shared::cta", "shared::cluster", "shared"), "generic")
     return m.address(operand, space.removesuffix("::cta"))
@@ -72,10 +73,10 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
     operands = list(instruction.operands)
     after = instruction.pc + 1
     if action == "pending_count":
-        write, read = m.writer(operands[0], U32), m.reader(operands[1], B64)
+        tell, read = m.writer(operands[0], U32), m.reader(operands[1], B64)
 
-        def pending(active) -> int:
-            write(np.array([State.unpack(int(word)).pending for word in read()], np.uint32))
+        def pending(active: np.ndarray) -> int:
+            tell(np.array([State.unpack(int(word)).pending for word in read()], np.uint32))
             return after
 
         return pending
@@ -87,7 +88,7 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
     number = m.reader(operands[0] if operands else Immediate(1), U32) if action != "inval" else None
     write = m.lane_writer(result, B64) if result is not None else None
 
-    def step(active) -> int:
+    def step(active: np.ndarray) -> int:
         kind = "st" if action == "init" else "atom"
         objects, lanes = objects_at(m, *place, instruction, kind)
         values = number()[lanes].astype(np.int64) if number is not None else np.zeros(len(lanes), np.int64)
@@ -129,13 +130,21 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
     return step
 
 
-def _wait(m: Machine, instruction: Instruction, action: str, result, place: tuple[str, int, int], token, parity: bool):
+def _wait(
+    m: Machine,
+    instruction: Instruction,
+    action: str,
+    result: Any,
+    place: tuple[str, int, int],
+    token: Any,
+    parity: bool,
+) -> Control:
     """test_wait tells whether a phase is over; try_wait comes back when it is."""
     write = m.writer(result, PRED)
     read = m.reader(token, U32 if parity else B64)
     after = instruction.pc + 1
 
-    def step(active) -> int | None:
+    def step(active: np.ndarray) -> int | None:
         objects, lanes = objects_at(m, *place, instruction, "ld_ordered")
         wanted = (read()[lanes] & read().dtype.type(1)).astype(np.uint64)
         all_objects, all_wanted = np.zeros(m.lanes, np.int64), np.zeros(m.lanes, np.uint64)
@@ -152,7 +161,14 @@ def _wait(m: Machine, instruction: Instruction, action: str, result, place: tupl
     return step
 
 
-def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers):
+def _land(m: Machine, instruction: Instruction, at: int, here: np.ndarray, copies: tuple[Copy, ...]) -> None:
+    """Copies of some lanes are done, and arrive."""
+    land_copies_of(m, copies, here)
+    m.phases.arrive(np.full(len(here), at), here)
+    m.phases.change(instruction, np.full(len(here), at), here, _arrive)
+
+
+def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.mbarrier.arrive: the thread's cp.async so far, once done, arrive at an object (PTX ISA 9.7.13.15.18)."""
     if not modifiers.flag("arrive"):
         modifiers.reject("this operation")
@@ -171,12 +187,7 @@ def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers)
         for at in np.unique(objects).tolist():
             here = lanes[objects == at]
 
-            def land(at=at, here=here, copies=tuple(m.copies)) -> None:
-                land_copies_of(m, copies, here)
-                m.phases.arrive(np.full(len(here), at), here)
-                m.phases.change(instruction, np.full(len(here), at), here, _arrive)
-
-            m.phases.signal(at, land)
+            m.phases.signal(at, partial(_land, m, instruction, at, here, tuple(m.copies)))
 
     return step
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import floats
 from ..errors import PtxError
+from ..memory import Access
 from ..ptx_types import TYPES, Type
 from ..syntax import Address, Instruction, Symbol, Vector
-from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
+from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Compute, Modifiers, Step, anything, effect, takes
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -51,7 +53,7 @@ def space_of(m: Modifiers) -> str:
     return space if space == "shared::cluster" else space.split("::")[0]
 
 
-def elements(operand, vector: int, instruction: Instruction) -> tuple:
+def elements(operand: Any, vector: int, instruction: Instruction) -> tuple[Any, ...]:
     items = operand.items if isinstance(operand, Vector) else (operand,)
     if len(items) != vector:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} registers")
@@ -106,12 +108,12 @@ def ldu(m: Machine, instruction: Instruction) -> Step:
     return ld(m, instruction)
 
 
-def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type):
+def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> Step:
     """ld.param of the entry: one value for all threads."""
     destination, address = instruction.operands
     base = address.base
 
-    def maker(number: int):
+    def maker(number: int) -> Callable[[], np.ndarray]:
         def make() -> np.ndarray:
             at = m.symbol_address(base) + address.offset + number * t.bytes
             if at + t.bytes > len(m.param_space.data):
@@ -157,7 +159,7 @@ def st(m: Machine, instruction: Instruction) -> Step:
     return step
 
 
-def blind(m: Machine, instruction: Instruction) -> Step:
+def blind(m: Machine, instruction: Instruction) -> Callable[[], object]:
     """A load, store, ldmatrix, stmatrix or wgmma that is checked and told to the observers, without its values."""
     if instruction.opcode == "wgmma":
         from . import wgmma
@@ -215,14 +217,15 @@ def createpolicy(m: Machine, instruction: Instruction) -> Step:
     return lambda: write(m.uniform(np.uint64(0)))
 
 
-def combination(name: str, t: Type):
+def combination(name: str, t: Type) -> Compute | None:
     """The new value of `atom.name`, from the old one and the operands (PTX ISA 9.7.13.5)."""
 
     def half_sum(old: np.ndarray, b: np.ndarray) -> np.ndarray:
         stem = t.name.removesuffix("x2")
-        total = lambda x, y: floats.pack(  # noqa: E731
-            floats.unpack(x, stem).astype(np.float64) + floats.unpack(y, stem), stem
-        )
+
+        def total(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return floats.pack(floats.unpack(x, stem).astype(np.float64) + floats.unpack(y, stem), stem)
+
         if not t.name.endswith("x2"):
             return total(old, b)
         return floats.joined(*(total(x, y) for x, y in zip(floats.halves(old), floats.halves(b), strict=True)))
@@ -242,7 +245,9 @@ def combination(name: str, t: Type):
     return operations.get(name)
 
 
-def _atomic(m: Machine, instruction: Instruction, destination, address: Address, operands: tuple):
+def _atomic(
+    m: Machine, instruction: Instruction, destination: Any, address: Address, operands: tuple[Any, ...]
+) -> Step:
     modifiers = Modifiers(instruction)
     modifiers.one_of(ORDER)
     modifiers.one_of(SCOPES)
@@ -254,7 +259,7 @@ def _atomic(m: Machine, instruction: Instruction, destination, address: Address,
     if name is None:
         modifiers.reject("this operation")
     modifiers.done()
-    update = combination(name, t)
+    update = combination(name, t) or modifiers.reject("this operation")
     operands = operands[: 2 if name == "cas" else 1]
     space, slot, offset = m.address(address, space)
     readers = [m.reader(operand, t) for operand in operands]
@@ -277,7 +282,7 @@ def _atomic(m: Machine, instruction: Instruction, destination, address: Address,
     return step
 
 
-def _in_turns(access, size: int, t: Type, update, values: list[np.ndarray]) -> np.ndarray:
+def _in_turns(access: Access, size: int, t: Type, update: Compute, values: list[np.ndarray]) -> np.ndarray:
     index = access.flat() >> (size.bit_length() - 1)
     view = access.space.views[size]
     order = np.argsort(index, kind="stable")

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..errors import PtxError
 from ..memory import BASES, RANK_AT, WINDOW
-from ..ptx_types import STORAGE, TYPES
+from ..ptx_types import STORAGE, TYPES, Type
 from ..syntax import Immediate, Instruction, Special, Symbol, Vector
 from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, effect, takes
 from .special import CLOCKS, clock_value
@@ -44,7 +44,7 @@ def mov(m: Machine, instruction: Instruction) -> Step:
     return lambda: write(registers[slot])
 
 
-def _part(instruction: Instruction, t, vector: Vector):
+def _part(instruction: Instruction, t: Type, vector: Vector) -> Type:
     """The type of one of a vector's elements."""
     count = len(vector.items)
     if count not in (2, 4, 8) or t.bits // count < 8:
@@ -52,7 +52,7 @@ def _part(instruction: Instruction, t, vector: Vector):
     return TYPES[f"b{t.bits // count}"]
 
 
-def _pack(m: Machine, instruction: Instruction, t):
+def _pack(m: Machine, instruction: Instruction, t: Type) -> Step:
     """mov.b64 d, {a, b}: the first element is the least significant."""
     destination, source = instruction.operands
     part = _part(instruction, t, source)
@@ -63,13 +63,13 @@ def _pack(m: Machine, instruction: Instruction, t):
     def step() -> None:
         value = readers[0]().astype(wide)
         for i, read in enumerate(readers[1:], 1):
-            value = value | (read().astype(wide) << wide.type(i * part.bits))
+            value = value | np.left_shift(read().astype(wide), wide.type(i * part.bits))
         write(value)
 
     return step
 
 
-def _unpack(m: Machine, instruction: Instruction, t):
+def _unpack(m: Machine, instruction: Instruction, t: Type) -> Step:
     """mov.b64 {a, b}, d; `_` leaves an element out."""
     destination, source = instruction.operands
     part = _part(instruction, t, destination)
@@ -109,6 +109,8 @@ def isspacep(m: Machine, instruction: Instruction) -> Step:
     """isspacep: whether a generic address lies in a space's window (PTX ISA 9.7.9.19)."""
     modifiers = Modifiers(instruction)
     space = modifiers.one_of(("global", "const", "shared", "local", "param", "shared::cta", "shared::cluster"))
+    if space is None:
+        modifiers.reject("this space")
     modifiers.drop(("entry",))
     modifiers.done()
     window = U64(BASES.get(space.split("::")[0], 0) >> 48)

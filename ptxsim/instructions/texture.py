@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..errors import PtxError
 from ..ptx_types import TYPES
 from ..syntax import Instruction, Register, Symbol, Vector
 from .registry import RESULT_VECTOR, TEXEL, Modifiers, Step, anything, effect, takes
@@ -30,7 +31,9 @@ def tex(m: Machine, instruction: Instruction) -> Step:
     modifiers.done()
     destination, address = instruction.operands
     writers = [m.writer(item, t) if item is not None else None for item in destination.items]
-    handle = m.reader(address.base, U64) if isinstance(address.base, (Register, Symbol)) else None
+    if not isinstance(address.base, (Register, Symbol)):
+        raise PtxError(f"{instruction.where}: {instruction.name}: a texture object must be in a register")
+    handle = m.reader(address.base, U64)
     coordinate = address.index.items[0] if isinstance(address.index, Vector) else address.index
     index = m.reader(coordinate, S32)
 

@@ -196,7 +196,7 @@ def redux(m: Machine, instruction: Instruction) -> Step:
     """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA 9.7.13.12)."""
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
-    name = modifiers.one_of(("add", "min", "max", "and", "or", "xor"))
+    name = modifiers.one_of(("add", "min", "max", "and", "or", "xor")) or modifiers.reject("this operation")
     t = modifiers.type
     if t.kind == "f":
         modifiers.reject("a floating-point type")

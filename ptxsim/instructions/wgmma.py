@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import floats, tensor_cores
+from ..clock_monitor import ClockMonitor
 from ..errors import PtxError
 from ..memory import Access, Addresses
 from ..ptx_types import TYPES
@@ -167,7 +169,8 @@ def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> For
     if len(d.items) != registers or (in_registers and len(a.items) != 4):
         raise PtxError(f"{instruction.where}: {instruction.name} takes {registers} registers for D and 4 for A")
     trans = [False] * (2 - len(values[2:])) + [bool(v) for v in values[2:]]
-    return Form(int(n), *names, in_registers, values[0], values[1], *trans)
+    scale_a, scale_b = (int(v or 0) for v in values[:2])
+    return Form(int(n), names[0], names[1], names[2], in_registers, scale_a, scale_b, trans[0], trans[1])
 
 
 def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
@@ -176,16 +179,18 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     n, half = form.n, form.d_type == "f16"
     d_rows, a_rows = m.watch.rows_of([d]), m.watch.rows_of([a] if form.in_registers else [])
     sums = Sums(m, [m.target(x, B32 if half else F32)[0] for x in d.items])
-    read_a = [m.reader(x, B32) for x in a.items] if form.in_registers else m.reader(a, B64)
-    read_b, read_scale = m.reader(b, B64), m.reader(scale, PRED)
-    fetch_a = None if form.in_registers else Fetch(m, instruction, read_a, ROWS, form.a_type, form.trans_a)
-    fetch_b = Fetch(m, instruction, read_b, n, form.b_type, form.trans_b)
+    read_a = [m.reader(x, B32) for x in a.items] if form.in_registers else []
+    read_scale = m.reader(scale, PRED)
+    fetch_b = Fetch(m, instruction, m.reader(b, B64), n, form.b_type, form.trans_b)
+    fetch_a = None
+    if not form.in_registers:
+        fetch_a = Fetch(m, instruction, m.reader(a, B64), ROWS, form.a_type, form.trans_a)
 
     def step() -> None:
         lanes = m.warpgroups.lanes(instruction)
         checked = m.checks.races
         note = m.warpgroups.issue(instruction, lanes, d_rows, a_rows) if checked else None
-        if form.in_registers:
+        if fetch_a is None:
             words = [np.ascontiguousarray(read()[lanes]) for read in read_a]
             left = _elements(_rows_of_words(words, 16), form.a_type).reshape(len(lanes), ROWS, -1)
         else:
@@ -267,7 +272,15 @@ def _registers(total: np.ndarray, half: bool, n: int) -> np.ndarray:
 class Fetch:
     """Reads a matrix of `lines` by the descriptor that `read` gives."""
 
-    def __init__(self, m: Machine, instruction: Instruction, read, lines: int, name: str, across: bool) -> None:
+    def __init__(
+        self,
+        m: Machine,
+        instruction: Instruction,
+        read: Callable[[], np.ndarray],
+        lines: int,
+        name: str,
+        across: bool,
+    ) -> None:
         self.m, self.instruction, self.read = m, instruction, read
         self.lines, self.name, self.across = lines, name, across
         self.places: dict[int, np.ndarray] = {}  # by descriptor
@@ -282,8 +295,9 @@ class Fetch:
             found = self.places[word] = descriptor.pieces(self.lines, self.across)
         return found
 
-    def addresses(self, lanes: np.ndarray) -> Access:
-        """The pieces of all warpgroups, checked: one after the other, as if each warpgroup's first thread read them."""
+    def addresses(self, lanes: np.ndarray) -> tuple[Access, np.ndarray]:
+        """The pieces of all warpgroups, checked: one after the other, as if each warpgroup's first thread read them;
+        and that thread of each."""
         m, words = self.m, self.read()[lanes]
         differ = words != words[:, :1]
         if differ.any():
@@ -301,13 +315,13 @@ class Fetch:
             at = int(flat[outside][0])
             what = f"out-of-bounds wgmma read of 16 bytes at {space.shown(at)}: {space.describe(at)}"
             raise m.fault(self.instruction, what, int(firsts[outside][0]))
-        return Access(space, Addresses(None, None, flat, firsts, space.origin[firsts]), 0)
+        return Access(space, Addresses(None, None, flat, firsts, np.asarray(space.origin)[firsts]), 0), firsts
 
-    def __call__(self, lanes: np.ndarray, note) -> np.ndarray:
+    def __call__(self, lanes: np.ndarray, note: Callable[[int], None] | None) -> np.ndarray:
         m = self.m
-        access = self.addresses(lanes)
-        if m.monitor is not None:
-            time = m.monitor.access(access, access.lanes, PIECE, self.instruction, "async_ld")
+        access, firsts = self.addresses(lanes)
+        if isinstance(m.monitor, ClockMonitor):
+            time = m.monitor.access(access, firsts, PIECE, self.instruction, "async_ld")
             m.monitor.read_by_pattern(access, self.row, self.instruction)
             if note is not None:
                 note(time)

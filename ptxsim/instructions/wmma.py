@@ -7,13 +7,14 @@ accessed by itself, so counters of these loads and stores do not tell what the h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import floats, tensor_cores
 from ..errors import PtxError
-from ..ptx_types import TYPES
+from ..ptx_types import TYPES, Type
 from ..syntax import Instruction
 from .matrix import require_whole_warps
 from .memory import SPACES
@@ -47,7 +48,7 @@ def _size(role: str, shape: str) -> tuple[int, int]:
 def wmma(m: Machine, instruction: Instruction) -> Step:
     """wmma.load, wmma.store, wmma.mma (PTX ISA 9.7.14.4.3 to 9.7.14.4.5); sums as of mma.sync."""
     modifiers = Modifiers(instruction)
-    action = modifiers.one_of(("load", "store", "mma"))
+    action = modifiers.one_of(("load", "store", "mma")) or modifiers.reject("this operation")
     role = modifiers.one_of(("a", "b", "c", "d")) or ""
     modifiers.drop(("sync", "aligned"))
     shape = modifiers.one_of(SHAPES) or modifiers.reject("this shape")
@@ -56,7 +57,7 @@ def wmma(m: Machine, instruction: Instruction) -> Step:
         modifiers.drop(("row", "col"))
         modifiers.done()
         return _mma(m, instruction, shape, modifiers.types, layouts)
-    layout = modifiers.one_of(("row", "col"))
+    layout = modifiers.one_of(("row", "col"), "")
     space = modifiers.one_of(SPACES, "generic").split("::")[0]
     name = modifiers.type.name
     modifiers.done()
@@ -67,7 +68,7 @@ def wmma(m: Machine, instruction: Instruction) -> Step:
 
 def _transfer(
     m: Machine, instruction: Instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str
-):
+) -> Step:
     fragment, address = instruction.operands[:2] if action == "load" else instruction.operands[1::-1]
     stride = instruction.operands[2] if len(instruction.operands) > 2 else None
     space, slot, offset = m.address(address, space)
@@ -114,7 +115,7 @@ def _transfer(
     return load if action == "load" else store
 
 
-def _matrix(m: Machine, readers, size: tuple[int, int], name: str) -> np.ndarray:
+def _matrix(m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
     """A fragment as matrices [warps, rows, columns] in float64."""
     needed = size[0] * size[1] // WARP
     words = [read() for read in readers]
@@ -129,7 +130,7 @@ def _matrix(m: Machine, readers, size: tuple[int, int], name: str) -> np.ndarray
     return stacked.transpose(1, 0, 2).reshape(m.warps, *size)
 
 
-def _mma(m: Machine, instruction: Instruction, shape: str, types, layouts: list[str]):
+def _mma(m: Machine, instruction: Instruction, shape: str, types: list[Type], layouts: list[str]) -> Step:
     d_name, c_name = types[0].name, types[-1].name
     input_name = types[1].name if len(types) == 4 else "f16"
     if input_name not in ("f16", "bf16", "tf32") or len(layouts) != 2:
