@@ -159,7 +159,7 @@ def st(m: Machine, instruction: Instruction) -> Step:
     return step
 
 
-def blind(m: Machine, instruction: Instruction) -> Callable[[], object]:
+def blind(m: Machine, instruction: Instruction) -> Step:
     """A load, store, ldmatrix, stmatrix or wgmma that is checked and told to the observers, without its values."""
     if instruction.opcode == "wgmma":
         from . import wgmma

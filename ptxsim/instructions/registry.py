@@ -162,7 +162,7 @@ class Modifiers:
 
 
 Build = Callable[[Modifiers], Elementwise]
-Step = Callable[[], None]  # for the active threads
+Step = Callable[[], object]  # for the active threads; what it gives is not used
 Control = Callable[[np.ndarray], int | None]  # the mask of active threads to the place where they all go on
 BuildStep = Callable[["Machine", Instruction], Step]
 BuildControl = Callable[["Machine", Instruction], Control]
