@@ -34,7 +34,7 @@ def test_snakefiles_are_formatted() -> None:
 
 
 def test_types_are_right() -> None:
-    """A minute of processor time the first time, with mypy's cache a few seconds."""
+    """Half a minute of processor time the first time, with mypy's cache a few seconds."""
     done = run(["mypy"], ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
 
