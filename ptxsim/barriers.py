@@ -62,7 +62,7 @@ class Barriers:
         self._release_blocks()
         return None
 
-    def arrive(self, instruction: Instruction, threads: np.ndarray, number: np.ndarray, count: np.ndarray) -> None:
+    def arrive(self, instruction: Instruction, threads: np.ndarray, number: np.ndarray) -> None:
         """bar.arrive: counts, and does not wait."""
         for n in np.unique(number[threads]).tolist():
             here = threads & (number == n)

@@ -222,7 +222,7 @@ class Machine:
 
         return watched
 
-    def _elementwise(self, instruction: Instruction) -> Callable[[], None]:
+    def _elementwise(self, instruction: Instruction) -> Step:
         modifiers = registry.Modifiers(instruction)
         build = registry.find_elementwise(instruction)
         assert build is not None  # the parser asked
@@ -263,7 +263,7 @@ class Machine:
             return self._immediate(operand, t), t.dtype
         return None
 
-    def _fast(self, compute: registry.Compute, slot: int, plain: list[tuple[int, np.dtype]]) -> Callable[[], None]:
+    def _fast(self, compute: registry.Compute, slot: int, plain: list[tuple[int, np.dtype]]) -> Step:
         """Steps of one result and one to three operands."""
         registers = self.registers
         if len(plain) == 1:
@@ -828,9 +828,9 @@ class Machine:
             self.registers[slot] = make()
         self.depth = np.zeros(self.lanes, np.int64)
         self.return_to: list[np.ndarray] = []
-        self.saved: list[dict[int, np.ndarray]] = []
+        self.saved: list[dict[tuple[int, int], np.ndarray]] = []
         self.caller_at: list[np.ndarray] = []
-        self.pending_return = None
+        self.pending_return: np.ndarray | None = None
         self.copies: list[Copy] = []  # cp.async under way
         self.committed = np.zeros(self.lanes, np.int64)  # groups of each thread
         self.givers: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}

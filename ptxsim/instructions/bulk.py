@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import tensor_maps
 from ..bulk_groups import Store
+from ..clock_monitor import ClockMonitor
 from ..copies import Copy
 from ..errors import PtxError
 from ..memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
 from ..phases import State
 from ..ptx_types import TYPES, Type
-from ..syntax import Instruction, Vector
+from ..syntax import Address, Instruction, Vector
 from .mbarrier import objects_at
 from .memory import combination
-from .registry import Modifiers
+from .registry import Compute, Modifiers, Step
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -35,6 +36,9 @@ PIECE, ALIGN = 16, 128  # bytes: of a bulk copy, of a box in shared memory
 NO_GROUP = np.zeros(0, np.int64)  # of a copy that an mbarrier waits for
 HINTS = ("L2", "mbarrier::complete_tx::bytes", "bulk_group")
 
+Update = tuple[Compute, int]  # how a reduction puts data into what is there; bytes of an element
+ReadMaps = Callable[[list[int]], list[tuple[tensor_maps.TensorMap, list[int]]]]  # of lanes: maps and coordinates
+
 
 class Pieces(Access):
     """Pieces of memory that one thread accesses at once."""
@@ -46,7 +50,10 @@ class Pieces(Access):
         super().__init__(space, Addresses(flat, None, raw, np.full(len(flat), lane), flat - raw), 0)
 
 
-def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers):
+Box = tuple[int, tensor_maps.TensorMap, Pieces, list[int]]  # of a lane: its map, pieces of shared memory, coordinates
+
+
+def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.bulk, with tensor maps or without, cp.reduce.async.bulk, and the groups of stores."""
     if modifiers.flag("prefetch"):
         return _prefetch(m, instruction, modifiers)
@@ -69,7 +76,7 @@ def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers):
     return _plain(m, instruction, modifiers, spaces, multicast, operation)
 
 
-def _prefetch(m: Machine, instruction: Instruction, modifiers: Modifiers):
+def _prefetch(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """To L2: nothing moves, but the map must be one."""
     modifiers.drop(("global", *HINTS))
     if not modifiers.flag("tensor"):
@@ -93,7 +100,14 @@ def _lanes(m: Machine) -> list[int]:
 # plain
 
 
-def _plain(m: Machine, instruction: Instruction, modifiers: Modifiers, spaces: list[str], multicast: bool, operation):
+def _plain(
+    m: Machine,
+    instruction: Instruction,
+    modifiers: Modifiers,
+    spaces: list[str],
+    multicast: bool,
+    operation: str | None,
+) -> Step:
     """[to], [from], bytes(, [mbarrier])(, mask of blocks)(, policy)."""
     known = (["shared::cluster", "global"], ["shared::cta", "global"], ["global", "shared::cta"])
     if spaces not in (*known, ["shared::cluster", "shared::cta"]):
@@ -119,7 +133,7 @@ def _plain(m: Machine, instruction: Instruction, modifiers: Modifiers, spaces: l
     def step() -> None:
         amounts = read_amount()
         lanes = _lanes(m)
-        objects = signal() if signals else {}
+        objects = signal() if signal is not None else {}
         for lane in lanes:
             if int(amounts[lane]) % 16:
                 what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
@@ -154,7 +168,7 @@ def _only(m: Machine, lanes: list[int]) -> np.ndarray:
 
 def _touch_global(m: Machine, instruction: Instruction, access: Access, width: int, kind: str) -> None:
     """Tell the watch over global memory and the observers."""
-    if instruction.pc in m.watched:
+    if m.global_monitor is not None and instruction.pc in m.watched:
         m.global_monitor.touch(access, width, instruction, kind)
     for observer in m.observers:
         observer.bulk(instruction, access, width, kind)
@@ -162,13 +176,15 @@ def _touch_global(m: Machine, instruction: Instruction, access: Access, width: i
 
 def _require_readable(m: Machine, instruction: Instruction, access: Access) -> int | None:
     """A bulk copy reads shared memory; the time, where it is watched."""
-    return None if m.monitor is None else m.monitor.access(access, access.lanes, PIECE, instruction, "async_ld")
+    if not isinstance(m.monitor, ClockMonitor):
+        return None
+    return m.monitor.access(access, np.asarray(access.lanes), PIECE, instruction, "async_ld")
 
 
 # into shared memory
 
 
-def _signal(m: Machine, instruction: Instruction, operand) -> Callable[[], dict[int, int]]:
+def _signal(m: Machine, instruction: Instruction, operand: Address) -> Callable[[], dict[int, int]]:
     """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
     _, slot, offset = m.address(operand, "shared::cluster")
 
@@ -180,11 +196,11 @@ def _signal(m: Machine, instruction: Instruction, operand) -> Callable[[], dict[
 
 
 def _deliver(
-    m,
+    m: Machine,
     instruction: Instruction,
     lane: int,
     to: Pieces,
-    data,
+    data: list[np.ndarray],
     size: int,
     bar: int,
     mask: int | None,
@@ -230,7 +246,7 @@ def _landing(m: Machine, instruction: Instruction, copy: Copy, lane: int, at: in
 # out of shared memory
 
 
-def _update(operation: str, t: Type, modifiers: Modifiers):
+def _update(operation: str, t: Type, modifiers: Modifiers) -> Update:
     """How a reduction puts data into what is there, as unsigned integers; and the bytes of an element."""
     combine = combination(operation, t)
     if combine is None:
@@ -242,7 +258,16 @@ def _update(operation: str, t: Type, modifiers: Modifiers):
     return update, t.bytes
 
 
-def _send(m: Machine, instruction: Instruction, lane: int, taken: Pieces, to: Access, data, width: int, update) -> None:
+def _send(
+    m: Machine,
+    instruction: Instruction,
+    lane: int,
+    taken: Pieces,
+    to: Access,
+    data: list[np.ndarray],
+    width: int,
+    update: Update | None,
+) -> None:
     """Data go to global memory; the source is being read until the thread waits for the store's group."""
     kind = "st" if update is None else "atom"
     _touch_global(m, instruction, to, width, kind)
@@ -266,7 +291,7 @@ def _dimensions(modifiers: Modifiers) -> int:
     return int(found[0])
 
 
-def _maps(m: Machine, instruction: Instruction, operand, dimensions: int):
+def _maps(m: Machine, instruction: Instruction, operand: Any, dimensions: int) -> ReadMaps:
     """A function: for each of some threads its tensor map and its coordinates, the innermost last."""
     space, slot, offset = m.address(operand, "generic")
     base = BASES.get(space, 0)
@@ -309,7 +334,14 @@ def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int,
     return found
 
 
-def _tensor(m: Machine, instruction: Instruction, modifiers: Modifiers, spaces: list[str], multicast: bool, operation):
+def _tensor(
+    m: Machine,
+    instruction: Instruction,
+    modifiers: Modifiers,
+    spaces: list[str],
+    multicast: bool,
+    operation: str | None,
+) -> Step:
     """[to], [map, {coordinates}], [mbarrier](, mask of blocks)(, policy); or [map, {coordinates}], [from](, policy)."""
     dimensions = _dimensions(modifiers)
     modifiers.flag("tile")
@@ -321,7 +353,7 @@ def _tensor(m: Machine, instruction: Instruction, modifiers: Modifiers, spaces: 
     return _tensor_store(m, instruction, modifiers, dimensions, operation)
 
 
-def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicast: bool):
+def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicast: bool) -> Step:
     destination, source, bar, *more = instruction.operands
     boxes = _boxes(m, instruction, destination, "shared::cluster", _maps(m, instruction, source, dimensions))
     signal = _signal(m, instruction, bar)
@@ -345,7 +377,9 @@ def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicas
     return step
 
 
-def _tensor_store(m: Machine, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation):
+def _tensor_store(
+    m: Machine, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation: str | None
+) -> Step:
     destination, source = instruction.operands[:2]
     boxes = _boxes(m, instruction, source, "shared", _maps(m, instruction, destination, dimensions))
 
@@ -369,11 +403,13 @@ def _tensor_store(m: Machine, instruction: Instruction, modifiers: Modifiers, di
     return step
 
 
-def _boxes(m: Machine, instruction: Instruction, operand, space_name: str, read_maps):
+def _boxes(
+    m: Machine, instruction: Instruction, operand: Address, space_name: str, read_maps: ReadMaps
+) -> Callable[[str], Iterator[Box]]:
     """A function: for each active thread its tensor map, the pieces of shared memory of its box, and coordinates."""
     _, slot, offset = m.address(operand, space_name)
 
-    def each(kind: str) -> Iterator[tuple[int, tensor_maps.TensorMap, Pieces, list[int]]]:
+    def each(kind: str) -> Iterator[Box]:
         lanes = _lanes(m)
         space, found = m.spaces[space_name], read_maps(lanes)
         where = space.addresses(m.registers[slot], _only(m, lanes))
@@ -401,7 +437,7 @@ def _boxes(m: Machine, instruction: Instruction, operand, space_name: str, read_
 
 def _inside(
     m: Machine, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8, whole: bool = False
-):
+) -> tuple[Pieces, int, np.ndarray, int, int] | None:
     """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes of
     a row from and to; None where nothing does. `whole`: with all of the 16-byte piece in which a row ends, as an H200
     stores it, with zeros beyond the row."""

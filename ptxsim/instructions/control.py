@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..barriers import require_barrier_number
+from ..barriers import Finish, require_barrier_number
 from ..errors import PtxError
 from ..memory import BASES, WINDOW
 from ..ptx_types import TYPES
-from ..syntax import Immediate, Instruction, Register, Symbol
+from ..syntax import Function, Immediate, Instruction, Register, Symbol, Variable
 from ..values import merged
 from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Control, Modifiers, control, takes
 
@@ -127,7 +128,7 @@ def barrier(m: Machine, instruction: Instruction) -> Control:
     return _barrier(m, instruction, modifiers)
 
 
-def _cluster_barrier(m: Machine, instruction: Instruction, modifiers: Modifiers):
+def _cluster_barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     """barrier.cluster.arrive, .wait (PTX ISA 9.7.13.4)."""
     waits = modifiers.flag("wait")
     if not waits and not modifiers.flag("arrive"):
@@ -145,11 +146,13 @@ def _cluster_barrier(m: Machine, instruction: Instruction, modifiers: Modifiers)
     return step
 
 
-def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers):
+def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     modifiers.flag("cta")
     modifiers.flag("aligned")
     action = modifiers.one_of(("sync", "red", "arrive"))
-    reduction = modifiers.one_of(("popc", "and", "or")) if action == "red" else None
+    reduction = ""
+    if action == "red":
+        reduction = modifiers.one_of(("popc", "and", "or")) or modifiers.reject("this reduction")
     modifiers.done()
     operands = list(instruction.operands)
     destination = operands.pop(0) if action == "red" else None
@@ -159,13 +162,13 @@ def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers):
     count = m.reader(operands[1], U32) if len(operands) > 1 else None
     if action == "arrive":
 
-        def step(active: np.ndarray) -> int:
+        def arrive(active: np.ndarray) -> int:
             which = number().astype(np.int64)
             require_barrier_number(m, instruction, which, active)
-            m.barriers.arrive(instruction, active, which, None)
+            m.barriers.arrive(instruction, active, which)
             return instruction.pc + 1
 
-        return step
+        return arrive
     finish = read = None
     if action == "red":
         read = m.reader(source, PRED)
@@ -181,10 +184,11 @@ def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers):
     return step
 
 
-def _reduction(m: Machine, name: str, write):
+def _reduction(m: Machine, name: str, write: Callable[[np.ndarray], None]) -> Finish:
     """bar.red: how many, whether all or any of the barrier's threads have the predicate set."""
 
-    def finish(threads: np.ndarray, value: np.ndarray, of_barrier: np.ndarray) -> None:
+    def finish(threads: np.ndarray, value: np.ndarray | None, of_barrier: np.ndarray) -> None:
+        assert value is not None  # the predicate
         taking = of_barrier & m.alive
         total = np.bincount(m.block_of[taking], minlength=len(m.blocks))
         yes = np.bincount(m.block_of[taking & value], minlength=len(m.blocks))
@@ -279,7 +283,9 @@ def call(m: Machine, instruction: Instruction) -> Control:
     return _direct(m, instruction, function, returns.items, arguments.items)
 
 
-def _direct(m: Machine, instruction: Instruction, function, returns: tuple, arguments: tuple):
+def _direct(
+    m: Machine, instruction: Instruction, function: Function, returns: tuple[Any, ...], arguments: tuple[Any, ...]
+) -> Control:
     if len(arguments) != len(function.params) or len(returns) != len(function.returns):
         raise PtxError(f"{instruction.where}: {function.name} is called with {len(arguments)} arguments")
     for item, formal in zip((*arguments, *returns), (*function.params, *function.returns), strict=True):
@@ -330,7 +336,7 @@ def _save(m: Machine, active: np.ndarray, caller: str) -> None:
             frame[caller, slot] = now if old is None else merged(here, now, old)
 
 
-def _finish_call(m: Machine, copies_out) -> None:
+def _finish_call(m: Machine, copies_out: Sequence[tuple[Any, Any]]) -> None:
     """The results to where the caller wants them."""
     moved = getattr(m, "pending_return", None)
     if moved is not None:
@@ -341,11 +347,11 @@ def _finish_call(m: Machine, copies_out) -> None:
         _pass(m, formal, wanted, from_shift=shift)
 
 
-def _pass(m: Machine, source, destination, from_shift: int = 0, to_shift: int = 0) -> None:
+def _pass(m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0) -> None:
     """Copy a parameter: from a variable, register or constant to a variable or register."""
     lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
     space = m.spaces["local"]
-    base = space.origin[lanes]
+    base = np.asarray(space.origin)[lanes]
     if m.stack_slot is not None:
         base = base + m.registers[m.stack_slot][lanes]
     to_variable, from_variable = _variable(destination), _variable(source)
@@ -365,14 +371,14 @@ def _pass(m: Machine, source, destination, from_shift: int = 0, to_shift: int = 
         m.lane_writer(destination, t)(np.ascontiguousarray(data).view(t.dtype).reshape(-1), lanes)
 
 
-def _variable(operand):
+def _variable(operand: Any) -> Any:
     """The frame variable that an operand of a call names."""
     if isinstance(operand, (Register, Immediate)):
         return None
     return operand.variable if isinstance(operand, Symbol) else operand
 
 
-def _size(m: Machine, operand) -> int | None:
+def _size(m: Machine, operand: Any) -> int | None:
     """Bytes of an argument; a constant has as many as it must."""
     if isinstance(operand, Immediate):
         return None
@@ -384,7 +390,7 @@ def _size(m: Machine, operand) -> int | None:
     return variable.size
 
 
-def _indirect(m: Machine, instruction: Instruction, target: Register):
+def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control:
     """A call through a pointer: each thread to the function whose number it holds."""
     returns, _, arguments = instruction.operands
     read = m.reader(target, TYPES["u64"])
@@ -404,7 +410,9 @@ def _indirect(m: Machine, instruction: Instruction, target: Register):
             if number not in steps:
                 raise m.fault(instruction, f"call of 0x{number:x}: no function", int(np.flatnonzero(here)[0]))
             m.enter(here)
-            m.join(steps[number](here), here)
+            place = steps[number](here)
+            assert place is not None  # where the function begins
+            m.join(place, here)
         return None
 
     return step
@@ -413,13 +421,14 @@ def _indirect(m: Machine, instruction: Instruction, target: Register):
 # the system's functions
 
 
-def _argument_reader(m: Machine, argument):
+def _argument_reader(m: Machine, argument: Symbol) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     """Values of an argument in a .param variable of the caller, as uint64 of the active threads."""
 
     def read() -> tuple[np.ndarray, np.ndarray]:
         lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
         variable = argument.variable
-        at = m.spaces["local"].origin[lanes] + m.program.frames[variable]
+        assert isinstance(variable, Variable)
+        at = np.asarray(m.spaces["local"].origin)[lanes] + m.program.frames[variable]
         if m.stack_slot is not None:
             at = at + m.registers[m.stack_slot][lanes]
         raw = m.spaces["local"].data[at[:, None] + np.arange(variable.size)]
@@ -428,7 +437,7 @@ def _argument_reader(m: Machine, argument):
     return read
 
 
-def _assertfail(m: Machine, instruction: Instruction, arguments: tuple, returns: tuple):
+def _assertfail(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """__assertfail(message, file, line, function, char size): a failed device-side assert."""
     readers = [_argument_reader(m, a) for a in arguments]
 
@@ -445,7 +454,7 @@ def _assertfail(m: Machine, instruction: Instruction, arguments: tuple, returns:
     return step
 
 
-def _vprintf(m: Machine, instruction: Instruction, arguments: tuple, returns: tuple):
+def _vprintf(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """vprintf(format, arguments): printed on stdout, thread by thread."""
     readers = [_argument_reader(m, a) for a in arguments]
 
@@ -463,7 +472,7 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the other."""
     offset = place % WINDOW
     local = m.spaces["local"]
-    start = int(local.origin[lane])
+    start = int(np.asarray(local.origin)[lane])
 
     def take(size: int) -> bytes:
         nonlocal offset
@@ -472,7 +481,7 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
         offset += size
         return raw
 
-    def one(match: re.Match) -> str:
+    def one(match: re.Match[str]) -> str:
         flags, length, kind = match[1], match[2], match[3]
         if kind == "%":
             return "%"
