@@ -58,7 +58,7 @@ def test_all_makes_a_report_that_needs_nothing_else(full: Path) -> None:
     assert re.findall(r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
     for word in ("ladder_sgemm_ladder", "Correctness", "Counters", "Paper", "GEMM Ladder rebuilds the kernels"):
         assert word in page, word
-    assert len(page) < 14_000_000 and (full / "results" / "explorer.html").stat().st_size < 5_000_000
+    assert len(page) < 15_000_000 and (full / "results" / "explorer.html").stat().st_size < 5_000_000
     assert NOTHING in output(snakemake(full, "all", *OF_SOME))
 
 
@@ -88,7 +88,8 @@ def test_figures_are_there_in_both_formats(full: Path) -> None:
     }
     assert expected <= {path.stem for path in figures.glob("*.svg")} == {path.stem for path in figures.glob("*.pdf")}
     for path in set(figures.glob("*.svg")) - set(figures.glob("banks_*.svg")):  # these show nothing that is measured
-        assert "archived: NVIDIA H200" in " ".join(path.read_text().split()), path.name
+        origin = "emulated" if path.stem == "error_over_k" else "archived: NVIDIA H200"
+        assert origin in " ".join(path.read_text().split()), path.name
     assert all(len(PdfReader(path).pages) == 1 for path in figures.glob("*.pdf"))
 
 
