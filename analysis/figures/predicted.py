@@ -52,7 +52,7 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     for name, hits in exact.groupby(rows["metric"]):
         text = f"{int(hits.sum())} of {len(hits)} exact"
         axes.text(1.01, places[str(name)], text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
-    axes.set(xscale="log", xlim=(0.6 * LEFT, 4000), ylim=(len(labels) - 0.5, -0.5))  # room for names on the right
+    axes.set(xscale="log", xlim=(0.6 * LEFT, 3e5), ylim=(len(labels) - 0.5, -0.5))  # room for names on the right
     axes.set_xticks([LEFT * 10**power for power in range(7)], minor=False)
     axes.set_xticks([], minor=True)
     axes.set_yticks(list(places.values()), list(labels.values()))
