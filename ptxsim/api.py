@@ -138,7 +138,7 @@ class Kernel:
         checks: Checks | bool = True,
         limits: Limits | None = None,
         values: bool = True,
-        constants: Mapping[str, Array | np.ndarray | bytes] | None = None,
+        constants: Mapping[str, Array | np.ndarray | np.generic | bytes] | None = None,
         blocks: Sequence[int] | None = None,
         cluster: int | Sequence[int] | None = None,
     ) -> Launch:

@@ -21,27 +21,28 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from . import bounds as limits
 from . import machines, prediction, sass
 from .annotate import listing
-from .api import Kernel, load
+from .api import Array, Kernel, Launch, TensorMap, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
 from .banks import accesses, distinct, draw
 from .counters import Counters, Stats
 from .errors import NoEntryError, PtxsimError
 from .machine import Checks, Limits
+from .observer import Observer
 from .reading import prepare, why_not
 from .sources import require_writable, write_whole
 
 
-def report(kernel: Kernel, counters: Counters) -> dict:
+def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
     """What `--out` writes: totals under ncu's names, and each instruction that touched memory."""
     stats = counters.by_instruction()
     return {
@@ -53,7 +54,7 @@ def report(kernel: Kernel, counters: Counters) -> dict:
     }
 
 
-def _row(s: Stats) -> dict:
+def _row(s: Stats) -> dict[str, Any]:
     location = s.instruction.location
     return {
         "pc": s.instruction.pc,
@@ -121,7 +122,13 @@ def _arguments(options: argparse.Namespace) -> list[Argument]:
     return arguments
 
 
-def _launch(kernel: Kernel, options: argparse.Namespace, arguments, observers=(), factor: int = 1):
+def _launch(
+    kernel: Kernel,
+    options: argparse.Namespace,
+    arguments: list[Argument],
+    observers: Sequence[Observer] = (),
+    factor: int = 1,
+) -> Launch:
     checks = Checks() if options.checks else False
     limits = _limits(options)
     x, *rest = parse_size(options.grid)
@@ -153,6 +160,7 @@ def run(options: argparse.Namespace) -> int:
     for argument in arguments:
         if argument.save_as:
             content = io.BytesIO()
+            assert isinstance(argument.value, (Array, TensorMap))  # what can be saved
             np.save(content, argument.value.numpy())
             write_whole(argument.save_as, content.getvalue())
     return 0
@@ -223,6 +231,7 @@ def bounds(options: argparse.Namespace) -> int:
         machine = machines.with_sms(machine, options.sms)
     with tempfile.TemporaryDirectory() as folder:
         kernel = _kernel(options, Path(folder))
+        assert kernel.cubin is not None  # it was made there
         function = sass.read(kernel.cubin, kernel.name)
     arguments = _arguments(options)
     counters, traffic = Counters(), limits.Traffic()
@@ -317,7 +326,9 @@ class _Parser(argparse.ArgumentParser):
 class _Flag(argparse.Action):
     """-I and -D as nvcc takes them."""
 
-    def __call__(self, parser, options: argparse.Namespace, value, option=None) -> None:
+    def __call__(
+        self, parser: argparse.ArgumentParser, options: argparse.Namespace, value: Any, option: str | None = None
+    ) -> None:
         options.flags = [*options.flags, f"{option}{value}"]
 
 

@@ -38,7 +38,7 @@ class Stats:
     requests: int = 0  # warps with a thread that accessed memory
     wavefronts: int = 0
     ideal: int = 0
-    ways: Counter = field(default_factory=Counter)  # conflict degree to number of requests
+    ways: Counter[int] = field(default_factory=Counter)  # conflict degree to number of requests
     sectors: int = 0
     ideal_sectors: int = 0
     bytes: int = 0
@@ -62,13 +62,16 @@ class Stats:
         return self.bytes / self.sectors if self.sectors else 0.0
 
 
+Cost = tuple[int, int, int, dict[int, int]]  # of an access: requests, wavefronts, ideal ones, requests by degree
+
+
 @dataclass
 class _Run:
     """Iterations of a loop in which an access goes on where it ended in the one before."""
 
     stats: Stats
     unrolled: Unrolled
-    costs: list[dict[int | None, tuple]] = field(default_factory=list)  # by width, of each iteration
+    costs: list[dict[int | None, Cost]] = field(default_factory=list)  # by width, of each iteration
     last: np.ndarray | None = None
 
 
@@ -83,7 +86,7 @@ class Counters(Observer):
         self.stats: dict[int, Stats] = {}
         self.program: Program | None = None
         self.grid = self.block = (0, 0, 0)
-        self._source: tuple | None = None
+        self._source: tuple[np.ndarray, np.ndarray] | None = None
         self.merges = Merges()
         self._iterations: dict[tuple[int, bytes | None], _Run] = {}
 
@@ -104,7 +107,7 @@ class Counters(Observer):
             found = self.stats[instruction.pc] = Stats(
                 instruction,
                 empty_loads=self._empty_loads.get(instruction.pc, 0),
-                merged_into=None if leader is None else self.program.code[leader],
+                merged_into=None if leader is None or self.program is None else self.program.code[leader],
             )
         return found
 
@@ -149,7 +152,8 @@ class Counters(Observer):
             self._source = None
             if source.shape != addresses.shape:
                 source, reading = addresses, active & False
-            self._add(stats, wavefronts.cp_async(addresses, active, event.width, source, reading), active)
+            waves = wavefronts.cp_async(addresses, active, event.width, source, reading)
+            self._add(stats, self._summary(waves, active))
             return
         pc = event.instruction.pc
         width = self.merges.widths.get(pc, 16 if kind == "ldmatrix" else event.width)
@@ -159,7 +163,7 @@ class Counters(Observer):
             self._iteration(event, stats, width, kind, self.merges.unrolled[pc])
             return
         stats.width = event.width if kind == "ldmatrix" else width
-        self._add(stats, *self._waves(event, width, kind))
+        self._add(stats, self._waves(event, width, kind))
 
     def _iteration(self, event: MemoryEvent, stats: Stats, width: int, kind: str, unrolled: Unrolled) -> None:
         """An access that ptxas merges with those of the iterations after it: kept until the run of them has ended."""
@@ -167,26 +171,26 @@ class Counters(Observer):
         stats.width = max(stats.width, unrolled.tiers[0][0])
         key = event.instruction.pc, None if where.lanes is None else where.lanes.tobytes()
         at, run = where.raw + event.offset, self._iterations.get(key)
-        if run is not None and not np.array_equal(run.last + unrolled.step, at):
+        if run is not None and (run.last is None or not np.array_equal(run.last + unrolled.step, at)):
             self._end(run)
             run = None
         if run is None:
             run = self._iterations[key] = _Run(stats, unrolled)
         widths = (None, *(tier for tier, _ in unrolled.tiers))
-        run.costs.append({w: self._waves(event, w or width, kind)[0] for w in widths})
+        run.costs.append({w: self._waves(event, w or width, kind) for w in widths})
         run.last = at
 
     def _end(self, run: _Run) -> None:
         """Count a run of iterations as the machine code goes through it."""
         for first, width in run.unrolled.split(len(run.costs)):
-            self._add(run.stats, run.costs[first][width], None)
+            self._add(run.stats, run.costs[first][width])
         run.stats.executed = run.stats.requests
         run.costs.clear()
 
-    def _waves(self, event: MemoryEvent, width: int, kind: str):
+    def _waves(self, event: MemoryEvent, width: int, kind: str) -> Cost:
         """Moving all addresses by one offset turns the banks around, and changes no count."""
         key = (kind, width, event.offset & 3 if width < 4 else 0)
-        found = event.cache.get(key)
+        found: Cost | None = event.cache.get(key)
         if found is None:
             addresses, active = event.addresses()
             if kind == "ldmatrix":
@@ -197,18 +201,16 @@ class Counters(Observer):
         return found
 
     @staticmethod
-    def _summary(result, active):
+    def _summary(result: tuple[np.ndarray, np.ndarray], active: np.ndarray) -> Cost:
         """Sums over warps, in place of the arrays."""
         waves, ideal = result
         used = active.any(axis=1)
         ways = np.bincount(-(-waves[used] // np.maximum(ideal[used], 1)))
         histogram = {int(n): int(c) for n, c in enumerate(ways) if c}
-        return (int(used.sum()), int(waves[used].sum()), int(ideal[used].sum()), histogram), None
+        return int(used.sum()), int(waves[used].sum()), int(ideal[used].sum()), histogram
 
-    def _add(self, stats: Stats, result, active) -> None:
-        if active is not None:
-            result, _ = self._summary(result, active)
-        requests, waves, ideal, histogram = result
+    def _add(self, stats: Stats, cost: Cost) -> None:
+        requests, waves, ideal, histogram = cost
         stats.requests += requests
         stats.wavefronts += waves
         stats.ideal += ideal
@@ -219,9 +221,9 @@ class Counters(Observer):
         found = event.cache.get(key)
         if found is None:
             addresses, active = event.addresses()
-            sectors, wanted = wavefronts.sectors(addresses, active, event.width)
-            best = -(-wanted // wavefronts.SECTOR)
-            found = (int(active.any(axis=1).sum()), int(sectors.sum()), int(best.sum()), int(wanted.sum()))
+            touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
+            least = -(-bytes_ // wavefronts.SECTOR)
+            found = (int(active.any(axis=1).sum()), int(touched.sum()), int(least.sum()), int(bytes_.sum()))
             event.cache[key] = found
         requests, sectors, best, wanted = found
         if event.kind != "cp_async_ld":

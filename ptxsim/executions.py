@@ -72,7 +72,7 @@ class Executions:
 class _Anchor:
     """An equation: executions of blocks, each times the copies in it, add up to a count; or to more, or fewer."""
 
-    blocks: dict[int, int]
+    blocks: dict[int, float]
     count: float
     more: bool
     fewer: bool
@@ -81,6 +81,9 @@ class _Anchor:
     def cost(self, warps: float) -> float:
         """Of missing the count by one execution a warp: 1 for missing it altogether."""
         return self.weight / max(self.count / warps, 1e-3)
+
+
+Merged = dict[tuple[tuple[tuple[int, float], ...], float, bool, bool], _Anchor]  # equations that say the same
 
 
 def require_same(function: sass.Function, code: list[syntax.Instruction], source: str) -> None:
@@ -219,19 +222,26 @@ class _Flow:
         """The flow that fits best; of those one where all warps do the same, if there is one; of those the one with the
         fewest instructions."""
         cost, limit = np.array(self.cost), np.array(self.limit)
-        fitted = self._minimum(cost, limit)
+        fitted = self._least(cost, limit)
         size = np.zeros(self.columns)
         for b in self.blocks:
             size[self.block[b.number]] = len(b.instructions)
         no_worse = np.where(cost > 0, np.minimum(limit, fitted + LOOSE * np.maximum(1.0, fitted)), limit)
         solved = self._minimum(size, no_worse, whole=True) if self.whole else None
-        if solved is None:
-            self.whole = False  # nor would there be one with more loops entered
-            solved = self._minimum(size, no_worse)
-        return solved
+        if solved is not None:
+            return solved
+        self.whole = False  # nor would there be one with more loops entered
+        return self._least(size, no_worse)
+
+    def _least(self, cost: np.ndarray, limit: np.ndarray) -> np.ndarray:
+        """The columns of least cost. Raises `PtxsimError` where there are none."""
+        found = self._minimum(cost, limit)
+        if found is None:
+            raise PtxsimError("no executions of the SASS fit those of the PTX: the flow of control cannot be followed")
+        return found
 
     def _minimum(self, cost: np.ndarray, limit: np.ndarray, whole: bool = False) -> np.ndarray | None:
-        """The columns of least cost; None where `whole` numbers of executions of blocks are not found."""
+        """The columns of least cost, with `whole` numbers of executions of blocks; None where none are found."""
         slack = LOOSE if whole else 0.0
         rows = [(terms, value - slack, value + slack) for terms, value in self.equalities]
         rows += [(terms, -np.inf, value + slack) for terms, value in self.at_most]
@@ -245,7 +255,7 @@ class _Flow:
         matrix.start_ = np.cumsum([0, *(len(terms) for terms, _, _ in rows)])
         matrix.index_ = np.array([column for terms, _, _ in rows for column in terms])
         matrix.value_ = np.array([value for terms, _, _ in rows for value in terms.values()])
-        solver = highspy.Highs()
+        solver = highspy.Highs()  # type: ignore[no-untyped-call]  # the library does not say
         solver.silent()
         blocks = list(self.block.values())
         if whole:
@@ -256,12 +266,9 @@ class _Flow:
             solver.setOptionValue("mip_max_nodes", NODES)
         solver.passModel(programme)
         solver.run()
-        status = solver.getModelStatus()
+        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
         found = np.array(solver.getSolution().col_value)
-        if status != highspy.HighsModelStatus.kOptimal:
-            if whole:
-                return None
-            raise PtxsimError(f"no executions of the SASS fit those of the PTX: {solver.modelStatusToString(status)}")
         if whole:
             found[blocks] = np.round(found[blocks])
         return found
@@ -303,7 +310,7 @@ def _anchors(
                     copies[i.name, i.ptx_line].append((block.number, i))
                 elif i.name == "LDS" and not i.never:
                     read[i.file, i.line].append((block.number, i))
-    merged: dict[tuple, _Anchor] = {}
+    merged: Merged = {}
     for (name, line), places in copies.items():
         origin = [p for p in by_line[line] if _corresponds(name, p)]
         if len(origin) != 1:
@@ -313,11 +320,11 @@ def _anchors(
         guarded, conditional = any(not i.always for _, i in places), origin[0].predicate is not None
         more, fewer = guarded and not conditional, conditional and not guarded
         held: dict[int, int] = defaultdict(int)
-        for block, _ in places:
-            held[block] += 1
+        for number, _ in places:
+            held[number] += 1
         _add(merged, dict(held), count, more, fewer)
     # of wgmma the cubin's line table names other lines: all of one shape and type together
-    multiplied: dict[frozenset, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    multiplied: dict[frozenset[str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for block in function.blocks:
         for i in block.instructions if block.number in reached else ():
             if i.name in GMMA and not i.never:
@@ -328,32 +335,32 @@ def _anchors(
             _add(merged, dict(held), sum(float(counts.get(p.pc, 0.0)) for p in same), False, False)
     # loads of shared memory are merged into wider ones: of each source line, the bits stay the same
     wanted: dict[tuple[str, int], float] = defaultdict(float)
-    conditional = set()
+    predicated: set[tuple[str, int]] = set()
     for p in code:
         if p.opcode == "ld" and "shared" in {m.split("::")[0] for m in p.modifiers} and p.location:
             key = (p.location.file, p.location.line)
             wanted[key] += _bits(p) * float(counts.get(p.pc, 0.0))
             if p.predicate is not None:
-                conditional.add(key)
+                predicated.add(key)
     for key, places in read.items():
-        if key in wanted and key not in conditional and all(i.always for _, i in places):
+        if key in wanted and key not in predicated and all(i.always for _, i in places):
             held = defaultdict(int)
-            for block, i in places:
-                held[block] += i.bits
+            for number, i in places:
+                held[number] += i.bits
             unit = min(held.values())
             _add(merged, {b: v / unit for b, v in held.items()}, wanted[key] / unit, False, False)
     return list(merged.values())
 
 
-def _add(merged: dict[tuple, _Anchor], held: dict, count: float, more: bool, fewer: bool) -> None:
+def _add(merged: Merged, held: Mapping[int, float], count: float, more: bool, fewer: bool) -> None:
     key = (tuple(sorted(held.items())), count, more, fewer)
     if key in merged:
         merged[key].weight += 1
     else:
-        merged[key] = _Anchor(held, count, more, fewer)
+        merged[key] = _Anchor(dict(held), count, more, fewer)
 
 
-def _gmma_modifiers(p: syntax.Instruction) -> frozenset | None:
+def _gmma_modifiers(p: syntax.Instruction) -> frozenset[str] | None:
     """The modifiers that a wgmma of floats has as machine code."""
     if p.opcode != "wgmma" or "mma_async" not in p.modifiers:
         return None

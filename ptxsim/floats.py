@@ -9,8 +9,10 @@ A float32 NaN that arithmetic made becomes 0x7fffffff only when its bits are loo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -150,8 +152,8 @@ def fma32_rows(factors: list[tuple[np.ndarray, np.ndarray]], addends: list[np.nd
     """`fma32` of several instructions at once, [instructions, threads]. Factors are float32 values held as float64."""
     c = np.concatenate(addends).reshape(len(addends), -1)
     s = np.empty(c.shape, F8)
-    for row, (a, b) in zip(s, factors, strict=True):
-        np.multiply(a, b, row)
+    for into, (a, b) in zip(s, factors, strict=True):
+        np.multiply(a, b, into)
     s += c
     r = s.astype(F4)
     if np.count_nonzero((s.view(I8) & _LOW) == _HALF) or _tiny(r, s):
@@ -229,7 +231,7 @@ def rounded_f64(operation: str, mode: str, *operands: np.ndarray) -> np.ndarray:
 def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
     with np.errstate(all="ignore"):
         x = [np.float64(v) for v in values]
-        plain = {
+        ways: dict[str, Callable[[], np.floating[Any]]] = {
             "add": lambda: x[0] + x[1],
             "sub": lambda: x[0] - x[1],
             "mul": lambda: x[0] * x[1],
@@ -237,7 +239,8 @@ def _exact64(operation: str, mode: str, values: tuple[float, ...]) -> float:
             "div": lambda: x[0] / x[1],
             "rcp": lambda: 1.0 / x[0],
             "sqrt": lambda: np.sqrt(x[0]),
-        }[operation]()
+        }
+        plain = ways[operation]()
     if not all(np.isfinite(v) for v in values):
         if operation == "fma" and np.isfinite(values[0]) and np.isfinite(values[1]):
             return values[2]  # the product may overflow, but exactly it does not
@@ -356,7 +359,7 @@ def unpack_fp8(bits: np.ndarray, name: str) -> np.ndarray:
 def pack_fp8(x: np.ndarray, name: str, relu: bool = False) -> np.ndarray:
     """float32 to 8-bit floats: to nearest, ties to even; what is too large becomes the largest (`.satfinite`), NaN the
     NaN 0x7f (PTX ISA 9.7.9.21)."""
-    largest = np.float32(ml_dtypes.finfo(FP8[name]).max)
+    largest = np.float32(ml_dtypes.finfo(FP8[name]).max)  # type: ignore[no-untyped-call]  # the library does not say
     inside = np.clip(np.where(x > 0, x, np.float32(0)) if relu else x, -largest, largest).astype(np.float32)
     bits = inside.astype(FP8[name]).view(np.uint8)
     return np.where(np.isnan(x), np.uint8(0x7F), bits)

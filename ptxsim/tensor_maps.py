@@ -96,7 +96,14 @@ class TensorMap:
     def _refused(self, what: str) -> PtxsimError:
         return PtxsimError(f"tensor map of {self.name}: {what}")
 
-    def _require(self, swizzle, interleave, l2_promotion, fill, element_strides) -> None:
+    def _require(
+        self,
+        swizzle: object,
+        interleave: object,
+        l2_promotion: object,
+        fill: object,
+        element_strides: Sequence[int] | None,
+    ) -> None:
         """What cuTensorMapEncodeTiled asks for."""
         for name, value, known in (
             ("swizzle", swizzle, SWIZZLES),
