@@ -30,7 +30,7 @@ import numpy as np
 from . import bounds as limits
 from . import machines, prediction, sass
 from .annotate import listing
-from .api import Array, Kernel, Launch, TensorMap, load
+from .api import Array, Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
 from .banks import accesses, distinct, draw
@@ -40,6 +40,7 @@ from .machine import Checks, Limits
 from .observer import Observer
 from .reading import prepare, why_not
 from .sources import require_writable, write_whole
+from .tensor_maps import TensorMap
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
