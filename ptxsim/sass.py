@@ -166,6 +166,24 @@ def read(cubin: Path, entry: str | None = None) -> Function:
     return Function(name, instructions, labels, *_resources(cubin, name), embedded_ptx(cubin))
 
 
+def read_all(cubin: Path) -> dict[str, Function]:
+    """The machine code of every entry, by its mangled name. Raises `PtxError` as `read` does."""
+    sections, entries = _disassemble(cubin)
+    ptx = embedded_ptx(cubin)
+    return {name: Function(name, *sections[f".text.{name}"], *_resources(cubin, name), ptx) for name in entries}
+
+
+def code_at(cubin: Path, entry: str) -> int:
+    """Where in the file an entry's machine code begins, bytes; `Instruction.address` counts from there.
+
+    Raises `PtxError` where the file is no cubin or has no such entry.
+    """
+    section = _elf_sections(cubin).get(f".text.{entry}")
+    if section is None:
+        raise PtxError(f"{cubin}: no entry {entry} in this cubin")
+    return section[0]
+
+
 def assemble(ptx: Path, cubin: Path, arch: str = "sm_90a") -> None:
     """Make a cubin with line information of a .ptx file. Raises `PtxError` with the first thing that ptxas says."""
     command = [str(tool("ptxas")), "-O3", "--generate-line-info", f"-arch={arch}", str(ptx), "-o", str(cubin)]
@@ -334,18 +352,19 @@ def _closed(blocks: list[Block], first: Block, barrier: str) -> list[Block]:
 
 def _resources(cubin: Path, name: str) -> tuple[int, int]:
     """Registers of a thread, and static shared memory without what the driver keeps of each block."""
-    return _read_resources(cubin, cubin.stat().st_mtime_ns, name)
+    found = _read_resources(cubin, cubin.stat().st_mtime_ns).get(name)
+    if found is None:
+        raise PtxError(f"{cubin}: cuobjdump tells no resources of {name}")
+    return found
 
 
 @lru_cache(maxsize=2)
-def _read_resources(cubin: Path, changed: int, name: str) -> tuple[int, int]:
-    """The same of a file as it was last `changed`."""
+def _read_resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
+    """The same of each function of a file as it was last `changed`."""
     done = subprocess.run([str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True)
-    found = re.search(rf"Function {re.escape(name)}:\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
-    if not found:
-        raise PtxError(f"{cubin}: cuobjdump tells no resources of {name}")
     reserve = RESERVE if RESERVED in _elf_sections(cubin) else 0
-    return int(found[1]), max(0, int(found[2]) - reserve)
+    found = re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)
+    return {name: (int(registers), max(0, int(shared) - reserve)) for name, registers, shared in found}
 
 
 def _elf_sections(cubin: Path) -> dict[str, tuple[int, int]]:

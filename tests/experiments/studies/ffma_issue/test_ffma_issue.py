@@ -1,0 +1,170 @@
+"""The microbenchmark of issue: its loops compute what they say, and their machine code is what was asked for."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ptxsim
+from contracts import UserError, read_rows, write_rows
+from experiments.stages.build import compile_source
+from experiments.stages.toolchain import nvcc
+from experiments.studies.ffma_issue import measure
+from experiments.studies.ffma_issue.machine_code import Cubin, Ffma, hot_loop
+from experiments.studies.ffma_issue.measure import PATTERNS, Case, Loop, cases, compare, loops, operands, rewrite, row
+from experiments.studies.ffma_issue.orders import DISTANCE, Registers, orders
+from ptxsim import sass
+
+READ, WRITTEN = set(range(64, 80)), set(range(64))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    if not shutil.which("g++"):
+        pytest.skip("nvcc needs g++")
+    folder = tmp_path_factory.mktemp("ffma_issue")
+    source = Path(measure.__file__).with_name("ffma_issue.cu")
+    compile_source(source, folder / "ffma_issue", "sm_90a", nvcc(None))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rewritten(built: Path) -> Path:
+    rewrite(built, built / "rewritten.cubin")
+    return built / "rewritten.cubin"
+
+
+@pytest.fixture(scope="module")
+def found(rewritten: Path) -> list[Loop]:
+    return loops(rewritten)
+
+
+@pytest.fixture(scope="module")
+def module(built: Path) -> ptxsim.Module:
+    return ptxsim.load(built / "ffma_issue.ptx", "sums").module
+
+
+def launched(module: ptxsim.Module, case: Case, sums: int, iterations: int) -> tuple[np.ndarray, np.ndarray]:
+    """What each thread of one warp was given, and what it left."""
+    given = np.random.default_rng(1).integers(-3, 4, (32, 32 + sums)).astype(np.float32)
+    out, clocks = ptxsim.Array(np.zeros((32, sums + 32), np.float32)), ptxsim.Array(np.zeros(64, np.int64))
+    source = ptxsim.Array(np.zeros(65536, np.float32))
+    arguments = [ptxsim.Array(given), ptxsim.Array(case.offsets()), source, np.int32(iterations), clocks, out]
+    ptxsim.Kernel(module, case.loop.entry).launch(1, 32, arguments, measure.SHARED_BYTES)
+    return given, out.numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "columns", "times"), [("outer_8x8_snake_shifted", 8, 8, 2), ("outer_12x16_rows", 12, 16, 1)]
+)
+def test_an_outer_product_is_one(module, name, rows, columns, times):
+    given, out = launched(module, Case(Loop(name, name, "nothing"), None, 1), rows * columns, 3)
+    a, b, c = given[:, :rows], given[:, 16 : 16 + columns], given[:, 32:]
+    wanted = c.reshape(32, rows, columns) + 3 * times * a[:, :, None] * b[:, None, :]
+    own = out[:, : rows * columns].reshape(wanted.shape)
+    if name.endswith("shifted"):  # c[j ^ 1]
+        wanted = c.reshape(32, rows, columns) + 3 * times * a[:, :, None] * b[:, None, np.arange(columns) ^ 1]
+    assert np.array_equal(own, wanted)
+
+
+@pytest.mark.parametrize(("bits", "lanes"), [(32, "distinct"), (64, "pairs (i, i^2)"), (128, "pairs (i, i^1)")])
+def test_loads_are_of_the_addresses_that_the_pattern_says(module, bits, lanes):
+    case = Case(Loop("x", f"load_{bits}_4", "load", bits, 4), lanes, 1)
+    _, out = launched(module, case, 64, 2)
+    first = PATTERNS[lanes] * bits // 8 + 128
+    words = first[:, None, None] // 4 + np.arange(4)[None, :, None] * 256 + np.arange(bits // 32)
+    assert np.array_equal(out[:, 64:80].reshape(32, 4, 4)[:, :, : bits // 32], words)
+
+
+def test_copies_run_and_are_waited_for(module):
+    launched(module, Case(Loop("x", "copy_4_4", "copy", 32, 4), "stride 8", 1), 64, 2)
+    launched(module, Case(Loop("x", "bulk_1", "bulk", None, 1), None, 1), 64, 40)  # more than are on their way at once
+
+
+def test_every_loop_has_the_ffmas_and_loads_that_its_name_says(found):
+    for loop in found:
+        counts = Counter(i.name for i in loop.code if not i.never)
+        ffma = 192 if "12x16" in loop.name else int(loop.name[5:]) if loop.name.startswith("body_") else 128
+        assert counts["FFMA"] == ffma, loop.name
+        assert counts[{"load": "LDS", "copy": "LDGSTS", "bulk": "UBLKCP", "nothing": "LDS"}[loop.beside]] == loop.count
+        if loop.beside in ("nothing", "load"):
+            assert len(loop.code) == ffma + loop.count + 3, loop.name  # counter, test, branch
+        assert {i.bits for i in loop.code if i.name == "LDS" and not i.never} <= {loop.bits}
+        assert not {"LDL", "STL"} & counts.keys()
+
+
+def test_our_orders_are_in_the_machine_code_as_written(rewritten, built, found):
+    functions = sass.read_all(built / "ffma_issue.cubin")
+    by_name = {loop.name: loop for loop in found}
+    for number, (name, order) in enumerate(orders().items()):
+        before = [i for i in hot_loop(functions[f"own_{number:02d}"]) if i.name == "FFMA"]
+        written = {int(i.operands[0][1:]) for i in before}
+        read = {r for i in before for r, _ in i.sources() if r is not None} - written
+        asked = order(Registers(written, read))
+        assert len(read) == 16 and all(sum(r % 2 == bank for r in written) >= 32 for bank in (0, 1))
+        got = [part.split() for part in operands(by_name[name].code).split(";") if " " in part]
+        kept = [[str(f.d), *(f"{getattr(f, x)}{'*' * (x in f.kept)}" for x in "abc")] for f in asked]
+        assert got == kept
+
+
+def test_our_orders_ask_what_their_names_say():
+    registers = Registers(WRITTEN, READ)
+    for name, order in orders().items():
+        written = [f.d for f in order(registers)]
+        last = {d: n for n, d in enumerate(written)}
+        # none reads a sum before it is there, in this iteration or from the one before
+        assert all(written[n - k] != f.c for n, f in enumerate(order(registers)) for k in range(1, 5)), name
+        assert all(len(written) - n + written.index(d) >= 5 for d, n in last.items())
+        if name.startswith("new_") and "multiples" not in name:
+            banks = {"".join("eo"[r % 2] for r in (f.a, f.b, f.c)) for f in order(registers)}
+            assert banks == {name.removeprefix("new_")}
+    assert DISTANCE >= 5
+    flipped = [(f.b % 2, f.c % 2) for f in orders()["runs_of_3"](registers)]
+    assert flipped[:7] == [(0, 0)] * 3 + [(1, 1)] * 3 + [(0, 0)]
+
+
+@pytest.mark.parametrize("placement", ["burst", "spread"])
+def test_loads_are_moved_and_nothing_else(found, placement):
+    by_key = {(loop.name, loop.placement): loop for loop in found}
+    own, ptxas = by_key["load_64_8", placement], by_key["load_64_8", "ptxas"]
+
+    def others(loop: Loop) -> list[tuple[str, ...]]:
+        return [(i.opcode, *(o.removesuffix(".reuse") for o in i.operands[:4])) for i in loop.code if i.name != "LDS"]
+
+    assert others(own)[:-1] == others(ptxas)[:-1]  # the branch names another label
+    assert Counter(i.operands for i in own.code if i.name == "LDS") == Counter(
+        i.operands for i in ptxas.code if i.name == "LDS"
+    )
+    places = list(map(int, own.facts()["places"].split()))
+    gaps = np.diff(places)
+    assert (gaps == 1).all() if placement == "burst" else (gaps >= 12).all()
+    for n in places:
+        assert own.code[n - 1].name == "LDS" or not any(kept for _, kept in own.code[n - 1].sources())
+
+
+def test_another_number_of_ffmas_is_refused(built):
+    with pytest.raises(UserError, match="128 FFMAs in its loop, 1 to be written"):
+        Cubin(built / "ffma_issue.cubin").set_ffmas("own_00", [Ffma(0, 0, 0, 0)])
+
+
+def test_extra_is_against_the_same_loop_alone(found, tmp_path):
+    todo = [case for case in cases(found) if case.warps == 8]
+    assert len({(case.loop.name, case.loop.placement, case.lanes) for case in todo}) == len(todo)
+    rows = [row(case, 300.0 if case.loop.count else 280.0) for case in todo]
+    compare(rows, todo)
+    for r in rows:
+        assert r["extra"] == (10 / r["count"] if r["count"] else None)
+    write_rows(tmp_path / "ffma_issue.csv", "ffma_issue", rows)
+    back = read_rows(tmp_path / "ffma_issue.csv", "ffma_issue")
+    assert len(back) == len(rows)
+    waves = {(r["bits"], r["lanes"]): r["wavefronts"] for r in back if r["beside"] == "load"}
+    assert waves[128, "distinct"] == 4 and waves[128, "pairs (i, i^1)"] == 2 and waves[32, "all the same"] == 1
+
+
+def test_no_more_warps_than_registers():
+    assert list(Loop("x", "x", "nothing", registers=128).warps()) == [4, 8, 16]
+    assert list(Loop("x", "x", "nothing", registers=129).warps()) == [4, 8]
