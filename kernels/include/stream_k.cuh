@@ -9,7 +9,7 @@
 
 // What warp groups leave of a tile for each other: each thread its registers as they lie. GROUPS of a block leave some,
 // SUMS a thread.
-template <int GROUPS, int SUMS>
+template <int GROUPS, int SUMS, int FIRST = 0>
 struct PartialSums {
     float4* sums;     // GROUPS x 128 x SUMS floats a block
     unsigned* flags;  // GROUPS a block; zero before and after
@@ -41,8 +41,8 @@ struct PartialSums {
         float4* to = of(blockIdx.x, group);
 #pragma unroll
         for (int i = 0; i < SUMS; i += 4) {
-            const float* s = &sum[i / WIDTH][i % WIDTH];
-            __stcg(&to[i / 4 * wgmma::THREADS], make_float4(s[0], s[1], s[2], s[3]));
+            auto s = [&](int j) { return sum[(i + FIRST + j) % SUMS / WIDTH][(i + FIRST + j) % WIDTH]; };
+            __stcg(&to[i / 4 * wgmma::THREADS], make_float4(s(0), s(1), s(2), s(3)));
         }
         warpgroup::meet(barrier);
         if (threadIdx.x % wgmma::THREADS == 0) raise(&flags[blockIdx.x * GROUPS + group]);
@@ -62,11 +62,11 @@ struct PartialSums {
 #pragma unroll
         for (int i = 0; i < SUMS; i += 4) {
             const float4 part = __ldcg(&from[i / 4 * wgmma::THREADS]);
-            float* s = &sum[i / WIDTH][i % WIDTH];
-            s[0] += part.x;
-            s[1] += part.y;
-            s[2] += part.z;
-            s[3] += part.w;
+            auto s = [&](int j) -> float& { return sum[(i + FIRST + j) % SUMS / WIDTH][(i + FIRST + j) % WIDTH]; };
+            s(0) += part.x;
+            s(1) += part.y;
+            s(2) += part.z;
+            s(3) += part.w;
         }
     }
 };

@@ -17,15 +17,22 @@
 // Which of the warp's rows and columns of patches a lane has. Of a 128-bit load the two quarters of
 // a half-warp are served together only if all pairs of lanes (i, i ^ 1), or all (i, i ^ 2), want the
 // same address. Bit 0 of the lane counts along n and bit 1 along m, so that this holds for the loads
-// of A by the first rule, and for those of B by the second.
-template <int LANES_N>
+// of A by the first rule, and for those of B by the second. APART: it holds for neither, for lanes
+// 8 x 4; a load that is served together keeps FMAs from being issued (docs/kernels.md).
+template <int LANES_N, bool APART = false>
 struct Lane {
     int row, col;
 
     __device__ Lane() {
         const int lane = threadIdx.x % 32;
-        row = lane / 2 % 2 + lane / 4 / (LANES_N / 2) * 2;
-        col = lane % 2 + lane / 4 % (LANES_N / 2) * 2;
+        if constexpr (APART) {
+            static_assert(LANES_N == 4);
+            row = lane % 8;
+            col = lane / 8 ^ lane % 4;
+        } else {
+            row = lane / 2 % 2 + lane / 4 / (LANES_N / 2) * 2;
+            col = lane % 2 + lane / 4 % (LANES_N / 2) * 2;
+        }
     }
 };
 
@@ -47,13 +54,13 @@ constexpr int SCRATCH_LD = LANES_N * TN + 16;
 // lane puts one of its rows into `scratch`, and the warp writes these LANES_M rows of C with
 // neighbouring lanes on neighbouring columns: whole lines, where the sums lie four by four.
 // `scratch`: shared memory for LANES_M rows of SCRATCH_LD floats that the warp has for itself.
-template <int LANES_N, int TM, int TN>
+template <int LANES_N, bool APART = false, int TM, int TN>
 __device__ __forceinline__ void store_tile(const float (&sum)[TM][TN], uint32_t scratch, int row,
                                            int col, int m, int n, float alpha, float beta, float* C,
                                            int ldc) {
     constexpr int LANES_M = 32 / LANES_N;
     constexpr int LD = SCRATCH_LD<LANES_N, TN>;
-    const Lane<LANES_N> lane;
+    const Lane<LANES_N, APART> lane;
     const uint32_t write = scratch + (lane.row * LD + lane.col * 4) * 4;
     const uint32_t read = scratch + threadIdx.x % 32 * 4;
     col += threadIdx.x % 32;

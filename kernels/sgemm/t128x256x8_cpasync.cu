@@ -14,7 +14,7 @@
 // - Beyond the end of k, and right of B, a copy reads nothing and writes zeros.
 // - One block fills a multiprocessor's registers; its eight warps alone keep it busy.
 //
-// Template:  BM, BN, BK: the block's tile.
+// Template:  BM, BN, BK: the block's tile; APART: which lane has what (include/warp_tile.cuh).
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  nothing; any m, n, k and leading dimension.
 // Source:    worklog C (seed 003), section 6.
@@ -22,7 +22,7 @@
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"
 
-template <int BM, int BN, int BK>
+template <int BM, int BN, int BK, bool APART>
 __global__ void __launch_bounds__(256)
 sgemm_t128x256x8_cpasync(int m, int n, int k, float alpha, const float* A, int lda, const float* B,
                          int ldb, float beta, float* C, int ldc) {
@@ -68,7 +68,7 @@ sgemm_t128x256x8_cpasync(int m, int n, int k, float alpha, const float* A, int l
     // The upper left corner of the warp's tile, and what this thread reads for its own patches.
     const int warp_row = threadIdx.x / 32 / (BN / WN) * WM;
     const int warp_col = threadIdx.x / 32 % (BN / WN) * WN;
-    const Lane<LANES_N> lane;
+    const Lane<LANES_N, APART> lane;
     uint32_t a_load = shared + (warp_row + lane.row * 4) * 4;
     uint32_t b_load = shared + A_BYTES + (warp_col + lane.col * 4) * 4;
 
@@ -125,6 +125,6 @@ sgemm_t128x256x8_cpasync(int m, int n, int k, float alpha, const float* A, int l
     __syncthreads();  // the tiles give way to the sums
     const uint32_t scratch =
         shared + threadIdx.x / 32 * LANES_M * SCRATCH_LD<LANES_N, TN> * sizeof(float);
-    store_tile<LANES_N>(sum, scratch, blockIdx.y * BM + warp_row, blockIdx.x * BN + warp_col, m, n,
+    store_tile<LANES_N, APART>(sum, scratch, blockIdx.y * BM + warp_row, blockIdx.x * BN + warp_col, m, n,
                         alpha, beta, C, ldc);
 }
