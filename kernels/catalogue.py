@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from contracts import UserError, choose, read_json, read_yaml, run_command, validate, write_rows
+from contracts import UserError, choose, read_json, read_rows, read_yaml, run_command, validate, write_rows
 from contracts.dtypes import dtypes
 from kernels.arguments import (
     SIGNATURE,
@@ -285,14 +285,31 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Timed:
+    """A problem of a sweep, and the names of the kernels that were timed on it, the fastest first."""
+
+    m: int
+    n: int
+    k: int
+    fastest: tuple[str, ...]
+
+    def distance(self, problem: Problem) -> float:
+        """How unlike another problem is: squares of the logarithms of the ratios of m, n and k."""
+        own, other = (self.m, self.n, self.k), (problem.m, problem.n, problem.k)
+        return sum(math.log2(a / b) ** 2 for a, b in zip(own, other, strict=True))
+
+
+@dataclass(frozen=True)
 class Dispatcher:
-    """Runs each problem with one of several kernels: the first of its choices that suits."""
+    """Runs each problem with one of several kernels: the one that a sweep found fastest on the most similar problem, of
+    those that take this one; where there is no sweep, the first of its choices that suits."""
 
     name: str
     choices: tuple[Choice, ...]
     builds_on: str | None
     idea: str
     origin: Mapping[str, str] | None
+    timed: tuple[Timed, ...] = ()  # the sweep
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -350,6 +367,11 @@ class Dispatcher:
         """
         if reason := self.refusal(problem, addresses):
             raise UserError(reason)
+        if self.timed:
+            kernels = {variant.name: variant for variant in self.variants}
+            for name in min(self.timed, key=lambda timed: timed.distance(problem)).fastest:
+                if kernels[name].refusal(problem, addresses) is None:
+                    return kernels[name]
         return next(choice.variant for choice in self.choices if choice.suits(problem, addresses))
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
@@ -367,8 +389,9 @@ class Dispatcher:
 
     @property
     def source_hash(self) -> str:
-        """Changes with its choices and with their kernels."""
-        return _digest(*(f"{choice} {choice.variant.source_hash}" for choice in self.choices))
+        """Changes with its choices, with their kernels, and with the sweep."""
+        choices = (f"{choice} {choice.variant.source_hash}" for choice in self.choices)
+        return _digest(*choices, *map(str, self.timed))
 
 
 Runnable = Variant | Dispatcher
@@ -502,6 +525,7 @@ def _shipped() -> dict[str, dict[str, Any]]:
     return variants
 
 
+SWEPT = "dispatch.csv"  # beside tuned.json: the sweep behind dispatchers
 _chosen: Path | None = None
 
 
@@ -511,7 +535,7 @@ def use(record: Path | None) -> None:
     Raises `UserError` for a record that is none.
     """
     global _chosen
-    if record is not None:
+    if record is not None and not record.with_name(SWEPT).is_file():  # that may be there alone
         read_json(record, "tuned")
     if record != _chosen:
         _chosen = record
@@ -547,8 +571,24 @@ def tuned_option() -> list[str]:
 
 def tuned_record(archive: str) -> Path | None:
     """The tuned.json in use, else that of the archive that an entry names; None where that has none."""
-    shipped = ROOT.parent / "data" / archive / "tuned.json"
-    return _chosen or (shipped if shipped.is_file() else None)
+    return _record(archive, "tuned.json")
+
+
+def _record(archive: str, name: str) -> Path | None:
+    shipped = ROOT.parent / "data" / archive / name
+    found = [_chosen.with_name(name)] if _chosen else []
+    return next((path for path in [*found, shipped] if path.is_file()), None)
+
+
+def _timed(name: str, archive: str, variants: Mapping[str, Variant]) -> tuple[Timed, ...]:
+    """The sweep behind the dispatcher `name`: what its rows say of these kernels as they are now."""
+    record = _record(archive, SWEPT)
+    problems: dict[tuple[int, int, int], dict[str, float]] = {}
+    for row in read_rows(record, "dispatch") if record else []:
+        variant = variants.get(row["variant"])
+        if row["dispatcher"] == name and variant is not None and variant.source_hash == row["source_hash"]:
+            problems.setdefault((row["m"], row["n"], row["k"]), {})[variant.name] = row["time_us"]
+    return tuple(Timed(*sizes, tuple(sorted(times, key=times.__getitem__))) for sizes, times in problems.items())
 
 
 def _with_tuned(name: str, entry: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -680,7 +720,9 @@ def _dispatcher(name: str, entry: dict[str, Any], variants: dict[str, Variant], 
         values = list(dict.fromkeys(getattr(choice.variant, key) for choice in choices))
         if len(values) > 1:
             raise UserError(f"{path}: {name}.choices have {key} {' and '.join(values)}, but it must be one")
-    return Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"))
+    own = {choice.variant.name: choice.variant for choice in choices}
+    timed = _timed(name, entry["swept"], own) if "swept" in entry else ()
+    return Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"), timed)
 
 
 def find(name: str) -> Entry:

@@ -27,7 +27,12 @@ class Problem:
     @classmethod
     def square(cls, n: int, b_layout: Layout = "row") -> Problem:
         """m = n = k, packed, alpha = 1, beta = 0."""
-        return cls(n, n, n, n, n, n, b_layout=b_layout)
+        return cls.packed(n, n, n, b_layout)
+
+    @classmethod
+    def packed(cls, m: int, n: int, k: int, b_layout: Layout = "row") -> Problem:
+        """Rows, or columns of B, end to end; alpha = 1, beta = 0."""
+        return cls(m, n, k, k, n if b_layout == "row" else k, n, b_layout=b_layout)
 
     @property
     def stored(self) -> dict[str, tuple[int, int, int]]:

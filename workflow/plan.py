@@ -91,7 +91,10 @@ class Plan:
     unfit: Mapping[str, str]  # of the catalogue, left out for want of another architecture or a library: why
     made: tuple[str, ...]  # recorded tables that the run makes
     regimes: tuple[str, ...]
-    tuned: str | None  # the record of the sweep over tiles that stands behind the catalogue's tuned entries
+    tuned: (
+        str | None
+    )  # the record of the sweep over tiles that stands behind the catalogue's tuned entries, or its place
+    records: tuple[str, ...]  # that record and the sweep behind dispatchers beside it, where they are there
     tuning: str | None  # folder of the sweep that is drawn
     sweeping: bool
     compared: Experiment | None  # the pair of `snakemake compare`
@@ -282,7 +285,8 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     why = "only drawn again" if device.gpu else "no NVIDIA GPU is visible here"
 
     folders = dict.fromkeys([results, f"data/{machine}", archive])
-    record = next((folder for folder in folders if inventory.has(f"{folder}/tuned.json")), None)
+    swept = ("tuned.json", catalogue.SWEPT)
+    record = next((folder for folder in folders if any(inventory.has(f"{folder}/{name}") for name in swept)), None)
     catalogue.use(Path(record, "tuned.json") if record else None)
     sweeping = measuring and SWEEP in targets
     tuning = results if sweeping else record if record and inventory.has(f"{record}/tuning.csv") else None
@@ -323,6 +327,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         made=made,
         regimes=("unlocked", "locked") if config["lock_clocks"] else ("unlocked",),
         tuned=f"{record}/tuned.json" if record else None,
+        records=tuple(f"{record}/{name}" for name in swept if record and inventory.has(f"{record}/{name}")),
         tuning=tuning,
         sweeping=sweeping,
         compared=_pair(config, COMPARE in targets),

@@ -8,12 +8,12 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
 
-from contracts import UserError, read_rows
+from contracts import UserError, read_rows, write_rows
 from kernels import arguments, catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -383,14 +383,58 @@ def test_a_dispatchers_hash_changes_with_its_kernels_and_sizes(tree: Path) -> No
     file = tree / "catalogue.yaml"
     file.write_text(file.read_text().replace("n: 2500}", "n: 2501}"))
     resized = dispatchers()
-    assert {name for name in before if before[name] != resized[name]} == {"sgemm_c_dispatch"}
+    assert {name for name in before if before[name] != resized[name]} == {"sgemm_c_dispatch", "sgemm_best"}
     kernel = tree / "sgemm" / "t128x128x8_texld.cu"
     kernel.write_text(kernel.read_text().replace("TM = 8,", "TM = 7 + 1,"))
     assert {name for name, value in dispatchers().items() if value != resized[name]} == {"sgemm_c_texld"}
 
 
+def test_a_swept_dispatcher_takes_what_was_fastest_on_the_most_similar_problem(tmp_path: Path) -> None:
+    plain = cast(catalogue.Dispatcher, catalogue.find("sgemm_best"))
+    hashes = {variant.name: variant.source_hash for variant in plain.variants}
+
+    def row(n: int, variant: str, time_us: float, **other: Any) -> dict[str, Any]:
+        known = {
+            "dispatcher": "sgemm_best",
+            "m": n,
+            "n": n,
+            "k": n,
+            "variant": variant,
+            "time_us": time_us,
+            "share": 1.0,
+        }
+        return known | {"source_hash": hashes[variant]} | other
+
+    rows = [
+        row(1024, "sgemm_t128x128x8", 50),
+        row(1024, "sgemm_tma_streamk", 60),
+        row(4096, "sgemm_t128x256x8_apart", 2600),
+        row(4096, "sgemm_tma", 2500),
+        row(4096, "sgemm_t128x128x8", 1, source_hash="of another source"),
+        row(4096, "sgemm_tma_streamk", 1, dispatcher="another"),
+    ]
+    write_rows(tmp_path / "dispatch.csv", "dispatch", rows)
+    catalogue.use(tmp_path / "tuned.json")  # there is none, and the tiles are the archive's
+    try:
+        swept = cast(catalogue.Dispatcher, catalogue.find("sgemm_best"))
+        assert swept.source_hash != plain.source_hash
+        assert catalogue.find("sgemm_autotuned") == catalogue.load()["sgemm_autotuned"]
+        picked = {n: swept.pick(Problem.square(n)).name for n in (64, 1900, 2200, 4097)}
+        # rows of 4097 numbers are none that TMA takes: the second fastest
+        assert picked == {
+            64: "sgemm_t128x128x8",
+            1900: "sgemm_t128x128x8",
+            2200: "sgemm_tma",
+            4097: "sgemm_t128x256x8_apart",
+        }
+        assert swept.pick(Problem.packed(512, 1024, 1536)).name == "sgemm_t128x128x8"
+    finally:
+        catalogue.use(None)
+    assert catalogue.find("sgemm_best") == plain
+
+
 def test_an_included_header_changes_the_hash_of_its_users(tree: Path) -> None:
-    headers = "ptx|warp_tile|tile_ring|tile_ring_along_k|split"  # the others include the first
+    headers = "ptx|warp_tile|tile_ring|tile_ring_along_k|fma_ring|split"  # the others include the first
     users = {
         name
         for name, variant in KERNELS.items()

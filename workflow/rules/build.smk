@@ -23,7 +23,7 @@ rule catalogue:
         relative([catalogue.CATALOGUE]),
         "kernels/catalogue.py",
         sorted({path for kernel in catalogue.kernels().values() for path in relative(kernel.sources())}),
-        PLAN.tuned or [],
+        PLAN.records,
     output:
         "results/variants.csv",
     log:
@@ -39,7 +39,7 @@ rule build_variant:
     input:
         # the kernel's own file and the headers that it includes: editing another kernel rebuilds nothing
         lambda wildcards: relative(catalogue.kernels()[wildcards.kernel].sources()),
-        lambda wildcards: PLAN.tuned if catalogue.kernels()[wildcards.kernel].tuned else [],
+        lambda wildcards: [r for r in PLAN.records if r == PLAN.tuned and catalogue.kernels()[wildcards.kernel].tuned],
         toolchain="results/toolchain.json",
     output:
         multiext(f"{BUILD}/{{kernel}}", ".cu", ".ptx", ".cubin", ".json"),
