@@ -120,6 +120,7 @@ class Variant:
     b_layout: Layout = "row"  # of B in memory
     arguments: tuple[Argument, ...] = SIGNATURE
     persistent: int = 0  # blocks an SM of a grid that does not follow the tiles; 0: a block a tile
+    shares_tiles: bool = False  # several of a persistent kernel's blocks may compute one tile
     cluster: tuple[int, int] = (1, 1)  # blocks in x and y
     cooperative: bool = False  # all blocks run at a time, or the launch fails
     tensor_cores: bool = False  # does its arithmetic on them
@@ -161,12 +162,13 @@ class Variant:
 
     def grid(self, problem: Problem, sms: int) -> tuple[int, int, int]:
         """Blocks in x, y and z: one a tile; of a persistent kernel, as many as a GPU with so many SMs holds, or fewer
-        where there are fewer tiles."""
+        where there are fewer tiles and it does not share them."""
         x, y = self.tiles(problem)
         if not self.persistent:
             return x, y, 1
         cluster = math.prod(self.cluster)
-        return min(x * y, max(self.persistent * sms // cluster, 1) * cluster), 1, 1
+        most = max(self.persistent * sms // cluster, 1) * cluster
+        return (most if self.shares_tiles else min(x * y, most)), 1, 1
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
         """Why this kernel cannot take `problem` with matrices at `addresses` (bytes; keys A, B, C).
@@ -262,6 +264,7 @@ class Variant:
                     if self.persistent or self.cluster != (1, 1) or self.cooperative
                     else []
                 ),
+                *(["shares tiles"] if self.shares_tiles else []),
             ]
         )
         return _digest(launch, *(_without_comments(path.read_text()) for path in self.sources()))
@@ -649,6 +652,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
         b_layout=entry.get("b_layout", "row"),
         arguments=_arguments(name, entry, number, path),
         persistent=entry.get("persistent", 0),
+        shares_tiles=entry.get("shares_tiles", False),
         cluster=(number(f"{name}.cluster", cluster[0]), number(f"{name}.cluster", cluster[1])),
         cooperative=entry.get("cooperative", False),
         tensor_cores=entry.get("tensor_cores", dtypes()[entry["dtype"]].tensor),

@@ -116,13 +116,17 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
                 below = sizes | {axis: least[axis] - 1}
                 found.append(Case(" x ".join(map(str, below.values())), packed(choice.variant, **below)))
         found += [case for case in refusals(choice.variant) if not entry.refusal(case.problem)]  # another takes them
+    told = set()
     for case in found:
         addresses = dict.fromkeys("ABC", case.offset * element_bytes(last))
         if entry.refusal(case.problem, addresses):
             yield case  # for what every choice refuses
         else:
             name = f"{case.name.removeprefix('refuses ')}, by {entry.pick(case.problem, addresses).name}"
-            yield replace(case, name=name, refused=False)
+            known = (name, case.problem.m, case.problem.n, case.problem.k)
+            if known not in told:  # two choices may be made for the same sizes
+                told.add(known)
+                yield replace(case, name=name, refused=False)
 
 
 def element_bytes(variant: Variant) -> int:

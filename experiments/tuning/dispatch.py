@@ -27,8 +27,8 @@ from kernels.catalogue import Dispatcher, Problem
 
 logger = logging.getLogger(__name__)
 
-FIRST, LAST, STEP = 1024, 12800, 256
-DRAWN, SEED = 12, 15  # of each shape
+FIRST, LAST, STEP = 1024, 12800, 512
+DRAWN, SEED = 8, 15  # of each shape
 # Of m, n and k: the range that each is drawn from, log-uniform, and what it is a multiple of
 SHAPES = {
     "tall": ((4096, 32768), (256, 1024), (512, 4096), 128),

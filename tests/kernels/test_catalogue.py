@@ -503,6 +503,7 @@ def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters(tmp_path: Path
     assert made_of(tmp_path, persistent=2).grid(problem, sms=7) == (14, 1, 1)
     assert made_of(tmp_path, persistent=1, cluster=[2, 1]).grid(problem, sms=7) == (6, 1, 1)
     assert made_of(tmp_path, persistent=1).grid(Problem.square(128), sms=7) == (1, 1, 1)
+    assert made_of(tmp_path, persistent=1, shares_tiles=True).grid(Problem.square(128), sms=7) == (7, 1, 1)
     assert made_of(tmp_path, cluster=[2, 4]).grid(Problem.square(5 * 128), sms=7) == (6, 8, 1)
 
 
