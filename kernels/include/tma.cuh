@@ -99,11 +99,6 @@ __device__ __forceinline__ void wait_stores_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"(PENDING) : "memory");
 }
 
-// cp.async.bulk.wait_group: all its stores are done.
-__device__ __forceinline__ void wait_stores() {
-    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-}
-
 // prefetch.tensormap: fetch the map itself ahead of its first use.
 __device__ __forceinline__ void prefetch(const CUtensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" : : "l"(&map) : "memory");

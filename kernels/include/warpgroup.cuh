@@ -32,13 +32,8 @@ __device__ __forceinline__ int rank() {
     return rank;
 }
 
-// barrier.cluster: all threads of all its blocks meet, and see what the others wrote. Waits for all writes under way.
-__device__ __forceinline__ void meet() {
-    asm volatile("barrier.cluster.arrive.release.aligned;"
-                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-// The same without order of writes: enough after a fence of its own, as tma::fence_init() is one.
+// barrier.cluster: all threads of all its blocks meet. It orders no writes: that takes a fence of its own, as
+// tma::fence_init() is one.
 __device__ __forceinline__ void meet_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;"
                  "barrier.cluster.wait.aligned;" ::: "memory");

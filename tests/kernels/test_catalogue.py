@@ -409,9 +409,9 @@ def test_a_swept_dispatcher_takes_what_was_fastest_on_the_most_similar_problem(t
         row(1024, "sgemm_t128x128x8", 50),
         row(1024, "sgemm_tma_streamk", 60),
         row(4096, "sgemm_t128x256x8_apart", 2600),
-        row(4096, "sgemm_tma", 2500),
+        row(4096, "sgemm_tma_streamk", 2500),
         row(4096, "sgemm_t128x128x8", 1, source_hash="of another source"),
-        row(4096, "sgemm_tma_streamk", 1, dispatcher="another"),
+        row(4096, "sgemm_t128x256x8_apart", 1, dispatcher="another"),
     ]
     write_rows(tmp_path / "dispatch.csv", "dispatch", rows)
     catalogue.use(tmp_path / "tuned.json")  # there is none, and the tiles are the archive's
@@ -424,7 +424,7 @@ def test_a_swept_dispatcher_takes_what_was_fastest_on_the_most_similar_problem(t
         assert picked == {
             64: "sgemm_t128x128x8",
             1900: "sgemm_t128x128x8",
-            2200: "sgemm_tma",
+            2200: "sgemm_tma_streamk",
             4097: "sgemm_t128x256x8_apart",
         }
         assert swept.pick(Problem.packed(512, 1024, 1536)).name == "sgemm_t128x128x8"
