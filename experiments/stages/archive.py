@@ -23,6 +23,7 @@ from contracts.files import read_bytes, read_text
 from contracts.json_files import json_value
 from contracts.samples import read_samples
 from experiments.stages.provenance import origin
+from kernels import catalogue
 
 logger = logging.getLogger(__name__)
 
@@ -49,15 +50,17 @@ def main() -> None:
         choose(optional, name, "file", "--only")
     whole = [file for file in known if file not in optional]
     emulated = bool(options.only) and all(is_emulated(options.measured / name, known[name]) for name in options.only)
-    asked = [*options.only, *([] if emulated else ["provenance.json"])] if options.only else whole
-    missing = [name for name in asked if not (options.measured / name).is_file()]
+    by_name = bool(options.only) and not (options.measured / "provenance.json").is_file()
+    missing = [name for name in options.only or whole if not (options.measured / name).is_file()]
     if missing:
         by = "measure it" if options.only else "run snakemake all"
         raise UserError(f"{options.measured}: nothing to archive, {missing[0]} is missing; {by} on a GPU")
     names = options.only or [*whole, *(name for name in optional if (options.measured / name).is_file())]
     for name in names:
         require_sound(options.measured / name, known[name].schema)
-    if emulated:
+        if by_name and not emulated:  # then this checkout says what was measured
+            require_current(options.measured / name, known[name].schema)
+    if emulated or by_name:
         targets = dict.fromkeys(known[name].target for name in names)
         provenance = origin(" ".join(["snakemake", "--cores", "1", *targets]))
     else:
@@ -106,6 +109,15 @@ def require_sound(path: Path, schema: str) -> None:
         if failed:
             check = failed[0].get("case") or failed[0].get("tool") or schema
             raise UserError(f"{path.parent}: {failed[0]['variant']} failed its check {check!r}; not archived")
+
+
+def require_current(path: Path, schema: str) -> None:
+    """Raises `UserError` for a table with a row of a kernel whose source has changed since it was measured."""
+    now = {name: entry.source_hash for name, entry in catalogue.load().items()}
+    rows = read_rows(path, schema) if path.suffix == ".csv" else []
+    changed = [row for row in rows if row.get("source_hash") and row["source_hash"] != now.get(row.get("variant", ""))]
+    if changed:
+        raise UserError(f"{path}: measured before the source of {changed[0]['variant']} changed; measure it again")
 
 
 def checksum_of(path: Path) -> str:

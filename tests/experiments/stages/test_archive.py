@@ -10,6 +10,7 @@ import pytest
 from helpers import assert_one_line, run_module
 
 from contracts import read_rows, write_rows
+from kernels import catalogue
 
 ARCHIVED = [
     "bench.csv",
@@ -104,7 +105,11 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
     told = json.loads((data / "archived.json").read_text())["bounds.csv"]
     assert told["command"] == "snakemake --cores 1 all"
     write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "gpu"}])
-    assert_one_line(run_module(*command), "provenance.json is missing")
+    assert_one_line(run_module(*command), "measured before the source of sgemm_naive changed")
+    now = catalogue.load()["sgemm_naive"].source_hash
+    write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "gpu", "source_hash": now}])
+    assert run_module(*command).returncode == 0
+    assert read_rows(data / "error_over_k.csv", "error_over_k")[0]["device"] == "gpu"
 
 
 @pytest.mark.parametrize("name", ARCHIVED)
