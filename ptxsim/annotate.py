@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from .counters import Counters, Stats
 from .errors import PtxsimError
+from .issue import MERGED
 from .sources import choose_file, find_source, places, read_source
 from .syntax import Location
 
@@ -85,6 +86,7 @@ class Cost:
     writes: Global = field(default_factory=Global)
     executed: int = 0
     local: bool = False
+    merged_loads: float = 0.0  # by warp; each takes fewer wavefronts, and longer to issue
     merged_into: set[Location] = field(default_factory=set)  # lines whose wide load does this line's work
     through: set[str] = field(default_factory=set)  # places of inlined functions, as file:line, that do the accesses
 
@@ -100,6 +102,7 @@ class Cost:
         if stats.sectors:
             (self.reads if stats.kind in (*READS, "cp_async") else self.writes).add(stats)
         self.local |= stats.space == "local"
+        self.merged_loads += stats.merged_loads
 
     @property
     def excess_wavefronts(self) -> int:
@@ -210,6 +213,7 @@ def _legend() -> list[str]:
         "global ld, st   bytes used of each 32-byte sector",
         "warps           memory instructions of the line, each once for every warp that executes it",
         f"!  costs more than it must    !!  with at least {HEAVY:.0%} of the kernel's excess wavefronts or sectors",
+        "merged          loads whose neighbouring lanes want the same: fewer wavefronts, but longer to issue",
         "= N             scalar loads that ptxas makes part of a wide one at line N",
     ]
 
@@ -265,6 +269,8 @@ class _Page:
             notes.append("in " + ", ".join(sorted(cost.through)))
         if cost.local:
             notes.append("local memory")
+        if cost.merged_loads:
+            notes.append(f"{cost.merged_loads:,.0f} merged, {MERGED} issue cycles more each")
         return self._row(cells, text, "; ".join(notes))
 
     def _row(self, cells: Sequence[str], text: str, note: str = "") -> str:

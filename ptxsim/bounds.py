@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import sass, wavefronts
+from . import issue, sass, wavefronts
 from .counters import Counters
 from .executions import Executions, executions, require_same
 from .machines import Machine
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from .syntax import Instruction
 
 WARP = 32
-BANKS = 2  # of a scheduler's register file
 SECTOR, LINE = wavefronts.SECTOR, wavefronts.LINE
-BACKLOG = 2  # operands that a register bank may be behind: the least depth that no kernel of the archive breaks
 KEEP = 1 << 20  # numbers of sectors held before they are sorted out
 
 # Clocks of the FMA pipe (of one scheduler) for an instruction. Held against ncu's sm__pipe_fma_cycles_active:
@@ -47,6 +45,11 @@ HMMA_K = {"16816": 16, "1688": 8, "1684": 4}  # of an HMMA's modifiers: k of m16
 GMMA = {"8": "wgmma_tf32_flop_per_clock", "16": "wgmma_flop_per_clock", "32": "wgmma_fp8_flop_per_clock"}  # by k
 TENSOR = ("HMMA", "IMMA", "BMMA", "DMMA", "HGMMA", "IGMMA", "BGMMA", "QGMMA", "QMMA", "OMMA", "UTCHMMA")
 
+# Names of counts that a launch is asked for (`counters.sums`)
+SHARED_WAVEFRONTS = "memory_l1_wavefronts_shared"
+STORED_SECTORS = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"
+MERGED_LOADS = "shared_loads_merged.sum"
+
 LABELS = {
     "fma": "FMA pipe",
     "fp64": "fp64 pipe",
@@ -57,9 +60,9 @@ LABELS = {
     "l1": "L1 lookups",
     "l2": "L2 to SM",
     "dram": "DRAM reads",
-    "register_rule": "register order",
+    "issue_model": "issue cycles",
 }
-ESTIMATES = ("l2", "register_rule")  # by rules that are models
+ESTIMATES = ("l2", "issue_model")  # by rules that are models
 OF_THE_GPU = ("dram",)  # shared by all SMs: an uneven share of blocks does not slow it
 
 
@@ -150,7 +153,7 @@ class Work:
         """That of the launch that both observed."""
         counts = {f"executed:{pc}": float(times) for pc, times in traffic.executions.items()}
         totals = counters.totals()
-        wanted = ("memory_l1_wavefronts_shared", "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum")
+        wanted = (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)
         counts |= {name: float(totals[name]) for name in wanted}
         return cls(math.prod(counters.grid), math.prod(counters.block), counts | traffic.totals())
 
@@ -256,10 +259,10 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
     require_same(function, program.code, function.name)
     found = executions(function, program.code, work.executed, work.warps)
     pipes = _pipes(function, found, machine)
-    reads, by_rule = register_reads(function, found)
     c = work.counts
+    reads, modelled = issue.of_function(function, found, c[MERGED_LOADS])
     issued = found.total(function)
-    stored = c["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"]
+    stored = c[STORED_SECTORS]
     dram_per_clock = machine.dram_gb_per_s * 1e3 / machine.clock_mhz / machine.sms
     rows = [
         ("fma", pipes.pop("fma"), "pipe clocks", machine.fma_per_clock),
@@ -267,17 +270,17 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
         ("tensor", pipes.pop("tensor"), "SM clocks", 1.0),
         ("issue", issued, "instructions", machine.issue_per_clock),
         ("registers", max(reads), "reads of the busier bank", machine.register_reads_per_clock),
-        ("shared", c["memory_l1_wavefronts_shared"], "wavefronts", machine.shared_wavefronts_per_clock),
+        ("shared", c[SHARED_WAVEFRONTS], "wavefronts", machine.shared_wavefronts_per_clock),
         ("l1", c["lines"], "lines", machine.l1_lines_per_clock),
         ("dram", SECTOR * c["sectors"], "bytes", dram_per_clock),
     ]
     bounds = [Bound(name, float(a / (rate * machine.sms)), float(a), unit) for name, a, unit, rate in rows if a > 0]
-    # blocks that share an SM may share what they read, through its L1; how far registers fall behind is not documented
+    # blocks that share an SM may share what they read, through its L1; how a scheduler issues is not documented
     l2 = SECTOR * (c["block_sectors"] + stored)
     estimates = [Bound("l2", float(l2 / (machine.l2_bytes_per_clock * machine.sms)), float(l2), "bytes")] if l2 else []
     if max(reads):
-        order = Bound("register_rule", float(by_rule / (machine.issue_per_clock * machine.sms)), issued, "instructions")
-        estimates.append(order)
+        cycles = float(modelled / (machine.issue_per_clock * machine.sms))
+        estimates.append(Bound("issue_model", cycles, issued, "instructions"))
     return Bounds(
         function.name,
         machine,
@@ -332,42 +335,3 @@ def _gmma(i: sass.Instruction) -> tuple[int, str] | None:
     if i.name not in ("HGMMA", "QGMMA") or len(shape) != 3 or shape[2] not in GMMA:
         return None
     return 0 if i.operands[0] == "RZ" else int(shape[1]), shape[2]
-
-
-def bank_reads(instruction: sass.Instruction, before: sass.Instruction | None) -> tuple[int, ...]:
-    """Operands that an instruction reads from each register bank (number of the register modulo 2). One that the
-    instruction before kept with `.reuse`, in the same slot, is not read again."""
-    kept = before.sources() if before is not None else []
-    reads = [0] * BANKS
-    for slot, (register, _) in enumerate(instruction.sources()):
-        if register is not None and not (slot < len(kept) and kept[slot] == (register, True)):
-            reads[register % BANKS] += 1
-    return tuple(reads)
-
-
-def register_reads(function: sass.Function, found: Executions) -> tuple[list[float], float]:
-    """Reads of the FFMAs from each bank, and issue cycles of all instructions by the rule that docs/bounds.md tests."""
-    reads, cycles = [0.0] * BANKS, 0.0
-    for block, times in zip(function.blocks, found.blocks, strict=True):
-        if times:
-            own = _reads(block.instructions)
-            reads = [total + times * sum(column) for total, column in zip(reads, zip(*own, strict=True), strict=True)]
-            cycles += times * issue_cycles(own)
-    return reads, cycles
-
-
-def _reads(instructions: list[sass.Instruction]) -> list[tuple[int, ...]]:
-    """Operands that each instruction of a block reads from each bank; those that are no FFMA, none."""
-    pairs = zip(instructions, [None, *instructions[:-1]], strict=True)
-    return [bank_reads(i, before) if i.name == "FFMA" else (0,) * BANKS for i, before in pairs]
-
-
-def issue_cycles(reads: list[tuple[int, ...]], backlog: int = BACKLOG) -> int:
-    """Cycles in which instructions with these reads are issued: one each, and more where a bank, which gives one
-    operand a cycle, would come to be more than `backlog` operands behind."""
-    behind, cycles = [0] * BANKS, 0
-    for own in reads:
-        taken = max(1, *(late + more - backlog for late, more in zip(behind, own, strict=True)))
-        behind = [max(0, late + more - taken) for late, more in zip(behind, own, strict=True)]
-        cycles += taken
-    return cycles

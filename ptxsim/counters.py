@@ -50,6 +50,13 @@ class Stats:
     empty_loads: float = 0  # that ptxas puts before it, see `merging.first_copies`
 
     @property
+    def merged_loads(self) -> float:
+        """Wide loads of shared memory whose parts were served together; half of one where one half-warp's were."""
+        if self.space != "shared" or self.kind != "ld" or self.width <= wavefronts.WORD:
+            return 0.0
+        return (self.requests * (self.width // wavefronts.WORD) - self.ideal) / (self.width // 8)
+
+    @property
     def conflicts(self) -> int:
         return self.wavefronts - self.ideal
 
@@ -324,6 +331,7 @@ def sums(stats: list[Stats]) -> dict[str, float]:
         per_sector.format("st") + SECTORS: st_sectors,
         "memory_l2_theoretical_sectors_global": ld_sectors + st_sectors + copies_sectors,
         "memory_l2_theoretical_sectors_global_ideal": ideal_sectors,
+        "shared_loads_merged.sum": sum(s.merged_loads for s in stats),
         "l2_sectors_bulk_ld.sum": total("sectors", "global", "bulk_ld"),
         "l2_sectors_bulk_st.sum": total("sectors", "global", "bulk_st"),
     }

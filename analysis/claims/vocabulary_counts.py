@@ -65,7 +65,7 @@ class Counts(Lookup):
         return Estimate.of(self._emulated[asked])
 
     def bound(self, v: str, resource: str, n: Any = 4096) -> Estimate:
-        """Least cycles: fma, fp64, tensor, issue, registers, shared, l1, dram, tail; estimates: l2, register_rule."""
+        """Least cycles: fma, fp64, tensor, issue, registers, shared, l1, dram, tail; estimates: l2, issue_model."""
         choose(dict.fromkeys(schema("bounds")["properties"]["resource"]["enum"]), resource, "resource", "bounds.csv")
         rows = self._bounds(v, n)
         asked = f"{v}, {resource}, at n = {whole(n)}"

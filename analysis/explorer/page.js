@@ -108,7 +108,7 @@ function rowsOf(key) {
   if (key === 'least_cycles') {
     return Object.entries(DATA.bounds).flatMap(([variant, sizes]) => Object.entries(sizes).map(([n, cycles]) => ({
       variant, n: Number(n), dtype: KERNELS.get(variant)?.dtype, first: true, experiment: '',
-      least_cycles: Math.max(...Object.entries(cycles).filter(([name]) => !['l2', 'register_rule', 'tail'].includes(name))
+      least_cycles: Math.max(...Object.entries(cycles).filter(([name]) => !['l2', 'issue_model', 'tail'].includes(name))
         .map(([, value]) => value)),
     })));
   }

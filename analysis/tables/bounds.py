@@ -3,7 +3,7 @@
 bounds.csv: variant, label, n, kind, resource, cycles_per_sm, measured (cycles), percent. A kind is bound, what no
 launch can be faster than, or estimate, by a rule that is only a model. A kernel whose source changed since it was
 measured is left out. bounds_rules.md: the tables of docs/bounds.md, which hold the count of instructions, and
-the rule of the register banks, against what ncu measured.
+the model of issue, against what ncu measured.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ RESOURCES = {
     "l1": "L1 lookups",
     "dram": "DRAM reads",
 }
-ESTIMATES = {"l2": "L2 to SM", "register_rule": "register order"}
+MODEL = "issue_model"
+ESTIMATES = {"l2": "L2 to SM", MODEL: "issue cycles"}
 AVERAGE, SLOWEST = "sm__cycles_active.avg", "sm__cycles_active.max"
 EXECUTED = "sm__inst_executed.sum"
-ISSUE = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+STALLS = ("barrier", "long_scoreboard", "short_scoreboard", "mio_throttle", "lg_throttle", "wait")
 EXACT = 1e-8  # the tables hold nine digits
 KEYS = ["variant", "n"]
 
@@ -85,39 +86,34 @@ def unmeasured(counters: pd.DataFrame, bounds: pd.DataFrame) -> int:
 
 
 def rules(measured: Measured, bounds: pd.DataFrame) -> str:
-    """Two tables in Markdown: instructions counted in the SASS beside ncu's; and, of kernels with FFMAs, the issue rate
-    beside the most that the register banks allow, by their bandwidth and by the rule."""
+    """Two tables in Markdown: instructions counted in the SASS beside ncu's; and, of kernels with FFMAs, what issue
+    takes of the measured cycles: by slots, by the bandwidth of the register banks, and by the model of issue."""
     counters = measured.counters[~measured.counters["stale"].astype(bool)]
     value = counters.set_index([*KEYS, "metric"])["value"]
-    cycles = bounds.set_index([*KEYS, "resource"])["cycles_per_sm"]
     amount = bounds.set_index([*KEYS, "resource"])["amount"]
-    kernels = shares(counters, bounds)[[*KEYS, "label"]].drop_duplicates()
+    rows = shares(counters, bounds)
+    percent = rows.set_index([*KEYS, "resource"])["percent"]
+    largest = bottlenecks(rows).set_index(KEYS)
     first = ["| kernel | instructions from the SASS | counted by ncu | difference |", "|---|---:|---:|---:|"]
     second = [
-        "| kernel | issue rate, ncu | at most, by bandwidth | at most, by the rule | rule holds | dispatch stalls "
-        "| other stalls |",
+        "| kernel | issue slots | register banks | model of issue | largest bound | dispatch stalls | other stalls |",
         "|---|---:|---:|---:|---|---:|---|",
     ]
-    for kernel in records(kernels):
+    for kernel in records(rows[[*KEYS, "label"]].drop_duplicates()):
         key = (kernel.variant, kernel.n)
         own, counted = amount[(*key, "issue")], value[(*key, EXECUTED)]
         apart = own / counted - 1
         told = "none" if abs(apart) < EXACT else f"{100 * apart:+.4f}%"
         first.append(f"| {kernel.label} | {own:,.0f} | {counted:,.0f} | {told} |")
-        if (*key, "registers") not in cycles.index:
+        if (*key, MODEL) not in percent.index:
             continue
-        issue, rate = cycles[(*key, "issue")], value[(*key, ISSUE)]
-        bandwidth = 100 * min(1.0, issue / cycles[(*key, "registers")])
-        rule = 100 * issue / cycles[(*key, "register_rule")]
-        stalls = {
-            name: value[(*key, STALL.format(name))]
-            for name in ("barrier", "long_scoreboard", "short_scoreboard", "mio_throttle", "lg_throttle", "wait")
-        }
+        stalls = {name: value[(*key, STALL.format(name))] for name in STALLS}
         worst = max(stalls, key=lambda name: stalls[name])
+        most = largest.loc[key]
         second.append(
-            f"| {kernel.label} | {rate:.1f}% | {bandwidth:.1f}% | {rule:.1f}% | {'yes' if rate <= rule else '**no**'} "
-            f"| {value[(*key, STALL.format('dispatch_stall'))]:.2f} "
-            f"| {worst.replace('_', ' ')} {stalls[worst]:.2f} |"
+            f"| {kernel.label} | {percent[(*key, 'issue')]:.1f}% | {percent[(*key, 'registers')]:.1f}% "
+            f"| {percent[(*key, MODEL)]:.1f}% | {RESOURCES[most['resource']]} {most['percent']:.1f}% "
+            f"| {value[(*key, STALL.format('dispatch_stall'))]:.2f} | {worst.replace('_', ' ')} {stalls[worst]:.2f} |"
         )
     return "\n".join([*first, "", *second, ""])
 

@@ -112,61 +112,6 @@ def executed(function, found, name):
     )
 
 
-# the rule of the register banks
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "reads"),
-    [
-        (None, ("R0", "R2", "R4", "R0"), (3, 0)),
-        (None, ("R0", "R2", "R5", "R0"), (2, 1)),
-        (None, ("R1", "R2", "R4", "R1"), (2, 1)),
-        (None, ("R1", "R2", "RZ", "R1"), (1, 1)),
-        (None, ("R1", "R2", "c[0x0][0x210]", "RZ"), (1, 0)),
-        (None, ("R1", "RZ", "UR4", "RZ"), (0, 0)),
-        # kept in the same slot: not read again
-        (("R0", "R2", "R4.reuse", "R0"), ("R6", "R3", "R4", "R6"), (1, 1)),
-        # not kept, another slot, another register: read
-        (("R0", "R2", "R4", "R0"), ("R6", "R3", "R4", "R6"), (2, 1)),
-        (("R0", "R4.reuse", "R2", "R0"), ("R6", "R3", "R4", "R6"), (2, 1)),
-        (("R0", "R2", "R8.reuse", "R0"), ("R6", "R3", "R4", "R6"), (2, 1)),
-        # two kept
-        (("R0", "R2.reuse", "R4.reuse", "R0"), ("R6", "R2", "R4", "R6"), (1, 0)),
-        # the same register twice is two reads
-        (None, ("R0", "R2", "R2", "R1"), (2, 1)),
-    ],
-)
-def test_bank_reads(before, now, reads):
-    before = ffma(*before) if before else None
-    assert bounds.bank_reads(ffma(*now), before) == reads
-
-
-@pytest.mark.parametrize(
-    ("reads", "backlog", "cycles"),
-    [
-        ([(3, 0)], 0, 3),  # each instruction waits for all that it reads
-        ([(3, 0)], 2, 1),  # the rest is fetched behind it
-        ([(3, 0), (3, 0)], 2, 1 + 3),
-        ([(3, 0), (0, 0), (0, 0), (3, 0)], 2, 4),  # the bank catches up while the others leave it alone
-        ([(3, 0), (0, 3), (3, 0), (0, 3)], 2, 1 + 1 + 2 + 1),
-        ([(2, 0)] * 10, 2, 1 + 1 + 8 * 2),  # in the long run a bank gives one operand a cycle
-        ([(1, 1)] * 10, 0, 10),
-        ([], 2, 0),
-    ],
-)
-def test_issue_cycles(reads, backlog, cycles):
-    assert bounds.issue_cycles(reads, backlog) == cycles
-
-
-def test_register_reads_follow_executions():
-    loop = [ffma("R0", "R2", "R4.reuse", "R0"), ffma("R6", "R3", "R4", "R7"), Instruction(0, "NOP", (), None, "", 0, 0)]
-    function = sass.Function("k", loop, {"top": 0})
-    found = executions.Executions(np.array([10.0]), 0.0, 0.0)
-    reads, cycles = bounds.register_reads(function, found)
-    assert reads == [30.0, 20.0]  # R2 R4 R0; R3 R7
-    assert cycles == 10 * 3  # two operands of the even bank, and none of the odd one, are behind after the first
-
-
 # executions of the machine code
 
 
@@ -368,9 +313,9 @@ def test_the_command(made, tmp_path, capsys):
     rows = {row["resource"]: row for row in written["bounds"]}
     assert rows["issue"]["amount"] == written["instructions"]
     assert max(rows.values(), key=lambda row: row["cycles_per_sm"])["resource"] == written["bottleneck"]
-    assert {row["resource"] for row in written["estimates"]} == {"l2", "register_rule"}
+    assert {row["resource"] for row in written["estimates"]} == {"l2", "issue_model"}
     above, below = text.split("estimates, no bounds:")
-    assert "register banks" in above and "L2 to SM" in below and "register order" in below
+    assert "register banks" in above and "L2 to SM" in below and "issue cycles" in below
     assert main(["bounds", str(made.cubin), *OPTIONS, *ARGUMENTS, "--ptx", str(made.ptx), "--sms", "66"]) == 0
     assert "66 SMs" in capsys.readouterr().out
 

@@ -24,7 +24,7 @@ from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from experiments.studies.ffma_issue.machine_code import Cubin, hot_loop
 from experiments.studies.ffma_issue.orders import Registers, orders
-from ptxsim import bounds, sass, wavefronts
+from ptxsim import issue, sass, wavefronts
 
 logger = logging.getLogger(__name__)
 
@@ -95,15 +95,14 @@ class Loop:
 
     def facts(self) -> dict[str, Any]:
         """Columns that its machine code gives."""
-        pairs = zip(self.code, [None, *self.code[:-1]], strict=True)
-        reads = [bounds.bank_reads(i, before) if i.name == "FFMA" else (0, 0) for i, before in pairs]
+        reads = issue.bank_reads(self.code * 2)[len(self.code) :]  # as in every iteration after the first
         there = [n for n, i in enumerate(self.code) if i.name in ("LDS", "LDGSTS", "UBLKCP") and not i.never]
         return {
             "ffma": sum(i.name == "FFMA" for i in self.code),
             "instructions": len(self.code),
             "reads_even": sum(even for even, _ in reads),
             "reads_odd": sum(odd for _, odd in reads),
-            "modelled": bounds.issue_cycles(reads),
+            "modelled": issue.issue_cycles(reads),
             "places": " ".join(map(str, there)) if self.beside != "nothing" else None,
             "operands": operands(self.code) if self.beside == "nothing" and not self.name.startswith("body") else None,
         }
