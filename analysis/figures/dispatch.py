@@ -1,0 +1,89 @@
+"""What a dispatcher picks from: the share of cuBLAS of each of its kernels over sizes, and of the best over shapes.
+
+Left: square problems. Right: rectangular ones, a mark for the fastest kernel of each.
+"""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from analysis.data import Measured, marked
+from analysis.figures import style
+from analysis.inputs import Inputs
+from analysis.registry import figure
+
+ALIGNED = 128  # sizes of the rectangular problems that are multiples of something, are of this
+SHAPES = ["tall", "wide", "deep", "of no multiple"]
+
+
+def shape(m: int, n: int, k: int) -> str:
+    """A word for a problem's shape: "square" or one of SHAPES."""
+    if m == n == k:
+        return "square"
+    if m % ALIGNED or n % ALIGNED or k % ALIGNED:
+        return "of no multiple"
+    if k > max(m, n):
+        return "deep"
+    return "tall" if m > n else "wide"
+
+
+def best(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of rows of dispatch.csv, the fastest kernel of each problem, with `shape`."""
+    found = rows.loc[rows.groupby(["dispatcher", "m", "n", "k"], sort=False)["share"].idxmax()]
+    shapes = [shape(*sizes) for sizes in found[["m", "n", "k"]].itertuples(index=False, name=None)]
+    return found.assign(shape=shapes)
+
+
+def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
+    """The figure. rows: of dispatch.csv, described, of one dispatcher."""
+    rows = rows.assign(mark=marked(rows)).sort_values(["order", "n"])
+    chosen = best(rows)
+    squares = rows[(rows["m"] == rows["n"]) & (rows["n"] == rows["k"])]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDTH, 2.7), width_ratios=(1.4, 1), sharey=True)
+    marks = list(dict.fromkeys(rows["mark"]))
+    looks = dict(zip(marks, style.LINES, strict=False))
+    for number, (mark, line) in enumerate(squares.groupby("mark", sort=False)):
+        left.plot(line["n"], line["share"], color=looks[mark], marker=style.MARKERS[number], markersize=3, label=mark)
+    left.set(xlabel="m = n = k", ylabel="share of cuBLAS", ylim=(0, None))
+    left.grid(axis="both")
+    rest = chosen[chosen["shape"] != "square"]
+    sns.stripplot(
+        rest,
+        x="shape",
+        y="share",
+        order=SHAPES,
+        hue="mark",
+        hue_order=marks,
+        palette=looks,
+        size=4,
+        alpha=0.8,
+        legend=False,
+        ax=right,
+    )
+    right.set(xlabel="rectangular, the fastest kernel of each", ylabel="")
+    right.grid(axis="y")
+    for axes in (left, right):
+        axes.axhline(1, color=style.INK, linewidth=0.8, zorder=1)
+    figure.legend(loc="outside upper center", ncols=len(marks), frameon=False)
+    mean = float(np.exp(np.log(chosen.loc[chosen["shape"] == "square", "share"]).mean()))
+    told = f"the fastest: {mean:.2f} of cuBLAS over the squares, geometric mean" if np.isfinite(mean) else ""
+    style.note(figure, measured, told, stale=bool(rows["stale"].any()))
+    return figure
+
+
+@figure(
+    "dispatch",
+    category="2 Ladder",
+    subcategory="All kernels",
+    title="What a dispatcher picks from",
+    reads=("measured",),
+    optional=("dispatch",),
+    where_needed=("dispatch",),
+)
+def dispatch_figure(inputs: Inputs) -> Figure:
+    rows = inputs.offered("dispatch", timed=True)
+    return draw(inputs.measured(), rows[rows["dispatcher"] == rows["dispatcher"].iloc[0]])
