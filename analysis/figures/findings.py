@@ -98,6 +98,26 @@ def draw_hopper(of: Sources, found: Statement) -> Figure:
     return drawing
 
 
+def draw_merged(of: Sources, found: Statement) -> Figure:
+    """Cycles of issue of a load of shared memory, by width: the median over loops, and the range."""
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 2.0))
+    widths = sorted({row["bits"] for row in found.rows})
+    for merged, colour in ((False, style.KERNEL), (True, style.BAD)):
+        rows = [row for row in found.rows if row["merged"] == merged]
+        places = [widths.index(row["bits"]) + (0.12 if merged else -0.12) for row in rows]
+        values = [row["cycles"] for row in rows]
+        ranges = [[row["cycles"] - row["least"] for row in rows], [row["most"] - row["cycles"] for row in rows]]
+        label = "neighbours merged" if merged else "not merged"
+        marker = "D" if merged else "o"
+        axes.errorbar(places, values, ranges, fmt=marker, color=colour, markersize=4, linewidth=1.0, label=label)
+    axes.set_xticks(range(len(widths)), [str(bits) for bits in widths])
+    axes.set(xlabel="bits a lane", ylabel="issue cycles of a load", xlim=(-0.5, len(widths) - 0.5), ylim=(0, None))
+    axes.grid(axis="y")
+    axes.legend(loc="upper left", handletextpad=0.2)
+    style.note(drawing, of.measured, "median and range over loops of FMAs, two warps a scheduler", withheld=False)
+    return drawing
+
+
 def draw_fp32_tensor(of: Sources, found: Statement) -> Figure:
     """Speed over the error of a sum, both beside those of plain fp32."""
     rows = [row for row in found.rows if row["tensor"]]
@@ -440,6 +460,19 @@ def finding_alignment(inputs: Inputs) -> Figure:
 )
 def finding_hopper(inputs: Inputs) -> Figure:
     return drawn(inputs, "The Hopper ladder", findings.hopper, draw_hopper)
+
+
+@figure(
+    "finding_merged",
+    category="1 Paper",
+    subcategory="Findings",
+    title="What merged loads cost",
+    caption="workflow/report/findings.rst",
+    reads=("measured",),
+    optional=("ffma_issue",),
+)
+def finding_merged(inputs: Inputs) -> Figure:
+    return drawn(inputs, "Issue of loads", findings.merged_loads, draw_merged)
 
 
 @figure(

@@ -45,6 +45,10 @@ ON_PAPER = "wrong on paper"  # the kind of a verdict that no GPU could save
 HOPPER, HALF = "hopper_ladder", "bf16"  # the experiment of Hopper's rungs, and which of their types is told
 LARGE = 8192  # the size at which 16-bit kernels fill the GPU, and the rungs are set side by side
 CLOSE = 0.95  # of the library: a kernel that has as much at each size has closed the gap
+ISSUE_WARPS = 8  # of ffma_issue.csv: two a scheduler
+CONFLICTS = ("stride 2", "stride 8")  # its patterns of lanes that wait for banks
+APART = ("sgemm_t128x256x8_cpasync", "sgemm_t128x256x8_apart")  # one kernel, with loads that are merged and without
+BY_FMA = "fp32_simt"  # the experiment of fp32 without tensor cores
 SPLIT = "fp32_tensor"  # the experiment of fp32 on tensor cores
 PLAIN = "sgemm_naive"  # its sums are one fp32 multiply-add after another
 OF_ERRORS = ("sgemm_", "tf32gemm_")  # families of what error_over_k.csv has, fp32 inputs all
@@ -487,6 +491,48 @@ def hopper(of: Sources) -> Statement:
     )
 
 
+def merged_loads(of: Sources) -> Statement:
+    """What a load of shared memory takes of issue, by its width and by whether neighbouring lanes are merged; and one
+    kernel with merged loads and without."""
+    loads = of.optional("ffma_issue")
+    loads = loads[(loads["beside"] == "load") & (loads["warps"] == ISSUE_WARPS) & ~loads["lanes"].isin(CONFLICTS)]
+    if loads.empty:
+        raise Missing(f"ffma_issue.csv has no loads with {ISSUE_WARPS} warps")
+    merged = loads["wavefronts"] <= loads["bits"] / 64  # with only one half-warp merged, a load is as the others
+    rows: list[Row] = []
+    for (bits, together), own in loads.groupby([loads["bits"].astype(int), merged]):
+        cycles = own["extra"].astype(float)
+        told = {"bits": int(bits), "merged": bool(together), "loops": len(own)}
+        rows.append(
+            told | {"cycles": float(cycles.median()), "least": float(cycles.min()), "most": float(cycles.max())}
+        )
+    median = {(row["bits"], row["merged"]): row["cycles"] for row in rows}
+    widest = max(row["bits"] for row in rows)
+    numbers: dict[str, Any] = {
+        "bits": widest,
+        "plain_cycles": median[widest, False],
+        "merged_cycles": median[widest, True],
+        "least_more_cycles": min(median[bits, True] - median[bits, False] for bits, together in median if together),
+    }
+    told = (
+        f"A {widest}-bit load of shared memory takes {numbers['plain_cycles']:.1f} cycles of issue, and "
+        f"{numbers['merged_cycles']:.1f} where neighbouring lanes want the same, for half the wavefronts"
+    )
+    holds = bool(numbers["least_more_cycles"] > 1)
+    if set(APART) <= set(of.at_size.index):
+        before, after = (dict(of.at_size.loc[name].items()) for name in APART)
+        numbers |= {"label": after["label"], "over_label": before["label"]}
+        numbers["gain_percent"] = 100 * (float(after["tflops"]) / float(before["tflops"]) - 1)
+        told += f"; `{after['label']}`, whose loads are not merged, is {numbers['gain_percent']:.1f}% faster for it"
+        holds = holds and numbers["gain_percent"] > 0
+    timed = of.timed[(of.timed["experiment"] == BY_FMA) & (of.timed["kind"] == "kernel")]
+    if not timed.empty:
+        best = rows_of(timed[timed["order"] == timed["order"].max()].sort_values("n"))
+        sizes = [{"n": int(row["n"]), "percent": 100 * float(row["share_of_baseline"])} for row in best]
+        numbers |= {"best_label": best[0]["label"], "by_size": sizes}
+    return Statement(holds=holds, told=f"{told}.", numbers=numbers, rows=rows)
+
+
 def fp32_tensor(of: Sources) -> Statement:
     """Three TF32 products for one of fp32: how fast, and how exact."""
     timed = of.timed[(of.timed["experiment"] == SPLIT) & of.timed["tensor"].astype(bool)]
@@ -546,9 +592,10 @@ FINDINGS: dict[str, tuple[str, Callable[[Sources], Statement]]] = {
     "alignment": ("A published kernel is wrong on a newer GPU, and looks right", alignment),
     "power": ("Power, not the peak, ends the fp32 ladder", power),
     "hopper": ("Hopper's own instructions close the 16-bit gap", hopper),
+    "merged": ("What a merged load saves in wavefronts, it costs in issue", merged_loads),
     "fp32_tensor": ("Three TF32 products replace one of fp32, and are faster", fp32_tensor),
 }
-BEYOND = ("hopper", "fp32_tensor")  # of our own kernels, past the worklogs
+BEYOND = ("hopper", "merged", "fp32_tensor")  # of our own kernels, past the worklogs
 
 
 def findings(inputs: Inputs) -> list[Row]:
@@ -585,7 +632,7 @@ def blank(name: str, part: str, title: str) -> Row:
     file="findings.json",
     title="Findings",
     reads=("measured", "analytic", "resources", "bounds", "paper/steps.yaml", "paper/published.csv", "report:claims"),
-    optional=("smem_microbench", "inter_warp_conflicts", "error_over_k"),
+    optional=("smem_microbench", "inter_warp_conflicts", "ffma_issue", "error_over_k"),
 )
 def findings_document(inputs: Inputs) -> str:
     return json.dumps(findings(inputs), indent=2, allow_nan=False) + "\n"

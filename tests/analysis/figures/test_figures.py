@@ -26,6 +26,7 @@ from analysis.figures import (
     correctness,
     counters,
     data_kinds,
+    dispatch,
     energy,
     findings,
     ladder,
@@ -42,6 +43,7 @@ from analysis.figures import (
 from analysis.tables import autotune as tables_autotune
 from analysis.tables import machines as tables_machines
 from contracts import read_json, read_rows, write_json, write_rows
+from experiments.studies.ffma_issue import figure as ffma_issue
 from kernels import catalogue
 
 SMALLEST = 7.0  # points, as printed
@@ -129,7 +131,10 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "finding_blocks": lambda folder, _: findings.finding_blocks(folder.inputs()),
     "finding_power": lambda folder, _: findings.finding_power(folder.inputs()),
     "finding_hopper": lambda folder, _: findings.finding_hopper(folder.inputs()),
+    "finding_merged": lambda folder, _: findings.finding_merged(folder.inputs()),
     "finding_fp32_tensor": lambda folder, _: findings.finding_fp32_tensor(folder.inputs()),
+    "dispatch": lambda folder, _: dispatch.dispatch_figure(folder.inputs()),
+    "ffma_issue": lambda folder, _: ffma_issue.ffma_issue_figure(folder.inputs()),
 }
 COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
 NEW = ["clock_split", "energy", "occupancy", "published"]  # those that draw nothing stale

@@ -205,6 +205,42 @@ def test_a_last_rung_far_from_the_library_closes_no_gap(folder: Folder, variants
     ] is False
 
 
+def test_merged_loads_are_told_with_their_price(told: dict[str, Row], archive: Path) -> None:
+    found, rows = told["merged"], read_rows(archive / "ffma_issue.csv", "ffma_issue")
+    apart = [row["extra"] for row in rows if row["bits"] == 128 and row["lanes"] == "distinct" and row["warps"] == 8]
+    assert found["part"] == "beyond" and found["holds"] and found["numbers"]["least_more_cycles"] > 1
+    assert {(row["bits"], row["merged"]) for row in found["rows"]} == {
+        (32, False), (64, False), (64, True), (128, False), (128, True)
+    }  # fmt: skip
+    assert min(apart) <= found["numbers"]["plain_cycles"] <= max(apart) < found["numbers"]["merged_cycles"]
+
+
+@pytest.mark.parametrize(("share", "holds"), [(1.0, True), (0.9, False)])
+def test_a_kernel_that_loses_by_unmerged_loads_speaks_against_it(
+    share: float, holds: bool, folder: Folder, variants_csv: Path
+) -> None:
+    """The kernel without merged loads, as fast as another one, beside that with them, slowed or not."""
+    with_merged, without = findings.APART
+
+    def rename(row: Row) -> Row:
+        slowed = {"tflops": 0.97 * row["tflops"]} if row["variant"] == with_merged else {}
+        return row | slowed
+
+    folder.edit("bench", rename)
+    rows = read_rows(folder.measured / "bench.csv", "bench")
+    now = {row["variant"]: row["source_hash"] for row in read_rows(variants_csv, "variants")}
+    twins = [
+        row | {"variant": without, "tflops": row["tflops"] / 0.97 * share, "source_hash": now[without]}
+        for row in rows
+        if row["variant"] == with_merged
+    ]
+    known = [row | {"source_hash": now[with_merged]} if row["variant"] == with_merged else row for row in rows]
+    kept = [row for row in known if row["variant"] != without]
+    write_rows(folder.measured / "bench.csv", "bench", [*kept, *twins])
+    found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["merged"]
+    assert found["holds"] is holds and "faster for it" in found["told"]
+
+
 def test_the_error_of_split_products_is_beside_that_of_fp32(told: dict[str, Row], archive: Path) -> None:
     numbers, rows = told["fp32_tensor"]["numbers"], read_rows(archive / "error_over_k.csv", "error_over_k")
     rms = {(row["variant"], row["data"], row["k"]): row["rms"] for row in rows}
