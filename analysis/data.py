@@ -105,6 +105,14 @@ def combine(
     )
 
 
+def with_hashes_of_today(rows: list[dict[str, Any]], same_code: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Archived rows; those of a kernel whose source changed, but not its machine code, with the source_hash that it
+    has now, so that they are not stale. `same_code`: rows of the archive's same_code.csv."""
+    today = {(row["variant"], row["measured_hash"]): row["source_hash"] for row in same_code}
+    keys = [(row.get("variant"), row.get("source_hash")) for row in rows]
+    return [row | {"source_hash": today[key]} if key in today else row for key, row in zip(keys, rows, strict=True)]
+
+
 def with_labels(variants: pd.DataFrame) -> pd.DataFrame:
     """The catalogue with `order` (its own), and labels that are unique: two of one label get their dtype, too."""
     variants = variants.assign(order=range(len(variants)))

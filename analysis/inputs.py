@@ -90,12 +90,19 @@ class Inputs:
         return name in self.tables and self.tables[name].is_file()
 
     def listed(self, name: str) -> list[Row]:
-        """The rows of a table as they are; none where it is not there."""
+        """The rows of a table; none where it is not there."""
         schema = _schema(name)
         if name not in self.tables:
             return []
         path = self.tables[name]
-        return self._once(("rows", path, schema), lambda: read_rows(path, schema))
+        return self._once(("rows", path, schema), lambda: self._with_hashes_of_today(path, read_rows(path, schema)))
+
+    def _with_hashes_of_today(self, path: Path, rows: list[Row]) -> list[Row]:
+        """See `analysis.data.with_hashes_of_today`; same_code.csv is of the folder that it lies in."""
+        beside = self.tables.get("same_code")
+        if beside is None or beside == path or beside.parent != path.parent or not beside.is_file():
+            return rows
+        return data.with_hashes_of_today(rows, self.listed("same_code"))
 
     def document(self, name: str) -> Any:
         """A recorded JSON file. Raises `UserError` where it is not there."""

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.data import table as frame
+from analysis.data import with_hashes_of_today
 from analysis.tables.predicted import CONFLICTS, differences, names
 from analysis.words import significant
-from contracts import UserError, run_command, write_text
+from contracts import UserError, read_rows, run_command, write_text
 
 EXACT = 1e-4  # percent: the digits that ncu gives
 PLACE = re.compile(r"(<!-- exactness -->\n).*?(<!-- end -->)", re.S)
@@ -24,12 +26,14 @@ PLACE = re.compile(r"(<!-- exactness -->\n).*?(<!-- end -->)", re.S)
 
 def compared(folder: Path) -> pd.DataFrame:
     """`differences` of an archive's own kernels. Raises `UserError` where it has no counters or no predictions."""
+    beside = folder / "same_code.csv"
+    same_code = read_rows(beside, "same_code") if beside.is_file() else []
     tables = {}
     for name in ("counters", "predictions"):
         path = folder / f"{name}.csv"
         if not path.is_file():
             raise UserError(f"{path}: no such file; a folder with counters.csv and predictions.csv is needed")
-        tables[name] = pd.read_csv(path)
+        tables[name] = frame(with_hashes_of_today(read_rows(path, "counters"), same_code), "counters")
     keys = ["variant", "n", "source_hash"]
     same = tables["counters"].merge(tables["predictions"][keys].drop_duplicates(), on=keys)
     return differences(same.assign(stale=False, label=same["variant"]), tables["predictions"])

@@ -500,12 +500,10 @@ def merged_loads(of: Sources) -> Statement:
         raise Missing(f"ffma_issue.csv has no loads with {ISSUE_WARPS} warps")
     merged = loads["wavefronts"] <= loads["bits"] / 64  # with only one half-warp merged, a load is as the others
     rows: list[Row] = []
-    for (bits, together), own in loads.groupby([loads["bits"].astype(int), merged]):
-        cycles = own["extra"].astype(float)
-        told = {"bits": int(bits), "merged": bool(together), "loops": len(own)}
-        rows.append(
-            told | {"cycles": float(cycles.median()), "least": float(cycles.min()), "most": float(cycles.max())}
-        )
+    for bits, together in sorted(set(zip(loads["bits"].astype(int), merged, strict=True))):
+        cycles = loads.loc[(loads["bits"] == bits) & (merged == together), "extra"].astype(float)
+        spread = {"cycles": float(cycles.median()), "least": float(cycles.min()), "most": float(cycles.max())}
+        rows.append({"bits": bits, "merged": bool(together), "loops": len(cycles), **spread})
     median = {(row["bits"], row["merged"]): row["cycles"] for row in rows}
     widest = max(row["bits"] for row in rows)
     numbers: dict[str, Any] = {

@@ -16,6 +16,7 @@ import argparse
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 from contracts import UserError, atomic_write, choose, read_json, read_rows, registry, run_command, write_json
 from contracts.archives import ORIGINS, checksum
@@ -70,7 +71,6 @@ def main() -> None:
         raise UserError(
             f"{options.measured} holds {size / 1e6:.1f} MB; an archive is at most {LIMIT_BYTES / 1e6:.0f} MB"
         )
-    origins = read_json(options.data / ORIGINS, "archived") if (options.data / ORIGINS).is_file() else {}
     for name in names:
         kind = known[name].schema
         document = read_json(options.measured / name, kind) if name.endswith(".json") else {}
@@ -79,9 +79,7 @@ def main() -> None:
             continue
         with atomic_write(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
-    run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
-    of_run = {name: run | {"sha256": checksum_of(options.data / name)} for name in names}
-    write_json(options.data / ORIGINS, "archived", dict(sorted((origins | of_run).items())))
+    record_origin(options.data, names, provenance)
     if (tests := options.measured.parent / TESTS).is_file():
         with atomic_write(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)
@@ -118,6 +116,14 @@ def require_current(path: Path, schema: str) -> None:
     changed = [row for row in rows if row.get("source_hash") and row["source_hash"] != now.get(row.get("variant", ""))]
     if changed:
         raise UserError(f"{path}: measured before the source of {changed[0]['variant']} changed; measure it again")
+
+
+def record_origin(folder: Path, names: list[str], provenance: dict[str, Any]) -> None:
+    """Say in archived.json which run these files are from, with their checksums; of the others it keeps what it has."""
+    origins = read_json(folder / ORIGINS, "archived") if (folder / ORIGINS).is_file() else {}
+    run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
+    of_run = {name: run | {"sha256": checksum_of(folder / name)} for name in names}
+    write_json(folder / ORIGINS, "archived", dict(sorted((origins | of_run).items())))
 
 
 def checksum_of(path: Path) -> str:

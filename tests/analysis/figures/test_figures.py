@@ -43,7 +43,6 @@ from analysis.figures import (
 from analysis.tables import autotune as tables_autotune
 from analysis.tables import machines as tables_machines
 from contracts import read_json, read_rows, write_json, write_rows
-from experiments.studies.ffma_issue import figure as ffma_issue
 from kernels import catalogue
 
 SMALLEST = 7.0  # points, as printed
@@ -134,7 +133,6 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "finding_merged": lambda folder, _: findings.finding_merged(folder.inputs()),
     "finding_fp32_tensor": lambda folder, _: findings.finding_fp32_tensor(folder.inputs()),
     "dispatch": lambda folder, _: dispatch.dispatch_figure(folder.inputs()),
-    "ffma_issue": lambda folder, _: ffma_issue.ffma_issue_figure(folder.inputs()),
 }
 COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
 NEW = ["clock_split", "energy", "occupancy", "published"]  # those that draw nothing stale

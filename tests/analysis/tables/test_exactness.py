@@ -26,7 +26,8 @@ def folder(tmp_path: Path, measured: list[float], predicted: list[float]) -> Pat
     metric = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"
     for name, values in (("counters", measured), ("predictions", predicted)):
         rows = [
-            {"variant": "abc"[i], "n": 4096, "metric": metric, "value": value, "source_hash": "x"}
+            {"variant": "abc"[i], "m": 4096, "n": 4096, "k": 4096, "metric": metric, "value": value}
+            | {"unit": "", "kernel": "", "source_hash": "x"}
             for i, value in enumerate(values)
         ]
         pd.DataFrame(rows).to_csv(tmp_path / f"{name}.csv", index=False)
@@ -44,7 +45,7 @@ def test_a_row_by_hand(tmp_path: Path) -> None:
 def test_kernels_of_another_source_are_left_out(tmp_path: Path) -> None:
     folder(tmp_path, [100, 200], [100, 150])
     path = tmp_path / "predictions.csv"
-    path.write_text(path.read_text().replace("150,x", "150,y"))
+    path.write_text(path.read_text().replace("150,,,x", "150,,,y"))
     assert list(exactness.compared(tmp_path)["variant"]) == ["a"]
 
 

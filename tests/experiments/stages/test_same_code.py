@@ -1,0 +1,79 @@
+"""Kernels of which only the source has changed since an archive was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, assert_one_line, copy_tree, run_module
+
+from analysis.data import with_hashes_of_today
+from contracts import UserError, read_json, write_rows
+from experiments.stages.build import build_variant
+from experiments.stages.same_code import Tree, find
+
+NAIVE = Path("kernels", "sgemm", "naive.cu")
+
+
+@pytest.fixture(scope="module")
+def before() -> Tree:
+    return Tree(ROOT)
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what sgemm_naive was built to, and nothing else."""
+    folder = tmp_path_factory.mktemp("archive")
+    build_variant("sgemm_naive", "sm_90a", folder)
+    write_rows(folder / "resources.csv", "resources", [read_json(folder / "sgemm_naive.json", "resources")])
+    return folder
+
+
+def edited(to: Path, old: str, new: str) -> Tree:
+    """A copy of the project with other words in the source of sgemm_naive."""
+    tree = copy_tree(to)
+    text = (tree / NAIVE).read_text()
+    assert text.count(old) == 1
+    (tree / NAIVE).write_text(text.replace(old, new))
+    return Tree(tree)
+
+
+def test_another_source_of_the_same_code_is_told(before: Tree, archive: Path, tmp_path: Path) -> None:
+    now = edited(tmp_path / "tree", "float sum = 0.0f;", "float total = 0.0f;\n    float& sum = total;")
+    (row,) = find(archive, before, now)
+    assert (row["variant"], row["arch"]) == ("sgemm_naive", "sm_90a") and len(row["code"]) == 64
+    assert row["measured_hash"] == before.entries["sgemm_naive"]["hash"]
+    assert row["source_hash"] == now.entries["sgemm_naive"]["hash"] != row["measured_hash"]
+
+
+def test_other_code_stays_stale(before: Tree, archive: Path, tmp_path: Path) -> None:
+    assert find(archive, before, edited(tmp_path / "tree", "sum = 0.0f", "sum = 1.0f")) == []
+
+
+def test_another_launch_of_the_same_code_stays_stale(before: Tree, archive: Path, tmp_path: Path) -> None:
+    tree = copy_tree(tmp_path / "tree")
+    catalogue = tree / "kernels" / "catalogue.yaml"
+    own, rest = catalogue.read_text().split("sgemm_coalesced:", 1)
+    catalogue.write_text(f"{own.replace('grid: mn', 'grid: nm')}sgemm_coalesced:{rest}")
+    now = Tree(tree)
+    assert now.entries["sgemm_naive"]["hash"] != before.entries["sgemm_naive"]["hash"]
+    assert find(archive, before, now) == []
+
+
+def test_an_archive_of_another_commit_is_told(before: Tree, archive: Path, tmp_path: Path) -> None:
+    now = edited(tmp_path / "tree", "sum = 0.0f", "sum = 1.0f")
+    with pytest.raises(UserError, match=r"sgemm_naive: \w+ = .* in the archive; name the commit that was measured"):
+        find(archive, now, before)
+
+
+def test_a_commit_that_is_not_there_is_one_line(archive: Path) -> None:
+    done = run_module("experiments.stages.same_code", "--data", archive, "--commit", "no-such-commit")
+    assert_one_line(done, "--commit no-such-commit:")
+    assert not (archive / "same_code.csv").exists()
+
+
+def test_rows_of_the_same_code_have_the_hash_of_today() -> None:
+    same = [{"variant": "a", "measured_hash": "1", "source_hash": "2"}]
+    rows = [{"variant": name, "source_hash": value} for name, value in (("a", "1"), ("a", "0"), ("b", "1"))]
+    assert [row["source_hash"] for row in with_hashes_of_today(rows, same)] == ["2", "0", "1"]
+    assert with_hashes_of_today([{"n": 1}], same) == [{"n": 1}]
