@@ -134,11 +134,17 @@ def draw_fp32_tensor(of: Sources, found: Statement) -> Figure:
             "cuBLAS fp32", (1, speed), (1, -3), xycoords=axes.get_yaxis_transform(), ha="right", va="top", **small
         )
     heights = style.spread([row["tflops"] for row in rows], 0.08 * top, 0, top)
+
+    def crowded(row: dict[str, Any]) -> bool:
+        """Whether another mark stands where the name would on the right."""
+        right = [one for one in rows if 1 < one["error_of_fp32"] / row["error_of_fp32"] < 30]
+        return any(abs(one["tflops"] - row["tflops"]) < 0.1 * top for one in right)
+
     for row, height in zip(rows, heights, strict=True):
         exact = row["error_of_fp32"] <= 1
         look: dict[str, Any] = {"color": style.KERNEL, "marker": "o"} if exact else {"color": style.BAD, "marker": "D"}
         axes.scatter(row["error_of_fp32"], row["tflops"], s=22, linewidth=0, zorder=3, **look)
-        align, away = ("left", 5) if row["error_of_fp32"] < 300 else ("right", -5)
+        align, away = ("right", -5) if row["error_of_fp32"] >= 300 or crowded(row) else ("left", 5)
         words = {"ha": align, "va": "center", "color": look["color"]}
         axes.annotate(row["label"], (row["error_of_fp32"], height), (away, 0), **words, **small)
     axes.set_xscale("log")
