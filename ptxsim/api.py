@@ -10,12 +10,12 @@ c.numpy()
 from __future__ import annotations
 
 import math
-import numbers
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from .counters import Counters
 from .errors import NoEntryError, PtxsimError
 from .machine import WARP, Checks, Limits, Machine
 from .memory import Arena
+from .observer import Observer
 from .parser import parse
 from .program import align_up, link, place_globals
 from .reading import prepare, why_not
@@ -80,6 +81,11 @@ class Texture:
         self.address, self.elements = address - before, (before + self.nbytes) // self.element_bytes
 
 
+Argument = Any  # an Array, Texture or TensorMap, a number of Python's or NumPy's, or the parameter's bytes
+Constant = Array | np.ndarray | np.generic | bytes
+Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
+
+
 @dataclass(frozen=True)
 class Launch:
     """What a launch did."""
@@ -94,10 +100,11 @@ class Launch:
 
 def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
     """A grid or block as three numbers."""
-    given = (value,) if isinstance(value, numbers.Integral) else tuple(value)
+    given = tuple(value) if isinstance(value, Sequence | np.ndarray) else (value,)
     if not 1 <= len(given) <= 3 or any(int(s) < 1 for s in given):
         raise PtxsimError(f"a grid or block needs one to three positive sizes, got {value!r}")
-    return tuple(int(s) for s in (*given, 1, 1)[:3])
+    x, y, z = (int(s) for s in (*given, 1, 1)[:3])
+    return x, y, z
 
 
 class Kernel:
@@ -132,13 +139,13 @@ class Kernel:
         self,
         grid: int | Sequence[int],
         block: int | Sequence[int],
-        args: Sequence,
+        args: Sequence[Argument],
         shared_bytes: int = 0,
-        observers: Iterable = (),
+        observers: Iterable[Observer] = (),
         checks: Checks | bool = True,
         limits: Limits | None = None,
         values: bool = True,
-        constants: Mapping[str, Array | np.ndarray | np.generic | bytes] | None = None,
+        constants: Mapping[str, Constant] | None = None,
         blocks: Sequence[int] | None = None,
         cluster: int | Sequence[int] | None = None,
     ) -> Launch:
@@ -158,8 +165,8 @@ class Kernel:
         if not values and checks != Checks(False, False, False, False):
             raise PtxsimError(f"{self.title}: values=False goes with checks=False only")
         limits = limits or Limits()
-        arena, symbols = Arena(), {}
-        arrays: dict[int, tuple[Array, int]] = {}
+        arena = Arena()
+        arrays: Placed = {}
         textures: dict[int, Texture] = {}
         maps: list[TensorMap] = []
         params = self._parameters(args, arena, arrays, textures, maps)
@@ -208,14 +215,15 @@ class Kernel:
             self._registers(block),
         )
         steps = lanes = 0
-        for observer in observers:
+        watching = tuple(observers)
+        for observer in watching:
             observer.begins(self, grid, block)
         try:
             for first in range(0, total, per_batch):
                 batch = np.asarray(chosen[first : first + per_batch])
-                for observer in observers:
+                for observer in watching:
                     observer.batch(batch)
-                machine.run_batch(batch, limits, observers)
+                machine.run_batch(batch, limits, watching)
                 steps += machine.executed
                 lanes += machine.executed * machine.lanes
                 cost.after(min(first + per_batch, total), lanes)
@@ -228,7 +236,13 @@ class Kernel:
         return Launch(self.name, grid, block, steps, lanes, notes)
 
     def count(
-        self, grid, block, args: Sequence, shared_bytes: int = 0, constants: Mapping | None = None, cluster=None
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Argument],
+        shared_bytes: int = 0,
+        constants: Mapping[str, Constant] | None = None,
+        cluster: int | Sequence[int] | None = None,
     ) -> Counters:
         """The counters of a launch. Nothing but addresses and the flow of control is computed, so it is several times
         sooner than `launch`; arrays stay as they were, and only bounds and alignment are checked."""
@@ -240,11 +254,11 @@ class Kernel:
 
     def bounds(
         self,
-        grid,
-        block,
-        args: Sequence,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        args: Sequence[Argument],
         shared_bytes: int = 0,
-        constants: Mapping | None = None,
+        constants: Mapping[str, Constant] | None = None,
         machine: str = "h200",
         cluster: int | Sequence[int] | None = None,
     ) -> Bounds:
@@ -266,7 +280,7 @@ class Kernel:
         if it is not where the PTX says; `near`: folders to look in for it."""
         return "\n".join(listing(self, counters, Path(source) if source else None, near)) + "\n"
 
-    def _set_variables(self, constants: Mapping, arena: Arena, symbols: dict[str, int]) -> set[str]:
+    def _set_variables(self, constants: Mapping[str, Constant], arena: Arena, symbols: dict[str, int]) -> set[str]:
         """Put contents in variables; their names in the PTX."""
         variables = {v.name: v for v in self.module.variables.values() if v.space in ("const", "global")}
         given = set()
@@ -333,7 +347,14 @@ class Kernel:
             return min(255, REGISTERS // (warps * WARP)) // 8 * 8
         return None
 
-    def _parameters(self, args: Sequence, arena: Arena, arrays: dict, textures: dict, maps: list) -> bytes:
+    def _parameters(
+        self,
+        args: Sequence[Argument],
+        arena: Arena,
+        arrays: Placed,
+        textures: dict[int, Texture],
+        maps: list[TensorMap],
+    ) -> bytes:
         parameters = self.program.parameters
         if len(args) != len(parameters):
             raise PtxsimError(f"{self.title} takes {len(parameters)} arguments, got {len(args)}")
@@ -346,7 +367,9 @@ class Kernel:
             raw[parameter.offset : parameter.offset + len(data)] = data
         return bytes(raw)
 
-    def _tensor_map(self, number: int, value: TensorMap, variable: Variable, arena: Arena, arrays, maps) -> bytes:
+    def _tensor_map(
+        self, number: int, value: TensorMap, variable: Variable, arena: Arena, arrays: Placed, maps: list[TensorMap]
+    ) -> bytes:
         """What a parameter holds that is a tensor map, or a pointer to one."""
         value.place(self._place(value.array, arena, arrays))
         maps.append(value)
@@ -362,7 +385,15 @@ class Kernel:
         arena.write(address, np.frombuffer(data, np.uint8))
         return address.to_bytes(8, "little")
 
-    def _argument(self, number: int, value, variable: Variable, arena: Arena, arrays, textures) -> bytes:
+    def _argument(
+        self,
+        number: int,
+        value: Argument,
+        variable: Variable,
+        arena: Arena,
+        arrays: Placed,
+        textures: dict[int, Texture],
+    ) -> bytes:
         size, kind = variable.size, variable.type.kind
         whole = kind in "su"  # of the parameter; bits take anything
         if isinstance(value, Texture):
@@ -399,7 +430,7 @@ class Kernel:
             raise PtxsimError(f"{self.title}: argument {number} has {len(data)} bytes, the parameter {size}")
         return data
 
-    def _not_whole(self, number: int, value, variable: Variable) -> PtxsimError:
+    def _not_whole(self, number: int, value: object, variable: Variable) -> PtxsimError:
         wanted = f"parameter {variable.name} ({variable.type}) takes"
         return PtxsimError(f"{self.title}: argument {number} = {value} is no whole number, which {wanted}")
 
@@ -410,7 +441,7 @@ class Kernel:
             raise PtxsimError(f"{self.title}: argument {number} = {value} is too large for its parameter") from None
 
     @staticmethod
-    def _place(array: Array, arena: Arena, arrays: dict) -> int:
+    def _place(array: Array, arena: Arena, arrays: Placed) -> int:
         """The device address of an array; one that is passed twice is placed once."""
         if id(array) not in arrays:
             address = arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import wavefronts
-from .api import Kernel, dimensions
+from .api import Argument, Constant, Kernel, dimensions
 from .counters import Counters, Stats
 from .errors import PtxsimError
 from .machine import Checks, Limits
@@ -46,6 +46,7 @@ from .wavefronts import BANKS, WORD, Part, Word
 if TYPE_CHECKING:
     from .machine import MemoryEvent
 
+Run = tuple[int, int, tuple[int, ...], int]  # first bank, how many, lanes, address of the first
 VERBS = {"ld": "load", "st": "store", "atom": "atomic", "cp_async": "cp.async write"}
 
 
@@ -110,9 +111,12 @@ class Access:
             rows = tuple(tuple(Word(w["address"], tuple(w["lanes"])) for w in row) for row in kept["wavefronts"])
             return Part(tuple(kept["lanes"]), rows)
 
-        made = {name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()}
+        made: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
+        }
         made |= {"addresses": np.array(plain["addresses"], np.int64), "active": np.array(plain["active"], bool)}
-        return cls(**made | {"parts": tuple(map(part, plain["parts"]))})
+        made["parts"] = tuple(map(part, plain["parts"]))
+        return cls(**made)
 
     @property
     def ways(self) -> int:
@@ -137,7 +141,7 @@ class Access:
         return f"{what}, no conflict: {waves}" + (f", {each}" if each and alone and self.wavefronts > 1 else "")
 
     @property
-    def pattern(self) -> tuple:
+    def pattern(self) -> tuple[str, int, str]:
         """Equal for accesses whose pictures differ in nothing, or by a shift of all banks."""
         first = self.parts[0].wavefronts[0]
         origin = min(first, key=lambda word: (word.lanes, word.address)).bank
@@ -210,9 +214,9 @@ def _count(execution: _Execution, width: int, kind: str) -> tuple[int, int]:
     if kind == "ldmatrix":
         found = wavefronts.ldmatrix(addresses, active)
     elif kind == "cp_async":
-        source, reading = execution.source, execution.reading
-        if source is None:
-            source, reading = execution.addresses, np.zeros(32, bool)
+        source, reading = execution.addresses, np.zeros(32, bool)
+        if execution.source is not None and execution.reading is not None:
+            source, reading = execution.source, execution.reading
         found = wavefronts.cp_async(addresses, active, width, source[None], reading[None])
     else:
         found = wavefronts.shared(addresses, active, width, store=kind == "st")
@@ -223,7 +227,7 @@ def accesses(
     kernel: Kernel,
     grid: int | Sequence[int],
     block: int | Sequence[int],
-    args: Sequence,
+    args: Sequence[Argument],
     line: int,
     file: str | Path | None = None,
     *,
@@ -236,7 +240,7 @@ def accesses(
     checks: Checks | bool = False,
     limits: Limits | None = None,
     values: bool = True,
-    constants: Mapping[str, object] | None = None,
+    constants: Mapping[str, Constant] | None = None,
     cluster: int | Sequence[int] | None = None,
 ) -> list[Access]:
     """Launch the kernel, and give each access to shared memory that stands at a line of its source, in program order.
@@ -297,7 +301,7 @@ def accesses(
             + (f" {execution} times" if execution is not None else "")
             + f"; warps that do: {ranges(doing) or 'none'}"
         )
-    groups: dict[tuple, list[int]] = {}
+    groups: dict[tuple[str, int, str], list[int]] = {}
     for access in found:
         groups.setdefault(access.pattern, []).append(access.number)
     return [replace(a, alike=tuple(n for n in groups[a.pattern] if n != a.number)) for a in found]
@@ -318,7 +322,9 @@ def _touches_shared(by_pc: dict[int, Stats], pc: int) -> bool:
     return pc in by_pc and by_pc[pc].wavefronts > 0
 
 
-def _no_access(kernel: Kernel, file, line, stats: list[Stats], here, by_pc) -> str:
+def _no_access(
+    kernel: Kernel, file: str, line: int, stats: list[Stats], here: list[Instruction], by_pc: dict[int, Stats]
+) -> str:
     """Why there is nothing to draw, and where there is."""
     touching = {s.merged_into or s.instruction for s in stats if s.wavefronts or s.merged_into}
     known = places(kernel.program)
@@ -329,7 +335,15 @@ def _no_access(kernel: Kernel, file, line, stats: list[Stats], here, by_pc) -> s
     return f"{PurePath(file).name}:{line}: {why}; {where}"
 
 
-def _access(kernel: Kernel, recorder: Recorder, stats: Stats, merged, place, warp, wanted: int | None) -> dict | None:
+def _access(
+    kernel: Kernel,
+    recorder: Recorder,
+    stats: Stats,
+    merged: tuple[int, ...],
+    place: tuple[int, ...],
+    warp: int | None,
+    wanted: int | None,
+) -> dict[str, Any] | None:
     """Fields of an `Access`; None where the warp does not do it so many times."""
     pc = stats.instruction.pc
     warps = recorder.warps(pc)
@@ -400,7 +414,7 @@ def ptx_text(instruction: Instruction) -> str:
     return f"{guard}{instruction.name} {operands};".replace(" ;", ";")
 
 
-def _operand(operand) -> str:
+def _operand(operand: object) -> str:
     match operand:
         case None:
             return "_"
@@ -487,8 +501,16 @@ class _Picture:
     # pieces
 
     def put(
-        self, x: float, y: float, text: str, size: float, fill: str = INK, anchor: str = "start", parent=None, **more
-    ):
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float,
+        fill: str = INK,
+        anchor: str = "start",
+        parent: ET.Element | None = None,
+        **more: object,
+    ) -> None:
         given = {"x": _n(x), "y": _n(y), "font-size": _n(size), "fill": fill}
         if anchor != "start":
             given["text-anchor"] = anchor
@@ -499,7 +521,8 @@ class _Picture:
     def line(self, text: str, size: float, fill: str = INK, mono: bool = False, weight: str = "") -> None:
         """A line of text, cut where it would leave the picture."""
         self.y += size * 1.25
-        more = ({"font_family": MONO} if mono else {}) | ({"font_weight": weight} if weight else {})
+        more: dict[str, Any] = {"font_family": MONO} if mono else {}
+        more |= {"font_weight": weight} if weight else {}
         per_character = 0.603 if mono else 0.64 if weight else 0.54
         self.put(0.5, self.y, _cut(text, int((WIDTH - 1) / (per_character * size))), size, fill, **more)
         self.y += size * 0.15
@@ -533,7 +556,7 @@ class _Picture:
             for turn, row in enumerate(rows):
                 number += 1
                 self.row(row, turn, crowded, height)
-                heavy = {"font_weight": "bold"} if turn else {}
+                heavy: dict[str, Any] = {"font_weight": "bold"} if turn else {}
                 self.put(LEFT - 4, self.y + height / 2 + 2.5, str(number), 7, WARNING if turn else INK, "end", **heavy)
                 self.y += height
             if len(access.parts) > 1:
@@ -545,7 +568,7 @@ class _Picture:
         places = {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke-width": width}
         ET.SubElement(self.root, "line", {k: _n(v) for k, v in places.items()} | {"stroke": colour})
 
-    def row(self, blocks: list, turn: int, crowded: set[int], height: float) -> None:
+    def row(self, blocks: list[Run], turn: int, crowded: set[int], height: float) -> None:
         right = LEFT + BANKS * CELL
         frame = "".join(f"M{_n(LEFT + i * CELL)} {_n(self.y)}v{_n(height)}" for i in range(BANKS + 1))
         frame += f"M{_n(LEFT)} {_n(self.y)}H{_n(right)}M{_n(LEFT)} {_n(self.y + height)}H{_n(right)}"
@@ -572,10 +595,10 @@ class _Picture:
                 shape.set("stroke-width", "1.3")
             self.label(group, block, height)
 
-    def label(self, group, block: tuple, height: float) -> None:
+    def label(self, group: ET.Element, block: Run, height: float) -> None:
         bank, count, lanes, _ = block
         x, y = LEFT + (bank + count / 2) * CELL, self.y + height / 2
-        weight = {"font_weight": "bold"} if len(lanes) > 1 else {}
+        weight: dict[str, Any] = {"font_weight": "bold"} if len(lanes) > 1 else {}
         one = _one_line(block)
         if one is not None:
             text, size = one
@@ -650,7 +673,7 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
-def _one_line(block: tuple) -> tuple[str, float] | None:
+def _one_line(block: Run) -> tuple[str, float] | None:
     """Its lanes in one line and the size of the type; None where they do not fit its width."""
     _, count, lanes, _ = block
     room = count * CELL - 2
@@ -662,7 +685,7 @@ def _one_line(block: tuple) -> tuple[str, float] | None:
     return None
 
 
-def _blocks(row: Sequence[wavefronts.Word], width: int) -> list[tuple[int, int, tuple[int, ...], int]]:
+def _blocks(row: Sequence[wavefronts.Word], width: int) -> list[Run]:
     """A wavefront's words as (first bank, banks, lanes, address): words of one access side by side are one block."""
     made: list[tuple[int, int, tuple[int, ...], int]] = []
     for word in row:

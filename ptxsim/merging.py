@@ -17,14 +17,19 @@ there is one: `from_cubin`. `compare` puts the two side by side.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from . import sass
 from .errors import PtxError
 from .program import Program
 from .syntax import Address, Arguments, Immediate, Instruction, Pair, Register, Symbol, Variable, Vector
+
+Root = tuple[Any, ...]  # what is not constant in an address: an expression over registers and symbols; (): nothing
+Place = tuple[Root, int]  # and the offset in bytes
+Value = Callable[[object], Place]  # of an operand
 
 EMPTY_LOADS = 3
 SASS_OPCODES = {"ld": "LDS", "st": "STS"}
@@ -144,8 +149,8 @@ def _may_merge(instruction: Instruction) -> bool:
 
 def groups(program: Program) -> list[Group]:
     """Accesses that may merge with each other where their places allow it."""
-    loads: dict[tuple, Group] = {}
-    stores: dict[tuple, Group] = {}
+    loads: dict[tuple[object, ...], Group] = {}
+    stores: dict[tuple[object, ...], Group] = {}
     stretch = store_stretch = 0
     last_root: object = None
     addresses = Addresses(program)
@@ -218,20 +223,20 @@ class Addresses:
             for register in _written(i):
                 self.definitions[register].append(i)
         self._zeros = self._trailing_zeros()
-        self._places: dict[int, tuple] = {}  # of accesses: root and offset
+        self._places: dict[int, Place] = {}  # of accesses
         self._needed: dict[object, int] = {}  # alignment of a root, as vector accesses need it
         self._root_zeros: dict[object, int] = {}
         self._number()
 
-    def of(self, access: Instruction) -> tuple[object, int]:
+    def of(self, access: Instruction) -> Place:
         """Root and offset of a shared access."""
         return self._places[access.pc]
 
-    def alignment(self, root: object) -> int:
+    def alignment(self, root: Root) -> int:
         """A power of two, up to 16, that the root is a multiple of."""
         return max(1 << min(4, self._zeros_of_root(root)), self._needed.get(root, 1))
 
-    def _zeros_of_root(self, root: tuple) -> int:
+    def _zeros_of_root(self, root: Root) -> int:
         match root:
             case ():
                 return MOST
@@ -258,7 +263,7 @@ class Addresses:
                     zeros[register], changed = new, True
         return zeros
 
-    def _operand_zeros(self, operand, zeros: dict[Register, int]) -> int:
+    def _operand_zeros(self, operand: object, zeros: dict[Register, int]) -> int:
         match operand:
             case Register():
                 return zeros.get(operand, 0)
@@ -269,13 +274,14 @@ class Addresses:
         return 0
 
     def _variable(self, symbol: Symbol) -> Variable | None:
-        return symbol.variable or self.program.module.variables.get(symbol.name)
+        own = symbol.variable
+        return own if isinstance(own, Variable) else self.program.module.variables.get(symbol.name)
 
     def _symbol_offset(self, variable: Variable | None) -> int:
         """A number with as many trailing zeros as the address of a variable is known to have."""
-        if variable in self.program.shared:
-            return self.program.shared[variable]
-        return variable.align if variable else 1
+        if variable is None:
+            return 1
+        return self.program.shared.get(variable, variable.align)
 
     def _result_zeros(self, i: Instruction, zeros: dict[Register, int]) -> int:
         known = [self._operand_zeros(o, zeros) for o in i.operands[1:]]
@@ -287,25 +293,26 @@ class Addresses:
             case "selp":
                 return min(known[:2])
             case "shl" if isinstance(i.operands[2], Immediate):
-                return min(MOST, known[0] + i.operands[2].value)
+                return min(MOST, known[0] + int(i.operands[2].value))
             case "mul" if "hi" not in i.modifiers and _is_integer(i.modifiers[-1]):
                 return min(MOST, known[0] + known[1])
             case "mad" if "hi" not in i.modifiers and _is_integer(i.modifiers[-1]):
                 return min(MOST, known[0] + known[1], known[2])
             case "bfi" if isinstance(i.operands[3], Immediate):
-                return min(known[0] + i.operands[3].value, known[1])
+                return min(known[0] + int(i.operands[3].value), known[1])
         return 0
 
     # roots and offsets
 
     def _number(self) -> None:
-        block, here = None, {}  # of registers written in the present block
-        once: dict[Register, tuple] = {}  # of registers written once
+        block = -1
+        here: dict[Register, Place] = {}  # of registers written in the present block
+        once: dict[Register, Place] = {}  # of registers written once
         for i in self.program.code:
             if i.block != block:
                 block, here = i.block, {}
 
-            def value(operand, block=block, here=here) -> tuple:
+            def value(operand: object, block: int = block, here: dict[Register, Place] = here) -> Place:
                 match operand:
                     case Register():
                         if operand in here:
@@ -328,7 +335,7 @@ class Addresses:
                     once[register] = found
                 self._root_zeros.setdefault(found[0], self._result_zeros(i, self._zeros))
 
-    def _place(self, i: Instruction, value) -> None:
+    def _place(self, i: Instruction, value: Value) -> None:
         address = _address(i)
         root, offset = value(address.base) if address.base is not None else ((), 0)
         self._places[i.pc] = root, offset + address.offset
@@ -337,9 +344,9 @@ class Addresses:
             if (offset + address.offset) % size == 0:
                 self._needed[root] = max(self._needed.get(root, 1), size)
 
-    def _result(self, i: Instruction, value) -> tuple:
+    def _result(self, i: Instruction, value: Value) -> Place:
         """Root and offset of what an instruction gives."""
-        opaque = ("result", i.pc), 0
+        opaque: Place = (("result", i.pc), 0)
         if i.predicate is not None or not all(_is_integer(m) for m in i.modifiers):
             return opaque
         x = [value(o) for o in i.operands[1:]]
@@ -364,7 +371,7 @@ class Addresses:
                 return (i.name, *x), 0
         return opaque
 
-    def _below(self, register, bits: int) -> bool:
+    def _below(self, register: object, bits: int) -> bool:
         """Whether all set bits lie where the register has zeros: then `or` adds."""
         return isinstance(register, Register) and 0 <= bits < 1 << self._zeros.get(register, 0)
 
@@ -380,13 +387,13 @@ def _is_integer(modifier: str) -> bool:
     return (modifier[0] in "sub" and modifier[1:].isdigit()) or modifier in ("lo", "wide", "to", "shared", "global")
 
 
-def _sum(a: tuple, b: tuple) -> tuple:
+def _sum(a: Place, b: Place) -> Place:
     roots = [r for root, _ in (a, b) for r in (root[1:] if root and root[0] == "+" else (root,)) if r != ()]
     root = () if not roots else roots[0] if len(roots) == 1 else ("+", *sorted(roots, key=repr))
     return root, a[1] + b[1]
 
 
-def _product(a: tuple, factor: int) -> tuple:
+def _product(a: Place, factor: int) -> Place:
     root, offset = a
     return (("*", root, factor) if root != () and factor != 1 else root), offset * factor
 
@@ -467,10 +474,12 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
     accesses = [(i, opcode) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)]
     # where one line of the PTX has several accesses, it may have some of another line, too
     repeated = {i.block for i, opcode in accesses if sum(machine.widths.get((opcode, i.ptx_line), {}).values()) > 1}
-    leaders: dict[tuple, list[tuple[int, int, int]]] = defaultdict(list)  # by opcode and root: place, offset, width
+    leaders: dict[tuple[str, Root], list[tuple[int, int, int]]] = defaultdict(
+        list
+    )  # by opcode and root: place, offset, width
     for i, opcode in accesses:
         root, offset = addresses.of(i)
-        widths = machine.widths.get((opcode, i.ptx_line), {})
+        widths = machine.widths.get((opcode, i.ptx_line), Counter())
         if widths and (len(widths) > 1 or set(widths) != {access_bytes(i)}):
             leaders[opcode, root].append((i.pc, offset, max(widths)))
         elif not widths:

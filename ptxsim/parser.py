@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from .errors import PtxError
 from .instructions.registry import require_operands
@@ -72,7 +73,7 @@ def _tokens(text: str) -> list[_Token]:
         found = match(text, at)
         if not found:
             raise PtxError(f"PTX line {line}: unexpected character {text[at]!r}")
-        kind, value = found.lastgroup, found.group()
+        kind, value = str(found.lastgroup), found.group()
         at = found.end()
         if kind == "newline":
             line += 1
@@ -92,13 +93,17 @@ class _Scope:
         self.names: dict[str, Register | Variable | Label] = {}
         self.ranges: dict[str, tuple[int, Type]] = {}
 
-    def find(self, name: str):
-        scope = self
+    def find(self, name: str) -> Register | Variable | Label | None:
+        scope: _Scope | None = self
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
             scope = scope.parent
         return None
+
+
+_Line = tuple[int, int, Any]  # file, line, and the same of the call where it is inlined, or None
+_Operand = Any  # what `_Parser.operand` makes, one of the classes of `syntax`
 
 
 class _Parser:
@@ -109,10 +114,11 @@ class _Parser:
         self.functions: dict[str, Function] = {}
         self.files: dict[int, str] = {}
         self.pragmas: list[str] = []
-        self.locations: dict[tuple, Location] = {}
-        self.location: tuple | None = None  # file, line, and the same of the call where it is inlined
+        self.locations: dict[_Line, Location] = {}
+        self.location: _Line | None = None  # of the code that follows
+        self.located: list[tuple[Instruction, _Line]] = []
         self.inlined: dict[tuple[int, int], str] = {}  # the function that was inlined, by file and line in it
-        self.caller: dict[str, tuple] = {}  # of an inlined function, where the latest code of it stands
+        self.caller: dict[str, _Line] = {}  # of an inlined function, where the latest code of it stands
         self.function: Function | None = None
         self.scope = _Scope()
         self.ends_with_label = False  # the function so far: no instruction after its last label
@@ -161,7 +167,7 @@ class _Parser:
         digits = text.rstrip("U")
         octal = len(digits) > 1 and digits[0] == "0" and digits.isdigit()
         try:
-            value = int(digits, 8 if octal else 0)
+            value: int | None = int(digits, 8 if octal else 0)
         except ValueError:
             value = None
         if value is None or value >= 1 << 64:
@@ -173,7 +179,8 @@ class _Parser:
     # module
 
     def module(self) -> Module:
-        version = target = None
+        version: tuple[int, ...] | None = None
+        target: str | None = None
         address_size = 64
         while self.token.kind != "end":
             token = self.next()
@@ -221,10 +228,10 @@ class _Parser:
         if target is None:
             raise PtxError("not PTX: no .target directive")
         module = Module(version, target, address_size, self.variables, self.functions, self.files, self.pragmas)
-        self.resolve_files(module)
+        self.resolve_files()
         return module
 
-    def require_header(self, version, target, token: _Token) -> None:
+    def require_header(self, version: tuple[int, ...] | None, target: str | None, token: _Token) -> None:
         if version is None or target is None:
             missing = ".version" if version is None else ".target"
             raise PtxError(f"PTX line {token.line}: no {missing} directive before {token.text}")
@@ -279,7 +286,7 @@ class _Parser:
             elif word == "inlined_at":
                 call = (self.integer(), self.integer())
                 self.integer()
-                outer = self.caller.get(self.inlined.get(call))
+                outer = self.caller.get(self.inlined.get(call, ""))
                 if _is_within((file, line), outer) or _is_within(call, outer):  # recursion, inlined
                     outer = None
                 inlined = (*call, outer)
@@ -292,9 +299,11 @@ class _Parser:
 
     # declarations
 
-    def declared_type(self) -> tuple[Type | None, int, int, str | None]:
+    def declared_type(self) -> tuple[Type, int, int, str | None]:
         """`[.align n] [.vN] .type`: the type, alignment, vector length, and the opaque type's name."""
-        align, vector, opaque, found = 0, 1, None, None
+        align, vector = 0, 1
+        opaque: str | None = None
+        found: Type | None = None
         while self.token.kind == "directive":
             text = self.next().text[1:]
             if text == "align":
@@ -342,7 +351,9 @@ class _Parser:
                 self.function.variables.append(variable)
         return made
 
-    def declarator(self, space, type_, align, vector, opaque=None, extern=False) -> Variable:
+    def declarator(
+        self, space: str, type_: Type, align: int, vector: int, opaque: str | None = None, extern: bool = False
+    ) -> Variable:
         name = self.expect_kind("name")
         count, unsized = 1, False
         while self.accept("["):
@@ -362,10 +373,10 @@ class _Parser:
             raise self.error(f"{name} holds {count * vector} elements, but is initialised with {len(initial)}")
         return Variable(name, space, type_, align or element, count * element, initial, extern, opaque)
 
-    def initialiser(self) -> list:
+    def initialiser(self) -> list[Symbol | Immediate]:
         if not self.accept("{"):
             return [self.initial_value()]
-        values: list = []
+        values: list[Symbol | Immediate] = []
         while not self.accept("}"):
             if self.token.text == "{":
                 values += self.initialiser()
@@ -374,7 +385,7 @@ class _Parser:
             self.accept(",")
         return values
 
-    def initial_value(self):
+    def initial_value(self) -> Symbol | Immediate:
         if self.token.kind == "name":
             name = self.next().text
             if self.accept("("):  # generic(symbol)
@@ -445,9 +456,9 @@ class _Parser:
             self.functions.setdefault(function.name, function)
         self.scope, self.function = outer, None
 
-    def parameters(self) -> list[Variable]:
+    def parameters(self) -> list[Variable | Register]:
         self.expect("(")
-        made = []
+        made: list[Variable | Register] = []
         while not self.accept(")"):
             space = self.next().text
             if space not in (".param", ".reg"):
@@ -465,8 +476,13 @@ class _Parser:
         return made
 
     def register(self, name: str, type_: Type) -> Register:
+        made = self.scope.names[name] = self.numbered(name, type_)
+        return made
+
+    def numbered(self, name: str, type_: Type) -> Register:
+        """A register of the present function."""
+        assert self.function is not None
         made = Register(name, type_, -1)
-        self.scope.names[name] = made
         self.function.registers.append(made)
         return made
 
@@ -485,7 +501,7 @@ class _Parser:
                 self.at -= 1
                 instruction = self.instruction()
                 self.ends_with_label = False
-                function.code.append(instruction)
+                function.body.append(instruction)
                 if instruction.opcode in ("bra", "brx"):
                     fixes.append((instruction, self.scope))
             elif text == "{":
@@ -494,7 +510,7 @@ class _Parser:
             elif text == "}":
                 depth -= 1
                 if depth:
-                    self.scope = self.scope.parent
+                    self.scope = self.scope.parent or self.scope
             elif text == ".loc":
                 self.loc()
             elif text == ".reg":
@@ -513,12 +529,12 @@ class _Parser:
         last = function.code[-1] if function.code else None
         if last is None or last.predicate or last.opcode not in ("ret", "exit", "trap", "bra") or self.ends_with_label:
             line = self.tokens[self.at - 1].line  # as ptxas does: the end of a function returns
-            function.code.append(Instruction("ret", (), (), None, False, self.location, line))
+            function.body.append(self.located_here(Instruction("ret", (), (), None, False, None, line)))
         for instruction, scope in fixes:
             self.resolve_labels(instruction, scope)
 
     def label(self, name: str, function: Function) -> None:
-        made = Label(name, len(function.code))
+        made = Label(name, len(function.body))
         self.scope.names[name] = made
         if self.token.text == ".branchtargets":
             self.next()
@@ -532,7 +548,7 @@ class _Parser:
     def resolve_labels(self, instruction: Instruction, scope: _Scope) -> None:
         """Put `Label` objects in place of the names that a branch names."""
 
-        def label(symbol) -> Label:
+        def label(symbol: object) -> Label:
             found = scope.find(symbol.name) if isinstance(symbol, Symbol) else None
             if not isinstance(found, Label):
                 shown = getattr(symbol, "name", symbol)
@@ -564,7 +580,7 @@ class _Parser:
 
     def find_register(self, name: str) -> Register | Variable | Label | None:
         """A declared name; `%r7` is made when first used, out of the range `%r<n>`."""
-        scope = self.scope
+        scope: _Scope | None = self.scope
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
@@ -573,9 +589,7 @@ class _Parser:
                 if stem in scope.ranges and stem != name:
                     count, type_ = scope.ranges[stem]
                     if int(name[len(stem) :]) < count:
-                        made = Register(name, type_, -1)
-                        scope.names[name] = made
-                        self.function.registers.append(made)
+                        made = scope.names[name] = self.numbered(name, type_)
                         return made
             scope = scope.parent
         return None
@@ -584,15 +598,17 @@ class _Parser:
 
     def instruction(self) -> Instruction:
         line = self.token.line
-        predicate, negated = None, False
+        predicate: Register | None = None
+        negated = False
         if self.accept("@"):
             negated = self.accept("!")
             name = self.expect_kind("name")
-            predicate = self.find_register(name)
-            if not isinstance(predicate, Register) or predicate.type.name != "pred":
+            found = self.find_register(name)
+            if not isinstance(found, Register) or found.type.name != "pred":
                 raise self.error(f"{name} is not a predicate register")
+            predicate = found
         opcode, *modifiers = self.expect_kind("name").split(".")
-        operands = []
+        operands: list[_Operand] = []
         if opcode == "call":
             operands = self.call_operands()
         elif self.token.text != ";":
@@ -600,18 +616,24 @@ class _Parser:
             while self.accept(","):
                 operands.append(self.operand())
         self.expect(";")
-        made = Instruction(opcode, tuple(modifiers), tuple(operands), predicate, negated, self.location, line)
+        made = Instruction(opcode, tuple(modifiers), tuple(operands), predicate, negated, None, line)
         require_operands(made)
-        return made
+        return self.located_here(made)
 
-    def call_operands(self) -> list:
+    def located_here(self, instruction: Instruction) -> Instruction:
+        """With the latest `.loc`, which `resolve_files` makes a `Location`."""
+        if self.location is not None:
+            self.located.append((instruction, self.location))
+        return instruction
+
+    def call_operands(self) -> list[_Operand]:
         """`call (ret), name, (args), prototype;` and the forms that leave out parts (PTX ISA 9.7.12.5)."""
-        returns: tuple = ()
+        returns: tuple[_Operand, ...] = ()
         if self.token.text == "(":
             returns = self.arguments()
             self.expect(",")
         target = self.operand()
-        arguments: tuple = ()
+        arguments: tuple[_Operand, ...] = ()
         if self.accept(","):
             if self.token.text == "(":
                 arguments = self.arguments()
@@ -621,7 +643,7 @@ class _Parser:
             self.operand()
         return [Arguments(returns), target, Arguments(arguments)]
 
-    def arguments(self) -> tuple:
+    def arguments(self) -> tuple[_Operand, ...]:
         self.expect("(")
         items = []
         while not self.accept(")"):
@@ -629,7 +651,7 @@ class _Parser:
             self.accept(",")
         return tuple(items)
 
-    def operand(self):
+    def operand(self) -> _Operand:
         token = self.token
         text = token.text
         if token.kind == "name":
@@ -656,7 +678,7 @@ class _Parser:
             return Negated(register)
         return self.constant()
 
-    def named(self, text: str):
+    def named(self, text: str) -> Register | Special | Immediate | Symbol | None:
         if text == "_":
             return None
         found = self.find_register(text)
@@ -673,15 +695,18 @@ class _Parser:
 
     def address(self) -> Address:
         self.expect("[")
-        base = self.named(self.next().text) if self.token.kind == "name" else self.constant()
+        begin = self.named(self.next().text) if self.token.kind == "name" else self.constant()
+        base: Register | Symbol | None = None
         offset = 0
-        if isinstance(base, Symbol):
-            base, offset = Symbol(base.name, 0, base.variable), base.offset
-        if isinstance(base, Immediate):
-            if not isinstance(base.value, int):
-                raise self.error(f"{base.value} is no address")
-            base, offset = None, base.value
-        elif not isinstance(base, (Symbol, Register)) or (isinstance(base, Register) and base.type.bits < 32):
+        if isinstance(begin, Symbol):
+            base, offset = Symbol(begin.name, 0, begin.variable), begin.offset
+        elif isinstance(begin, Immediate):
+            if not isinstance(begin.value, int):
+                raise self.error(f"{begin.value} is no address")
+            offset = begin.value
+        elif isinstance(begin, Register) and begin.type.bits >= 32:
+            base = begin
+        else:
             raise self.error("an address begins with a register of 32 or 64 bits, a name or a number")
         index = None
         while not self.accept("]"):
@@ -695,22 +720,21 @@ class _Parser:
             raise self.error(f"an offset of {offset} is too large")
         return Address(base, offset, index)
 
-    def resolve_files(self, module: Module) -> None:
+    def resolve_files(self) -> None:
         """File numbers of `.loc` to names; the `.file` table stands at the end of the text."""
 
-        def location(key: tuple | None) -> Location | None:
+        def location(key: _Line | None) -> Location | None:
             if key is None or key[0] not in self.files:
                 return None
             if key not in self.locations:
                 self.locations[key] = Location(self.files[key[0]], key[1], location(key[2]))
             return self.locations[key]
 
-        for function in module.functions.values():
-            for instruction in function.code or ():
-                instruction.location = location(instruction.location)
+        for instruction, line in self.located:
+            instruction.location = location(line)
 
 
-def _is_within(place: tuple[int, int], location: tuple | None) -> bool:
+def _is_within(place: tuple[int, int], location: _Line | None) -> bool:
     """Whether a file and line is among a location's and those of the calls around it."""
     return location is not None and (location[:2] == place or _is_within(place, location[2]))
 

@@ -192,6 +192,8 @@ def _number_blocks(program: Program) -> None:
 
 def _place_variables(program: Program) -> None:
     for variable in program.entry.params:
+        if not isinstance(variable, Variable):
+            raise PtxError(f"{program.name}: parameter {variable.name} is a register; those of an .entry are .param")
         program.parameter_bytes = align_up(program.parameter_bytes, variable.align)
         program.parameters.append(Parameter(variable, program.parameter_bytes))
         program.parameter_bytes += variable.size
@@ -211,10 +213,9 @@ def _place_variables(program: Program) -> None:
     for variable in dynamic:
         program.shared[variable] = base + program.static_shared_bytes
     locals_ = [v for v in own if v.space in ("local", "param")]
-    locals_ += [v for f in program.functions if f is not program.entry for v in (*f.params, *f.returns)]
+    called = [f for f in program.functions if f is not program.entry]
+    locals_ += [v for f in called for v in (*f.params, *f.returns) if isinstance(v, Variable)]
     for variable in locals_:
-        if not isinstance(variable, Variable):
-            continue
         program.local_bytes = align_up(program.local_bytes, max(variable.align, 1))
         program.frames[variable] = program.local_bytes
         program.local_bytes += variable.size

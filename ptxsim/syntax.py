@@ -83,7 +83,7 @@ class Pair:
 class Address:
     """`[base+offset]`; texture coordinates stand in `index`."""
 
-    base: Register | Symbol | Immediate
+    base: Register | Symbol | None  # None: at the offset itself
     offset: int = 0
     index: object = None
 
@@ -182,19 +182,25 @@ class Function:
 
     name: str
     is_entry: bool
-    params: list[Variable] = field(default_factory=list)
-    returns: list[Variable] = field(default_factory=list)
+    params: list[Variable | Register] = field(default_factory=list)
+    returns: list[Variable | Register] = field(default_factory=list)
     registers: list[Register] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
     code: list[Instruction] | None = None
     attributes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def body(self) -> list[Instruction]:
+        """The instructions of one that is defined."""
+        assert self.code is not None, f"{self.name} is only declared"
+        return self.code
 
 
 @dataclass(eq=False)
 class Module:
     """A parsed PTX file."""
 
-    version: tuple[int, int]
+    version: tuple[int, ...]
     target: str
     address_size: int
     variables: dict[str, Variable]

@@ -42,6 +42,7 @@ def refused(text: str, entry: str | None = None) -> str:
         (".version 9.0\n.visible .entry k() { ret; }\n", "PTX line 2: no .target directive before .visible"),
         (HEADER + ".visible .entry k( {\n", "PTX line 4: expected a parameter, found '{'"),
         (HEADER + ".visible .entry k() {\nret;\n", "PTX line 7: the text ends in the middle of a statement"),
+        (HEADER + ".visible .entry k(.reg .b32 %a) {\nret;\n}\n", "parameter %a is a register; those of an .entry are"),
         (entry("add.s32 %r1, %r2"), "PTX line 9: expected ';', found 'ret'"),
         (entry("add.s32 %r1, %r9, 1;"), "PTX line 8: register %r9 is not declared"),
         (entry("bra nowhere;"), "PTX line 8: no label nowhere"),
