@@ -465,6 +465,7 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
+@functools.cache
 def _without_comments(text: str) -> str:
     text = re.sub(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', lambda m: m[0] if m[0][0] == '"' else " ", text, flags=re.S)
     lines = (re.sub(r"\s+", " ", line).strip() for line in text.splitlines())

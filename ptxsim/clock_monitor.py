@@ -81,7 +81,10 @@ class ClockMonitor:
         self.left: dict[
             Hashable, np.ndarray
         ] = {}  # what arrivals left at a barrier, by which; and, by ("over", which), of phases that ended
-        self.all_lanes = np.arange(m.lanes)
+        lane = self.all_lanes = np.arange(m.lanes)
+        self.agent_of, self.warp_of = lane % self.threads, lane // WARP  # of each lane; warps of the batch
+        self.column_of = self.agent_of // WARP  # its warp in its cluster
+        self.bit_of = np.uint32(1) << (lane % WARP).astype(np.uint32)
 
     # who and when
 
@@ -216,7 +219,11 @@ class ClockMonitor:
         where = access.where
         first = (where.low_bits & (self.size - 1)) + access.offset >> self.shift
         writing = kind in WRITES
-        for g in granules(where.index(self.shift), first, max(1, width >> self.shift)):
+        parts = granules(where.index(self.shift), first, max(1, width >> self.shift))
+        if not writing:  # all at once: fewer, longer arrays
+            parts = iter([np.concatenate(list(parts))])
+            lanes = np.tile(lanes, max(1, width >> self.shift)) if len(lanes) > 1 else lanes
+        for g in parts:
             who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
             if self.copies:
                 self._require_landed(g, who, instruction, kind)
@@ -249,7 +256,8 @@ class ClockMonitor:
 
     def _ordered(self, plane: int, who: np.ndarray, agents: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Whether what agents did at some time comes before what lanes do now."""
-        return times <= self.known[plane, who // WARP, agents]
+        known = self.known[plane].reshape(-1)
+        return times <= known.take(self.warp_of.take(who) * self.width + agents)
 
     def _after_write(
         self, g: np.ndarray, who: np.ndarray, instruction: Instruction, kind: str, strong: int, fenced: bool = False
@@ -259,7 +267,7 @@ class ClockMonitor:
         if not np.count_nonzero(agents != NOBODY):
             return
         times = self.write_time.take(g)
-        good = (agents == NOBODY) | (agents == who % self.threads) | self._ordered(GENERIC, who, agents, times)
+        good = (agents == NOBODY) | (agents == self.agent_of.take(who)) | self._ordered(GENERIC, who, agents, times)
         if strong != PLAIN:
             good |= self.write_strength.take(g) != PLAIN
         elif kind in ("ld", "ldmatrix"):
@@ -351,11 +359,11 @@ class ClockMonitor:
         self._fault(instruction, g, lanes, bad, what)
 
     def _read(self, g: np.ndarray, who: np.ndarray, time: int) -> None:
-        warp = who % self.threads // WARP
-        self.read_time[g, warp] = time
-        bits = np.uint32(1) << (who % WARP).astype(np.uint32)
-        self.read_lanes[g, warp] = 0
-        np.bitwise_or.at(self.read_lanes, (g, warp), bits)
+        warp = self.column_of.take(who)
+        self.read_time.reshape(-1)[g * self.read_time.shape[1] + warp] = time
+        lanes, at = self.read_lanes.reshape(-1), g * self.warps + warp
+        lanes[at] = 0
+        np.bitwise_or.at(lanes, at, self.bit_of.take(who))
 
     def _write(
         self,
@@ -367,7 +375,7 @@ class ClockMonitor:
         instruction: Instruction,
         kind: str,
     ) -> None:
-        agents = (who % self.threads).astype(np.int32)
+        agents = self.agent_of.take(who).astype(np.int32)
         self.writer[g], self.write_time[g], self.write_strength[g] = agents, time, strong
         self.read_time[g] = 0
         if self.patterned:

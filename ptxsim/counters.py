@@ -69,6 +69,7 @@ class Stats:
         return self.bytes / self.sectors if self.sectors else 0.0
 
 
+MOST_PATTERNS = 1000  # kept; one holds the addresses of a batch of warps
 Cost = tuple[int, int, int, dict[int, int]]  # of an access: requests, wavefronts, ideal ones, requests by degree
 
 
@@ -96,6 +97,7 @@ class Counters(Observer):
         self._source: tuple[np.ndarray, np.ndarray] | None = None
         self.merges = Merges()
         self._iterations: dict[tuple[int, bytes | None], _Run] = {}
+        self._patterns: dict[tuple[object, ...], Cost] = {}  # of shared accesses, by their addresses from the first
 
     # observing
 
@@ -200,11 +202,20 @@ class Counters(Observer):
         found: Cost | None = event.cache.get(key)
         if found is None:
             addresses, active = event.addresses()
-            if kind == "ldmatrix":
-                result = wavefronts.ldmatrix(addresses, active)
-            else:
-                result = wavefronts.shared(addresses, active, width, store=kind == "st")
-            found = event.cache[key] = self._summary(result, active)
+            moved = (
+                addresses - addresses.flat[0] // wavefronts.WORD * wavefronts.WORD
+            )  # each stage of a ring looks alike
+            pattern = (kind, width, addresses.shape, moved.tobytes(), active.tobytes())
+            found = self._patterns.get(pattern)
+            if found is None:
+                if kind == "ldmatrix":
+                    result = wavefronts.ldmatrix(addresses, active)
+                else:
+                    result = wavefronts.shared(addresses, active, width, store=kind == "st")
+                if len(self._patterns) > MOST_PATTERNS:
+                    self._patterns.clear()
+                found = self._patterns[pattern] = self._summary(result, active)
+            event.cache[key] = found
         return found
 
     @staticmethod

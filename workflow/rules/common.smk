@@ -30,9 +30,13 @@ with contextlib.suppress(OSError):  # a file system without such locks: then no 
     fcntl.flock(ALIVE, fcntl.LOCK_SH)
 
 
-# What killed runs left behind; where nothing is executed, nothing is removed.
+# Where nothing is executed, none of this is done.
 onstart:
-    contracts.sweep("results", "data")
+    contracts.sweep("results", "data")  # what killed runs left behind
+    # Snakemake's limit of jobs a second is for queues. It looks at all inputs of all ready jobs again, each second, once for
+    # each job that has ended: a seventh of the processor time of `all`.
+    if workflow.local_exec:
+        workflow.scheduler.job_rate_limiter = None
     for _reason in PLAN.unfit.values():
         print(f"left out: {_reason}", file=sys.stderr)
 
