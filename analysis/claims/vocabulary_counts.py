@@ -206,7 +206,7 @@ class Counts(Lookup):
         tuning = self._machine.tuning
         if tuning is None:
             raise Missing("no sweep over tiles: there is no tuning.csv; snakemake tile_autotune makes it")
-        choose(autotune.FOLLOWS, kernel, "kernel", "experiments/tile_autotune.yaml")
+        choose(autotune.FOLLOWS, kernel, "kernel", "experiments/tuning/tile_autotune.yaml")
         if kernel not in tuning.record["kernels"]:
             raise Missing(f"tuned.json has no {kernel}")
         if tuning.stale(kernel):

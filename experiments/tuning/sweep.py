@@ -3,11 +3,13 @@
     python -m experiments.tuning.sweep --count
     python -m experiments.tuning.sweep --machine h200 --arch sm_90a --build-dir results/build/sm_90a \
         --out-dir results/h200
+    python -m experiments.tuning.sweep --static 20 --arch sm_90a --out-dir results/no-gpu
 
-The grid is experiments/tile_autotune.yaml, what is left out of it and why experiments/tuning/space.py. Builds run on
-all processors ahead of the GPU, which measures in an order drawn at random, so that a drift of the machine does not
-look like an effect of the tile. The best of each kernel are measured again with more samples; the winner is the
-best then.
+The grid is tile_autotune.yaml, what is left out of it and why space.py (both here). Builds run on all processors
+ahead of the GPU, which measures in an order drawn at random, so that a drift of the machine does not look like an
+effect of the tile. The best of each kernel are measured again with more samples; the winner is the
+best then. With --static N, which needs no GPU, all are ranked on the emulator (experiments/tuning/ranking.py), in
+OUT_DIR/tuning_ranked.csv, and where there is a GPU, the first N of each kernel are measured.
 
 Each result is appended to OUT_DIR/tune/ as soon as it is there. A sweep that was stopped, by whatever, goes on from
 there when the same command runs again: what was measured or failed its check is kept as long as sources, template
@@ -35,9 +37,10 @@ from typing import Any, Protocol
 from contracts import UserError, read_json, run_command, schema, validate, write_json, write_rows, write_text
 from experiments.gpu import discovery
 from experiments.stages import build, toolchain
-from experiments.tuning import space
+from experiments.tuning import ranking, space
 from experiments.tuning.space import Configuration, Sweep
 from kernels.catalogue import Variant
+from ptxsim import PtxsimError, machines
 
 logger = logging.getLogger(__name__)
 
@@ -268,6 +271,45 @@ def processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def ranked(options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]) -> list[Configuration]:
+    """Write tuning_ranked.csv, tell the first `--static` of each kernel, and give them."""
+    try:
+        machine = machines.find(options.rates)
+    except PtxsimError as error:
+        raise UserError(f"--rates: {error}") from error
+    folder = options.out_dir / "tune" / "build" / options.arch
+    builder = Builder(folder, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
+    builds = {}
+    try:
+        for number, (name, built) in enumerate([(c.name, builder.submit(c.variant())) for c in valid], start=1):
+            try:
+                builds[name] = built.result()
+            except UserError as error:
+                logger.warning(f"FAILED {name}: {error}")
+            if number % 50 == 0:
+                logger.info(f"built {number} of {len(valid)}")
+    finally:
+        builder.close()
+    found = ranking.rank(builds, valid, sweep.size, folder, machine, options.jobs)
+    template = [key for key in row_of(valid[0]) if key in schema("tuning_ranked")["properties"]]
+    rows = [{key: row_of(configuration)[key] for key in template} | row for configuration, row in found]
+    write_rows(options.out_dir / "tuning_ranked.csv", "tuning_ranked", rows)
+    chosen: list[Configuration] = []
+    for kernel in sweep.kernels:
+        own = [(c, row) for c, row in found if c.kernel == kernel and "estimate" in row][: options.static]
+        for configuration, row in own:
+            print(f"{row['estimate']:12,.0f} cycles  {row['resource']:12s} {configuration.name}")
+        chosen += [configuration for configuration, _ in own]
+    return chosen
+
+
+def choose_some(options: argparse.Namespace, sweep: Sweep, configurations: list[Configuration]) -> list[Configuration]:
+    """Those that are to be measured: all that may be built, as many as --limit, or the first that --static ranks."""
+    valid = [configuration for configuration in configurations if configuration.broken is None]
+    drawn = random.Random(SEED).sample(valid, min(options.limit or len(valid), len(valid)))
+    return ranked(options, sweep, drawn) if options.static else drawn
+
+
 def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configuration]) -> None:
     """Measure, and write tuning.csv and tuned.json."""
     from experiments.gpu.lease import lease
@@ -279,8 +321,7 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     folder = options.out_dir / "tune"
     builds = folder / "build" / options.arch
     parts = Parts(folder / f"measured-{settings_digest(sweep)}.jsonl")
-    valid = [configuration for configuration in configurations if configuration.broken is None]
-    chosen = random.Random(SEED).sample(valid, min(options.limit or len(valid), len(valid)))
+    chosen = choose_some(options, sweep, configurations)
     builder = Builder(builds, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
     worker = Worker(sweep, options.build_dir, builds)
     try:
@@ -298,7 +339,7 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     for name in failed:
         logger.warning(f"FAILED {name}: {rows[name]['reason']}")
     chosen_kernels = winners([c for c in configurations if c.kernel in {c.kernel for c in chosen}], rows)
-    left_out = {"reason": "not measured: beyond --limit"}
+    left_out = {"reason": "not measured: beyond --limit" if options.limit else "not measured: not among --static"}
     write_rows(
         options.out_dir / "tuning.csv",
         "tuning",
@@ -334,20 +375,31 @@ def main() -> None:
     parser.add_argument("--out-dir", type=Path, help="tuning.csv and tuned.json are written there")
     parser.add_argument("--kernel", choices=list(space.RESTRICTIONS), help="only this kernel's grid")
     parser.add_argument("--limit", type=int, help="measure only so many configurations, drawn at random: a trial")
+    parser.add_argument(
+        "--static", type=int, metavar="N", help="only the N of each kernel that the emulator ranks first"
+    )
+    parser.add_argument(
+        "--rates", default="h200", help="whose rates --static takes: one of ptxsim's machines, or a .toml"
+    )
     parser.add_argument("--jobs", type=int, default=max(1, processors() - 1), help="builds at a time (%(default)s)")
     options = parser.parse_args()
     sweep = space.load()
     if options.kernel:
         sweep = replace(sweep, kernels={options.kernel: sweep.kernels[options.kernel]})
-    for name, least in (("limit", 1), ("jobs", 1)):
+    for name, least in (("limit", 1), ("static", 1), ("jobs", 1)):
         if (value := getattr(options, name)) is not None and value < least:
             raise UserError(f"--{name} {value} is not allowed; allowed: at least {least}")
     configurations = list(sweep.configurations())
     if options.count:
         tell_counts(configurations)
         return
-    if missing := [key for key in ("machine", "arch", "build_dir", "out_dir") if getattr(options, key) is None]:
+    without_gpu = options.static and discovery.gpu() is None
+    needed = ("arch", "out_dir") if without_gpu else ("machine", "arch", "build_dir", "out_dir")
+    if missing := [key for key in needed if getattr(options, key) is None]:
         raise UserError(f"--{missing[0].replace('_', '-')} is needed; see python -m experiments.tuning.sweep --help")
+    if without_gpu:
+        choose_some(options, sweep, configurations)
+        return
     tune(options, sweep, configurations)
 
 

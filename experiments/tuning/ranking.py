@@ -1,0 +1,85 @@
+"""Ranks tiles without a GPU, by an estimate of the cycles that a multiprocessor needs for each.
+
+    python -m experiments.tuning.sweep --static 20 --arch sm_90a --out-dir results/no-gpu
+
+Each configuration is built and a small launch of it counted on the emulator. It needs the cycles of its busiest
+resource, or those of the model of issue (docs/bounds.md) where that has more, on the multiprocessor with the most
+blocks. Few warps hide little of each other's waiting: that is WAITING, one number for all tiles and kernels, and the
+only one here that was fitted to times. docs/kernels.md tells how the order agrees with a sweep on an H200.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from contracts import UserError
+from experiments.emulation import launching, scaling
+from experiments.tuning.space import Configuration
+from kernels.catalogue import Variant
+from ptxsim import PtxsimError, bounds, machines, sass
+
+WAITING = 0.6  # of a warp's cycles, added where it is alone; fitted to the sweep of sgemm_autotuned, tried on the other
+SCHEDULERS, WARP = 4, 32
+
+logger = logging.getLogger(__name__)
+
+
+def cycles(variant: Variant, size: int, build_dir: Path, machine: machines.Machine) -> tuple[float, str]:
+    """Cycles of the busiest multiprocessor for m = n = k = `size`, and what needs them, of a variant that is built.
+
+    Raises `UserError` where the emulator cannot tell.
+    """
+    kernel = launching.load(variant, build_dir)
+    scaled = scaling.emulate(kernel, variant, size, machine.sms)
+    try:
+        function = sass.read(build_dir / f"{variant.name}.cubin", kernel.name)
+        found = bounds.compute(function, kernel.program, scaled.work, machine, variant.shared_bytes)
+    except PtxsimError as error:
+        raise UserError(f"ptxsim: {error}") from error
+    modelled = [estimate for estimate in found.estimates if estimate.resource == "issue_model"]
+    most = max((*found.bounds, *modelled), key=lambda bound: bound.cycles_per_sm)
+    blocks = found.blocks / machine.sms
+    return most.cycles_per_sm * math.ceil(blocks) / blocks, most.resource
+
+
+def rank(
+    builds: Mapping[str, dict[str, Any]],
+    configurations: list[Configuration],
+    size: int,
+    build_dir: Path,
+    machine: machines.Machine,
+    jobs: int,
+) -> list[tuple[Configuration, dict[str, Any]]]:
+    """Configurations with their rows of tuning_ranked.csv (but for the template's values), the fewest cycles first.
+
+    `builds`: rows of resources.csv by name, of what the compiler takes. What the emulator cannot tell comes last, with
+    the reason.
+    """
+    built = [configuration for configuration in configurations if configuration.name in builds]
+    rows = []
+    with ProcessPoolExecutor(jobs) as pool:
+        told = pool.map(partial(_told, size=size, build_dir=build_dir, machine=machine), built)
+        for number, (configuration, columns) in enumerate(zip(built, told, strict=True), start=1):
+            if number % 50 == 0:
+                logger.info(f"ranked {number} of {len(built)}")
+            build = builds[configuration.name]
+            row = {key: build[key] for key in ("registers", "source_hash")}
+            row["warps"] = build["blocks_per_sm"] * build["threads"] / WARP / SCHEDULERS
+            if "reason" not in columns:
+                row["estimate"] = columns["cycles_per_sm"] * (1 + WAITING / row["warps"])
+            rows.append((configuration, row | columns | {"machine": machine.name, "size": size}))
+    return sorted(rows, key=lambda told: (told[1].get("estimate", math.inf), told[0].name))
+
+
+def _told(configuration: Configuration, size: int, build_dir: Path, machine: machines.Machine) -> dict[str, Any]:
+    try:
+        least, resource = cycles(configuration.variant(), size, build_dir, machine)
+    except UserError as error:
+        return {"reason": str(error)}
+    return {"cycles_per_sm": least, "resource": resource}
