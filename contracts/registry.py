@@ -43,6 +43,9 @@ class Command:
     minutes: int | None = None
 
 
+MADE_BY_OTHERS = ("all", "by hand")  # what is no target of a table's own
+
+
 @dataclass(frozen=True)
 class Derivation:
     """How a table is made from others: the module, and the names of those that it reads."""
@@ -70,6 +73,11 @@ class Table:
     def optional(self) -> bool:
         """Whether a machine's folder is whole without it."""
         return self.archive != "always"
+
+    @property
+    def without_gpu(self) -> bool:
+        """Whether its own target makes it on a machine without a GPU, too."""
+        return bool(self.command and self.command.without_gpu) or not (self.needs_gpu or self.target in MADE_BY_OTHERS)
 
     @property
     def suffix(self) -> str:

@@ -185,7 +185,7 @@ class Plan:
                 folder: str | None = self.results if alone else None
             elif table.target == SWEEP:
                 folder = self.tuning
-            elif table.command and table.command.without_gpu and self._made_or_there(table):
+            elif table.without_gpu and self._made_or_there(table):
                 folder = self.results
             elif table.name in self.made or self.inventory.has(f"{self.source}/{table.file}"):
                 folder = self.source
@@ -308,8 +308,8 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     _require_lock(config)
     own = registry.tables().values()
     made = tuple(t.name for t in own if t.needs_gpu and measuring and (t.target == "all" or t.target in targets))
-    if device.gpu is None:
-        made = tuple(t.name for t in own if t.command and t.command.without_gpu and t.target in targets)
+    emulated = [t for t in own if t.without_gpu and t.target in targets]
+    made += tuple(t.name for t in emulated if not t.needs_gpu or device.gpu is None)
     return Plan(
         config=config,
         device=device,

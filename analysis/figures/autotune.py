@@ -1,6 +1,7 @@
-"""Heat map of a sweep over tiles: what the best configuration of each BM, BN and BK reaches, and its patch per thread.
+"""A sweep over tiles: a heat map of what the best configuration of each BM, BN and BK reaches, with its patch per
+thread; and the cycles of each configuration as they were estimated without a GPU, beside those measured.
 
-A line of panels per kernel, a panel per BK, one colour scale for all. A frame marks each kernel's winner.
+The map has a line of panels per kernel, a panel per BK, one colour scale for all; a frame marks each kernel's winner.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from analysis.data import records
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
-from analysis.tables.autotune import Tuning, of
+from analysis.tables.autotune import FIRST, Tuning, of, ranking
 from contracts import UserError
 
 COLOURS = "cividis"  # even in lightness: the same order in grey print and for the colour-blind
@@ -109,3 +110,48 @@ def autotune_figure(inputs: Inputs) -> Figure:
     if tuning is None:
         raise UserError("autotune: no sweep over tiles to draw; snakemake --cores 1 tile_autotune makes one on a GPU")
     return draw(tuning)
+
+
+def draw_ranked(tuning: Tuning) -> Figure:
+    """Estimated cycles beside measured ones, a panel a kernel."""
+    kernels = [kernel for kernel in tuning.record["kernels"] if len(tuning.ranked(kernel))]
+    drawing, panels = plt.subplots(1, len(kernels), figsize=(style.WIDTH, 2.7), squeeze=False)
+    for axes, kernel in zip(panels[0], kernels, strict=True):
+        rows = tuning.ranked(kernel)
+        first, rest = rows.head(FIRST), rows.iloc[FIRST:]
+        best = rows.sort_values("tflops").iloc[-1]
+        for part, colour, label in ((rest, style.BASELINE, "others"), (first, style.KERNEL, f"first {FIRST}")):
+            axes.scatter(part["estimate"] / 1e6, part["cycles"] / 1e6, s=10, linewidth=0, color=colour, label=label)
+        at = float(best["estimate"]) / 1e6, float(best["cycles"]) / 1e6
+        axes.scatter(*at, s=45, facecolor="none", edgecolor=style.BAD, linewidth=1.2, label="the fastest", zorder=4)
+        axes.axline((at[0], at[0]), slope=1, color=style.INK, linewidth=0.8)
+        told = ranking(rows)
+        axes.set_title(f"{tuning.label(kernel)}, rank correlation {told['spearman']:.2f}" if told else "", loc="left")
+        axes.set(xlabel="estimate, millions of cycles", ylabel="measured" if axes is panels[0][0] else "")
+        axes.grid(axis="both")
+    panels[0][0].legend(loc="lower right", handletextpad=0.2)
+    style.note(
+        drawing,
+        tuning,
+        f"m = n = k = {tuning.record['size']}",
+        "line: as estimated",
+        stale=any(map(tuning.stale, kernels)),
+        withheld=False,
+    )
+    return drawing
+
+
+@figure(
+    "tuning_ranked",
+    category="2 Ladder",
+    subcategory="Worklog A",
+    title="Tiles, ranked without a GPU",
+    reads=("variants",),
+    optional=("tuning", "tuned", "tuning_ranked"),
+    where_needed=("tuning", "tuned", "tuning_ranked"),
+)
+def ranked_figure(inputs: Inputs) -> Figure:
+    tuning = of(inputs)
+    if tuning is None or tuning.estimates is None:
+        raise UserError("tuning_ranked: no sweep, or no ranking of it; experiments.tuning.sweep makes both")
+    return draw_ranked(tuning)

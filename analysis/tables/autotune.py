@@ -16,6 +16,7 @@ from contracts import UserError
 PARAMETERS = ["BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads"]
 FOLLOWS = {"sgemm_autotuned": ["threads"], "sgemm_warptile": []}  # what follows from the other parameters
 TOP = 5
+FIRST = 20  # of a ranking: those that would be timed
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Tuning:
     record: dict[str, Any]
     archived: bool
     now: dict[str, str]
+    estimates: pd.DataFrame | None = None  # tuning_ranked.csv, where it is there
 
     @property
     def origin(self) -> str:
@@ -55,6 +57,21 @@ class Tuning:
         rows = self.timed[self.timed["kernel"] == kernel]
         return rows.sort_values("tflops", ascending=False, kind="stable")
 
+    def ranked(self, kernel: str) -> pd.DataFrame:
+        """Its timed configurations that were ranked without a GPU, in that order, with `cycles` as they were measured;
+        none where the table is not there."""
+        keys = ["kernel", *PARAMETERS]
+        timed = self.of(kernel)
+        timed = timed.assign(cycles=timed["time_us"].astype(float) * timed["sm_clock_mhz"].astype(float))
+        if self.estimates is None:
+            return timed.iloc[:0].assign(estimate=[])
+        told = self.estimates[self.estimates["estimate"].notna()]
+        wanted = {name: float for name in PARAMETERS}
+        found = (
+            timed[[*keys, "tflops", "cycles"]].astype(wanted).merge(told[[*keys, "estimate"]].astype(wanted), on=keys)
+        )
+        return found.assign(estimate=found["estimate"].astype(float)).sort_values("estimate", kind="stable")
+
     def winner(self, kernel: str) -> pd.Series:
         """The row of the recorded winner."""
         rows = self.of(kernel)
@@ -74,7 +91,8 @@ def of(inputs: Inputs) -> Tuning | None:
             f"{inputs.tables['tuning']}: no rows; allowed: one of each configuration, as a sweep leaves them"
         )
     now = dict(zip(inputs.variants["variant"], inputs.variants["source_hash"], strict=True))
-    return Tuning(inputs.rows("tuning"), inputs.document("tuned"), inputs.tuning["archived"], now)
+    estimates = inputs.rows("tuning_ranked") if inputs.has("tuning_ranked") else None
+    return Tuning(inputs.rows("tuning"), inputs.document("tuned"), inputs.tuning["archived"], now, estimates)
 
 
 # ---- what was found ---------------------------------------------------------------------------------------------
@@ -112,6 +130,24 @@ def compare_bk(tuning: Tuning, kernel: str, low: int = 8, high: int = 16) -> dic
         "ratio": middle,
         "ratio_ci_low": ci_low,
         "ratio_ci_high": ci_high,
+    }
+
+
+def ranking(rows: pd.DataFrame) -> dict[str, Any] | None:
+    """What the order of `Tuning.ranked` is worth; None without rows.
+
+    `spearman`: the rank correlation of estimated and measured cycles. `place`: that of the fastest, from 1.
+    `best_of_first`: the fastest of the first so many, as a share of the fastest of all, in percent.
+    """
+    if rows.empty:
+        return None
+    tflops = rows["tflops"].astype(float)
+    return {
+        "configurations": len(rows),
+        "spearman": float(rows["estimate"].corr(rows["cycles"], method="spearman")),
+        "place": int(tflops.to_numpy().argmax()) + 1,
+        "first": FIRST,
+        "best_of_first": 100 * float(tflops.head(FIRST).max() / tflops.max()),
     }
 
 
@@ -159,6 +195,7 @@ def summary(tuning: Tuning) -> dict[str, Any]:
                 "slowest": float(timed["tflops"].min()),
                 "top": [_row(row) for _, row in finals.head(TOP).iterrows()],
                 "bk": compare_bk(tuning, kernel),
+                "ranking": ranking(tuning.ranked(kernel)),
             }
         )
     return {

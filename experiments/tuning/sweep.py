@@ -3,13 +3,13 @@
     python -m experiments.tuning.sweep --count
     python -m experiments.tuning.sweep --machine h200 --arch sm_90a --build-dir results/build/sm_90a \
         --out-dir results/h200
-    python -m experiments.tuning.sweep --static 20 --arch sm_90a --out-dir results/no-gpu
+    python -m experiments.tuning.sweep --rank --arch sm_90a --out-dir results/no-gpu
 
 The grid is tile_autotune.yaml, what is left out of it and why space.py (both here). Builds run on all processors
 ahead of the GPU, which measures in an order drawn at random, so that a drift of the machine does not look like an
 effect of the tile. The best of each kernel are measured again with more samples; the winner is the
-best then. With --static N, which needs no GPU, all are ranked on the emulator (experiments/tuning/ranking.py), in
-OUT_DIR/tuning_ranked.csv, and where there is a GPU, the first N of each kernel are measured.
+best then. --rank, which needs no GPU, puts all in an order by the emulator (ranking.py), in OUT_DIR/tuning_ranked.csv;
+--static N does so and measures only the first N of each kernel.
 
 Each result is appended to OUT_DIR/tune/ as soon as it is there. A sweep that was stopped, by whatever, goes on from
 there when the same command runs again: what was measured or failed its check is kept as long as sources, template
@@ -272,7 +272,7 @@ def processors() -> int:
 
 
 def ranked(options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]) -> list[Configuration]:
-    """Write tuning_ranked.csv, tell the first `--static` of each kernel, and give them."""
+    """Write tuning_ranked.csv, tell the first of each kernel, and give them: as many as --static says."""
     try:
         machine = machines.find(options.rates)
     except PtxsimError as error:
@@ -296,18 +296,19 @@ def ranked(options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]
     write_rows(options.out_dir / "tuning_ranked.csv", "tuning_ranked", rows)
     chosen: list[Configuration] = []
     for kernel in sweep.kernels:
-        own = [(c, row) for c, row in found if c.kernel == kernel and "estimate" in row][: options.static]
+        own = [(c, row) for c, row in found if c.kernel == kernel and "estimate" in row][
+            : options.static or sweep.finalists
+        ]
         for configuration, row in own:
             print(f"{row['estimate']:12,.0f} cycles  {row['resource']:12s} {configuration.name}")
         chosen += [configuration for configuration, _ in own]
     return chosen
 
 
-def choose_some(options: argparse.Namespace, sweep: Sweep, configurations: list[Configuration]) -> list[Configuration]:
-    """Those that are to be measured: all that may be built, as many as --limit, or the first that --static ranks."""
+def drawn(options: argparse.Namespace, configurations: list[Configuration]) -> list[Configuration]:
+    """Those that may be built; with --limit so many of them, at random."""
     valid = [configuration for configuration in configurations if configuration.broken is None]
-    drawn = random.Random(SEED).sample(valid, min(options.limit or len(valid), len(valid)))
-    return ranked(options, sweep, drawn) if options.static else drawn
+    return random.Random(SEED).sample(valid, min(options.limit or len(valid), len(valid)))
 
 
 def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configuration]) -> None:
@@ -317,11 +318,13 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
 
     gpu = discovery.gpu()
     if gpu is None:
-        raise UserError("no GPU: this stage needs an NVIDIA GPU and its driver; --count needs none")
+        raise UserError("no GPU: this stage needs an NVIDIA GPU and its driver; --count and --rank need none")
     folder = options.out_dir / "tune"
     builds = folder / "build" / options.arch
     parts = Parts(folder / f"measured-{settings_digest(sweep)}.jsonl")
-    chosen = choose_some(options, sweep, configurations)
+    chosen = drawn(options, configurations)
+    if options.static:
+        chosen = ranked(options, sweep, chosen)
     builder = Builder(builds, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
     worker = Worker(sweep, options.build_dir, builds)
     try:
@@ -375,11 +378,12 @@ def main() -> None:
     parser.add_argument("--out-dir", type=Path, help="tuning.csv and tuned.json are written there")
     parser.add_argument("--kernel", choices=list(space.RESTRICTIONS), help="only this kernel's grid")
     parser.add_argument("--limit", type=int, help="measure only so many configurations, drawn at random: a trial")
+    parser.add_argument("--rank", action="store_true", help="only write tuning_ranked.csv, on the emulator")
     parser.add_argument(
-        "--static", type=int, metavar="N", help="only the N of each kernel that the emulator ranks first"
+        "--static", type=int, metavar="N", help="measure only the N of each kernel that come first there"
     )
     parser.add_argument(
-        "--rates", default="h200", help="whose rates --static takes: one of ptxsim's machines, or a .toml"
+        "--rates", default="h200", help="whose rates the emulator's are: one of ptxsim's, or a .toml file"
     )
     parser.add_argument("--jobs", type=int, default=max(1, processors() - 1), help="builds at a time (%(default)s)")
     options = parser.parse_args()
@@ -393,12 +397,11 @@ def main() -> None:
     if options.count:
         tell_counts(configurations)
         return
-    without_gpu = options.static and discovery.gpu() is None
-    needed = ("arch", "out_dir") if without_gpu else ("machine", "arch", "build_dir", "out_dir")
+    needed = ("arch", "out_dir") if options.rank else ("machine", "arch", "build_dir", "out_dir")
     if missing := [key for key in needed if getattr(options, key) is None]:
         raise UserError(f"--{missing[0].replace('_', '-')} is needed; see python -m experiments.tuning.sweep --help")
-    if without_gpu:
-        choose_some(options, sweep, configurations)
+    if options.rank:
+        ranked(options, sweep, drawn(options, configurations))
         return
     tune(options, sweep, configurations)
 

@@ -93,6 +93,13 @@ def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is
     assert "agreement" in made("all", device=H200).made and made("all").made == ()
 
 
+def test_what_needs_no_gpu_is_made_by_its_name_on_any_machine() -> None:
+    own, archived = "results/no-gpu/tuning_ranked.csv", "data/h200/tuning_ranked.csv"
+    assert made("tile_ranking").made == ("tuning_ranked",) and made("tile_ranking").tables["tuning_ranked"] == own
+    assert "tuning_ranked" in made("tile_ranking", device=H200).made
+    assert made("all").made == () and made("all", more={archived}).tables["tuning_ranked"] == archived
+
+
 @pytest.mark.skipif("error_over_k" not in registry.tables(), reason="that study is gone")
 def test_a_table_that_the_emulator_can_make_is_made_where_there_is_no_gpu_and_stands_before_an_archive_s() -> None:
     own, archived = "results/no-gpu/error_over_k.csv", "data/h200/error_over_k.csv"

@@ -24,6 +24,29 @@ rule emulate:
         " --out-dir {params.out} 2>&1 | tee {log}"
 
 
+# The grid of the sweep over tiles, in the order that the emulator gives it.
+rule rank_tiles:
+    input:
+        "experiments/tuning/tile_autotune.yaml",
+        "experiments/tuning/space.py",
+        "experiments/tuning/ranking.py",
+        swept_sources(),
+        toolchain="results/toolchain.json",
+    output:
+        f"{RESULTS}/tuning_ranked.csv",
+    log:
+        f"results/logs/{MACHINE}/tile_ranking.log",
+    threads: 64  # or all of this machine
+    params:
+        emulator=EMULATOR,
+        out=subpath(output[0], parent=True),
+        arch=ARCH,
+        nvcc=NVCC,
+    shell:
+        "python -m experiments.tuning.sweep --rank --arch {params.arch} {params.nvcc} --out-dir {params.out}"
+        " --jobs {threads} 2>&1 | tee {log}"
+
+
 # Accesses to shared memory on their banks, with and without what mends them: all in one process.
 if PICTURES:
 

@@ -133,13 +133,7 @@ if PLAN.sweeping:
         input:
             "experiments/tuning/tile_autotune.yaml",
             "experiments/tuning/space.py",
-            sorted(
-                {
-                    path
-                    for name in ("sgemm_autotuned", "sgemm_warptile")
-                    for path in relative(catalogue.kernels()[name].sources())
-                }
-            ),
+            swept_sources(),
             toolchain="results/toolchain.json",
             harness=HARNESS,
         output:

@@ -63,14 +63,14 @@ def test_what_cannot_be_told_comes_last_with_the_reason(built: tuple) -> None:
 
 
 def test_without_a_gpu_the_sweep_ranks_and_stops(tmp_path: Path) -> None:
-    options = ["--static", "1", "--limit", "2", "--jobs", "2", "--arch", "sm_90a", "--kernel", "sgemm_autotuned"]
+    options = ["--rank", "--limit", "2", "--jobs", "2", "--arch", "sm_90a", "--kernel", "sgemm_autotuned"]
     done = run_module("experiments.tuning.sweep", *options, "--out-dir", tmp_path, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 0, done.stderr
     rows = read_rows(tmp_path / "tuning_ranked.csv", "tuning_ranked")
     assert len(rows) == 2 and rows[0]["estimate"] <= rows[1]["estimate"]
     best = rows[0]
     name = f"sgemm_autotuned_{best['BM']}x{best['BN']}x{best['BK']}_{best['TM']}x{best['TN']}"
-    assert done.stdout.split()[-1] == name and len(done.stdout.splitlines()) == 1
+    assert done.stdout.splitlines()[0].split()[-1] == name and len(done.stdout.splitlines()) == 2
     assert not (tmp_path / "tuning.csv").exists()
 
 
@@ -78,7 +78,8 @@ def test_without_a_gpu_the_sweep_ranks_and_stops(tmp_path: Path) -> None:
     ("options", "words"),
     [
         (["--static", "0"], "--static 0 is not allowed; allowed: at least 1"),
-        (["--static", "1", "--rates", "h300", "--limit", "1"], "h300"),
+        (["--rank", "--rates", "h300", "--limit", "1"], "--rates: "),
+        (["--static", "1", "--machine", "x", "--build-dir", "x"], "no GPU: this stage needs"),
     ],
 )
 def test_bad_options_are_one_clear_line(options: list[str], words: str, tmp_path: Path) -> None:
