@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from helpers import assert_one_line, run_module
 
+from analysis.figures.autotune import draw_ranked
+from analysis.inputs import Inputs
+from analysis.tables import autotune
 from contracts import read_rows
 from experiments.emulation import bounds, launching, scaling
 from experiments.stages import toolchain
@@ -85,3 +89,27 @@ def test_without_a_gpu_the_sweep_ranks_and_stops(tmp_path: Path) -> None:
 def test_bad_options_are_one_clear_line(options: list[str], words: str, tmp_path: Path) -> None:
     given = [*options, "--arch", "sm_90a", "--out-dir", tmp_path]
     assert_one_line(run_module("experiments.tuning.sweep", *given, CUDA_VISIBLE_DEVICES=""), words)
+
+
+# ---- beside the sweep on a GPU ----------------------------------------------------------------------------------
+
+
+def test_the_fastest_tiles_of_the_archive_are_among_the_first(archive: Path, variants_csv: Path) -> None:
+    """WAITING was fitted to one of the two kernels; without it the fastest of the other has place 145."""
+    sweep = autotune.of(Inputs.of_folder(archive, variants_csv, archived=True))
+    assert sweep is not None
+    found = {kernel: autotune.ranking(sweep.ranked(kernel)) for kernel in ("sgemm_autotuned", "sgemm_warptile")}
+    assert all(told and told["place"] <= autotune.FIRST and told["configurations"] > 250 for told in found.values())
+    assert found["sgemm_autotuned"]["spearman"] > 0.75 > found["sgemm_warptile"]["spearman"] > 0.3
+    drawn = draw_ranked(sweep)
+    marks = [axes.collections for axes in drawn.axes]
+    assert [sum(len(c.get_offsets()) for c in collections) for collections in marks] == [
+        told["configurations"] + 1 for told in found.values()
+    ]
+
+
+def test_what_the_order_is_worth_by_hand() -> None:
+    rows = pd.DataFrame({"estimate": [1.0, 2.0, 3.0], "cycles": [20.0, 10.0, 30.0], "tflops": [5.0, 10.0, 3.0]})
+    told = autotune.ranking(rows)
+    assert told == {"configurations": 3, "spearman": 0.5, "place": 2, "first": 20, "best_of_first": 100.0}
+    assert autotune.ranking(rows.iloc[:0]) is None
