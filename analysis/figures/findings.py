@@ -16,6 +16,7 @@ from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables import findings
+from analysis.tables.dispatch import SHAPES
 from analysis.tables.findings import ALIKE, Missing, Sources, Statement
 from analysis.words import significant
 
@@ -115,6 +116,23 @@ def draw_merged(of: Sources, found: Statement) -> Figure:
     axes.grid(axis="y")
     axes.legend(loc="upper left", handletextpad=0.2)
     style.note(drawing, of.measured, "median and range over loops of FMAs, two warps a scheduler", withheld=False)
+    return drawing
+
+
+def draw_fma(of: Sources, found: Statement) -> Figure:
+    """The share of cuBLAS of the fastest kernel of each problem, over its size."""
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 2.5))
+    for number, shape in enumerate(("square", *SHAPES)):
+        rows = [row for row in found.rows if row["shape"] == shape]
+        sizes = [(row["m"] * row["n"] * row["k"]) ** (1 / 3) for row in rows]
+        shares = [row["share"] for row in rows]
+        look: dict[str, Any] = {"color": style.LINES[number], "marker": style.MARKERS[number]}
+        axes.scatter(sizes, shares, s=13, linewidth=0, label=shape, **look)
+    axes.axhline(1, color=style.INK, linewidth=0.9)
+    axes.set(xlabel="cube root of m·n·k", ylabel="share of cuBLAS", ylim=(0, None))
+    axes.grid(axis="y")
+    axes.legend(loc="lower right", handletextpad=0.1, borderpad=0.2)
+    style.note(drawing, of.measured, "fp32 without tensor cores; the fastest kernel of each problem", withheld=False)
     return drawing
 
 
@@ -479,6 +497,19 @@ def finding_hopper(inputs: Inputs) -> Figure:
 )
 def finding_merged(inputs: Inputs) -> Figure:
     return drawn(inputs, "Issue of loads", findings.merged_loads, draw_merged)
+
+
+@figure(
+    "finding_fma",
+    category="1 Paper",
+    subcategory="Findings",
+    title="fp32 without tensor cores",
+    caption="workflow/report/findings.rst",
+    reads=("measured",),
+    optional=("dispatch",),
+)
+def finding_fma(inputs: Inputs) -> Figure:
+    return drawn(inputs, "fp32 by FMAs", findings.fma, draw_fma)
 
 
 @figure(

@@ -22,13 +22,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.data import current, metric_names, one_row_each, table, wide
 from analysis.facts import SIZE, rows_of
 from analysis.inputs import Inputs
 from analysis.registry import document
-from analysis.tables import published, steps
+from analysis.tables import dispatch, published, steps
 from analysis.words import significant
 from contracts import choose, read_rows, registry
 
@@ -48,7 +49,7 @@ CLOSE = 0.95  # of the library: a kernel that has as much at each size has close
 ISSUE_WARPS = 8  # of ffma_issue.csv: two a scheduler
 CONFLICTS = ("stride 2", "stride 8")  # its patterns of lanes that wait for banks
 APART = ("sgemm_t128x256x8_cpasync", "sgemm_t128x256x8_apart")  # one kernel, with loads that are merged and without
-BY_FMA = "fp32_simt"  # the experiment of fp32 without tensor cores
+DISPATCHER = "sgemm_best"  # picks among fp32 kernels without tensor cores
 SPLIT = "fp32_tensor"  # the experiment of fp32 on tensor cores
 PLAIN = "sgemm_naive"  # its sums are one fp32 multiply-add after another
 OF_ERRORS = ("sgemm_", "tf32gemm_")  # families of what error_over_k.csv has, fp32 inputs all
@@ -523,12 +524,40 @@ def merged_loads(of: Sources) -> Statement:
         numbers["gain_percent"] = 100 * (float(after["tflops"]) / float(before["tflops"]) - 1)
         told += f"; `{after['label']}`, whose loads are not merged, is {numbers['gain_percent']:.1f}% faster for it"
         holds = holds and numbers["gain_percent"] > 0
-    timed = of.timed[(of.timed["experiment"] == BY_FMA) & (of.timed["kind"] == "kernel")]
-    if not timed.empty:
-        best = rows_of(timed[timed["order"] == timed["order"].max()].sort_values("n"))
-        sizes = [{"n": int(row["n"]), "percent": 100 * float(row["share_of_baseline"])} for row in best]
-        numbers |= {"best_label": best[0]["label"], "by_size": sizes}
     return Statement(holds=holds, told=f"{told}.", numbers=numbers, rows=rows)
+
+
+def fma(of: Sources) -> Statement:
+    """The fastest fp32 kernel without tensor cores on each problem of a dispatcher's sweep, beside cuBLAS."""
+    of.optional("dispatch")
+    rows, _ = current(of.inputs.offered("dispatch", timed=True))
+    rows = dispatch.best(rows[rows["dispatcher"] == DISPATCHER])
+    squares = rows[rows["shape"] == "square"].sort_values("n")
+    if squares.empty:
+        raise Missing(f"dispatch.csv has no current rows of {DISPATCHER} on square problems")
+    shares = squares["share"].astype(float)
+    others = rows.loc[rows["shape"] != "square", "share"].astype(float)
+    numbers = {
+        "label": str(squares["label"].mode().iloc[0]),
+        "squares": len(squares),
+        "ahead": int((shares > 1).sum()),
+        "from_n": int(squares["n"].min()),
+        "to_n": int(squares["n"].max()),
+        "least_percent": 100 * (float(shares.min()) - 1),
+        "most_percent": 100 * (float(shares.max()) - 1),
+        "mean_percent": 100 * (float(np.exp(np.log(shares).mean())) - 1),
+        "others": len(others),
+        "others_ahead": int((others > 1).sum()),
+    }
+    told = (
+        f"`{numbers['label']}` is ahead of the fastest call of cuBLAS at {numbers['ahead']} of {numbers['squares']} "
+        f"sizes from {numbers['from_n']} to {numbers['to_n']}, by {numbers['mean_percent']:.0f}% in the geometric mean "
+        f"({numbers['least_percent']:.0f} to {numbers['most_percent']:.0f}%)"
+    )
+    if len(others):
+        told += f"; of {numbers['others']} problems that are not square it is at {numbers['others_ahead']}"
+    kept = [{key: row[key] for key in ("m", "n", "k", "shape", "label", "share")} for row in rows_of(rows)]
+    return Statement(holds=numbers["ahead"] == len(squares), told=f"{told}.", numbers=numbers, rows=kept)
 
 
 def fp32_tensor(of: Sources) -> Statement:
@@ -591,9 +620,10 @@ FINDINGS: dict[str, tuple[str, Callable[[Sources], Statement]]] = {
     "power": ("Power, not the peak, ends the fp32 ladder", power),
     "hopper": ("Hopper's own instructions close the 16-bit gap", hopper),
     "merged": ("What a merged load saves in wavefronts, it costs in issue", merged_loads),
+    "fma": ("fp32 without tensor cores passes cuBLAS at every square size", fma),
     "fp32_tensor": ("Three TF32 products replace one of fp32, and are faster", fp32_tensor),
 }
-BEYOND = ("hopper", "merged", "fp32_tensor")  # of our own kernels, past the worklogs
+BEYOND = ("hopper", "merged", "fma", "fp32_tensor")  # of our own kernels, past the worklogs
 
 
 def findings(inputs: Inputs) -> list[Row]:
@@ -630,7 +660,7 @@ def blank(name: str, part: str, title: str) -> Row:
     file="findings.json",
     title="Findings",
     reads=("measured", "analytic", "resources", "bounds", "paper/steps.yaml", "paper/published.csv", "report:claims"),
-    optional=("smem_microbench", "inter_warp_conflicts", "ffma_issue", "error_over_k"),
+    optional=("smem_microbench", "inter_warp_conflicts", "ffma_issue", "dispatch", "error_over_k"),
 )
 def findings_document(inputs: Inputs) -> str:
     return json.dumps(findings(inputs), indent=2, allow_nan=False) + "\n"

@@ -130,6 +130,7 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "finding_blocks": lambda folder, _: findings.finding_blocks(folder.inputs()),
     "finding_power": lambda folder, _: findings.finding_power(folder.inputs()),
     "finding_hopper": lambda folder, _: findings.finding_hopper(folder.inputs()),
+    "finding_fma": lambda folder, _: findings.finding_fma(folder.inputs()),
     "finding_merged": lambda folder, _: findings.finding_merged(folder.inputs()),
     "finding_fp32_tensor": lambda folder, _: findings.finding_fp32_tensor(folder.inputs()),
     "dispatch": lambda folder, _: dispatch.dispatch_figure(folder.inputs()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -240,6 +241,27 @@ def test_a_kernel_that_loses_by_unmerged_loads_speaks_against_it(
     write_rows(folder.measured / "bench.csv", "bench", [*kept, *twins])
     found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["merged"]
     assert found["holds"] is holds and "faster for it" in found["told"]
+
+
+def test_plain_fmas_are_beside_the_fastest_call_of_the_library(told: dict[str, Row], archive: Path) -> None:
+    """The best of each problem, worked out again from the sweep."""
+    found, best = told["fma"], {}
+    for row in read_rows(archive / "dispatch.csv", "dispatch"):
+        problem = row["m"], row["n"], row["k"]
+        best[problem] = max(best.get(problem, 0.0), row["share"])
+    squares = [share for (m, n, k), share in best.items() if m == n == k]
+    others = [share for (m, n, k), share in best.items() if not m == n == k]
+    numbers = found["numbers"]
+    assert found["part"] == "beyond" and found["holds"] and numbers["ahead"] == numbers["squares"] == len(squares) == 24
+    assert 1 + numbers["mean_percent"] / 100 == pytest.approx(math.prod(squares) ** (1 / len(squares)))
+    assert 1 + numbers["least_percent"] / 100 == pytest.approx(min(squares))
+    assert numbers["others_ahead"] == sum(share > 1 for share in others) and numbers["others"] == len(others)
+
+
+def test_a_square_behind_the_library_speaks_against_plain_fmas(folder: Folder, variants_csv: Path) -> None:
+    folder.edit("dispatch", lambda row: {"share": 0.9} if row["m"] == row["n"] == row["k"] == 4096 else None)
+    found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["fma"]
+    assert found["holds"] is False and found["numbers"]["ahead"] == found["numbers"]["squares"] - 1
 
 
 def test_the_error_of_split_products_is_beside_that_of_fp32(told: dict[str, Row], archive: Path) -> None:
