@@ -132,7 +132,7 @@ def save(figure: Figure, svg: Path) -> None:
     as_svg: Any = FigureCanvasSVG(figure)
     with atomic_write(svg) as temporary:
         as_svg.print_svg(temporary, metadata={"Date": None})
-        temporary.write_text(_numbered_clips(temporary.read_text()))
+        temporary.write_text(_shortened(_numbered_clips(temporary.read_text())))
     as_pdf: Any = FigureCanvasPdf(figure)
     with atomic_write(svg.with_suffix(".pdf")) as temporary:
         as_pdf.print_pdf(temporary, metadata={"CreationDate": None})
@@ -153,6 +153,15 @@ def _numbered_clips(text: str) -> str:
     """An SVG whose clip paths are numbered: Matplotlib names some of them after addresses in memory."""
     numbers = {name: f"clip{number}" for number, name in enumerate(re.findall(r'<clipPath id="(\w+)"', text))}
     return re.sub(r'(<clipPath id="|url\(#)(\w+)', lambda match: match[1] + numbers.get(match[2], match[2]), text)
+
+
+def _shortened(text: str) -> str:
+    """An SVG without indentation, and with places to a hundredth of a point: a seventh less in report and explorer."""
+
+    def rounded(place: re.Match[str]) -> str:
+        return re.sub(r"\d+\.\d{3,}", lambda n: f"{float(n[0]):.2f}".rstrip("0").rstrip("."), place[0])
+
+    return re.sub(r"\n +", "\n", re.sub(r'\b(?:d|x|y|points)="[^"]*"|translate\([^)]*\)', rounded, text))
 
 
 def cells(

@@ -622,7 +622,7 @@ def test_bad_options_are_one_clear_line(tmp_path: Path) -> None:
         "--limit 0 is not allowed",
         "at least 1",
     )
-    assert_one_line(run_module("experiments.tuning.sweep", *need), "no GPU", "--count needs none")
+    assert_one_line(run_module("experiments.tuning.sweep", *need), "no GPU", "--count and --rank need none")
 
 
 @pytest.mark.gpu
