@@ -18,7 +18,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, atomic_write, choose, read_json, read_rows, registry, run_command, write_json
+from contracts import (
+    UserError,
+    atomic_write,
+    choose,
+    read_json,
+    read_rows,
+    registry,
+    run_command,
+    write_json,
+    write_rows,
+)
 from contracts.archives import ORIGINS, checksum
 from contracts.files import read_bytes, read_text
 from contracts.json_files import json_value
@@ -80,6 +90,7 @@ def main() -> None:
         with atomic_write(options.data / name) as temporary:
             shutil.copyfile(options.measured / name, temporary)
     record_origin(options.data, names, provenance)
+    drop_same_code(options.data)
     if (tests := options.measured.parent / TESTS).is_file():
         with atomic_write(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)
@@ -124,6 +135,31 @@ def record_origin(folder: Path, names: list[str], provenance: dict[str, Any]) ->
     run = {key: provenance[key] for key in ("date", "commit", "commit_clean", "command")}
     of_run = {name: run | {"sha256": checksum_of(folder / name)} for name in names}
     write_json(folder / ORIGINS, "archived", dict(sorted((origins | of_run).items())))
+
+
+def drop_same_code(folder: Path) -> None:
+    """Leave out of same_code.csv what no archived row was measured with any more; without rows the file goes."""
+    path = folder / registry.tables()["same_code"].file
+    if not path.is_file():
+        return
+    tables = {folder / table.file: table.schema for table in registry.tables().values() if table.suffix == ".csv"}
+    measured = {
+        (row.get("variant"), row.get("source_hash"))
+        for table, kind in tables.items()
+        if table != path and table.is_file()
+        for row in read_rows(table, kind)
+    }
+    rows = read_rows(path, "same_code")
+    kept = [row for row in rows if (row["variant"], row["measured_hash"]) in measured]
+    if kept == rows:
+        return
+    origins = read_json(folder / ORIGINS, "archived")
+    own = origins.pop(path.name)
+    write_json(folder / ORIGINS, "archived", origins)
+    path.unlink()
+    if kept:
+        write_rows(path, "same_code", kept)
+        record_origin(folder, [path.name], own)
 
 
 def checksum_of(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -66,6 +67,24 @@ def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archiv
     (measured / "provenance.json").write_text(json.dumps(later))
     second = archived()
     assert second["agreement.csv"] == first["agreement.csv"] and second["bench.csv"]["commit"] == "later"
+
+
+def test_what_is_measured_again_needs_no_same_code(measured: Path, archive: Path, tmp_path: Path) -> None:
+    """Rows of the old source stay as long as an archived row is of it."""
+    now = catalogue.kernels()["sgemm_naive"].source_hash
+    told = {"variant": "sgemm_naive", "source_hash": now}
+    data = tmp_path / "data"
+    data.mkdir()
+    stored = [told | {"measured_hash": value} for value in ("0" * 16, now)]  # `now`: a source that checks.csv is of
+    write_rows(data / "same_code.csv", "same_code", stored)
+    run = json.loads((archive / "archived.json").read_text())["checks.csv"]
+    content = (data / "same_code.csv").read_bytes()
+    origin = {"same_code.csv": run | {"sha256": hashlib.sha256(content).hexdigest()}}
+    (data / "archived.json").write_text(json.dumps(origin))
+    done = run_module("experiments.stages.archive", "--measured", measured, "--data", data)
+    assert done.returncode == 0, done.stderr
+    assert [row["measured_hash"] for row in read_rows(data / "same_code.csv", "same_code")] == [now]
+    assert json.loads((data / "archived.json").read_text())["same_code.csv"]["command"] == run["command"]
 
 
 def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: Path, tmp_path: Path) -> None:
