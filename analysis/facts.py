@@ -14,12 +14,13 @@ from contracts import schema
 
 SIZE = 4096  # n of the tables: what the experiments profile
 ERRORS = "error_over_k"  # a side study's table: its rows have k where others have n
+SWEPT = "dispatch"  # likewise: the sweep that a dispatcher picks by, of which square problems are facts
 ERROR_DATA = ("uniform", "normal", "positive", "wide")
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a key stands for. `source`: its table, "bench", "resources", "counters", "variants" or `ERRORS`."""
+    """What a key stands for. `source`: its table, "bench", "resources", "counters", "variants", `ERRORS` or `SWEPT`."""
 
     label: str
     unit: str
@@ -60,6 +61,7 @@ def quantities() -> dict[str, Quantity]:
         "power_w": Quantity("Power", "W", "bench"),
         "template": Quantity("Template", "", "variants"),
     }
+    found["swept_share"] = Quantity("Share of cuBLAS, in the sweep for a dispatcher", "%", SWEPT)
     for data in ERROR_DATA:
         found[f"error_rms_{data}"] = Quantity(f"RMS error, {data} data", "2⁻²⁴ |A||B|", ERRORS)
         found[f"error_worst_{data}"] = Quantity(f"Worst error, {data} data", "2⁻²⁴ |A||B|", ERRORS)
@@ -83,10 +85,16 @@ def _errors(table: pd.DataFrame | None) -> dict[tuple[str, int | None], dict[str
 class Facts:
     """Values by variant and key, from one machine's measurements and the resources of their kernels.
 
-    errors: error_over_k.csv, described; None where it is not there.
+    errors, swept: error_over_k.csv and dispatch.csv, described; None where they are not there.
     """
 
-    def __init__(self, measured: Measured, resources: pd.DataFrame, errors: pd.DataFrame | None = None) -> None:
+    def __init__(
+        self,
+        measured: Measured,
+        resources: pd.DataFrame,
+        errors: pd.DataFrame | None = None,
+        swept: pd.DataFrame | None = None,
+    ) -> None:
         self.measured = measured
         self.quantities = quantities()
         self.variants: dict[str, dict[str, Any]] = {row["variant"]: row for row in rows_of(measured.variants)}
@@ -103,6 +111,11 @@ class Facts:
             "resources": {(row["variant"], None): row for row in rows_of(described)},
             "variants": {(name, None): row for name, row in self.variants.items()},
             ERRORS: _errors(errors),
+            SWEPT: {
+                (row["variant"], row["n"]): {"swept_share": row["share"], "stale": row["stale"]}
+                for row in (rows_of(swept) if swept is not None else [])
+                if row["m"] == row["n"] == row["k"]
+            },
         }
 
     def row(self, variant: str, key: str, n: int = SIZE) -> dict[str, Any] | None:
@@ -110,7 +123,7 @@ class Facts:
         source = self.quantities[key].source
         if source == "resources" and self.variants[variant]["kind"] == "baseline":
             source = "counters"
-        return self.rows[source].get((variant, n if source in ("bench", "counters", ERRORS) else None))
+        return self.rows[source].get((variant, n if source in ("bench", "counters", ERRORS, SWEPT) else None))
 
     def value(self, variant: str, key: str, n: int = SIZE) -> Any:
         """A number, or the text of the template; None where there is none."""

@@ -37,7 +37,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from analysis.data import DAGGER
-from analysis.facts import ERRORS, SIZE, Facts
+from analysis.facts import ERRORS, SIZE, SWEPT, Facts
 from analysis.inputs import Inputs
 from analysis.words import data_text, regime_text, significant
 from contracts import UserError, choose, run_command, write_text
@@ -322,7 +322,8 @@ def read_facts(args: argparse.Namespace) -> Facts:
 def facts_of(inputs: Inputs) -> Facts:
     """What statements speak of, from a run's tables."""
     errors = inputs.offered(ERRORS, timed=False) if inputs.has(ERRORS) else None
-    return Facts(inputs.measured(), inputs.rows("resources"), errors)
+    swept = inputs.offered(SWEPT, timed=True) if inputs.has(SWEPT) else None
+    return Facts(inputs.measured(), inputs.rows("resources"), errors, swept)
 
 
 def parser() -> argparse.ArgumentParser:
