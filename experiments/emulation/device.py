@@ -14,20 +14,22 @@ from experiments.emulation import launching
 from experiments.emulation.owners import Owners
 from experiments.stages.check import GUARD
 from kernels import arguments
-from kernels.catalogue import Problem, Runnable
+from kernels.catalogue import Problem, Runnable, Variant
 
 
 class EmulatedDevice:
     """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place.
 
-    `loaded`: kernels that are there already, by variant.
+    `loaded`: kernels that are there already, by variant. `sms`: of the GPU that it stands for, which a persistent
+    kernel's grid follows; by itself few, so that small problems take its blocks round their loop.
     """
 
     name = "ptxsim"
-    sms = launching.FEW_SMS
 
-    def __init__(self, build_dir: Path, loaded: Mapping[str, ptxsim.Kernel] | None = None) -> None:
-        self.build_dir = build_dir
+    def __init__(
+        self, build_dir: Path, loaded: Mapping[str, ptxsim.Kernel] | None = None, sms: int | None = None
+    ) -> None:
+        self.build_dir, self.sms = build_dir, sms
         self._loaded = dict(loaded or {})
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
@@ -37,6 +39,14 @@ class EmulatedDevice:
         for buffer, span, array in zip(after, spans, arrays, strict=True):
             buffer[span] = array.numpy()
         return after
+
+    def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
+        """See `experiments.stages.check.Device.grid`.
+
+        Few tiles take no block round. Then there are more SMs, so that blocks which share a tile outnumber its steps.
+        """
+        few = math.prod(kernel.tiles(problem)) <= launching.FEW_SMS
+        return kernel.grid(problem, self.sms or (launching.MORE_SMS if few else launching.FEW_SMS))
 
     def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray:
         """See `experiments.stages.check.Device.owners`."""
@@ -67,7 +77,7 @@ class EmulatedDevice:
             ptxsim.Array(x[span], name, starts[name], unwritten=(p.beta if name == "C" else p.alpha) == 0)
             for x, span, name in zip(buffers, spans, "ABC", strict=True)
         ]
-        kernel, grid, made = self._loaded[variant.name], variant.grid(p, self.sms), launching.Arguments()
+        kernel, grid, made = self._loaded[variant.name], self.grid(variant, p), launching.Arguments()
         matrices = dict(zip("ABC", arrays, strict=True))
         try:
             packed = arguments.pack(variant.arguments, p, matrices, math.prod(grid), made)

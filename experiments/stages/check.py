@@ -24,7 +24,7 @@ from experiments.command_line import add_build_dir, add_variant
 from experiments.stages import patterns, verify
 from experiments.stages.cases import Case, cases
 from kernels import catalogue
-from kernels.catalogue import Baseline, Problem, Runnable
+from kernels.catalogue import Baseline, Problem, Runnable, Variant
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +41,16 @@ class Device(Protocol):
     """What runs a variant: the GPU here, an emulator elsewhere."""
 
     name: str
-    sms: int  # of the GPU that it is, or that it stands for
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
         """Run on flat host buffers of A, B and C that begin `GUARD + offset` elements in; return them as left.
 
         Raises `UserError` for a problem that the variant refuses.
         """
+        ...
+
+    def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
+        """Blocks of a launch in x, y and z."""
         ...
 
     def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray | None:
@@ -67,7 +70,6 @@ class GpuDevice:
         from experiments.gpu.device import Gpu
 
         self.gpu = Gpu(build_dir)
-        self.sms = self.gpu.sm_count
         self._loaded: dict[str, Any] = {}
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
@@ -81,6 +83,10 @@ class GpuDevice:
         work = self._loaded[variant.name].bind(problem, *starts)
         work()
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
+
+    def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
+        """See `Device.grid`."""
+        return kernel.grid(problem, self.gpu.sm_count)
 
     def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """See `Device.owners`: it cannot tell."""
@@ -173,7 +179,7 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.nd
     ]
     owner = device.owners(variant, p, inputs.before, case.offset)
     if owner is not None:
-        told.append(patterns.owners(wrong, owner, kernel.threads, kernel.grid(p, device.sms)))
+        told.append(patterns.owners(wrong, owner, kernel.threads, device.grid(kernel, p)))
     result = patterns.Result(p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong)
     return "; ".join(filter(None, [*told, patterns.cause(result)]))
 

@@ -83,7 +83,9 @@ struct Share {
     __device__ __forceinline__ Share(int clusters, int mine, int tiles, int steps)
         : clusters(clusters), mine(mine), tiles(tiles), steps(steps), whole(tiles), sharing(1) {
         const int left = tiles % clusters;
-        const int most = min(clusters, WAYS * left);
+        // Each of them has a step: others would wait for what it leaves. FIXUP >= WAYS says that already.
+        const int ways = FIXUP < WAYS ? min(WAYS, steps) : WAYS;
+        const int most = min(clusters, ways * left);
         if (left > 0 && steps - left * steps / most > FIXUP) {
             whole = tiles - left;
             sharing = most;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from helpers import ARCH
 
 from experiments.emulation.device import EmulatedDevice
-from experiments.stages.cases import Case
+from experiments.stages.cases import Case, cases
 from experiments.stages.check import run_case
 from kernels import catalogue
 from kernels.catalogue import Problem
@@ -19,12 +18,9 @@ from ptxsim.compiler import compile_ptx
 EDGES = Problem(m=300, n=270, k=70, lda=72, ldb=280, ldc=272, alpha=0.75, beta=-1.5)
 
 
-def checked(variant: catalogue.Variant, folder: Path, problem: Problem, sms: int = 4) -> str:
+def checked(variant: catalogue.Variant, folder: Path, problem: Problem, sms: int | None = None) -> str:
     """What the check of one problem says, of a kernel that is built in `folder`; "" where it passed."""
-    device = EmulatedDevice(folder)
-    device.sms = sms
-    with nullcontext(device):
-        return run_case(device, variant, Case("", problem), seed=1).detail
+    return run_case(EmulatedDevice(folder, sms=sms), variant, Case("", problem), seed=1).detail
 
 
 def forgetful(tmp_path: Path, name: str, *changes: tuple[str, str]) -> catalogue.Variant:
@@ -80,6 +76,16 @@ def test_a_kernel_of_a_column_major_b_takes_it_and_no_other(name: str, ptx) -> N
 def test_a_persistent_rung_takes_any_number_of_multiprocessors(sms: int, ptx) -> None:
     variant, wider = catalogue.kernels()["hgemm_wgmma_store_fp16"], replace(EDGES, n=520, ldb=520, ldc=528)
     assert checked(variant, ptx(variant.name), wider, sms) == ""
+
+
+def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(ptx, tmp_path: Path) -> None:
+    """Stream-K on a whole GPU: two tiles of six steps, 132 blocks, of which 16 would share a tile of more."""
+    name, problem = "sgemm_tma_streamk", Problem(m=128, n=512, k=192, lda=192, ldb=512, ldc=512)
+    assert checked(catalogue.kernels()[name], ptx(name), problem, sms=132) == ""
+    wrong = forgetful(tmp_path, name, ("FIXUP < WAYS ? min(WAYS, steps) : WAYS", "WAYS"))
+    compiled(wrong, tmp_path)
+    least = next(case for case in cases(wrong) if case.name == "odd: 127 x 1 x 129")
+    assert "deadlock" in checked(wrong, tmp_path, least.problem)  # an emulated check finds it, too
 
 
 @pytest.mark.parametrize(
