@@ -1,7 +1,8 @@
 // The last step of every rung, C = alpha * (A B) + beta * C, for one, two or four neighbouring
 // elements. BLAS says that C is not read when beta is zero: it may hold anything then, NaN too, so
 // that computing 0 * C would be wrong. And it says that A and B are not read when alpha is zero. Rungs
-// whose loop is all that reads them take k as zero then, the others call `scale_c`.
+// whose loop is all that reads them take k as zero then; the others, and those whose loop ptxas would
+// no longer unroll, call `scale_c`.
 #pragma once
 
 #include <cstdint>
