@@ -133,12 +133,11 @@ def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
 def timings(bench: pd.DataFrame) -> Row:
     """Square problems of bench.csv. `first`: of equal variant, size, clocks and data, the row of the most samples."""
     bench = bench[(bench["m"] == bench["n"]) & (bench["n"] == bench["k"])].reset_index(drop=True)
-    flop = 2e-6 * bench["m"].astype(float) ** 3
     median, low, high = (bench[f"time_us_{end}"].astype(float) for end in ("median", "ci_low", "ci_high"))
-    clock = bench["flop_per_clock_sm"].astype(float)
-    ends: dict[str, Any] = {"tflops_low": flop / high, "tflops_high": flop / low}
-    # the interval of the time alone, as the claims have it
-    ends |= {"flop_per_clock_sm_low": clock * median / high, "flop_per_clock_sm_high": clock * median / low}
+    ends: dict[str, Any] = {}
+    for rate in ("tflops", "flop_per_clock_sm"):  # the interval of the time alone, as the claims have it
+        value = bench[rate].astype(float)
+        ends |= {f"{rate}_low": value * median / high, f"{rate}_high": value * median / low}
     bench = bench.assign(stale=bench["stale"].astype(bool), **ends)
     ranked = bench.sort_values(["samples", "experiment"], ascending=[False, True], kind="stable")
     first = ~ranked.duplicated(["variant", "n", "regime", "data"]).reindex(bench.index)

@@ -124,6 +124,8 @@ def draw_fma(of: Sources, found: Statement) -> Figure:
     drawing, axes = plt.subplots(figsize=(style.COLUMN, 2.5))
     for number, shape in enumerate(("square", *SHAPES)):
         rows = [row for row in found.rows if row["shape"] == shape]
+        if not rows:
+            continue
         sizes = [(row["m"] * row["n"] * row["k"]) ** (1 / 3) for row in rows]
         shares = [row["share"] for row in rows]
         look: dict[str, Any] = {"color": style.LINES[number], "marker": style.MARKERS[number]}
