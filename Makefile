@@ -8,6 +8,7 @@
 PYTHON ?= python3
 CORES ?= $(shell nproc)
 BIN := .venv/bin
+unexport PYTHONDONTWRITEBYTECODE  # as in many containers: hundreds of processes would each compile the same modules
 
 .PHONY: all test try test-gpu fuzz bench clean
 

@@ -22,6 +22,7 @@ from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.data_kinds import KEYS, spreads
 
+WIDE = 8  # from this ratio on, energies stand on a logarithmic axis
 GAP = 0.4  # between precisions, in rows
 LOOKS: dict[str, Any] = {
     "zeros": {"color": "#009E73", "marker": "v"},
@@ -76,7 +77,6 @@ def draw_line(panels: Any, rows: pd.DataFrame, title: str, places: dict[str, flo
     change.set_yticks(list(places.values()), list(places))
     scatter(power, rows, rows["power_w"].astype(float))
     scatter(energy, rows, rows["gflop_per_j"].astype(float))
-    energy.set_xscale("log")
     for axes in panels:
         axes.set_ylim(max(places.values()) + 0.6, -0.6)
         axes.tick_params(axis="y", length=0)
@@ -107,6 +107,11 @@ def draw(measured: Measured, experiment: str) -> Figure:
         axes.set_xlabel(unit)
     if rows["power_w"].notna().any():
         grid[0][1].set_xlim(0, 1.1 * rows["power_w"].astype(float).max())
+    energy = rows["gflop_per_j"].astype(float)
+    if energy.max() > WIDE * energy.min():
+        grid[0][2].set_xscale("log")
+    elif energy.notna().any():
+        grid[0][2].set_xlim(0, 1.1 * energy.max())
     kinds = [kind for kind in LOOKS if kind in set(rows["data"])]
     handles = [Line2D([], [], linestyle="", markersize=4.5, **LOOKS[kind]) for kind in kinds]
     figure.legend(handles, kinds, loc="outside upper center", ncols=len(kinds))

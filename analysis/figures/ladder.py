@@ -66,12 +66,11 @@ def draw(measured: Measured, experiment: str) -> Figure:
     rows = measured.bench[measured.bench["experiment"] == experiment]
     if rows.empty:
         return style.left_out(measured, f"Timings of {experiment}", measured.untimed(experiment))
-    flop = 2e-6 * rows["m"] * rows["n"] * rows["k"]
     rows = rows.assign(
         mark=marked(rows),
         value=rows["tflops"],
-        low=flop / rows["time_us_ci_high"],
-        high=flop / rows["time_us_ci_low"],
+        low=rows["tflops"] * (rows["time_us_median"] / rows["time_us_ci_high"]),
+        high=rows["tflops"] * (rows["time_us_median"] / rows["time_us_ci_low"]),
         share=100 * rows["share_of_baseline"].where(rows["variant"] != rows["baseline"]),
     )
     places = {label: place for place, label in enumerate(rows["mark"].drop_duplicates())}

@@ -69,8 +69,10 @@ except contracts.UserError as error:
 os.environ[discovery.KNOWN] = json.dumps(dict(PLAN.device.toolchain))
 if PLAN.counters_required:
     os.environ[profile.REQUIRED] = "1"
-# Jobs run with the Python that runs Snakemake.
-shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+# Jobs run with the Python that runs Snakemake, and keep what it compiled: each is a process of its own.
+shell.prefix(
+    f"set -euo pipefail; unset PYTHONDONTWRITEBYTECODE; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
+)
 
 RESULTS, BUILD, ARCH, MACHINE = PLAN.results, PLAN.build, PLAN.device.arch, PLAN.machine
 PARTS, HARNESS = f"{RESULTS}/parts", f"{BUILD}/harness.cubin"
