@@ -62,58 +62,80 @@ def emulate(kernel: ptxsim.Kernel, variant: Variant, size: int, sms: int, beta: 
     raise UserError(f"{variant.name}: the counts of n = {size} cannot be told: {refused}") from refused
 
 
+class _Small:
+    """Launches of 2 x 2 tiles of a large problem, over so many stretches of k each."""
+
+    def __init__(
+        self, kernel: ptxsim.Kernel, variant: Variant, large: Problem, stretches: tuple[int, int, int], stretch: int
+    ) -> None:
+        self.kernel, self.variant, self.stretches, self.stretch = kernel, variant, stretches, stretch
+        self.m, self.n = (TILES * variant.tile[axis] for axis in "mn")
+        self.problem = replace(large, m=self.m, n=self.n, k=stretch)
+        self.tiles = math.prod(variant.tiles(self.problem))
+        self.counted: set[str] = set()  # names of the counters' sums, and of those that bounds are made of
+        self.asked: set[str] = set()
+        self.counters = Counters()  # of the largest launch
+
+    def run(self, sms: int) -> dict[int, dict[str, float]]:
+        """Sums by number of stretches."""
+        found = {}
+        for number in self.stretches:
+            self.counters, traffic = Counters(), Traffic()
+            problem = replace(self.problem, k=number * self.stretch)
+            launching.count(self.kernel, self.variant, problem, [self.counters, traffic], sms)
+            sums, work = self.counters.sums(), Work.observed(self.counters, traffic)
+            self.counted.update(sums)
+            self.asked.update(work.counts)
+            found[number] = sums | work.counts
+        return found
+
+
 def _scaled(
     kernel: ptxsim.Kernel, variant: Variant, large: Problem, sms: int, stretches: tuple[int, int, int], stretch: int
 ) -> Scaled:
     """`emulate` by launches of so many stretches of k. Raises `PtxsimError` where they do not grow linearly."""
-    size = large.n
-    m, n = (TILES * variant.tile[axis] for axis in "mn")
-    counted: set[str] = set()  # names of the counters' sums, and of those that bounds are made of
-    asked: set[str] = set()
-    counters = Counters()
-
-    def runs(on_sms: int) -> dict[int, dict[str, float]]:
-        nonlocal counters
-        found = {}
-        for number in stretches:
-            counters, traffic = Counters(), Traffic()
-            problem = replace(large, m=m, n=n, k=number * stretch)
-            launching.count(kernel, variant, problem, [counters, traffic], on_sms)
-            sums, work = counters.sums(), Work.observed(counters, traffic)
-            counted.update(sums)
-            asked.update(work.counts)
-            found[number] = sums | work.counts
-        return found
-
-    tiles, blocks = math.prod(variant.tiles(large)), math.prod(variant.grid(large, sms))
-    small = math.prod(variant.tiles(replace(large, m=m, n=n, k=stretch)))
-    steps = size // stretch
+    small = _Small(kernel, variant, large, stretches, stretch)
+    blocks, steps = math.prod(variant.grid(large, sms)), large.k // stretch
     if variant.persistent:
-        # A block costs something, and each of its tiles: two grids over the same tiles tell the two apart
-        probe = replace(large, m=m, n=n, k=stretch)
-        grids = {math.prod(variant.grid(probe, s)): s for s in (1, small)}
-        if len(grids) < 2:
-            raise ptxsim.PtxsimError(
-                f"{small} tiles make one grid of {next(iter(grids))} persistent blocks, and two are needed"
-            )
-        few_blocks, many_blocks = grids
-        few = extrapolate(runs(grids[few_blocks]), 1, steps, 1)
-        ran = runs(grids[many_blocks])
-        sums = {}
-        for name, of_many in extrapolate(ran, 1, steps, 1).items():
-            of_block = (of_many - few.get(name, 0.0)) / (many_blocks - few_blocks)
-            sums[name] = of_block * blocks + (of_many - of_block * many_blocks) / small * tiles
+        ran, sums = _of_persistent(small, math.prod(variant.tiles(large)), blocks, steps)
     else:
-        ran = runs(sms)
-        sums = extrapolate(ran, small, steps, blocks)
-    # Blocks of a row share A, those of a column share B: sectors of the launch grow with its area, not with its blocks.
-    # An element of A and one of B being read alike, those of a step of k grow with m + n, and the rest with m n.
-    first, second, _ = stretches
-    step = (ran[second]["sectors"] - ran[first]["sectors"]) / stretch / (second - first)
-    rest = ran[first]["sectors"] - step * first * stretch
-    sums["sectors"] = step * size * 2 * size / (m + n) + rest * size * size / (m * n)
+        ran = small.run(sms)
+        sums = extrapolate(ran, small.tiles, steps, blocks)
+    sums["sectors"] = _sectors(small, ran, large.n)
     return Scaled(
-        named({name: value for name, value in sums.items() if name in counted}),
-        Work(blocks, variant.threads, {name: value for name, value in sums.items() if name in asked}),
-        counters,
+        named({name: value for name, value in sums.items() if name in small.counted}),
+        Work(blocks, variant.threads, {name: value for name, value in sums.items() if name in small.asked}),
+        small.counters,
     )
+
+
+def _of_persistent(
+    small: _Small, tiles: int, blocks: int, steps: int
+) -> tuple[dict[int, dict[str, float]], dict[str, float]]:
+    """The launches with most blocks, and the sums of a large one: a block costs something, and each of its tiles. Two
+    grids over the same tiles tell the two apart.
+    """
+    grids = {math.prod(small.variant.grid(small.problem, sms)): sms for sms in (1, small.tiles)}
+    if len(grids) < 2:
+        raise ptxsim.PtxsimError(
+            f"{small.tiles} tiles make one grid of {next(iter(grids))} persistent blocks, and two are needed"
+        )
+    few_blocks, many_blocks = grids
+    few = extrapolate(small.run(grids[few_blocks]), 1, steps, 1)
+    ran = small.run(grids[many_blocks])
+    sums = {}
+    for name, of_many in extrapolate(ran, 1, steps, 1).items():
+        of_block = (of_many - few.get(name, 0.0)) / (many_blocks - few_blocks)
+        sums[name] = of_block * blocks + (of_many - of_block * many_blocks) / small.tiles * tiles
+    return ran, sums
+
+
+def _sectors(small: _Small, ran: dict[int, dict[str, float]], size: int) -> float:
+    """Blocks of a row share A, those of a column share B: sectors of a launch grow with its area, not with its blocks.
+
+    An element of A and one of B being read alike, those of a step of k grow with m + n, and the rest with m n.
+    """
+    first, second, _ = small.stretches
+    step = (ran[second]["sectors"] - ran[first]["sectors"]) / small.stretch / (second - first)
+    rest = ran[first]["sectors"] - step * first * small.stretch
+    return step * size * 2 * size / (small.m + small.n) + rest * size * size / (small.m * small.n)
