@@ -39,6 +39,8 @@ class Command:
     builds: tuple[str, ...] = ()
     emulates: bool = False
     without_gpu: bool = False
+    kept: bool = False
+    emulated: bool = False
     left_out: bool = False
     minutes: int | None = None
 

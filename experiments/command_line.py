@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, parse_yaml_value
+from contracts import UserError, parse_yaml_value, read_rows
 from kernels import catalogue
-from kernels.catalogue import Entry
+from kernels.catalogue import Baseline, Entry, Runnable
 
 # Options of a kernel that is not in the catalogue: keys of an entry, and how each is read
 OWN = ("entry", "threads", "shared_bytes", "template", "tile", "multiples")
@@ -24,6 +24,25 @@ def add_build_dir(parser: argparse.ArgumentParser) -> None:
 def add_variant(parser: argparse.ArgumentParser) -> None:
     """The name of one entry of the catalogue."""
     parser.add_argument("variant", help="name in kernels/catalogue.yaml")
+
+
+def add_variants(parser: argparse.ArgumentParser) -> None:
+    """The names of entries of the catalogue."""
+    parser.add_argument("variants", nargs="+", metavar="VARIANT", help="names in kernels/catalogue.yaml")
+
+
+def find_runnable(name: str, instead: str) -> Runnable:
+    """The kernel or dispatcher of this name. Raises `UserError` for a library, with what is done `instead`."""
+    entry = catalogue.find(name)
+    if isinstance(entry, Baseline):
+        raise UserError(f"{name} is a library baseline: {instead}")
+    return entry
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """--store, where measurements are kept."""
+    told = "where measurements are kept: what is there is not measured again; default: nowhere"
+    parser.add_argument("--store", type=Path, metavar="DIR", help=told)
 
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
@@ -72,5 +91,16 @@ def _pairs(key: str, given: list[str]) -> dict[str, Any]:
 
 
 def add_checked(parser: argparse.ArgumentParser) -> None:
-    """--checked, the correctness table without whose consent nothing is timed or profiled."""
-    parser.add_argument("--checked", type=Path, help="its checks.csv; a variant that failed there is not measured")
+    """--checked, the correctness tables without whose consent nothing is timed or profiled."""
+    told = "checks.csv of these variants; one that failed there is not measured"
+    parser.add_argument("--checked", type=Path, nargs="+", default=[], metavar="checks.csv", help=told)
+
+
+def failures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
+    """The rows of --checked that did not pass, by variant."""
+    failed: dict[str, list[dict[str, Any]]] = {}
+    for path in options.checked:
+        for row in read_rows(path, "checks"):
+            if not row["passed"]:
+                failed.setdefault(row["variant"], []).append(row)
+    return failed

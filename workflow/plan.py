@@ -24,6 +24,8 @@ DRAWING = ("paper", "explorer")  # targets that draw what is there, and measure 
 COMPARE = "compare"
 SWEEP = "tile_autotune"
 COMPARED_SIZE = 4096
+PART = 8  # variants that one job checks or times
+TIMED = (".csv", ".checks.csv", ".parquet", ".contests.csv", ".seconds.csv")  # what a job that times leaves
 
 
 @dataclass(frozen=True)
@@ -132,35 +134,42 @@ class Plan:
         alone = self.measuring and experiment in (*self.planned, COMPARE)
         return f"{self.results}/only/{experiment}" if alone else self.source
 
+    def parts(self, experiment: str) -> Mapping[str, tuple[str, ...]]:
+        """The variants of an experiment as jobs take them, by the names of the parts: some of one dtype each."""
+        by_dtype: dict[str, list[str]] = {}
+        for name in self.everything[experiment].variants:
+            by_dtype.setdefault(catalogue.find(name).dtype, []).append(name)
+        return {
+            f"{dtype}-{first // PART + 1}": tuple(names[first : first + PART])
+            for dtype, names in by_dtype.items()
+            for first in range(0, len(names), PART)
+        }
+
     def timed(self, scope: str) -> tuple[str, ...]:
-        """What is timed in a scope, as EXPERIMENT/VARIANT-REGIME; what earlier runs left there by name, too."""
-        found = [
-            f"{e.name}/{variant}-{regime}"
-            for e in self.in_scope(scope)
-            if e.sizes
-            for variant in e.variants
-            for regime in self.regimes
-        ]
+        """What is timed in a scope, as EXPERIMENT/PART-REGIME; what earlier runs left there by name, too."""
+        found = [stem for e in self.in_scope(scope) if e.sizes for stem in self._timed(e.name)]
         return (*found, *(() if scope else self.timed_before))
+
+    def _timed(self, experiment: str) -> list[str]:
+        return [f"{experiment}/{part}-{regime}" for part in self.parts(experiment) for regime in self.regimes]
 
     @functools.cached_property
     def timed_before(self) -> tuple[str, ...]:
         """What earlier runs timed of experiments not planned now: it joins the tables, and is not made again."""
-        stems = (
-            f"{name}/{variant}-{regime}"
-            for name, experiment in self.experiments.items()
-            if name not in self.planned
-            for variant in experiment.variants
-            for regime in self.regimes
-        )
-        folder, suffixes = f"{self.results}/parts/bench", (".csv", ".checks.csv", ".parquet")
-        return tuple(stem for stem in stems if self.inventory.has(*(f"{folder}/{stem}{suffix}" for suffix in suffixes)))
+        stems = (stem for name in self.experiments if name not in self.planned for stem in self._timed(name))
+        folder = f"{self.results}/parts/bench"
+        return tuple(stem for stem in stems if self.inventory.has(*(f"{folder}/{stem}{suffix}" for suffix in TIMED)))
 
     def checked(self, scope: str) -> tuple[str, ...]:
-        """The kernels whose checks a scope's table holds: those that take part, and those that earlier runs timed."""
-        before = dict.fromkeys(stem.partition("/")[2].rpartition("-")[0] for stem in self.timed_before)
-        more = () if scope else tuple(v for v in before if v in self.runnable)
-        return tuple(dict.fromkeys((*self.variants_in(scope), *more)))
+        """The parts whose checks a scope's table holds, as EXPERIMENT/PART: those that take part, and those that
+        earlier runs timed."""
+        before = () if scope else tuple(dict.fromkeys(stem.partition("/")[0] for stem in self.timed_before))
+        names = (*(experiment.name for experiment in self.in_scope(scope)), *before)
+        return tuple(f"{name}/{part}" for name in names for part in self.parts(name) if self.runnable_of(name, part))
+
+    def runnable_of(self, experiment: str, part: str) -> tuple[str, ...]:
+        """The kernels and dispatchers of a part: it may be of libraries alone."""
+        return tuple(name for name in self.parts(experiment)[part] if name in self.runnable)
 
     def profiled(self, experiments: Iterable[Experiment]) -> tuple[tuple[str, int], ...]:
         """Each variant and size whose counters are wanted, once."""

@@ -18,9 +18,9 @@ from typing import Any
 
 from contracts import UserError, run_command, write_json, write_rows
 from experiments.command_line import add_build_dir, add_variant
-from experiments.emulation import bank_pictures, bounds, launching, predictions, scaling, widths
+from experiments.emulation import bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
 from experiments.emulation.device import EmulatedDevice
-from experiments.stages.check import check_variant
+from experiments.stages.check import check_cases, report
 from kernels import catalogue
 from kernels.catalogue import Baseline, Problem, Runnable, Variant
 from ptxsim import Kernel, PtxsimError, machines
@@ -56,6 +56,7 @@ def main() -> None:
     add_build_dir(parser)
     parser.add_argument("--machine", default="h200", help="whose rates bounds have: one of ptxsim's, or a .toml file")
     parser.add_argument("--seed", type=int, help="of the first check; drawn afresh when left out")
+    parser.add_argument("--results", action="store_true", help="keep results, for experiments.emulation.compare_gpu")
     parser.add_argument("--out-dir", required=True, type=Path)
     options = parser.parse_args()
     entry = catalogue.find(options.variant)
@@ -66,12 +67,16 @@ def main() -> None:
     except PtxsimError as error:
         raise UserError(str(error)) from error
     kernels = {variant.name: launching.load(variant, options.build_dir) for variant in entry.variants}
-    checks = check_variant(nullcontext(EmulatedDevice(options.build_dir, kernels)), entry, options.seed, large=None)
+    emulator = nullcontext(EmulatedDevice(options.build_dir, kernels))
+    checked = check_cases(emulator, entry, options.seed, large=None)
+    report(entry, [one.row for one in checked])
     predicted, least = at_sizes(entry, options.size, kernels, options.build_dir, machine)
     kernel = kernels[entry.name] if isinstance(entry, Variant) else None
     found = widths.rows(entry.name, kernel, options.build_dir / f"{entry.name}.cubin") if kernel else []
     pictured = bank_pictures.recorded(entry.name, kernel) if kernel else []
-    write_rows(options.out_dir / "checks.csv", "checks", checks)
+    if options.results:
+        compare_gpu.keep(options.out_dir / compare_gpu.RESULTS, entry, checked)
+    write_rows(options.out_dir / "checks.csv", "checks", [one.row for one in checked])
     write_rows(options.out_dir / "predictions.csv", "counters", predicted)
     write_rows(options.out_dir / "bounds.csv", "bounds", least)
     write_rows(options.out_dir / "shared_widths.csv", "shared_widths", found)

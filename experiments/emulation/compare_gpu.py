@@ -1,34 +1,53 @@
-"""Runs one variant on the GPU and on ptxsim with the same inputs, and compares the two results bit by bit.
+"""Runs kernels on the GPU and on ptxsim with the same inputs, and compares the two results bit by bit.
 
     python -m experiments.emulation.compare_gpu sgemm_warptile --build-dir results/build/sm_90a --out agreement.csv
 
-In fp32 the program states the order of every addition, so that the two must be equal in every bit. What the tensor
-cores do inside one mma is not documented: there the two may differ by what both bounds of `experiments.stages.verify`
-allow.
+With --emulated, the emulator's results are those that `python -m experiments.emulation --results` kept, and nothing is
+emulated again. In fp32 the program states the order of every addition, so that the two must be equal in every bit. What
+the tensor cores do inside one mma is not documented: there the two may differ by what both bounds of
+`experiments.stages.verify` allow.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import logging
-from contextlib import AbstractContextManager
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contracts import UserError, run_command, write_rows
-from experiments.command_line import add_build_dir, add_variant
+import ptxsim
+from contracts import UserError, atomic_write, run_command, write_rows
+from contracts.archives import checksum
+from experiments.command_line import add_build_dir, add_store, add_variants
 from experiments.emulation.device import EmulatedDevice
-from experiments.stages import verify
+from experiments.gpu.seconds import Seconds, since_start
+from experiments.gpu.worker import Failure, Watch, work_through
+from experiments.stages import store, verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
-from experiments.stages.check import Device, Inputs, inside, leased_gpu, prepare
+from experiments.stages.check import Checked, Device, HeldGpu, Inputs, inside, prepare
+from experiments.stages.seconds import write_seconds
+from experiments.stages.store import Measurement, Place
 from kernels import catalogue
-from kernels.catalogue import Problem, Variant
+from kernels.catalogue import Problem, Runnable, Variant
 
 logger = logging.getLogger(__name__)
 
+RESULTS = "results.npz"  # of a variant, in its folder of the emulator's results
 FLOP = 2**26  # a case up to this size takes the emulator about a second
+
+
+@functools.cache
+def _emulator() -> str:
+    """A hash of the emulator's code."""
+    paths = sorted(Path(ptxsim.__file__).parent.rglob("*.py"))
+    return checksum(b"".join(path.read_bytes() for path in paths if "tests" not in path.parts))[:16]
 
 
 def chosen(variant: Variant) -> list[Case]:
@@ -60,47 +79,149 @@ def compare(
     return differing, worst if np.isfinite(worst) else None
 
 
-def agree(variant: Variant, gpu: AbstractContextManager[Device], emulator: Device, seed: int) -> list[dict[str, Any]]:
-    """Rows of agreement.csv. The GPU is held only while it runs, after the emulator has."""
-    todo = chosen(variant)
-    prepared = [prepare(variant, case, seed + number) for number, case in enumerate(todo)]
-    emulated = [result(emulator, variant, inputs) for inputs in prepared]
-    with gpu as opened:
-        measured = [result(opened, variant, inputs) for inputs in prepared]
+@dataclass(frozen=True)
+class Emulated:
+    """What the emulator made of a case, and the seed of its inputs."""
+
+    seed: int
+    c: np.ndarray
+
+
+def keep(path: Path, entry: Runnable, checked: Iterable[Checked]) -> None:
+    """Write the results of the cases that are compared, as bits; of a dispatcher there are none."""
+    names = {case.name for case in chosen(entry)} if isinstance(entry, Variant) else set()
+    found = {}
+    for one in checked:
+        if one.inputs.case.name in names and not isinstance(one.after, str):
+            c = _c_of(one.inputs, one.after)
+            found[f"{one.inputs.seed} {one.inputs.case.name}"] = c.view(f"u{c.itemsize}")
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **found)
+
+
+def kept(path: Path, variant: Variant) -> dict[str, Emulated]:
+    """What `keep` wrote, by the name of the case. Raises `UserError` for another file."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key].view(verify.NUMPY_DTYPES[variant.dtype]) for key in file.files}
+            return {key.partition(" ")[2]: Emulated(int(key.partition(" ")[0]), c) for key, c in arrays.items()}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path}: not the results of an emulated kernel ({error}); emulate it again") from error
+
+
+def emulate(variant: Variant, emulator: Device, seed: int) -> dict[str, Emulated]:
+    """The same, made now."""
+    found = {}
+    for number, case in enumerate(chosen(variant)):
+        inputs = prepare(variant, case, seed + number)
+        found[case.name] = Emulated(seed + number, result(emulator, variant, inputs))
+    return found
+
+
+def agree(
+    variant: Variant,
+    gpu: AbstractContextManager[Device],
+    emulated: Mapping[str, Emulated],
+    seconds: Seconds | None = None,
+) -> list[dict[str, Any]]:
+    """Rows of agreement.csv, of the cases that were emulated. The GPU is held only while it runs."""
+    seconds = seconds or Seconds()
+    with seconds.of("inputs"):
+        todo = [case for case in chosen(variant) if case.name in emulated]
+        prepared = [prepare(variant, case, emulated[case.name].seed) for case in todo]
+    with seconds.of("lease"):
+        opened = gpu.__enter__()
+    try:
+        with seconds.of("check"):
+            measured = [result(opened, variant, inputs) for inputs in prepared]
+    finally:
+        gpu.__exit__(None, None, None)
     table = []
-    for number, (inputs, one, other) in enumerate(zip(prepared, measured, emulated, strict=True)):
-        p = inputs.case.problem
-        differing, worst = compare(p, variant.dtype, inputs.a, inputs.b, inputs.c0, one, other)
-        right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
-        row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
-        row |= p.numbers | {"seed": seed + number}
-        row |= {"elements": p.m * p.n, "differing": differing, "worst_difference_share": worst, "passed": right}
-        table.append(row | {"source_hash": variant.source_hash})
+    with seconds.of("judge"):
+        for inputs, one in zip(prepared, measured, strict=True):
+            p, other = inputs.case.problem, emulated[inputs.case.name].c
+            differing, worst = compare(p, variant.dtype, inputs.a, inputs.b, inputs.c0, one, other)
+            right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
+            row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
+            row |= p.numbers | {"seed": inputs.seed}
+            row |= {"elements": p.m * p.n, "differing": differing, "worst_difference_share": worst, "passed": right}
+            table.append(row | {"source_hash": variant.source_hash})
     return table
 
 
 def result(device: Device, variant: Variant, inputs: Inputs) -> np.ndarray:
     """C as the device leaves it."""
+    return _c_of(inputs, device.run(variant, inputs.case.problem, inputs.before, inputs.case.offset))
+
+
+def _c_of(inputs: Inputs, after: list[np.ndarray]) -> np.ndarray:
     p = inputs.case.problem
-    after = device.run(variant, p, inputs.before, inputs.case.offset)
     return inside(after[2], p.m, p.n, p.ldc, inputs.case.offset).copy()
+
+
+def measured(
+    variants: list[Variant], build_dir: Path, emulated: Path | None, store_: store.Store, seed: int
+) -> Iterator[tuple[Place, Measurement]]:
+    """The comparison of each variant, kept or made now."""
+
+    def place(variant: Variant) -> Place:
+        return Place("agreement", variant.name, "cases")
+
+    def basis(variant: Variant) -> store.Basis:
+        return store.basis_of(variant) | {"emulator": _emulator()}
+
+    @contextmanager
+    def opened(watch: Watch) -> Iterator[Callable[[Variant], Measurement]]:
+        seconds = Seconds()
+        seconds.parts["start"] = since_start()
+        gpu = HeldGpu(build_dir, watch, seconds)
+
+        def compared(variant: Variant) -> Measurement:
+            with seconds.of("inputs"):
+                path = emulated / variant.name / RESULTS if emulated else None
+                made = kept(path, variant) if path else emulate(variant, EmulatedDevice(build_dir), seed)
+            rows = agree(variant, gpu, made, seconds)
+            return Measurement(basis(variant), gpu.lease.name, {"agreement": rows}, seconds.taken())
+
+        yield compared
+
+    found = {variant.name: store_.find(place(variant), basis(variant).__eq__) for variant in variants}
+    for variant, one in work_through([variant for variant in variants if not found[variant.name]], opened):
+        if isinstance(one, Failure):
+            raise UserError(f"{variant.name}: {one.reason}")
+        found[variant.name] = store_.keep(place(variant), one)
+    for variant in variants:
+        if kept_one := found[variant.name]:
+            yield place(variant), kept_one
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Compare the GPU's results with the emulator's, bit by bit.")
-    add_variant(parser)
+    add_variants(parser)
     add_build_dir(parser)
-    parser.add_argument("--seed", type=int, help="of the first case; drawn afresh when left out")
+    add_store(parser)
+    parser.add_argument(
+        "--emulated", type=Path, metavar="DIR", help="where the emulator's results are kept, by variant"
+    )
+    parser.add_argument("--seed", type=int, help="of the first case of each; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     options = parser.parse_args()
-    variant = catalogue.find(options.variant)
-    if not isinstance(variant, Variant):
-        raise UserError(f"{variant.name} is no kernel: there is no PTX to run")
+    variants = []
+    for name in options.variants:
+        variant = catalogue.find(name)
+        if not isinstance(variant, Variant):
+            raise UserError(f"{variant.name} is no kernel: there is no PTX to run")
+        variants.append(variant)
     seed = options.seed if options.seed is not None else verify.fresh_seed()
-    table = agree(variant, leased_gpu(options.build_dir), EmulatedDevice(options.build_dir), seed)
-    differing, elements = (sum(row[key] for row in table) for key in ("differing", "elements"))
-    logger.info(f"{variant.name}: {differing} of {elements} elements differ from the GPU's")
-    write_rows(options.out, "agreement", table)
+    with store.opened(options.store) as store_:
+        found = dict(measured(variants, options.build_dir, options.emulated, store_, seed))
+    for place, one in found.items():
+        differing, elements = (sum(row[key] for row in one.rows["agreement"]) for key in ("differing", "elements"))
+        logger.info(f"{place.variant}: {differing} of {elements} elements differ from the GPU's")
+    if options.seconds:
+        write_seconds(options.seconds, found.items())
+    write_rows(options.out, "agreement", [row for one in found.values() for row in one.rows["agreement"]])
 
 
 if __name__ == "__main__":

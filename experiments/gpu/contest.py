@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import binom
 
 HEAT_ROUNDS = 3
 NEAR = 0.05  # of the best of the heat: who is further off is out
 FINAL_S = 0.5  # in which the final's rounds fit, within these numbers of them
 FINAL_ROUNDS = 7, 41
 
+LEVEL = 0.95  # of the interval by which a winner is told from the next
+
+
+@dataclass(frozen=True)
+class Contest:
+    """How a contest ended: places in the sequence, and medians in microseconds."""
+
+    winner: int
+    time_us: float
+    next: int | None = None  # the second; None where there was one alone
+    next_time_us: float | None = None
+    decided: bool = True  # the second is slower, by the 95% interval of the median ratio of their times in a round
+
+
 # From places in a sequence, in the order of their runs, to the time of each run in microseconds; NaN where it is spoilt
 Measure = Callable[[Sequence[int]], np.ndarray]
 
 
 def fastest(count: int, measure: Measure) -> int:
-    """The place of the fastest of `count`, which are at least one.
+    """The place of the fastest of `count`, which are at least one (see `held`)."""
+    return held(count, measure).winner if count > 1 else 0
+
+
+def held(count: int, measure: Measure) -> Contest:
+    """The contest between `count`, which are at least one.
 
     A heat of three rounds with all, then a final of those within 5% of the best median, with as many rounds as take
     half a second, 7 to 41. In a round each has one turn. Orders are drawn, so that none always follows the same one and
@@ -24,22 +45,37 @@ def fastest(count: int, measure: Measure) -> int:
     the first. Clocks are the card's own affair, so another contest may end otherwise between two that are equally fast.
     """
     everyone = list(range(count))
-    if count == 1:
-        return 0
-    heat = _medians(everyone, HEAT_ROUNDS, measure)
-    near = min(heat.values()) * (1 + NEAR)
-    finalists = [place for place in everyone if heat[place] <= near]
-    if len(finalists) == 1:
-        return finalists[0]
-    rounds = int(np.clip(FINAL_S * 1e6 / sum(heat[place] for place in finalists), *FINAL_ROUNDS))
-    final = _medians(finalists, rounds, measure)
-    return min(finalists, key=final.__getitem__)
+    heat = _times(everyone, HEAT_ROUNDS, measure)
+    best = min(map(_middle, heat.values()))
+    near = [place for place in everyone if _middle(heat[place]) <= best * (1 + NEAR)]
+    if len(near) == 1:
+        return _result(heat, near[0])
+    rounds = int(np.clip(FINAL_S * 1e6 / sum(_middle(heat[place]) for place in near), *FINAL_ROUNDS))
+    final = _times(near, rounds, measure)
+    return _result(final, min(near, key=lambda place: _middle(final[place])))
 
 
-def _medians(places: Sequence[int], rounds: int, measure: Measure) -> dict[int, float]:
-    """Median time of each; infinite where all of its runs were spoilt, unless all of everyone's were."""
+def _result(times: dict[int, np.ndarray], winner: int) -> Contest:
+    others = [place for place in times if place != winner]
+    if not others:
+        return Contest(winner, _middle(times[winner]))
+    second = min(others, key=lambda place: _middle(times[place]))
+    ratios = np.sort(times[second] / times[winner])
+    ratios = ratios[np.isfinite(ratios)]
+    low = int(binom.ppf((1 - LEVEL) / 2, len(ratios), 0.5)) - 1 if len(ratios) else -1
+    decided = bool(low >= 0 and ratios[low] > 1) or bool(len(ratios) and ratios[0] > 1 + NEAR)
+    return Contest(winner, _middle(times[winner]), second, _middle(times[second]), decided)
+
+
+def _times(places: Sequence[int], rounds: int, measure: Measure) -> dict[int, np.ndarray]:
+    """Times of each, one a round; NaN where they were spoilt."""
     rng = np.random.default_rng(0)
     order = np.concatenate([rng.permutation(places) for _ in range(rounds)])
     times = np.asarray(measure([int(place) for place in order]), np.float64)
-    own = {place: times[(order == place) & ~np.isnan(times)] for place in places}
-    return {place: float(np.median(of)) if len(of) else float("inf") for place, of in own.items()}
+    return {place: times[order == place] for place in places}
+
+
+def _middle(times: np.ndarray) -> float:
+    """The median; infinite where all runs were spoilt."""
+    kept = times[~np.isnan(times)]
+    return float(np.median(kept)) if len(kept) else float("inf")

@@ -21,6 +21,7 @@ from cuda.core.utils import StridedMemoryView
 
 from contracts import UserError
 from contracts.dtypes import dtypes
+from experiments.gpu.worker import DeviceFault
 from kernels import arguments
 from kernels.arguments import TensorMap, Workspace
 from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Runnable, Variant
@@ -36,12 +37,17 @@ def entry_name(ptx: Path) -> str:
     return names[0]
 
 
+# What concerns one call alone; after any other error the context is of no use
+HARMLESS = {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_NOT_READY", "CUDA_ERROR_NOT_FOUND"}
+
+
 def cuda(result: tuple[Any, ...]) -> Any:
-    """The value of a driver call; raises `UserError` with the driver's own words where it failed."""
+    """The value of a driver call; where it failed, raises `UserError` or `DeviceFault` with the driver's own words."""
     status, *values = result
     if status != driver.CUresult.CUDA_SUCCESS:
         text = driver.cuGetErrorString(status)[1]
-        raise UserError(f"CUDA: {text.decode() if text else status.name} ({status.name})")
+        kind = UserError if status.name in HARMLESS else DeviceFault
+        raise kind(f"CUDA: {text.decode() if text else status.name} ({status.name})")
     return values[0] if len(values) == 1 else values or None
 
 

@@ -4,49 +4,78 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.gpu.contest import fastest
+from experiments.gpu.contest import held
 from experiments.gpu.device import Gpu
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
-from kernels.catalogue import Problem
+from kernels.catalogue import Baseline, Problem
 
 WARM_S, WARM_MOST_S = 0.1, 0.5  # before a contest: clocks are up
 Call = Callable[[], None]
 TimedBy = Callable[[Gpu, list[Call]], np.ndarray]  # microseconds of each call, in this order; NaN where spoilt
 
 
+@dataclass(frozen=True)
+class Choice:
+    """Which call won a contest, by how much, and what the contest was between."""
+
+    call: str
+    calls: int
+    time_us: float | None = None
+    next_call: str | None = None
+    next_time_us: float | None = None
+    decided: bool | None = None
+
+
 class FastestCall(ABC):
-    """What `bind_fastest` chose is known by `chosen`."""
+    """What `bind_fastest` chose is known by `choice`."""
+
+    entry: Baseline
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self._chosen: dict[Problem, str] = {}
+        self._choices: dict[Problem, Choice] = {}
 
     @abstractmethod
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
         """The call that needs no contest."""
 
     @abstractmethod
-    def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
-        """All that the library has for this problem, by name; at least one, and each has run once."""
+    def calls(self, problem: Problem, a: int, b: int, c: int, only: str | None = None) -> dict[str, Call]:
+        """All that the library has for this problem, by name; at least one, and each has run once.
+
+        With `only`, the one of that name alone, or none.
+        """
+
+    def choose(self, problem: Problem, choice: Choice) -> None:
+        """Bind this call from now on, which won a contest before."""
+        self._choices[problem] = choice
 
     def bind_fastest(self, problem: Problem, a: int, b: int, c: int, timed_by: TimedBy) -> Call:
         """The fastest of `calls`, by a contest on these matrices (`experiments.gpu.contest` tells how it goes), in
-        which C is written many times. `chosen` says which it was; a problem bound again keeps it.
+        which C is written many times. A problem that is bound again, or that was chosen for, keeps its call.
         """
+        known = self._choices.get(problem)
+        if known and (call := self.calls(problem, a, b, c, known.call).get(known.call)):
+            return call
         calls = self.calls(problem, a, b, c)
-        if self._chosen.get(problem) not in calls:
-            works = list(calls.values())
-            warm_up(self.gpu, works[0], WARM_S, WARM_MOST_S, chunk_s=WARM_S / 2)
-            place = fastest(len(works), lambda order: timed_by(self.gpu, [works[i] for i in order]))
-            self._chosen[problem] = list(calls)[place]
-        return calls[self._chosen[problem]]
+        works, names = list(calls.values()), list(calls)
+        if len(works) == 1:
+            self._choices[problem] = Choice(names[0], 1)
+            return works[0]
+        warm_up(self.gpu, works[0], WARM_S, WARM_MOST_S, chunk_s=WARM_S / 2)
+        ended = held(len(works), lambda order: timed_by(self.gpu, [works[i] for i in order]))
+        after = None if ended.next is None else names[ended.next]
+        times = ended.time_us, after, ended.next_time_us, ended.decided
+        self._choices[problem] = Choice(names[ended.winner], len(works), *times)
+        return works[ended.winner]
 
-    def chosen(self, problem: Problem) -> str | None:
-        """The name of the call that `bind_fastest` chose for this problem; None where it was not asked."""
-        return self._chosen.get(problem)
+    def choice(self, problem: Problem) -> Choice | None:
+        """What `bind_fastest` chose for this problem; None where it was not asked."""
+        return self._choices.get(problem)
 
 
 def by_stopwatch(gpu: Gpu, calls: list[Call]) -> np.ndarray:

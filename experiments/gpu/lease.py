@@ -17,6 +17,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,8 @@ logger = logging.getLogger(__name__)
 
 HELD = "GEMM_LADDER_LEASE_HELD"  # set for the children of a process that holds a lease
 LOCKS = "GEMM_LADDER_LOCKS"  # another folder for the locks
-POLL_S = 0.02
+POLL_S = 0.005
+UNKNOWN = "0" * 8  # of a lease that somebody else took, or a system that does not tell its boot
 PATIENCE_S = 60.0  # jobs of one pipeline take turns all the time: there only a longer wait is worth a word
 
 
@@ -41,30 +43,61 @@ class Device:
     gpu: str
 
 
-@contextlib.contextmanager
-def lease(wait_s: float = 3600.0) -> Iterator[None]:
-    """Hold one visible GPU; until the block ends, it is the only one that CUDA sees in this process and its children.
+class Lease:
+    """One GPU that a process holds again and again: the first that is free, and the same one from then on."""
 
-    Clocks that a killed run left locked there are reset first (`experiments.gpu.clocks`). Must come before CUDA is
-    initialised. Raises `UserError` where no GPU is visible, where none is of the model that Snakemake planned for, or
-    none came free in `wait_s`.
-    """
-    if os.environ.get(HELD):
-        yield
-        return
-    device, lock = _first_free(_candidates(), wait_s)
-    before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ |= {"CUDA_VISIBLE_DEVICES": device.uuid, HELD: "1"}
-    try:
-        clocks.repair(device.gpu)
-        yield
-    finally:
-        del os.environ[HELD]
-        if before is None:
-            del os.environ["CUDA_VISIBLE_DEVICES"]
-        else:
-            os.environ["CUDA_VISIBLE_DEVICES"] = before
-        lock.release()
+    def __init__(self) -> None:
+        self._device: Device | None = None
+
+    @contextlib.contextmanager
+    def held(self, wait_s: float = 3600.0) -> Iterator[None]:
+        """Hold it; until the block ends, it is the only GPU that CUDA sees in this process and its children.
+
+        Clocks that a killed run left locked there are reset first (`experiments.gpu.clocks`). The first time must come
+        before CUDA is initialised. Raises `UserError` where no GPU is visible, where none is of the model that
+        Snakemake planned for, or none came free in `wait_s`.
+        """
+        if os.environ.get(HELD):
+            yield
+            return
+        self._device, lock = _first_free([self._device] if self._device else _candidates(), wait_s)
+        before = os.environ.get("CUDA_VISIBLE_DEVICES")
+        os.environ |= {"CUDA_VISIBLE_DEVICES": self._device.uuid, HELD: "1"}
+        try:
+            clocks.repair(self._device.gpu)
+            yield
+        finally:
+            del os.environ[HELD]
+            if before is None:
+                del os.environ["CUDA_VISIBLE_DEVICES"]
+            else:
+                os.environ["CUDA_VISIBLE_DEVICES"] = before
+            lock.release()
+
+    @property
+    def name(self) -> str:
+        """What measurements call the GPU that is held (see `name_of`)."""
+        return name_of(self._device.gpu) if self._device else UNKNOWN
+
+
+def lease(wait_s: float = 3600.0) -> AbstractContextManager[None]:
+    """Hold one visible GPU once, as `Lease.held` does."""
+    return Lease().held(wait_s)
+
+
+def name_of(uuid: str) -> str:
+    """A name for one card on one boot of its machine, which tells neither: eight hexadecimal digits."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return hashlib.sha256(f"{boot} {uuid}".encode()).hexdigest()[:8]
+    return UNKNOWN
+
+
+def names_here() -> set[str]:
+    """The names of the GPUs that a lease could be of; empty where there is none."""
+    with contextlib.suppress(UserError):
+        return {name_of(device.gpu) for device in _candidates()}
+    return set()
 
 
 def lock_path(uuid: str) -> Path:

@@ -20,6 +20,7 @@ from experiments.gpu.fastest_call import Call, FastestCall, TimedBy, by_stopwatc
 from experiments.gpu.torch_gemm import TorchGemm
 from kernels.catalogue import Baseline, Entry, Problem
 
+GEMM_EX = "cublasGemmEx"
 CUBLAS_GEMM_DEFAULT = -1  # cublas_api.h
 
 
@@ -70,18 +71,22 @@ class CublasGemm(FastestCall):
 
         return call
 
-    def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
+    def calls(self, problem: Problem, a: int, b: int, c: int, only: str | None = None) -> dict[str, Call]:
         """All that the library has for this problem, by name: "cublasGemmEx" (always), "cublasLtMatmul 1/8" and so on.
 
         The numbers are the places in the heuristic's list. What cuBLAS refuses to run is not among them, so all run
-        once here.
+        once here; with `only`, that one.
         """
-        found: dict[str, Call] = {"cublasGemmEx": self.bind(problem, a, b, c)}
-        candidates = self.lt.candidates(problem, dtypes()[self.entry.dtype], a, b, c)
+        found: dict[str, Call] = {}
+        if only in (None, GEMM_EX):
+            found[GEMM_EX] = self.bind(problem, a, b, c)
+        candidates = self.lt.candidates(problem, dtypes()[self.entry.dtype], a, b, c) if only != GEMM_EX else []
         for number, call in enumerate(candidates, start=1):
-            with contextlib.suppress(UserError):
-                call()
-                found[f"cublasLtMatmul {number}/{len(candidates)}"] = call
+            name = f"cublasLtMatmul {number}/{len(candidates)}"
+            if only in (None, name):
+                with contextlib.suppress(UserError):
+                    call()
+                    found[name] = call
         return found
 
 
@@ -126,4 +131,5 @@ def bind_for_timing(gemm: Gemm, problem: Problem, a: int, b: int, c: int, timed_
 
 def how_called(gemm: Gemm, problem: Problem) -> str | None:
     """Which of its calls stands for a library in measurements of this problem; None where there is no choice."""
-    return gemm.chosen(problem) if isinstance(gemm, FastestCall) else None
+    choice = gemm.choice(problem) if isinstance(gemm, FastestCall) else None
+    return choice.call if choice else None

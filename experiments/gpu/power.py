@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pynvml
 from cuda.bindings import driver
+from scipy.stats import linregress
 
 from experiments.gpu.device import Gpu, cuda
 from experiments.gpu.timing import Work
@@ -75,6 +76,15 @@ class Meter(threading.Thread):
         self.join()
 
     @property
+    def error(self) -> float:
+        """The standard error of the slope, as a part of it; infinite for few ticks."""
+        ticks = self.ticks.copy()
+        if len(ticks) < LEAST_TICKS:
+            return float("inf")
+        fit = linregress(*np.array(ticks, np.float64).T)
+        return float(fit.stderr / fit.slope) if fit.slope > 0 else float("inf")
+
+    @property
     def power_w(self) -> float | None:
         """The slope of energy over time through all ticks: single ones come up to 16 ms early or late (H200)."""
         if len(self.ticks) < 2:
@@ -83,10 +93,16 @@ class Meter(threading.Thread):
         return float(np.polynomial.Polynomial.fit(times, millijoules, 1).convert().coef[1] / 1e3)
 
 
-def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) -> Window:
+LEAST_TICKS = 8  # of the energy counter, before its slope is believed
+
+
+def watch(
+    gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float, precision: float | None = None
+) -> Window:
     """Run `work` back to back for `seconds` or a little more; power, temperature and throttle reasons meanwhile.
 
-    The queue is never empty: the next batch is queued while the one before runs. `run_us` is of runs back to back.
+    With `precision`, it ends earlier once two standard errors of the power are at most that part of it. The queue is
+    never empty: the next batch is queued while the one before runs. `run_us` is of runs back to back.
     """
     batch = max(1, round(BATCH_US / work_us))
     stream = gpu.stream.handle
@@ -96,6 +112,8 @@ def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) 
     start, count = time.perf_counter(), 0
     try:
         while count < 2 or time.perf_counter() - start < seconds:
+            if precision and count >= 2 and 2 * meter.error <= precision:
+                break
             for i in range(batch):
                 work()
                 if count == i == 0:

@@ -1,12 +1,18 @@
-"""Measures one variant of one experiment beside its baseline, in one process.
+"""Measures variants of one experiment, each next to its baseline, in one process.
 
-    python -m experiments.stages.bench sgemm_ladder sgemm_warptile --build-dir results/build/sm_90a \
+    python -m experiments.stages.bench sgemm_ladder sgemm_warptile sgemm_naive --build-dir results/build/sm_90a \
         --windows windows.csv --samples samples.parquet --checks checks.csv
 
-At each size, on each kind of data that the experiment names: choose the fastest call of cuBLAS; warm up until steady; a
-window in which variant and baseline take turns (which comes first in a pair is drawn), for time, clock and share; the
-same outputs checked where they lie; a window of the variant alone for power; and, within the experiment's budget,
-worklog C's own protocol. What was measured is written as it came; `python -m analysis.bench` makes bench.csv of it.
+For each variant, size and kind of data that the experiment names: warm up until steady; a window in which variant and
+baseline take turns (which comes first in a pair is drawn), for time, clock and share; the same outputs checked where
+they lie; a window of the variant alone for power; and, within the experiment's budget, worklog C's own protocol. The
+baseline is the fastest call that its library has for the problem, by a contest that is held once and kept. A window
+ends once the share is known well enough, or at its longest time. What was measured is written as it came;
+`python -m analysis.bench` makes bench.csv of it.
+
+With --store, a measurement is kept as soon as it is made, and one that is there is not made again, whichever experiment
+asked for it: a run that is cut loses one window. A kernel that faults or hangs loses its own rows; a fresh process
+measures the rest.
 
 Clocks are left as they are, unless `--regime locked` says to lock them through NVML while it runs
 (`experiments.gpu.clocks`). A sample whose SM clock, by the stamps around it, is then more than 1% off is rejected; a
@@ -17,28 +23,35 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import logging
-import time
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from contracts import UserError, read_rows, run_command, write_rows, write_text
+from contracts import UserError, run_command, write_rows, write_text
 from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, samples_table, write_samples
 from experiments import declarations
-from experiments.command_line import add_build_dir, add_checked, add_variant
+from experiments.command_line import add_build_dir, add_checked, add_store, add_variants, failures
+from experiments.declarations import Item, Protocol
 from experiments.gpu import clocks, discovery, power
 from experiments.gpu.device import Gpu
-from experiments.gpu.lease import lease
-from experiments.gpu.libraries import how_called, import_early, load_gemm
+from experiments.gpu.lease import UNKNOWN, Lease, names_here
+from experiments.gpu.libraries import Gemm, how_called, import_early, load_gemm
+from experiments.gpu.seconds import Seconds, since_start
 from experiments.gpu.timing import Samples, Stopwatch, Work, duration_us, warm_up
-from experiments.stages import verify
-from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, take_turns
+from experiments.gpu.worker import Failure, Watch, work_through
+from experiments.stages import store, verify
+from experiments.stages.contests import Contests
+from experiments.stages.seconds import write_seconds
+from experiments.stages.store import Measurement, Place, Store
+from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
 from kernels import catalogue
-from kernels.catalogue import Dispatcher, Entry, Problem
+from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
 
@@ -58,159 +71,246 @@ class Taken:
     worklog: Samples | None = None
     memory: str | None = None  # why the memory clock, if locked, did not stay
     baseline_call: str | None = None  # which of its library's calls the baseline was
+    half_width: float | None = None  # of the share, when the window ended
+    ended: str | None = None  # why it ended then
 
 
 class Bench:
-    """Measures one variant and its baseline on the leased GPU; `target`: what its clocks are locked at, if they are."""
+    """Measures on the leased GPU; `target`: what its clocks are locked at, if they are."""
 
     def __init__(
-        self,
-        experiment: declarations.Experiment,
-        entry: Entry,
-        build_dir: Path,
-        handle: object,
-        target: clocks.Target | None = None,
+        self, build_dir: Path, handle: object, contests: Contests, target: clocks.Target | None = None
     ) -> None:
-        self.experiment, self.entry, self.handle, self.target = experiment, entry, handle, target
+        self.handle, self.target, self.contests = handle, target, contests
         self.gpu = Gpu(build_dir)
-        entries = dict(zip(ROLES, (entry, catalogue.load()[entry.baseline]), strict=True))
-        loaded = {one.name: load_gemm(self.gpu, one) for one in entries.values()}  # a baseline beside itself: once
-        self.gemms = {role: loaded[one.name] for role, one in entries.items()}
-        worklog = max((worklog_replays(n) for n in experiment.sizes), default=0)
-        most = max(2 * experiment.samples, worklog if experiment.worklog_budget_s else 0)
-        self.stopwatch = Stopwatch(self.gpu, most, experiment.flush_l2)
+        self._gemms: dict[str, Gemm] = {}
+        self._stopwatches: dict[bool, Stopwatch] = {}
+        self._matrices: Matrices | None = None
 
-    def measure(self, n: int, data: str) -> Taken:
-        """Measure m = n = k = `n` on inputs of this kind."""
-        experiment, gpu = self.experiment, self.gpu
-        problem = Problem.square(n, self.entry.b_layout)
-        matrices = Matrices.fill(gpu, problem, self.entry.dtype, data)
-        works = {role: matrices.bind(gemm, role) for role, gemm in self.gemms.items()}
+    def measure(self, item: Item, lease: str, seconds: Seconds) -> Taken:
+        """Measure one variant next to its baseline; `lease`: what the GPU that is held is called."""
+        gpu, protocol = self.gpu, item.protocol
+        entry = catalogue.find(item.variant)
+        problem = Problem.square(item.n, entry.b_layout)
+        with seconds.of("inputs"):
+            matrices = self._filled(problem, entry.dtype, item.data)
+        with seconds.of("load"):
+            gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_of(entry)), strict=True)}
+        with seconds.of("contest"):
+            for gemm in gemms.values():
+                self.contests.settle(gemm, matrices, lease)
+        with seconds.of("load"):
+            works = {role: matrices.bind(gemm, role) for role, gemm in gemms.items()}
         variant, baseline = works.values()
 
         def pair() -> None:
             variant()
             baseline()
 
-        pair_us = warm_up(gpu, pair, experiment.warmup_s, chunk_s=min(0.1, max(experiment.warmup_s, 0.1) / 2))
-        for role in works:  # what is checked below was written by timed runs
-            matrices.poison(gpu, role)
-        least = min(experiment.least_samples, experiment.samples)
-        pairs = int(np.clip(experiment.window_s * 1e6 / pair_us, least, experiment.samples))
-        turns = take_turns(self.stopwatch, works, pairs, matrices.seed)
-        memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
-        checked = {role: check_output(gpu, matrices, role) for role in works}
-        window = power.watch(gpu, self.handle, variant, duration_us(gpu, variant), experiment.power_s)
-        worklog, call = self._worklog(n, variant), how_called(self.gemms["baseline"], problem)
-        return Taken(problem, data, matrices.seed, turns, checked, window, worklog, memory, call)
+        least_s = protocol.warmup_s
+        with seconds.of("warm-up"):
+            pair_us = warm_up(gpu, pair, least_s, chunk_s=min(0.1, max(least_s, 0.1) / 2))
+        with seconds.of("window"):
+            for role in works:  # what is checked below was written by timed runs
+                matrices.poison(gpu, role)
+            turns, half_width, ended = turns_until(
+                self._stopwatch(protocol, item.n), works, pair_us, protocol, matrices.seed
+            )
+            memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
+        with seconds.of("check"):
+            checked = {role: check_output(gpu, matrices, role) for role in works}
+        with seconds.of("power"):
+            alone_us = duration_us(gpu, variant)
+            window = power.watch(gpu, self.handle, variant, alone_us, protocol.power_s, protocol.power_precision)
+        with seconds.of("worklog"):
+            worklog = self._worklog(item, variant)
+        call = how_called(gemms["baseline"], problem)
+        told = half_width if np.isfinite(half_width) else None
+        return Taken(problem, item.data, matrices.seed, turns, checked, window, worklog, memory, call, told, ended)
 
-    def _worklog(self, n: int, work: Work) -> Samples | None:
-        replays = worklog_replays(n)
+    def _filled(self, problem: Problem, dtype: str, data: str) -> Matrices:
+        """The inputs of the measurement before, if they are the same."""
+        one = self._matrices
+        if one is None or (one.problem, one.dtype, one.data) != (problem, dtype, data):
+            self._matrices = one = None  # frees the memory first
+            self._matrices = one = Matrices.fill(self.gpu, problem, dtype, data)
+        return one
+
+    def _loaded(self, entry: Entry) -> Gemm:
+        if entry.name not in self._gemms:
+            self._gemms[entry.name] = load_gemm(self.gpu, entry)
+        return self._gemms[entry.name]
+
+    def _stopwatch(self, protocol: Protocol, n: int) -> Stopwatch:
+        most = max(2 * protocol.samples, worklog_replays(n) if protocol.worklog_budget_s else 0)
+        known = self._stopwatches.get(protocol.flush_l2)
+        if known is None or known.capacity < most:
+            self._stopwatches[protocol.flush_l2] = known = Stopwatch(self.gpu, most, protocol.flush_l2)
+        return known
+
+    def _worklog(self, item: Item, work: Work) -> Samples | None:
+        replays = worklog_replays(item.n)
         expected = replays * (duration_us(self.gpu, work, 3) + self.gpu.l2_bytes / 3e6)
-        if expected > self.experiment.worklog_budget_s * 1e6:
+        if expected > item.protocol.worklog_budget_s * 1e6:
             return None
-        return self.stopwatch.run([work] * replays)
+        return self._stopwatch(item.protocol, item.n).run([work] * replays)
+
+
+def baseline_of(entry: Entry) -> Entry:
+    """What it is measured next to."""
+    return catalogue.load()[entry.baseline]
+
+
+Asked = tuple[int | None, int | None]  # the SM and the memory clock to lock; None: the usual one
+
+
+def measurement(
+    item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, lease: str, seconds: Seconds
+) -> Measurement:
+    """What is kept of it: its row of windows.csv, its checks and samples, all but what an experiment adds.
+
+    Raises `UserError` where launch gaps leave too few samples: that is the host's fault, and worth another try.
+    """
+    entry = catalogue.find(item.variant)
+    reasons = why_rejected(taken.turns.samples, target)
+    passed = all(result.passed for result in taken.checked.values())
+    left_out = None
+    if passed and target:
+        left_out = taken.memory or off_target(taken.turns, reasons, target, taken.power.throttle_reasons)
+    kept = [len(taken.turns.of(role, reasons == "").time_us) for role in ROLES]
+    if passed and not left_out and min(kept) < LEAST_KEPT:
+        spoilt, unknown = (int((reasons == reason).sum()) for reason in (GAP, NO_CLOCK))
+        raise UserError(
+            f"{entry.name} at n = {item.n}: launch gaps spoilt {spoilt} of {len(reasons)} samples, "
+            f"and the clock of {unknown} is not known; leave the host's processor to the measurement"
+        )
+    samples = [_samples(item, "interleaved", taken.turns.samples, taken.turns.roles, reasons)]
+    if taken.worklog:
+        samples.append(_samples(item, "worklog", taken.worklog, ROLES[0], why_rejected(taken.worklog, target)))
+    window = _head(item) | {
+        "dtype": entry.dtype,
+        "mechanism": target.mechanism if target else AS_FOUND,
+        "locked_sm_mhz": target.sm_mhz if target else None,
+        "baseline": entry.baseline,
+        "baseline_call": taken.baseline_call,
+        "seed": taken.seed,
+        "passed": passed,
+        "left_out": left_out,
+        "power_w": taken.power.power_w,
+        "power_run_us": taken.power.run_us,
+        "temperature_c": taken.power.temperature_c,
+        "throttle_reasons": taken.power.throttle_reasons,
+        "source_hash": entry.source_hash,
+        "lease": lease,
+        "half_width": taken.half_width,
+        "ended": taken.ended,
+    }
+    checks = [_check(item, taken.problem, role, taken.seed, taken.checked[role]) for role in ROLES]
+    rows = {"windows": [window], "checks": checks}
+    return Measurement(basis_of(item, asked), lease, rows, seconds.taken(), samples=pa.concat_tables(samples))
+
+
+def lost(item: Item, reason: str, asked: Asked) -> Measurement:
+    """What is kept of one whose kernel faulted or hung: a check that failed, and no window."""
+    problem = Problem.square(item.n, catalogue.find(item.variant).b_layout)
+    failed = verify.CheckResult(None, reason)
+    return Measurement(basis_of(item, asked), UNKNOWN, {"checks": [_check(item, problem, ROLES[0], 0, failed)]})
+
+
+def basis_of(item: Item, asked: Asked) -> dict[str, Any]:
+    """What the measurement rests on."""
+    entry = catalogue.find(item.variant)
+    locked = list(asked) if item.regime == "locked" else None
+    own = {"baseline": baseline_of(entry).source_hash, "locked_mhz": locked, "protocol": asdict(item.protocol)}
+    return store.basis_of(entry) | own
+
+
+def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
+    """Whether a measurement that is kept stands for this item: by the same or a stricter protocol."""
+    wanted = basis_of(item, asked)
+
+    def serves(basis: store.Basis) -> bool:
+        same = {**basis, "protocol": None} == {**wanted, "protocol": None}
+        return same and Protocol(**basis["protocol"]).covers(item.protocol)
+
+    return serves
+
+
+def _head(item: Item) -> dict[str, Any]:
+    key = {"variant": item.variant, "m": item.n, "n": item.n, "k": item.n}
+    return {**key, "regime": item.regime, "data": item.data}
+
+
+def _samples(item: Item, window: str, samples: Samples, roles: Any, reasons: np.ndarray) -> pa.Table:
+    columns = {"window": window, "role": roles, "index": np.arange(len(reasons)), "time_us": samples.time_us}
+    columns |= {"sm_clock_mhz": samples.sm_clock_mhz.astype(np.float32)}
+    columns |= {"kept": reasons == "", "reason": np.where(reasons == "", np.array(None), reasons)}
+    return samples_table(len(reasons), {"experiment": ""} | _head(item) | columns)
+
+
+def _check(item: Item, p: Problem, role: str, seed: int, result: verify.CheckResult) -> dict[str, Any]:
+    entry = catalogue.find(item.variant)
+    timed = entry if role == ROLES[0] else baseline_of(entry)
+    return {
+        "variant": timed.name,
+        "source_hash": timed.source_hash,
+        "device": "gpu",
+        "case": "" if role == ROLES[0] else f" beside {entry.name}",
+        **{key: getattr(p, key) for key in ("m", "n", "k", "lda", "ldb", "ldc", "alpha", "beta")},
+        "seed": seed,
+        "worst_error_share": result.worst,
+        "passed": result.passed,
+        "detail": result.detail,
+    }
 
 
 @dataclass
 class Record:
-    """The rows of one variant in one experiment and clock regime."""
+    """The rows of some variants in one experiment and clock regime."""
 
     experiment: declarations.Experiment
-    entry: Entry
-    target: clocks.Target | None = None
     windows: list[dict[str, Any]] = field(default_factory=list)
     checks: list[dict[str, Any]] = field(default_factory=list)
     samples: list[pa.Table] = field(default_factory=list)
 
-    def add(self, taken: Taken) -> str:
-        """Append the rows of one size on one kind of data; what came of it, in words.
-
-        Raises `UserError` where launch gaps leave too few samples.
-        """
-        self.checks += [self._check(taken, role) for role in ROLES]
-        reasons = why_rejected(taken.turns.samples, self.target)
-        self.samples.append(self._samples(taken, "interleaved", taken.turns.samples, taken.turns.roles, reasons))
-        if taken.worklog:
-            why = why_rejected(taken.worklog, self.target)
-            self.samples.append(self._samples(taken, "worklog", taken.worklog, ROLES[0], why))
-        passed = all(result.passed for result in taken.checked.values())
-        left_out = None
-        if passed and self.target:
-            left_out = taken.memory or off_target(taken.turns, reasons, self.target, taken.power.throttle_reasons)
-        self.windows.append(self._window(taken, passed, left_out))
-        if not passed:
-            return "FAILED its check after timing"  # a wrong result has no speed
-        if left_out:
-            return f"left out: {self._problem(self.windows[-1])}: {left_out}"
-        ours, theirs = (taken.turns.of(role, reasons == "").time_us for role in ROLES)
-        if min(len(ours), len(theirs)) < LEAST_KEPT:
-            spoilt, unknown = (int((reasons == reason).sum()) for reason in (GAP, NO_CLOCK))
-            raise UserError(
-                f"{self.entry.name} at n = {taken.problem.n}: launch gaps spoilt {spoilt} of {len(reasons)} samples, "
-                f"and the clock of {unknown} is not known; leave the host's processor to the measurement"
-            )
-        middle = float(np.median(ours))
-        share = float(np.median(theirs)) / middle
-        by = f" ({taken.baseline_call})" if taken.baseline_call else ""
-        return f"{taken.problem.flop / middle / 1e6:.2f} TFLOP/s, {share:.1%} of {self.entry.baseline}{by}"
+    def add(self, item: Item, one: Measurement) -> None:
+        """Append the rows of a measurement, as this experiment's."""
+        of_data = f", {item.data}" if len(self.experiment.data) > 1 else ""
+        after = f"after timing {self.experiment.name}"
+        self.windows += [{"experiment": self.experiment.name} | row for row in one.rows.get("windows", [])]
+        self.checks += [row | {"case": f"{after}{row['case']}{of_data}"} for row in one.rows["checks"]]
+        if one.samples is not None:
+            place = one.samples.column_names.index("experiment")
+            named = pa.array([self.experiment.name] * len(one.samples)).dictionary_encode()
+            self.samples.append(one.samples.set_column(place, one.samples.schema.field(place), named))
 
     @property
     def left_out(self) -> list[str]:
-        """The sizes that were left out, each with why."""
-        return [f"{self._problem(row)}: {row['left_out']}" for row in self.windows if row["left_out"]]
+        """What was left out, each with why."""
+        several = len(self.experiment.data) > 1
+        return [
+            f"{row['variant']}, n = {row['n']}{', ' + row['data'] if several else ''}: {row['left_out']}"
+            for row in self.windows
+            if row["left_out"]
+        ]
 
-    def _problem(self, row: dict[str, Any]) -> str:
-        return f"{self.entry.name}, n = {row['n']}{self._of_data(row['data'])}"
 
-    def _of_data(self, data: str) -> str:
-        return f", {data}" if len(self.experiment.data) > 1 else ""
-
-    def _head(self, taken: Taken) -> dict[str, Any]:
-        p = taken.problem
-        regime = "locked" if self.target else "unlocked"
-        key = {"experiment": self.experiment.name, "variant": self.entry.name, "m": p.m, "n": p.n, "k": p.k}
-        return {**key, "regime": regime, "data": taken.data}
-
-    def _window(self, taken: Taken, passed: bool, left_out: str | None) -> dict[str, Any]:
-        return {
-            **self._head(taken),
-            "dtype": self.entry.dtype,
-            "mechanism": self.target.mechanism if self.target else AS_FOUND,
-            "locked_sm_mhz": self.target.sm_mhz if self.target else None,
-            "baseline": self.entry.baseline,
-            "baseline_call": taken.baseline_call,
-            "seed": taken.seed,
-            "passed": passed,
-            "left_out": left_out,
-            "power_w": taken.power.power_w,
-            "power_run_us": taken.power.run_us,
-            "temperature_c": taken.power.temperature_c,
-            "throttle_reasons": taken.power.throttle_reasons,
-            "source_hash": self.entry.source_hash,
-        }
-
-    def _samples(self, taken: Taken, window: str, samples: Samples, roles: Any, reasons: np.ndarray) -> pa.Table:
-        columns = {"window": window, "role": roles, "index": np.arange(len(reasons)), "time_us": samples.time_us}
-        columns |= {"sm_clock_mhz": samples.sm_clock_mhz.astype(np.float32)}
-        columns |= {"kept": reasons == "", "reason": np.where(reasons == "", np.array(None), reasons)}
-        return samples_table(len(reasons), self._head(taken) | columns)
-
-    def _check(self, taken: Taken, role: str) -> dict[str, Any]:
-        p, result = taken.problem, taken.checked[role]
-        timed = self.entry if role == "variant" else catalogue.load()[self.entry.baseline]
-        beside = "" if role == "variant" else f" beside {self.entry.name}"
-        return {
-            "variant": timed.name,
-            "source_hash": timed.source_hash,
-            "device": "gpu",
-            "case": f"after timing {self.experiment.name}{beside}{self._of_data(taken.data)}",
-            **{key: getattr(p, key) for key in ("m", "n", "k", "lda", "ldb", "ldc", "alpha", "beta")},
-            "seed": taken.seed,
-            "worst_error_share": result.worst,
-            "passed": result.passed,
-            "detail": result.detail,
-        }
+def outcome(item: Item, one: Measurement) -> str:
+    """What came of it, in words."""
+    if not one.rows.get("windows"):
+        return f"FAILED: {one.rows['checks'][0]['detail']}"
+    (window,) = one.rows["windows"]
+    if not window["passed"]:
+        return "FAILED its check after timing"  # a wrong result has no speed
+    if window["left_out"]:
+        return f"left out: {item.variant}, n = {item.n}: {window['left_out']}"
+    assert one.samples is not None
+    rows = one.samples.to_pandas()
+    rows = rows[(rows["window"] == "interleaved") & rows["kept"]]
+    ours, theirs = (rows.loc[rows["role"] == role, "time_us"].median() for role in ROLES)
+    flop = Problem.square(item.n).flop
+    by = f" ({window['baseline_call']})" if window["baseline_call"] else ""
+    return f"{flop / ours / 1e6:.2f} TFLOP/s, {theirs / ours:.1%} of {window['baseline']}{by}"
 
 
 def why_rejected(samples: Samples, target: clocks.Target | None) -> np.ndarray:
@@ -254,44 +354,116 @@ def worklog_replays(n: int) -> int:
     return int(800000 / n)
 
 
-def run(options: argparse.Namespace) -> Record:
-    """Measure every size on every kind of data."""
-    experiment = declarations.load(options.experiment, options.sizes_step)
-    entry = catalogue.find(options.variant)
-    if entry.name not in experiment.variants:
-        raise UserError(f"{entry.name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}")
-    failed = [row for row in read_rows(options.checked, "checks") if not row["passed"]] if options.checked else []
+def in_order(items: Iterable[Item]) -> list[Item]:
+    """Such that items on the same matrices follow each other, as they do within one layout and size."""
+
+    def matrices(item: Item) -> tuple[str, str, int]:
+        entry = catalogue.find(item.variant)
+        return entry.dtype, entry.b_layout, item.n
+
+    return sorted(items, key=matrices)
+
+
+def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_lease: bool = False) -> Found:
+    """Each item's measurement: the one that is kept, or else one that is made now, and kept at once.
+
+    `options` has build_dir, sm_mhz and memory_mhz. With `every_lease`, only what a GPU of this machine measured stands.
+    Raises `UserError` for what the host is to blame for (launch gaps, too little memory), once the others are measured.
+    """
+    here = names_here() if every_lease else None
+    asked = (options.sm_mhz, options.memory_mhz)
+    found: Found = {}
+    for item in items:
+        if one := kept.find(_place(item), _serves(item, asked), here):
+            found[item] = one
+    failed = []
+    todo = [item for item in in_order(items) if item not in found]
+    for item, result in work_through(todo, functools.partial(_opened, todo, options, kept, here)):
+        if isinstance(result, Failure) and not result.of_kernel:
+            failed.append(f"{item.variant}, n = {item.n}: {result.reason}")
+            continue
+        one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
+        found[item] = one = one if one.measured else kept.keep(_place(item), one)
+        logger.info(f"{item.variant}, n = {item.n}, {item.data} ({len(found)}/{len(items)}): {outcome(item, one)}")
     if failed:
-        logger.warning(f"{entry.name} is not timed: it failed {len(failed)} checks, first: {failed[0]['case']}")
-        return Record(experiment, entry)
-    import_early(entry)
+        raise UserError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else ""))
+    return found
+
+
+Found = dict[Item, Measurement]
+
+
+@contextlib.contextmanager
+def _opened(
+    items: list[Item], options: argparse.Namespace, kept: Store, here: set[str] | None, watch: Watch
+) -> Iterator[Callable[[Item], Measurement]]:
+    """Measures one item after the other in this process; with locked clocks, nobody else gets the GPU meanwhile."""
+    for name in dict.fromkeys(item.variant for item in items):
+        import_early(catalogue.find(name))
+    seconds, lease, started = Seconds(), Lease(), since_start()
+    asked = (options.sm_mhz, options.memory_mhz)
+    opened: list[tuple[Bench, clocks.Target | None]] = []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(lease())
-        handle = stack.enter_context(discovery.nvml())
-        target = None
-        if options.regime == "locked":
-            target = stack.enter_context(clocks.locked(handle, options.sm_mhz, options.memory_mhz))
-        bench, record = Bench(experiment, entry, options.build_dir, handle, target), Record(experiment, entry, target)
-        start = time.monotonic()
-        problems = [(n, data) for n in experiment.sizes for data in experiment.data]
-        expected = [expected_s(experiment, n) for n, _ in problems]
-        for i, (n, data) in enumerate(problems):
-            result = record.add(bench.measure(n, data))
-            left = (time.monotonic() - start) * sum(expected[i + 1 :]) / sum(expected[: i + 1])
-            on = f", {data}" if len(experiment.data) > 1 else ""
-            by = f", by {entry.pick(Problem.square(n, entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
-            logger.info(
-                f"{experiment.name}: {entry.name}{by}, n = {n}{on} ({i + 1}/{len(problems)}): {result}; "
-                f"about {left:.0f} s left"
-            )
+
+        def begin() -> tuple[Bench, clocks.Target | None]:
+            with seconds.of("context"):
+                handle = stack.enter_context(discovery.nvml())
+                locks = items[0].regime == "locked"
+                target = stack.enter_context(clocks.locked(handle, *asked)) if locks else None
+                return Bench(options.build_dir, handle, Contests(kept), target), target
+
+        def measure(item: Item) -> Measurement:
+            with contextlib.ExitStack() as held:
+                with seconds.of("lease"):
+                    held.enter_context(lease.held())
+                held.enter_context(watch.holding())
+                if not opened:
+                    seconds.parts["start"] = started
+                    opened.append(begin())
+                bench, target = opened[0]
+                if one := kept.find(_place(item), _serves(item, asked), here):
+                    return one  # another job asked for it meanwhile
+                taken = bench.measure(item, lease.name, seconds)
+                return measurement(item, taken, target, asked, lease.name, seconds)
+
+        if items[0].regime == "locked":
+            stack.enter_context(lease.held())
+        yield measure
+
+
+def _place(item: Item) -> Place:
+    return Place("bench", item.variant, item.stem)
+
+
+def run(options: argparse.Namespace) -> Record:
+    """Measure what the experiment asks for of these variants, or take what is kept."""
+    experiment = declarations.load(options.experiment, options.sizes_step)
+    for name in options.variants:
+        if catalogue.find(name).name not in experiment.variants:
+            raise UserError(f"{name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}")
+    wrong = failures(options)
+    for name in wrong.keys() & set(options.variants):
+        logger.warning(f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0]['case']}")
+    passed = [name for name in options.variants if name not in wrong]
+    record = Record(experiment)
+    items = declarations.items(experiment, passed, options.regime, options.sizes_step)
+    with store.opened(options.store) as kept:
+        found = measured(items, options, kept, experiment.every_lease)
+        for item in items:
+            record.add(item, found[item])
+        if options.contests:
+            Contests(kept).write(options.contests, items)
+    if options.seconds:
+        write_seconds(options.seconds, ((_place(item), one) for item, one in found.items()))
     return record
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure one variant of one experiment.")
+    parser = argparse.ArgumentParser(description="Measure variants of one experiment.")
     parser.add_argument("experiment", help="name of a file in experiments/")
-    add_variant(parser)
+    add_variants(parser)
     add_build_dir(parser)
+    add_store(parser)
     add_checked(parser)
     parser.add_argument("--sizes-step", type=int, help="step of swept sizes")
     parser.add_argument("--regime", choices=["unlocked", "locked"], default="unlocked", help="locked: sets the clocks")
@@ -299,6 +471,8 @@ def main() -> None:
     parser.add_argument("--windows", required=True, type=Path, help="written: rows of windows.csv")
     parser.add_argument("--checks", required=True, type=Path, help="written: rows of checks.csv")
     parser.add_argument("--samples", required=True, type=Path, help="written: samples.parquet")
+    parser.add_argument("--contests", type=Path, help="written: rows of contests.csv, of the libraries' calls")
+    parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     parser.add_argument("--left-out", type=Path, help="written: why sizes were left out, or nothing")
     options = parser.parse_args()
     record = run(options)

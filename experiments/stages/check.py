@@ -1,30 +1,37 @@
-"""Checks one variant: every case of `experiments.stages.cases` against the bound of `experiments.stages.verify`.
+"""Checks variants: every case of `experiments.stages.cases` against the bound of `experiments.stages.verify`.
 
-    python -m experiments.stages.check sgemm_warptile --build-dir results/build/sm_90a --out check.csv
+    python -m experiments.stages.check sgemm_warptile sgemm_naive --build-dir results/build/sm_90a --out check.csv
 
-on the GPU. `experiments.emulation` makes the same checks on an emulator of PTX that needs none.
+on the GPU, one after the other in one process; variants that have a case in common get the same inputs for it.
+`experiments.emulation` makes the same checks on an emulator of PTX that needs no GPU.
 A failure is a row with passed = false, not an error: the pipeline leaves that variant out of every performance figure,
-names it in the report, and ends non-zero (`experiments.stages.require_passed`).
+names it in the report, and ends non-zero (`experiments.stages.require_passed`). So is a kernel that faults or hangs;
+a fresh process then checks the rest. With --store, what was checked before is not checked again.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
-from experiments.command_line import add_build_dir, add_variant
-from experiments.stages import patterns, verify
+from experiments.command_line import add_build_dir, add_store, add_variants, find_runnable
+from experiments.gpu.lease import UNKNOWN
+from experiments.gpu.seconds import Seconds, since_start
+from experiments.gpu.worker import Failure, Watch, work_through
+from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases
-from kernels import catalogue
-from kernels.catalogue import Baseline, Problem, Runnable, Variant
+from experiments.stages.seconds import write_seconds
+from experiments.stages.store import Measurement, Place
+from kernels.catalogue import Problem, Runnable, Variant
 
 logger = logging.getLogger(__name__)
 
@@ -110,11 +117,36 @@ class Inputs:
     """One case's matrices, fresh and random, and the buffers that hold them as they lie in memory."""
 
     case: Case
+    seed: int
     a: np.ndarray
     b: np.ndarray
     c0: np.ndarray
     before: list[np.ndarray]
-    rng: np.random.Generator
+    # by how the kernel narrows what it reads: the judge of an output, which keeps its reference
+    judges: dict[str, Callable[[np.ndarray], verify.CheckResult]] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Of the matrices and buffers; references take about as much again."""
+        return sum(x.nbytes for x in (self.a, self.b, self.c0, *self.before))
+
+
+class Shared:
+    """Inputs of cases that several variants have, the latest used, up to `LIMIT_BYTES` of them."""
+
+    LIMIT_BYTES = 2 * 2**30
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[Any, ...], Inputs] = OrderedDict()
+
+    def prepared(self, variant: Runnable, case: Case, seed: int) -> Inputs:
+        """As `prepare`; a problem that was prepared before keeps its inputs, and their seed."""
+        key = (variant.dtype, case.problem, case.offset)
+        inputs = self._known.pop(key, None) or prepare(variant, case, seed)
+        self._known[key] = inputs
+        while len(self._known) > 1 and sum(one.nbytes for one in self._known.values()) > self.LIMIT_BYTES:
+            self._known.popitem(last=False)
+        return replace(inputs, case=case)
 
 
 def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
@@ -127,7 +159,7 @@ def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
     )
     lie = (a, b if p.b_layout == "row" else b.T, c0)
     before = [guarded(x, max(ld, row), case.offset) for x, (_, row, ld) in zip(lie, p.stored.values(), strict=True)]
-    return Inputs(case, a, b, c0, before, rng)
+    return Inputs(case, seed, a, b, c0, before)
 
 
 def attempt(device: Device, variant: Runnable, inputs: Inputs) -> list[np.ndarray] | str:
@@ -152,10 +184,11 @@ def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> v
     computed[:] = c
     if outside:
         return verify.CheckResult(None, f"wrote outside C: in {outside[0]} or its guard bands")
-    a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
-    if p.flop <= WHOLE_FLOP:
-        return verify.check_whole(p, variant.dtype, a, b, inputs.c0, c)
-    return _check_large(p, variant.dtype, a, b, c, inputs.rng)
+    if variant.narrowing not in inputs.judges:
+        a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
+        made = _judge_whole(p, variant.dtype, a, b, inputs.c0) if p.flop <= WHOLE_FLOP else None
+        inputs.judges[variant.narrowing] = made or _judge_large(p, variant.dtype, a, b, inputs.seed)
+    return inputs.judges[variant.narrowing](c)
 
 
 def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify.CheckResult:
@@ -184,25 +217,43 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.nd
     return "; ".join(filter(None, [*told, patterns.cause(result)]))
 
 
-def _check_large(
-    p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c: np.ndarray, rng: np.random.Generator
-) -> verify.CheckResult:
-    """A sample of exact rows and Freivalds' test over all of C; for beta = 0."""
-    rows = rng.choice(p.m, SAMPLED_ROWS, replace=False)
-    exact = verify.check_whole(
-        Problem(len(rows), p.n, p.k, p.lda, p.ldb, p.ldc, p.alpha), dtype, a[rows], b, c[rows], c[rows]
-    )
-    a64, b64, c64 = (x.astype(np.float64) for x in (a, b, c))
-    x = rng.choice([-1.0, 1.0], p.n)
-    whole = verify.freivalds(
-        p,
-        dtype,
-        c64 @ x,
-        p.alpha * (a64 @ (b64 @ x)),
-        abs(p.alpha) * (np.abs(a64) @ np.abs(b64).sum(axis=1)),
-        np.sqrt((c64 * c64).sum(axis=1)),
-    )
-    return verify.combine(exact, whole)
+Judge = Callable[[np.ndarray], verify.CheckResult]
+
+
+def _judge_whole(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> Judge:
+    """Compares every element with float64."""
+    reference, allowed = verify.expected(p, dtype, a, b, c0)
+    return lambda c: verify.judge(c, reference, allowed)
+
+
+def _judge_large(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, seed: int) -> Judge:
+    """Compares a sample of exact rows, and makes Freivalds' test over all of C; for beta = 0."""
+    rng = np.random.default_rng([seed, 1])
+    rows, x = rng.choice(p.m, SAMPLED_ROWS, replace=False), rng.choice([-1.0, 1.0], p.n)
+    sampled = Problem(len(rows), p.n, p.k, p.lda, p.ldb, p.ldc, p.alpha)
+    b64 = b.astype(np.float64)
+    bx, b_sums = b64 @ x, np.abs(b64).sum(axis=1)
+    reference, allowed = verify.expected(sampled, dtype, a[rows], b64, np.zeros((len(rows), p.n)))
+    del b64
+    a64 = a.astype(np.float64)
+    abx, magnitudes = p.alpha * (a64 @ bx), abs(p.alpha) * (np.abs(a64) @ b_sums)
+
+    def judge(c: np.ndarray) -> verify.CheckResult:
+        c64 = c.astype(np.float64)
+        norms = np.sqrt(np.einsum("ij,ij->i", c64, c64))
+        whole = verify.freivalds(p, dtype, c64 @ x, abx, magnitudes, norms)
+        return verify.combine(verify.judge(c[rows], reference, allowed), whole)
+
+    return judge
+
+
+@dataclass
+class Checked:
+    """A case that a variant ran: what it left, or why it did not run, and its row of checks.csv."""
+
+    inputs: Inputs
+    after: list[np.ndarray] | str
+    row: dict[str, Any]
 
 
 def check_variant(
@@ -212,38 +263,73 @@ def check_variant(
     large: int | None = LARGE,
     tell: bool = True,
 ) -> list[dict[str, Any]]:
-    """All cases as rows of checks.csv; with `tell`, how they went is logged.
+    """All cases as rows of checks.csv (see `check_cases`); with `tell`, how they went is logged."""
+    table = [one.row for one in check_cases(device, variant, seed, large)]
+    if tell:
+        report(variant, table)
+    return table
 
-    The device is held only while kernels run, not for inputs and judging. `seed`: of the first case (None: drawn).
+
+def report(variant: Runnable, table: list[dict[str, Any]]) -> None:
+    """Log how the cases went."""
+    for line in summary(variant, table):
+        logger.log(logging.WARNING if line.startswith("FAILED") else logging.INFO, line)
+
+
+def check_cases(
+    device: AbstractContextManager[Device],
+    variant: Runnable,
+    seed: int | None = None,
+    large: int | None = LARGE,
+    shared: Shared | None = None,
+    seconds: Seconds | None = None,
+) -> list[Checked]:
+    """Every case of a variant, run and judged.
+
+    The device is held only while kernels run, not for inputs and judging. `seed`: of the first case (None: drawn);
+    `shared`: where inputs are kept for the next variant.
     """
     if seed is None:
         seed = verify.fresh_seed()
-    prepared = [prepare(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
-    with device as opened:
-        outputs = [attempt(opened, variant, inputs) for inputs in prepared]
-    name, table = opened.name, []
+    seconds, make = seconds or Seconds(), shared.prepared if shared else prepare
+    with seconds.of("inputs"):
+        prepared = [make(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
+    with seconds.of("lease"):
+        opened = device.__enter__()
+    try:
+        with seconds.of("check"):
+            outputs = [attempt(opened, variant, inputs) for inputs in prepared]
+    finally:
+        device.__exit__(None, None, None)
+    with seconds.of("judge"):
+        return _judged(opened, variant, prepared, outputs)
+
+
+def _judged(
+    opened: Device, variant: Runnable, prepared: list[Inputs], outputs: list[list[np.ndarray] | str]
+) -> list[Checked]:
+    """What came of each case; what is wrong with the largest that failed is explained."""
+    table: list[Checked] = []
     wrong: list[tuple[Inputs, list[np.ndarray], dict[str, Any]]] = []
-    for number, (inputs, after) in enumerate(zip(prepared, outputs, strict=True)):
+    for inputs, after in zip(prepared, outputs, strict=True):
         case, result = inputs.case, judge(variant, inputs, after)
         row: dict[str, Any] = {
             "variant": variant.name,
             "source_hash": variant.source_hash,
-            "device": name,
+            "device": opened.name,
             "case": case.name,
         }
-        row |= case.problem.numbers | {"seed": seed + number}
+        row |= case.problem.numbers | {"seed": inputs.seed}
         row |= {"worst_error_share": result.worst, "passed": result.passed, "detail": result.detail}
         if case.refused:
             row["worst_error_share"] = None
-        table.append(row)
+        table.append(Checked(inputs, after, row))
         if not (result.passed or case.refused or isinstance(after, str)) and case.problem.flop <= WHOLE_FLOP:
             wrong.append((inputs, after, row))
     if wrong:  # once: of the largest problem, where a pattern shows best
         inputs, after, row = max(wrong, key=lambda one: one[0].case.problem.flop)
         told = explain(opened, variant, inputs, after)
         row["detail"] = EXPLAINED.join(filter(None, [row["detail"], told]))
-    for line in summary(variant, table) if tell else ():
-        logger.log(logging.WARNING if line.startswith("FAILED") else logging.INFO, line)
     return table
 
 
@@ -281,17 +367,92 @@ def leased_gpu(build_dir: Path) -> Iterator[Device]:
         yield GpuDevice(build_dir)
 
 
+class HeldGpu:
+    """A GPU that is leased anew for each block, with the same context."""
+
+    def __init__(self, build_dir: Path, watch: Watch, seconds: Seconds) -> None:
+        from experiments.gpu.lease import Lease
+
+        self.lease, self.watch, self.seconds, self.build_dir = Lease(), watch, seconds, build_dir
+        self._device: GpuDevice | None = None
+        self._exit: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> Device:
+        self._exit = [self.lease.held(), self.watch.holding()]
+        for one in self._exit:
+            one.__enter__()
+        if self._device is None:
+            with self.seconds.of("context"):
+                self._device = GpuDevice(self.build_dir)
+        return self._device
+
+    def __exit__(self, *error: Any) -> None:
+        while self._exit:
+            self._exit.pop().__exit__(*error)
+
+
+def measured(
+    variants: list[Runnable], build_dir: Path, kept: store.Store, seed: int | None = None
+) -> dict[str, Measurement]:
+    """The checks of each variant, by name: those that are kept, and those that are made now."""
+    found: dict[str, Measurement] = {}
+    for variant in variants:
+        basis = store.basis_of(variant)
+        if one := kept.find(_place(variant), basis.__eq__):
+            found[variant.name] = one
+
+    @contextmanager
+    def opened(watch: Watch) -> Iterator[Callable[[Runnable], Measurement]]:
+        seconds, shared = Seconds(), Shared()
+        seconds.parts["start"] = since_start()
+        device = HeldGpu(build_dir, watch, seconds)
+
+        def check(variant: Runnable) -> Measurement:
+            if one := kept.find(_place(variant), store.basis_of(variant).__eq__):
+                return one  # another job asked for it meanwhile
+            rows = [one.row for one in check_cases(device, variant, seed, LARGE, shared, seconds)]
+            return Measurement(store.basis_of(variant), device.lease.name, {"checks": rows}, seconds.taken())
+
+        yield check
+
+    for variant, result in work_through([one for one in variants if one.name not in found], opened):
+        if isinstance(result, Failure):
+            if not result.of_kernel:
+                raise UserError(f"{variant.name}: {result.reason}")
+            result = Measurement(store.basis_of(variant), UNKNOWN, {"checks": [_lost(variant, result.reason)]})
+        report(variant, result.rows["checks"])
+        found[variant.name] = result if result.measured else kept.keep(_place(variant), result)
+    return found
+
+
+def _place(variant: Runnable) -> Place:
+    return Place("check", variant.name, "cases")
+
+
+def _lost(variant: Runnable, reason: str) -> dict[str, Any]:
+    """The row of a variant that ended the process in which it was checked."""
+    first = next(iter(cases(variant)))
+    row: dict[str, Any] = {"variant": variant.name, "source_hash": variant.source_hash, "device": GpuDevice.name}
+    row |= {"case": "all cases", **first.problem.numbers, "seed": 0}
+    return row | {"worst_error_share": None, "passed": False, "detail": reason}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Check one variant.")
-    add_variant(parser)
+    parser = argparse.ArgumentParser(description="Check variants.")
+    add_variants(parser)
     add_build_dir(parser)
-    parser.add_argument("--seed", type=int, help="of the first case; drawn afresh when left out")
+    add_store(parser)
+    parser.add_argument("--seed", type=int, help="of the first case of each; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     options = parser.parse_args()
-    variant = catalogue.find(options.variant)
-    if isinstance(variant, Baseline):
-        raise UserError(f"{variant.name} is a library baseline: its output is checked where it is timed")
-    write_rows(options.out, "checks", check_variant(leased_gpu(options.build_dir), variant, options.seed))
+    variants = [find_runnable(name, "its output is checked where it is timed") for name in options.variants]
+    with store.opened(options.store) as kept:
+        found = measured(variants, options.build_dir, kept, options.seed)
+    rows = [row for variant in variants for row in found[variant.name].rows["checks"]]
+    if options.seconds:
+        write_seconds(options.seconds, ((_place(variant), found[variant.name]) for variant in variants))
+    write_rows(options.out, "checks", rows)
 
 
 if __name__ == "__main__":

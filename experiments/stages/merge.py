@@ -2,7 +2,9 @@
 
     python -m experiments.stages.merge checks part1.csv part2.csv --out results/h200/checks.csv
 
-For resources the parts are the .json files beside the cubins; for samples, Parquet files.
+A row that stands in several parts, each the same, is there once: what one kernel's check, or one measurement, gave is
+asked for by several experiments. For resources the parts are the .json files beside the cubins; for samples, Parquet
+files.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ def main() -> None:
 
         write_samples(options.out, map(read_samples, options.parts))
     else:
-        write_rows(options.out, table.schema, [row for part in options.parts for row in rows(part, table.schema)])
+        every = (row for part in options.parts for row in rows(part, table.schema))
+        write_rows(options.out, table.schema, {tuple(row.items()): row for row in every}.values())
 
 
 def rows(part: Path, schema: str) -> list[dict[str, Any]]:

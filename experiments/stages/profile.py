@@ -1,11 +1,12 @@
-"""Reads the hardware counters of one catalogue entry with Nsight Compute.
+"""Reads the hardware counters of catalogue entries with Nsight Compute, which starts once for many of them.
 
-    python -m experiments.stages.profile sgemm_warptile --size 4096 --build-dir results/build/sm_90a \
+    python -m experiments.stages.profile sgemm_warptile sgemm_naive --size 4096 --build-dir results/build/sm_90a \
         --out counters.csv --left-out left_out.txt
 
-Clocks are left alone (--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu; its
-text output changes between versions. Without ncu, or without the permission, counters.csv has no rows and left_out.txt
-says why and what would help; it names counters that are unknown here, too, and otherwise is empty.
+An entry that fails costs its own counters; ncu starts again for those after it. Clocks are left alone
+(--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu; its text output changes
+between versions. Without ncu, or without the permission, counters.csv has no rows and left_out.txt says why and what
+would help; it names counters that are unknown here, too, and otherwise is empty.
 """
 
 from __future__ import annotations
@@ -18,19 +19,28 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import contracts
-from contracts import UserError, load_yaml, read_rows, run_command, scratch, write_rows, write_text
-from experiments.command_line import add_build_dir, add_checked, add_variant
+from contracts import UserError, load_yaml, run_command, scratch, write_rows, write_text
+from contracts.archives import checksum
+from experiments.command_line import add_build_dir, add_checked, add_store, add_variants, failures
+from experiments.gpu.lease import UNKNOWN
+from experiments.stages import store
+from experiments.stages.seconds import write_seconds
+from experiments.stages.store import Measurement, Place
 from kernels import catalogue
 from kernels.catalogue import Entry
 
 logger = logging.getLogger(__name__)
 
 LEAST_VERSION = (2022, 3)  # the first that knows Hopper and Ada
+MARK = "next_entry"  # the kernel of harness.cu that stands before the launches of an entry
+ENTRIES = 16  # for which ncu starts once: what a run that is killed loses
 REQUIRED = "GEMM_LADDER_COUNTERS_REQUIRED"  # set by a pipeline that was asked for counters by name
 PERMISSION = (
     "no permission to read hardware counters (ERR_NVGPUCTRPERM); remedy: run as root, or load the driver with "
@@ -81,10 +91,24 @@ def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str
     return kernels
 
 
+Kernels = list[dict[str, Any]]
+
+
+def of_entries(kernels: Kernels) -> list[Kernels]:
+    """The kernels of a report, entry by entry: before those of each stands the mark of `profile_target`."""
+    groups: list[Kernels] = []
+    for kernel in kernels:
+        if kernel["name"] == MARK:
+            groups.append([])
+        elif groups:
+            groups[-1].append(kernel)
+    return groups
+
+
 def longest_kernel(
-    kernels: list[dict[str, Any]], entry: Entry, size: int, names: list[str], beta: float = 0.0
+    kernels: Kernels, entry: Entry, size: int, names: list[str], beta: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Rows of counters.csv from the longest kernel of a report; a counter that it does not have has no row.
+    """Rows of counters.csv from the longest of an entry's kernels; a counter that it does not have has no row.
 
     With beta, of counters_with_beta.csv.
     """
@@ -111,45 +135,97 @@ def longest_kernel(
     return rows
 
 
+@dataclass(frozen=True)
+class Counted:
+    """The counters of one entry: rows of counters.csv, those that this ncu or GPU does not know, and the seconds."""
+
+    rows: list[dict[str, Any]]
+    unknown: list[str]
+    lease: str = UNKNOWN
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Session:
+    """ncu, and what it is to count on square matrices of one size. `beta`: other than 0, C is read, too.
+
+    Raises `LeftOut` where counters cannot be read here.
+    """
+
+    size: int
+    build_dir: Path
+    beta: float = 0.0
+    store: Path | None = None
+    ncu: Path = field(default_factory=lambda: find_ncu())
+    names: list[str] = field(default_factory=lambda: metric_names())
+
+    def __post_init__(self) -> None:
+        check_version(self.ncu)
+        report_folder(self.ncu)
+
+    def count(self, entries: Sequence[Entry], named: Sequence[str] = ()) -> Iterator[tuple[Entry, Counted | str]]:
+        """Each entry with its counters, or with why it has none, as they come.
+
+        ncu starts once for `ENTRIES` of them, or for those that are left when one has failed. `named`: arguments that
+        name the first to `experiments.stages.profile_target`, if it is not the catalogue's. Raises `LeftOut`.
+        """
+        left = list(entries)
+        while left:
+            batch = left[:ENTRIES]
+            if not (results := self._started(batch, named)):
+                raise LeftOut(f"ncu counted nothing of {batch[0].name}; remedy: an Nsight Compute that knows this GPU")
+            yield from zip(batch, results, strict=False)
+            left = left[len(results) :]
+
+    def _started(self, entries: list[Entry], named: Sequence[str]) -> list[Counted | str]:
+        """Of the first entry, and of those after it until one fails."""
+        first, *then = entries
+        command = ["-m", "experiments.stages.profile_target", *(named or [first.name]), "--size", str(self.size)]
+        command += [f"--beta={self.beta:g}", "--build-dir", str(self.build_dir), *catalogue.tuned_option()]
+        command += ["--then", *(entry.name for entry in then)] if then else []
+        command += ["--store", str(self.store)] if self.store else []
+        names, unknown = list(self.names), list[str]()
+        with scratch() as folder:
+            report, told = folder / "report.ncu-rep", folder / "done"
+            while True:
+                began = time.monotonic()
+                target = [*command, "--done", str(told)]
+                there, output = launched(self.ncu, names, report, target, "--target-processes", "all")
+                if there or not (refused := named_in_errors(names, output)):
+                    break
+                names, unknown = [name for name in names if name not in refused], unknown + refused
+            done = [json.loads(line) for line in told.read_text().splitlines()] if told.is_file() else []
+            if not report.is_file():  # what ran before the one that failed is counted without it
+                before = self._started(entries[: len(done)], named) if 0 < len(done) < len(entries) else []
+                return [*before, explain(output, entries[len(before)])]
+            try:
+                groups = of_entries(read_report(report_folder(self.ncu), report, names))
+            except UserError as error:
+                raise LeftOut(f"{error}; remedy: one installation of Nsight Compute on PATH, whole") from error
+        starting = time.monotonic() - began - sum(sum(one["seconds"].values()) for one in done)
+        found: list[Counted | str] = []
+        for entry, one, group in zip(entries, done or [{}], groups, strict=False):
+            rows = longest_kernel(group, entry, self.size, names, self.beta) if group else []
+            read = {row["metric"] for row in rows}
+            missing = unknown + [name for name in names if name not in read]
+            seconds = one.get("seconds", {}) | ({} if found else {"ncu": max(starting, 0.0)})
+            found.append(Counted(rows, missing, one.get("lease", UNKNOWN), seconds))
+        if len(found) < len(entries) and not there:
+            found.append(explain(output, entries[len(found)]))
+        return found
+
+
 def profile(
     entry: Entry, size: int, build_dir: Path, named: Sequence[str] = (), beta: float = 0.0
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run ncu on one launch; rows of counters.csv, and counters that this ncu or GPU does not know. `named`: arguments
-    that name the entry to `experiments.stages.profile_target`, if it is not the catalogue's. `beta`: other than 0, C is
-    read, too.
+    """The counters of one entry (see `Session`): its rows, and the counters that this ncu or GPU does not know.
 
     Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process failed.
     """
-    ncu = find_ncu()
-    check_version(ncu)
-    reader = report_folder(ncu)
-    names = metric_names()
-    unknown: list[str] = []
-    command = [
-        "-m",
-        "experiments.stages.profile_target",
-        *(named or [entry.name]),
-        "--size",
-        str(size),
-        f"--beta={beta:g}",
-    ]
-    command += ["--build-dir", str(build_dir), *catalogue.tuned_option()]
-    with scratch() as folder:
-        report = folder / "report.ncu-rep"
-        while True:
-            there, output = launched(ncu, names, report, command, "--target-processes", "all")
-            if there:
-                break
-            if not (refused := named_in_errors(names, output)):
-                explain(output, entry)
-            names, unknown = [name for name in names if name not in refused], unknown + refused
-        try:
-            kernels = read_report(reader, report, names)
-        except UserError as error:
-            raise LeftOut(f"{error}; remedy: one installation of Nsight Compute on PATH, whole") from error
-        rows = longest_kernel(kernels, entry, size, names, beta)
-    read = {row["metric"] for row in rows}
-    return rows, unknown + [name for name in names if name not in read]
+    ((_, result),) = Session(size, build_dir, beta).count([entry], named)
+    if isinstance(result, str):
+        raise UserError(result)
+    return result.rows, result.unknown
 
 
 def launched(
@@ -198,8 +274,8 @@ def named_in_errors(names: list[str], output: str) -> list[str]:
     return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.]*\w)", errors)]
 
 
-def explain(output: str, entry: Entry) -> NoReturn:
-    """Raise what a failure of ncu means: for this machine, or for this kernel."""
+def explain(output: str, entry: Entry) -> str:
+    """What a failure of ncu means for this kernel. Raises `LeftOut` for what is this machine's fault."""
     if "ERR_NVGPUCTRPERM" in output:
         raise LeftOut(PERMISSION)
     ours = [line for line in output.splitlines() if line.startswith("error:")]
@@ -209,40 +285,77 @@ def explain(output: str, entry: Entry) -> NoReturn:
             f"ncu: {ncus[-1].replace('==ERROR==', '').strip()}; remedy: an Nsight Compute that knows this GPU"
         )
     lines = ours or ncus or output.splitlines() or ["no message"]
-    raise UserError(f"ncu failed on {entry.name}: {lines[-1].strip()}")
+    return f"ncu failed on {entry.name}: {lines[-1].strip()}"
+
+
+def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple[dict[Place, Measurement], list[str]]:
+    """The counters of each entry, kept or read now, and why others have none. Raises `LeftOut`."""
+    found: dict[Place, Measurement] = {}
+    failed = []
+    suffix = f"-beta{session.beta:g}" if session.beta else ""
+
+    def place(entry: Entry) -> Place:
+        return Place("profile", entry.name, f"{session.size}x{session.size}x{session.size}{suffix}")
+
+    def basis(entry: Entry) -> store.Basis:
+        return store.basis_of(entry) | {"metrics": checksum(" ".join(session.names).encode())[:16]}
+
+    for entry in entries:
+        if one := kept.find(place(entry), basis(entry).__eq__):
+            found[place(entry)] = one
+    for entry, result in session.count([entry for entry in entries if place(entry) not in found]):
+        if isinstance(result, str):
+            failed.append(result)
+            continue
+        note = f"counters that this ncu or GPU does not know: {', '.join(result.unknown)}" if result.unknown else ""
+        rows = {"counters_with_beta" if session.beta else "counters": result.rows}
+        new = Measurement(basis(entry), result.lease, rows, result.seconds, note)
+        found[place(entry)] = kept.keep(place(entry), new)
+    return found, failed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Read hardware counters with Nsight Compute.")
-    add_variant(parser)
+    add_variants(parser)
     parser.add_argument("--size", type=int, required=True, help="m = n = k")
     parser.add_argument("--beta", type=float, default=0.0, help="other than 0, C is read, too (default: 0)")
     add_build_dir(parser)
+    add_store(parser)
     add_checked(parser)
     parser.add_argument("--out", required=True, type=Path, help="written: rows of counters.csv")
     parser.add_argument("--left-out", required=True, type=Path, help="written: why there are none, or nothing")
+    parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     required = REQUIRED in os.environ
     parser.add_argument("--required", action="store_true", default=required, help="fail where there can be no counters")
     options = parser.parse_args()
-    entry = catalogue.find(options.variant)
-    reason = ""
-    rows: list[dict[str, Any]] = []
-    if options.checked and any(not row["passed"] for row in read_rows(options.checked, "checks")):
-        logger.warning(f"{entry.name} is not profiled: it failed a check")
+    entries = [catalogue.find(name) for name in options.variants]
+    wrong = failures(options)
+    for entry in entries:
+        if entry.name in wrong:
+            logger.warning(f"{entry.name} is not profiled: it failed a check")
+    entries = [entry for entry in entries if entry.name not in wrong]
+    found: dict[Place, Measurement] = {}
+    reasons: list[str] = []
+    try:
+        session = Session(options.size, options.build_dir, options.beta, options.store)
+        with store.opened(options.store) as kept:
+            found, failed = measured(entries, session, kept)
+    except LeftOut as left_out:
+        if options.required:
+            raise UserError(f"no counters of {', '.join(options.variants)}: {left_out}") from left_out
+        reasons = [str(left_out)]
+        logger.warning(f"profile left out: {left_out}")
     else:
-        try:
-            rows, unknown = profile(entry, options.size, options.build_dir, beta=options.beta)
-        except LeftOut as left_out:
-            if options.required:
-                raise UserError(f"no counters of {entry.name}: {left_out}") from left_out
-            reason = str(left_out)
-            logger.warning(f"profile left out: {reason}")
-        else:
-            if unknown:
-                reason = f"counters that this ncu or GPU does not know: {', '.join(unknown)}"
-                logger.warning(reason)
-    write_text(options.left_out, reason)
-    write_rows(options.out, "counters_with_beta" if options.beta else "counters", rows)
+        if failed:
+            raise UserError("; ".join(failed))
+        reasons = list(dict.fromkeys(one.note for one in found.values() if one.note))
+        for reason in reasons:
+            logger.warning(reason)
+    kind = "counters_with_beta" if options.beta else "counters"
+    if options.seconds:
+        write_seconds(options.seconds, found.items())
+    write_text(options.left_out, "\n".join(reasons))
+    write_rows(options.out, kind, [row for one in found.values() for row in one.rows[kind]])
 
 
 if __name__ == "__main__":

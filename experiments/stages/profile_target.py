@@ -1,50 +1,110 @@
-"""Runs one catalogue entry a few times and marks the last run for a profiler: what `experiments.stages.profile` starts.
+"""Runs catalogue entries for a profiler, one after the other: what `experiments.stages.profile` starts under ncu.
 
-python -m experiments.stages.profile_target sgemm_warptile --size 4096 --build-dir results/build/sm_90a
+    python -m experiments.stages.profile_target sgemm_warptile --size 4096 --build-dir results/build/sm_90a
+
+Each entry runs once before it is profiled. In the profile, the harness's kernel `next_entry` stands before the launches
+of each. The GPU is held for one entry at a time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import threading
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from cuda.bindings import driver
 
-from contracts import run_command
-from experiments.command_line import add_build_dir, add_kernel, find_kernel
+from contracts import UserError, run_command
+from experiments.command_line import add_build_dir, add_kernel, add_store, find_kernel
 from experiments.gpu.device import Gpu, Memory, cuda
-from experiments.gpu.fastest_call import by_events
-from experiments.gpu.lease import lease
+from experiments.gpu.fastest_call import FastestCall, by_events
+from experiments.gpu.lease import Lease
 from experiments.gpu.libraries import bind_for_timing, import_early, load_gemm
+from experiments.gpu.seconds import Seconds
+from experiments.gpu.worker import LIMIT_S
 from experiments.stages import verify
-from kernels.catalogue import Problem
+from experiments.stages.contests import Contests
+from experiments.stages.profile import MARK
+from experiments.stages.store import Store
+from kernels import catalogue
+from kernels.catalogue import Entry, Problem
+
+HUNG = 70  # exit code
+
+
+class Target:
+    """Entries on square matrices of one size, on one GPU."""
+
+    def __init__(self, size: int, beta: float, build_dir: Path, store: Path | None) -> None:
+        self.size, self.beta, self.build_dir, self.store = size, beta, build_dir, store
+        self.lease, self._gpu = Lease(), list[Gpu]()
+
+    def run(self, entry: Entry) -> dict[str, Any]:
+        """Run it once, and once more for the profiler; the seconds that this took, and what the GPU is called."""
+        seconds = Seconds()
+        with seconds.of("lease"):
+            held = self.lease.held()
+            held.__enter__()
+        hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
+        hangs.start()
+        try:
+            with seconds.of("context"):
+                self._gpu = self._gpu or [Gpu(self.build_dir)]
+            self._profile(self._gpu[0], entry, seconds)
+        finally:
+            hangs.cancel()
+            held.__exit__(None, None, None)
+        return {"variant": entry.name, "lease": self.lease.name, "seconds": seconds.parts}
+
+    def _profile(self, gpu: Gpu, entry: Entry, seconds: Seconds) -> None:
+        n, kind = self.size, entry.dtype
+        with seconds.of("inputs"):
+            matrices = [Memory(n * n * verify.NUMPY_DTYPES[kind].itemsize) for _ in "abc"]
+            for seed, memory in enumerate(matrices[: 3 if self.beta else 2], start=1):
+                gpu.fill(memory, kind, n * n, seed, "uniform")
+        with seconds.of("load"):
+            problem = replace(Problem.square(n, entry.b_layout), beta=self.beta)
+            gemm = load_gemm(gpu, entry)
+            if self.store and isinstance(gemm, FastestCall):
+                Contests(Store(self.store)).known(gemm, problem)
+            a, b, c = (memory.address for memory in matrices)
+            work = bind_for_timing(gemm, problem, a, b, c, by_events)
+            work()
+            gpu.sync()
+        with seconds.of("replay"):
+            cuda(driver.cuProfilerStart())
+            gpu.harness(MARK, 1, 1)
+            work()
+            gpu.sync()
+            cuda(driver.cuProfilerStop())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Run one catalogue entry under a profiler.")
+    parser = argparse.ArgumentParser(description="Run catalogue entries under a profiler.")
     add_kernel(parser)
+    parser.add_argument("--then", nargs="+", default=[], metavar="VARIANT", help="further entries of the catalogue")
     parser.add_argument("--size", type=int, required=True, help="m = n = k")
     parser.add_argument("--beta", type=float, default=0.0, help="other than 0, C is read, too (default: 0)")
+    parser.add_argument("--done", type=Path, help="written: a line of JSON for each entry that ran")
     add_build_dir(parser)
+    add_store(parser)
     options = parser.parse_args()
-    entry, n = find_kernel(options), options.size
-    import_early(entry)
-    with lease():
-        gpu = Gpu(options.build_dir)
-        nbytes = n * n * verify.NUMPY_DTYPES[entry.dtype].itemsize
-        a, b, c = (Memory(nbytes) for _ in range(3))
-        gpu.fill(a, entry.dtype, n * n, 1, "uniform")
-        gpu.fill(b, entry.dtype, n * n, 2, "uniform")
-        problem = replace(Problem.square(n, entry.b_layout), beta=options.beta)
-        if options.beta:
-            gpu.fill(c, entry.dtype, n * n, 3, "uniform")
-        work = bind_for_timing(load_gemm(gpu, entry), problem, a.address, b.address, c.address, by_events)
-        work()
-        gpu.sync()
-        cuda(driver.cuProfilerStart())
-        work()
-        gpu.sync()
-        cuda(driver.cuProfilerStop())
+    entries = [find_kernel(options), *map(catalogue.find, options.then)]
+    for entry in entries:
+        import_early(entry)
+    target = Target(options.size, options.beta, options.build_dir, options.store)
+    for entry in entries:
+        try:
+            done = target.run(entry)
+        except UserError as error:
+            raise UserError(f"{entry.name}: {error}") from error
+        if options.done:
+            with options.done.open("a") as file:
+                print(json.dumps(done), file=file)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from cuda.bindings import driver
@@ -60,6 +60,16 @@ class Turns:
     samples: Samples
     roles: np.ndarray
 
+    @classmethod
+    def none(cls) -> Turns:
+        """Nobody had a turn yet."""
+        return cls(Samples(np.empty(0), np.empty(0), np.empty(0, bool)), np.empty(0, "<U8"))
+
+    def followed_by(self, other: Turns) -> Turns:
+        """These, then those."""
+        pairs = [(getattr(self.samples, name), getattr(other.samples, name)) for name in vars(self.samples)]
+        return Turns(Samples(*map(np.concatenate, pairs)), np.concatenate([self.roles, other.roles]))
+
     def of(self, role: str, kept: np.ndarray | None = None) -> Samples:
         """A role's samples: those without a launch gap, or those of the mask `kept`."""
         return self.samples.of((self.roles == role) & (self.samples.kept if kept is None else kept))
@@ -69,6 +79,55 @@ def take_turns(stopwatch: Stopwatch, works: Mapping[str, Work], pairs: int, seed
     """Time the works of the roles in pairs, or rounds; which of a pair goes first is drawn."""
     order = drawn_order(list(works), pairs, seed)
     return Turns(stopwatch.run([works[role] for role in order]), np.array(order))
+
+
+CHUNK_S = 0.1  # of samples, between two looks at how good they are
+DRAWS = 300
+LEVEL = 0.95
+
+
+def turns_until(
+    stopwatch: Stopwatch, works: Mapping[str, Work], pair_us: float, limits: Limits, seed: int
+) -> tuple[Turns, float, str]:
+    """Turns of two works until the share of the second is known well enough.
+
+    Returns them, half of the share's 95% interval as a part of the share, and why they ended: "precise" (the half width
+    is at most `limits.precision`), "longest time" or "most samples".
+    """
+    longest = int(np.clip(limits.window_s * 1e6 / pair_us, limits.least_samples, limits.samples))
+    chunk = max(int(CHUNK_S * 1e6 / pair_us), limits.least_samples)
+    turns, half_width = Turns.none(), np.inf
+    while (taken := len(turns.roles) // 2) < longest:
+        more = take_turns(stopwatch, works, min(chunk, longest - taken), seed + taken)
+        turns = turns.followed_by(more)
+        half_width = half_width_of(*(turns.of(role).time_us for role in works))
+        if half_width <= limits.precision:
+            return turns, half_width, "precise"
+    return turns, half_width, "most samples" if longest == limits.samples else "longest time"
+
+
+class Limits(Protocol):
+    """When turns end: `experiments.declarations.Protocol` is one."""
+
+    @property
+    def window_s(self) -> float: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def least_samples(self) -> int: ...
+    @property
+    def precision(self) -> float: ...
+
+
+def half_width_of(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Half of the 95% bootstrap interval of the ratio of medians, as a part of the ratio: for when to stop, not for
+    reporting. Infinite for fewer than `LEAST_KEPT` of either."""
+    if min(len(ours), len(theirs)) < LEAST_KEPT:
+        return float("inf")
+    rng = np.random.default_rng(0)
+    medians = [np.median(rng.choice(times, (DRAWS, len(times))), axis=1) for times in (ours, theirs)]
+    low, high = np.quantile(medians[1] / medians[0], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float((high - low) / 2 * np.median(ours) / np.median(theirs))
 
 
 def drawn_order(roles: Sequence[T], pairs: int, seed: int) -> list[T]:

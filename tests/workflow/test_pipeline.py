@@ -15,6 +15,7 @@ import pytest
 from helpers import copy_tree, environment, heed_ctrl_c, snakemake, stuck_nvcc, wait_until
 
 from contracts import read_json, read_rows, write_rows
+from workflow.plan import TIMED
 
 TWO = ("--config", 'variants=["sgemm_naive","sgemm_vectorized"]')
 NOTHING = "Nothing to be done"
@@ -269,7 +270,7 @@ def test_what_was_measured_by_its_name_joins_the_tables_and_is_not_measured_agai
     """A plan for a GPU: `all` leaves the full sweep out, takes a part of it that is there, and measures it if named."""
     known = read_json(small / "results/toolchain.json", "toolchain") | {"gpu": "NVIDIA H200", "driver": "580.0"}
     one = ("--config", 'variants=["sgemm_warptile"]')
-    part = small / "results/h200/parts/bench/sgemm_sweep/sgemm_warptile-unlocked.csv"
+    part = small / "results/h200/parts/bench/sgemm_sweep/fp32-1-unlocked.csv"
 
     def commands(*targets: str) -> dict[str, list[str]]:
         done = snakemake(small, "-n", "-p", *targets, *one, GEMM_LADDER_TOOLCHAIN=json.dumps(known))
@@ -285,7 +286,7 @@ def test_what_was_measured_by_its_name_joins_the_tables_and_is_not_measured_agai
         assert "sgemm_ladder" in before["timed"] and "sgemm_sweep" not in before["timed"]
         assert not any("sgemm_sweep" in parts for parts in before["joined"])
         write_rows(part, "windows", [])
-        for suffix in (".checks.csv", ".parquet"):
+        for suffix in TIMED[1:]:
             part.with_suffix(suffix).touch()
         after = commands("all")
         assert "sgemm_sweep" not in after["timed"]

@@ -11,7 +11,7 @@ from helpers import ROOT
 
 from contracts import UserError, load_yaml, registry, validate
 from kernels import catalogue
-from workflow.plan import Device, Inventory, Plan, mode_for, named_in, plan
+from workflow.plan import PART, TIMED, Device, Inventory, Plan, mode_for, named_in, plan
 
 CONFIG = load_yaml(ROOT / "config.yaml")
 TOOLCHAIN = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5", "arch": "sm_90a"}
@@ -135,14 +135,30 @@ def test_targets_name_experiments_whole() -> None:
 
 
 def test_what_was_timed_by_name_joins_the_tables_of_all() -> None:
-    stem = "results/h200/parts/bench/sgemm_sweep/sgemm_warptile-unlocked"
-    parts = {f"{stem}{suffix}" for suffix in (".csv", ".checks.csv", ".parquet")}
+    stem = "results/h200/parts/bench/sgemm_sweep/fp32-1-unlocked"
+    parts = {f"{stem}{suffix}" for suffix in TIMED}
     assert made("all", device=H200, more={f"{stem}.csv"}).timed_before == ()  # cut off: its job is not whole
     found = made("all", device=H200, more=parts)
-    assert found.timed_before == ("sgemm_sweep/sgemm_warptile-unlocked",)
+    assert found.timed_before == ("sgemm_sweep/fp32-1-unlocked",)
     assert found.timed_before[0] in found.timed("") and found.timed_before[0] not in found.timed("/only/sgemm_ladder")
-    assert "sgemm_warptile" in found.checked("")
+    assert "sgemm_sweep/fp32-1" in found.checked("") and "sgemm_sweep/fp32-1" not in made("all", device=H200).checked(
+        ""
+    )
     assert made("sgemm_sweep", device=H200, more=parts).timed_before == ()
+
+
+def test_the_variants_of_an_experiment_are_measured_in_parts_of_one_dtype_each() -> None:
+    found = made("all", device=H200)
+    parts = found.parts("hopper_ladder")
+    assert max(map(len, parts.values())) <= PART
+    assert sorted(name for names in parts.values() for name in names) == sorted(
+        found.everything["hopper_ladder"].variants
+    )
+    for part, names in parts.items():
+        assert {catalogue.find(name).dtype for name in names} == {part.partition("-")[0]}
+    libraries = made("all", device=H200, variants=["cublas_fp32"])
+    assert libraries.timed("/only/sgemm_ladder") == ("sgemm_ladder/fp32-1-unlocked",)
+    assert libraries.checked("/only/sgemm_ladder") == ()  # libraries are checked where they are timed
 
 
 def test_clocks_are_locked_only_where_that_is_asked_for() -> None:

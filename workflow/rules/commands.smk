@@ -19,12 +19,18 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
             [path for name in _over(_table.command) for path in built(name)]
             if _whole
             else lambda wildcards: built(wildcards.entry),
+            (
+                [f"{PARTS}/emulate/{name}/{compare_gpu.RESULTS}" for name in _over(_table.command)]
+                if _table.command.emulated
+                else []
+            ),
             [path for name in _table.command.builds for path in multiext(f"{BUILD}/{name}", ".cubin", ".ptx")],
             f"{_table.command.module.replace('.', '/')}.py",
             harness=HARNESS if PLAN.measuring else [],
         output:
             table=f"{RESULTS}/{_table.file}" if _whole else f"{PARTS}/{_table.name}/{{entry}}.csv",
             left_out=[f"{PARTS}/{_table.name}.left_out.txt"] if _table.command.left_out else [],
+            seconds=[f"{PARTS}/{_table.name}.seconds.csv"] if _table.command.kept else [],
         log:
             f"results/logs/{MACHINE}/{_table.name}{'.log' if _whole else '.{entry}.log'}",
         priority: 10
@@ -39,9 +45,11 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
             build=BUILD,
             tuned=TUNED,
             left_out=lambda wildcards, output: f"--left-out {output.left_out}" if output.left_out else "",
+            kept=lambda wildcards, output: f"--store {STORE} --seconds {output.seconds}" if output.seconds else "",
+            emulated=f"--emulated {PARTS}/emulate" if _table.command.emulated else "",
         shell:
             "python -m {params.module} {params.entries} {params.options} --build-dir {params.build} {params.tuned}"
-            " --out {output.table} {params.left_out} 2>&1 | tee {log}"
+            " {params.kept} {params.emulated} --out {output.table} {params.left_out} 2>&1 | tee {log}"
 
     if not _whole:
 

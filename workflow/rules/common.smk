@@ -18,9 +18,9 @@ import contracts
 from analysis import explorer
 from analysis import registry as drawn
 from contracts import registry
-from experiments.emulation import bank_pictures
+from experiments.emulation import bank_pictures, compare_gpu
 from experiments.gpu import discovery
-from experiments.stages import profile, toolchain
+from experiments.stages import profile, store, toolchain
 from kernels import catalogue
 from workflow.plan import Device, Inventory, plan
 
@@ -75,6 +75,7 @@ shell.prefix(
 )
 
 RESULTS, BUILD, ARCH, MACHINE = PLAN.results, PLAN.build, PLAN.device.arch, PLAN.machine
+STORE = f"{RESULTS}/{store.FOLDER}"  # what was measured, one file a measurement: no output of a job, so that it outlives any
 PARTS, HARNESS = f"{RESULTS}/parts", f"{BUILD}/harness.cubin"
 # The emulator's code, as a parameter of each job that runs it: fifty files as its inputs would bury all others
 _emulator = [*Path("ptxsim").glob("*.py"), *Path("ptxsim/instructions").glob("*.py")]
@@ -88,7 +89,8 @@ TUNED = f"--tuned {PLAN.tuned}" if PLAN.tuned else ""
 
 wildcard_constraints:
     variant="|".join(PLAN.runnable) or "none",
-    experiment="|".join(PLAN.planned) or "none",
+    experiment="|".join(PLAN.everything) or "none",
     size="[0-9]+",
+    part="[a-z0-9]+-[0-9]+",
     regime="unlocked|locked",
     scope="(/only/[a-z0-9_]+)?",

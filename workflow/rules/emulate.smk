@@ -11,6 +11,7 @@ rule emulate:
         bounds=f"{RESULTS}/parts/emulate/{{variant}}/bounds.csv",
         shared_widths=f"{RESULTS}/parts/emulate/{{variant}}/shared_widths.csv",
         pictured=f"{RESULTS}/parts/emulate/{{variant}}/bank_accesses.json",
+        results=[f"{RESULTS}/parts/emulate/{{variant}}/{compare_gpu.RESULTS}"] if PLAN.measuring else [],
     log:
         f"results/logs/{MACHINE}/emulate/{{variant}}.log",
     params:
@@ -19,9 +20,10 @@ rule emulate:
         tuned=TUNED,
         sizes=lambda wildcards: _sizes(wildcards.variant),
         out=subpath(output[0], parent=True),
+        results="--results" if PLAN.measuring else "",
     shell:
         "python -m experiments.emulation {wildcards.variant} --size {params.sizes} --build-dir {params.build} {params.tuned}"
-        " --out-dir {params.out} 2>&1 | tee {log}"
+        " {params.results} --out-dir {params.out} 2>&1 | tee {log}"
 
 
 # The grid of the sweep over tiles, in the order that the emulator gives it.

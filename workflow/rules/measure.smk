@@ -46,84 +46,96 @@ rule machine:
         "python -m experiments.stages.machine --machine {params.machine} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
 
 
-# Correctness. A failure is a row, not a failed job: `passed` ends the run non-zero, after the report.
+# Correctness. A failure is a row, not a failed job: `passed` ends the run non-zero, after the report. What is measured is
+# kept in STORE, one file a measurement: a job that runs again measures only what is missing or has changed.
 rule check:
     input:
-        lambda wildcards: built(wildcards.variant),
+        lambda wildcards: built_for(PLAN.runnable_of(wildcards.experiment, wildcards.part)),
         harness=HARNESS,
     output:
-        f"{PARTS}/check/{{variant}}.csv",
+        table=f"{PARTS}/check/{{experiment}}/{{part}}.csv",
+        seconds=f"{PARTS}/check/{{experiment}}/{{part}}.seconds.csv",
     log:
-        f"results/logs/{MACHINE}/check/{{variant}}.log",
-    priority: 10
+        f"results/logs/{MACHINE}/check/{{experiment}}/{{part}}.log",
+    priority: 20
     resources:
         gpu=1,
     params:
+        variants=lambda wildcards: PLAN.runnable_of(wildcards.experiment, wildcards.part),
         build=BUILD,
+        store=STORE,
         tuned=TUNED,
     shell:
-        "python -m experiments.stages.check {wildcards.variant} --build-dir {params.build} {params.tuned} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.check {params.variants} --build-dir {params.build} --store {params.store} {params.tuned}"
+        " --out {output.table} --seconds {output.seconds} 2>&1 | tee {log}"
 
 
-# Time, clock and power, one process an experiment, variant and clock regime.
+# Time, clock and power: one process for a part of an experiment, in one clock regime.
 rule bench:
     input:
-        lambda wildcards: built(wildcards.variant),
+        lambda wildcards: built_for(PLAN.parts(wildcards.experiment)[wildcards.part]),
         lambda wildcards: f"experiments/{wildcards.experiment}.yaml",
         lambda wildcards: rules.clocks.output if wildcards.regime == "locked" else [],
         harness=HARNESS,
-        checked=lambda wildcards: checked(wildcards.variant),
+        checked=lambda wildcards: checked(wildcards.experiment, wildcards.part),
     output:
-        windows=f"{PARTS}/bench/{{experiment}}/{{variant}}-{{regime}}.csv",
-        checks=f"{PARTS}/bench/{{experiment}}/{{variant}}-{{regime}}.checks.csv",
-        samples=f"{PARTS}/bench/{{experiment}}/{{variant}}-{{regime}}.parquet",
-        left_out=f"{PARTS}/bench/{{experiment}}/{{variant}}-{{regime}}.left_out.txt",
+        windows=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.csv",
+        checks=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.checks.csv",
+        samples=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.parquet",
+        contests=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.contests.csv",
+        seconds=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.seconds.csv",
+        left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.left_out.txt",
     log:
-        f"results/logs/{MACHINE}/bench/{{experiment}}/{{variant}}-{{regime}}.log",
-    wildcard_constraints:
-        variant="|".join(PLAN.variants),
+        f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{regime}}.log",
     priority: 10
     resources:
         gpu=1,
     params:
+        variants=lambda wildcards: PLAN.parts(wildcards.experiment)[wildcards.part],
         build=BUILD,
+        store=STORE,
         tuned=TUNED,
         checked=_checked_option,
         step=f"--sizes-step {config['sizes_step']}" if config["sizes_step"] else "",
         regime=lambda wildcards: (f"--regime locked {_clock_options()}" if wildcards.regime == "locked" else ""),
     shell:
-        "python -m experiments.stages.bench {wildcards.experiment} {wildcards.variant} --build-dir {params.build} {params.tuned}"
-        " {params.checked} {params.step} {params.regime} --windows {output.windows} --checks {output.checks}"
-        " --samples {output.samples} --left-out {output.left_out} 2>&1 | tee {log}"
+        "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --build-dir {params.build}"
+        " --store {params.store} {params.tuned} {params.checked} {params.step} {params.regime} --windows {output.windows}"
+        " --checks {output.checks} --samples {output.samples} --contests {output.contests} --seconds {output.seconds}"
+        " --left-out {output.left_out} 2>&1 | tee {log}"
 
 
-# Hardware counters through Nsight Compute. Without it, or without the permission, the table is empty and left_out.txt
-# says why.
+# Hardware counters through Nsight Compute, which starts once for some of an experiment's variants. Without it, or without
+# the permission, the table is empty and left_out.txt says why. Libraries make the call that their contest chose.
 rule profile:
     input:
-        lambda wildcards: built(wildcards.variant),
+        lambda wildcards: built_for(PLAN.everything[wildcards.experiment].variants),
+        lambda wildcards: [f"{PARTS}/bench/{stem}.contests.csv" for stem in PLAN.timed(f"/only/{wildcards.experiment}")],
         harness=HARNESS,
-        checked=lambda wildcards: checked(wildcards.variant),
+        checked=lambda wildcards: [
+            path for part in PLAN.parts(wildcards.experiment) for path in [checked(wildcards.experiment, part)] if path
+        ],
     output:
-        counters=f"{PARTS}/profile/{{variant}}-{{size}}{{beta}}.csv",
-        left_out=f"{PARTS}/profile/{{variant}}-{{size}}{{beta}}.left_out.txt",
+        counters=f"{PARTS}/profile/{{experiment}}.csv",
+        seconds=f"{PARTS}/profile/{{experiment}}.seconds.csv",
+        left_out=f"{PARTS}/profile/{{experiment}}.left_out.txt",
     log:
-        f"results/logs/{MACHINE}/profile/{{variant}}-{{size}}{{beta}}.log",
-    wildcard_constraints:
-        variant="|".join(PLAN.variants),
-        size="[0-9]+",
-        beta="(-beta[-0-9.]+)?",
+        f"results/logs/{MACHINE}/profile/{{experiment}}.log",
     priority: 10
     resources:
         gpu=1,
     params:
-        beta=lambda wildcards: wildcards.beta.replace("-beta", "--beta=", 1),
+        variants=lambda wildcards: PLAN.everything[wildcards.experiment].variants,
+        size=lambda wildcards: PLAN.everything[wildcards.experiment].profile_size,
+        beta=lambda wildcards: PLAN.everything[wildcards.experiment].beta,
         build=BUILD,
+        store=STORE,
         tuned=TUNED,
         checked=_checked_option,
     shell:
-        "python -m experiments.stages.profile {wildcards.variant} --size {wildcards.size} {params.beta} --build-dir {params.build} {params.tuned}"
-        " {params.checked} --out {output.counters} --left-out {output.left_out} 2>&1 | tee {log}"
+        "python -m experiments.stages.profile {params.variants} --size {params.size} --beta={params.beta}"
+        " --build-dir {params.build} --store {params.store} {params.tuned} {params.checked} --out {output.counters}"
+        " --seconds {output.seconds} --left-out {output.left_out} 2>&1 | tee {log}"
 
 
 # The sweep over tiles takes minutes, and the tile that it finds is used from the next run on.

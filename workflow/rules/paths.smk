@@ -18,9 +18,14 @@ def built(variant):
     return [path for kernel in kernels for path in multiext(f"{BUILD}/{kernel.name}", ".cubin", ".ptx")]
 
 
-def checked(variant):
-    """The correctness table of a kernel or dispatcher; none for a library."""
-    return f"{RESULTS}/parts/check/{variant}.csv" if variant in PLAN.runnable else []
+def built_for(variants):
+    """The same of several."""
+    return sorted({path for variant in variants for path in built(variant)})
+
+
+def checked(experiment, part):
+    """The correctness table of a part of an experiment; none for libraries alone."""
+    return f"{RESULTS}/parts/check/{experiment}/{part}.csv" if PLAN.runnable_of(experiment, part) else []
 
 
 def _sizes(variant):
@@ -33,13 +38,21 @@ def _bench(suffix):
     return lambda wildcards: [f"{RESULTS}/parts/bench/{stem}{suffix}" for stem in PLAN.timed(wildcards.scope)]
 
 
-def _profile(suffix, with_beta=False):
-    """Counters of the problems of a scope: of those whose beta is 0, or of the others."""
+def _profile(suffix, with_beta=(False, True)):
+    """What profiling the experiments of a scope leaves: those whose beta is 0, the others, or both."""
     return lambda wildcards: [
-        f"{RESULTS}/parts/profile/{variant}-{size}{f'-beta{beta:g}' if beta else ''}{suffix}"
-        for variant, size, beta in PLAN.profiles(PLAN.in_scope(wildcards.scope))
-        if bool(beta) == with_beta
+        f"{RESULTS}/parts/profile/{experiment.name}{suffix}"
+        for experiment in PLAN.in_scope(wildcards.scope)
+        if experiment.profile_size and bool(experiment.beta) in with_beta
     ]
+
+
+def _seconds(wildcards):
+    """Where the seconds of checking, timing and profiling in a scope went."""
+    checks = [f"{RESULTS}/parts/check/{part}.seconds.csv" for part in PLAN.checked(wildcards.scope)]
+    kept = [t.name for t in registry.tables().values() if t.name in PLAN.made and t.command and t.command.kept]
+    commands = [] if wildcards.scope else [f"{RESULTS}/parts/{name}.seconds.csv" for name in kept]
+    return checks + _bench(".seconds.csv")(wildcards) + _profile(".seconds.csv")(wildcards) + commands
 
 
 def _emulated(table):
@@ -50,12 +63,11 @@ def _emulated(table):
 
 def _checks(wildcards):
     """The checks of each kernel that takes part, then those of the timed runs."""
-    alone = [
-        path
-        for name in PLAN.checked(wildcards.scope)
-        for path in (f"{RESULTS}/parts/check/{name}.csv", f"{RESULTS}/parts/emulate/{name}/checks.csv")
-    ]
-    return alone + _bench(".checks.csv")(wildcards)
+    parts = PLAN.checked(wildcards.scope)
+    names = dict.fromkeys(name for part in parts for name in PLAN.runnable_of(*part.split("/")))
+    alone = [f"{RESULTS}/parts/check/{part}.csv" for part in parts]
+    emulated = [f"{RESULTS}/parts/emulate/{name}/checks.csv" for name in names]
+    return alone + emulated + _bench(".checks.csv")(wildcards)
 
 
 def sources(one, experiment=None):

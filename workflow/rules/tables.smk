@@ -10,8 +10,10 @@ _JOINED = {
             "samples": _bench(".parquet"),
             "windows": _bench(".csv"),
             "checks": _checks,
-            "counters": _profile(".csv"),
-            "counters_with_beta": _profile(".csv", with_beta=True),
+            "contests": _bench(".contests.csv"),
+            "counters": _profile(".csv", with_beta=(False,)),
+            "counters_with_beta": _profile(".csv", with_beta=(True,)),
+            "gpu_seconds": _seconds,
         }
         if PLAN.measuring
         else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 from helpers import assert_one_line, run_module
 
+from contracts import UserError
+from experiments.emulation import compare_gpu
 from experiments.emulation.compare_gpu import agree, chosen
 from experiments.emulation.device import EmulatedDevice
-from experiments.stages.check import GUARD
+from experiments.stages.check import GUARD, check_cases
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -33,9 +36,15 @@ class Altered(EmulatedDevice):
         return after
 
 
+@functools.cache
+def emulated(variant_name: str, built: Path) -> dict[str, compare_gpu.Emulated]:
+    """What the emulator makes of the compared cases: once for all tests of this file."""
+    return compare_gpu.emulate(catalogue.kernels()[variant_name], EmulatedDevice(built), seed=1)
+
+
 @pytest.mark.parametrize("variant", [VECTORIZED, BF16], ids=lambda variant: variant.name)
 def test_a_device_agrees_with_itself_in_every_bit(variant: Variant, built: Path) -> None:
-    rows = agree(variant, nullcontext(EmulatedDevice(built)), EmulatedDevice(built), seed=1)
+    rows = agree(variant, nullcontext(EmulatedDevice(built)), emulated(variant.name, built))
     assert len(rows) == len(chosen(variant)) >= 4
     assert {(row["differing"], row["worst_difference_share"], row["passed"]) for row in rows} == {(0, 0.0, True)}
 
@@ -44,15 +53,15 @@ def test_the_last_bit_of_one_element_fails_in_fp32_but_not_on_tensor_cores(built
     def next_float(x):
         return np.nextafter(x, x.dtype.type(np.inf))
 
-    for row in agree(VECTORIZED, nullcontext(Altered(built, next_float)), EmulatedDevice(built), seed=1):
+    for row in agree(VECTORIZED, nullcontext(Altered(built, next_float)), emulated(VECTORIZED.name, built)):
         assert row["differing"] == 1 and 0 < row["worst_difference_share"] < 1 and not row["passed"]
-    for row in agree(BF16, nullcontext(Altered(built, next_float)), EmulatedDevice(built), seed=1):
+    for row in agree(BF16, nullcontext(Altered(built, next_float)), emulated(BF16.name, built)):
         assert row["differing"] == 1 and row["passed"]
 
 
 @pytest.mark.parametrize("change", [lambda x: x + x.dtype.type(1.0), lambda x: x.dtype.type(np.nan)])
 def test_a_wrong_element_fails_on_tensor_cores_too(change, built: Path) -> None:
-    for row in agree(BF16, nullcontext(Altered(built, change)), EmulatedDevice(built), seed=1):
+    for row in agree(BF16, nullcontext(Altered(built, change)), emulated(BF16.name, built)):
         assert row["differing"] == 1 and not row["passed"]
 
 
@@ -61,3 +70,16 @@ def test_only_kernels_run_on_both(tmp_path: Path) -> None:
         "experiments.emulation.compare_gpu", "cublas_fp32", "--build-dir", tmp_path, "--out", tmp_path / "a.csv"
     )
     assert_one_line(done, "cublas_fp32 is no kernel")
+
+
+def test_what_checking_on_the_emulator_left_is_compared_without_emulating_again(built: Path, tmp_path: Path) -> None:
+    """The same bits and seeds, read back from a file; a file that is cut is one line."""
+    path = tmp_path / compare_gpu.RESULTS
+    checked = check_cases(nullcontext(EmulatedDevice(built)), BF16, seed=5, large=None)
+    compare_gpu.keep(path, BF16, checked)
+    kept = compare_gpu.kept(path, BF16)
+    assert set(kept) == {case.name for case in chosen(BF16)}
+    assert all(row["passed"] and row["differing"] == 0 for row in agree(BF16, nullcontext(EmulatedDevice(built)), kept))
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(UserError, match=r"results\.npz: not the results of an emulated kernel"):
+        compare_gpu.kept(path, BF16)

@@ -63,6 +63,7 @@ run_command(main)
 # experiments.stages.bench, on samples that take as long as NVML's clock says; DRIFT of the variant's ran 2% faster
 BENCH = """
 import os
+import time
 import numpy as np
 import pynvml
 from contracts import run_command
@@ -73,17 +74,20 @@ from experiments.stages.turns import ROLES, Turns
 from kernels.catalogue import Problem
 
 class Bench:
-    def __init__(self, experiment, entry, build_dir, handle, target=None):
+    def __init__(self, build_dir, handle, contests, target=None):
         self.handle = handle
 
-    def measure(self, n, data):
+    def measure(self, item, lease, seconds):
+        if "WAIT" in os.environ:
+            open(os.environ["WAIT"], "w").close()
+            time.sleep(600)
         mhz = np.full(40, float(pynvml.nvmlDeviceGetClockInfo(self.handle, pynvml.NVML_CLOCK_SM)))
         roles = np.array(ROLES * 20)
         mhz[np.flatnonzero(roles == "variant")[: int(os.environ.get("DRIFT", 0))]] *= 1.02
         samples = Samples(1e6 / mhz, mhz, np.arange(40) != 0)
         checked = {role: verify.CheckResult(float(os.environ.get("WORST", 0.1)), "") for role in ROLES}
         window = power.Window(power_w=500.0, temperature_c=50.0, run_us=600.0, reasons={"power_cap"})
-        return bench.Taken(Problem.square(n), data, 1, Turns(samples, roles), checked, window, samples)
+        return bench.Taken(Problem.square(item.n), item.data, 1, Turns(samples, roles), checked, window, samples)
 
 bench.Bench = Bench
 run_command(bench.main)
@@ -531,6 +535,24 @@ def test_each_kind_of_data_is_timed_and_checked_at_each_size(card: Card) -> None
     samples = read_samples(out["samples"]).to_pylist()
     assert {(row["n"], row["data"]) for row in samples if row["window"] == "interleaved"} == set(expected)
     assert "n = 8192, normal (6/6): " in done.stderr
+
+
+def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_process(
+    card: Card, tmp_path: Path
+) -> None:
+    """The process that measures is told when the one that waits for it dies, however that ends."""
+    begun = tmp_path / "begun"
+    outputs = [f"--{name}={card.folder / name}" for name in ("windows", "checks", "samples")]
+    locked = ["sgemm_ladder", "sgemm_naive", "--regime", "locked", "--build-dir", card.folder, *outputs]
+    run = card.start(*locked, program=BENCH, WAIT=str(begun))
+    wait_until(begun.exists, run)
+    assert card.locked == (1500, 3201)
+    (measuring,) = map(int, Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split())
+    run.kill()
+    run.wait()
+    wait_until(lambda: card.locked == (0, 0))
+    wait_until(lambda: not Path(f"/proc/{measuring}").exists())
+    assert not (card.folder / "windows").exists()
 
 
 def test_a_card_that_ignores_the_lock_leaves_the_leg_out_and_the_run_goes_on(card: Card) -> None:

@@ -144,14 +144,21 @@ def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None
 
 def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     """The record of a short measurement of one size."""
-    from experiments.stages.bench import Bench, Record
+    from experiments.gpu.seconds import Seconds
+    from experiments.stages.bench import Bench, Record, measurement
+    from experiments.stages.contests import Contests
+    from experiments.stages.store import Store
 
-    experiment = declarations.Experiment(
-        "short", "t", "q?", (variant.name,), sizes=(1024,), warmup_s=0.05, window_s=0.05, samples=20
-    )
-    record = Record(experiment, variant)
-    with discovery.nvml() as handle:
-        record.add(Bench(experiment, variant, folder, handle).measure(1024, data))
+    short = {"sizes": (1024,), "warmup_s": 0.05, "window_s": 0.05, "samples": 20, "precision": 1e-9}
+    experiment = declarations.Experiment("short", "t", "q?", (variant.name,), **short)
+    item = declarations.Item(variant.name, 1024, data, "unlocked", experiment.protocol)
+    entries, seconds = catalogue.load() | {variant.name: variant}, Seconds()
+    record = Record(experiment)
+    with pytest.MonkeyPatch.context() as patch, discovery.nvml() as handle:
+        patch.setattr(catalogue, "find", entries.__getitem__)
+        contests = Contests(Store(folder / "measured"))
+        taken = Bench(folder, handle, contests).measure(item, "0" * 8, seconds)
+        record.add(item, measurement(item, taken, None, (None, None), "0" * 8, seconds))
     return record
 
 

@@ -1,0 +1,75 @@
+"""Which of a library's calls stands for it on a problem: found once a machine by a contest, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from contracts import write_rows
+from experiments.declarations import Item
+from experiments.gpu.fastest_call import Choice, FastestCall, by_stopwatch
+from experiments.gpu.libraries import Gemm
+from experiments.stages import store
+from experiments.stages.store import Measurement, Place, Store
+from experiments.stages.turns import ROLES, Matrices
+from kernels import catalogue
+from kernels.catalogue import Baseline, Entry, Problem
+
+
+class Contests:
+    """The contests that a store has, and those that are held when it lacks them."""
+
+    def __init__(self, kept: Store) -> None:
+        self.kept = kept
+
+    def settle(self, gemm: Gemm, matrices: Matrices, lease: str) -> None:
+        """Let `gemm`, where it has several calls, use the fastest: the one that is kept, or by a contest on `matrices`.
+
+        C is written many times then. Use while the GPU is held: of two jobs, the second finds what the first kept.
+        """
+        p = matrices.problem
+        if not isinstance(gemm, FastestCall) or gemm.choice(p):
+            return
+        if self.known(gemm, p):
+            return
+        gemm.bind_fastest(p, matrices.a.address, matrices.b.address, matrices.c[ROLES[1]].address, by_stopwatch)
+        choice = gemm.choice(p)
+        assert choice is not None
+        rows = {"contests": [_row(gemm.entry, p, choice)]}
+        self.kept.keep(_place(gemm.entry, p), Measurement(_basis(gemm.entry), lease, rows))
+
+    def known(self, gemm: FastestCall, p: Problem) -> bool:
+        """Use the call that is kept for this problem; whether there is one."""
+        one = self.kept.find(_place(gemm.entry, p), _basis(gemm.entry).__eq__)
+        if one is None:
+            return False
+        (row,) = one.rows["contests"]
+        gemm.choose(p, Choice(**{key: row[key] for key in asdict(Choice("", 0))}))
+        return True
+
+    def write(self, path: Path, items: Iterable[Item]) -> None:
+        """The rows of contests.csv that these measurements rest on."""
+        rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for item in items:
+            entry = catalogue.find(item.variant)
+            p = Problem.square(item.n, entry.b_layout)
+            for one in (entry, catalogue.load()[entry.baseline]):
+                found = self.kept.find(_place(one, p), _basis(one).__eq__) if isinstance(one, Baseline) else None
+                for row in found.rows["contests"] if found else ():
+                    rows[row["baseline"], row["b_layout"], row["m"], row["n"], row["k"]] = row
+        write_rows(path, "contests", rows.values())
+
+
+def _place(entry: Entry, p: Problem) -> Place:
+    return Place("contest", entry.name, f"{p.m}x{p.n}x{p.k}-{p.b_layout}")
+
+
+def _basis(entry: Entry) -> dict[str, Any]:
+    return store.basis_of(entry)
+
+
+def _row(entry: Baseline, p: Problem, choice: Choice) -> dict[str, Any]:
+    sizes = {"m": p.m, "n": p.n, "k": p.k, "b_layout": p.b_layout}
+    return {"baseline": entry.name, "dtype": entry.dtype, **sizes, **asdict(choice)}

@@ -1,0 +1,130 @@
+"""Keeps what was measured, one file a measurement, so that nothing is measured twice and a run that is cut goes on.
+
+    results/h200/measured/bench/sgemm_warptile/4096x4096x4096-uniform-unlocked.1f0c22d9.json (and .parquet: its samples)
+
+A measurement belongs to a variant, a problem, a kind of data and a clock regime, not to the experiment that asked for
+it. It serves as long as its `basis`, what the result rests on, is the same as today's: the kernel's source, for one.
+The last part of a name is the lease that it comes from (`experiments.gpu.lease.name_of`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from contracts import UserError, read_json, write_json
+from contracts.archives import checksum
+from contracts.files import read_bytes
+from contracts.schema_files import LIMIT_BYTES
+from experiments.stages import toolchain
+from kernels import catalogue
+from kernels.catalogue import Entry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HARNESS = catalogue.ROOT.parent / "experiments" / "gpu" / "harness.cu"
+FOLDER = "measured"  # of a machine's results
+Basis = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a measurement is of: the stage that makes it, the catalogue's entry, and a name for the rest."""
+
+    stage: str
+    variant: str
+    item: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What is kept: rows of recorded tables (without what an experiment adds), and where the seconds went."""
+
+    basis: Basis
+    lease: str
+    rows: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+    samples: pa.Table | None = None
+    measured: str = ""  # UTC, filled in when it is kept
+
+
+class Store:
+    """A folder of measurements."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find(self, place: Place, serves: Callable[[Basis], bool], leases: set[str] | None = None) -> Measurement | None:
+        """The first measurement of this place whose basis serves; with `leases`, of one of these."""
+        found = sorted((self.folder / place.stage / place.variant).glob(f"{place.item}.*.json"))
+        kept = [path for path in found if leases is None or path.name.split(".")[-2] in leases]
+        measurements = [one for path in kept if serves((one := _read(path)).basis)]
+        return min(measurements, key=lambda one: one.measured, default=None)
+
+    def keep(self, place: Place, one: Measurement) -> Measurement:
+        """Write it, whole or not at all: its samples come first, and are nothing without the other file."""
+        stem = self.folder / place.stage / place.variant / f"{place.item}.{one.lease}"
+        document = {
+            "stage": place.stage,
+            "variant": place.variant,
+            "item": place.item,
+            "basis": dict(one.basis),
+            "lease": one.lease,
+            "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
+            "rows": {name: list(rows) for name, rows in one.rows.items()},
+            "seconds": {part: round(seconds, 4) for part, seconds in one.seconds.items()},
+            "note": one.note,
+        }
+        if one.samples is not None:
+            from contracts.samples import write_samples
+
+            parquet = Path(f"{stem}.parquet")
+            write_samples(parquet, [one.samples])
+            document["samples_sha256"] = checksum(read_bytes(parquet, LIMIT_BYTES))
+        write_json(f"{stem}.json", "measurement", document)
+        return _read(Path(f"{stem}.json"))
+
+
+@functools.cache
+def _versions() -> dict[str, str | None]:
+    """Of what builds and runs kernels, and of the harness."""
+    known = toolchain.known_or_found(None, "", None)
+    harness = "".join(path.read_text() for path in catalogue.included(HARNESS))
+    return {key: known[key] for key in ("nvcc", "ptxas", "arch", "gpu")} | {"harness": checksum(harness.encode())[:16]}
+
+
+def basis_of(entry: Entry) -> dict[str, Any]:
+    """What every measurement of this entry rests on: its source, the compiler, the GPU's model, the harness."""
+    return {"source": entry.source_hash, **_versions()}
+
+
+def _read(path: Path) -> Measurement:
+    document = read_json(path, "measurement")
+    keys = ("basis", "lease", "rows", "seconds", "note", "measured")
+    samples = None
+    if sum_ := document.get("samples_sha256"):
+        from contracts.samples import read_samples
+
+        parquet = path.with_suffix(".parquet")
+        if checksum(read_bytes(parquet, LIMIT_BYTES)) != sum_:
+            raise UserError(f"{parquet}: not the samples that belong to {path.name}; remove both files")
+        samples = read_samples(parquet)
+    return Measurement(samples=samples, **{key: document[key] for key in keys})
+
+
+@contextlib.contextmanager
+def opened(folder: Path | None) -> Iterator[Store]:
+    """The store in `folder`; without one, an empty store that is gone when the block ends."""
+    if folder:
+        yield Store(folder)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Store(Path(temporary))

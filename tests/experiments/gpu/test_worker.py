@@ -1,0 +1,109 @@
+"""A list worked through in a process of its own: what a kernel that faults, dies or hangs costs, and nothing more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from contracts import UserError
+from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
+
+ITEMS = ["one", "two", "three", "four"]
+
+
+def doing(**deeds: Callable[[Watch], object]) -> Callable[[Watch], contextlib.AbstractContextManager]:
+    """A worker that answers each item with its process and the item, but does what `deeds` has for it."""
+
+    @contextlib.contextmanager
+    def opened(watch: Watch) -> Iterator[Callable[[str], tuple[int, str]]]:
+        def task(item: str) -> tuple[int, str]:
+            with watch.holding():
+                deeds.get(item, lambda _: None)(watch)
+            return os.getpid(), item
+
+        yield task
+
+    return opened
+
+
+def fail(error: Exception) -> Callable[[Watch], object]:
+    def deed(_: Watch) -> object:
+        raise error
+
+    return deed
+
+
+def results(opened: Callable, limit_s: float = 60.0) -> dict[str, tuple[int, str] | Failure]:
+    return dict(work_through(ITEMS, opened, limit_s))
+
+
+def test_all_in_one_process_which_is_not_this_one() -> None:
+    found = results(doing())
+    assert [result[1] for result in found.values()] == ITEMS
+    assert len({result[0] for result in found.values()} - {os.getpid()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("deed", "said"),
+    [
+        (fail(DeviceFault("CUDA: an illegal memory access (CUDA_ERROR_ILLEGAL_ADDRESS)")), "an illegal memory access"),
+        (lambda _: os.kill(os.getpid(), signal.SIGKILL), r"the measuring process ended \(exit code -9\)"),
+        (lambda _: os._exit(3), r"the measuring process ended \(exit code 3\)"),
+    ],
+)
+def test_a_fault_costs_its_own_item_and_a_fresh_process_does_the_rest(deed: Callable, said: str) -> None:
+    found = results(doing(two=deed))
+    failed = found.pop("two")
+    assert isinstance(failed, Failure) and failed.of_kernel
+    assert re.search(said, failed.reason)
+    assert [result[1] for result in found.values()] == ["one", "three", "four"]
+    assert found["three"][0] == found["four"][0] != found["one"][0]
+
+
+def test_a_hang_is_ended_and_waiting_for_the_gpu_is_none() -> None:
+    def waits_first(watch: Watch) -> None:
+        watch._tell("free")  # as one that waits for the GPU
+        time.sleep(1.0)
+
+    found = results(doing(one=waits_first, three=lambda _: time.sleep(600)), limit_s=0.5)
+    assert isinstance(found["three"], Failure) and "did not finish within" in found["three"].reason
+    assert [found[item][1] for item in ("one", "two", "four")] == ["one", "two", "four"]
+
+
+def test_an_error_of_an_item_is_told_and_the_process_goes_on() -> None:
+    found = results(doing(two=fail(UserError("GPU out of memory"))))
+    assert found["two"] == Failure("GPU out of memory", of_kernel=False)
+    assert found["one"][0] == found["three"][0]
+
+
+def test_what_cannot_begin_or_end_is_an_error_and_a_fault_of_this_program_has_its_traceback() -> None:
+    @contextlib.contextmanager
+    def never(watch: Watch) -> Iterator[Callable]:
+        raise UserError("no GPU")
+        yield
+
+    with pytest.raises(UserError, match=r"^no GPU$"):
+        results(never)
+
+    @contextlib.contextmanager
+    def ends_badly(watch: Watch) -> Iterator[Callable]:
+        yield lambda item: item
+        raise UserError("the clocks cannot be reset")
+
+    with pytest.raises(UserError, match=r"^the clocks cannot be reset$"):
+        results(ends_badly)
+    with pytest.raises(RuntimeError, match=r"(?s)Traceback.*ZeroDivisionError"):
+        results(doing(two=lambda _: 1 / 0))
+
+
+def test_who_stops_listening_leaves_no_process(tmp_path: Path) -> None:
+    pid, _ = next(iter(work_through(ITEMS, doing(two=lambda _: time.sleep(600)))))[1]
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

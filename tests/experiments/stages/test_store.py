@@ -1,0 +1,113 @@
+"""What is kept of measurements: found where it serves, measured again where it does not, and never half there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contracts import UserError
+from contracts.samples import samples_table
+from experiments import declarations
+from experiments.declarations import Item, Protocol
+from experiments.stages import bench
+from experiments.stages.store import Measurement, Place, Store
+
+PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-unlocked")
+BASIS = {"source": "a"}
+PROTOCOL = declarations.Experiment("e", "t", "q?", ()).protocol
+
+
+def kept(store: Store, lease: str = "0000000a", **changes: object) -> Measurement:
+    return store.keep(PLACE, replace(Measurement(BASIS, lease, {"windows": [{"n": 64}]}, {"window": 0.25}), **changes))
+
+
+def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    head = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "regime": "unlocked", "data": "uniform"}
+    columns = head | {"window": "worklog", "role": "variant", "index": np.arange(3), "time_us": np.array([1.0, 2, 3])}
+    columns |= {"sm_clock_mhz": np.full(3, 1500, np.float32), "kept": np.ones(3, bool), "reason": None}
+    one = kept(store, samples=samples_table(3, columns))
+    found = store.find(PLACE, BASIS.__eq__)
+    assert found is not None and found.samples is not None and one.samples is not None
+    assert found.samples.equals(one.samples) and found.rows == {"windows": [{"n": 64}]}
+    assert found.seconds == {"window": 0.25} and found.measured
+    assert store.find(PLACE, {"source": "b"}.__eq__) is None
+    assert store.find(replace(PLACE, item="65x65x65"), BASIS.__eq__) is None
+
+
+def test_the_first_that_serves_is_found_or_the_one_of_a_lease(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for lease, source in (("0000000c", "old"), ("0000000b", "a"), ("0000000a", "a")):
+        kept(store, lease, basis={"source": source})
+    found = store.find(PLACE, BASIS.__eq__)
+    assert found is not None and found.lease == "0000000b"
+    found = store.find(PLACE, BASIS.__eq__, {"0000000a"})
+    assert found is not None and found.lease == "0000000a"
+    assert store.find(PLACE, BASIS.__eq__, {"0000000d"}) is None
+
+
+def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    columns = {"experiment": "", "variant": "v", "m": 1, "n": 1, "k": 1, "regime": "unlocked", "data": "zeros"}
+    columns |= {"window": "worklog", "role": "variant", "index": np.arange(1), "time_us": np.ones(1)}
+    columns |= {"sm_clock_mhz": np.ones(1, np.float32), "kept": np.ones(1, bool), "reason": None}
+    kept(store, samples=samples_table(1, columns))
+    (document,) = tmp_path.rglob("*.json")
+    (parquet,) = tmp_path.rglob("*.parquet")
+    whole = parquet.read_bytes()
+    parquet.write_bytes(whole[:-1])
+    with pytest.raises(UserError, match="not the samples that belong to"):
+        store.find(PLACE, BASIS.__eq__)
+    parquet.write_bytes(whole)
+    document.write_text(document.read_text()[:40])
+    with pytest.raises(UserError) as error:
+        store.find(PLACE, BASIS.__eq__)
+    assert str(document) in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "covers"),
+    [
+        ({}, True),
+        ({"window_s": 0.1}, True),
+        ({"samples": 1000}, False),
+        ({"precision": 0.01}, True),
+        ({"precision": 0.0001}, False),
+        ({"power_precision": 0.001}, False),
+        ({"flush_l2": False}, False),
+        ({"worklog_budget_s": 1.0}, False),
+    ],
+)
+def test_a_measurement_serves_who_asks_for_no_more(changes: dict[str, float], covers: bool) -> None:
+    asked = replace(PROTOCOL, **changes)
+    assert (PROTOCOL.flush_l2 == asked.flush_l2 and PROTOCOL.covers(asked)) is covers
+    joined = PROTOCOL.joined(asked)
+    assert joined.covers(PROTOCOL)
+
+
+def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> None:
+    """What several experiments ask for is measured once, so that one measurement must serve them all."""
+    loaded = {name: declarations.load(name) for name in declarations.names()}
+    shared: dict[tuple[str, int, str], list[Protocol]] = {}
+    for experiment in loaded.values():
+        if not experiment.by_name:
+            for item in declarations.items(experiment, experiment.variants, "unlocked"):
+                assert item.protocol.covers(experiment.protocol)
+                shared.setdefault((item.variant, item.n, item.data), []).append(item.protocol)
+    assert sum(len(protocols) > 1 for protocols in shared.values()) > 20
+    assert all(len(set(protocols)) == 1 for protocols in shared.values())
+
+
+def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
+    item = Item("sgemm_naive", 64, "uniform", "unlocked", PROTOCOL)
+    asked = (None, None)
+    basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
+    serves = bench._serves(item, asked)
+    assert serves(basis) and not serves(basis | {"source": "other"}) and not serves(basis | {"baseline": "other"})
+    assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
+    locked = replace(item, regime="locked")
+    assert not bench._serves(locked, (1500, None))(json.loads(json.dumps(bench.basis_of(locked, (1400, None)))))

@@ -1,0 +1,72 @@
+"""A window ends when the share is known well enough, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import declarations
+from experiments.gpu.timing import Samples, Work
+from experiments.stages import turns
+from experiments.stages.turns import half_width_of, turns_until
+
+LIMITS = replace(
+    declarations.Experiment("e", "t", "q?", ()).protocol, window_s=1.0, samples=1000, least_samples=6, precision=0.003
+)
+
+
+class Clock:
+    """A stopwatch whose samples take what their work says, with some noise."""
+
+    def __init__(self, noise: float) -> None:
+        self.noise, self.asked, self.rng = noise, list[int](), np.random.default_rng(1)
+
+    def run(self, works: Sequence[Work]) -> Samples:
+        self.asked.append(len(works))
+        times = np.array([work() for work in works], np.float64)  # type: ignore[func-returns-value]
+        return Samples(
+            times * (1 + self.noise * self.rng.standard_normal(len(works))), times, np.ones(len(works), bool)
+        )
+
+
+def taken(noise: float, pair_us: float = 3000.0, **limits: Any) -> tuple[turns.Turns, float, str, Clock]:
+    clock, works = Clock(noise), {"variant": lambda: 2 * pair_us / 3, "baseline": lambda: pair_us / 3}
+    made, half_width, ended = turns_until(clock, works, pair_us, replace(LIMITS, **limits), 7)  # type: ignore[arg-type]
+    return made, half_width, ended, clock
+
+
+def test_a_quiet_kernel_s_window_ends_after_one_look() -> None:
+    made, half_width, ended, clock = taken(noise=0.001)
+    assert ended == "precise" and half_width <= LIMITS.precision and len(clock.asked) == 1
+    assert set(made.roles) == {"variant", "baseline"} and len(made.roles) == 2 * 33  # 0.1 s of pairs of 3 ms
+
+
+def test_a_noisy_one_has_its_longest_time_or_most_samples() -> None:
+    made, half_width, ended, _ = taken(noise=0.2)
+    assert ended == "longest time" and len(made.roles) == 2 * 333 and half_width > LIMITS.precision
+    assert taken(noise=0.2, samples=50)[2] == "most samples"
+    slow = taken(noise=0.2, pair_us=3e6)
+    assert slow[2] == "longest time" and len(slow[0].roles) == 2 * LIMITS.least_samples
+
+
+def test_the_half_width_is_that_of_the_interval_of_the_share() -> None:
+    """Of a thousand repetitions, about 95% of shares are within it of the true one."""
+    rng = np.random.default_rng(3)
+    ours, theirs = (rng.normal(middle, 0.02 * middle, (200, 60)) for middle in (200.0, 100.0))
+    inside = [
+        abs(np.median(b) / np.median(a) / 0.5 - 1) <= half_width_of(a, b) for a, b in zip(ours, theirs, strict=True)
+    ]
+    assert 0.88 <= np.mean(inside) <= 1.0
+    assert half_width_of(ours[0][:4], theirs[0]) == np.inf
+
+
+@pytest.mark.parametrize("noise", [0.0005, 0.02])
+def test_each_chunk_is_drawn_anew_and_samples_keep_their_order(noise: float) -> None:
+    made, _, _, clock = taken(noise)
+    times = made.samples.time_us
+    assert (np.abs(times / np.where(made.roles == "variant", 2000.0, 1000.0) - 1) < 0.2).all()
+    assert sum(clock.asked) == len(times)
