@@ -7,6 +7,7 @@ snakemake --cores 1 compare        any two variants side by side: --config varia
 snakemake --cores 1 claims         what the worklogs claim and what holds; fails where a recorded verdict changed
 snakemake --cores 1 paper          figures, paper and supplement again, from what is there; measures nothing
 snakemake --cores 1 explorer       the same for results/explorer.html, on which a reader chooses what to see
+snakemake --cores 1 pack           what was measured so far into one file; another machine: --config resume=FILE
 snakemake --cores 1 archive        put this machine's measurements under data/
 """
 

@@ -25,7 +25,7 @@ COMPARE = "compare"
 SWEEP = "tile_autotune"
 COMPARED_SIZE = 4096
 PART = 8  # variants that one job checks or times
-TIMED = (".csv", ".checks.csv", ".parquet", ".contests.csv", ".seconds.csv")  # what a job that times leaves
+TIMED = (".csv", ".checks.csv", ".parquet", ".contests.csv", ".seconds.csv", ".leases.csv")  # what a job that times leaves
 
 
 @dataclass(frozen=True)

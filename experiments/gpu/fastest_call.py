@@ -44,11 +44,12 @@ class FastestCall(ABC):
         """The call that needs no contest."""
 
     @abstractmethod
-    def calls(self, problem: Problem, a: int, b: int, c: int, only: str | None = None) -> dict[str, Call]:
-        """All that the library has for this problem, by name; at least one, and each has run once.
+    def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
+        """All that the library has for this problem, by name; at least one, and each has run once."""
 
-        With `only`, the one of that name alone, or none.
-        """
+    def named(self, name: str, problem: Problem, a: int, b: int, c: int) -> Call | None:
+        """The call of this name among `calls`; None where there is none."""
+        return self.calls(problem, a, b, c).get(name)
 
     def choose(self, problem: Problem, choice: Choice) -> None:
         """Bind this call from now on, which won a contest before."""
@@ -59,7 +60,7 @@ class FastestCall(ABC):
         which C is written many times. A problem that is bound again, or that was chosen for, keeps its call.
         """
         known = self._choices.get(problem)
-        if known and (call := self.calls(problem, a, b, c, known.call).get(known.call)):
+        if known and (call := self.named(known.call, problem, a, b, c)):
             return call
         calls = self.calls(problem, a, b, c)
         works, names = list(calls.values()), list(calls)

@@ -71,23 +71,26 @@ class CublasGemm(FastestCall):
 
         return call
 
-    def calls(self, problem: Problem, a: int, b: int, c: int, only: str | None = None) -> dict[str, Call]:
+    def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
         """All that the library has for this problem, by name: "cublasGemmEx" (always), "cublasLtMatmul 1/8" and so on.
 
         The numbers are the places in the heuristic's list. What cuBLAS refuses to run is not among them, so all run
-        once here; with `only`, that one.
+        once here.
         """
-        found: dict[str, Call] = {}
-        if only in (None, GEMM_EX):
-            found[GEMM_EX] = self.bind(problem, a, b, c)
-        candidates = self.lt.candidates(problem, dtypes()[self.entry.dtype], a, b, c) if only != GEMM_EX else []
-        for number, call in enumerate(candidates, start=1):
-            name = f"cublasLtMatmul {number}/{len(candidates)}"
-            if only in (None, name):
-                with contextlib.suppress(UserError):
-                    call()
-                    found[name] = call
+        found: dict[str, Call] = {GEMM_EX: self.bind(problem, a, b, c)}
+        for name, call in self._lt_calls(problem, a, b, c).items():
+            with contextlib.suppress(UserError):
+                call()
+                found[name] = call
         return found
+
+    def named(self, name: str, problem: Problem, a: int, b: int, c: int) -> Call | None:
+        """See `FastestCall.named`; the others are not run."""
+        return self.bind(problem, a, b, c) if name == GEMM_EX else self._lt_calls(problem, a, b, c).get(name)
+
+    def _lt_calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
+        candidates = self.lt.candidates(problem, dtypes()[self.entry.dtype], a, b, c)
+        return {f"cublasLtMatmul {place}/{len(candidates)}": call for place, call in enumerate(candidates, start=1)}
 
 
 def _loaded(name: str) -> ctypes.CDLL:

@@ -117,15 +117,13 @@ class TritonGemm(TorchGemm, FastestCall):
         """See `TorchGemm.bind`; with the first configuration."""
         return self._compiled(problem, self.matrices(problem, a, b, c), configs(self._dtype)[0])
 
-    def calls(self, problem: Problem, a: int, b: int, c: int, only: str | None = None) -> dict[str, Call]:
+    def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
         """See `FastestCall.calls`. Without the configurations that want more than this GPU has."""
         matrices, found = self.matrices(problem, a, b, c), {}
         for config in configs(self._dtype):
-            if only not in (None, config.name):
-                continue
             with contextlib.suppress(OutOfResources):
                 found[config.name] = self._compiled(problem, matrices, config)
-        if not found and not only:
+        if not found:
             raise UserError(f"{self.entry.name}: this GPU has too little shared memory for each of its configurations")
         return found
 

@@ -7,6 +7,7 @@ python -m experiments.stages.archive --measured results/h200 --data data/h200
 python -m experiments.stages.archive --measured results/h200 --data data/h200-2      # a second machine of that model
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv cross_checks.csv
 python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
+python -m experiments.stages.archive --check data/h200            # whole: one commit, every table, no stale row
 python -m experiments.stages.archive --checksums data/h200        # of an archive that has none yet, as its files stand
 """
 
@@ -48,7 +49,12 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="for instance data/h200")
     parser.add_argument("--only", nargs="+", metavar="FILE", help="of the tables that `all` does not make, these alone")
     parser.add_argument("--checksums", type=Path, metavar="DIR", help="add those that its archived.json has not")
+    parser.add_argument("--check", type=Path, metavar="DIR", help="whether an archive is whole; an error where not")
     options = parser.parse_args()
+    if options.check:
+        if options.measured or options.data or options.only or options.checksums:
+            parser.error("--check stands alone")
+        return require_whole(options.check)
     if options.checksums:
         if options.measured or options.data or options.only:
             parser.error("--checksums stands alone")
@@ -95,6 +101,48 @@ def main() -> None:
         with atomic_write(options.data / TESTS) as temporary:
             shutil.copyfile(tests, temporary)
     logger.info(f"archived {len(names)} files, {size / 1e6:.2f} MB, in {options.data}")
+    for target, files in missing_tables(options.data).items():
+        logger.info(f"not in it: {', '.join(files)}; made by: snakemake --cores 1 {target}")
+
+
+def missing_tables(folder: Path) -> dict[str, list[str]]:
+    """The files that an archive may have and this one has not, by the target that makes them."""
+    missing: dict[str, list[str]] = {}
+    for table in registry.tables().values():
+        if table.archive == "if there" and table.target != "by hand" and not (folder / table.file).is_file():
+            missing.setdefault(table.target, []).append(table.file)
+    return missing
+
+
+def require_whole(folder: Path) -> None:
+    """Raises `UserError`, one line with all that is amiss, for an archive that is not whole.
+
+    It is where every table that the registry marks is there, of one commit and a clean tree, as it was archived (by its
+    checksum) and as its schema has it, and no row is of a kernel whose source has changed since.
+    """
+    origins = read_json(folder / ORIGINS, "archived")
+    tables = {t.file: t for t in registry.tables().values() if t.archive != "never" and t.target != "by hand"}
+    amiss = []
+    if missing := [file for file in tables if not (folder / file).is_file()]:
+        amiss.append(f"missing: {', '.join(missing)}")
+    if unknown := [file for file in tables if file not in origins and file not in missing]:
+        amiss.append(f"of no run that {ORIGINS} knows: {', '.join(unknown)}")
+    runs = {file: run for file, run in origins.items() if file in tables and file not in missing}
+    if len(commits := sorted({run["commit"][:12] for run in runs.values()})) > 1:
+        amiss.append(f"of {len(commits)} commits: {', '.join(commits)}")
+    if dirty := [file for file, run in runs.items() if not run["commit_clean"]]:
+        amiss.append(f"of a tree with changes: {', '.join(dirty)}")
+    if changed := [file for file, run in runs.items() if checksum_of(folder / file) != run["sha256"]]:
+        amiss.append(f"not as archived: {', '.join(changed)}")
+    for file in set(tables) - set(missing) - set(changed):
+        try:
+            require_sound(folder / file, tables[file].schema)
+            require_current(folder / file, tables[file].schema)
+        except UserError as error:
+            amiss.append(str(error))
+    if amiss:
+        raise UserError(f"{folder} is not whole: {'; '.join(amiss)}")
+    logger.info(f"{folder} is whole: {len(tables)} tables of commit {commits[0] if commits else 'none'}")
 
 
 def is_emulated(path: Path, table: registry.Table) -> bool:
@@ -123,8 +171,8 @@ def require_sound(path: Path, schema: str) -> None:
 def require_current(path: Path, schema: str) -> None:
     """Raises `UserError` for a table with a row of a kernel whose source has changed since it was measured."""
     now = {name: entry.source_hash for name, entry in catalogue.load().items()}
-    rows = read_rows(path, schema) if path.suffix == ".csv" else []
-    changed = [row for row in rows if row.get("source_hash") and row["source_hash"] != now.get(row.get("variant", ""))]
+    rows = [row for row in read_rows(path, schema) if "variant" in row] if path.suffix == ".csv" else []
+    changed = [row for row in rows if row.get("source_hash") and row["source_hash"] != now.get(row["variant"])]
     if changed:
         raise UserError(f"{path}: measured before the source of {changed[0]['variant']} changed; measure it again")
 

@@ -304,10 +304,8 @@ def outcome(item: Item, one: Measurement) -> str:
         return "FAILED its check after timing"  # a wrong result has no speed
     if window["left_out"]:
         return f"left out: {item.variant}, n = {item.n}: {window['left_out']}"
-    assert one.samples is not None
-    rows = one.samples.to_pandas()
-    rows = rows[(rows["window"] == "interleaved") & rows["kept"]]
-    ours, theirs = (rows.loc[rows["role"] == role, "time_us"].median() for role in ROLES)
+    medians = _medians(one)
+    ours, theirs = medians["time_us_median"], medians["baseline_time_us_median"]
     flop = Problem.square(item.n).flop
     by = f" ({window['baseline_call']})" if window["baseline_call"] else ""
     return f"{flop / ours / 1e6:.2f} TFLOP/s, {theirs / ours:.1%} of {window['baseline']}{by}"
@@ -451,11 +449,39 @@ def run(options: argparse.Namespace) -> Record:
         found = measured(items, options, kept, experiment.every_lease)
         for item in items:
             record.add(item, found[item])
+        if options.leases:
+            repeated = items if experiment.every_lease else []
+            write_rows(options.leases, "lease_medians", lease_medians(repeated, kept, options))
         if options.contests:
             Contests(kept).write(options.contests, items)
     if options.seconds:
         write_seconds(options.seconds, ((_place(item), one) for item, one in found.items()))
     return record
+
+
+def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Rows of lease_medians.csv: what every card that the run had gave for these items."""
+    columns = ("variant", "dtype", "baseline", "m", "n", "k", "regime", "data", "lease", "source_hash")
+    rows = []
+    for item in items:
+        for one in kept.every(_place(item), _serves(item, (options.sm_mhz, options.memory_mhz))):
+            for window in one.rows.get("windows", []):
+                if window["passed"] and not window["left_out"]:
+                    rows.append({name: window[name] for name in columns} | {"measured": one.measured} | _medians(one))
+    return rows
+
+
+def _medians(one: Measurement) -> dict[str, Any]:
+    assert one.samples is not None
+    samples = one.samples.to_pandas()
+    samples = samples[(samples["window"] == "interleaved") & samples["kept"]]
+    ours, theirs = (samples[samples["role"] == role] for role in ROLES)
+    return {
+        "time_us_median": float(ours["time_us"].median()),
+        "baseline_time_us_median": float(theirs["time_us"].median()),
+        "sm_clock_mhz": float(ours["sm_clock_mhz"].median()),
+        "samples": len(ours),
+    }
 
 
 def main() -> None:
@@ -472,6 +498,7 @@ def main() -> None:
     parser.add_argument("--checks", required=True, type=Path, help="written: rows of checks.csv")
     parser.add_argument("--samples", required=True, type=Path, help="written: samples.parquet")
     parser.add_argument("--contests", type=Path, help="written: rows of contests.csv, of the libraries' calls")
+    parser.add_argument("--leases", type=Path, help="written: rows of lease_medians.csv, of what each card measures")
     parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     parser.add_argument("--left-out", type=Path, help="written: why sizes were left out, or nothing")
     options = parser.parse_args()

@@ -18,11 +18,13 @@ import pynvml
 from cuda.core import LaunchConfig, launch
 
 from contracts import run_command, write_json
-from experiments.command_line import add_build_dir
+from experiments.command_line import add_build_dir, add_store
 from experiments.gpu import discovery
 from experiments.gpu.device import Gpu, Memory, allow_shared, load_cubin
-from experiments.gpu.lease import lease
+from experiments.gpu.lease import Lease
 from experiments.gpu.timing import Stopwatch, Work, warm_up
+from experiments.stages import store
+from experiments.stages.store import Measurement, Place
 
 RUNS = 20
 COPY_BYTES = 2**30
@@ -112,10 +114,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Describe the GPU and measure its ceilings.")
     parser.add_argument("--machine", required=True, help="folder name, for instance h200")
     add_build_dir(parser)
+    add_store(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    with lease():
-        write_json(options.out, "machine", describe(options.machine, options.build_dir))
+    place, basis = Place("machine", "ceilings", options.machine), store.versions()
+    with store.opened(options.store) as kept:
+        one = kept.find(place, basis.__eq__)
+        if one is None:
+            held = Lease()
+            with held.held():
+                described = describe(options.machine, options.build_dir)
+            one = kept.keep(place, Measurement(basis, held.name, {"machine": [described]}))
+    write_json(options.out, "machine", one.rows["machine"][0])
 
 
 if __name__ == "__main__":

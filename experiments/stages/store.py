@@ -64,10 +64,13 @@ class Store:
 
     def find(self, place: Place, serves: Callable[[Basis], bool], leases: set[str] | None = None) -> Measurement | None:
         """The first measurement of this place whose basis serves; with `leases`, of one of these."""
-        found = sorted((self.folder / place.stage / place.variant).glob(f"{place.item}.*.json"))
-        kept = [path for path in found if leases is None or path.name.split(".")[-2] in leases]
-        measurements = [one for path in kept if serves((one := _read(path)).basis)]
-        return min(measurements, key=lambda one: one.measured, default=None)
+        return next((one for one in self.every(place, serves) if leases is None or one.lease in leases), None)
+
+    def every(self, place: Place, serves: Callable[[Basis], bool]) -> list[Measurement]:
+        """All measurements of this place whose basis serves, the first that was made first."""
+        found = (self.folder / place.stage / place.variant).glob(f"{place.item}.*.json")
+        measurements = [one for path in found if serves((one := _read(path)).basis)]
+        return sorted(measurements, key=lambda one: one.measured)
 
     def keep(self, place: Place, one: Measurement) -> Measurement:
         """Write it, whole or not at all: its samples come first, and are nothing without the other file."""
@@ -82,6 +85,7 @@ class Store:
             "rows": {name: list(rows) for name, rows in one.rows.items()},
             "seconds": {part: round(seconds, 4) for part, seconds in one.seconds.items()},
             "note": one.note,
+            "driver": toolchain.known_or_found(None, "", None)["driver"],
         }
         if one.samples is not None:
             from contracts.samples import write_samples
@@ -94,7 +98,7 @@ class Store:
 
 
 @functools.cache
-def _versions() -> dict[str, str | None]:
+def versions() -> dict[str, str | None]:
     """Of what builds and runs kernels, and of the harness."""
     known = toolchain.known_or_found(None, "", None)
     harness = "".join(path.read_text() for path in catalogue.included(HARNESS))
@@ -103,7 +107,7 @@ def _versions() -> dict[str, str | None]:
 
 def basis_of(entry: Entry) -> dict[str, Any]:
     """What every measurement of this entry rests on: its source, the compiler, the GPU's model, the harness."""
-    return {"source": entry.source_hash, **_versions()}
+    return {"source": entry.source_hash, **versions()}
 
 
 def _read(path: Path) -> Measurement:

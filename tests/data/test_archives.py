@@ -12,6 +12,7 @@ from helpers import ROOT
 
 from contracts import read_json, read_rows
 from experiments import declarations
+from experiments.stages import archive as stage
 from experiments.tuning import space
 from experiments.tuning import sweep as tune
 from kernels import catalogue
@@ -128,3 +129,10 @@ def test_each_archived_file_says_which_run_it_is_from_or_is_older(archive: Path)
         commit
     }
     assert all((archive / name).is_file() for name in origins)
+
+
+@pytest.mark.xfail(strict=True, reason="pieced together from several commits, and without the tables that came since")
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name)
+def test_each_archive_is_whole(archive: Path) -> None:
+    """As `python -m experiments.stages.archive --check` says."""
+    stage.require_whole(archive)

@@ -9,6 +9,18 @@ def _over(command):
     return [name for name in names if name in there or name in PLAN.kernels]
 
 
+def _kept_by(table, whole):
+    """What stands before a command that keeps nothing itself: it takes what was made before, here or where a run began."""
+    if not PLAN.measuring or table.command.kept:
+        return ""
+    entries = _over(table.command)
+    command = "python -m experiments.stages.kept {table} {entries} --store {store} {tuned} --"
+    words = {"table": table.name, "store": STORE, "tuned": TUNED}
+    if whole:
+        return command.format(entries=" ".join(entries), **words)
+    return lambda wildcards: command.format(entries=wildcards.entry, **words)
+
+
 for _table in [registry.tables()[name] for name in PLAN.made if registry.tables()[name].command]:
     _whole = _table.command.each == "run"
 
@@ -46,9 +58,10 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
             tuned=TUNED,
             left_out=lambda wildcards, output: f"--left-out {output.left_out}" if output.left_out else "",
             kept=lambda wildcards, output: f"--store {STORE} --seconds {output.seconds}" if output.seconds else "",
+            before=_kept_by(_table, _whole),
             emulated=f"--emulated {PARTS}/emulate" if _table.command.emulated else "",
         shell:
-            "python -m {params.module} {params.entries} {params.options} --build-dir {params.build} {params.tuned}"
+            "{params.before} python -m {params.module} {params.entries} {params.options} --build-dir {params.build} {params.tuned}"
             " {params.kept} {params.emulated} --out {output.table} {params.left_out} 2>&1 | tee {log}"
 
     if not _whole:

@@ -20,7 +20,7 @@ from analysis import registry as drawn
 from contracts import registry
 from experiments.emulation import bank_pictures, compare_gpu
 from experiments.gpu import discovery
-from experiments.stages import profile, store, toolchain
+from experiments.stages import pack, profile, store, toolchain
 from kernels import catalogue
 from workflow.plan import Device, Inventory, plan
 
@@ -33,6 +33,13 @@ with contextlib.suppress(OSError):  # a file system without such locks: then no 
 # Where nothing is executed, none of this is done.
 onstart:
     contracts.sweep("results", "data")  # what killed runs left behind
+    if config["resume"]:
+        try:
+            print(
+                f"{pack.unpack(Path(config['resume']), Path(STORE))} files from {config['resume']}", file=sys.stderr
+            )
+        except contracts.UserError as _error:
+            sys.exit(f"error: {_error}")
     # Snakemake's limit of jobs a second is for queues. It looks at all inputs of all ready jobs again, each second, once for
     # each job that has ended: a seventh of the processor time of `all`.
     if workflow.local_exec:
@@ -62,6 +69,8 @@ try:
     contracts.validate(dict(config), "config", "config.yaml")
     _found = toolchain.known_or_found(config["nvcc"], config["arch"], config["gpu_node"])
     PLAN = plan(config, Device(_found, discovery.missing_libraries()), Inventory.of(Path(workflow.basedir)), TARGETS)
+    if config["resume"]:
+        pack.require_resumable(Path(config["resume"]))
     PICTURES = bank_pictures.load(chosen=config["variants"])
 except contracts.UserError as error:
     sys.exit(f"error: {error}")

@@ -41,9 +41,11 @@ rule machine:
         gpu=1,
     params:
         build=BUILD,
+        store=STORE,
         machine=MACHINE,
     shell:
-        "python -m experiments.stages.machine --machine {params.machine} --build-dir {params.build} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.machine --machine {params.machine} --build-dir {params.build} --store {params.store}"
+        " --out {output} 2>&1 | tee {log}"
 
 
 # Correctness. A failure is a row, not a failed job: `passed` ends the run non-zero, after the report. What is measured is
@@ -84,6 +86,7 @@ rule bench:
         samples=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.parquet",
         contests=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.contests.csv",
         seconds=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.seconds.csv",
+        leases=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.leases.csv",
         left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.left_out.txt",
     log:
         f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{regime}}.log",
@@ -102,6 +105,7 @@ rule bench:
         "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --build-dir {params.build}"
         " --store {params.store} {params.tuned} {params.checked} {params.step} {params.regime} --windows {output.windows}"
         " --checks {output.checks} --samples {output.samples} --contests {output.contests} --seconds {output.seconds}"
+        " --leases {output.leases}"
         " --left-out {output.left_out} 2>&1 | tee {log}"
 
 

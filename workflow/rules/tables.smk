@@ -14,6 +14,7 @@ _JOINED = {
             "counters": _profile(".csv", with_beta=(False,)),
             "counters_with_beta": _profile(".csv", with_beta=(True,)),
             "gpu_seconds": _seconds,
+            "lease_medians": _bench(".leases.csv"),
         }
         if PLAN.measuring
         else {}
@@ -84,12 +85,13 @@ if PLAN.measuring:
         localrule: True
         params:
             tuned=TUNED,
+            store=STORE,
             left_out=lambda wildcards, input: [
                 f"--left-out {stage}={path}" for stage in ("profile", "locked") for path in input[stage]
             ],
         shell:
             "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain} {params.tuned}"
-            ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output} 2>&1 | tee {log}'
+            ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --store {params.store} --out {output} 2>&1 | tee {log}'
 
     rule machine_of_scope:
         input:
@@ -120,6 +122,20 @@ rule passed:
     localrule: True
     shell:
         "python -m experiments.stages.require_passed --checks {input.checks} --out {output} 2>&1 | tee {log}"
+
+
+# What was measured so far, into one file from which another machine of this GPU model goes on: --config resume=FILE.
+if PLAN.measuring:
+
+    rule pack:
+        log:
+            "results/logs/pack.log",
+        localrule: True
+        params:
+            results=RESULTS,
+            out=f"{RESULTS}.measured.zip",
+        shell:
+            "python -m experiments.stages.pack {params.results} --out {params.out} 2>&1 | tee {log}"
 
 
 # This machine's measurements into data/MACHINE, from where they stand in on machines without a GPU.

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from helpers import assert_one_line, run_module
 
-from contracts import read_rows, write_rows
+from contracts import UserError, read_rows, registry, write_rows
+from experiments.stages import archive as stage
 from kernels import catalogue
 
 ARCHIVED = [
@@ -161,3 +162,80 @@ def test_what_failed_a_check_is_not_archived(measured: Path, tmp_path: Path) -> 
     done = run_module("experiments.stages.archive", "--measured", measured, "--data", tmp_path / "data")
     assert_one_line(done, "sgemm_warptile failed its check 'one tile, one k-step'; not archived")
     assert not (tmp_path / "data").exists()
+
+
+# ---- whether an archive is whole -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def whole(tmp_path: Path, archive: Path) -> Path:
+    """An archive of one run: the tables that are there now, with today's sources, as if of one commit."""
+    folder = tmp_path / "whole"
+    shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json", "same_code.csv"))
+    now = {name: entry.source_hash for name, entry in catalogue.load().items()}
+    origins = {}
+    for table in registry.tables().values():
+        path = folder / table.file
+        if table.archive == "never" or table.target == "by hand" or not path.is_file():
+            continue
+        if table.suffix == ".csv":
+            rows = [row for row in read_rows(path, table.schema) if row.get("variant", "sgemm_naive") in now]
+            write_rows(path, table.schema, [row | own_hash(row, now) for row in rows])
+        run = {"date": "2026-11-24", "commit": "a" * 40, "commit_clean": True, "command": "snakemake all"}
+        origins[table.file] = run | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    (folder / "archived.json").write_text(json.dumps(origins))
+    return folder
+
+
+def own_hash(row: dict, now: dict[str, str]) -> dict:
+    return {"source_hash": now[row["variant"]]} if "source_hash" in row and "variant" in row else {}
+
+
+def amiss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What `archive --check` says of it, those tables aside that no archive has yet."""
+    there = {name: t for name, t in registry.tables().items() if (folder / t.file).is_file() or t.archive == "always"}
+    monkeypatch.setattr(registry, "tables", lambda: there)
+    try:
+        stage.require_whole(folder)
+    except UserError as error:
+        assert "\n" not in str(error)
+        return str(error)
+    return ""
+
+
+def test_an_archive_of_one_run_is_whole(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert amiss(whole, monkeypatch) == ""
+
+
+def of_another_commit(folder: Path) -> None:
+    origins = json.loads((folder / "archived.json").read_text())
+    origins["checks.csv"]["commit"] = "b" * 40
+    (folder / "archived.json").write_text(json.dumps(origins))
+
+
+def with_a_stale_row(folder: Path) -> None:
+    rows = read_rows_of(folder, "counters")
+    write_rows(folder / "counters.csv", "counters", [rows[0] | {"source_hash": "old"}, *rows[1:]])
+    origins = json.loads((folder / "archived.json").read_text())
+    origins["counters.csv"]["sha256"] = hashlib.sha256((folder / "counters.csv").read_bytes()).hexdigest()
+    (folder / "archived.json").write_text(json.dumps(origins))
+
+
+def read_rows_of(folder: Path, name: str) -> list[dict]:
+    return read_rows(folder / f"{name}.csv", name)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (of_another_commit, "of 2 commits: aaaaaaaaaaaa, bbbbbbbbbbbb"),
+        (with_a_stale_row, "measured before the source of"),
+        (lambda folder: (folder / "windows.csv").unlink(), "missing: windows.csv"),
+        (lambda folder: (folder / "bench.csv").open("a").write("x\n"), "not as archived: bench.csv"),
+    ],
+)
+def test_what_is_amiss_in_an_archive_is_one_line(
+    spoil, said: str, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(whole)
+    assert said in amiss(whole, monkeypatch)

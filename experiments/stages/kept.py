@@ -1,0 +1,79 @@
+"""Runs the command that makes a table, or takes what it made before: a prefix of commands that keep nothing.
+
+    python -m experiments.stages.kept timing_methods sgemm_warptile --store results/h200/measured \
+        -- python -m experiments.studies.timing_methods.measure sgemm_warptile --build-dir DIR --out part.csv
+
+What was made serves as long as the kernels' sources, the command and its module are the same, on each machine that a
+run goes on with. The command's --out and, where it has one, --left-out are written either way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from contracts import UserError, read_rows, registry, run_command, write_rows, write_text
+from contracts.archives import checksum
+from experiments.command_line import add_store
+from experiments.gpu.lease import UNKNOWN, names_here
+from experiments.stages import store
+from experiments.stages.store import Measurement, Place
+from kernels import catalogue
+
+
+def basis_of(command: list[str], entries: list[str]) -> store.Basis:
+    """What the rows rest on."""
+    module = command[command.index("-m") + 1]
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None  # the registry names it
+    code = checksum(Path(spec.origin).read_bytes())[:16]
+    kernels = {name: catalogue.find(name).source_hash for name in entries}
+    return store.versions() | {"code": code, "kernels": kernels, "command": command}
+
+
+def option(command: list[str], name: str) -> Path | None:
+    """The file that follows an option; None where the command has it not."""
+    return Path(command[command.index(name) + 1]) if name in command else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make a table, or take what was made of it before.")
+    parser.add_argument("table", help="in contracts/tables.yaml")
+    parser.add_argument("entries", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml: what it is of")
+    add_store(parser)
+    catalogue.add_tuned_argument(parser)
+    before, _, command = (list(words) for words in _parted(sys.argv[1:]))
+    options = parser.parse_args(before)
+    table = registry.find(options.table, "contracts/tables.yaml")
+    out, left_out = option(command, "--out"), option(command, "--left-out")
+    if out is None or "-m" not in command:
+        raise UserError(f"{' '.join(command[:3]) or 'nothing'} after --: expected python -m MODULE ... --out FILE")
+    place = Place("table", table.name, options.entries[0] if len(options.entries) == 1 else "all")
+    basis = basis_of(command, options.entries)
+    with store.opened(options.store) as kept:
+        if one := kept.find(place, basis.__eq__):
+            if left_out:
+                write_text(left_out, one.note)
+            write_rows(out, table.schema, one.rows[table.name])
+            return
+        start = time.monotonic()
+        if code := subprocess.run(command).returncode:
+            sys.exit(code)
+        here, rows = names_here(), {table.name: read_rows(out, table.schema)}
+        note = left_out.read_text() if left_out else ""
+        seconds = {"command": time.monotonic() - start}
+        kept.keep(place, Measurement(basis, here.pop() if len(here) == 1 else UNKNOWN, rows, seconds, note))
+
+
+def _parted(words: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """The words before the first "--", that, and those after it."""
+    at = words.index("--") if "--" in words else len(words)
+    return words[:at], words[at : at + 1], words[at + 1 :]
+
+
+if __name__ == "__main__":
+    run_command(main)

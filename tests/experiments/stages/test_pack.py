@@ -1,0 +1,180 @@
+"""Going on from machine to machine: a pack is whole, of one commit and one GPU model, or it is refused in one line."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers import ROOT, environment
+
+from contracts import UserError
+from experiments.gpu.discovery import Gpu
+from experiments.stages import pack
+from experiments.stages.store import Measurement, Place, Store
+
+COMMIT, GPU = "a" * 40, "NVIDIA H100 80GB HBM3"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store of three measurements."""
+    folder = tmp_path / "h100" / "measured"
+    for n in (64, 128, 256):
+        Store(folder).keep(Place("bench", "sgemm_naive", f"{n}x{n}x{n}-uniform-unlocked"), Measurement({}, "0" * 8))
+    return folder
+
+
+@pytest.fixture
+def packed(store: Path, tmp_path: Path) -> Path:
+    out = tmp_path / "h100.measured.zip"
+    assert pack.write(store, out, COMMIT, GPU) == 3
+    return out
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_goes_on_elsewhere_with_all_that_was_measured(store: Path, packed: Path, tmp_path: Path) -> None:
+    there = tmp_path / "elsewhere" / "measured"
+    assert pack.unpack(packed, there) == 3 and contents(there) == contents(store)
+    assert pack.unpack(packed, there) == 0  # and a second time nothing is added
+    pack.require_same(pack.read(packed), packed, COMMIT, GPU)
+    own = Place("bench", "sgemm_naive", "512x512x512-uniform-unlocked")
+    Store(there).keep(own, Measurement({}, "1" * 8))
+    assert pack.write(there, packed, COMMIT, GPU) == 4
+
+
+@pytest.mark.parametrize(
+    ("commit", "gpu", "said"),
+    [
+        ("b" * 40, GPU, "measured at commit aaaaaaaaaaaa, and this is bbbbbbbbbbbb"),
+        (COMMIT, "NVIDIA H200", "measured on NVIDIA H100 80GB HBM3, and the GPU here is NVIDIA H200"),
+    ],
+)
+def test_another_commit_or_gpu_is_one_line(commit: str, gpu: str, said: str, packed: Path) -> None:
+    with pytest.raises(UserError) as error:
+        pack.require_same(pack.read(packed), packed, commit, gpu)
+    assert said in str(error.value) and str(packed) in str(error.value) and "\n" not in str(error.value)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def no_zip(path: Path) -> None:
+    path.write_text("measurements")
+
+
+def rewritten(change: Callable[[dict[str, bytes]], object]) -> Callable[[Path], None]:
+    def spoil(path: Path) -> None:
+        with zipfile.ZipFile(path) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+        change(files)
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+
+    return spoil
+
+
+def escape(files: dict[str, bytes]) -> None:
+    """A member that would be written outside of the store, with its checksum."""
+    manifest = json.loads(files["pack.json"])
+    name = next(iter(manifest["files"]))
+    files["../../outside.json"] = files.pop(name)
+    manifest["files"]["../../outside.json"] = manifest["files"].pop(name)
+    files["pack.json"] = json.dumps(manifest).encode()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        cut,
+        no_zip,
+        lambda path: path.write_bytes(b""),
+        rewritten(lambda files: files.pop("pack.json")),
+        rewritten(lambda files: files.popitem()),
+        rewritten(lambda files: files.update({next(name for name in files if name != "pack.json"): b"{}"})),
+        rewritten(lambda files: files.update({"pack.json": b"[]"})),
+        rewritten(escape),
+    ],
+)
+def test_a_pack_that_is_cut_or_changed_is_one_line_and_nothing_is_copied(
+    spoil: Callable[[Path], None], packed: Path, tmp_path: Path
+) -> None:
+    spoil(packed)
+    with pytest.raises(UserError) as error:
+        pack.unpack(packed, tmp_path / "elsewhere" / "measured")
+    assert str(packed) in str(error.value) and "\n" not in str(error.value)
+    assert not (tmp_path / "elsewhere").exists() and not (tmp_path / "outside.json").exists()
+
+
+def test_a_pack_of_another_run_is_not_overwritten(packed: Path, tmp_path: Path) -> None:
+    before = packed.read_bytes()
+    other = tmp_path / "other" / "measured"
+    Store(other).keep(Place("bench", "sgemm_warptile", "64x64x64-uniform-unlocked"), Measurement({}, "0" * 8))
+    with pytest.raises(UserError, match=r"holds 3 files that this run does not have"):
+        pack.write(other, packed, COMMIT, GPU)
+    assert packed.read_bytes() == before
+
+
+def test_two_that_pack_at_a_time_do_not_meet(store: Path, packed: Path) -> None:
+    before, folder = packed.read_bytes(), os.open(packed.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match="another run is packing there"):
+            pack.write(store, packed, COMMIT, GPU)
+    finally:
+        os.close(folder)
+    assert packed.read_bytes() == before
+
+
+def test_a_full_disk_leaves_the_pack_as_it_was(store: Path, packed: Path) -> None:
+    """As the kernel says it, by a limit on the size of files."""
+    before = packed.read_bytes()
+    code = f"""
+from pathlib import Path
+from contracts import run_command
+from experiments.stages import pack
+run_command(lambda: pack.write(Path({str(store)!r}), Path({str(packed)!r}), {COMMIT!r}, {GPU!r}) and None)
+"""
+    done = subprocess.run(
+        ["python", "-c", code],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)),
+    )
+    assert done.returncode == 2 and done.stderr.startswith(f"error: cannot write {packed}"), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert packed.read_bytes() == before and [path.name for path in packed.parent.iterdir()] == ["h100", packed.name]
+
+
+def test_nothing_to_pack_and_no_gpu_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="nothing was measured yet"):
+        pack.write(tmp_path / "measured", tmp_path / "out.zip", COMMIT, GPU)
+    with pytest.raises(UserError, match="no NVIDIA GPU is visible here"):
+        pack.gpu_here()
+    monkeypatch.setattr(pack.discovery, "gpu", lambda: Gpu(GPU, "sm_90a", "580"))
+    assert pack.gpu_here() == GPU
+
+
+def test_only_a_committed_tree_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"rev-parse": COMMIT, "status": " M kernels/sgemm/naive.cu"}
+    monkeypatch.setattr(pack, "git", lambda word, *_: answers[word])
+    with pytest.raises(UserError, match="this tree differs from aaaaaaaaaaaa; commit the changes first"):
+        pack.commit_of_tree()
+    answers["status"] = ""
+    assert pack.commit_of_tree() == COMMIT
+    monkeypatch.setattr(pack, "git", lambda *_: None)
+    with pytest.raises(UserError, match="this is no git checkout"):
+        pack.commit_of_tree()
