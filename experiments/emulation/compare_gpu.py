@@ -126,7 +126,7 @@ def agree(
 ) -> list[dict[str, Any]]:
     """Rows of agreement.csv, of the cases that were emulated. The GPU is held only while it runs."""
     seconds = seconds or Seconds()
-    with seconds.of("inputs"):
+    with seconds.of("prepare"):
         todo = [case for case in chosen(variant) if case.name in emulated]
         prepared = [prepare(variant, case, emulated[case.name].seed) for case in todo]
     with seconds.of("lease"):
@@ -177,7 +177,7 @@ def measured(
         gpu = HeldGpu(build_dir, watch, seconds)
 
         def compared(variant: Variant) -> Measurement:
-            with seconds.of("inputs"):
+            with seconds.of("prepare"):
                 path = emulated / variant.name / RESULTS if emulated else None
                 made = kept(path, variant) if path else emulate(variant, EmulatedDevice(build_dir), seed)
             rows = agree(variant, gpu, made, seconds)

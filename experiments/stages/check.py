@@ -292,7 +292,7 @@ def check_cases(
     if seed is None:
         seed = verify.fresh_seed()
     seconds, make = seconds or Seconds(), shared.prepared if shared else prepare
-    with seconds.of("inputs"):
+    with seconds.of("prepare"):
         prepared = [make(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
     with seconds.of("lease"):
         opened = device.__enter__()
