@@ -27,7 +27,7 @@ COMPARE = "compare"
 SWEEP = "tile_autotune"
 COMPARED_SIZE = 4096
 # What the stages that need no GPU leave behind for each kernel
-BUILT = (".cu", ".ptx", ".cubin", ".json")
+BUILT = (".cu", ".ptx", ".cubin", ".sass", ".json")
 EMULATED = ("checks.csv", "predictions.csv", "bounds.csv", "shared_widths.csv", "bank_accesses.json")
 
 

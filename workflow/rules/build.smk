@@ -47,7 +47,7 @@ if "build" not in PLAN.kept:
             ],
             toolchain="results/toolchain.json",
         output:
-            multiext(f"{BUILD}/{{kernel}}", ".cu", ".ptx", ".cubin", ".json"),
+            multiext(f"{BUILD}/{{kernel}}", ".cu", ".ptx", ".cubin", ".sass", ".json"),
         log:
             f"results/logs/build/{ARCH}/{{kernel}}.log",
         wildcard_constraints:
