@@ -4,9 +4,9 @@ snakemake --cores 1 all            everything that this machine can do
 snakemake --cores 1 sgemm_ladder   one experiment (any file name in experiments/*.yaml)
 snakemake --cores 1 tile_autotune  sweep over tiles; the winner is the kernel sgemm_autotuned from the next run on
 snakemake --cores 1 compare        any two variants side by side: --config variant_a=NAME variant_b=NAME
-snakemake --cores 1 claims         what the worklogs claim and what holds; fails where a recorded verdict changed
-snakemake --cores 1 paper          figures, paper and supplement again, from what is there; measures nothing
+snakemake --cores 1 paper          figures, paper and supplement again, from what is there; measures and emulates nothing
 snakemake --cores 1 explorer       the same for results/explorer.html, on which a reader chooses what to see
+snakemake --cores 1 claims         what the worklogs claim and what holds, of what is there; fails where a verdict changed
 snakemake --cores 1 pack           what was measured so far into one file; another machine: --config resume=FILE
 snakemake --cores 1 archive        put this machine's measurements under data/
 """

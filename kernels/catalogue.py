@@ -407,12 +407,19 @@ def included(source: Path) -> list[Path]:
     queue = [source]
     while queue:
         includer = queue.pop(0)
-        for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', includer.read_text(), re.M):
+        changed = includer.stat()
+        for name in _includes(includer, changed.st_mtime_ns, changed.st_size):
             path = next((path for path in (includer.parent / name, ROOT / name) if path.is_file()), None)
             if path is not None and (path := path.resolve()) not in found:
                 found.append(path)
                 queue.append(path)
     return found
+
+
+@functools.cache
+def _includes(source: Path, changed: int, size: int) -> list[str]:
+    """What a file includes in quotes, as it was last `changed`."""
+    return re.findall(r'^\s*#\s*include\s*"([^"]+)"', source.read_text(), re.M)
 
 
 def templates(source: Path) -> dict[str, dict[str, bool]]:
@@ -588,10 +595,11 @@ def _timed(name: str, archive: str, variants: Mapping[str, Variant]) -> tuple[Ti
     """The sweep behind the dispatcher `name`: what its rows say of these kernels as they are now."""
     record = _record(archive, SWEPT)
     problems: dict[tuple[int, int, int], dict[str, float]] = {}
-    for row in read_rows(record, "dispatch") if record else []:
-        variant = variants.get(row["variant"])
-        if row["dispatcher"] == name and variant is not None and variant.source_hash == row["source_hash"]:
-            problems.setdefault((row["m"], row["n"], row["k"]), {})[variant.name] = row["time_us"]
+    rows = [row for row in read_rows(record, "dispatch") if row["dispatcher"] == name] if record else []
+    hashes = {one: variants[one].source_hash for one in {row["variant"] for row in rows} & set(variants)}
+    for row in rows:
+        if hashes.get(row["variant"]) == row["source_hash"]:
+            problems.setdefault((row["m"], row["n"], row["k"]), {})[row["variant"]] = row["time_us"]
     return tuple(Timed(*sizes, tuple(sorted(times, key=times.__getitem__))) for sizes, times in problems.items())
 
 

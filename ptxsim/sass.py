@@ -11,6 +11,8 @@ source and the line of the PTX that it came from, and holds the PTX itself.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import re
 import struct
 import subprocess
@@ -203,6 +205,26 @@ def held_ptx(cubin: Path) -> str:
     return held
 
 
+def listing(cubin: Path) -> str:
+    """What nvdisasm says of a cubin, below a line that names it by its hash.
+
+    nvdisasm takes a third of a second to start. What this returned is read again where it is kept beside the cubin, as
+    NAME.sass, and the cubin is still the same. Raises `PtxError` as `read` does.
+    """
+    _elf_sections(cubin)  # says better than nvdisasm what is wrong
+    mark, kept = f"// of the cubin {hashlib.sha256(cubin.read_bytes()).hexdigest()}\n", cubin.with_suffix(".sass")
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if (text := kept.read_text()).startswith(mark):
+            return text
+    done = subprocess.run(
+        [str(tool("nvdisasm")), "-c", "-g", "-gp", str(cubin)], capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode:
+        lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
+        raise PtxError(f"{cubin}: nvdisasm: {lines[0].removeprefix('nvdisasm fatal   : ').strip()}")
+    return mark + done.stdout
+
+
 def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]:
     """The accesses to shared memory in an entry's SASS by source line, opcode and width, in order of appearance."""
     counts: Counter[tuple[str, int, str, int]] = Counter()
@@ -233,19 +255,12 @@ def _disassemble(cubin: Path) -> tuple[Sections, list[str]]:
 @lru_cache(maxsize=2)
 def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
     """The same of a file as it was last `changed`: what is asked of one kernel reads it several times."""
-    _elf_sections(cubin)  # says better than nvdisasm what is wrong
-    done = subprocess.run(
-        [str(tool("nvdisasm")), "-c", "-g", "-gp", str(cubin)], capture_output=True, text=True, errors="replace"
-    )
-    if done.returncode:
-        lines = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
-        raise PtxError(f"{cubin}: nvdisasm: {lines[0].removeprefix('nvdisasm fatal   : ').strip()}")
     sections: Sections = {}
     entries: list[str] = []
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     file, line, ptx_line = "", 0, 0
-    for text in done.stdout.splitlines():
+    for text in listing(cubin).splitlines():
         if match := _INSTRUCTION.match(text):
             address, predicate, opcode, rest = match.groups()
             targets = tuple(_TARGET.findall(rest))

@@ -20,12 +20,24 @@ from experiments.declarations import Experiment
 from kernels import catalogue
 
 CONFIG = "config.yaml"
-DRAWING = ("paper", "explorer")  # targets that draw what is there, and measure nothing
+DRAWING = ("paper", "explorer", "claims")  # targets that draw what is there: nothing is measured, built or emulated
+DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")  # files that are drawn, too; but those
+PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulator does today
 COMPARE = "compare"
 SWEEP = "tile_autotune"
 COMPARED_SIZE = 4096
 PART = 8  # variants that one job checks or times
-TIMED = (".csv", ".checks.csv", ".parquet", ".contests.csv", ".seconds.csv", ".leases.csv")  # what a job that times leaves
+TIMED = (
+    ".csv",
+    ".checks.csv",
+    ".parquet",
+    ".contests.csv",
+    ".seconds.csv",
+    ".leases.csv",
+)  # what a job that times leaves
+# What the stages that need no GPU leave behind for each kernel
+BUILT = (".cu", ".ptx", ".cubin", ".sass", ".json")
+EMULATED = ("checks.csv", "predictions.csv", "bounds.csv", "shared_widths.csv", "bank_accesses.json")
 
 
 @dataclass(frozen=True)
@@ -82,6 +94,7 @@ class Plan:
     inventory: Inventory
     machine: str
     measuring: bool
+    drawing: bool  # of tables that need no GPU, too, those that are there are read as they are
     archived: bool  # the tables of measurements are an archive's
     source: str  # folder of the tables of measurements: results/MACHINE or data/ARCHIVE
     why_archived: str | None
@@ -191,7 +204,7 @@ class Plan:
         for table in registry.tables().values():
             if table.parts in ("build", "emulate"):
                 alone = table.name != "emulated_checks" or self.archived  # the GPU's checks hold the emulator's, too
-                folder: str | None = self.results if alone else None
+                folder: str | None = self._folder_without_gpu(table) if alone else None
             elif table.target == SWEEP:
                 folder = self.tuning
             elif table.without_gpu and self._made_or_there(table):
@@ -203,6 +216,28 @@ class Plan:
             if folder:
                 found[table.name] = f"{folder}/{table.file}"
         return found
+
+    def _folder_without_gpu(self, table: registry.Table) -> str | None:
+        """Where a table of a stage that needs no GPU is; None where drawing does without it."""
+        if not self.joins(table.name):
+            return self.source
+        complete = not self.drawing or table.parts in self.kept
+        return self.results if complete or table.archive != "never" else None
+
+    def joins(self, name: str) -> bool:
+        """Whether a table of a stage that needs no GPU is joined from its parts, rather than read where it is."""
+        table = registry.tables()[name]
+        there = self.inventory.has(f"{self.source}/{table.file}")
+        return not self.drawing or table.parts in self.kept or not there
+
+    @functools.cached_property
+    def kept(self) -> frozenset[str]:
+        """The stages that need no GPU of which drawing takes the parts as they are: those that ran for every kernel."""
+        parts = {
+            "build": [f"{self.build}/{name}{suffix}" for name in self.kernels for suffix in BUILT],
+            "emulate": [f"{self.results}/parts/emulate/{name}/{file}" for name in self.runnable for file in EMULATED],
+        }
+        return frozenset(stage for stage, files in parts.items() if self.drawing and self.inventory.has(*files))
 
     def _made_or_there(self, table: registry.Table) -> bool:
         """Whether a table is made in this machine's folder, or is there from before."""
@@ -250,6 +285,11 @@ def _told(experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> 
         "variants": list(experiment.variants),
         "worklog": f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries",
     }
+
+
+def drawn(target: str) -> bool:
+    """Whether a target is drawn of tables: one of `DRAWING`, a figure, a report table or a document."""
+    return target in DRAWING or bool(DRAWN.fullmatch(target) and not PICTURED.fullmatch(target))
 
 
 def mode_for(mode: str, targets: Iterable[str]) -> str:
@@ -325,6 +365,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         inventory=inventory,
         machine=machine,
         measuring=measuring,
+        drawing=not measuring and all(map(drawn, targets)),
         archived=archived,
         source=source,
         why_archived=why if archived else None,

@@ -18,6 +18,7 @@ from contracts import UserError, choose
 from contracts.registry import Leg, Table, legs, tables
 
 Row = dict[str, Any]
+ONLY_DRAWN = "only drawn again; snakemake --cores 1 all makes it here"  # of what needs no GPU
 
 
 @dataclass
@@ -56,7 +57,8 @@ def own_rows(machine: str, folder: Folder, here: dict[str, list[Row]], why_archi
         elif why_archived is None:
             found.append(_row(machine, one, leg, folder, "ran", folder.reasons.get(leg.stage)))
         else:
-            reasons = [why_archived, folder.reasons.get(leg.stage)] if folder.rows(one.name, leg) else []
+            why = why_archived if _needs_gpu(one, leg) else ONLY_DRAWN
+            reasons = [why, folder.reasons.get(leg.stage)] if folder.rows(one.name, leg) else []
             reason = "; ".join(filter(None, reasons)) or folder.reasons.get(leg.stage)
             found.append(_row(machine, one, leg, folder, "archived", reason))
     return found
@@ -67,11 +69,15 @@ def _legs() -> list[tuple[Table, Leg]]:
     return [(one, leg) for one in tables().values() for leg in one.legs]
 
 
+def _needs_gpu(one: Table, leg: Leg) -> bool:
+    return one.needs_gpu and leg.where.get("device") != "ptxsim"
+
+
 def _row(machine: str, one: Table, leg: Leg, folder: Folder, status: str, reason: str | None) -> Row:
     rows = folder.rows(one.name, leg)
     row: Row = {"machine": machine, "leg": leg.leg, "rows": len(rows or []), "reason": reason}
     if rows:
-        undated = status == "ran" and (not one.needs_gpu or leg.where.get("device") == "ptxsim")
+        undated = status == "ran" and not _needs_gpu(one, leg)
         return row | {
             "status": status,
             "source": folder.provenance["machine"],
@@ -106,7 +112,8 @@ def reasons_in(files: Mapping[str, Path]) -> dict[str, str]:
 def coverage(inputs: Inputs) -> list[Row]:
     folder = Folder(inputs)
     folder.reasons = reasons_in(inputs.left_out) | folder.reasons
-    here = {"build": inputs.listed("resources")}
+    ours = not inputs.archived or inputs.tables["resources"].parent != inputs.tables["provenance"].parent
+    here = {"build": inputs.listed("resources") if ours else []}
     if inputs.archived:
         here["emulator"] = inputs.listed("emulated_checks")
     rows = own_rows(inputs.machine, folder, here, inputs.why_archived)

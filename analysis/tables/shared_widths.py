@@ -13,7 +13,8 @@ from analysis.registry import table
     category="3 Counters",
     title="Widths of shared-memory accesses",
     caption="workflow/report/shared_widths.rst",
-    reads=("shared_widths",),
+    optional=("shared_widths",),
+    where_needed=("shared_widths",),
 )
 def shared_widths(inputs: Inputs) -> pd.DataFrame:
     return inputs.rows("shared_widths")

@@ -1,8 +1,9 @@
 """Draws accesses to shared memory, with and without what mends their bank conflicts, on ptxsim: no GPU is needed.
 
-    python -m experiments.emulation.bank_pictures ldmatrix --emulated results/no-gpu/parts/emulation --out-dir .
+    python -m experiments.emulation.bank_pictures ldmatrix --arch sm_90a --out-dir .
 
-The pictures are listed in workflow/bank_pictures.yaml; `experiments.emulation` records the accesses that they show.
+The pictures are listed in workflow/bank_pictures.yaml. `experiments.emulation` records the accesses that they show, for
+`--emulated FOLDER`; with `--arch` the kernels are built and emulated here, one tile of C each.
 Beside banks_NAME.svg it writes banks_NAME.pdf, the same picture for the paper, and banks_NAME.json, what the picture
 shows (contracts/schemas/bank_picture.schema.yaml).
 """
@@ -11,11 +12,23 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contracts import UserError, atomic_write, choose, read_json, read_yaml, run_command, write_json, write_text
+from contracts import (
+    UserError,
+    atomic_write,
+    choose,
+    read_json,
+    read_yaml,
+    run_command,
+    scratch,
+    write_json,
+    write_text,
+)
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -122,6 +135,24 @@ def recorded(name: str, kernel: ptxsim.Kernel) -> list[dict[str, Any]]:
     ]
 
 
+def record(pictures: Iterable[Picture], arch: str, nvcc: str | None, emulated: Path) -> None:
+    """Build the variants of some pictures in the folder `emulated`, and write each one's VARIANT/bank_accesses.json.
+
+    Raises `UserError` with the compiler's first error.
+    """
+    from experiments.emulation import launching
+    from experiments.stages import build, toolchain
+
+    compiler = toolchain.nvcc(nvcc)
+    for name in dict.fromkeys(name for picture in pictures for name in picture.variants):
+        variant = catalogue.kernels()[name]
+        unit = emulated / f"{name}.cu"
+        write_text(unit, variant.translation_unit())
+        build.compile_source(unit, emulated / name, arch, compiler)
+        accesses = recorded(name, launching.load(variant, emulated))
+        write_json(emulated / name / "bank_accesses.json", "bank_accesses", accesses)
+
+
 def find(picture: Picture, emulated: Path) -> list[banks.Access]:
     """Its accesses, out of what `experiments.emulation` left for each variant in `emulated`/VARIANT."""
     from ptxsim import banks
@@ -194,15 +225,20 @@ def draw(picture: Picture, emulated: Path, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Draw accesses to shared memory on their banks.")
     parser.add_argument("pictures", nargs="*", help="names in workflow/bank_pictures.yaml; all, if none is given")
-    parser.add_argument(
-        "--emulated", required=True, type=Path, metavar="FOLDER", help="with VARIANT/bank_accesses.json"
-    )
+    origin = parser.add_mutually_exclusive_group(required=True)
+    origin.add_argument("--emulated", type=Path, metavar="FOLDER", help="with VARIANT/bank_accesses.json")
+    origin.add_argument("--arch", help="build the kernels for it, for instance sm_90a, and emulate them")
+    parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out-dir", required=True, type=Path)
+    catalogue.add_tuned_argument(parser)
     options = parser.parse_args()
     known = load()
-    for name in options.pictures or known:
-        picture = choose(known, name, "picture", PICTURES.relative_to(ROOT))
-        draw(picture, options.emulated, options.out_dir / f"banks_{name}.svg")
+    chosen = [choose(known, name, "picture", PICTURES.relative_to(ROOT)) for name in options.pictures or known]
+    with scratch() if options.arch else nullcontext(options.emulated) as emulated:
+        if options.arch:
+            record(chosen, options.arch, options.nvcc, emulated)
+        for picture in chosen:
+            draw(picture, emulated, options.out_dir / f"banks_{picture.name}.svg")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
     python -m experiments.stages.build sgemm_warptile --arch sm_90a --out-dir results/build/sm_90a
 
-writes NAME.cu (the instantiation), NAME.ptx, NAME.cubin and NAME.json (its row of resources.csv). The cubin is made
-from the very PTX beside it. `--source FILE.cu` compiles a whole file instead (the harness), without a row.
+writes NAME.cu (the instantiation), NAME.ptx, NAME.cubin, NAME.sass (what nvdisasm says of that, which the emulator
+reads, too) and NAME.json (its row of resources.csv). The cubin is made from the very PTX beside it.
+`--source FILE.cu` compiles a whole file instead (the harness), without a row.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from experiments.stages import toolchain
 from experiments.stages.relocatable import SEED, relocatable
 from kernels import catalogue
 from kernels.occupancy import occupancy
+from ptxsim import PtxsimError, sass
 
 FLAGS = ["-std=c++17", "-O3", "-lineinfo", SEED]
 
@@ -64,9 +66,8 @@ def _run(command: list[str], source: Path, cwd: Path | None = None, env: dict[st
     return done.stderr + done.stdout
 
 
-def sass_counts(cubin: Path) -> dict[str, int]:
-    """Static counts of SASS instructions: the columns from `sass_total` on in resources.csv."""
-    listing = _run([str(toolchain.tool("cuobjdump")), "-sass", str(cubin)], cubin)
+def sass_counts(listing: str) -> dict[str, int]:
+    """Static counts of SASS instructions by what nvdisasm prints: the columns from `sass_total` on in resources.csv."""
     counts: Counter[str] = Counter()
     for opcode in re.findall(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)", listing, re.M):
         name, *modifiers = opcode.split(".")
@@ -92,7 +93,12 @@ def compiler_name(compiler: Path) -> str:
 
 
 def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict[str, Any]:
-    """The variant's row of resources.csv."""
+    """The variant's row of resources.csv. Keeps what nvdisasm says of the cubin beside it."""
+    try:
+        listing = sass.listing(stem.with_suffix(".cubin"))
+    except PtxsimError as error:
+        raise UserError(str(error)) from error
+    write_text(stem.with_suffix(".sass"), listing)
     registers = _number(r"Used (\d+) registers", report)
     shared = _number(r"(\d+) bytes smem", report) + variant.shared_bytes
     held = occupancy(arch, variant.threads, registers, shared)
@@ -109,7 +115,7 @@ def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path,
         "blocks_per_sm": held.blocks_per_sm,
         "occupancy": held.fraction,
         "limiter": held.limiter,
-        **sass_counts(stem.with_suffix(".cubin")),
+        **sass_counts(listing),
     }
 
 

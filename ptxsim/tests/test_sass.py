@@ -54,6 +54,19 @@ def cubin(tmp_path_factory, compiled):
     return nvcc(tmp_path_factory.mktemp("sass"), "both", SOURCE, "-lineinfo")
 
 
+def test_a_listing_kept_beside_a_cubin_is_read_as_long_as_it_is_that_cubin_s(cubin, tmp_path):
+    copy, found = tmp_path / "copy.cubin", sass.read_all(cubin)
+    copy.write_bytes(cubin.read_bytes())
+    kept = sass.listing(copy)
+    copy.with_suffix(".sass").write_text(kept.replace("FMUL", "FADD"))
+    assert "FADD" in {i.name for i in sass.read(copy, "merged").instructions}
+    assert "FADD" not in {i.name for i in found["merged"].instructions}
+    copy.write_bytes(copy.read_bytes() + b" ")  # another file
+    assert sass.read(copy, "merged").instructions == found["merged"].instructions
+    copy.with_suffix(".sass").write_bytes(b"\xff")
+    assert sass.listing(copy) != kept and sass.listing(copy).splitlines()[1:] == kept.splitlines()[1:]
+
+
 def ffma(*operands):
     return Instruction(0, "FFMA", operands, None, "", 0, 0)
 

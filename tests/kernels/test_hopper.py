@@ -79,9 +79,9 @@ def test_a_persistent_rung_takes_any_number_of_multiprocessors(sms: int, ptx) ->
 
 
 def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(ptx, tmp_path: Path) -> None:
-    """Stream-K on a whole GPU: two tiles of six steps, 132 blocks, of which 16 would share a tile of more."""
+    """Stream-K on many multiprocessors: two tiles of six steps, 32 blocks, of which 16 would share a tile of more."""
     name, problem = "sgemm_tma_streamk", Problem(m=128, n=512, k=192, lda=192, ldb=512, ldc=512)
-    assert checked(catalogue.kernels()[name], ptx(name), problem, sms=132) == ""
+    assert checked(catalogue.kernels()[name], ptx(name), problem, sms=32) == ""
     wrong = forgetful(tmp_path, name, ("FIXUP < WAYS ? min(WAYS, steps) : WAYS", "WAYS"))
     compiled(wrong, tmp_path)
     least = next(case for case in cases(wrong) if case.name == "odd: 127 x 1 x 129")

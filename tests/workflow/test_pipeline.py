@@ -259,6 +259,27 @@ def test_a_table_that_need_not_be_there_is_drawn_where_it_is(small: Path) -> Non
             archived.write_bytes(before)
 
 
+def test_drawing_builds_and_emulates_nothing_and_all_does(tmp_path: Path, archive: Path) -> None:
+    """On a fresh clone. In `all`, each figure of measurements waits for this tree's checks on the emulator."""
+    tree = copy_tree(tmp_path / "project")
+    emulating = {"build_variant", "emulate", "emulated_checks_table"}
+
+    def planned(*targets: str) -> tuple[dict[str, int], str]:
+        done = snakemake(tree, "-n", *targets)
+        assert done.returncode == 0, output(done)
+        return jobs(output(done)), output(done)
+
+    one, _ = planned("results/figures/energy.svg")
+    assert one["total"] <= 5 and "figures_ladder" in one and not emulating & set(one)
+    everything, _ = planned("paper", "explorer", "claims", "results/report.html")
+    assert {"paper_pdf", "explorer_html", "claims", "bank_pictures", "report_html"} <= set(everything)
+    assert not emulating & set(everything)
+    counts, words = planned("all")
+    assert emulating <= set(counts) and counts["build_variant"] > 60 and counts["emulate"] > 60
+    energy = next(rule for rule in words.split("rule ") if rule.startswith("figures_ladder:"))
+    assert "results/no-gpu/emulated-checks.csv" in energy
+
+
 def test_one_experiment_by_its_name(small: Path) -> None:
     """Without a GPU, it is its figures from the archive."""
     done = snakemake(small, "sgemm_ladder", *TWO)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from helpers import ROOT
 
+from analysis import registry as registered
 from contracts import UserError, load_yaml, registry, validate
 from kernels import catalogue
-from workflow.plan import PART, TIMED, Device, Inventory, Plan, mode_for, named_in, plan
+from workflow.plan import BUILT, EMULATED, PART, TIMED, Device, Inventory, Plan, drawn, mode_for, named_in, plan
 
 CONFIG = load_yaml(ROOT / "config.yaml")
 TOOLCHAIN = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5", "arch": "sm_90a"}
@@ -40,6 +41,8 @@ def made(*targets: str, device: Device = LAPTOP, files: Inventory = ARCHIVE, mor
         ("auto", ["all"], "auto"),
         ("auto", ["paper"], "redraw"),
         ("auto", ["explorer"], "redraw"),
+        ("auto", ["claims", "paper"], "redraw"),
+        ("auto", ["results/figures/energy.svg"], "auto"),
         ("auto", ["all", "explorer"], "auto"),
         ("auto", ["all", "paper"], "auto"),
         ("auto", ["paper", "sgemm_ladder"], "auto"),
@@ -71,7 +74,9 @@ def test_where_the_tables_come_from(
     assert (found.measuring, found.source, found.why_archived) == (measuring, source, why)
     assert found.archived == source.startswith("data/")
     assert found.tables["bench"] == f"{source}/bench.csv"
-    assert found.tables["resources"] == f"{found.results}/resources.csv"
+    drawing = targets == ["paper"]
+    assert found.drawing == drawing
+    assert found.tables["resources"] == f"{source if drawing else found.results}/resources.csv"
 
 
 def test_what_this_machine_measured_before_is_drawn_rather_than_an_archive() -> None:
@@ -79,7 +84,71 @@ def test_what_this_machine_measured_before_is_drawn_rather_than_an_archive() -> 
     assert not found.measuring and not found.archived and found.source == "results/h200"
     assert "emulated_checks" not in found.tables  # its own table of checks holds them
     some = made("paper", device=H200, more={f"results/h200/{file}" for file in WHOLE[1:]})
-    assert some.archived and some.tables["emulated_checks"] == "results/h200/emulated-checks.csv"
+    assert some.archived and some.tables["bench"] == "data/h200/bench.csv"
+
+
+@pytest.mark.parametrize(
+    ("target", "is_drawn"),
+    [
+        ("paper", True),
+        ("claims", True),
+        ("results/figures/energy.svg", True),
+        ("results/figures/ladder_sgemm_ladder.pdf", True),
+        ("results/tables/coverage.csv", True),
+        ("results/supplement.pdf", True),
+        ("results/report/tables.html", True),
+        ("results/report.html", True),
+        ("results/figures/banks_ldmatrix.svg", False),  # it shows what the emulator does today
+        ("results/no-gpu/predictions.csv", False),
+        ("results/no-gpu/emulated-checks.csv", False),
+        ("results/inputs.json", False),
+        ("all", False),
+        ("sgemm_ladder", False),
+        ("compare", False),
+    ],
+)
+def test_what_is_drawn(target: str, is_drawn: bool) -> None:
+    assert drawn(target) == is_drawn
+    pair = {"variant_a": "sgemm_naive", "variant_b": "sgemm_tiling"}
+    assert made(target, **pair).drawing == is_drawn and not made(target, "all", **pair).drawing
+
+
+EMULATED_TABLES = ("emulated_checks", "predictions", "bounds", "shared_widths")
+ONE = {"variants": ["sgemm_naive"]}
+PARTS = {f"results/no-gpu/parts/emulate/sgemm_naive/{file}" for file in EMULATED}
+BUILDS = {f"results/build/sm_90a/sgemm_naive{suffix}" for suffix in BUILT}
+
+
+def sources(found: Plan, *names: str) -> list[str | None]:
+    """The folders that these tables are read from."""
+    return [str(Path(found.tables[name]).parent) if found.has_table(name) else None for name in names]
+
+
+def test_drawing_reads_the_archive_of_what_this_tree_has_not_made() -> None:
+    archived = {f"data/h200/{name}.csv" for name in ("predictions", "bounds")}
+    fresh = made("results/figures/energy.svg", more=archived)
+    assert sources(fresh, "resources", *EMULATED_TABLES) == ["data/h200", None, "data/h200", "data/h200", None]
+    assert not any(fresh.joins(name) for name in ("resources", "predictions", "bounds"))
+    older = made("results/figures/energy.svg")  # an archive without them: they are made
+    assert sources(older, "predictions", "bounds") == ["results/no-gpu", "results/no-gpu"]
+    assert older.joins("bounds") and not older.kept
+
+
+def test_drawing_takes_what_this_tree_has_made_as_it_is() -> None:
+    found = made("paper", more=PARTS | BUILDS, **ONE)
+    assert found.kept == {"build", "emulate"} and found.joins("emulated_checks")
+    assert sources(found, "resources", *EMULATED_TABLES) == ["results/no-gpu"] * 5
+    assert found.tables == made("all", more=PARTS | BUILDS, **ONE).tables  # so nothing is drawn again after `all`
+    assert made("paper", more=PARTS - {sorted(PARTS)[0]}, **ONE).kept == frozenset()
+    assert made("paper", more=PARTS | BUILDS).kept == frozenset()  # of one kernel alone
+    assert made("all", more=PARTS | BUILDS, **ONE).kept == frozenset()
+
+
+def test_all_keeps_kernels_that_fail_on_the_emulator_out_of_every_figure_of_measurements() -> None:
+    """Each of them reads this tree's checks."""
+    assert sources(made("all"), *EMULATED_TABLES) == ["results/no-gpu"] * 4
+    figures = [one for one in registered.figures().values() if "bench" in one.reads or "counters" in one.reads]
+    assert len(figures) > 10 and all("emulated_checks" in one.optional for one in figures)
 
 
 def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is_asked_for() -> None:

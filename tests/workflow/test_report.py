@@ -132,6 +132,26 @@ def test_drawing_again_with_nothing_changed_does_nothing(full: Path) -> None:
     assert NOTHING in output(run(["snakemake", "--cores", "2", "paper", *OF_SOME], full))
 
 
+def test_drawing_takes_what_was_emulated_as_it_is(full: Path) -> None:
+    """After a change of the emulator and of a kernel, `all` runs them again, and a figure is only drawn."""
+    changed = [full / "ptxsim" / "banks.py", full / "kernels" / "sgemm" / "naive.cu"]
+    before = [path.read_text() for path in changed]
+    try:
+        for path, text in zip(changed, before, strict=True):
+            path.write_text(text + "\n")
+        drawing = snakemake(full, "-n", "results/figures/energy.svg", "results/paper.pdf", *OF_SOME)
+        made = snakemake(full, "-n", "all", *OF_SOME)
+    finally:
+        for path, text in zip(changed, before, strict=True):
+            path.write_text(text)
+    assert drawing.returncode == made.returncode == 0, output(drawing) + output(made)
+    planned = jobs(output(made))
+    assert planned["emulate"] == len([name for name in SOME if name in catalogue.runnable()])
+    assert planned["build_variant"] == 1
+    assert not {"emulate", "build_variant", "resources_table"} & set(jobs(output(drawing)))
+    assert "figures_ladder" in jobs(output(drawing))  # the kernel that changed is marked
+
+
 def test_all_plans_no_measurement(full: Path) -> None:
     done = run(["snakemake", "--cores", "2", "-n", "all"], full)
     assert done.returncode == 0

@@ -35,29 +35,34 @@ rule catalogue:
         "python -m kernels.catalogue {params.tuned} --out {output} 2>&1 | tee {log}"
 
 
-rule build_variant:
-    input:
-        # the kernel's own file and the headers that it includes: editing another kernel rebuilds nothing
-        lambda wildcards: relative(catalogue.kernels()[wildcards.kernel].sources()),
-        lambda wildcards: [r for r in PLAN.records if r == PLAN.tuned and catalogue.kernels()[wildcards.kernel].tuned],
-        toolchain="results/toolchain.json",
-    output:
-        multiext(f"{BUILD}/{{kernel}}", ".cu", ".ptx", ".cubin", ".json"),
-    log:
-        f"results/logs/build/{ARCH}/{{kernel}}.log",
-    wildcard_constraints:
-        kernel="|".join(catalogue.kernels()),
-    priority: 20  # a job on a GPU waits for it
-    params:
-        arch=ARCH,
-        out=subpath(output[0], parent=True),
-        # the catalogue's entry: its template values, threads and shared memory
-        entry=lambda wildcards: catalogue.kernels()[wildcards.kernel].source_hash,
-        nvcc=NVCC,
-        tuned=TUNED,
-    shell:
-        "python -m experiments.stages.build {wildcards.kernel} --arch {params.arch} {params.nvcc} {params.tuned}"
-        " --out-dir {params.out} 2>&1 | tee {log}"
+# Drawing takes what was built as it is.
+if "build" not in PLAN.kept:
+
+    rule build_variant:
+        input:
+            # the kernel's own file and the headers that it includes: editing another kernel rebuilds nothing
+            lambda wildcards: relative(catalogue.kernels()[wildcards.kernel].sources()),
+            lambda wildcards: [
+                r for r in PLAN.records if r == PLAN.tuned and catalogue.kernels()[wildcards.kernel].tuned
+            ],
+            toolchain="results/toolchain.json",
+        output:
+            multiext(f"{BUILD}/{{kernel}}", ".cu", ".ptx", ".cubin", ".sass", ".json"),
+        log:
+            f"results/logs/build/{ARCH}/{{kernel}}.log",
+        wildcard_constraints:
+            kernel="|".join(catalogue.kernels()),
+        priority: 20  # a job on a GPU waits for it
+        params:
+            arch=ARCH,
+            out=subpath(output[0], parent=True),
+            # the catalogue's entry: its template values, threads and shared memory
+            entry=lambda wildcards: catalogue.kernels()[wildcards.kernel].source_hash,
+            nvcc=NVCC,
+            tuned=TUNED,
+        shell:
+            "python -m experiments.stages.build {wildcards.kernel} --arch {params.arch} {params.nvcc} {params.tuned}"
+            " --out-dir {params.out} 2>&1 | tee {log}"
 
 
 rule build_harness:

@@ -1,12 +1,16 @@
 # What all rules share: the plan (workflow/plan.py), and how a job is started. Nothing here writes to the disk.
 
+import atexit
 import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import shlex
+import socket
+import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,12 +26,36 @@ from experiments.emulation import bank_pictures, compare_gpu
 from experiments.gpu import discovery
 from experiments.stages import pack, profile, store, toolchain
 from kernels import catalogue
+from workflow import warm
 from workflow.plan import Device, Inventory, plan
 
 # Held as long as this process lives: only where nobody holds it does `make all` remove a lock of Snakemake's
 ALIVE = open(Path(workflow.basedir, "Snakefile"))
 with contextlib.suppress(OSError):  # a file system without such locks: then no lock is removed
     fcntl.flock(ALIVE, fcntl.LOCK_SH)
+
+
+WARM = ExitStack()  # what ends with this process
+
+
+def _start_warm():
+    """Start the process that jobs are forked from (workflow/warm.py). It ends with this one, whose pipe it reads."""
+    socket_file = WARM.enter_context(contracts.scratch()) / "socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(socket_file))
+        listener.listen(1000)
+        number = listener.fileno()
+        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        server = subprocess.Popen(
+            [sys.executable, "-m", "workflow.warm", str(number)],
+            stdin=subprocess.PIPE,
+            pass_fds=[number],
+            env=environment | one_thread,
+        )
+    WARM.callback(server.communicate)  # its input ends, and it does
+    atexit.register(WARM.close)
+    os.environ[warm.PLACE] = str(socket_file)
 
 
 # Where nothing is executed, none of this is done.
@@ -44,6 +72,8 @@ onstart:
     # each job that has ended: a seventh of the processor time of `all`.
     if workflow.local_exec:
         workflow.scheduler.job_rate_limiter = None
+        if not PLAN.measuring:  # what measures is a process of its own
+            _start_warm()
     for _reason in PLAN.unfit.values():
         print(f"left out: {_reason}", file=sys.stderr)
 
@@ -78,10 +108,11 @@ except contracts.UserError as error:
 os.environ[discovery.KNOWN] = json.dumps(dict(PLAN.device.toolchain))
 if PLAN.counters_required:
     os.environ[profile.REQUIRED] = "1"
-# Jobs run with the Python that runs Snakemake, and keep what it compiled: each is a process of its own.
-shell.prefix(
-    f"set -euo pipefail; unset PYTHONDONTWRITEBYTECODE; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
-)
+# Jobs run with the Python that runs Snakemake, and keep what it compiled. Those of one thread are forked from a process that
+# has imported what they need, where there is one.
+_path = f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH"
+_warm = f'python() {{{{ if [ "$1${{{{{warm.PLACE}:+$OMP_NUM_THREADS}}}}" = -m1 ]; then set -- -I -S workflow/warm.py "$@"; fi; command python "$@"; }}}}'
+shell.prefix(f"set -euo pipefail; unset PYTHONDONTWRITEBYTECODE; {_path}; {_warm}; ")
 
 RESULTS, BUILD, ARCH, MACHINE = PLAN.results, PLAN.build, PLAN.device.arch, PLAN.machine
 STORE = f"{RESULTS}/{store.FOLDER}"  # what was measured, one file a measurement: no output of a job, so that it outlives any

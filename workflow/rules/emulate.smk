@@ -1,29 +1,32 @@
 # What needs no GPU: each kernel run once on the emulator, and what follows from numbers alone.
 
 
-rule emulate:
-    input:
-        lambda wildcards: built(wildcards.variant),
-        "workflow/bank_pictures.yaml",
-    output:
-        checks=f"{RESULTS}/parts/emulate/{{variant}}/checks.csv",
-        predictions=f"{RESULTS}/parts/emulate/{{variant}}/predictions.csv",
-        bounds=f"{RESULTS}/parts/emulate/{{variant}}/bounds.csv",
-        shared_widths=f"{RESULTS}/parts/emulate/{{variant}}/shared_widths.csv",
-        pictured=f"{RESULTS}/parts/emulate/{{variant}}/bank_accesses.json",
-        results=[f"{RESULTS}/parts/emulate/{{variant}}/{compare_gpu.RESULTS}"] if PLAN.measuring else [],
-    log:
-        f"results/logs/{MACHINE}/emulate/{{variant}}.log",
-    params:
-        emulator=EMULATOR,
-        build=BUILD,
-        tuned=TUNED,
-        sizes=lambda wildcards: _sizes(wildcards.variant),
-        out=subpath(output[0], parent=True),
-        results="--results" if PLAN.measuring else "",
-    shell:
-        "python -m experiments.emulation {wildcards.variant} --size {params.sizes} --build-dir {params.build} {params.tuned}"
-        " {params.results} --out-dir {params.out} 2>&1 | tee {log}"
+# Drawing takes what was emulated as it is.
+if "emulate" not in PLAN.kept:
+
+    rule emulate:
+        input:
+            lambda wildcards: built(wildcards.variant),
+            "workflow/bank_pictures.yaml",
+        output:
+            checks=f"{RESULTS}/parts/emulate/{{variant}}/checks.csv",
+            predictions=f"{RESULTS}/parts/emulate/{{variant}}/predictions.csv",
+            bounds=f"{RESULTS}/parts/emulate/{{variant}}/bounds.csv",
+            shared_widths=f"{RESULTS}/parts/emulate/{{variant}}/shared_widths.csv",
+            pictured=f"{RESULTS}/parts/emulate/{{variant}}/bank_accesses.json",
+            results=[f"{RESULTS}/parts/emulate/{{variant}}/{compare_gpu.RESULTS}"] if PLAN.measuring else [],
+        log:
+            f"results/logs/{MACHINE}/emulate/{{variant}}.log",
+        params:
+            emulator=EMULATOR,
+            build=BUILD,
+            tuned=TUNED,
+            sizes=lambda wildcards: _sizes(wildcards.variant),
+            out=subpath(output[0], parent=True),
+            results="--results" if PLAN.measuring else "",
+        shell:
+            "python -m experiments.emulation {wildcards.variant} --size {params.sizes} --build-dir {params.build} {params.tuned}"
+            " {params.results} --out-dir {params.out} 2>&1 | tee {log}"
 
 
 # The grid of the sweep over tiles, in the order that the emulator gives it.
@@ -49,16 +52,24 @@ rule rank_tiles:
         " --jobs {threads} 2>&1 | tee {log}"
 
 
-# Accesses to shared memory on their banks, with and without what mends them: all in one process.
+# Accesses to shared memory on their banks, with and without what mends them: all in one process. They are recorded where the
+# kernels are emulated; where drawing finds none recorded, it builds and emulates what the pictures show in the same process.
 if PICTURES:
+    _pictured = sorted({name for picture in PICTURES.values() for name in picture.variants})
+    _recorded = [f"{RESULTS}/parts/emulate/{name}/bank_accesses.json" for name in _pictured]
+    _are_there = not PLAN.drawing or PLAN.inventory.has(*_recorded)
 
     rule bank_pictures:
         input:
             "workflow/bank_pictures.yaml",
-            [
-                f"{RESULTS}/parts/emulate/{name}/bank_accesses.json"
-                for name in sorted({name for picture in PICTURES.values() for name in picture.variants})
-            ],
+            (
+                _recorded
+                if _are_there
+                else [
+                    "results/toolchain.json",
+                    *sorted({path for name in _pictured for path in relative(catalogue.kernels()[name].sources())}),
+                ]
+            ),
         output:
             [f"results/figures/banks_{name}.svg" for name in PICTURES],
             [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("pdf", "json")],
@@ -67,10 +78,10 @@ if PICTURES:
         params:
             emulator=EMULATOR,
             pictures=list(PICTURES),
-            parts=lambda wildcards: f"{RESULTS}/parts/emulate",
+            accesses=f"--emulated {RESULTS}/parts/emulate" if _are_there else f"--arch {ARCH} {NVCC} {TUNED}",
             out=subpath(output[0], parent=True),
         shell:
-            "python -m experiments.emulation.bank_pictures {params.pictures} --emulated {params.parts} --out-dir {params.out}"
+            "python -m experiments.emulation.bank_pictures {params.pictures} {params.accesses} --out-dir {params.out}"
             " 2>&1 | tee {log}"
 
 

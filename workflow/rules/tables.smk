@@ -30,6 +30,8 @@ _WHOLE = {
 }
 
 for _name, _parts in (_JOINED | _WHOLE).items():
+    if not registry.tables()[_name].needs_gpu and not PLAN.joins(_name):
+        continue
 
     rule:
         name:

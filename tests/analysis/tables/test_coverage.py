@@ -89,10 +89,12 @@ def test_where_it_was_measured_the_legs_ran(machine: Machine) -> None:
 
 def test_without_a_gpu_the_archive_stands_in_and_says_why(machine: Machine) -> None:
     machine.write(left_out={"locked": "not asked for"})
-    emulated = machine.folder / "checks.csv"
-    rows = machine.cover(
-        archived=True, why_archived="no GPU here", tables={"emulated_checks": emulated}, machine="no-gpu"
-    )
+    own = machine.folder.with_name("no-gpu")
+    own.mkdir()
+    tables = {"emulated_checks": own / "emulated-checks.csv", "resources": own / "resources.csv"}
+    for path, source in zip(tables.values(), ("checks", "resources"), strict=True):
+        shutil.copy(machine.folder / f"{source}.csv", path)
+    rows = machine.cover(archived=True, why_archived="no GPU here", tables=tables, machine="no-gpu")
     assert rows["no-gpu", "unlocked"]["status"] == "archived"
     assert (rows["no-gpu", "unlocked"]["source"], rows["no-gpu", "unlocked"]["reason"]) == ("h200", "no GPU here")
     for leg in ("build", "check on ptxsim"):
@@ -100,6 +102,14 @@ def test_without_a_gpu_the_archive_stands_in_and_says_why(machine: Machine) -> N
         assert rows["no-gpu", leg]["reason"] is None
     if not rows["no-gpu", "locked"]["rows"]:
         assert (rows["no-gpu", "locked"]["status"], rows["no-gpu", "locked"]["reason"]) == ("left out", "not asked for")
+
+
+def test_where_an_archive_is_only_drawn_its_builds_and_emulated_checks_stand_in_too(machine: Machine) -> None:
+    rows = machine.cover(archived=True, why_archived="no GPU here", machine="no-gpu")
+    for leg in ("build", "check on ptxsim"):
+        assert (rows["no-gpu", leg]["status"], rows["no-gpu", leg]["source"]) == ("archived", "h200")
+        assert rows["no-gpu", leg]["reason"] == "only drawn again; snakemake --cores 1 all makes it here"
+    assert rows["no-gpu", "check on GPU"]["reason"] == "no GPU here"
 
 
 @pytest.mark.parametrize(

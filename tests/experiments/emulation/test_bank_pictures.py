@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 
 import pytest
-from helpers import assert_one_line, run_module
+from helpers import ARCH, assert_one_line, run_module
 
 import ptxsim
 from contracts import UserError, read_json, write_json
@@ -107,6 +107,11 @@ def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
     before, after = read_json(out.with_suffix(".json"), "bank_picture")["accesses"]
     assert (before["wavefronts"], before["ideal"]) == (2, 1) and (after["wavefronts"], after["ideal"]) == (1, 1)
     assert before["summary"] in out.read_text() and out.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+    options = ["--arch", ARCH, "--out-dir", tmp_path / "from_sources"]  # where none are recorded: the same picture
+    done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)
+    assert done.returncode == 0, done.stderr
+    for path in sorted(out.parent.iterdir()):
+        assert path.read_bytes() == (tmp_path / "from_sources" / path.name).read_bytes(), path.name
 
 
 def test_wrong_entries_are_told_in_one_line(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ SOURCES = [
         for room in ("analysis", "contracts", "experiments", "kernels", "ptxsim")
         for path in ROOT.glob(f"{room}/**/*.py")
     ),
-    *ROOT.glob("workflow/**/*.*"),
+    # not what another process is compiling right now
+    *(path for path in ROOT.glob("workflow/**/*.*") if path.parent.name != "__pycache__"),
     ROOT / "Snakefile",
 ]
 SETTERS = r"nvml(?:Device|Gpu|Vgpu|Unit|Compute)(?!Get)\w+"

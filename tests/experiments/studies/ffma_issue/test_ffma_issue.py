@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -46,9 +47,19 @@ def found(rewritten: Path) -> list[Loop]:
     return loops(rewritten)
 
 
+LAUNCHED = {"outer_8x8_snake_shifted", "outer_12x16_rows", "load_32_4", "load_64_4", "load_128_4", "copy_4_4", "bulk_1"}
+
+
 @pytest.fixture(scope="module")
 def module(built: Path) -> ptxsim.Module:
-    return ptxsim.load(built / "ffma_issue.ptx", "sums").module
+    """Of the kernels that are launched here alone: to parse the others takes longer than all these tests."""
+    before, *entries = re.split(r"^(?=\.visible \.entry )", (built / "ffma_issue.ptx").read_text(), flags=re.M)
+    kept = [text for text in entries if (name := re.match(r"\.visible \.entry (\w+)", text)) and name[1] in LAUNCHED]
+    assert len(kept) == len(LAUNCHED)
+    _, _, after = entries[-1].partition("\n}\n")  # the table of files stands behind the last one
+    part = built / "launched.ptx"
+    part.write_text("".join([before, *kept, *([after] if entries[-1] not in kept else [])]))
+    return ptxsim.load(part, "bulk_1").module
 
 
 def launched(module: ptxsim.Module, case: Case, sums: int, iterations: int) -> tuple[np.ndarray, np.ndarray]:
