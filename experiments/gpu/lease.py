@@ -74,6 +74,17 @@ class Lease:
                 os.environ["CUDA_VISIBLE_DEVICES"] = before
             lock.release()
 
+    def choose(self) -> None:
+        """Choose the GPU, and let CUDA see no other in this process from now on, without holding it any longer.
+
+        For what needs no quiet GPU, such as making a context.
+        """
+        with self.held():
+            if self._device:
+                chosen = self._device.uuid
+        if self._device:
+            os.environ["CUDA_VISIBLE_DEVICES"] = chosen
+
     @property
     def name(self) -> str:
         """What measurements call the GPU that is held (see `name_of`)."""

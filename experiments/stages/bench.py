@@ -405,19 +405,20 @@ def _opened(
 
         def begin() -> tuple[Bench, clocks.Target | None]:
             with seconds.of("context"):
+                lease.choose()
                 handle = stack.enter_context(discovery.nvml())
                 locks = items[0].regime == "locked"
                 target = stack.enter_context(clocks.locked(handle, *asked)) if locks else None
                 return Bench(options.build_dir, handle, Contests(kept), target), target
 
         def measure(item: Item) -> Measurement:
+            if not opened:
+                seconds.parts["start"] = started
+                opened.append(begin())
             with contextlib.ExitStack() as held:
                 with seconds.of("lease"):
                     held.enter_context(lease.held())
                 held.enter_context(watch.holding())
-                if not opened:
-                    seconds.parts["start"] = started
-                    opened.append(begin())
                 bench, target = opened[0]
                 if one := kept.find(_place(item), _serves(item, asked), here):
                     return one  # another job asked for it meanwhile

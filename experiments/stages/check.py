@@ -378,12 +378,13 @@ class HeldGpu:
         self._exit: list[AbstractContextManager[None]] = []
 
     def __enter__(self) -> Device:
+        if self._device is None:
+            with self.seconds.of("context"):
+                self.lease.choose()
+                self._device = GpuDevice(self.build_dir)
         self._exit = [self.lease.held(), self.watch.holding()]
         for one in self._exit:
             one.__enter__()
-        if self._device is None:
-            with self.seconds.of("context"):
-                self._device = GpuDevice(self.build_dir)
         return self._device
 
     def __exit__(self, *error: Any) -> None:

@@ -46,14 +46,16 @@ class Target:
     def run(self, entry: Entry) -> dict[str, Any]:
         """Run it once, and once more for the profiler; the seconds that this took, and what the GPU is called."""
         seconds = Seconds()
+        if not self._gpu:
+            with seconds.of("context"):
+                self.lease.choose()
+                self._gpu = [Gpu(self.build_dir)]
         with seconds.of("lease"):
             held = self.lease.held()
             held.__enter__()
         hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
         hangs.start()
         try:
-            with seconds.of("context"):
-                self._gpu = self._gpu or [Gpu(self.build_dir)]
             self._profile(self._gpu[0], entry, seconds)
         finally:
             hangs.cancel()

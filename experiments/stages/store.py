@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import functools
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -73,8 +75,29 @@ class Store:
         return sorted(measurements, key=lambda one: one.measured)
 
     def keep(self, place: Place, one: Measurement) -> Measurement:
-        """Write it, whole or not at all: its samples come first, and are nothing without the other file."""
+        """Write it, whole or not at all: its samples come first, and are nothing without the other file.
+
+        Of two jobs that measured the same at a time, the first one's is kept, and what both get back.
+        """
         stem = self.folder / place.stage / place.variant / f"{place.item}.{one.lease}"
+        with self._alone():
+            if Path(f"{stem}.json").exists() and (known := _read(Path(f"{stem}.json"))).basis == one.basis:
+                return known
+            return self._write(place, one, stem)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Until the block ends, nobody else writes here; where the file system has no locks, nobody is kept out."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+    def _write(self, place: Place, one: Measurement, stem: Path) -> Measurement:
         document = {
             "stage": place.stage,
             "variant": place.variant,

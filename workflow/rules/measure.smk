@@ -59,7 +59,7 @@ rule check:
         seconds=f"{PARTS}/check/{{experiment}}/{{part}}.seconds.csv",
     log:
         f"results/logs/{MACHINE}/check/{{experiment}}/{{part}}.log",
-    priority: 20
+    priority: 10
     resources:
         gpu=1,
     params:
@@ -90,7 +90,7 @@ rule bench:
         left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.left_out.txt",
     log:
         f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{regime}}.log",
-    priority: 10
+    priority: 15  # before other kernels are checked, so that the GPU has work from the start
     resources:
         gpu=1,
     params:

@@ -50,6 +50,15 @@ def test_the_first_that_serves_is_found_or_the_one_of_a_lease(tmp_path: Path) ->
     assert store.find(PLACE, BASIS.__eq__, {"0000000d"}) is None
 
 
+def test_of_two_that_measured_the_same_the_first_is_kept_and_both_get_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first = kept(store, seconds={"window": 1.0})
+    second = kept(store, seconds={"window": 2.0})
+    assert first == second and second.seconds == {"window": 1.0}
+    other = kept(store, basis={"source": "b"}, seconds={"window": 3.0})
+    assert other.seconds == {"window": 3.0} and store.find(PLACE, BASIS.__eq__) is None
+
+
 def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(tmp_path: Path) -> None:
     store = Store(tmp_path)
     columns = {"experiment": "", "variant": "v", "m": 1, "n": 1, "k": 1, "regime": "unlocked", "data": "zeros"}
