@@ -113,16 +113,22 @@ def duration_us(gpu: Gpu, work: Work, count: int = 1) -> float:
     return elapsed
 
 
+STEADY = 0.005  # how far the slowest of the last chunks may be from the fastest
+CHUNKS = 3
+
+
 def warm_up(gpu: Gpu, work: Work, seconds: float, most: float = 3.0, chunk_s: float = 0.1) -> float:
-    """Run back to back until steady: at least `seconds`, then until two chunks agree within 0.5%, `most` seconds at
-    the longest. Returns the time of one run in microseconds.
+    """Run back to back until steady: at least `seconds`, then until three chunks in a row agree within 0.5%, `most`
+    seconds at the longest. Returns the time of one run in microseconds.
+
+    Two chunks are not enough where power binds: the card lowers its clock in steps, between which it looks steady.
     """
     work()
-    last = duration_us(gpu, work)
+    last = [duration_us(gpu, work)]
     start = time.monotonic()
     while True:
-        now = duration_us(gpu, work, max(1, round(chunk_s * 1e6 / last)))
+        last = [*last, duration_us(gpu, work, max(1, round(chunk_s * 1e6 / last[-1])))][-CHUNKS:]
         spent = time.monotonic() - start
-        if spent >= seconds and (abs(now - last) <= 0.005 * last or spent >= most):
-            return now
-        last = now
+        steady = len(last) == CHUNKS and max(last) - min(last) <= STEADY * min(last)
+        if spent >= most or (spent >= seconds and steady):
+            return last[-1]
