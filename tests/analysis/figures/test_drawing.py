@@ -59,12 +59,20 @@ def test_a_figure_says_what_it_shows_and_where_from(name: str, still: Folder, tm
         assert "†" not in words
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
-def test_a_figure_marks_what_is_stale_and_withholds_what_failed(name: str, folder: Folder, tmp_path: Path) -> None:
-    rung = a_rung_of(name)
-    folder.edit("variants", lambda row: {"source_hash": "0" * 16} if row["variant"] == f"sgemm_{rung}" else None)
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Folder:
+    """A machine of which two rungs are stale, and one failed a check."""
+    folder = Still(tmp_path_factory.mktemp("marked"), archive)
+    stale = {f"sgemm_{a_rung_of(name)}" for name in FIGURES}
+    folder.edit("variants", lambda row: {"source_hash": "0" * 16} if row["variant"] in stale else None)
     folder.edit("checks", warptile_fails)
-    words = words_of(FIGURES[name](folder.read()))
+    return folder
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_a_figure_marks_what_is_stale_and_withholds_what_failed(name: str, marked: Folder) -> None:
+    rung = a_rung_of(name)
+    words = words_of(FIGURES[name](marked.read()))
     assert f"{rung}†" in words and "† source changed since measured" in words
     if name == "correctness":
         assert re.search(r"\b1 of \d+ failed", words)
