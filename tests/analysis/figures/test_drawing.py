@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from helpers import assert_one_line
 from machine_folder import Folder, Still, drawn, warptile_fails, words_of
 
+from analysis import draw
 from analysis.figures import (
     correctness,
     counters,
@@ -135,6 +137,16 @@ def test_a_figure_with_nothing_to_draw_says_so(name: str, table: str, folder: Fo
     write_json(folder.measured / "provenance.json", "provenance", provenance)
     words = words_of(FIGURES[name](folder.read()))
     assert "left out" in words and "the dog ate it" in words
+
+
+def test_points_that_are_spread_by_chance_are_spread_alike_each_time(
+    still: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("freeze", "disable"):  # they are for a process that only draws
+        monkeypatch.setattr(gc, name, lambda: None)
+    for name in "ab":
+        draw.draw(still.inputs(), ["dispatch"], tmp_path / name)
+    assert (tmp_path / "a/dispatch.svg").read_bytes() == (tmp_path / "b/dispatch.svg").read_bytes()
 
 
 def test_a_figure_that_is_none_is_one_line_and_nothing_is_drawn(still: Folder, tmp_path: Path) -> None:
