@@ -40,10 +40,10 @@ def ask(arguments: list[str]) -> int:
     return code[0] if code else 1
 
 
-def serve(listening: int) -> list[str]:
+def serve(listening: int, tuned: str = "") -> list[str]:
     """Fork a job for each request, until standard input ends; then exit. Returns in each job: the arguments of it.
 
-    `listening`: file descriptor of the socket.
+    `listening`: file descriptor of the socket. `tuned`: the record that jobs load the catalogue with, if any.
     """
     import contextlib
     import selectors
@@ -62,7 +62,7 @@ def serve(listening: int) -> list[str]:
                 asking = listener.accept()[0]
                 with contextlib.suppress(OSError, EOFError):  # gone before it had asked
                     files, request = _read(asking)
-                    _import(request[3])
+                    _import(request[3], tuned)
                     if not (job := os.fork()):
                         signal.signal(signal.SIGINT, on_interrupt)
                         waiting.close()
@@ -109,17 +109,21 @@ def _read(asking: socket.socket) -> tuple[list[int], list[str]]:
     return list(files), parts.decode(errors="surrogateescape").split("\0")
 
 
-def _import(module: str) -> None:
-    """Import a module as the jobs that run it do. What is wrong with it, they tell."""
+def _import(module: str, tuned: str) -> None:
+    """Import a module as the jobs that run it do, and load the catalogue with it. What is wrong with it, they tell."""
     import contextlib
     import gc
     import importlib
+    from pathlib import Path
 
     if _file_of(module) in sys.modules:
         return
     with contextlib.suppress(Exception):
         for name in (module, _file_of(module), *ALSO.get(module, ())):
             importlib.import_module(name)
+        if catalogue := sys.modules.get("kernels.catalogue"):
+            catalogue.use(Path(tuned) if tuned else None)
+            catalogue.load()
     gc.collect()
     gc.freeze()  # what is never looked at again stays shared with the jobs
 
@@ -147,7 +151,7 @@ def main() -> None:
         sys.exit(ask(sys.argv[1:]))
     import runpy
 
-    _, module, *arguments = serve(int(sys.argv[1]))
+    _, module, *arguments = serve(int(sys.argv[1]), *sys.argv[2:])
     sys.argv = [module, *arguments]
     sys.modules.pop(_file_of(module), None)  # it runs once more, as __main__
     runpy.run_module(module, run_name="__main__", alter_sys=True)

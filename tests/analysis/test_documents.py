@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 import re
 import shutil
@@ -19,6 +21,13 @@ from analysis import registry
 MOST = 14  # pages
 
 
+@functools.cache
+def printed(pdf: bytes) -> str:
+    """The text of a PDF, white space made even."""
+    pages = PdfReader(io.BytesIO(pdf)).pages
+    return " ".join(" ".join(page.extract_text() for page in pages).replace("’", "'").split())
+
+
 @dataclass(frozen=True)
 class Made:
     """Tables, figures and documents, made by the commands as the pipeline calls them."""
@@ -30,8 +39,7 @@ class Made:
         return run_module("analysis.render", *documents, *told, **environment)
 
     def text(self) -> str:
-        pages = PdfReader(self.folder / "paper.pdf").pages
-        return " ".join(" ".join(page.extract_text() for page in pages).replace("’", "'").split())
+        return printed((self.folder / "paper.pdf").read_bytes())
 
     def findings(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads((self.folder / "tables" / "findings.json").read_text())

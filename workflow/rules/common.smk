@@ -48,7 +48,7 @@ def _start_warm():
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         server = subprocess.Popen(
-            [sys.executable, "-m", "workflow.warm", str(number)],
+            [sys.executable, "-m", "workflow.warm", str(number), PLAN.tuned or ""],
             stdin=subprocess.PIPE,
             pass_fds=[number],
             env=environment | one_thread,

@@ -12,8 +12,8 @@ OUTPUTS = {
 REPORT_TABLES = {
     name: table for name, table in drawn.tables().items() if all(needed in _FILES for needed in table.where_needed)
 }
-# Figures that one process draws: those of one category, the run's apart from the experiments'; while measuring, an
-# experiment's own by themselves. What reads a file that is written by hand is apart, for where that changes there is no
+# Figures that one process draws: those of one category; one figure of each experiment; while measuring, an experiment's
+# own by themselves. What reads a file that is written by hand is apart, for where that changes there is no
 # reason to draw the others again.
 FIGURE_GROUPS = {}
 for _name, (_figure, _experiment) in OUTPUTS.items():
@@ -24,7 +24,7 @@ for _name, (_figure, _experiment) in OUTPUTS.items():
     elif _by_hand:
         _group = f"of_{_by_hand[0]}"
     elif _experiment:
-        _group = f"{_group}_of_experiments"
+        _group = f"{_figure.stem}_of_experiments"
     FIGURE_GROUPS.setdefault(_group, []).append(_name)
 
 

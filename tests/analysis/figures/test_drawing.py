@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from helpers import assert_one_line
 from machine_folder import Folder, Still, drawn, warptile_fails, words_of
 
+from analysis import draw
 from analysis.figures import (
     correctness,
     counters,
@@ -59,12 +61,20 @@ def test_a_figure_says_what_it_shows_and_where_from(name: str, still: Folder, tm
         assert "†" not in words
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
-def test_a_figure_marks_what_is_stale_and_withholds_what_failed(name: str, folder: Folder, tmp_path: Path) -> None:
-    rung = a_rung_of(name)
-    folder.edit("variants", lambda row: {"source_hash": "0" * 16} if row["variant"] == f"sgemm_{rung}" else None)
+@pytest.fixture(scope="module")
+def marked(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Folder:
+    """A machine of which two rungs are stale, and one failed a check."""
+    folder = Still(tmp_path_factory.mktemp("marked"), archive)
+    stale = {f"sgemm_{a_rung_of(name)}" for name in FIGURES}
+    folder.edit("variants", lambda row: {"source_hash": "0" * 16} if row["variant"] in stale else None)
     folder.edit("checks", warptile_fails)
-    words = words_of(FIGURES[name](folder.read()))
+    return folder
+
+
+@pytest.mark.parametrize("name", list(FIGURES))
+def test_a_figure_marks_what_is_stale_and_withholds_what_failed(name: str, marked: Folder) -> None:
+    rung = a_rung_of(name)
+    words = words_of(FIGURES[name](marked.read()))
     assert f"{rung}†" in words and "† source changed since measured" in words
     if name == "correctness":
         assert re.search(r"\b1 of \d+ failed", words)
@@ -127,6 +137,16 @@ def test_a_figure_with_nothing_to_draw_says_so(name: str, table: str, folder: Fo
     write_json(folder.measured / "provenance.json", "provenance", provenance)
     words = words_of(FIGURES[name](folder.read()))
     assert "left out" in words and "the dog ate it" in words
+
+
+def test_points_that_are_spread_by_chance_are_spread_alike_each_time(
+    still: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("freeze", "disable"):  # they are for a process that only draws
+        monkeypatch.setattr(gc, name, lambda: None)
+    for name in "ab":
+        draw.draw(still.inputs(), ["dispatch"], tmp_path / name)
+    assert (tmp_path / "a/dispatch.svg").read_bytes() == (tmp_path / "b/dispatch.svg").read_bytes()
 
 
 def test_a_figure_that_is_none_is_one_line_and_nothing_is_drawn(still: Folder, tmp_path: Path) -> None:
