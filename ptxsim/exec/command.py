@@ -21,6 +21,7 @@ from .options import Options
 from .records import LaunchRecord, counted, table
 
 ERRORS = ("api_error", "unsupported", "host_fault", "lost")  # kinds of records that count, beside faults
+GENCODE = "arch=compute_90a,code=[sm_90a,compute_90a]"  # machine code and PTX
 INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
 
@@ -276,7 +277,7 @@ def nvcc(arguments: Sequence[str]) -> int:
     if lacks("-g", "--debug"):
         added.append("-g")
     if lacks(*ARCHITECTURE):
-        added.append("-arch=sm_90a")
+        added += ["-gencode", GENCODE]
     libraries = [
         build.standins(),
         *(p for p in (compiler.resolve().parent.parent / n for n in ("lib", "lib64")) if p.is_dir()),

@@ -338,7 +338,7 @@ class Emulator:
                     held = sass.embedded_ptx(cubin)
             if held is None:
                 raise PtxsimError(
-                    "its kernels are machine code only; add PTX: nvcc -arch=sm_90a, or -gencode "
+                    "its kernels are machine code only; add PTX: nvcc -gencode "
                     "arch=compute_90a,code=[sm_90a,compute_90a] (ptxsim nvcc does so)"
                 )
             source = held

@@ -297,16 +297,6 @@ size_t image_size(const void* image, const void** start) {
 
 }  // namespace
 
-void Reader::take(void* to, size_t n) {
-    if (at_ + n > bytes_.size()) {
-        memset(to, 0, n);
-        at_ = bytes_.size();
-        return;
-    }
-    memcpy(to, bytes_.data() + at_, n);
-    at_ += n;
-}
-
 Here::Here(const char* name, void* from) {
     guard.lock();
     outermost = depth++ == 0;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string>
@@ -92,7 +93,12 @@ class Reader {  // a reply
     std::string text() { std::string s(u32(), '\0'); take(s.data(), s.size()); return s; }
 
   private:
-    void take(void* to, size_t n);
+    void take(void* to, size_t n) {  // zeros where the reply ends before
+        size_t there = at_ < bytes_.size() ? bytes_.size() - at_ : 0;
+        memset(to, 0, n);
+        memcpy(to, bytes_.data() + at_, n < there ? n : there);
+        at_ += n;
+    }
     std::string bytes_;
     size_t at_ = 0;
 };
