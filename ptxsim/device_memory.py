@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 MOST_SPANS = 4096  # of memory that nobody wrote, within one allocation; of more, none is watched
+MOST_WATCHED = 256 << 20  # bytes of an allocation of which it is known what nobody wrote
 Span = tuple[int, int]  # addresses, from and to
 
 
@@ -55,7 +56,7 @@ class DeviceMemory(Arena):
         """Memory at an address from now on. `written`: whether reading it at once is no fault."""
         self.live[start] = Allocation(start, start + size, name)
         insort(self._starts, start)
-        if not written:
+        if not written and size <= MOST_WATCHED:
             self._unwritten[start] = [(start, start + size)]
 
     def free(self, start: int) -> None:
@@ -179,10 +180,11 @@ class DeviceMemory(Arena):
                 if marks.all():
                     left.append((first, end))
                     continue
-                edges = np.flatnonzero(np.diff(np.concatenate([[0], marks.view(np.int8), [0]])))
-                if len(edges) > 2 * MOST_SPANS:
+                flips = np.flatnonzero(marks[1:] != marks[:-1]) + 1
+                if len(flips) > 2 * MOST_SPANS:
                     left = []
                     break
+                edges = np.concatenate([[0] if marks[0] else [], flips, [len(marks)] if marks[-1] else []]).astype(int)
                 at = GLOBAL_BASE + (base + edges) * size
                 left += [(max(int(a), first), min(int(b), end)) for a, b in zip(at[::2], at[1::2], strict=True)]
             self._keep(start, left)

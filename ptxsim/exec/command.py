@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,8 +33,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "exec",
         help="run a CUDA program as it is, without a GPU: each launch is emulated, checked and counted",
-        description="Runs a CUDA program (nvcc -cudart shared -lineinfo) on a machine without a GPU. The report goes to "
-        "standard error. Exit code: the program's; 1 if that is 0 and there were faults.",
+        description="Runs a CUDA program (nvcc -cudart shared -lineinfo) without a GPU; the report goes to standard "
+        "error. Exit code: the program's; 1 if that is 0 and there were faults.",
     )
     parser.add_argument(
         "--gpu",
@@ -203,6 +205,9 @@ def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None,
     for record in outcome.records:
         if record["kind"] == "annotation":
             say(record["text"])
+    if outcome.status > 128:
+        with contextlib.suppress(ValueError):
+            say(f"ptxsim: the program was ended by {signal.Signals(outcome.status - 128).name}\n")
     if options.annotate and not any(record["kind"] == "annotation" for record in outcome.records):
         names = ", ".join(sorted({launch.title for launch in launches})) or "none"
         say(f"ptxsim: --annotate: no kernel {options.annotate!r} was launched and counted; launched: {names}\n")

@@ -6,10 +6,15 @@ import functools
 import shutil
 import struct
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .protocol import Place
+
 EXECUTABLE = 2  # e_type of a program that is not relocated
+HEADERS = ("cuda_runtime", "device_functions.h", "host_runtime.h")  # of CUDA, with functions that are inlined
+STUB = "tmpxft_"  # what nvcc makes of a kernel for the host, which the kernel's own line calls
 LOAD, DYNAMIC = 1, 2  # segments
 STRTAB, NEEDED, RPATH = 5, 1, 15  # entries of the dynamic section
 
@@ -60,6 +65,15 @@ def read(path: Path) -> Binary | None:
 
 def _text(data: bytes, at: int) -> str:
     return data[at : data.index(b"\0", at)].decode(errors="replace")
+
+
+def first_line(places: Iterable[Place]) -> str | None:
+    """The innermost of these that is in the program's own source, not in CUDA's headers."""
+    lines = [line for place in places if place.file and (line := source_line(place.file, place.offset))]
+    of_launch = [n for n, line in enumerate(lines) if line.startswith(STUB)]
+    own = [line for line in lines if not line.startswith((*HEADERS, STUB))]
+    later = [line for line in lines[of_launch[-1] + 2 :] if line in own] if of_launch else own
+    return next(iter(later or own), None)
 
 
 @functools.lru_cache(maxsize=4096)

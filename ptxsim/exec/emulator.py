@@ -12,7 +12,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -23,19 +24,19 @@ from .. import merging, polling, prediction, sass
 from ..annotate import listing
 from ..api import Array, Kernel, Texture
 from ..clusters import in_clusters
-from ..counters import Counters
+from ..counters import BYTES, SECTORS, Counters
 from ..demangle import demangle
 from ..device_memory import DeviceMemory
 from ..errors import NoEntryError, PtxError, PtxsimError
 from ..machine import Checks, Limits
 from ..memory import GLOBAL_BASE
 from ..parser import parse
-from ..syntax import Module, Variable
+from ..syntax import Module, Variable, plain_name
 from ..tensor_maps import MAGIC, TensorMap
 from . import blas, elf, fatbin
-from .options import Options
+from .options import Options, matches
 from .protocol import ANSWERED, Connection, Kind, Message, Note, Payload, Place, Reply
-from .records import LaunchRecord, counted
+from .records import LaunchRecord
 
 # codes of CUDA's errors
 OK, INVALID_VALUE, INVALID_PTX, NO_BINARY, NOT_FOUND, NOT_SUPPORTED = 0, 1, 218, 209, 500, 801
@@ -107,7 +108,7 @@ class Emulator:
         self.modules: dict[int, Loaded] = {}
         self.launches = 0
         self.said: set[str] = set()
-        self.allocations: dict[str, tuple[str, Place]] = {}  # by the name that messages use: call and place
+        self.allocations: dict[str, tuple[str, tuple[Place, ...]]] = {}  # by the name that messages use: call and place
         self.process = 0
         self.executable = ""
         self.annotated: tuple[Kernel, Counters] | None = None
@@ -167,8 +168,8 @@ class Emulator:
         """With the lines at which allocations were made."""
 
         def told(match: re.Match[str]) -> str:
-            call, place = self.allocations[match[0]]
-            line = elf.source_line(place.file, place.offset)
+            call, places = self.allocations[match[0]]
+            line = elf.first_line(places)
             return f"{match[0]} ({call}{f' at {line}' if line else ''})"
 
         known = "|".join(map(re.escape, sorted(self.allocations, key=len, reverse=True)))
@@ -189,9 +190,11 @@ class Emulator:
         return reply.u64(gpu.memory)
 
     def note(self, payload: Payload) -> None:
-        kind, call, text, place = Note(payload.u32()), payload.text(), payload.text(), payload.place()
-        line = elf.source_line(place.file, place.offset)
-        message = f"{call}{f' at {line}' if line else ''}: {text}" if call else text
+        kind, call = Note(payload.u32()), payload.text()
+        text = re.sub(r"\b_Z\w+", lambda name: demangle(name[0]).partition("(")[0], payload.text())
+        line = elf.first_line(payload.places())
+        colon = "" if kind == Note.UNSUPPORTED else ":"
+        message = f"{call}{f' at {line}' if line else ''}{colon} {text}" if call else text
         if kind == Note.ONCE:
             self.once(message)
             return
@@ -200,10 +203,8 @@ class Emulator:
 
     def host_fault(self, payload: Payload) -> Reply:
         """Host code touched device memory."""
-        address, writes, count = payload.u64(), payload.u32(), payload.u32()
-        places = [payload.place() for _ in range(count)]
-        lines = [elf.source_line(p.file, p.offset) for p in places if p.file == self.executable]
-        line = next((found for found in lines if found), None)
+        address, writes = payload.u64(), payload.u32()
+        line = elf.first_line(place for place in payload.places() if place.file == self.executable)
         held = self.memory.holder(address)
         if held is not None:
             where = f"{address - held.start} bytes into {held.name}"
@@ -220,15 +221,9 @@ class Emulator:
     # memory
 
     def allocated(self, payload: Payload) -> None:
-        address, size, kind, call, place = (
-            payload.u64(),
-            payload.u64(),
-            Kind(payload.u32()),
-            payload.text(),
-            payload.place(),
-        )
+        address, size, kind = payload.u64(), payload.u64(), Kind(payload.u32())
         name = f"allocation {len(self.allocations) + 1}"
-        self.allocations[name] = (call, place)
+        self.allocations[name] = payload.text(), payload.places()
         self.memory.allocated(address, size, name, written=kind in (Kind.MANAGED, Kind.HOST))
 
     def freed(self, payload: Payload) -> None:
@@ -269,11 +264,10 @@ class Emulator:
         at = address - GLOBAL_BASE
         end = held.end - GLOBAL_BASE if held is not None else at
         view._data = self.memory.whole[at:end] if held is not None else self.memory.whole[:0]
-        kinds = np.dtype("u2") if MAP_TYPES[kind] == "bfloat16" else np.dtype(MAP_TYPES[kind])
         try:
             if held is None:
                 raise PtxsimError(f"cuTensorMapEncodeTiled: the address 0x{address:x} is in no allocation")
-            made = TensorMap(view, box[::-1], shape[::-1], strides[::-1], _map_dtype(kind, kinds), swizzle * 16)
+            made = TensorMap(view, box[::-1], shape[::-1], strides[::-1], MAP_TYPES[kind], swizzle * 16)
         except PtxsimError as error:
             self.say(str(error))
             self.record("api_error", {"text": str(error)})
@@ -463,7 +457,7 @@ class Emulator:
         elif record.sampled and chosen:
             record.sums = self.predicted(work, record)
         wanted = self.options.annotate
-        if wanted and run.counters is not None and self.options_match(wanted, kernel):
+        if wanted and run.counters is not None and matches(wanted, kernel.name, demangle(kernel.name)):
             self.annotated = kernel, run.counters
         for fault in run.faults:
             self.say(fault)
@@ -483,12 +477,6 @@ class Emulator:
             return Reply().u32(NOT_SUPPORTED).u32(OK).u32(OK).text(run.printed)
         return Reply().u32(OK).u32(later).u32(once).text(run.printed)
 
-    @staticmethod
-    def options_match(pattern: str, kernel: Kernel) -> bool:
-        from .options import matches
-
-        return matches(pattern, kernel.name, demangle(kernel.name))
-
     def emulate(self, work: Work, chosen: bool) -> Run:
         """Runs the blocks; again without a check where that one found what a device would have gone on after."""
         checks = Checks() if chosen and self.options.checks else NONE
@@ -502,7 +490,7 @@ class Emulator:
             counters = Counters() if chosen else None
             printed = io.StringIO()
             try:
-                with self.limited(), contextlib.redirect_stdout(printed):
+                with self.limited(work.kernel.title), contextlib.redirect_stdout(printed):
                     done = work.kernel.launch(
                         work.grid,
                         work.block,
@@ -525,6 +513,11 @@ class Emulator:
                     self.once("races in global memory are not looked for where device memory is too large for that")
                     continue
                 text = f"{work.kernel.title}: out of memory while it was emulated"
+                return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total, False)
+            except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+                if os.environ.get("PTXSIM_TRACEBACK"):
+                    traceback.print_exc()
+                text = f"{work.kernel.title}: the emulator failed at this launch: {type(error).__name__}: {error}"
                 return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total, False)
             except PtxsimError as error:
                 text = str(error)
@@ -557,10 +550,10 @@ class Emulator:
 
     def predicted(self, work: Work, record: LaunchRecord) -> dict[str, float] | None:
         """Counters of the whole grid, from a few blocks; computed in a private copy of the memory."""
-        private = mmap.mmap(self.descriptor, len(self.memory.whole), flags=mmap.MAP_PRIVATE)
         kernel = work.kernel
-        kernel.memory = self.memory.onto(np.frombuffer(private, np.uint8))
         try:
+            private = mmap.mmap(self.descriptor, len(self.memory.data), flags=mmap.MAP_PRIVATE)
+            kernel.memory = self.memory.onto(np.frombuffer(private, np.uint8))
             found = prediction.predict(
                 kernel,
                 work.grid,
@@ -571,16 +564,16 @@ class Emulator:
                 Limits(thread_instructions=float("inf")),
                 work.cluster,
             )
-            return found.totals
-        except PtxsimError as error:
-            self.once(f"no counters are predicted: {error}")
+            return as_sums(found.totals)
+        except (PtxsimError, OSError) as error:
             record.notes.append(f"no counters are predicted: {error}")
+            self.once(record.notes[-1])
             return None
         finally:
             kernel.memory = self.memory
 
     @contextlib.contextmanager
-    def limited(self) -> Iterator[None]:
+    def limited(self, name: str) -> Iterator[None]:
         """Ends a launch that takes longer than --limit."""
         seconds = self.options.limit
         if seconds is None:
@@ -588,7 +581,7 @@ class Emulator:
             return
 
         def too_long(number: int, frame: object) -> None:
-            raise TooLong(f"the launch took longer than {seconds:g} seconds (--limit) and was ended")
+            raise TooLong(f"{name}: the launch took longer than {seconds:g} seconds (--limit) and was ended")
 
         old = signal.signal(signal.SIGALRM, too_long)
         signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -657,17 +650,7 @@ def _three(payload: Payload) -> tuple[int, int, int]:
     return payload.u32(), payload.u32(), payload.u32()
 
 
-def _map_dtype(kind: int, plain: np.dtype[Any]) -> Any:
-    if MAP_TYPES[kind] == "bfloat16":
-        import ml_dtypes
-
-        return ml_dtypes.bfloat16
-    return plain
-
-
 def demangled(name: str) -> str:
-    from ..syntax import plain_name
-
     return f"variable {plain_name(name)}"
 
 
@@ -686,6 +669,16 @@ def relaxed(checks: Checks, text: str) -> Checks | None:
     return NONE
 
 
+def as_sums(totals: Mapping[str, float]) -> dict[str, float]:
+    """Totals as they add up over launches: ratios as what they are made of."""
+    found = {name: value for name, value in totals.items() if not name.endswith(".ratio")}
+    for kind in ("ld", "st"):
+        ratio = f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{kind}.ratio"
+        sectors = totals.get(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum", 0)
+        found |= {ratio + BYTES: totals.get(ratio, 0) * sectors, ratio + SECTORS: sectors}
+    return found
+
+
 def costs(counters: Counters) -> list[dict[str, Any]]:
     """What the accesses of each line of the source cost."""
     found = []
@@ -702,6 +695,3 @@ def costs(counters: Counters) -> list[dict[str, Any]]:
         if row["wavefronts"] or row["sectors"]:
             found.append(row)
     return found
-
-
-__all__ = ["Emulator", "counted"]

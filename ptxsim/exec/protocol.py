@@ -98,6 +98,10 @@ class Payload:
     def place(self) -> Place:
         return Place(self.text(), self.u64())
 
+    def places(self) -> tuple[Place, ...]:
+        """From where a call comes, innermost first."""
+        return tuple(self.place() for _ in range(self.u32()))
+
 
 class Reply:
     """Puts a reply together."""

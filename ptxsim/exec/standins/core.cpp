@@ -32,6 +32,7 @@ constexpr uint64_t SPAN = 1ull << 38;      // addresses reserved for it
 constexpr uint64_t PAGE = 4096;
 constexpr uint32_t FATBIN_MAGIC = 0xBA55ED50, WRAPPER_MAGIC = 0x466243B1;
 constexpr int FRAMES = 12;  // of a host fault's stack that are searched for a line of the program
+constexpr int CALLERS = 4;  // of a CUDA call: the header's inline functions, and the program's own
 constexpr int DEFAULT_SHARED = 48 * 1024, RESERVED_SHARED = 1024;
 
 enum State { NEW, CONNECTED, REFUSED, FORKED };
@@ -118,8 +119,29 @@ void put_place(Buffer& b, void* address) {  // where in which object file an add
     }
 }
 
+std::string amount(uint64_t bytes) {
+    static const char* const UNITS[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = double(bytes);
+    int unit = 0;
+    while (value >= 1024 && unit < 4) value /= 1024, ++unit;
+    char text[32];
+    snprintf(text, sizeof text, value < 100 && unit ? "%.3g %s" : "%.0f %s", value, UNITS[unit]);
+    return text;
+}
+
+void put_caller(Buffer& b) {  // from where the program called, and from where it came there
+    void* frames[FRAMES + 8];
+    int count = backtrace(frames, FRAMES + 8), first = 0;
+    while (first < count && frames[first] != caller) ++first;
+    if (first == count) frames[first = 0] = caller, count = 1;
+    count = std::min(count, first + CALLERS);
+    b.u32(uint32_t(count - first));
+    for (int i = first; i < count; ++i) put_place(b, frames[i]);
+}
+
 const char* plain(const char* name) {  // cuMemAlloc_v2 as documented: cuMemAlloc
     static thread_local char held[128];
+    if (strncmp(name, "__cudaLaunchKernel", 18) == 0) return "launch";
     snprintf(held, sizeof held, "%s", name);
     size_t n = strlen(held);
     if (n > 3 && held[n - 3] == '_' && held[n - 2] == 'v') held[n - 3] = '\0';
@@ -133,7 +155,7 @@ void send_note(Note kind, const char* text) {
     }
     Buffer b;
     b.u32(kind).text(plain(entry)).text(text);
-    put_place(b, caller);
+    put_caller(b);
     post(NOTE, b);
     if (!send_all(outbox.data(), outbox.size())) lose();
     outbox.clear();
@@ -404,16 +426,15 @@ int allocate(size_t size, Kind kind, void** out, unsigned flags) {
     *out = nullptr;
     if (size == 0) return kind == HOST || kind == DEVICE ? OK : INVALID_VALUE;
     bool of_device = kind != HOST;
-    double gib = double(size) / (1 << 30);
     uint64_t span = (size + PAGE - 1) / PAGE * PAGE + PAGE;  // a page that belongs to nobody behind each
     if (of_device && (size > device.memory || live_device + size > device.memory))
-        return fail(OUT_OF_MEMORY, "%.3g GiB asked for; the %s has %.3g GiB, of which %.3g are allocated", gib,
-                    device.name.c_str(), double(device.memory) / (1 << 30), double(live_device) / (1 << 30));
+        return fail(OUT_OF_MEMORY, "%s asked for; the %s has %s, of which %s are allocated", amount(size).c_str(),
+                    device.name.c_str(), amount(device.memory).c_str(), amount(live_device).c_str());
     if (size > (64u << 20)) {
         uint64_t left = host_memory_left();
         if (size > left)
-            return fail(OUT_OF_MEMORY, "%.3g GiB asked for; this machine, whose memory stands in for the device's, has "
-                        "%.3g GiB left", gib, double(left) / (1 << 30));
+            return fail(OUT_OF_MEMORY, "%s asked for; this machine, whose memory stands in for the device's, has %s left",
+                        amount(size).c_str(), amount(left).c_str());
     }
     uint64_t at = BASE + PAGE;
     for (auto& [start, b] : blocks) {  // the first gap that is large enough
@@ -429,7 +450,7 @@ int allocate(size_t size, Kind kind, void** out, unsigned flags) {
     if (of_device) live_device += size;
     Buffer b;
     b.u64(at).u64(size).u32(kind).text(plain(entry));
-    put_place(b, caller);
+    put_caller(b);
     post(ALLOCATED, b);
     *out = reinterpret_cast<void*>(at);
     return OK;
@@ -705,7 +726,6 @@ int launch(Kernel* k, const Launch& what, void** arguments, void** extra) {
     for (auto& three : {what.grid, what.block, what.cluster})
         for (int i = 0; i < 3; ++i) b.u32(three[i]);
     b.u64(what.shared).u32(what.cooperative).text(raw);
-    put_place(b, caller);
     fflush(stdout);  // what the program printed so far comes before what is said of the launch
     std::string reply;
     if (!request(LAUNCH, b, &reply)) return context_error;
