@@ -37,6 +37,7 @@ ANSWERED = {
     Message.MODULE_PLACE,
     Message.KERNEL,
     Message.LAUNCH,
+    Message.NOTE,
     Message.GEMM,
     Message.HOST_FAULT,
 }

@@ -156,9 +156,8 @@ void send_note(Note kind, const char* text) {
     Buffer b;
     b.u32(kind).text(plain(entry)).text(text);
     put_caller(b);
-    post(NOTE, b);
-    if (!send_all(outbox.data(), outbox.size())) lose();
-    outbox.clear();
+    std::string reply;
+    request(NOTE, b, &reply);  // an answer, so that the line is printed before what the program does next
 }
 
 // A host access to device memory: the emulator says so, then the signal takes its course.
