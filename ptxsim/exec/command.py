@@ -20,7 +20,7 @@ from ..errors import PtxsimError
 from ..sources import require_writable, write_whole
 from . import build, elf, gpus, supervisor
 from .options import Options
-from .records import LaunchRecord, counted, table
+from .records import LaunchRecord, counted, load, table
 
 ERRORS = ("api_error", "unsupported", "host_fault", "lost")  # kinds of records that count, beside faults
 GENCODE = "arch=compute_90a,code=[sm_90a,compute_90a]"  # machine code and PTX
@@ -197,7 +197,7 @@ def require_runnable(program: Path, standins: Path) -> None:
 
 def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None, error_exitcode: int | None) -> int:
     """The table, the summary and the report of a run; its exit code."""
-    launches = [_launch(record) for record in outcome.records if record["kind"] == "launch"]
+    launches = [load(record) for record in outcome.records if record["kind"] == "launch"]
     faults = sum(len(launch.faults) for launch in launches)
     others = [record for record in outcome.records if record["kind"] in ERRORS]
     say = sys.stderr.write
@@ -211,17 +211,8 @@ def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None,
     if options.annotate and not any(record["kind"] == "annotation" for record in outcome.records):
         names = ", ".join(sorted({launch.title for launch in launches})) or "none"
         say(f"ptxsim: --annotate: no kernel {options.annotate!r} was launched and counted; launched: {names}\n")
-    if launches and not options.quiet:
-        say("".join(f"{line}\n" for line in table(launches)))
-    sampled = [launch for launch in launches if launch.sampled]
-    if sampled:
-        run, total = sum(s.blocks_run for s in sampled), sum(math.prod(s.grid) for s in sampled)
-        say(
-            f"ptxsim: the program's results are incomplete: --sample ran {run:,} of the {total:,} blocks of "
-            f"{counted(len(sampled), 'launch', 'launches')}\n"
-        )
-    if not options.quiet or faults or others:
-        say(f"ptxsim: {summary(launches, faults, len(others))}\n")
+    for line in report_lines(launches, len(others), options.quiet):
+        say(f"{line}\n")
     failed = bool(faults or others)
     if report is not None:
         content = {
@@ -246,6 +237,22 @@ def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None,
     return outcome.status or int(failed)
 
 
+def report_lines(launches: list[LaunchRecord], others: int, quiet: bool) -> list[str]:
+    """The table of kernels and the summary; `others`: errors that are no faults of kernels."""
+    lines = table(launches) if launches and not quiet else []
+    faults = sum(len(launch.faults) for launch in launches)
+    sampled = [launch for launch in launches if launch.sampled]
+    if sampled:
+        run, total = sum(s.blocks_run for s in sampled), sum(math.prod(s.grid) for s in sampled)
+        lines.append(
+            f"ptxsim: the program's results are incomplete: --sample ran {run:,} of the {total:,} blocks of "
+            f"{counted(len(sampled), 'launch', 'launches')}"
+        )
+    if not quiet or faults or others:
+        lines.append(f"ptxsim: {summary(launches, faults, others)}")
+    return lines
+
+
 def summary(launches: list[LaunchRecord], faults: int, others: int) -> str:
     """The last line: how many launches there were, and what was found."""
     unchecked = sum(not launch.checked for launch in launches)
@@ -258,13 +265,6 @@ def summary(launches: list[LaunchRecord], faults: int, others: int) -> str:
     of = f" of {counted(kernels, 'kernel')}" if launches else ""
     seconds = sum(launch.seconds for launch in launches)
     return f"{counted(len(launches), 'launch', 'launches')}{of}, {seconds:.2f} s of emulation: {', '.join(found)}"
-
-
-def _launch(record: dict[str, Any]) -> LaunchRecord:
-    content = {name: value for name, value in record.items() if name != "kind"}
-    for name in ("grid", "block", "cluster"):
-        content[name] = tuple(content[name])
-    return LaunchRecord(**content)
 
 
 def nvcc(arguments: Sequence[str]) -> int:

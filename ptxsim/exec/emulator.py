@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -164,12 +164,16 @@ class Emulator:
             self.records.write(json.dumps({"kind": kind, **content}) + "\n")
             self.records.flush()
 
+    def line(self, places: Iterable[Place]) -> str | None:
+        """The line of the program's source from which a call comes, if it is known; not of Python's interpreter."""
+        return None if Path(self.executable).name.startswith("python") else elf.first_line(places)
+
     def with_places(self, text: str) -> str:
         """With the lines at which allocations were made."""
 
         def told(match: re.Match[str]) -> str:
             call, places = self.allocations[match[0]]
-            line = elf.first_line(places)
+            line = self.line(places)
             return f"{match[0]} ({call}{f' at {line}' if line else ''})"
 
         known = "|".join(map(re.escape, sorted(self.allocations, key=len, reverse=True)))
@@ -192,7 +196,7 @@ class Emulator:
     def note(self, payload: Payload) -> None:
         kind, call = Note(payload.u32()), payload.text()
         text = re.sub(r"\b_Z\w+", lambda name: demangle(name[0]).partition("(")[0], payload.text())
-        line = elf.first_line(payload.places())
+        line = self.line(payload.places())
         colon = "" if kind == Note.UNSUPPORTED else ":"
         message = f"{call}{f' at {line}' if line else ''}{colon} {text}" if call else text
         if kind == Note.ONCE:
@@ -204,7 +208,7 @@ class Emulator:
     def host_fault(self, payload: Payload) -> Reply:
         """Host code touched device memory."""
         address, writes = payload.u64(), payload.u32()
-        line = elf.first_line(place for place in payload.places() if place.file == self.executable)
+        line = self.line(place for place in payload.places() if place.file == self.executable)
         held = self.memory.holder(address)
         if held is not None:
             where = f"{address - held.start} bytes into {held.name}"

@@ -54,6 +54,14 @@ class LaunchRecord:
         return found
 
 
+def load(record: Mapping[str, Any]) -> LaunchRecord:
+    """A launch as the emulator wrote it down."""
+    content = {name: value for name, value in record.items() if name != "kind"}
+    for name in ("grid", "block", "cluster"):
+        content[name] = tuple(content[name])
+    return LaunchRecord(**content)
+
+
 def shown(size: tuple[int, int, int]) -> str:
     """(16, 16) for (16, 16, 1), 16 for (16, 1, 1)."""
     parts = list(size)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from exec_programs import PROGRAMS, Programs, alive, children, wait_for
+from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
 
 from ptxsim.compiler import tool
 from ptxsim.errors import PtxError, PtxsimError
@@ -367,3 +367,62 @@ def test_lines_of_a_program(programs):
     assert any(name.startswith("libcudart.so") for name in binary.needed) and ".nv_fatbin" in binary.sections
     assert elf.read(Path(__file__)) is None
     assert elf.source_line(str(programs.path("gemm")), 0) is None
+
+
+# from Python
+
+DEVICE = """
+import faulthandler
+faulthandler.dump_traceback_later(60, exit=True)
+import sys
+import numpy as np
+import ptxsim
+
+ptx = open(sys.argv[1], "rb").read()
+found = []
+for blocks in (2, 3):
+    with ptxsim.device("h200", quiet=True) as run:
+        from cuda.bindings import driver
+        from cuda.core import Device, LaunchConfig, ObjectCode, launch
+
+        device = Device()
+        device.set_current()
+        stream = device.create_stream()
+        kernel = ObjectCode.from_ptx(ptx).get_kernel("_Z9incrementPi")
+        buffer = device.allocate(2 * 4, stream=stream)
+        address = int(buffer.handle)
+        (code,) = driver.cuMemsetD32(address, 41, 2)
+        assert code == 0, code
+        launch(stream, LaunchConfig(grid=1, block=1), kernel, address + 4 * (blocks - 2) * 2)
+        try:
+            stream.sync()
+            back = np.zeros(2, np.int32)
+            (code,) = driver.cuMemcpyDtoH(back.ctypes.data, address, back.nbytes)
+            found.append(back.tolist())
+            buffer.close(stream)
+        except Exception as error:
+            found.append(type(error).__name__)
+        name = device.name
+    found.append([len(run.launches), len(run.faults), run.errors])
+print(name, found)
+try:
+    with ptxsim.device(), ptxsim.device():
+        pass
+except ptxsim.PtxsimError as error:
+    print(error)
+"""
+
+
+def test_a_device_for_python(programs, tmp_path):
+    pytest.importorskip("cuda.core")
+    ptx = tmp_path / "missing.ptx"
+    done = programs.nvcc("-ptx", "-arch=sm_90", str(PROGRAMS / "missing.cu"), "-o", str(ptx))
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", DEVICE, str(ptx)], env=programs.environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.splitlines() == [
+        "NVIDIA H200 [[42, 41], [1, 0, []], 'CUDAError', [1, 1, []]]",
+        "ptxsim.device() within another one, or under `ptxsim exec`",
+    ], done.stderr
+    assert "out-of-bounds global load of 4 bytes" in done.stderr and left(programs.folder) == []

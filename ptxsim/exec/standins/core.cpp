@@ -35,7 +35,7 @@ constexpr int FRAMES = 12;  // of a host fault's stack that are searched for a l
 constexpr int CALLERS = 4;  // of a CUDA call: the header's inline functions, and the program's own
 constexpr int DEFAULT_SHARED = 48 * 1024, RESERVED_SHARED = 1024;
 
-enum State { NEW, CONNECTED, REFUSED, FORKED };
+enum State { NEW, CONNECTED, REFUSED, FORKED, CLOSED };
 std::recursive_mutex guard;
 State state = NEW;
 int sock = -1, memory_fd = -1;
@@ -257,7 +257,8 @@ int connect_now() {
     sigaction(SIGBUS, &action, &old_bus);
     void* warm[1];
     backtrace(warm, 1);  // loads what it needs now, not in the handler
-    pthread_atfork(nullptr, nullptr, after_fork);
+    static int once = pthread_atfork(nullptr, nullptr, after_fork);
+    (void)once;
     state = CONNECTED;
     return OK;
 }
@@ -346,6 +347,7 @@ bool request(Message kind, const Buffer& payload, std::string* reply) {
 
 int ready() {
     if (state == NEW) return connect_now();
+    if (state == CLOSED) return NOT_INITIALIZED;
     if (state == FORKED) {
         static bool told = false;
         if (!told) say("CUDA cannot be used after fork() by a process whose parent had used it");
@@ -353,6 +355,11 @@ int ready() {
         return NOT_INITIALIZED;
     }
     return context_error;
+}
+
+int connected() {
+    int code = ready();
+    return state == CONNECTED && !lost ? OK : code;
 }
 
 int sticky() {
@@ -566,6 +573,29 @@ void reset() {
         release(reinterpret_cast<void*>(start), blocks[start].kind == HOST);
     }
     if (!lost) context_error = pending_error = OK;
+}
+
+extern "C" PTXSIM_API void ptxsim_disconnect() {  // at the end of ptxsim.device()
+    Here here("", nullptr);
+    if (state == CONNECTED) {
+        lost = false;
+        reset();
+        close(sock);
+        close(memory_fd);
+        munmap(mapped, SPAN);
+        munmap(reinterpret_cast<void*>(BASE), SPAN);
+        sigaction(SIGSEGV, &old_segv, nullptr);
+        sigaction(SIGBUS, &old_bus, nullptr);
+        outbox.clear();
+    }
+    state = CLOSED;
+}
+
+extern "C" PTXSIM_API void ptxsim_connect() {  // the same: from now on there is a device
+    Here here("", nullptr);
+    if (state == CONNECTED) return;
+    state = NEW;
+    context_error = pending_error = OK;
 }
 
 // modules

@@ -118,6 +118,7 @@ struct PTXSIM_API Here {  // an entry point, while it is executed: who calls it 
 };
 
 PTXSIM_API int ready();              // connect at the first call; an error that sticks to the context afterwards
+PTXSIM_API int connected();          // the same without the context's error
 PTXSIM_API int sticky();             // the context's error, 0 for none
 PTXSIM_API void reset();             // frees everything, as cudaDeviceReset
 PTXSIM_API const Gpu& gpu();

@@ -17,6 +17,9 @@ using namespace ptxsim;
 #define BEGIN            \
     PTXSIM_ENTER;        \
     if (int code_ = ready()) return CUresult(code_)
+#define QUERY /* of what an error of the context does not concern */ \
+    PTXSIM_ENTER;                                                   \
+    if (int code_ = connected()) return CUresult(code_)
 #define NEED(condition, ...) \
     if (!(condition)) return CUresult(fail(INVALID_VALUE, __VA_ARGS__))
 #define NEED_DEVICE(dev) \
@@ -180,40 +183,40 @@ PTXSIM_API CUresult cuGetErrorString(CUresult error, const char** text) {
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-PTXSIM_API CUresult cuInit(unsigned) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuInit(unsigned) { QUERY; DO(OK); }
 PTXSIM_API CUresult cuDriverGetVersion(int* version) { *version = CUDA_VERSION; DO(OK); }
-PTXSIM_API CUresult cuDeviceGet(CUdevice* device, int ordinal) { BEGIN; NEED_DEVICE(ordinal); *device = 0; DO(OK); }
-PTXSIM_API CUresult cuDeviceGetCount(int* count) { BEGIN; *count = 1; DO(OK); }
+PTXSIM_API CUresult cuDeviceGet(CUdevice* device, int ordinal) { QUERY; NEED_DEVICE(ordinal); *device = 0; DO(OK); }
+PTXSIM_API CUresult cuDeviceGetCount(int* count) { QUERY; *count = 1; DO(OK); }
 PTXSIM_API CUresult cuDeviceGetName(char* name, int size, CUdevice dev) {
-    BEGIN; NEED_DEVICE(dev);
+    QUERY; NEED_DEVICE(dev);
     snprintf(name, size_t(size), "%s", gpu().name.c_str());
     DO(OK);
 }
 PTXSIM_API CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
-    BEGIN; NEED_DEVICE(dev);
+    QUERY; NEED_DEVICE(dev);
     memcpy(uuid->bytes, "ptxsim, emulated", 16);
     DO(OK);
 }
-PTXSIM_API CUresult cuDeviceTotalMem(size_t* bytes, CUdevice dev) { BEGIN; NEED_DEVICE(dev); *bytes = gpu().memory; DO(OK); }
+PTXSIM_API CUresult cuDeviceTotalMem(size_t* bytes, CUdevice dev) { QUERY; NEED_DEVICE(dev); *bytes = gpu().memory; DO(OK); }
 PTXSIM_API CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev) {
-    BEGIN; NEED_DEVICE(dev);
+    QUERY; NEED_DEVICE(dev);
     DO(attribute(int(which), value));
 }
 PTXSIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* width, CUarray_format, unsigned, CUdevice dev) {
-    BEGIN; NEED_DEVICE(dev); *width = 1 << 28; DO(OK);
+    QUERY; NEED_DEVICE(dev); *width = 1 << 28; DO(OK);
 }
 PTXSIM_API CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
-    BEGIN; NEED_DEVICE(dev); *major = gpu().major; *minor = gpu().minor; DO(OK);
+    QUERY; NEED_DEVICE(dev); *major = gpu().major; *minor = gpu().minor; DO(OK);
 }
 PTXSIM_API CUresult cuDeviceGetPCIBusId(char* id, int size, CUdevice dev) {
-    BEGIN; NEED_DEVICE(dev); snprintf(id, size_t(size), "0000:00:00.0"); DO(OK);
+    QUERY; NEED_DEVICE(dev); snprintf(id, size_t(size), "0000:00:00.0"); DO(OK);
 }
-PTXSIM_API CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char*) { BEGIN; *dev = 0; DO(OK); }
-PTXSIM_API CUresult cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) { BEGIN; *can = 0; DO(OK); }
-PTXSIM_API CUresult cuDeviceGetExecAffinitySupport(int* value, CUexecAffinityType, CUdevice) { BEGIN; *value = 0; DO(OK); }
+PTXSIM_API CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char*) { QUERY; *dev = 0; DO(OK); }
+PTXSIM_API CUresult cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) { QUERY; *can = 0; DO(OK); }
+PTXSIM_API CUresult cuDeviceGetExecAffinitySupport(int* value, CUexecAffinityType, CUdevice) { QUERY; *value = 0; DO(OK); }
 
 PTXSIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
-    BEGIN; NEED_DEVICE(dev); primary_active = true; *out = &context; DO(OK);
+    QUERY; NEED_DEVICE(dev); primary_active = true; *out = &context; DO(OK);
 }
 PTXSIM_API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { BEGIN; NEED_DEVICE(dev); DO(OK); }
 PTXSIM_API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned) { BEGIN; NEED_DEVICE(dev); DO(OK); }
@@ -825,6 +828,10 @@ PTXSIM_API CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
     DO(OK);
 }
 
+PTXSIM_API CUresult cuGetExportTable(const void** table, const CUuuid*) {  // of interfaces that are not documented
+    *table = nullptr;
+    return CUDA_ERROR_NOT_FOUND;
+}
 PTXSIM_API CUresult cuProfilerStart(void) { DO(OK); }
 PTXSIM_API CUresult cuProfilerStop(void) { DO(OK); }
 
