@@ -25,7 +25,7 @@ from ..annotate import listing
 from ..api import Array, Kernel, Texture
 from ..clusters import in_clusters
 from ..counters import BYTES, SECTORS, Counters
-from ..demangle import demangle
+from ..demangle import split
 from ..device_memory import DeviceMemory
 from ..errors import NoEntryError, PtxError, PtxsimError
 from ..machine import Checks, Limits
@@ -50,7 +50,7 @@ FATAL = (  # what ends a kernel on a device, by words of the fault
     ("endless loop", TIMEOUT),
     ("seconds", TIMEOUT),
 )
-MOST_SNAPSHOT = 2 << 30  # bytes of device memory that are kept to run a launch again after a race
+MOST_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again after a race
 MOST_LINES = 100  # launches that are listed while the program runs
 NONE = Checks(races=False, global_races=False, unwritten=False, barriers=False)
 MANAGED = re.compile(r"\.attribute\s*\(\s*\.managed\s*\)[^;={]*?([\w$]+)\s*(?:\[[^;=]*)?(?:;|=)")
@@ -97,7 +97,7 @@ class Run:
     counters: Counters | None
     printed: str
     blocks: int
-    complete: bool
+    sampled: bool = False  # whether these are only some of the grid's
 
 
 class Emulator:
@@ -156,7 +156,8 @@ class Emulator:
     def once(self, text: str) -> None:
         if text not in self.said:
             self.said.add(text)
-            self.say(f"note: {text}")
+            if not self.options.quiet:
+                self.say(f"note: {text}")
             self.record("note", {"text": self.with_places(text)})
 
     def record(self, kind: str, content: dict[str, Any]) -> None:
@@ -195,7 +196,7 @@ class Emulator:
 
     def note(self, payload: Payload) -> None:
         kind, call = Note(payload.u32()), payload.text()
-        text = re.sub(r"\b_Z\w+", lambda name: demangle(name[0]).partition("(")[0], payload.text())
+        text = re.sub(r"\b_Z\w+", lambda name: split(name[0])[0], payload.text())
         line = self.line(payload.places())
         colon = "" if kind == Note.UNSUPPORTED else ":"
         message = f"{call}{f' at {line}' if line else ''}{colon} {text}" if call else text
@@ -301,11 +302,13 @@ class Emulator:
     # modules
 
     def module_load(self, payload: Payload) -> Reply:
-        number, content, place = payload.u32(), payload.raw(), payload.place()
+        number, contents = payload.u32(), [payload.raw() for _ in range(payload.u32())]
+        place = payload.place()
         try:
-            loaded = self.load(content, number)
-        except PtxsimError as error:
-            text = f"{Path(place.file or self.executable).name}: {error}"
+            loaded = self.load(contents, number)
+        except (PtxsimError, OSError) as error:
+            reason = f"cannot write {self.folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            text = f"{Path(place.file or self.executable).name}: {reason}"
             self.say(text)
             self.record("unsupported", {"text": text})
             return Reply().u32(
@@ -321,27 +324,26 @@ class Emulator:
             reply.text(name)
         return reply
 
-    def load(self, content: bytes, number: int) -> Loaded:
-        text, machine_code = fatbin.choose(fatbin.unpacked(content, self.folder), self.options.gpu.architecture)
-        cubin = None
+    def load(self, contents: list[bytes], number: int) -> Loaded:
+        """A module; of relocatable device code the linked machine code, and the parts that it was made of."""
+        chosen = [
+            fatbin.choose(fatbin.unpacked(content, self.folder), self.options.gpu.architecture) for content in contents
+        ]
+        texts = [(text.content or b"").decode(errors="replace") for text, _ in chosen if text is not None]
+        cubin, machine_code = None, chosen[0][1]
         if machine_code is not None:
             cubin = self.folder / f"{os.getpid()}-{number}.cubin"
             cubin.write_bytes(machine_code.content or b"")
-        if text is not None:
-            source = (text.content or b"").decode(errors="replace")
-        else:
-            held = None
-            if cubin is not None:
-                with contextlib.suppress(PtxError):
-                    held = sass.embedded_ptx(cubin)
-            if held is None:
-                raise PtxsimError(
-                    "its kernels are machine code only; add PTX: nvcc -gencode "
-                    "arch=compute_90a,code=[sm_90a,compute_90a] (ptxsim nvcc does so)"
-                )
-            source = held
-        self.managed = set(MANAGED.findall(source))
-        module = parse(source)
+        if not texts and cubin is not None:
+            with contextlib.suppress(PtxError):
+                texts = [held for held in [sass.embedded_ptx(cubin)] if held is not None]
+        if not texts:
+            raise PtxsimError(
+                "its kernels are machine code only; add PTX: nvcc -gencode "
+                "arch=compute_90a,code=[sm_90a,compute_90a] (ptxsim nvcc does so)"
+            )
+        self.managed = {name for text in texts for name in MANAGED.findall(text)}
+        module = linked([parse(text) for text in texts])
         inner = [v for f in module.functions.values() for v in f.variables]
         variables = {v.name: v for v in (*module.variables.values(), *inner)}
         kept = {n: v for n, v in variables.items() if v.space in ("global", "const") and not v.extern and not v.opaque}
@@ -372,7 +374,7 @@ class Emulator:
         try:
             kernel = self.kernel_of(loaded, name)
         except PtxsimError as error:
-            text = f"{demangle(name)}: {error}"
+            text = f"{split(name)[0]}: {error}"
             self.say(text)
             self.record("unsupported", {"text": text})
             return Reply().u32(NOT_SUPPORTED)
@@ -429,7 +431,7 @@ class Emulator:
         self.launches += 1
         program = kernel.program
         args = [raw[p.offset : p.offset + p.variable.size] for p in program.parameters]
-        chosen = self.launches > self.options.skip_launches and self.options.chosen(kernel.name, demangle(kernel.name))
+        chosen = self.launches > self.options.skip_launches and self.options.chosen(kernel.name, kernel.title)
         began = time.perf_counter()
         work = Work(kernel, grid, block, args, shared, cluster if any(cluster) else None)
         try:
@@ -444,7 +446,7 @@ class Emulator:
             self.process,
             self.launches,
             kernel.name,
-            demangle(kernel.name).partition("(")[0],
+            kernel.title,
             grid,
             block,
             of_cluster,
@@ -452,6 +454,7 @@ class Emulator:
             time.perf_counter() - began,
             chosen,
             run.blocks,
+            run.sampled,
             [self.with_places(fault) for fault in run.faults],
             run.notes,
         )
@@ -461,7 +464,7 @@ class Emulator:
         elif record.sampled and chosen:
             record.sums = self.predicted(work, record)
         wanted = self.options.annotate
-        if wanted and run.counters is not None and matches(wanted, kernel.name, demangle(kernel.name)):
+        if wanted and run.counters is not None and matches(wanted, kernel.name, kernel.title):
             self.annotated = kernel, run.counters
         for fault in run.faults:
             self.say(fault)
@@ -508,27 +511,36 @@ class Emulator:
                     )
                 if blocks is not None or checks == NONE:
                     self.memory.all_written()
-                return Run(faults, OK, list(done.notes), counters, printed.getvalue(), total, blocks is None)
+                return Run(faults, OK, list(done.notes), counters, printed.getvalue(), total, blocks is not None)
             except (PtxError, NoEntryError) as error:
-                return Run([*faults, f"{error}"], NOT_SUPPORTED, [], None, "", 0, False)
+                return Run([*faults, f"{work.kernel.title}: {error}"], NOT_SUPPORTED, [], None, "", 0)
             except MemoryError:
                 if checks.global_races:
                     checks = replace(checks, global_races=False)
                     self.once("races in global memory are not looked for where device memory is too large for that")
                     continue
                 text = f"{work.kernel.title}: out of memory while it was emulated"
-                return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total, False)
+                return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total)
             except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
                 if os.environ.get("PTXSIM_TRACEBACK"):
                     traceback.print_exc()
+                if isinstance(error.__context__, PtxError):  # while that was put right
+                    return Run(
+                        [*faults, f"{work.kernel.title}: {error.__context__}"], NOT_SUPPORTED, [], None, "", 0, False
+                    )
                 text = f"{work.kernel.title}: the emulator failed at this launch: {type(error).__name__}: {error}"
-                return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total, False)
+                return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total)
             except PtxsimError as error:
                 text = str(error)
                 if text not in faults:
                     faults.append(text)
                 code = next((code for words, code in FATAL if words in text), None)
                 weaker = relaxed(checks, text)
+                if code is None and weaker is not None and before is None:
+                    text = (
+                        f"{work.kernel.title}: its results are incomplete: a launch is not run again after such a fault"
+                    )
+                    self.once(f"{text} where more than {MOST_SNAPSHOT >> 20} MiB of device memory are in use")
                 if code is None and weaker is not None and before is not None:
                     self.restore(before)
                     checks = weaker
@@ -613,7 +625,6 @@ class Emulator:
         """Copies of what is in device memory; None where that is too much."""
         parts = self.resident()
         if sum(end - start for start, end in parts) > MOST_SNAPSHOT:
-            self.once("after a race, a launch is not run to its end where more than 2 GiB of device memory are in use")
             return None
         return [(start, self.memory.whole[start:end].copy()) for start, end in parts]
 
@@ -656,6 +667,19 @@ def _three(payload: Payload) -> tuple[int, int, int]:
 
 def demangled(name: str) -> str:
     return f"variable {plain_name(name)}"
+
+
+def linked(parts: list[Module]) -> Module:
+    """One module of several that name each other's functions and variables."""
+    first = parts[0]
+    for part in parts[1:]:
+        for name, variable in part.variables.items():
+            if name not in first.variables or first.variables[name].extern:
+                first.variables[name] = variable
+        for name, function in part.functions.items():
+            if name not in first.functions or first.functions[name].code is None:
+                first.functions[name] = function
+    return first
 
 
 def relaxed(checks: Checks, text: str) -> Checks | None:

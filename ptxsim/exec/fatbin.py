@@ -47,7 +47,8 @@ def images(content: bytes) -> list[Image]:
             return [Image(PTX, 0, content.rstrip(b"\0"))]
         raise PtxError("a module that is neither PTX, a cubin nor a fat binary")
     found, at = [], int.from_bytes(content[6:8], "little")
-    while at + 64 <= len(content):
+    end = min(len(content), at + int.from_bytes(content[8:16], "little"))
+    while at + 64 <= end:
         kind, _, header, size = struct.unpack_from("<HHIQ", content, at)
         compressed, architecture = (
             struct.unpack_from("<I", content, at + 16)[0],

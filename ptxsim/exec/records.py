@@ -23,16 +23,12 @@ class LaunchRecord:
     shared_bytes: int  # dynamic
     seconds: float  # that emulating took
     checked: bool  # whether it was among those to check and count
-    blocks_run: int  # fewer than the grid has: a sample
+    blocks_run: int
+    sampled: bool  # whether these are only some of the grid's
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sums: dict[str, float] | None = None  # counters, as they add up; None: not counted
     lines: list[dict[str, Any]] = field(default_factory=list)  # of the source, with what their accesses cost
-
-    @property
-    def sampled(self) -> bool:
-        blocks = self.grid[0] * self.grid[1] * self.grid[2]
-        return self.blocks_run < blocks
 
     def line(self) -> str:
         """What is printed of it while the program runs."""
@@ -48,7 +44,6 @@ class LaunchRecord:
 
     def json(self) -> dict[str, Any]:
         found = asdict(self)
-        found["sampled"] = self.sampled
         found["counters"] = None if self.sums is None else named(self.sums)
         del found["sums"]
         return found

@@ -17,7 +17,7 @@ import ptxsim
 
 PROGRAMS = Path(__file__).parent / "programs"
 ABOVE = Path(ptxsim.__file__).parent.parent
-LINKED = {"blas": ["-lcublas", "-lcublasLt"], "driver": ["-lcuda"]}
+FLAGS = {"blas": ["-lcublas", "-lcublasLt"], "driver": ["-lcuda"], "missing": ["--no-compress"]}
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -51,7 +51,7 @@ class Programs:
                 pytest.skip("nvcc needs g++")
             with tempfile.TemporaryDirectory(dir=self.folder) as place:
                 out = Path(place) / name
-                done = self.nvcc("-o", str(out), str(source or PROGRAMS / f"{name}.cu"), *LINKED.get(name, []), *flags)
+                done = self.nvcc("-o", str(out), str(source or PROGRAMS / f"{name}.cu"), *FLAGS.get(name, []), *flags)
                 if done.returncode and "no nvcc" in done.stderr:
                     pytest.skip(done.stderr)
                 assert done.returncode == 0, done.stderr

@@ -60,6 +60,7 @@ def test_a_matrix_product(programs, tmp_path):
         ("wgmma", ["hgemm"]),
         ("features", ["smooth", "fetch", "on_managed", "nothing"]),
         ("driver", ["add"]),
+        ("launches", ["neighbours", "add", "(anonymous namespace)::hidden", "put"]),
     ],
 )
 def test_a_program(programs, name, kernels, tmp_path):
@@ -73,6 +74,12 @@ def test_a_program(programs, name, kernels, tmp_path):
         assert launches[0]["cluster"] == [2, 1, 1]
         # of each of 4 blocks and 3 steps a tile of A, and half a tile of B for both: 64 x 64 and 64 x 32 halves
         assert launches[0]["counters"]["l2_sectors_bulk_ld.sum"] == 4 * 3 * (64 * 64 + 64 * 32) * 2 / 32
+
+
+def test_relocatable_device_code(programs):
+    programs.path("linked", PROGRAMS / "linked.cu", ["-rdc=true", str(PROGRAMS / "linked_other.cu")])
+    done = programs.run("linked")
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
 
 
 def test_cublas(programs, tmp_path):
@@ -194,7 +201,6 @@ def test_the_report_may_go_to_a_file(programs, tmp_path):
     [
         (["exit", "7"], 7, [], []),
         (["assert"], 1, ["cudaErrorAssert", "end"], [r"asserts: robust.cu:\d+: .*assertion `n == 4` failed"]),
-        (["printf"], 0, ["before", "thread 0 of 3", "thread 1 of 3", "thread 2 of 3", "after", "end"], []),
         (["host"], 139, [], [
             r"host code at robust.cu:\d+ writes device memory at 0x\w+, 12 bytes into allocation 1 \(cudaMalloc at ",
             "ended by SIGSEGV",
@@ -202,17 +208,31 @@ def test_the_report_may_go_to_a_file(programs, tmp_path):
         (["host-freed"], 139, [], [r"host code at robust.cu:\d+ reads device memory .* which was freed", "SIGSEGV"]),
         (["segv"], 139, [], ["ended by SIGSEGV"]),
         (["kill"], 137, [], ["ended by SIGKILL"]),
-        (["free-twice"], 1, ["cudaErrorInvalidValue"] * 2 + ["end"], ["is not the start of an alloc", "inside one"]),
-        (["beyond"], 1, ["cudaErrorInvalidValue"] * 2 + ["end"], ["976 bytes past the end", "is host memory"]),
+        (
+            ["printf", "written-by-kernel", "fork"],
+            0,
+            [
+                *("before", "thread 0 of 3", "thread 1 of 3", "thread 2 of 3", "after"),
+                *("child: cudaErrorInitializationError", "end"),
+            ],
+            [r"cannot be used after fork\(\)"],
+        ),
+        (["unwritten"], 1, ["end"], [r"reads: robust.cu:\d+: .*read of global memory that nobody wrote"]),
+        (
+            ["free-twice", "beyond", "barrier"],
+            1,
+            [*["cudaErrorInvalidValue"] * 4, "cudaSuccess", "end"],
+            [
+                *("is not the start of an alloc", "inside one", "976 bytes past the end", "is host memory"),
+                r"misses_barrier: robust.cu:\d+: .*barrier 0 is not reached by all",
+            ],
+        ),
         (["configuration"], 1, ["cudaErrorInvalidConfiguration", "cudaErrorInvalidValue", "end"], [
             r"launch at robust.cu:\d+: cudaErrorInvalidConfiguration: fill with",
             "fill with 100000 bytes of dynamic shared memory; allowed: 49152",
         ]),
-        (["unwritten"], 1, ["end"], [r"reads: robust.cu:\d+: .*read of global memory that nobody wrote"]),
-        (["written-by-kernel"], 0, ["end"], []),
         (["freed"], 1, ["cudaErrorIllegalAddress", "end"], ["out-of-bounds global load .* which was freed"]),
-        (["barrier"], 1, ["cudaSuccess", "end"], [r"misses_barrier: robust.cu:\d+: .*barrier 0 is not reached by all"]),
-        (["fork"], 0, ["child: cudaErrorInitializationError", "end"], [r"cannot be used after fork\(\)"]),
+        (["threads"], 1, ["20", "end"], ["cudaErrorInvalidValue: .* inside one"] * 4),
         (["huge"], 0, ["cudaErrorMemoryAllocation"] * 2 + ["ten", "end"], ["1000 GiB asked for; the NVIDIA H100"]),
     ],
 )  # fmt: skip
@@ -345,19 +365,21 @@ def standins(programs: Programs) -> str:
 
 
 def test_what_a_fat_binary_holds(programs, tmp_path):
-    found = []
-    for flags in ([], ["--no-compress"]):
-        made = tmp_path / f"{len(flags)}.fatbin"
-        done = programs.nvcc("-fatbin", str(PROGRAMS / "missing.cu"), "-o", str(made), *flags)
-        assert done.returncode == 0, done.stderr
-        content = made.read_bytes()
-        assert any(image.content is None for image in fatbin.images(content)) == (not flags)
-        text, cubin = fatbin.choose(fatbin.unpacked(content, tmp_path), 90)
-        assert text.architecture == 90 and cubin.content[:4] == b"\x7fELF" and text.specific
-        found.append(text.content.strip())
-        with pytest.raises(PtxsimError, match=r"compute capability 9\.0 and newer; --gpu is of 8\.0"):
-            fatbin.choose(fatbin.unpacked(content, tmp_path), 80)
-    assert found[0] == found[1] and b".entry _Z9incrementPi" in found[0]
+    made = tmp_path / "compressed.fatbin"
+    done = programs.nvcc("-fatbin", str(PROGRAMS / "missing.cu"), "-o", str(made))
+    assert done.returncode == 0, done.stderr
+    content = made.read_bytes()
+    assert any(image.content is None for image in fatbin.images(content))
+    text, cubin = fatbin.choose(fatbin.unpacked(content, tmp_path), 90)
+    assert text.architecture == 90 and cubin.content[:4] == b"\x7fELF" and text.specific
+    with pytest.raises(PtxsimError, match=r"compute capability 9\.0 and newer; --gpu is of 8\.0"):
+        fatbin.choose(fatbin.unpacked(content, tmp_path), 80)
+    # of the program, as it is in its section, without compression
+    program = programs.path("missing").read_bytes()
+    starts = [found.start() for found in re.finditer(re.escape(fatbin.MAGIC.to_bytes(4, "little")), program)]
+    plain = [image for start in starts for image in fatbin.images(program[start:]) if image.kind == fatbin.PTX]
+    assert [image.content.strip() for image in plain] == [text.content.strip()]
+    assert b".entry _Z9incrementPi" in text.content
     with pytest.raises(PtxError, match="neither PTX, a cubin nor a fat binary"):
         fatbin.images(b"nothing of the kind")
 

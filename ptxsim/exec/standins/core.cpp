@@ -290,16 +290,16 @@ uint64_t host_memory_left() {  // of this machine, for what is allocated but not
     return left > promised ? left - promised : 0;
 }
 
-size_t image_size(const void* image, const void** start) {
+struct Wrapper {  // what nvcc registers
+    uint32_t magic, version;
+    const void* data;
+    const void* const* linked;  // of version 2: the fat binaries that nvlink made it of, up to a null pointer
+};
+
+size_t image_size(const void* image) {
     auto* bytes = static_cast<const unsigned char*>(image);
     uint32_t magic = 0;
     memcpy(&magic, image, 4);
-    if (magic == WRAPPER_MAGIC) {  // struct { int magic, version; const void* data; ... }
-        const void* data = nullptr;
-        memcpy(&data, bytes + 8, sizeof data);
-        return image_size(data, start);
-    }
-    *start = image;
     if (magic == FATBIN_MAGIC) {
         uint16_t header = 0;
         uint64_t size = 0;
@@ -565,6 +565,7 @@ void reset() {
     for (Module* m : modules) {
         m->loaded = false, m->error = OK;
         m->variables.clear();
+        for (auto& [name, kernel] : m->kernels) kernel->max_threads = 0;  // to be asked for again
     }
     std::vector<uint64_t> all;
     for (auto& [start, b] : blocks) all.push_back(start);
@@ -612,10 +613,17 @@ int load(Module* m) {
     if (m->loaded) return m->error;
     if (int code = ready()) return code;
     if (m->image == nullptr) return fail(INVALID_VALUE, "a null pointer in place of a module");
-    const void* start = nullptr;
-    size_t size = image_size(m->image, &start);
+    std::vector<const void*> images{m->image};
+    Wrapper w;
+    memcpy(&w.magic, m->image, sizeof w.magic);
+    if (w.magic == WRAPPER_MAGIC) {
+        memcpy(&w, m->image, sizeof w);
+        images[0] = w.data;
+        for (const void* const* more = w.version == 2 ? w.linked : nullptr; more && *more; ++more) images.push_back(*more);
+    }
     Buffer b;
-    b.u32(m->id).text(std::string(static_cast<const char*>(start), size));
+    b.u32(m->id).u32(uint32_t(images.size()));
+    for (const void* image : images) b.text(std::string(static_cast<const char*>(image), image_size(image)));
     put_place(b, caller);
     std::string reply;
     if (!request(MODULE_LOAD, b, &reply)) return context_error;

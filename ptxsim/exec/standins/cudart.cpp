@@ -33,7 +33,7 @@ int kernel_at(const void* f, Kernel** out) {  // a stub of the program, or a han
     if (found == stubs.end()) {
         if (f == nullptr) return fail(INVALID_DEVICE_FUNCTION, "a null kernel");
         for (auto& [host, stub] : stubs)
-            if (stub.kernel == f) { *out = stub.kernel; return OK; }
+            if (stub.kernel == f) return kernel_at(host, out);
         *out = static_cast<Kernel*>(const_cast<void*>(f));  // of a library: its handle is its address
         if ((*out)->module == nullptr) return fail(INVALID_DEVICE_FUNCTION, "%p is no kernel", f);
         return OK;

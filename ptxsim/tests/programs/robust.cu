@@ -1,11 +1,14 @@
-// What goes wrong, one at a time, by name.
+// What goes wrong, by name, one after the other.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cassert>
 #include <cstring>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "check.h"
 
@@ -30,13 +33,14 @@ __global__ void misses_barrier(int* x) {
 }
 
 int main(int argc, char** argv) {
-    std::string what = argc > 1 ? argv[1] : "";
+  for (int next = 1; next < argc; ++next) {
+    std::string what = argv[next];
     int *x, *y;
     CHECK(cudaMalloc(&x, 1024));
     CHECK(cudaMemset(x, 0, 1024));
     CHECK(cudaMalloc(&y, 1024));
     if (what == "launches") {
-        for (int i = 0; i < atoi(argv[2]); ++i) fill<<<1, 32>>>(x, 32);
+        for (int i = atoi(argv[++next]); i; --i) fill<<<1, 32>>>(x, 32);
     } else if (what == "spin") {
         forever<<<1, 1>>>(x);
         printf("%s\n", cudaGetErrorName(cudaDeviceSynchronize()));
@@ -116,8 +120,31 @@ int main(int argc, char** argv) {
         waitpid(child, nullptr, 0);
         fill<<<1, 32>>>(x, 32);
         CHECK(cudaDeviceSynchronize());
+    } else if (what == "threads") {
+        std::vector<std::thread> threads;
+        std::atomic<int> right{0};
+        for (int t = 0; t < 4; ++t)
+            threads.emplace_back([&right] {
+                int *own, back[64];
+                cudaStream_t stream;
+                CHECK(cudaStreamCreate(&stream));
+                CHECK(cudaMalloc(&own, sizeof back));
+                for (int i = 1; i <= 5; ++i) {
+                    fill<<<2, 32, 0, stream>>>(own, 64);
+                    CHECK(cudaMemcpyAsync(back, own, sizeof back, cudaMemcpyDeviceToHost, stream));
+                    CHECK(cudaStreamSynchronize(stream));
+                    right += back[63] == 63;
+                    CHECK(cudaMemset(own, 0, sizeof back));
+                }
+                EXPECT(cudaFree(own + 1) == cudaErrorInvalidValue && cudaGetLastError() == cudaErrorInvalidValue);
+                CHECK(cudaFree(own));
+            });
+        for (auto& thread : threads) thread.join();
+        EXPECT(cudaGetLastError() == cudaSuccess);  // errors are of a thread
+        printf("%d\n", int(right));
     } else if (what == "exit") {
-        return atoi(argv[2]);
+        return atoi(argv[++next]);
     }
-    printf("end\n");
+  }
+  printf("end\n");
 }
