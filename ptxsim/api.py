@@ -117,9 +117,16 @@ class Kernel:
     ) -> None:
         self.module, self.memory = module, memory
         self.program = link(module, entry)
-        self.cubin = cubin
-        self._from_cubin = merging.from_cubin(self.program, cubin) if cubin else None
+        self.cubin: Path | None = None
+        self._from_cubin: merging.Merges | None = None
+        if cubin is not None:
+            self.use_cubin(cubin)
         self.machine = Machine(self.program)
+
+    def use_cubin(self, cubin: Path) -> None:
+        """Count merged accesses as they are in what ptxas made of this PTX. Raises `PtxError`, having changed nothing."""
+        self._from_cubin = merging.from_cubin(self.program, cubin)
+        self.cubin = cubin
 
     @property
     def name(self) -> str:

@@ -69,6 +69,11 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--annotate", metavar="KERNEL", help="print its source, with the costs of its last launch beside the lines"
     )
+    parser.add_argument(
+        "--bounds",
+        metavar="KERNEL",
+        help="print the least cycles that each resource of the device needs for its last launch",
+    )
     parser.add_argument("--limit", type=_seconds, metavar="SECONDS", help="end a launch that takes longer to emulate")
     parser.add_argument(
         "--error-exitcode",
@@ -135,6 +140,7 @@ def execute(given: argparse.Namespace) -> int:
         checks=given.checks,
         limit=given.limit,
         annotate=given.annotate,
+        bounds=given.bounds,
         destroy_context=given.destroy_on_device_error == "context",
         quiet=given.quiet,
     )
@@ -203,14 +209,18 @@ def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None,
     say = sys.stderr.write
     sys.stdout.flush()
     for record in outcome.records:
-        if record["kind"] == "annotation":
+        if record["kind"] in ("annotation", "bounds"):
             say(record["text"])
     if outcome.status > 128:
         with contextlib.suppress(ValueError):
             say(f"ptxsim: the program was ended by {signal.Signals(outcome.status - 128).name}\n")
-    if options.annotate and not any(record["kind"] == "annotation" for record in outcome.records):
-        names = ", ".join(sorted({launch.title for launch in launches})) or "none"
-        say(f"ptxsim: --annotate: no kernel {options.annotate!r} was launched and counted; launched: {names}\n")
+    for option, wanted, kind in (
+        ("--annotate", options.annotate, "annotation"),
+        ("--bounds", options.bounds, "bounds"),
+    ):
+        if wanted and not any(record["kind"] == kind for record in outcome.records):
+            names = ", ".join(sorted({launch.title for launch in launches})) or "none"
+            say(f"ptxsim: {option}: no kernel {wanted!r} was launched and counted; launched: {names}\n")
     for line in report_lines(launches, len(others), options.quiet):
         say(f"{line}\n")
     failed = bool(faults or others)

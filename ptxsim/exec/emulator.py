@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from .. import merging, polling, prediction, sass
+from .. import bounds, machines, polling, prediction, sass
 from ..annotate import listing
 from ..api import Array, Kernel, Texture
 from ..clusters import in_clusters
@@ -30,6 +30,7 @@ from ..device_memory import DeviceMemory
 from ..errors import NoEntryError, PtxError, PtxsimError
 from ..machine import Checks, Limits
 from ..memory import GLOBAL_BASE
+from ..observer import Observer
 from ..parser import parse
 from ..syntax import Module, Variable, plain_name
 from ..tensor_maps import MAGIC, TensorMap
@@ -98,6 +99,7 @@ class Run:
     printed: str
     blocks: int
     sampled: bool = False  # whether these are only some of the grid's
+    traffic: bounds.Traffic = field(default_factory=bounds.Traffic)
 
 
 class Emulator:
@@ -112,6 +114,7 @@ class Emulator:
         self.process = 0
         self.executable = ""
         self.annotated: tuple[Kernel, Counters] | None = None
+        self.bounded: tuple[Work, Counters, bounds.Traffic] | None = None
 
     # the conversation
 
@@ -402,7 +405,7 @@ class Emulator:
         if loaded.cubin is None:
             return 0
         try:
-            return sass._resources(loaded.cubin, name)[0]
+            return sass.read(loaded.cubin, name).registers
         except PtxError:
             return 0
 
@@ -411,8 +414,7 @@ class Emulator:
             made = Kernel(loaded.ptx, name, memory=self.memory)
             if loaded.cubin is not None:
                 with contextlib.suppress(PtxError):  # without line information, or of other PTX: the rule must do
-                    made._from_cubin = merging.from_cubin(made.program, loaded.cubin)
-                    made.cubin = loaded.cubin
+                    made.use_cubin(loaded.cubin)
             loaded.kernels[name] = made
             if not loaded.warned and not any(i.location for i in made.program.code):
                 loaded.warned = True
@@ -466,6 +468,9 @@ class Emulator:
         wanted = self.options.annotate
         if wanted and run.counters is not None and matches(wanted, kernel.name, kernel.title):
             self.annotated = kernel, run.counters
+        wanted = self.options.bounds
+        if wanted and run.counters is not None and not record.sampled and matches(wanted, kernel.name, kernel.title):
+            self.bounded = work, run.counters, run.traffic
         for fault in run.faults:
             self.say(fault)
         for text in run.notes:
@@ -494,7 +499,9 @@ class Emulator:
         if checks != NONE:
             before = self.snapshot()
         while True:
-            counters = Counters() if chosen else None
+            counters, traffic = Counters() if chosen else None, bounds.Traffic()
+            watching: list[Observer] = [] if counters is None else [counters]
+            watching += [traffic] if chosen and self.options.bounds else []
             printed = io.StringIO()
             try:
                 with self.limited(work.kernel.title), contextlib.redirect_stdout(printed):
@@ -503,7 +510,7 @@ class Emulator:
                         work.block,
                         work.args,
                         work.shared,
-                        [counters] if counters is not None else [],
+                        watching,
                         checks if checks != NONE else False,
                         Limits(thread_instructions=float("inf")),
                         blocks=None if blocks is None else blocks.tolist(),
@@ -511,7 +518,9 @@ class Emulator:
                     )
                 if blocks is not None or checks == NONE:
                     self.memory.all_written()
-                return Run(faults, OK, list(done.notes), counters, printed.getvalue(), total, blocks is not None)
+                return Run(
+                    faults, OK, list(done.notes), counters, printed.getvalue(), total, blocks is not None, traffic
+                )
             except (PtxError, NoEntryError) as error:
                 return Run([*faults, f"{work.kernel.title}: {error}"], NOT_SUPPORTED, [], None, "", 0)
             except MemoryError:
@@ -646,7 +655,24 @@ class Emulator:
             except PtxsimError as error:
                 text = f"ptxsim: --annotate: {error}\n"
             self.record("annotation", {"text": text})
+        if self.bounded is not None:
+            try:
+                text = self.bounds_of(*self.bounded)
+            except PtxsimError as error:
+                text = f"ptxsim: --bounds: {error}"
+            self.record("bounds", {"text": f"{text}\n"})
         self.record("end", {"process": self.process, "launches": self.launches})
+
+    def bounds_of(self, work: Work, counters: Counters, traffic: bounds.Traffic) -> str:
+        """The least cycles that each resource of the device needs for a launch."""
+        kernel, gpu = work.kernel, self.options.gpu
+        if kernel.cubin is None:
+            raise PtxsimError(f"{kernel.title}: the program has no machine code for it with line information")
+        if not gpu.machine:
+            raise PtxsimError(f"the rates of the {gpu.name} are not known")
+        function = sass.read(kernel.cubin, kernel.name)
+        seen = bounds.Work.observed(counters, traffic)
+        return bounds.compute(function, kernel.program, seen, machines.find(gpu.machine), work.shared).table()
 
 
 @dataclass

@@ -26,6 +26,7 @@ class Gpu:
     blocks_per_sm: int
     memory: int  # bytes
     registers_per_sm: int = 65536
+    machine: str = ""  # the preset of `machines.py` with its rates; "": there is none
 
     @property
     def architecture(self) -> int:
@@ -34,9 +35,24 @@ class Gpu:
 
 _SM90 = {"shared_per_sm": 233472, "shared_optin": 232448, "threads_per_sm": 2048, "blocks_per_sm": 32}
 GPUS = {
-    "h100": Gpu("NVIDIA H100 80GB HBM3", (9, 0), 132, 1980000, 2619000, 5120, 50 << 20, memory=80 * GIB, **_SM90),
-    "h200": Gpu("NVIDIA H200", (9, 0), 132, 1980000, 3201000, 6144, 60 << 20, memory=140 * GIB, **_SM90),
-    "h100-pcie": Gpu("NVIDIA H100 PCIe", (9, 0), 114, 1755000, 1593000, 5120, 50 << 20, memory=80 * GIB, **_SM90),
+    "h100": Gpu(
+        "NVIDIA H100 80GB HBM3",
+        (9, 0),
+        132,
+        1980000,
+        2619000,
+        5120,
+        50 << 20,
+        memory=80 * GIB,
+        machine="h100-sxm",
+        **_SM90,
+    ),
+    "h200": Gpu(
+        "NVIDIA H200", (9, 0), 132, 1980000, 3201000, 6144, 60 << 20, memory=140 * GIB, machine="h200", **_SM90
+    ),
+    "h100-pcie": Gpu(
+        "NVIDIA H100 PCIe", (9, 0), 114, 1755000, 1593000, 5120, 50 << 20, memory=80 * GIB, machine="h100-pcie", **_SM90
+    ),
     "a100": Gpu(
         "NVIDIA A100-SXM4-80GB",
         (8, 0),

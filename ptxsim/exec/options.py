@@ -20,7 +20,8 @@ class Options:
     sample: int | None = None
     checks: bool = True
     limit: float | None = None  # seconds of a launch
-    annotate: str | None = None
+    annotate: str | None = None  # a kernel by a pattern
+    bounds: str | None = None
     report: Path | None = None
     error_exitcode: int = 1
     destroy_context: bool = True  # after a fault that ends a kernel

@@ -174,7 +174,8 @@ def test_annotated_source(programs):
         r"│ +ta\[threadIdx.y\]\[threadIdx.x\] = a\[", done.stderr
     )
     assert "shared memory: 13,312 wavefronts" in done.stderr
-    done = programs.run("gemm", options=["--annotate", "other"])
+    done = programs.run("gemm", options=["--annotate", "other", "--bounds", "sgemm"])
+    assert "bottleneck: " in done.stderr and "H100 SXM" in done.stderr
     assert "--annotate: no kernel 'other' was launched and counted; launched: sgemm" in done.stderr
 
 
@@ -217,6 +218,7 @@ def test_the_report_may_go_to_a_file(programs, tmp_path):
             ],
             [r"cannot be used after fork\(\)"],
         ),
+        (["race"], 1, ["64", "end"], [r"adds_once: robust.cu:\d+: .*race: reads what thread \(63, 0, 0\) writes"]),
         (["unwritten"], 1, ["end"], [r"reads: robust.cu:\d+: .*read of global memory that nobody wrote"]),
         (
             ["free-twice", "beyond", "barrier"],

@@ -26,6 +26,12 @@ __global__ void counts(int* x, int n) {
 __global__ void asserts(int n) { assert(n == 4); }
 __global__ void prints(int n) { printf("thread %d of %d\n", int(threadIdx.x), n); }
 __global__ void reads(const int* x, int* y) { y[threadIdx.x] = x[threadIdx.x]; }
+__global__ void adds_once(int* x) {
+    __shared__ int held[64];
+    x[threadIdx.x] += 1;
+    held[threadIdx.x] = threadIdx.x;
+    x[threadIdx.x] += held[63 - threadIdx.x] - (63 - threadIdx.x);  // a race that does no harm
+}
 __global__ void misses_barrier(int* x) {
     if (threadIdx.x < 32) return;
     x[threadIdx.x] = 1;
@@ -103,6 +109,12 @@ int main(int argc, char** argv) {
     } else if (what == "barrier") {
         misses_barrier<<<1, 64>>>(x);
         printf("%s\n", cudaGetErrorName(cudaDeviceSynchronize()));
+    } else if (what == "race") {
+        int back[64], sum = 0;
+        adds_once<<<1, 64>>>(x);
+        CHECK(cudaMemcpy(back, x, sizeof back, cudaMemcpyDeviceToHost));
+        for (int value : back) sum += value;
+        printf("%d\n", sum);
     } else if (what == "sleep") {
         printf("ready\n");
         fflush(stdout);
