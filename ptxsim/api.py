@@ -124,7 +124,7 @@ class Kernel:
         self.machine = Machine(self.program)
 
     def use_cubin(self, cubin: Path) -> None:
-        """Count merged accesses as they are in what ptxas made of this PTX. Raises `PtxError`, having changed nothing."""
+        """Count merged accesses as they are in what ptxas made of this PTX. Raises `PtxError`: nothing changes then."""
         self._from_cubin = merging.from_cubin(self.program, cubin)
         self.cubin = cubin
 

@@ -168,6 +168,12 @@ def test_a_sample_of_blocks(programs, tmp_path):
     assert row.split()[-2:] == ["32.0", "32.0"]
 
 
+def test_predicting_changes_no_memory(programs):
+    done = programs.run("robust", "walk", options=["--sample", "2"])
+    assert done.stdout == "64\nend\n", done.stderr  # 2 blocks of 32 threads
+    assert re.search(r"^walks +1 +0 +0 +96 ", done.stderr, re.M)
+
+
 def test_annotated_source(programs):
     done = programs.run("gemm", options=["--annotate", "sgemm"])
     assert re.search(r"1,024 +14 │ .*ta\[threadIdx.y\]\[threadIdx.x\] = a\[", done.stderr) or re.search(

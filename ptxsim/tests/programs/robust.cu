@@ -32,6 +32,11 @@ __global__ void adds_once(int* x) {
     held[threadIdx.x] = threadIdx.x;
     x[threadIdx.x] += held[63 - threadIdx.x] - (63 - threadIdx.x);  // a race that does no harm
 }
+__global__ void walks(int* x, int* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[i] += 1;
+    y[x[i] / 100 + i] = 1;
+}
 __global__ void misses_barrier(int* x) {
     if (threadIdx.x < 32) return;
     x[threadIdx.x] = 1;
@@ -112,6 +117,12 @@ int main(int argc, char** argv) {
     } else if (what == "race") {
         int back[64], sum = 0;
         adds_once<<<1, 64>>>(x);
+        CHECK(cudaMemcpy(back, x, sizeof back, cudaMemcpyDeviceToHost));
+        for (int value : back) sum += value;
+        printf("%d\n", sum);
+    } else if (what == "walk") {
+        int back[256], sum = 0;
+        walks<<<8, 32>>>(x, y);
         CHECK(cudaMemcpy(back, x, sizeof back, cudaMemcpyDeviceToHost));
         for (int value : back) sum += value;
         printf("%d\n", sum);
