@@ -32,7 +32,7 @@ class LaunchRecord:
 
     def line(self) -> str:
         """What is printed of it while the program runs."""
-        what = f"{self.title}: grid {shown(self.grid)}, block {shown(self.block)}"
+        what = f"{short(self.title)}: grid {shown(self.grid)}, block {shown(self.block)}"
         if self.cluster != (1, 1, 1):
             what += f", cluster {shown(self.cluster)}"
         what += f": {self.seconds:.2f} s"
@@ -70,6 +70,7 @@ def counted(number: int, what: str, several: str = "") -> str:
     return f"{number:,} {what if number == 1 else several or what + 's'}"
 
 
+LONGEST = 60  # characters of a name
 COLUMNS: dict[str, tuple[str, ...]] = {  # of the table: the counters that each column adds up
     "shared wavefronts": ("memory_l1_wavefronts_shared",),
     "conflicts": (
@@ -116,4 +117,7 @@ def _ratio(totals: Mapping[str, float], name: str) -> str:
 
 
 def short(title: str) -> str:
-    return title if len(title) <= 48 else title[:45] + "..."
+    """A kernel's name for a line; of a long one neither template arguments nor the first namespaces."""
+    if len(title) > LONGEST:
+        title = title.replace("(anonymous namespace)", "").partition("<")[0] + "<...>"
+    return title if len(title) <= LONGEST else "..." + title[3 - LONGEST :]
