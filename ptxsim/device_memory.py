@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .memory import GLOBAL_BASE, Allocation, Arena
+from .errors import PtxsimError
+from .memory import ALIGN, GLOBAL_BASE, GUARD, Allocation, Arena
 from .program import Program, initial_bytes
 from .syntax import Module, Symbol, Variable
 from .tensor_maps import BYTES as MAP_BYTES
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from .tensor_maps import TensorMap
 
 PAGE = 4096
+OF_LAUNCH = 16 << 20  # bytes at the start that are for launches themselves; standins/core.cpp leaves them out
 MOST_SPANS = 4096  # of memory that nobody wrote, within one allocation; of more, none is watched
 MOST_WATCHED = 256 << 20  # bytes of an allocation of which it is known what nobody wrote
 Span = tuple[int, int]  # addresses, from and to
@@ -38,7 +40,8 @@ class DeviceMemory(Arena):
         super().__init__()
         self.whole = whole
         self.live: dict[int, Allocation] = {}
-        self.freed: list[Allocation] = []  # the last ones, for messages
+        self.released_last: list[Allocation] = []  # for messages
+        self.of_launch: list[Allocation] = []  # what a launch itself needs, until it ends
         self.textures: dict[int, Texture] = {}  # by handle
         self.tensor_maps: list[TensorMap] = []  # by the number in their bytes
         self.addresses: dict[int, dict[str, int]] = {}  # of variables, by id of their module
@@ -59,12 +62,13 @@ class DeviceMemory(Arena):
         if not written and size <= MOST_WATCHED:
             self._unwritten[start] = [(start, start + size)]
 
-    def free(self, start: int) -> None:
+    def release(self, start: int) -> None:
+        """Memory that is no longer there."""
         gone = self.live.pop(start)
         self._starts.remove(start)
         self._unwritten.pop(start, None)
-        self.freed = [a for a in self.freed if a.end <= gone.start or a.start >= gone.end][-100:]
-        self.freed.append(gone)
+        self.released_last = [a for a in self.released_last if a.end <= gone.start or a.start >= gone.end][-100:]
+        self.released_last.append(gone)
 
     def holder(self, address: int) -> Allocation | None:
         """The allocation that an address belongs to."""
@@ -72,9 +76,19 @@ class DeviceMemory(Arena):
         found = self.live[self._starts[i]] if i >= 0 else None
         return found if found is not None and address < found.end else None
 
+    def allocate(self, size: int, name: str, align: int = ALIGN) -> int:
+        """Memory for one launch: its address, below all that the program has."""
+        start = super().allocate(size, name, align)
+        if self.top > GLOBAL_BASE + OF_LAUNCH:
+            raise PtxsimError(
+                f"{name}: no room for {size} bytes among the {OF_LAUNCH} that a launch may need for itself"
+            )
+        self.of_launch.append(self.allocations.pop())
+        return start
+
     def finish(self) -> None:
         """A launch begins."""
-        self.allocations = [self.live[start] for start in self._starts]
+        self.allocations = [*self.of_launch, *(self.live[start] for start in self._starts)]
         self.starts = [a.start - GLOBAL_BASE for a in self.allocations]
         self.ends = [a.end - GLOBAL_BASE for a in self.allocations]
         self.data = self.whole[: -(-(self.ends[-1] if self.ends else 1) // PAGE) * PAGE + PAGE]
@@ -91,7 +105,7 @@ class DeviceMemory(Arena):
 
     def nearest(self, offset: int) -> str:
         at = offset + GLOBAL_BASE
-        for a in reversed(self.freed):
+        for a in reversed(self.released_last):
             if a.start <= at < a.end:
                 return f"{at - a.start} bytes into {a.name}, which was freed"
         return super().nearest(offset)
@@ -165,6 +179,7 @@ class DeviceMemory(Arena):
 
     def after(self, machine: Machine) -> None:
         """A launch ended: what it wrote, somebody wrote."""
+        self.of_launch, self.top = [], GLOBAL_BASE + GUARD
         monitor = machine.global_monitor
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
         if monitor is None or monitor.unwritten is None:

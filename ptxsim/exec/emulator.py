@@ -235,7 +235,7 @@ class Emulator:
         self.memory.allocated(address, size, name, written=kind in (Kind.MANAGED, Kind.HOST))
 
     def freed(self, payload: Payload) -> None:
-        self.memory.free(payload.u64())
+        self.memory.release(payload.u64())
 
     def written(self, payload: Payload) -> None:
         self.memory.written(payload.u64(), payload.u64(), payload.u64(), payload.u64())

@@ -29,6 +29,7 @@ namespace {
 
 constexpr uint64_t BASE = 0x200000000000;  // where device memory begins; ptxsim/memory.py has it as GLOBAL_BASE
 constexpr uint64_t SPAN = 1ull << 38;      // addresses reserved for it
+constexpr uint64_t OF_LAUNCH = 16 << 20;  // for the emulator, as device_memory.py has it
 constexpr uint64_t PAGE = 4096;
 constexpr uint32_t FATBIN_MAGIC = 0xBA55ED50, WRAPPER_MAGIC = 0x466243B1;
 constexpr int FRAMES = 12;  // of a host fault's stack that are searched for a line of the program
@@ -442,7 +443,7 @@ int allocate(size_t size, Kind kind, void** out, unsigned flags) {
             return fail(OUT_OF_MEMORY, "%s asked for; this machine, whose memory stands in for the device's, has %s left",
                         amount(size).c_str(), amount(left).c_str());
     }
-    uint64_t at = BASE + PAGE;
+    uint64_t at = BASE + OF_LAUNCH;
     for (auto& [start, b] : blocks) {  // the first gap that is large enough
         if (at + span <= start) break;
         at = start + b.span;
