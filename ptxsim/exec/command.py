@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
         "exec",
         help="run a CUDA program as it is, without a GPU: each launch is emulated, checked and counted",
         description="Runs a CUDA program (nvcc -cudart shared -lineinfo) without a GPU; the report goes to standard "
-        "error. Exit code: the program's; 1 if that is 0 and there were faults.",
+        "error. Exit code: the program's; 1 if that is 0 and there were faults; 2 if it cannot be run.",
     )
     parser.add_argument(
         "--gpu",
@@ -131,7 +131,16 @@ def _code(text: str) -> int:
 
 
 def execute(given: argparse.Namespace) -> int:
-    """Run the program, say what was seen; its exit code, or that of faults."""
+    """Run the program and report on it; its exit code, that of faults, or 2 for a program that cannot be run."""
+    try:
+        return run(given)
+    except PtxsimError as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+        return 2
+
+
+def run(given: argparse.Namespace) -> int:
+    """The same. Raises `PtxsimError` where the program cannot be run."""
     options = Options(
         gpu=gpus.find(given.gpu),
         only=tuple(given.only),

@@ -273,7 +273,7 @@ def test_a_report_that_cannot_be_written(programs, tmp_path):
     assert done.returncode == 1 and "PASS" in done.stdout
     assert done.stderr.splitlines()[-1] == "ptxsim: cannot write /dev/full: No space left on device"
     done = programs.run("gemm", options=["--report", str(tmp_path)])
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"ptxsim: cannot write {tmp_path}: it is a folder\n"
 
 
@@ -343,12 +343,12 @@ def test_two_programs_at_a_time(programs, tmp_path):
 def test_programs_that_cannot_be_run(programs, tmp_path):
     for name, what in (("nothing-there", "no such program"), (str(tmp_path), "a folder"), (__file__, "not executable")):
         done = subprocess.run(programs.command("exec", name), env=programs.environment, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (1, f"ptxsim: {name}: {what}\n")
+        assert (done.returncode, done.stderr) == (2, f"ptxsim: {name}: {what}\n")
     static = programs.path("static", PROGRAMS / "missing.cu", ["-cudart", "static"])
     done = subprocess.run(
         programs.command("exec", str(static)), env=programs.environment, capture_output=True, text=True
     )
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert "linked with the static CUDA runtime" in done.stderr and "nvcc -cudart shared" in done.stderr
     held = programs.path("held", PROGRAMS / "missing.cu", SASS)  # PTX in the line information of its machine code
     assert "increment: grid 1, block 1" in programs.run("held").stderr
