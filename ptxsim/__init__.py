@@ -4,6 +4,7 @@ from . import annotate, banks
 from .api import Array, Kernel, Launch, Texture, load
 from .counters import Counters
 from .errors import PtxError, PtxsimError
+from .exec.session import device
 from .machine import Checks, Limits
 from .observer import Observer
 from .prediction import Prediction, predict
@@ -24,6 +25,7 @@ __all__ = [
     "Texture",
     "annotate",
     "banks",
+    "device",
     "load",
     "predict",
 ]

@@ -24,6 +24,7 @@ from .annotate import listing
 from .bounds import Bounds
 from .clusters import in_clusters
 from .counters import Counters
+from .device_memory import DeviceMemory
 from .errors import NoEntryError, PtxsimError
 from .machine import WARP, Checks, Limits, Machine
 from .memory import Arena
@@ -108,14 +109,24 @@ def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
 
 
 class Kernel:
-    """One entry of a module, ready to be launched."""
+    """One entry of a module, ready to be launched. `memory`: device memory that launches work on, with the module's
+    variables in it; None: each launch has its own, with copies of the arrays that it is given."""
 
-    def __init__(self, module: Module, entry: str | None = None, cubin: Path | None = None) -> None:
-        self.module = module
+    def __init__(
+        self, module: Module, entry: str | None = None, cubin: Path | None = None, memory: DeviceMemory | None = None
+    ) -> None:
+        self.module, self.memory = module, memory
         self.program = link(module, entry)
-        self.cubin = cubin
-        self._from_cubin = merging.from_cubin(self.program, cubin) if cubin else None
+        self.cubin: Path | None = None
+        self._from_cubin: merging.Merges | None = None
+        if cubin is not None:
+            self.use_cubin(cubin)
         self.machine = Machine(self.program)
+
+    def use_cubin(self, cubin: Path) -> None:
+        """Count merged accesses as they are in what ptxas made of this PTX. Raises `PtxError`: nothing changes then."""
+        self._from_cubin = merging.from_cubin(self.program, cubin)
+        self.cubin = cubin
 
     @property
     def name(self) -> str:
@@ -165,12 +176,13 @@ class Kernel:
         if not values and checks != Checks(False, False, False, False):
             raise PtxsimError(f"{self.title}: values=False goes with checks=False only")
         limits = limits or Limits()
-        arena = Arena()
+        memory = self.memory
+        arena = Arena() if memory is None else memory
         arrays: Placed = {}
-        textures: dict[int, Texture] = {}
-        maps: list[TensorMap] = []
+        textures: dict[int, Texture] = {} if memory is None else memory.textures
+        maps: list[TensorMap] = [] if memory is None else memory.tensor_maps
         params = self._parameters(args, arena, arrays, textures, maps)
-        symbols = place_globals(self.program, arena)
+        symbols = place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
         given = self._set_variables(constants or {}, arena, symbols)
         padded = align_up(math.prod(block), WARP)
         together = math.prod(cluster)
@@ -199,6 +211,10 @@ class Kernel:
             if isinstance(value, TensorMap)
         }
         unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
+        if memory is not None:
+            places |= memory.places(self.program, params)
+            unwritten += memory.unwritten()
+            given |= set(symbols) - memory.never_written(self.module)
         machine.prepare(
             arena,
             symbols,
@@ -228,6 +244,8 @@ class Kernel:
                 lanes += machine.executed * machine.lanes
                 cost.after(min(first + per_batch, total), lanes)
         finally:
+            if memory is not None:
+                memory.after(machine)
             machine.release()
         for array, address in arrays.values() if values else ():
             raw = arena.read(address, array.nbytes)

@@ -36,6 +36,7 @@ from .arguments import __doc__ as ARGUMENTS
 from .banks import accesses, distinct, draw
 from .counters import Counters, Stats
 from .errors import NoEntryError, PtxsimError
+from .exec import command as programs
 from .machine import Checks, Limits
 from .observer import Observer
 from .reading import prepare, why_not
@@ -424,6 +425,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     _common(many)
     many.set_defaults(act=bench)
+    programs.add(commands)
     options = parser.parse_args(argv)
     try:
         status = options.act(options)

@@ -16,7 +16,7 @@ import numpy as np
 
 from .errors import PtxsimError
 
-GLOBAL_BASE = 0x7F00_0000_0000
+GLOBAL_BASE = 0x2000_0000_0000  # free in any program, so that `exec` can have device memory there
 WINDOW = 1 << 48
 BASES = {"shared": 1 * WINDOW, "local": 2 * WINDOW, "param": 3 * WINDOW}
 RANK_AT = 24  # the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90

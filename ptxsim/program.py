@@ -246,7 +246,7 @@ def place_globals(program: Program, arena: Arena) -> dict[str, int]:
     addresses = {name: address for name, (_, address) in placed.items()}
     for variable, address in placed.values():
         if variable.initial:
-            arena.write(address, _initial_bytes(program, variable, addresses))
+            arena.write(address, initial_bytes(program, variable, addresses))
     return addresses
 
 
@@ -255,7 +255,8 @@ def function_address(program: Program, name: str) -> int | None:
     return program.start[name] + 1 if name in program.start else None
 
 
-def _initial_bytes(program: Program, variable: Variable, addresses: dict[str, int]) -> np.ndarray:
+def initial_bytes(program: Program, variable: Variable, addresses: dict[str, int]) -> np.ndarray:
+    """What a variable holds at first; `addresses`: of the variables that its initialiser may name."""
     size, parts = variable.type.bytes, []
     for item in variable.initial or ():
         if isinstance(item, Symbol):

@@ -14,7 +14,7 @@ FAULTS = {
     "global_bounds": (r"out-of-bounds global store of 4 bytes .* 0 bytes past the end of a \(256 bytes\)", 63),
     "shared_bounds": (r"out-of-bounds shared store of 4 bytes at shared address 0x500: 0 bytes past the end", 63),
     "local_bounds": (r"out-of-bounds local load of 4 bytes", 32),
-    "misaligned": (r"misaligned 16-byte store at global address 0x7f", 0),
+    "misaligned": (r"misaligned 16-byte store at global address 0x2000", 0),
     "unwritten": (r"read of shared memory that nobody wrote \(shared address 0x414, 20 bytes into s\)", 58),
     "race_raw": (r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+, without a barrier between", 0),
     "race_war": (r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+", 0),

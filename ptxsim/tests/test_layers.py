@@ -25,7 +25,7 @@ def outside(path: Path) -> set[str]:
 
 
 def test_it_imports_its_dependencies_and_nothing_else() -> None:
-    files = [*ROOT.glob("*.py"), *ROOT.glob("instructions/*.py")]
+    files = [*ROOT.glob("*.py"), *ROOT.glob("exec/*.py"), *ROOT.glob("instructions/*.py")]
     assert set().union(*map(outside, files)) - sys.stdlib_module_names == NEEDED
     # the package is the folder that commands may run in: none of its modules may hide one of Python's
     assert not {path.stem for path in files} & sys.stdlib_module_names
@@ -55,7 +55,7 @@ def imports(path: Path) -> set[str]:
 def test_imports_have_no_cycle() -> None:
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): imports(path)
-        for path in [*ROOT.glob("*.py"), *ROOT.glob("instructions/*.py")]
+        for path in [*ROOT.glob("*.py"), *ROOT.glob("exec/*.py"), *ROOT.glob("instructions/*.py")]
         if path.parent != ROOT or path.stem not in ("__init__", "__main__")
     }
     # a package's own file imports its modules, so a module may not count as needing its package for a sibling's sake

@@ -1,0 +1,311 @@
+"""`ptxsim exec` and `ptxsim nvcc`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..compiler import tool
+from ..errors import PtxsimError
+from ..sources import require_writable, write_whole
+from . import build, elf, gpus, supervisor
+from .options import Options
+from .records import LaunchRecord, counted, load, table
+
+ERRORS = ("api_error", "unsupported", "host_fault", "lost")  # kinds of records that count, beside faults
+GENCODE = "arch=compute_90a,code=[sm_90a,compute_90a]"  # machine code and PTX
+INCLUDE = Path(__file__).parent / "include"
+ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
+
+
+def add(commands: Any) -> None:
+    """Put both among the subcommands of `ptxsim`."""
+    parser = commands.add_parser(
+        "exec",
+        help="run a CUDA program as it is, without a GPU: each launch is emulated, checked and counted",
+        description="Runs a CUDA program (nvcc -cudart shared -lineinfo) without a GPU; the report goes to standard "
+        "error. Exit code: the program's; 1 if that is 0 and there were faults; 2 if it cannot be run.",
+    )
+    parser.add_argument(
+        "--gpu",
+        default="h100",
+        help=f"the device that it is told it has: {', '.join(gpus.GPUS)} (default: %(default)s)",
+    )
+    parser.add_argument("--report", type=Path, metavar="FILE", help="all launches, with counters and faults, as JSON")
+    parser.add_argument(
+        "--only",
+        "--kernel-name",
+        dest="only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="check and count only these kernels ('sgemm*', kernel_substring=sgemm); the others run all the same",
+    )
+    parser.add_argument(
+        "--skip-launches", type=_count, default=0, metavar="N", help="do not check and count the first N"
+    )
+    parser.add_argument(
+        "--sample",
+        type=_positive,
+        metavar="N",
+        help="run only N blocks of larger grids and predict the counters; the program's results are then incomplete",
+    )
+    parser.add_argument(
+        "--no-checks",
+        dest="checks",
+        action="store_false",
+        help="look for no races, unwritten memory and missed barriers",
+    )
+    parser.add_argument(
+        "--annotate", metavar="KERNEL", help="print its source, with the costs of its last launch beside the lines"
+    )
+    parser.add_argument(
+        "--bounds",
+        metavar="KERNEL",
+        help="print the least cycles that each resource of the device needs for its last launch",
+    )
+    parser.add_argument("--limit", type=_seconds, metavar="SECONDS", help="end a launch that takes longer to emulate")
+    parser.add_argument(
+        "--error-exitcode",
+        type=_code,
+        metavar="N",
+        help="the exit code if there were faults, whatever the program's is",
+    )
+    parser.add_argument(
+        "--destroy-on-device-error",
+        choices=("context", "kernel"),
+        default="context",
+        help="what a fatal fault ends: the context, so that later calls fail as on a device (default), or the kernel",
+    )
+    parser.add_argument(
+        "--log-file", type=Path, metavar="FILE", help="write the report there instead of to standard error"
+    )
+    parser.add_argument("-q", "--quiet", action="store_true", help="report faults and errors only")
+    parser.add_argument("program")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    parser.set_defaults(act=execute)
+    compiler = commands.add_parser(
+        "nvcc", help="nvcc, with the flags that exec needs", prefix_chars="\0", add_help=False
+    )
+    compiler.add_argument("arguments", nargs="*")
+    compiler.set_defaults(act=lambda options: nvcc(options.arguments))
+
+
+def _number(text: str, least: float, kind: type) -> Any:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = -math.inf
+    if not least <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number from {least:g} on")
+    return value
+
+
+def _count(text: str) -> int:
+    return int(_number(text, 0, int))
+
+
+def _positive(text: str) -> int:
+    return int(_number(text, 1, int))
+
+
+def _seconds(text: str) -> float:
+    return float(_number(text, 0.001, float))
+
+
+def _code(text: str) -> int:
+    value = int(_number(text, 0, int))
+    if value > 255:
+        raise argparse.ArgumentTypeError(f"{text} is no exit code; allowed: 0 to 255")
+    return value
+
+
+def execute(given: argparse.Namespace) -> int:
+    """Run the program and report on it; its exit code, that of faults, or 2 for a program that cannot be run."""
+    try:
+        return run(given)
+    except PtxsimError as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+        return 2
+
+
+def run(given: argparse.Namespace) -> int:
+    """The same. Raises `PtxsimError` where the program cannot be run."""
+    options = Options(
+        gpu=gpus.find(given.gpu),
+        only=tuple(given.only),
+        skip_launches=given.skip_launches,
+        sample=given.sample,
+        checks=given.checks,
+        limit=given.limit,
+        annotate=given.annotate,
+        bounds=given.bounds,
+        destroy_context=given.destroy_on_device_error == "context",
+        quiet=given.quiet,
+    )
+    require_writable([path for path in (given.report, given.log_file) if path])
+    program = find_program(given.program)
+    standins = build.standins()
+    require_runnable(program, standins)
+    own: int | None = None
+    if given.log_file:
+        own = os.dup(2)
+        try:
+            log = os.open(given.log_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        except OSError as error:
+            raise PtxsimError(f"cannot write {given.log_file}: {error.strerror}") from None
+        os.dup2(log, 2)
+        os.close(log)
+    try:
+        outcome = supervisor.run(program, [given.program, *given.arguments], options, standins, own)
+        return conclude(outcome, options, given.report, given.error_exitcode)
+    finally:
+        if own is not None:
+            sys.stderr.flush()
+            os.dup2(own, 2)
+            os.close(own)
+
+
+def find_program(name: str) -> Path:
+    """As a shell would find it. Raises `PtxsimError`."""
+    found = shutil.which(name)
+    if found is None:
+        what = "not executable" if Path(name).is_file() else "a folder" if Path(name).is_dir() else "no such program"
+        raise PtxsimError(f"{name}: {what}")
+    return Path(found)
+
+
+def require_runnable(program: Path, standins: Path) -> None:
+    """Raise `PtxsimError`, with what to add, for a program that the stand-ins cannot serve."""
+    binary = elf.read(program)
+    if binary is None:
+        return  # a script, say: what it starts is looked at when it loads a stand-in
+    runtime = next((name for name in binary.needed if name.startswith("libcudart.so")), None)
+    if runtime is None:
+        if ".nv_fatbin" in binary.sections and "libcuda.so.1" not in binary.needed:
+            raise PtxsimError(
+                f"{program.name}: linked with the static CUDA runtime, which talks to the driver alone; link it with "
+                "nvcc -cudart shared (ptxsim nvcc does so)"
+            )
+        return
+    if not (standins / runtime).exists():
+        here = next(standins.glob("libcudart.so.*")).name
+        raise PtxsimError(
+            f"{program.name}: needs {runtime}, and the CUDA headers here are those of {here}: compile it with the CUDA "
+            "toolkit that is installed here (ptxsim nvcc does so)"
+        )
+    if binary.rpath:
+        raise PtxsimError(
+            f"{program.name}: has an RPATH, which precedes LD_LIBRARY_PATH; link it with -Xlinker --enable-new-dtags"
+        )
+
+
+def conclude(outcome: supervisor.Outcome, options: Options, report: Path | None, error_exitcode: int | None) -> int:
+    """The table, the summary and the report of a run; its exit code."""
+    launches = [load(record) for record in outcome.records if record["kind"] == "launch"]
+    faults = sum(len(launch.faults) for launch in launches)
+    others = [record for record in outcome.records if record["kind"] in ERRORS]
+    say = sys.stderr.write
+    sys.stdout.flush()
+    for record in outcome.records:
+        if record["kind"] in ("annotation", "bounds"):
+            say(record["text"])
+    if outcome.status > 128:
+        with contextlib.suppress(ValueError):
+            say(f"ptxsim: the program was ended by {signal.Signals(outcome.status - 128).name}\n")
+    for option, wanted, kind in (
+        ("--annotate", options.annotate, "annotation"),
+        ("--bounds", options.bounds, "bounds"),
+    ):
+        if wanted and not any(record["kind"] == kind for record in outcome.records):
+            names = ", ".join(sorted({launch.title for launch in launches})) or "none"
+            say(f"ptxsim: {option}: no kernel {wanted!r} was launched and counted; launched: {names}\n")
+    for line in report_lines(launches, len(others), options.quiet):
+        say(f"{line}\n")
+    failed = bool(faults or others)
+    if report is not None:
+        content = {
+            "exit_status": outcome.status,
+            "gpu": options.gpu.name,
+            "faults": faults,
+            "errors": [record["text"] for record in others],
+            "launches": [launch.json() for launch in launches],
+            "library_calls": [
+                {k: v for k, v in r.items() if k != "kind"} for r in outcome.records if r["kind"] == "library"
+            ],
+            "notes": [record["text"] for record in outcome.records if record["kind"] == "note"],
+        }
+        try:
+            write_whole(report, json.dumps(content, indent=1) + "\n")
+        except PtxsimError as error:
+            say(f"ptxsim: {error}\n")
+            failed = True
+    sys.stderr.flush()
+    if failed and error_exitcode is not None:
+        return error_exitcode
+    return outcome.status or int(failed)
+
+
+def report_lines(launches: list[LaunchRecord], others: int, quiet: bool) -> list[str]:
+    """The table of kernels and the summary; `others`: errors that are no faults of kernels."""
+    lines = table(launches) if launches and not quiet else []
+    faults = sum(len(launch.faults) for launch in launches)
+    sampled = [launch for launch in launches if launch.sampled]
+    if sampled:
+        run, total = sum(s.blocks_run for s in sampled), sum(math.prod(s.grid) for s in sampled)
+        lines.append(
+            f"ptxsim: the program's results are incomplete: --sample ran {run:,} of the {total:,} blocks of "
+            f"{counted(len(sampled), 'launch', 'launches')}"
+        )
+    if not quiet or faults or others:
+        lines.append(f"ptxsim: {summary(launches, faults, others)}")
+    return lines
+
+
+def summary(launches: list[LaunchRecord], faults: int, others: int) -> str:
+    """The last line: how many launches there were, and what was found."""
+    unchecked = sum(not launch.checked for launch in launches)
+    found = [counted(faults, "fault") if faults else "no faults"]
+    if unchecked:
+        found = ["not checked"] if unchecked == len(launches) else [*found, f"{unchecked} not checked"]
+    if others:
+        found.append(counted(others, "other error"))
+    kernels = len({launch.kernel for launch in launches})
+    of = f" of {counted(kernels, 'kernel')}" if launches else ""
+    seconds = sum(launch.seconds for launch in launches)
+    return f"{counted(len(launches), 'launch', 'launches')}{of}, {seconds:.2f} s of emulation: {', '.join(found)}"
+
+
+def nvcc(arguments: Sequence[str]) -> int:
+    """Run nvcc with what `exec` needs: the shared runtime, line information, PTX. Its exit code."""
+    compiler = tool("nvcc")
+    added: list[str] = []
+
+    def lacks(*names: str) -> bool:
+        return not any(argument == name or argument.startswith(f"{name}=") for argument in arguments for name in names)
+
+    if lacks("-cudart", "--cudart"):
+        added += ["-cudart", "shared"]
+    if lacks("-lineinfo", "--generate-line-info", "-G", "--device-debug"):
+        added.append("-lineinfo")
+    if lacks("-g", "--debug"):
+        added.append("-g")
+    if lacks(*ARCHITECTURE):
+        added += ["-gencode", GENCODE]
+    libraries = [
+        build.standins(),
+        *(p for p in (compiler.resolve().parent.parent / n for n in ("lib", "lib64")) if p.is_dir()),
+    ]
+    added += [f"-L{path}" for path in libraries]
+    headers = ["-Xcompiler", f"-idirafter,{INCLUDE}"] if INCLUDE.is_dir() else []
+    return subprocess.run([str(compiler), *added, *headers, *arguments]).returncode

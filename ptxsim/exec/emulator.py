@@ -1,0 +1,751 @@
+"""The emulator's end of a program: one process for each process that uses CUDA, until that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import mmap
+import os
+import re
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from .. import bounds, machines, polling, prediction, sass
+from ..annotate import listing
+from ..api import Array, Kernel, Texture
+from ..clusters import in_clusters
+from ..counters import BYTES, SECTORS, Counters
+from ..demangle import split
+from ..device_memory import DeviceMemory
+from ..errors import NoEntryError, PtxError, PtxsimError
+from ..machine import Checks, Limits
+from ..memory import GLOBAL_BASE
+from ..observer import Observer
+from ..parser import parse
+from ..syntax import Module, Variable, plain_name
+from ..tensor_maps import MAGIC, TensorMap
+from . import blas, elf, fatbin
+from .options import Options, matches
+from .protocol import ANSWERED, Connection, Kind, Message, Note, Payload, Place, Reply
+from .records import LaunchRecord
+
+# codes of CUDA's errors
+OK, INVALID_VALUE, INVALID_PTX, NO_BINARY, NOT_FOUND, NOT_SUPPORTED = 0, 1, 218, 209, 500, 801
+ILLEGAL_ADDRESS, TIMEOUT, ASSERT, MISALIGNED, FAILURE = 700, 702, 710, 716, 719
+OUT_OF_RESOURCES, CLUSTER_SIZE = 701, 912
+FATAL = (  # what ends a kernel on a device, by words of the fault
+    ("out-of-bounds", ILLEGAL_ADDRESS),
+    ("misaligned", MISALIGNED),
+    ("assertion", ASSERT),
+    ("deadlock", TIMEOUT),
+    ("endless loop", TIMEOUT),
+    ("seconds", TIMEOUT),
+)
+MOST_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again after a race
+MOST_LINES = 100  # launches that are listed while the program runs
+NONE = Checks(races=False, global_races=False, unwritten=False, barriers=False)
+MANAGED = re.compile(r"\.attribute\s*\(\s*\.managed\s*\)[^;={]*?([\w$]+)\s*(?:\[[^;=]*)?(?:;|=)")
+DTYPES = {1: "u1", 2: "u2", 3: "u4", 8: "i1", 9: "i2", 10: "i4", 16: "f2", 32: "f4"}  # of CUarray_format
+MAP_TYPES = [
+    "uint8",
+    "uint16",
+    "uint32",
+    "int32",
+    "uint64",
+    "int64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float32",
+    "float32",
+    "float32",
+]
+
+
+class TooLong(PtxsimError):
+    """A launch took longer than --limit."""
+
+
+@dataclass
+class Loaded:
+    """A module of the program."""
+
+    ptx: Module
+    cubin: Path | None
+    variables: dict[str, Variable]
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    warned: bool = False
+
+
+@dataclass
+class Run:
+    """What came of emulating a launch."""
+
+    faults: list[str]
+    fatal: int  # the error that the program is told; 0: none
+    notes: list[str]
+    counters: Counters | None
+    printed: str
+    blocks: int
+    sampled: bool = False  # whether these are only some of the grid's
+    traffic: bounds.Traffic = field(default_factory=bounds.Traffic)
+
+
+class Emulator:
+    """Answers one program. `records`: where what is known of each launch goes, a line of JSON each."""
+
+    def __init__(self, link: socket.socket, options: Options, folder: Path, records: IO[str]) -> None:
+        self.connection, self.options, self.folder, self.records = Connection(link), options, folder, records
+        self.modules: dict[int, Loaded] = {}
+        self.launches = 0
+        self.said: set[str] = set()
+        self.allocations: dict[str, tuple[str, tuple[Place, ...]]] = {}  # by the name that messages use: call and place
+        self.process = 0
+        self.executable = ""
+        self.annotated: tuple[Kernel, Counters] | None = None
+        self.bounded: tuple[Work, Counters, bounds.Traffic] | None = None
+
+    # the conversation
+
+    def serve(self) -> None:
+        """Until the program ends."""
+        handlers: dict[Message, Callable[[Payload], Reply | None]] = {
+            Message.ALLOCATED: self.allocated,
+            Message.FREED: self.freed,
+            Message.WRITTEN: self.written,
+            Message.MODULE_LOAD: self.module_load,
+            Message.MODULE_PLACE: self.module_place,
+            Message.KERNEL: self.kernel,
+            Message.LAUNCH: self.launch,
+            Message.NOTE: self.note,
+            Message.TEXTURE: self.texture,
+            Message.TEXTURE_GONE: self.texture_gone,
+            Message.TENSOR_MAP: self.tensor_map,
+            Message.GEMM: self.gemm,
+            Message.HOST_FAULT: self.host_fault,
+        }
+        try:
+            message, payload, descriptor = self.connection.receive_with_file()
+            if message != Message.HELLO:
+                return
+            self.connection.send(self.hello(payload, descriptor))
+            while True:
+                message, payload = self.connection.receive()
+                reply = handlers[message](payload)
+                if message in ANSWERED:
+                    self.connection.send(reply or Reply().u32(OK))
+        except (EOFError, ConnectionError):
+            pass
+        finally:
+            self.finish()
+
+    def say(self, text: str) -> None:
+        """A line for the user."""
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"ptxsim: {self.with_places(text)}\n")
+            sys.stderr.flush()
+
+    def once(self, text: str) -> None:
+        if text not in self.said:
+            self.said.add(text)
+            if not self.options.quiet:
+                self.say(f"note: {text}")
+            self.record("note", {"text": self.with_places(text)})
+
+    def record(self, kind: str, content: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            self.records.write(json.dumps({"kind": kind, **content}) + "\n")
+            self.records.flush()
+
+    def line(self, places: Iterable[Place]) -> str | None:
+        """The line of the program's source from which a call comes, if it is known; not of Python's interpreter."""
+        return None if Path(self.executable).name.startswith("python") else elf.first_line(places)
+
+    def with_places(self, text: str) -> str:
+        """With the lines at which allocations were made."""
+
+        def told(match: re.Match[str]) -> str:
+            call, places = self.allocations[match[0]]
+            line = self.line(places)
+            return f"{match[0]} ({call}{f' at {line}' if line else ''})"
+
+        known = "|".join(map(re.escape, sorted(self.allocations, key=len, reverse=True)))
+        return re.sub(rf"(?:{known})\b", told, text) if known and "allocation " in text else text
+
+    def hello(self, payload: Payload, descriptor: int) -> Reply:
+        self.process, base, span, self.executable = payload.u32(), payload.u64(), payload.u64(), payload.text()
+        assert base == GLOBAL_BASE, "core.hpp and memory.py disagree"
+        self.descriptor = descriptor
+        shared = mmap.mmap(descriptor, span, flags=mmap.MAP_SHARED)
+        self.memory = DeviceMemory(np.frombuffer(shared, np.uint8))
+        gpu = self.options.gpu
+        reply = Reply().text(gpu.name)
+        for value in (*gpu.capability, gpu.sms, gpu.clock_khz, gpu.memory_clock_khz, gpu.bus_bits, gpu.l2_bytes):
+            reply.u32(value)
+        for value in (gpu.shared_per_sm, gpu.shared_optin, gpu.registers_per_sm, gpu.threads_per_sm, gpu.blocks_per_sm):
+            reply.u32(value)
+        return reply.u64(gpu.memory)
+
+    def note(self, payload: Payload) -> None:
+        kind, call = Note(payload.u32()), payload.text()
+        text = re.sub(r"\b_Z\w+", lambda name: split(name[0])[0], payload.text())
+        line = self.line(payload.places())
+        colon = "" if kind == Note.UNSUPPORTED else ":"
+        message = f"{call}{f' at {line}' if line else ''}{colon} {text}" if call else text
+        if kind == Note.ONCE:
+            self.once(message)
+            return
+        self.say(message)
+        self.record({Note.REMARK: "note", Note.API_ERROR: "api_error"}.get(kind, "unsupported"), {"text": message})
+
+    def host_fault(self, payload: Payload) -> Reply:
+        """Host code touched device memory."""
+        address, writes = payload.u64(), payload.u32()
+        line = self.line(place for place in payload.places() if place.file == self.executable)
+        held = self.memory.holder(address)
+        if held is not None:
+            where = f"{address - held.start} bytes into {held.name}"
+            remedy = "; copy it by cudaMemcpy, or allocate it by cudaMallocManaged"
+        else:
+            self.memory.finish()
+            where, remedy = self.memory.nearest(address - GLOBAL_BASE), ""
+        at = f"host code{f' at {line}' if line else ''}"
+        text = f"{at} {'writes' if writes else 'reads'} device memory at 0x{address:x}, {where}{remedy}"
+        self.say(text)
+        self.record("host_fault", {"text": self.with_places(text)})
+        return Reply().u32(OK)
+
+    # memory
+
+    def allocated(self, payload: Payload) -> None:
+        address, size, kind = payload.u64(), payload.u64(), Kind(payload.u32())
+        name = f"allocation {len(self.allocations) + 1}"
+        self.allocations[name] = payload.text(), payload.places()
+        self.memory.allocated(address, size, name, written=kind in (Kind.MANAGED, Kind.HOST))
+
+    def freed(self, payload: Payload) -> None:
+        self.memory.release(payload.u64())
+
+    def written(self, payload: Payload) -> None:
+        self.memory.written(payload.u64(), payload.u64(), payload.u64(), payload.u64())
+
+    def texture(self, payload: Payload) -> None:
+        handle, address, size, form, channels = (
+            payload.u64(),
+            payload.u64(),
+            payload.u64(),
+            payload.u32(),
+            payload.u32(),
+        )
+        data = self.memory.whole[:0].view(DTYPES[form])
+        made = Texture(Array(data, "texture"), channels, nbytes=size)
+        made.address = address
+        made.elements = size // made.element_bytes
+        self.memory.textures[handle] = made
+
+    def texture_gone(self, payload: Payload) -> None:
+        self.memory.textures.pop(payload.u64(), None)
+
+    def tensor_map(self, payload: Payload) -> None:
+        """As `standins/driver.cpp` puts it into 128 bytes, which must refer to memory that is there."""
+        raw = payload.take(128)
+        assert raw[:16] == MAGIC
+        number, address = (int.from_bytes(raw[at : at + 8], "little") for at in (16, 24))
+        kind, rank, swizzle, _ = raw[32:36]
+        box = [n + 1 for n in raw[36 : 36 + rank]]
+        shape = [int(n) + 1 for n in np.frombuffer(raw, "u4", rank, 44)]
+        strides = [int(n) for n in np.frombuffer(raw, "u8", rank - 1, 64)]
+        held = self.memory.holder(address)
+        name = held.name if held is not None else f"0x{address:x}"
+        view = Array(np.zeros(0, np.uint8), name)
+        at = address - GLOBAL_BASE
+        end = held.end - GLOBAL_BASE if held is not None else at
+        view._data = self.memory.whole[at:end] if held is not None else self.memory.whole[:0]
+        try:
+            if held is None:
+                raise PtxsimError(f"cuTensorMapEncodeTiled: the address 0x{address:x} is in no allocation")
+            made = TensorMap(view, box[::-1], shape[::-1], strides[::-1], MAP_TYPES[kind], swizzle * 16)
+        except PtxsimError as error:
+            self.say(str(error))
+            self.record("api_error", {"text": str(error)})
+            whole = Array(np.zeros(16, np.uint8), name)
+            made = TensorMap(whole, (16,))
+        made.address = address
+        assert number == len(self.memory.tensor_maps)
+        self.memory.tensor_maps.append(made)
+
+    def gemm(self, payload: Payload) -> Reply:
+        began = time.perf_counter()
+        work = blas.Gemm.read(payload)
+        try:
+            self.memory.finish()
+            blas.compute(work, self.memory)
+        except PtxsimError as error:
+            text = f"{work.call}: {error}"
+            self.say(text)
+            self.record("api_error", {"text": self.with_places(text)})
+            return Reply().u32(OK).u32(1)
+        if not self.options.quiet:
+            seconds = time.perf_counter() - began
+            self.say(f"{work.call}: {work.m} x {work.n} x {work.k}: {seconds:.2f} s, by NumPy, not emulated")
+        self.record("library", {"call": work.call, "m": work.m, "n": work.n, "k": work.k, "batch": work.batch})
+        return Reply().u32(OK).u32(0)
+
+    # modules
+
+    def module_load(self, payload: Payload) -> Reply:
+        number, contents = payload.u32(), [payload.raw() for _ in range(payload.u32())]
+        place = payload.place()
+        try:
+            loaded = self.load(contents, number)
+        except (PtxsimError, OSError) as error:
+            reason = f"cannot write {self.folder}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            text = f"{Path(place.file or self.executable).name}: {reason}"
+            self.say(text)
+            self.record("unsupported", {"text": text})
+            return Reply().u32(
+                NO_BINARY if "compute capability" in str(error) or "machine code" in str(error) else INVALID_PTX
+            )
+        self.modules[number] = loaded
+        reply = Reply().u32(OK).u32(len(loaded.variables))
+        managed = self.managed
+        for name, variable in loaded.variables.items():
+            reply.text(name).u64(variable.size).u32((variable.space == "const") | (name in managed) << 1)
+        reply.u32(len(loaded.ptx.entries))
+        for name in loaded.ptx.entries:
+            reply.text(name)
+        return reply
+
+    def load(self, contents: list[bytes], number: int) -> Loaded:
+        """A module; of relocatable device code the linked machine code, and the parts that it was made of."""
+        chosen = [
+            fatbin.choose(fatbin.unpacked(content, self.folder), self.options.gpu.architecture) for content in contents
+        ]
+        texts = [(text.content or b"").decode(errors="replace") for text, _ in chosen if text is not None]
+        cubin, machine_code = None, chosen[0][1]
+        if machine_code is not None:
+            cubin = self.folder / f"{os.getpid()}-{number}.cubin"
+            cubin.write_bytes(machine_code.content or b"")
+        if not texts and cubin is not None:
+            with contextlib.suppress(PtxError):
+                texts = [held for held in [sass.embedded_ptx(cubin)] if held is not None]
+        if not texts:
+            raise PtxsimError(
+                "its kernels are machine code only; add PTX: nvcc -gencode "
+                "arch=compute_90a,code=[sm_90a,compute_90a] (ptxsim nvcc does so)"
+            )
+        self.managed = {name for text in texts for name in MANAGED.findall(text)}
+        module = linked([parse(text) for text in texts])
+        inner = [v for f in module.functions.values() for v in f.variables]
+        variables = {v.name: v for v in (*module.variables.values(), *inner)}
+        kept = {n: v for n, v in variables.items() if v.space in ("global", "const") and not v.extern and not v.opaque}
+        return Loaded(module, cubin, kept)
+
+    def module_place(self, payload: Payload) -> Reply:
+        loaded = self.modules[payload.u32()]
+        addresses = {}
+        for _ in loaded.variables:
+            name = payload.text()
+            addresses[name] = payload.u64()
+        for name, address in addresses.items():
+            held = self.memory.live[address]
+            self.memory.live[address] = replace(held, name=demangled(name))
+            self.allocations.pop(held.name, None)
+        try:
+            if loaded.ptx.functions:
+                self.memory.place(loaded.ptx, loaded.variables.values(), addresses)
+        except PtxsimError as error:
+            self.say(str(error))
+            return Reply().u32(INVALID_PTX)
+        return Reply().u32(OK)
+
+    def kernel(self, payload: Payload) -> Reply:
+        loaded, name = self.modules[payload.u32()], payload.text()
+        if name not in loaded.ptx.entries:
+            return Reply().u32(NOT_FOUND)
+        try:
+            kernel = self.kernel_of(loaded, name)
+        except PtxsimError as error:
+            text = f"{split(name)[0]}: {error}"
+            self.say(text)
+            self.record("unsupported", {"text": text})
+            return Reply().u32(NOT_SUPPORTED)
+        program = kernel.program
+        reply = Reply().u32(OK).u32(len(program.parameters))
+        for parameter in program.parameters:
+            reply.u32(parameter.offset).u32(parameter.variable.size)
+        registers = self.registers(loaded, name)
+        attributes = program.entry.attributes
+        threads = 1024
+        for bound in ("reqntid", "maxntid"):
+            if bound in attributes:
+                threads = min(threads, int(np.prod(attributes[bound])))
+        if registers:
+            threads = min(threads, max(32, 65536 // (-(-registers // 8) * 8) // 32 * 32))
+        constants = sum(v.size for v in loaded.variables.values() if v.space == "const")
+        for value in (program.static_shared_bytes, program.local_bytes, registers, threads, constants):
+            reply.u32(value)
+        for size in (*attributes.get("reqnctapercluster", (0, 0, 0)), 1, 1)[:3]:
+            reply.u32(size)
+        return reply
+
+    def registers(self, loaded: Loaded, name: str) -> int:
+        """Of a thread, by the machine code; 0 where there is none."""
+        if loaded.cubin is None:
+            return 0
+        try:
+            return sass.read(loaded.cubin, name).registers
+        except PtxError:
+            return 0
+
+    def kernel_of(self, loaded: Loaded, name: str) -> Kernel:
+        if name not in loaded.kernels:
+            made = Kernel(loaded.ptx, name, memory=self.memory)
+            if loaded.cubin is not None:
+                with contextlib.suppress(PtxError):  # without line information, or of other PTX: the rule must do
+                    made.use_cubin(loaded.cubin)
+            loaded.kernels[name] = made
+            if not loaded.warned and not any(i.location for i in made.program.code):
+                loaded.warned = True
+                self.once(
+                    "the program's kernels have no line information: compile with nvcc -lineinfo to see source lines"
+                )
+        return loaded.kernels[name]
+
+    # launches
+
+    def launch(self, payload: Payload) -> Reply:
+        loaded = self.modules[payload.u32()]
+        kernel = self.kernel_of(loaded, payload.text())
+        grid, block, cluster = (_three(payload) for _ in range(3))
+        shared, _, raw = payload.u64(), payload.u32(), payload.raw()
+        self.launches += 1
+        program = kernel.program
+        args = [raw[p.offset : p.offset + p.variable.size] for p in program.parameters]
+        chosen = self.launches > self.options.skip_launches and self.options.chosen(kernel.name, kernel.title)
+        began = time.perf_counter()
+        work = Work(kernel, grid, block, args, shared, cluster if any(cluster) else None)
+        try:
+            of_cluster = kernel.cluster_of(grid, work.cluster)
+        except PtxsimError as error:
+            self.say(str(error))
+            self.record("api_error", {"text": str(error)})
+            return Reply().u32(CLUSTER_SIZE).u32(OK).u32(OK).text("")
+        self.memory.finish()
+        run = self.emulate(work, chosen)
+        record = LaunchRecord(
+            self.process,
+            self.launches,
+            kernel.name,
+            kernel.title,
+            grid,
+            block,
+            of_cluster,
+            shared,
+            time.perf_counter() - began,
+            chosen,
+            run.blocks,
+            run.sampled,
+            [self.with_places(fault) for fault in run.faults],
+            run.notes,
+        )
+        if run.counters is not None and not record.sampled:
+            record.sums = run.counters.sums()
+            record.lines = costs(run.counters)
+        elif record.sampled and chosen:
+            record.sums = self.predicted(work, record)
+        wanted = self.options.annotate
+        if wanted and run.counters is not None and matches(wanted, kernel.name, kernel.title):
+            self.annotated = kernel, run.counters
+        wanted = self.options.bounds
+        if wanted and run.counters is not None and not record.sampled and matches(wanted, kernel.name, kernel.title):
+            self.bounded = work, run.counters, run.traffic
+        for fault in run.faults:
+            self.say(fault)
+        for text in run.notes:
+            self.once(text)
+        if not self.options.quiet:
+            if self.launches <= MOST_LINES:
+                self.say(record.line())
+            if self.launches == MOST_LINES:
+                self.say(
+                    f"note: launches after the first {MOST_LINES} are not listed one by one; --report has them all"
+                )
+        self.record("launch", asdict(record))
+        later = run.fatal if self.options.destroy_context else OK
+        once = OK if self.options.destroy_context else run.fatal
+        if run.fatal == NOT_SUPPORTED:  # nothing of it was done
+            return Reply().u32(NOT_SUPPORTED).u32(OK).u32(OK).text(run.printed)
+        return Reply().u32(OK).u32(later).u32(once).text(run.printed)
+
+    def emulate(self, work: Work, chosen: bool) -> Run:
+        """Runs the blocks; again without a check where that one found what a device would have gone on after."""
+        checks = Checks() if chosen and self.options.checks else NONE
+        faults: list[str] = []
+        before = None
+        blocks = self.sampled(work) if chosen else None
+        total = int(np.prod(work.grid)) if blocks is None else len(blocks)
+        if checks != NONE:
+            before = self.snapshot()
+        while True:
+            counters, traffic = Counters() if chosen else None, bounds.Traffic()
+            watching: list[Observer] = [] if counters is None else [counters]
+            watching += [traffic] if chosen and self.options.bounds else []
+            printed = io.StringIO()
+            try:
+                with self.limited(work.kernel.title), contextlib.redirect_stdout(printed):
+                    done = work.kernel.launch(
+                        work.grid,
+                        work.block,
+                        work.args,
+                        work.shared,
+                        watching,
+                        checks if checks != NONE else False,
+                        Limits(thread_instructions=float("inf")),
+                        blocks=None if blocks is None else blocks.tolist(),
+                        cluster=work.cluster,
+                    )
+                if blocks is not None or checks == NONE:
+                    self.memory.all_written()
+                return Run(
+                    faults, OK, list(done.notes), counters, printed.getvalue(), total, blocks is not None, traffic
+                )
+            except (PtxError, NoEntryError) as error:
+                return Run([*faults, f"{work.kernel.title}: {error}"], NOT_SUPPORTED, [], None, "", 0)
+            except MemoryError:
+                if checks.global_races:
+                    checks = replace(checks, global_races=False)
+                    self.once("races in global memory are not looked for where device memory is too large for that")
+                    continue
+                text = f"{work.kernel.title}: out of memory while it was emulated"
+                return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total)
+            except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+                if os.environ.get("PTXSIM_TRACEBACK"):
+                    traceback.print_exc()
+                if isinstance(error.__context__, PtxError):  # while that was put right
+                    return Run(
+                        [*faults, f"{work.kernel.title}: {error.__context__}"], NOT_SUPPORTED, [], None, "", 0, False
+                    )
+                text = f"{work.kernel.title}: the emulator failed at this launch: {type(error).__name__}: {error}"
+                return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total)
+            except PtxsimError as error:
+                text = str(error)
+                if text not in faults:
+                    faults.append(text)
+                code = next((code for words, code in FATAL if words in text), None)
+                weaker = relaxed(checks, text)
+                if code is None and weaker is not None and before is None:
+                    text = (
+                        f"{work.kernel.title}: its results are incomplete: a launch is not run again after such a fault"
+                    )
+                    self.once(f"{text} where more than {MOST_SNAPSHOT >> 20} MiB of device memory are in use")
+                if code is None and weaker is not None and before is not None:
+                    self.restore(before)
+                    checks = weaker
+                    continue
+                self.memory.all_written()
+                return Run(
+                    faults, code or FAILURE, [], counters if code is None else None, printed.getvalue(), total, False
+                )
+
+    def sampled(self, work: Work) -> np.ndarray | None:
+        """The blocks of a large grid that are run; None: all."""
+        total, wanted = int(np.prod(work.grid)), self.options.sample
+        if wanted is None or total <= wanted:
+            return None
+        if polling.across_blocks(work.kernel.machine.polls) is not None:
+            self.once(f"{work.kernel.title}: its blocks wait for each other: all of them are run, despite --sample")
+            return None
+        cluster = work.kernel.cluster_of(work.grid, work.cluster)
+        units = max(1, wanted // int(np.prod(cluster)))
+        chosen = np.unique(np.linspace(0, total - 1, units).astype(np.int64))
+        first = in_clusters(work.grid, cluster, chosen)
+        return np.asarray(first)
+
+    def predicted(self, work: Work, record: LaunchRecord) -> dict[str, float] | None:
+        """Counters of the whole grid, from a few blocks; computed in a private copy of the memory."""
+        kernel = work.kernel
+        try:
+            private = mmap.mmap(self.descriptor, len(self.memory.data), flags=mmap.MAP_PRIVATE)
+            kernel.memory = self.memory.onto(np.frombuffer(private, np.uint8))
+            found = prediction.predict(
+                kernel,
+                work.grid,
+                work.block,
+                work.args,
+                work.shared,
+                None,
+                Limits(thread_instructions=float("inf")),
+                work.cluster,
+            )
+            return as_sums(found.totals)
+        except (PtxsimError, OSError) as error:
+            record.notes.append(f"no counters are predicted: {error}")
+            self.once(record.notes[-1])
+            return None
+        finally:
+            kernel.memory = self.memory
+
+    @contextlib.contextmanager
+    def limited(self, name: str) -> Iterator[None]:
+        """Ends a launch that takes longer than --limit."""
+        seconds = self.options.limit
+        if seconds is None:
+            yield
+            return
+
+        def too_long(number: int, frame: object) -> None:
+            raise TooLong(f"{name}: the launch took longer than {seconds:g} seconds (--limit) and was ended")
+
+        old = signal.signal(signal.SIGALRM, too_long)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+
+    # memory as it was before a launch
+
+    def resident(self) -> list[tuple[int, int]]:
+        """Parts of device memory that were ever touched, as offsets."""
+        found, at, size = [], 0, len(self.memory.whole)
+        while at < size:
+            try:
+                start = os.lseek(self.descriptor, at, os.SEEK_DATA)
+            except OSError:  # no more
+                break
+            at = os.lseek(self.descriptor, start, os.SEEK_HOLE)
+            found.append((start, at))
+        return found
+
+    def snapshot(self) -> list[tuple[int, np.ndarray]] | None:
+        """Copies of what is in device memory; None where that is too much."""
+        parts = self.resident()
+        if sum(end - start for start, end in parts) > MOST_SNAPSHOT:
+            return None
+        return [(start, self.memory.whole[start:end].copy()) for start, end in parts]
+
+    def restore(self, before: list[tuple[int, np.ndarray]]) -> None:
+        for start, end in self.resident():
+            self.memory.whole[start:end] = 0
+        for start, data in before:
+            self.memory.whole[start : start + len(data)] = data
+
+    # the end
+
+    def finish(self) -> None:
+        """The program has ended."""
+        if self.annotated is not None:
+            kernel, counters = self.annotated
+            try:
+                near = [Path.cwd(), Path(self.executable).parent]
+                text = "\n".join(listing(kernel, counters, near=near)) + "\n"
+            except PtxsimError as error:
+                text = f"ptxsim: --annotate: {error}\n"
+            self.record("annotation", {"text": text})
+        if self.bounded is not None:
+            try:
+                text = self.bounds_of(*self.bounded)
+            except PtxsimError as error:
+                text = f"ptxsim: --bounds: {error}"
+            self.record("bounds", {"text": f"{text}\n"})
+        self.record("end", {"process": self.process, "launches": self.launches})
+
+    def bounds_of(self, work: Work, counters: Counters, traffic: bounds.Traffic) -> str:
+        """The least cycles that each resource of the device needs for a launch."""
+        kernel, gpu = work.kernel, self.options.gpu
+        if kernel.cubin is None:
+            raise PtxsimError(f"{kernel.title}: the program has no machine code for it with line information")
+        if not gpu.machine:
+            raise PtxsimError(f"the rates of the {gpu.name} are not known")
+        function = sass.read(kernel.cubin, kernel.name)
+        seen = bounds.Work.observed(counters, traffic)
+        return bounds.compute(function, kernel.program, seen, machines.find(gpu.machine), work.shared).table()
+
+
+@dataclass
+class Work:
+    """A launch to be emulated."""
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    args: list[bytes]
+    shared: int
+    cluster: tuple[int, int, int] | None
+
+
+def _three(payload: Payload) -> tuple[int, int, int]:
+    return payload.u32(), payload.u32(), payload.u32()
+
+
+def demangled(name: str) -> str:
+    return f"variable {plain_name(name)}"
+
+
+def linked(parts: list[Module]) -> Module:
+    """One module of several that name each other's functions and variables."""
+    first = parts[0]
+    for part in parts[1:]:
+        for name, variable in part.variables.items():
+            if name not in first.variables or first.variables[name].extern:
+                first.variables[name] = variable
+        for name, function in part.functions.items():
+            if name not in first.functions or first.functions[name].code is None:
+                first.functions[name] = function
+    return first
+
+
+def relaxed(checks: Checks, text: str) -> Checks | None:
+    """The checks without the one that found this; None: it was none of them."""
+    if checks == NONE:
+        return None
+    if "race in global memory" in text:
+        return replace(checks, global_races=False)
+    if "nobody wrote" in text or "unwritten" in text:
+        return replace(checks, unwritten=False)
+    if "race" in text:
+        return replace(checks, races=False)
+    if "barrier" in text and checks.barriers:
+        return replace(checks, barriers=False)
+    return NONE
+
+
+def as_sums(totals: Mapping[str, float]) -> dict[str, float]:
+    """Totals as they add up over launches: ratios as what they are made of."""
+    found = {name: value for name, value in totals.items() if not name.endswith(".ratio")}
+    for kind in ("ld", "st"):
+        ratio = f"smsp__sass_average_data_bytes_per_sector_mem_global_op_{kind}.ratio"
+        sectors = totals.get(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{kind}.sum", 0)
+        found |= {ratio + BYTES: totals.get(ratio, 0) * sectors, ratio + SECTORS: sectors}
+    return found
+
+
+def costs(counters: Counters) -> list[dict[str, Any]]:
+    """What the accesses of each line of the source cost."""
+    found = []
+    for (file, line), stats in counters.by_line().items():
+        row = {
+            "file": file,
+            "line": line,
+            "wavefronts": sum(s.wavefronts for s in stats),
+            "wavefronts_ideal": sum(s.ideal for s in stats),
+            "sectors": sum(s.sectors for s in stats),
+            "sectors_ideal": sum(s.ideal_sectors for s in stats),
+            "global_bytes": sum(s.bytes for s in stats),
+        }
+        if row["wavefronts"] or row["sectors"]:
+            found.append(row)
+    return found

@@ -1,0 +1,50 @@
+"""What `ptxsim exec` was asked for."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .gpus import GPUS, Gpu
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of a run; the command line's help says what each means."""
+
+    gpu: Gpu = GPUS["h100"]
+    only: tuple[str, ...] = ()
+    skip_launches: int = 0
+    sample: int | None = None
+    checks: bool = True
+    limit: float | None = None  # seconds of a launch
+    annotate: str | None = None  # a kernel by a pattern
+    bounds: str | None = None
+    report: Path | None = None
+    error_exitcode: int = 1
+    destroy_context: bool = True  # after a fault that ends a kernel
+    quiet: bool = False
+
+    def chosen(self, name: str, title: str) -> bool:
+        """Whether a kernel, by its mangled name and its name in the source, is among those to check and count."""
+        return not self.only or any(matches(pattern, name, title) for pattern in self.only)
+
+
+PREFIXES = {
+    "kernel_name=": "{}",
+    "kne=": "{}",
+    "kernel_substring=": "*{}*",
+    "kns=": "*{}*",
+}  # as compute-sanitizer has them
+
+
+def matches(pattern: str, *names: str) -> bool:
+    """Whether a pattern (`sgemm*`, `kernel_substring=sgemm`) fits one of a kernel's names, or what stands before its
+    template arguments and parameters."""
+    for prefix, form in PREFIXES.items():
+        if pattern.startswith(prefix):
+            pattern = form.format(pattern.removeprefix(prefix))
+    tried: Sequence[str] = [part for name in names for part in (name, name.partition("<")[0], name.partition("(")[0])]
+    return any(fnmatch.fnmatchcase(name, pattern) for name in tried)

@@ -1,0 +1,156 @@
+"""Messages between the stand-ins and the emulator, as `standins/core.hpp` writes them.
+
+A message is its number and the size of its payload (both u32, little-endian), then the payload; a reply is its size and
+its bytes. Text is its size (u32) and its bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+import socket
+import struct
+from dataclasses import dataclass
+
+
+class Message(enum.IntEnum):
+    """What the stand-ins send. Those of ANSWERED get a reply."""
+
+    HELLO = 1
+    ALLOCATED = 2
+    FREED = 3
+    WRITTEN = 4
+    MODULE_LOAD = 5
+    MODULE_PLACE = 6
+    KERNEL = 7
+    LAUNCH = 8
+    NOTE = 9
+    TEXTURE = 10
+    TEXTURE_GONE = 11
+    TENSOR_MAP = 12
+    GEMM = 13
+    HOST_FAULT = 14
+
+
+ANSWERED = {
+    Message.HELLO,
+    Message.MODULE_LOAD,
+    Message.MODULE_PLACE,
+    Message.KERNEL,
+    Message.LAUNCH,
+    Message.NOTE,
+    Message.GEMM,
+    Message.HOST_FAULT,
+}
+
+
+class Note(enum.IntEnum):
+    """Kinds of NOTE. API errors and calls that are not there count as errors of the run."""
+
+    REMARK = 0
+    ONCE = 1  # the same text is printed once
+    API_ERROR = 2
+    UNSUPPORTED = 3
+
+
+class Kind(enum.IntEnum):
+    """Kinds of ALLOCATED memory."""
+
+    DEVICE = 0
+    MANAGED = 1
+    HOST = 2
+    VARIABLE = 3
+    MANAGED_VARIABLE = 4
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a program's machine code: the object file, and the offset in it as it is loaded."""
+
+    file: str
+    offset: int
+
+
+class Payload:
+    """Reads a message's payload in order."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
+
+    def take(self, size: int) -> bytes:
+        found = self._content[self._at : self._at + size]
+        self._at += size
+        return found
+
+    def u32(self) -> int:
+        return int.from_bytes(self.take(4), "little")
+
+    def u64(self) -> int:
+        return int.from_bytes(self.take(8), "little")
+
+    def f64(self) -> float:
+        return float(struct.unpack("<d", self.take(8))[0])
+
+    def raw(self) -> bytes:
+        return self.take(self.u32())
+
+    def text(self) -> str:
+        return self.raw().decode(errors="replace")
+
+    def place(self) -> Place:
+        return Place(self.text(), self.u64())
+
+    def places(self) -> tuple[Place, ...]:
+        """From where a call comes, innermost first."""
+        return tuple(self.place() for _ in range(self.u32()))
+
+
+class Reply:
+    """Puts a reply together."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+    def u32(self, value: int) -> Reply:
+        self.content += value.to_bytes(4, "little")
+        return self
+
+    def u64(self, value: int) -> Reply:
+        self.content += value.to_bytes(8, "little")
+        return self
+
+    def text(self, value: str | bytes) -> Reply:
+        raw = value.encode() if isinstance(value, str) else value
+        self.u32(len(raw)).content += raw
+        return self
+
+
+class Connection:
+    """The emulator's end of the socket."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._held = b""
+
+    def _read(self, size: int) -> bytes:
+        while len(self._held) < size:
+            part = self._link.recv(max(1 << 16, size - len(self._held)))
+            if not part:
+                raise EOFError
+            self._held += part
+        found, self._held = self._held[:size], self._held[size:]
+        return found
+
+    def receive(self) -> tuple[Message, Payload]:
+        """The next message. Raises `EOFError` where the program has ended."""
+        number, size = struct.unpack("<II", self._read(8))
+        return Message(number), Payload(self._read(size))
+
+    def receive_with_file(self) -> tuple[Message, Payload, int]:
+        """The first message, which brings the descriptor of the device's memory."""
+        self._held, files, _, _ = socket.recv_fds(self._link, 1 << 16, 1)
+        if not self._held or not files:
+            raise EOFError
+        return *self.receive(), files[0]
+
+    def send(self, reply: Reply) -> None:
+        self._link.sendall(len(reply.content).to_bytes(4, "little") + reply.content)

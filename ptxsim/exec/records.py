@@ -1,0 +1,123 @@
+"""What is known of a run: its launches, faults and notes; as lines, as a table, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..counters import named
+
+
+@dataclass
+class LaunchRecord:
+    """One launch, as the emulator saw it."""
+
+    process: int
+    number: int  # among the launches of its process, from 1
+    kernel: str  # mangled
+    title: str  # as in the source
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared_bytes: int  # dynamic
+    seconds: float  # that emulating took
+    checked: bool  # whether it was among those to check and count
+    blocks_run: int
+    sampled: bool  # whether these are only some of the grid's
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    sums: dict[str, float] | None = None  # counters, as they add up; None: not counted
+    lines: list[dict[str, Any]] = field(default_factory=list)  # of the source, with what their accesses cost
+
+    def line(self) -> str:
+        """What is printed of it while the program runs."""
+        what = f"{short(self.title)}: grid {shown(self.grid)}, block {shown(self.block)}"
+        if self.cluster != (1, 1, 1):
+            what += f", cluster {shown(self.cluster)}"
+        what += f": {self.seconds:.2f} s"
+        if self.sampled:
+            what += f", {self.blocks_run} of its blocks"
+        if self.faults:
+            what += f", {counted(len(self.faults), 'fault')}"
+        return what
+
+    def json(self) -> dict[str, Any]:
+        found = asdict(self)
+        found["counters"] = None if self.sums is None else named(self.sums)
+        del found["sums"]
+        return found
+
+
+def load(record: Mapping[str, Any]) -> LaunchRecord:
+    """A launch as the emulator wrote it down."""
+    content = {name: value for name, value in record.items() if name != "kind"}
+    for name in ("grid", "block", "cluster"):
+        content[name] = tuple(content[name])
+    return LaunchRecord(**content)
+
+
+def shown(size: tuple[int, int, int]) -> str:
+    """(16, 16) for (16, 16, 1), 16 for (16, 1, 1)."""
+    parts = list(size)
+    while len(parts) > 1 and parts[-1] == 1:
+        parts.pop()
+    return str(parts[0]) if len(parts) == 1 else f"({', '.join(map(str, parts))})"
+
+
+def counted(number: int, what: str, several: str = "") -> str:
+    """3 faults, 1 launch, 2 launches."""
+    return f"{number:,} {what if number == 1 else several or what + 's'}"
+
+
+LONGEST = 60  # characters of a name
+COLUMNS: dict[str, tuple[str, ...]] = {  # of the table: the counters that each column adds up
+    "shared wavefronts": ("memory_l1_wavefronts_shared",),
+    "conflicts": (
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
+    ),
+    "global sectors": ("memory_l2_theoretical_sectors_global",),
+    "TMA sectors": ("l2_sectors_bulk_ld.sum", "l2_sectors_bulk_st.sum"),
+}
+PER_SECTOR = {  # ratios
+    "B/sector ld": "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
+    "B/sector st": "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
+}
+
+
+def table(records: list[LaunchRecord]) -> list[str]:
+    """Of each kernel, all its launches together, what the memory system would do."""
+    kernels: dict[str, list[LaunchRecord]] = {}
+    for record in records:
+        kernels.setdefault(record.title, []).append(record)
+    rows = [["kernel", "launches", *COLUMNS, *PER_SECTOR]]
+    for title, launches in kernels.items():
+        added: dict[str, float] = {}
+        of = [record for record in launches if record.sums is not None]
+        for record in of:
+            for name, value in (record.sums or {}).items():
+                added[name] = added.get(name, 0) + value
+        if not of:
+            rows.append([short(title), str(len(launches)), *["-"] * (len(COLUMNS) + len(PER_SECTOR))])
+            continue
+        totals = named(added)
+        number = f"{len(of)} of {len(launches)}" if len(of) < len(launches) else str(len(launches))
+        sums = [f"{sum(totals.get(name, 0) for name in names):,.0f}" for names in COLUMNS.values()]
+        rows.append([short(title), number, *sums, *[_ratio(totals, name) for name in PER_SECTOR.values()]])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+
+
+def _ratio(totals: Mapping[str, float], name: str) -> str:
+    return f"{totals[name]:.1f}" if totals.get(name) else "-"
+
+
+def short(title: str) -> str:
+    """A kernel's name for a line; of a long one neither template arguments nor the first namespaces."""
+    if len(title) > LONGEST:
+        title = title.replace("(anonymous namespace)", "").partition("<")[0] + "<...>"
+    return title if len(title) <= LONGEST else "..." + title[3 - LONGEST :]

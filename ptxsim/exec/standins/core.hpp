@@ -1,0 +1,162 @@
+// What the stand-ins for libcuda, libcudart and libcublas share: device memory, modules, the line to the emulator.
+// It lives in libcuda.so.1; the others link to that. Functions give CUresult values, which cudaError_t shares.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#define PTXSIM_API __attribute__((visibility("default")))
+
+namespace ptxsim {
+
+constexpr int OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, INVALID_CONFIGURATION = 9,
+              INVALID_SYMBOL = 13, UNAVAILABLE = 46, INVALID_DEVICE_FUNCTION = 98, INVALID_DEVICE = 101,
+              INVALID_IMAGE = 200, NO_BINARY = 209, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600,
+              OUT_OF_RESOURCES = 701, NOT_SUPPORTED = 801, COOPERATIVE_TOO_LARGE = 720;
+
+// What an allocation is; the numbers are part of the protocol.
+enum Kind : uint32_t { DEVICE = 0, MANAGED = 1, HOST = 2, VARIABLE = 3, MANAGED_VARIABLE = 4 };
+inline bool host_may_touch(Kind kind) { return kind == MANAGED || kind == HOST || kind == MANAGED_VARIABLE; }
+
+struct Block {
+    uint64_t address, size, span;  // bytes asked for, bytes reserved with the guard behind
+    Kind kind;
+    unsigned flags;  // of cudaHostAlloc
+};
+
+struct Gpu {
+    std::string name;
+    int major, minor, sms, clock_khz, memory_clock_khz, bus_bits, l2_bytes;
+    int shared_per_sm, shared_optin, registers_per_sm, threads_per_sm, blocks_per_sm;
+    uint64_t memory;
+};
+
+struct Parameter {
+    uint32_t offset, size;
+};
+
+struct Module;
+
+struct Kernel {
+    Module* module;
+    std::string name;
+    std::vector<Parameter> parameters;
+    uint32_t static_shared, local_bytes, registers, max_threads, constant_bytes;  // registers: 0 where not known
+    uint32_t cluster[3];     // __cluster_dims__; 0: none
+    int dynamic_limit = -1;  // cudaFuncAttributeMaxDynamicSharedMemorySize; -1: not set
+    int carveout = -1;
+    bool non_portable_cluster = false;
+    const void* host = nullptr;  // its stub in the program
+};
+
+struct Variable {
+    std::string name;
+    uint64_t address, size;
+    bool constant, managed;
+};
+
+struct Module {
+    uint32_t id;
+    std::map<std::string, Kernel*> kernels;
+    std::map<std::string, Variable> variables;
+    std::vector<std::string> names;  // of its kernels
+    bool loaded = false;
+    int error = OK;
+    const void* image = nullptr;
+};
+
+struct Launch {
+    uint32_t grid[3], block[3], cluster[3];  // cluster: 0: as the kernel says
+    uint64_t shared;
+    bool cooperative;
+};
+
+class Buffer {  // a message
+  public:
+    std::string bytes;
+    Buffer& u32(uint32_t v) { return raw(&v, 4); }
+    Buffer& u64(uint64_t v) { return raw(&v, 8); }
+    Buffer& text(const std::string& s) { u32(uint32_t(s.size())); return raw(s.data(), s.size()); }
+    Buffer& raw(const void* p, size_t n) { bytes.append(static_cast<const char*>(p), n); return *this; }
+};
+
+class Reader {  // a reply
+  public:
+    explicit Reader(std::string b) : bytes_(std::move(b)) {}
+    uint32_t u32() { uint32_t v = 0; take(&v, 4); return v; }
+    uint64_t u64() { uint64_t v = 0; take(&v, 8); return v; }
+    std::string text() { std::string s(u32(), '\0'); take(s.data(), s.size()); return s; }
+
+  private:
+    void take(void* to, size_t n) {  // zeros where the reply ends before
+        size_t there = at_ < bytes_.size() ? bytes_.size() - at_ : 0;
+        memset(to, 0, n);
+        memcpy(to, bytes_.data() + at_, n < there ? n : there);
+        at_ += n;
+    }
+    std::string bytes_;
+    size_t at_ = 0;
+};
+
+// Messages to the emulator; ptxsim/exec/protocol.py has the same numbers.
+enum Message : uint32_t {
+    HELLO = 1, ALLOCATED = 2, FREED = 3, WRITTEN = 4, MODULE_LOAD = 5, MODULE_PLACE = 6, KERNEL = 7, LAUNCH = 8,
+    NOTE = 9, TEXTURE = 10, TEXTURE_GONE = 11, TENSOR_MAP = 12, GEMM = 13, HOST_FAULT = 14,
+};
+// What a NOTE is; 2 and 3 count as errors of the run.
+enum Note : uint32_t { REMARK = 0, ONCE = 1, API_ERROR = 2, UNSUPPORTED = 3 };
+
+struct PTXSIM_API Here {  // an entry point, while it is executed: who calls it from where; holds the lock
+    Here(const char* name, void* caller);
+    ~Here();
+    bool outermost;
+};
+
+PTXSIM_API int ready();              // connect at the first call; an error that sticks to the context afterwards
+PTXSIM_API int connected();          // the same without the context's error
+PTXSIM_API int sticky();             // the context's error, 0 for none
+PTXSIM_API void reset();             // frees everything, as cudaDeviceReset
+PTXSIM_API const Gpu& gpu();
+PTXSIM_API int fail(int code, const char* format, ...) __attribute__((format(printf, 2, 3)));  // says why; gives code
+PTXSIM_API void note(Note kind, const char* format, ...) __attribute__((format(printf, 2, 3)));
+PTXSIM_API int missing(const char* name, void* caller);  // an entry point that is not there
+
+PTXSIM_API int allocate(size_t size, Kind kind, void** out, unsigned flags = 0);
+PTXSIM_API int release(void* address, bool host);
+PTXSIM_API const Block* find(const void* address);  // the allocation that holds an address
+PTXSIM_API bool is_device_range(const void* address);
+PTXSIM_API uint64_t allocated();
+PTXSIM_API void* alias(const void* address);  // where these bytes are accessible here
+enum Direction { TO_HOST = 2, TO_DEVICE = 1, WITHIN_DEVICE = 3, WITHIN_HOST = 0, ANY = 4 };  // as cudaMemcpyKind
+PTXSIM_API int copy(void* to, const void* from, size_t size, int direction);
+PTXSIM_API int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+                       int direction);
+PTXSIM_API int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, size_t height);
+
+PTXSIM_API Module* new_module(const void* image);
+PTXSIM_API int load(Module* module);
+PTXSIM_API void unload(Module* module);
+PTXSIM_API int get_kernel(Module* module, const char* name, Kernel** out);
+PTXSIM_API int get_variable(Module* module, const char* name, Variable** out);
+PTXSIM_API int launch(Kernel* kernel, const Launch& what, void** arguments, void** extra);
+PTXSIM_API int occupancy(Kernel* kernel, int threads, size_t shared, int* blocks);
+PTXSIM_API int set_dynamic_limit(Kernel* kernel, int bytes);
+PTXSIM_API int attribute(int which, int* value);
+PTXSIM_API const char* error_name(int code);  // as the API that is called names it
+PTXSIM_API const char* runtime_error_name(int code);
+PTXSIM_API const char* error_text(int code);
+PTXSIM_API void* entry_point(const char* name);  // of libcuda, by its documented name; null: not there
+PTXSIM_API int linear_texture(const void* address, size_t bytes, int format, int channels, bool normalized_read,
+                              uint64_t* handle);
+PTXSIM_API void new_tensor_map(const Buffer& description);  // its 128 bytes and what they stand for
+PTXSIM_API void drop_texture(uint64_t handle);
+PTXSIM_API bool request(Message kind, const Buffer& payload, std::string* reply);  // false: the emulator is gone
+
+}  // namespace ptxsim
+
+#define PTXSIM_ENTER ptxsim::Here here_(__func__, __builtin_return_address(0))

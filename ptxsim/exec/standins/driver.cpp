@@ -1,0 +1,847 @@
+// The driver API, libcuda.so.1, over core.hpp. Work is done when it is asked for, so that streams and events are in order.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core.hpp"
+
+using namespace ptxsim;
+
+#define DO(...) return CUresult(__VA_ARGS__)
+#define BEGIN            \
+    PTXSIM_ENTER;        \
+    if (int code_ = ready()) return CUresult(code_)
+#define QUERY /* of what an error of the context does not concern */ \
+    PTXSIM_ENTER;                                                   \
+    if (int code_ = connected()) return CUresult(code_)
+#define NEED(condition, ...) \
+    if (!(condition)) return CUresult(fail(INVALID_VALUE, __VA_ARGS__))
+#define NEED_DEVICE(dev) \
+    if ((dev) != 0) return CUresult(fail(INVALID_DEVICE, "there is one device, 0, not %d", int(dev)))
+
+struct CUctx_st { int unused; };
+struct CUstream_st { unsigned flags; int priority; unsigned long long id; };
+struct CUevent_st { unsigned flags; bool recorded; };
+
+namespace {
+CUctx_st context;
+CUcontext current = nullptr;
+bool primary_active = false;
+std::set<CUstream> streams;
+std::set<CUevent> events;
+std::set<void*> registered;  // of cuMemHostRegister
+std::set<Module*> live_modules;
+unsigned long long next_id = 3;
+const struct { int code; const char *name, *text; } ERRORS[] = {
+    {0, "cudaSuccess", "no error"},
+    {1, "cudaErrorInvalidValue", "invalid argument"},
+    {2, "cudaErrorMemoryAllocation", "out of memory"},
+    {3, "cudaErrorInitializationError", "initialization error"},
+    {4, "cudaErrorCudartUnloading", "driver shutting down"},
+    {9, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {12, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
+    {13, "cudaErrorInvalidSymbol", "invalid device symbol"},
+    {21, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
+    {46, "cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"},
+    {98, "cudaErrorInvalidDeviceFunction", "invalid device function"},
+    {100, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
+    {101, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {200, "cudaErrorInvalidKernelImage", "device kernel image is invalid"},
+    {201, "cudaErrorDeviceUninitialized", "invalid device context"},
+    {209, "cudaErrorNoKernelImageForDevice", "no kernel image is available for execution on the device"},
+    {218, "cudaErrorInvalidPtx", "a PTX JIT compilation failed"},
+    {301, "cudaErrorFileNotFound", "file not found"},
+    {400, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {500, "cudaErrorSymbolNotFound", "named symbol not found"},
+    {600, "cudaErrorNotReady", "device not ready"},
+    {700, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {701, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
+    {702, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
+    {710, "cudaErrorAssert", "device-side assert triggered"},
+    {712, "cudaErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"},
+    {713, "cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"},
+    {715, "cudaErrorIllegalInstruction", "an illegal instruction was encountered"},
+    {716, "cudaErrorMisalignedAddress", "misaligned address"},
+    {719, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {720, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
+    {801, "cudaErrorNotSupported", "operation not supported"},
+    {999, "cudaErrorUnknown", "unknown error"},
+};
+const struct { int code; const char* name; } DRIVER_NAMES[] = {
+    {0, "CUDA_SUCCESS"}, {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED"}, {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"}, {100, "CUDA_ERROR_NO_DEVICE"},
+    {101, "CUDA_ERROR_INVALID_DEVICE"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {201, "CUDA_ERROR_INVALID_CONTEXT"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU"}, {218, "CUDA_ERROR_INVALID_PTX"}, {301, "CUDA_ERROR_FILE_NOT_FOUND"},
+    {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, {702, "CUDA_ERROR_LAUNCH_TIMEOUT"},
+    {710, "CUDA_ERROR_ASSERT"}, {715, "CUDA_ERROR_ILLEGAL_INSTRUCTION"}, {716, "CUDA_ERROR_MISALIGNED_ADDRESS"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED"}, {720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE"}, {801, "CUDA_ERROR_NOT_SUPPORTED"},
+    {999, "CUDA_ERROR_UNKNOWN"},
+};
+
+bool is_stream(CUstream s) { return uintptr_t(s) <= 2 || streams.count(s); }
+void* pointer(CUdeviceptr p) { return reinterpret_cast<void*>(p); }
+Kernel* kernel_of(const void* f) { return static_cast<Kernel*>(const_cast<void*>(f)); }
+int driver_code(int code) { return code == INVALID_CONFIGURATION || code == 12 ? INVALID_VALUE : code; }
+
+#define NEED_STREAM(s) \
+    if (!is_stream(s)) return CUresult(fail(INVALID_HANDLE, "%p is no stream", static_cast<void*>(s)))
+#define NEED_EVENT(e) \
+    if (!events.count(e)) return CUresult(fail(INVALID_HANDLE, "%p is no event", static_cast<void*>(e)))
+}  // namespace
+
+namespace ptxsim {
+const char* runtime_error_name(int code) {
+    for (auto& e : ERRORS) if (e.code == code) return e.name;
+    return nullptr;
+}
+
+int attribute(int which, int* value) {
+    const Gpu& g = gpu();
+    switch (which) {
+        case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
+        case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y: *value = 1024; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z: *value = 64; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X: case CU_DEVICE_ATTRIBUTE_MAX_PITCH: *value = 2147483647; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y: case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: *value = 65535; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = 48 * 1024; break;
+        case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY: *value = 65536; break;
+        case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = 32; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK: *value = 65536; break;
+        case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = g.clock_khz; break;
+        case CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: case CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT: *value = 512; break;
+        case CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT: *value = 32; break;
+        case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = g.sms; break;
+        case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP: case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
+        case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS: case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
+        case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING: case CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED:
+        case CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED: case CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED:
+        case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY: case CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS:
+        case CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED: case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+        case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED: *value = 1; break;
+        case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH: case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED: *value = g.major >= 9; break;
+        case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = g.memory_clock_khz; break;
+        case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = g.bus_bits; break;
+        case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = g.l2_bytes; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = g.threads_per_sm; break;
+        case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT: *value = 3; break;
+        case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = g.major; break;
+        case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = g.minor; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *value = g.shared_per_sm; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: *value = g.registers_per_sm; break;
+        case CU_DEVICE_ATTRIBUTE_SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: *value = 2; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = g.shared_optin; break;
+        case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: *value = g.blocks_per_sm; break;
+        case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: *value = 1024; break;
+        case CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH: *value = 1 << 28; break;
+        default:
+            if (which < 1 || which >= CU_DEVICE_ATTRIBUTE_MAX) return fail(INVALID_VALUE, "%d is no attribute of a device", which);
+            *value = 0;  // what the emulated device does not have
+    }
+    return OK;
+}
+
+void* entry_point(const char* name) {
+    static void* self = nullptr;
+    if (self == nullptr) {
+        Dl_info info;
+        if (dladdr(reinterpret_cast<void*>(&entry_point), &info)) self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    }
+    extern const char* const missing_names[];
+    void* stub = nullptr;
+    if (strncmp(name, "cu", 2) != 0) return nullptr;
+    for (const char* suffix : {"_v4", "_v3", "_v2", ""}) {
+        std::string full = std::string(name) + suffix;
+        void* found = dlsym(self, full.c_str());
+        if (found == nullptr) continue;
+        bool is_stub = false;
+        for (const char* const* m = missing_names; *m; ++m) is_stub |= full == *m;
+        if (!is_stub) return found;
+        if (stub == nullptr) stub = found;
+    }
+    return stub;
+}
+}  // namespace ptxsim
+
+extern "C" {
+PTXSIM_API CUresult cuGetErrorName(CUresult error, const char** text) {
+    for (auto& e : DRIVER_NAMES)
+        if (e.code == int(error)) { *text = e.name; return CUDA_SUCCESS; }
+    *text = runtime_error_name(int(error));
+    return *text ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+PTXSIM_API CUresult cuGetErrorString(CUresult error, const char** text) {
+    for (auto& e : ERRORS)
+        if (e.code == int(error)) { *text = e.text; return CUDA_SUCCESS; }
+    *text = nullptr;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+PTXSIM_API CUresult cuInit(unsigned) { QUERY; DO(OK); }
+PTXSIM_API CUresult cuDriverGetVersion(int* version) { *version = CUDA_VERSION; DO(OK); }
+PTXSIM_API CUresult cuDeviceGet(CUdevice* device, int ordinal) { QUERY; NEED_DEVICE(ordinal); *device = 0; DO(OK); }
+PTXSIM_API CUresult cuDeviceGetCount(int* count) { QUERY; *count = 1; DO(OK); }
+PTXSIM_API CUresult cuDeviceGetName(char* name, int size, CUdevice dev) {
+    QUERY; NEED_DEVICE(dev);
+    snprintf(name, size_t(size), "%s", gpu().name.c_str());
+    DO(OK);
+}
+PTXSIM_API CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice dev) {
+    QUERY; NEED_DEVICE(dev);
+    memcpy(uuid->bytes, "ptxsim, emulated", 16);
+    DO(OK);
+}
+PTXSIM_API CUresult cuDeviceTotalMem(size_t* bytes, CUdevice dev) { QUERY; NEED_DEVICE(dev); *bytes = gpu().memory; DO(OK); }
+PTXSIM_API CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice dev) {
+    QUERY; NEED_DEVICE(dev);
+    DO(attribute(int(which), value));
+}
+PTXSIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* width, CUarray_format, unsigned, CUdevice dev) {
+    QUERY; NEED_DEVICE(dev); *width = 1 << 28; DO(OK);
+}
+PTXSIM_API CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice dev) {
+    QUERY; NEED_DEVICE(dev); *major = gpu().major; *minor = gpu().minor; DO(OK);
+}
+PTXSIM_API CUresult cuDeviceGetPCIBusId(char* id, int size, CUdevice dev) {
+    QUERY; NEED_DEVICE(dev); snprintf(id, size_t(size), "0000:00:00.0"); DO(OK);
+}
+PTXSIM_API CUresult cuDeviceGetByPCIBusId(CUdevice* dev, const char*) { QUERY; *dev = 0; DO(OK); }
+PTXSIM_API CUresult cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) { QUERY; *can = 0; DO(OK); }
+PTXSIM_API CUresult cuDeviceGetExecAffinitySupport(int* value, CUexecAffinityType, CUdevice) { QUERY; *value = 0; DO(OK); }
+
+PTXSIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext* out, CUdevice dev) {
+    QUERY; NEED_DEVICE(dev); primary_active = true; *out = &context; DO(OK);
+}
+PTXSIM_API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) { BEGIN; NEED_DEVICE(dev); DO(OK); }
+PTXSIM_API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned) { BEGIN; NEED_DEVICE(dev); DO(OK); }
+PTXSIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned* flags, int* active) {
+    BEGIN; NEED_DEVICE(dev); *flags = 0; *active = primary_active; DO(OK);
+}
+PTXSIM_API CUresult cuDevicePrimaryCtxReset(CUdevice dev) { PTXSIM_ENTER; NEED_DEVICE(dev); reset(); DO(OK); }
+PTXSIM_API CUresult cuCtxCreate(CUcontext* out, CUctxCreateParams*, unsigned, CUdevice dev) {
+    BEGIN; NEED_DEVICE(dev); *out = current = &context; DO(OK);
+}
+PTXSIM_API CUresult cuCtxCreate_v2(CUcontext* out, unsigned, CUdevice dev) { return cuCtxCreate(out, nullptr, 0, dev); }
+PTXSIM_API CUresult cuCtxCreate_v3(CUcontext* out, CUexecAffinityParam*, int, unsigned, CUdevice dev) {
+    return cuCtxCreate(out, nullptr, 0, dev);
+}
+PTXSIM_API CUresult cuCtxDestroy(CUcontext) { PTXSIM_ENTER; reset(); current = nullptr; DO(OK); }
+PTXSIM_API CUresult cuCtxPushCurrent(CUcontext c) { BEGIN; current = c; DO(OK); }
+PTXSIM_API CUresult cuCtxPopCurrent(CUcontext* c) { BEGIN; if (c) *c = current; current = nullptr; DO(OK); }
+PTXSIM_API CUresult cuCtxSetCurrent(CUcontext c) { BEGIN; current = c; DO(OK); }
+PTXSIM_API CUresult cuCtxGetCurrent(CUcontext* c) { BEGIN; *c = current; DO(OK); }
+PTXSIM_API CUresult cuCtxGetDevice(CUdevice* dev) { BEGIN; *dev = 0; DO(OK); }
+PTXSIM_API CUresult cuCtxGetDevice_v2(CUdevice* dev, CUcontext) { BEGIN; *dev = 0; DO(OK); }
+PTXSIM_API CUresult cuCtxGetFlags(unsigned* flags) { BEGIN; *flags = 0; DO(OK); }
+PTXSIM_API CUresult cuCtxSetFlags(unsigned) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuCtxGetId(CUcontext, unsigned long long* id) { BEGIN; *id = 1; DO(OK); }
+PTXSIM_API CUresult cuCtxSynchronize(void) { PTXSIM_ENTER; DO(sticky()); }
+PTXSIM_API CUresult cuCtxSynchronize_v2(CUcontext) { PTXSIM_ENTER; DO(sticky()); }
+PTXSIM_API CUresult cuCtxSetLimit(CUlimit, size_t) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
+    BEGIN;
+    *value = limit == CU_LIMIT_STACK_SIZE ? 1024 : limit == CU_LIMIT_PRINTF_FIFO_SIZE ? 1 << 20 : limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 8 << 20 : 0;
+    DO(OK);
+}
+PTXSIM_API CUresult cuCtxGetCacheConfig(CUfunc_cache* c) { BEGIN; *c = CU_FUNC_CACHE_PREFER_NONE; DO(OK); }
+PTXSIM_API CUresult cuCtxSetCacheConfig(CUfunc_cache) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuCtxGetApiVersion(CUcontext, unsigned* v) { BEGIN; *v = CUDA_VERSION; DO(OK); }
+PTXSIM_API CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+    BEGIN; if (least) *least = 0; if (greatest) *greatest = -5; DO(OK);
+}
+PTXSIM_API CUresult cuCtxResetPersistingL2Cache(void) { BEGIN; DO(OK); }
+
+// modules and libraries: one thing here
+
+PTXSIM_API CUresult cuModuleLoadData(CUmodule* out, const void* image) {
+    BEGIN; NEED(out && image, "a null pointer");
+    Module* m = new_module(image);
+    if (int code = load(m)) return CUresult(code);
+    m->image = nullptr;  // the program may free it now
+    live_modules.insert(m);
+    *out = reinterpret_cast<CUmodule>(m);
+    DO(OK);
+}
+PTXSIM_API CUresult cuModuleLoadDataEx(CUmodule* out, const void* image, unsigned, CUjit_option*, void**) { return cuModuleLoadData(out, image); }
+PTXSIM_API CUresult cuModuleLoadFatBinary(CUmodule* out, const void* image) { return cuModuleLoadData(out, image); }
+PTXSIM_API CUresult cuModuleLoad(CUmodule* out, const char* name) {
+    BEGIN; NEED(out && name, "a null pointer");
+    FILE* file = fopen(name, "rbe");
+    if (file == nullptr) DO(fail(301, "%s: no such file", name));
+    std::string content;
+    char part[65536];
+    for (size_t n; (n = fread(part, 1, sizeof part, file)) > 0;) content.append(part, n);
+    fclose(file);
+    content.push_back('\0');
+    return cuModuleLoadData(out, content.data());
+}
+PTXSIM_API CUresult cuModuleUnload(CUmodule module) {
+    BEGIN;
+    auto* m = reinterpret_cast<Module*>(module);
+    if (!live_modules.erase(m)) DO(fail(INVALID_HANDLE, "%p is no module", static_cast<void*>(module)));
+    unload(m);
+    DO(OK);
+}
+PTXSIM_API CUresult cuModuleGetFunction(CUfunction* out, CUmodule module, const char* name) {
+    BEGIN; NEED(out && name, "a null pointer");
+    Kernel* k = nullptr;
+    int code = get_kernel(reinterpret_cast<Module*>(module), name, &k);
+    *out = reinterpret_cast<CUfunction>(k);
+    DO(code == NOT_FOUND ? fail(NOT_FOUND, "no kernel %s in the module", name) : code);
+}
+PTXSIM_API CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule module) {
+    BEGIN; *count = unsigned(reinterpret_cast<Module*>(module)->names.size()); DO(OK);
+}
+PTXSIM_API CUresult cuModuleEnumerateFunctions(CUfunction* out, unsigned count, CUmodule module) {
+    BEGIN;
+    auto* m = reinterpret_cast<Module*>(module);
+    for (unsigned i = 0; i < count && i < m->names.size(); ++i) {
+        Kernel* k = nullptr;
+        if (int code = get_kernel(m, m->names[i].c_str(), &k)) return CUresult(code);
+        out[i] = reinterpret_cast<CUfunction>(k);
+    }
+    DO(OK);
+}
+PTXSIM_API CUresult cuModuleGetGlobal(CUdeviceptr* at, size_t* bytes, CUmodule module, const char* name) {
+    BEGIN;
+    Variable* v = nullptr;
+    int code = get_variable(reinterpret_cast<Module*>(module), name, &v);
+    if (code) DO(code == NOT_FOUND ? fail(code, "no variable %s in the module", name) : code);
+    if (at) *at = v->address;
+    if (bytes) *bytes = v->size;
+    DO(OK);
+}
+PTXSIM_API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) { *mode = CU_MODULE_LAZY_LOADING; DO(OK); }
+PTXSIM_API CUresult cuLibraryLoadData(CUlibrary* out, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*, void**, unsigned) {
+    PTXSIM_ENTER;
+    return cuModuleLoadData(reinterpret_cast<CUmodule*>(out), code);
+}
+PTXSIM_API CUresult cuLibraryLoadFromFile(CUlibrary* out, const char* name, CUjit_option*, void**, unsigned, CUlibraryOption*, void**, unsigned) {
+    PTXSIM_ENTER;
+    return cuModuleLoad(reinterpret_cast<CUmodule*>(out), name);
+}
+PTXSIM_API CUresult cuLibraryUnload(CUlibrary library) { PTXSIM_ENTER; return cuModuleUnload(reinterpret_cast<CUmodule>(library)); }
+PTXSIM_API CUresult cuLibraryGetKernel(CUkernel* out, CUlibrary library, const char* name) {
+    PTXSIM_ENTER;
+    return cuModuleGetFunction(reinterpret_cast<CUfunction*>(out), reinterpret_cast<CUmodule>(library), name);
+}
+PTXSIM_API CUresult cuLibraryGetKernelCount(unsigned* count, CUlibrary library) { return cuModuleGetFunctionCount(count, reinterpret_cast<CUmodule>(library)); }
+PTXSIM_API CUresult cuLibraryEnumerateKernels(CUkernel* out, unsigned count, CUlibrary library) {
+    PTXSIM_ENTER;
+    return cuModuleEnumerateFunctions(reinterpret_cast<CUfunction*>(out), count, reinterpret_cast<CUmodule>(library));
+}
+PTXSIM_API CUresult cuLibraryGetModule(CUmodule* out, CUlibrary library) { *out = reinterpret_cast<CUmodule>(library); DO(OK); }
+PTXSIM_API CUresult cuLibraryGetGlobal(CUdeviceptr* at, size_t* bytes, CUlibrary library, const char* name) {
+    PTXSIM_ENTER;
+    return cuModuleGetGlobal(at, bytes, reinterpret_cast<CUmodule>(library), name);
+}
+PTXSIM_API CUresult cuLibraryGetManaged(CUdeviceptr* at, size_t* bytes, CUlibrary library, const char* name) {
+    PTXSIM_ENTER;
+    return cuModuleGetGlobal(at, bytes, reinterpret_cast<CUmodule>(library), name);
+}
+PTXSIM_API CUresult cuKernelGetFunction(CUfunction* out, CUkernel kernel) { *out = reinterpret_cast<CUfunction>(kernel); DO(OK); }
+PTXSIM_API CUresult cuKernelGetLibrary(CUlibrary* out, CUkernel kernel) { *out = reinterpret_cast<CUlibrary>(kernel_of(kernel)->module); DO(OK); }
+PTXSIM_API CUresult cuKernelGetName(const char** name, CUkernel kernel) { *name = kernel_of(kernel)->name.c_str(); DO(OK); }
+PTXSIM_API CUresult cuFuncGetName(const char** name, CUfunction f) { *name = kernel_of(f)->name.c_str(); DO(OK); }
+PTXSIM_API CUresult cuFuncGetModule(CUmodule* out, CUfunction f) { *out = reinterpret_cast<CUmodule>(kernel_of(f)->module); DO(OK); }
+PTXSIM_API CUresult cuFuncLoad(CUfunction) { DO(OK); }
+PTXSIM_API CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction) { *state = CU_FUNCTION_LOADING_STATE_LOADED; DO(OK); }
+PTXSIM_API CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t* offset, size_t* size) {
+    Kernel* k = kernel_of(f);
+    if (index >= k->parameters.size()) return CUDA_ERROR_INVALID_VALUE;  // how callers find the end
+    *offset = k->parameters[index].offset;
+    if (size) *size = k->parameters[index].size;
+    DO(OK);
+}
+PTXSIM_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t index, size_t* offset, size_t* size) {
+    return cuFuncGetParamInfo(reinterpret_cast<CUfunction>(kernel), index, offset, size);
+}
+PTXSIM_API CUresult cuFuncGetAttribute(int* value, CUfunction_attribute which, CUfunction f) {
+    BEGIN; NEED(f, "a null kernel");
+    Kernel* k = kernel_of(f);
+    switch (which) {
+        case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = int(k->max_threads); break;
+        case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = int(k->static_shared); break;
+        case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *value = int(k->constant_bytes); break;
+        case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *value = int(k->local_bytes); break;
+        case CU_FUNC_ATTRIBUTE_NUM_REGS:
+            *value = int(k->registers);
+            if (!*value) note(ONCE, "how many registers %s needs is not known without machine code (SASS) in the program: 0 is given", k->name.c_str());
+            break;
+        case CU_FUNC_ATTRIBUTE_PTX_VERSION: case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = gpu().major * 10 + gpu().minor; break;
+        case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+            *value = k->dynamic_limit >= 0 ? k->dynamic_limit : std::max(0, 48 * 1024 - int(k->static_shared));
+            break;
+        case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *value = k->carveout; break;
+        case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: *value = k->non_portable_cluster; break;
+        case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: *value = 0; break;
+        case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: *value = int(k->cluster[0]); break;
+        case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: *value = int(k->cluster[1]); break;
+        case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: *value = int(k->cluster[2]); break;
+        case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *value = 0; break;
+        default: DO(fail(INVALID_VALUE, "%d is no attribute of a kernel", int(which)));
+    }
+    DO(OK);
+}
+PTXSIM_API CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute which, int value) {
+    BEGIN; NEED(f, "a null kernel");
+    Kernel* k = kernel_of(f);
+    if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) DO(set_dynamic_limit(k, value));
+    if (which == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) k->carveout = value;
+    else if (which == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) k->non_portable_cluster = value;
+    else if (which != CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE) DO(fail(INVALID_VALUE, "attribute %d of a kernel cannot be set", int(which)));
+    DO(OK);
+}
+PTXSIM_API CUresult cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel kernel, CUdevice) {
+    PTXSIM_ENTER;
+    return cuFuncGetAttribute(value, which, reinterpret_cast<CUfunction>(kernel));
+}
+PTXSIM_API CUresult cuKernelSetAttribute(CUfunction_attribute which, int value, CUkernel kernel, CUdevice) {
+    PTXSIM_ENTER;
+    return cuFuncSetAttribute(reinterpret_cast<CUfunction>(kernel), which, value);
+}
+PTXSIM_API CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuKernelSetCacheConfig(CUkernel, CUfunc_cache, CUdevice) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuFuncSetSharedMemConfig(CUfunction, CUsharedconfig) { BEGIN; DO(OK); }
+
+// memory
+
+PTXSIM_API CUresult cuMemGetInfo(size_t* left, size_t* total) {
+    BEGIN; *total = gpu().memory; *left = gpu().memory - allocated(); DO(OK);
+}
+PTXSIM_API CUresult cuMemAlloc(CUdeviceptr* out, size_t bytes) {
+    BEGIN; NEED(out && bytes, "%s", out ? "0 bytes" : "a null pointer");
+    void* p = nullptr;
+    int code = allocate(bytes, DEVICE, &p);
+    *out = CUdeviceptr(p);
+    DO(code);
+}
+PTXSIM_API CUresult cuMemAllocPitch(CUdeviceptr* out, size_t* pitch, size_t width, size_t height, unsigned) {
+    PTXSIM_ENTER;
+    *pitch = (width + 511) / 512 * 512;
+    return cuMemAlloc(out, *pitch * height);
+}
+PTXSIM_API CUresult cuMemAllocManaged(CUdeviceptr* out, size_t bytes, unsigned) {
+    BEGIN; NEED(out && bytes, "%s", out ? "0 bytes" : "a null pointer");
+    void* p = nullptr;
+    int code = allocate(bytes, MANAGED, &p);
+    *out = CUdeviceptr(p);
+    DO(code);
+}
+PTXSIM_API CUresult cuMemFree(CUdeviceptr p) { BEGIN; DO(release(pointer(p), false)); }
+PTXSIM_API CUresult cuMemAllocAsync(CUdeviceptr* out, size_t bytes, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemAlloc(out, bytes); }
+PTXSIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, size_t bytes, CUmemoryPool, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemAlloc(out, bytes); }
+PTXSIM_API CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemFree(p); }
+PTXSIM_API CUresult cuMemHostAlloc(void** out, size_t bytes, unsigned flags) { BEGIN; NEED(out, "a null pointer"); DO(allocate(bytes, HOST, out, flags)); }
+PTXSIM_API CUresult cuMemAllocHost(void** out, size_t bytes) { PTXSIM_ENTER; return cuMemHostAlloc(out, bytes, 0); }
+PTXSIM_API CUresult cuMemFreeHost(void* p) { BEGIN; DO(release(p, true)); }
+PTXSIM_API CUresult cuMemHostGetDevicePointer(CUdeviceptr* out, void* p, unsigned) {
+    BEGIN;
+    const Block* b = is_device_range(p) ? find(p) : nullptr;
+    if (b == nullptr && registered.count(p))
+        DO(fail(NOT_SUPPORTED, "memory of the host's own cannot be shared with kernels here, as cudaHostRegister would; allocate it by cudaHostAlloc"));
+    NEED(b && b->kind == HOST, "%p is not memory of cudaHostAlloc", p);
+    *out = CUdeviceptr(p);
+    DO(OK);
+}
+PTXSIM_API CUresult cuMemHostGetFlags(unsigned* flags, void* p) {
+    BEGIN;
+    const Block* b = is_device_range(p) ? find(p) : nullptr;
+    NEED(b && b->kind == HOST, "%p is not memory of cudaHostAlloc", p);
+    *flags = b->flags;
+    DO(OK);
+}
+PTXSIM_API CUresult cuMemHostRegister(void* p, size_t, unsigned) {
+    BEGIN;
+    if (!registered.insert(p).second) DO(fail(712, "%p is registered already", p));
+    DO(OK);
+}
+PTXSIM_API CUresult cuMemHostUnregister(void* p) {
+    BEGIN;
+    if (!registered.erase(p)) DO(fail(713, "%p is not registered", p));
+    DO(OK);
+}
+PTXSIM_API CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* size, CUdeviceptr p) {
+    BEGIN;
+    const Block* b = find(pointer(p));
+    if (b == nullptr) DO(fail(NOT_FOUND, "%p is in no allocation", pointer(p)));
+    if (base) *base = b->address;
+    if (size) *size = b->size;
+    DO(OK);
+}
+PTXSIM_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute which, CUdeviceptr p) {
+    BEGIN;
+    const Block* b = is_device_range(pointer(p)) ? find(pointer(p)) : nullptr;
+    if (b == nullptr) return CUDA_ERROR_INVALID_VALUE;  // how callers tell memory that is not CUDA's
+    switch (which) {
+        case CU_POINTER_ATTRIBUTE_CONTEXT: *static_cast<CUcontext*>(data) = &context; break;
+        case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *static_cast<unsigned*>(data) = b->kind == HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+            if (which == CU_POINTER_ATTRIBUTE_HOST_POINTER && !host_may_touch(b->kind)) return CUDA_ERROR_INVALID_VALUE;
+            *static_cast<CUdeviceptr*>(data) = p;
+            break;
+        case CU_POINTER_ATTRIBUTE_IS_MANAGED: *static_cast<unsigned*>(data) = b->kind == MANAGED || b->kind == MANAGED_VARIABLE; break;
+        case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *static_cast<int*>(data) = 0; break;
+        case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *static_cast<CUdeviceptr*>(data) = b->address; break;
+        case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *static_cast<size_t*>(data) = b->size; break;
+        case CU_POINTER_ATTRIBUTE_BUFFER_ID: *static_cast<unsigned long long*>(data) = b->address; break;
+        case CU_POINTER_ATTRIBUTE_MAPPED: *static_cast<unsigned*>(data) = 1; break;
+        default: DO(fail(NOT_SUPPORTED, "attribute %d of a pointer is not emulated", int(which)));
+    }
+    DO(OK);
+}
+PTXSIM_API CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** data, CUdeviceptr p) {
+    PTXSIM_ENTER;
+    for (unsigned i = 0; i < count; ++i)
+        if (cuPointerGetAttribute(data[i], which[i], p) != CUDA_SUCCESS)
+            memset(data[i], 0, which[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE || which[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED || which[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL ? 4 : 8);
+    DO(OK);
+}
+PTXSIM_API CUresult cuMemPrefetchAsync(CUdeviceptr, size_t, CUmemLocation, unsigned, CUstream s) { BEGIN; NEED_STREAM(s); DO(OK); }
+PTXSIM_API CUresult cuMemAdvise(CUdeviceptr, size_t, CUmem_advise, CUmemLocation) { BEGIN; DO(OK); }
+#undef cuMemPrefetchAsync
+#undef cuMemAdvise
+PTXSIM_API CUresult cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream s) { BEGIN; NEED_STREAM(s); DO(OK); }
+PTXSIM_API CUresult cuMemAdvise(CUdeviceptr, size_t, CUmem_advise, CUdevice) { BEGIN; DO(OK); }
+
+#define COPY(name, to_type, from_type, direction)                                                              \
+    PTXSIM_API CUresult name(to_type to, from_type from, size_t n) {                                           \
+        BEGIN;                                                                                                 \
+        DO(copy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), n, direction));              \
+    }                                                                                                          \
+    PTXSIM_API CUresult PTXSIM_ASYNC_##name(to_type to, from_type from, size_t n, CUstream s) {                \
+        BEGIN;                                                                                                 \
+        NEED_STREAM(s);                                                                                        \
+        DO(copy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), n, direction));              \
+    }
+#define PTXSIM_ASYNC_cuMemcpy cuMemcpyAsync
+#define PTXSIM_ASYNC_cuMemcpyHtoD_v2 cuMemcpyHtoDAsync
+#define PTXSIM_ASYNC_cuMemcpyDtoH_v2 cuMemcpyDtoHAsync
+#define PTXSIM_ASYNC_cuMemcpyDtoD_v2 cuMemcpyDtoDAsync
+#undef cuMemcpyHtoD
+#undef cuMemcpyDtoH
+#undef cuMemcpyDtoD
+COPY(cuMemcpy, CUdeviceptr, CUdeviceptr, ANY)
+COPY(cuMemcpyHtoD_v2, CUdeviceptr, const void*, TO_DEVICE)
+COPY(cuMemcpyDtoH_v2, void*, CUdeviceptr, TO_HOST)
+COPY(cuMemcpyDtoD_v2, CUdeviceptr, CUdeviceptr, WITHIN_DEVICE)
+
+PTXSIM_API CUresult cuMemcpy3D(const CUDA_MEMCPY3D* c) {
+    BEGIN; NEED(c, "a null pointer");
+    if (c->srcMemoryType == CU_MEMORYTYPE_ARRAY || c->dstMemoryType == CU_MEMORYTYPE_ARRAY)
+        DO(fail(NOT_SUPPORTED, "CUDA arrays are not emulated, only linear memory"));
+    const char* from = c->srcMemoryType == CU_MEMORYTYPE_HOST ? static_cast<const char*>(c->srcHost) : static_cast<const char*>(pointer(c->srcDevice));
+    char* to = c->dstMemoryType == CU_MEMORYTYPE_HOST ? static_cast<char*>(c->dstHost) : static_cast<char*>(pointer(c->dstDevice));
+    size_t from_pitch = c->srcPitch ? c->srcPitch : c->WidthInBytes, to_pitch = c->dstPitch ? c->dstPitch : c->WidthInBytes;
+    size_t from_rows = c->srcHeight ? c->srcHeight : c->Height, to_rows = c->dstHeight ? c->dstHeight : c->Height;
+    for (size_t z = 0; z < c->Depth; ++z) {
+        int code = copy_2d(to + c->dstXInBytes + (c->dstY + (c->dstZ + z) * to_rows) * to_pitch, to_pitch,
+                           from + c->srcXInBytes + (c->srcY + (c->srcZ + z) * from_rows) * from_pitch, from_pitch, c->WidthInBytes,
+                           c->Height, ANY);
+        if (code) DO(driver_code(code));
+    }
+    DO(OK);
+}
+PTXSIM_API CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D* c, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemcpy3D(c); }
+PTXSIM_API CUresult cuMemcpy2D(const CUDA_MEMCPY2D* c) {
+    PTXSIM_ENTER; NEED(c, "a null pointer");
+    CUDA_MEMCPY3D d{};
+    d.srcXInBytes = c->srcXInBytes, d.srcY = c->srcY, d.srcMemoryType = c->srcMemoryType, d.srcHost = c->srcHost;
+    d.srcDevice = c->srcDevice, d.srcPitch = c->srcPitch;
+    d.dstXInBytes = c->dstXInBytes, d.dstY = c->dstY, d.dstMemoryType = c->dstMemoryType, d.dstHost = c->dstHost;
+    d.dstDevice = c->dstDevice, d.dstPitch = c->dstPitch, d.WidthInBytes = c->WidthInBytes, d.Height = c->Height, d.Depth = 1;
+    return cuMemcpy3D(&d);
+}
+PTXSIM_API CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D* c) { PTXSIM_ENTER; return cuMemcpy2D(c); }
+PTXSIM_API CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* c, CUstream s) { PTXSIM_ENTER; NEED_STREAM(s); return cuMemcpy2D(c); }
+
+#define MEMSET(name, name2, type, size)                                                                                                              \
+    PTXSIM_API CUresult name(CUdeviceptr p, type v, size_t n) { BEGIN; DO(fill(pointer(p), n * size, v, size, n, 1)); }                              \
+    PTXSIM_API CUresult name##Async(CUdeviceptr p, type v, size_t n, CUstream s) { BEGIN; NEED_STREAM(s); DO(fill(pointer(p), n * size, v, size, n, 1)); } \
+    PTXSIM_API CUresult name2(CUdeviceptr p, size_t pitch, type v, size_t w, size_t h) { BEGIN; DO(fill(pointer(p), pitch, v, size, w, h)); }         \
+    PTXSIM_API CUresult name2##Async(CUdeviceptr p, size_t pitch, type v, size_t w, size_t h, CUstream s) { BEGIN; NEED_STREAM(s); DO(fill(pointer(p), pitch, v, size, w, h)); }
+#undef cuMemsetD8
+#undef cuMemsetD16
+#undef cuMemsetD32
+#undef cuMemsetD2D8
+#undef cuMemsetD2D16
+#undef cuMemsetD2D32
+MEMSET(cuMemsetD8, cuMemsetD2D8, unsigned char, 1)
+MEMSET(cuMemsetD16, cuMemsetD2D16, unsigned short, 2)
+MEMSET(cuMemsetD32, cuMemsetD2D32, unsigned, 4)
+#define V2(name, type) \
+    PTXSIM_API CUresult name##_v2(CUdeviceptr p, type v, size_t n) { PTXSIM_ENTER; return name(p, v, n); }
+V2(cuMemsetD8, unsigned char)
+V2(cuMemsetD16, unsigned short)
+V2(cuMemsetD32, unsigned)
+#define V2_2D(name, type) \
+    PTXSIM_API CUresult name##_v2(CUdeviceptr p, size_t pitch, type v, size_t w, size_t h) { PTXSIM_ENTER; return name(p, pitch, v, w, h); }
+V2_2D(cuMemsetD2D8, unsigned char)
+V2_2D(cuMemsetD2D16, unsigned short)
+V2_2D(cuMemsetD2D32, unsigned)
+
+PTXSIM_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice dev) { BEGIN; NEED_DEVICE(dev); *pool = reinterpret_cast<CUmemoryPool>(&context); DO(OK); }
+PTXSIM_API CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) { PTXSIM_ENTER; return cuDeviceGetDefaultMemPool(pool, dev); }
+PTXSIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool) { BEGIN; NEED_DEVICE(dev); DO(OK); }
+PTXSIM_API CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps*) { BEGIN; *pool = reinterpret_cast<CUmemoryPool>(&context); DO(OK); }
+PTXSIM_API CUresult cuMemPoolDestroy(CUmemoryPool) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuMemPoolTrimTo(CUmemoryPool, size_t) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void*) { BEGIN; DO(OK); }
+PTXSIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool, CUmemPool_attribute which, void* value) {
+    BEGIN;
+    if (which <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) *static_cast<int*>(value) = 1;
+    else *static_cast<cuuint64_t*>(value) = which == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? 0 : allocated();
+    DO(OK);
+}
+PTXSIM_API CUresult cuMemPoolSetAccess(CUmemoryPool, const CUmemAccessDesc*, size_t) { BEGIN; DO(OK); }
+
+// streams and events
+
+PTXSIM_API CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority) {
+    BEGIN; NEED(out, "a null pointer");
+    *out = new CUstream_st{flags, std::max(-5, std::min(0, priority)), next_id++};
+    streams.insert(*out);
+    DO(OK);
+}
+PTXSIM_API CUresult cuStreamCreate(CUstream* out, unsigned flags) { PTXSIM_ENTER; return cuStreamCreateWithPriority(out, flags, 0); }
+PTXSIM_API CUresult cuStreamDestroy(CUstream s) {
+    BEGIN;
+    if (!streams.erase(s)) DO(fail(INVALID_HANDLE, "%p is no stream that was created", static_cast<void*>(s)));
+    delete s;
+    DO(OK);
+}
+PTXSIM_API CUresult cuStreamSynchronize(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); DO(OK); }
+PTXSIM_API CUresult cuStreamQuery(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); DO(OK); }
+PTXSIM_API CUresult cuStreamGetPriority(CUstream s, int* p) { BEGIN; NEED_STREAM(s); *p = uintptr_t(s) <= 2 ? 0 : s->priority; DO(OK); }
+PTXSIM_API CUresult cuStreamGetFlags(CUstream s, unsigned* f) { BEGIN; NEED_STREAM(s); *f = uintptr_t(s) <= 2 ? 0 : s->flags; DO(OK); }
+PTXSIM_API CUresult cuStreamGetId(CUstream s, unsigned long long* id) { BEGIN; NEED_STREAM(s); *id = uintptr_t(s) <= 2 ? uintptr_t(s) : s->id; DO(OK); }
+PTXSIM_API CUresult cuStreamGetCtx(CUstream s, CUcontext* c) { BEGIN; NEED_STREAM(s); *c = &context; DO(OK); }
+PTXSIM_API CUresult cuStreamGetDevice(CUstream s, CUdevice* d) { BEGIN; NEED_STREAM(s); *d = 0; DO(OK); }
+PTXSIM_API CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) { BEGIN; NEED_STREAM(s); *status = CU_STREAM_CAPTURE_STATUS_NONE; DO(OK); }
+PTXSIM_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) { BEGIN; NEED_STREAM(s); NEED_EVENT(e); DO(OK); }
+PTXSIM_API CUresult cuStreamAttachMemAsync(CUstream s, CUdeviceptr, size_t, unsigned) { BEGIN; NEED_STREAM(s); DO(OK); }
+PTXSIM_API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback f, void* data, unsigned) {
+    int code;
+    { BEGIN; NEED_STREAM(s); code = sticky(); }
+    f(s, CUresult(code), data);
+    DO(OK);
+}
+PTXSIM_API CUresult cuLaunchHostFunc(CUstream s, CUhostFn f, void* data) {
+    { BEGIN; NEED_STREAM(s); }
+    f(data);
+    DO(OK);
+}
+PTXSIM_API CUresult cuEventCreate(CUevent* out, unsigned flags) {
+    BEGIN; NEED(out, "a null pointer");
+    *out = new CUevent_st{flags, false};
+    events.insert(*out);
+    DO(OK);
+}
+PTXSIM_API CUresult cuEventDestroy(CUevent e) { BEGIN; NEED_EVENT(e); events.erase(e); delete e; DO(OK); }
+PTXSIM_API CUresult cuEventRecord(CUevent e, CUstream s) { BEGIN; NEED_EVENT(e); NEED_STREAM(s); e->recorded = true; DO(OK); }
+PTXSIM_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned) { PTXSIM_ENTER; return cuEventRecord(e, s); }
+PTXSIM_API CUresult cuEventQuery(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); DO(OK); }
+PTXSIM_API CUresult cuEventSynchronize(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); DO(OK); }
+PTXSIM_API CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
+    BEGIN; NEED_EVENT(a); NEED_EVENT(b); NEED(ms, "a null pointer");
+    if (!a->recorded || !b->recorded) DO(fail(INVALID_HANDLE, "an event that was not recorded"));
+    if ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) DO(fail(INVALID_HANDLE, "an event that was created without timing"));
+    note(ONCE, "emulation measures no time: 0 ms is returned");
+    *ms = 0;
+    DO(OK);
+}
+#undef cuEventElapsedTime
+PTXSIM_API CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) { PTXSIM_ENTER; return cuEventElapsedTime_v2(ms, a, b); }
+
+// launches
+
+static CUresult launch_with(Kernel* k, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, size_t shared,
+                            CUstream s, void** arguments, void** extra, bool cooperative, const CUlaunchAttribute* list, unsigned count) {
+    NEED(k, "a null kernel"); NEED_STREAM(s);
+    Launch what{{gx, gy, gz}, {bx, by, bz}, {0, 0, 0}, shared, cooperative};
+    for (unsigned i = 0; i < count; ++i) {
+        if (list[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+            what.cluster[0] = list[i].value.clusterDim.x, what.cluster[1] = list[i].value.clusterDim.y, what.cluster[2] = list[i].value.clusterDim.z;
+        } else if (list[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
+            what.cooperative = list[i].value.cooperative;
+        }  // others are hints, which change no result
+    }
+    unsigned of_cluster = what.cluster[0] * what.cluster[1] * what.cluster[2];
+    if (of_cluster > 8 && !k->non_portable_cluster)
+        DO(fail(912, "a cluster of %u blocks; more than 8 need cudaFuncAttributeNonPortableClusterSizeAllowed", of_cluster));
+    return CUresult(launch(k, what, arguments, extra));
+}
+PTXSIM_API CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                                   unsigned shared, CUstream s, void** arguments, void** extra) {
+    BEGIN; DO(driver_code(launch_with(kernel_of(f), gx, gy, gz, bx, by, bz, shared, s, arguments, extra, false, nullptr, 0)));
+}
+PTXSIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                              unsigned bz, unsigned shared, CUstream s, void** arguments) {
+    BEGIN; DO(driver_code(launch_with(kernel_of(f), gx, gy, gz, bx, by, bz, shared, s, arguments, nullptr, true, nullptr, 0)));
+}
+PTXSIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** arguments, void** extra) {
+    BEGIN; NEED(c, "a null pointer");
+    DO(driver_code(launch_with(kernel_of(f), c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
+                               c->sharedMemBytes, c->hStream, arguments, extra, false, c->attrs, c->numAttrs)));
+}
+
+PTXSIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction f, int threads, size_t shared) {
+    BEGIN; NEED(f, "a null kernel"); DO(occupancy(kernel_of(f), threads, shared, blocks));
+}
+PTXSIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, CUfunction f, int threads, size_t shared, unsigned) {
+    PTXSIM_ENTER; return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, f, threads, shared);
+}
+PTXSIM_API CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction f, CUoccupancyB2DSize of, size_t shared, int limit) {
+    BEGIN; NEED(f, "a null kernel");
+    Kernel* k = kernel_of(f);
+    int best = 0, most = int(k->max_threads);
+    if (limit > 0) most = std::min(most, limit);
+    for (int threads = most / 32 * 32; threads >= 32; threads -= 32) {
+        int each = 0;
+        if (int code = occupancy(k, threads, of ? of(threads) : shared, &each)) DO(code);
+        if (each * threads > best) best = each * threads, *block = threads, *grid = each * gpu().sms;
+    }
+    DO(OK);
+}
+PTXSIM_API CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, CUfunction f, CUoccupancyB2DSize of, size_t shared, int limit, unsigned) {
+    PTXSIM_ENTER; return cuOccupancyMaxPotentialBlockSize(grid, block, f, of, shared, limit);
+}
+PTXSIM_API CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction f, int blocks, int) {
+    BEGIN; NEED(f && blocks > 0, "a null kernel, or no blocks");
+    long each = gpu().shared_per_sm / blocks / 128 * 128 - 1024 - long(kernel_of(f)->static_shared);
+    *bytes = size_t(std::max(0l, std::min(each, long(gpu().shared_optin) - long(kernel_of(f)->static_shared))));
+    DO(OK);
+}
+static int clusters_of(Kernel* k, const CUlaunchConfig* c, int* size) {
+    *size = 1;
+    for (unsigned n : k->cluster) *size *= n ? int(n) : 1;
+    for (unsigned i = 0; i < c->numAttrs; ++i)
+        if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            *size = int(c->attrs[i].value.clusterDim.x * c->attrs[i].value.clusterDim.y * c->attrs[i].value.clusterDim.z);
+    return int(c->blockDimX * c->blockDimY * c->blockDimZ);
+}
+PTXSIM_API CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction f, const CUlaunchConfig* c) {
+    BEGIN; NEED(f && c, "a null pointer");
+    int size, each = 0, threads = clusters_of(kernel_of(f), c, &size);
+    int code = occupancy(kernel_of(f), threads, c->sharedMemBytes, &each);
+    *clusters = each * gpu().sms / std::max(size, 1);
+    DO(code);
+}
+PTXSIM_API CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction f, const CUlaunchConfig*) {
+    BEGIN; NEED(f, "a null kernel"); *size = kernel_of(f)->non_portable_cluster ? 16 : 8; DO(OK);
+}
+
+// textures: linear memory only
+
+PTXSIM_API CUresult cuTexObjectCreate(CUtexObject* out, const CUDA_RESOURCE_DESC* r, const CUDA_TEXTURE_DESC* t, const CUDA_RESOURCE_VIEW_DESC*) {
+    BEGIN; NEED(out && r, "a null pointer");
+    if (r->resType != CU_RESOURCE_TYPE_LINEAR) DO(fail(NOT_SUPPORTED, "textures of arrays and of pitched memory are not emulated, only of linear memory"));
+    bool integers = r->res.linear.format < CU_AD_FORMAT_HALF;
+    bool as_floats = t && integers && !(t->flags & CU_TRSF_READ_AS_INTEGER);
+    uint64_t handle = 0;
+    int code = linear_texture(pointer(r->res.linear.devPtr), r->res.linear.sizeInBytes, int(r->res.linear.format), int(r->res.linear.numChannels), as_floats, &handle);
+    *out = handle;
+    DO(code);
+}
+PTXSIM_API CUresult cuTexObjectDestroy(CUtexObject t) { BEGIN; drop_texture(t); DO(OK); }
+
+// Tensor maps. The 128 bytes are this emulator's own: "ptxsim tensormap", u64 number, u64 address, u8 type, rank, swizzle,
+// L2 promotion, u8 box[5] - 1, 3 bytes of zeros, u32 dim[5] - 1, u64 stride[4] in bytes; the rest is zeros. Innermost first.
+
+static int bytes_of(CUtensorMapDataType t) {
+    switch (t) {
+        case CU_TENSOR_MAP_DATA_TYPE_UINT8: return 1;
+        case CU_TENSOR_MAP_DATA_TYPE_UINT16: case CU_TENSOR_MAP_DATA_TYPE_FLOAT16: case CU_TENSOR_MAP_DATA_TYPE_BFLOAT16: return 2;
+        case CU_TENSOR_MAP_DATA_TYPE_UINT32: case CU_TENSOR_MAP_DATA_TYPE_INT32: case CU_TENSOR_MAP_DATA_TYPE_FLOAT32:
+        case CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ: case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: case CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ: return 4;
+        case CU_TENSOR_MAP_DATA_TYPE_UINT64: case CU_TENSOR_MAP_DATA_TYPE_INT64: case CU_TENSOR_MAP_DATA_TYPE_FLOAT64: return 8;
+        default: return 0;
+    }
+}
+struct TensorMapBytes {
+    char magic[16];
+    uint64_t number, address;
+    uint8_t type, rank, swizzle, promotion, box[5], zeros[3];
+    uint32_t dim[5];
+    uint64_t stride[4];
+    char rest[32];
+};
+static_assert(sizeof(TensorMapBytes) == sizeof(CUtensorMap), "as large as the driver's");
+static uint64_t next_map = 0;
+
+PTXSIM_API CUresult cuTensorMapEncodeTiled(CUtensorMap* out, CUtensorMapDataType type, cuuint32_t rank, void* address, const cuuint64_t* dim,
+                                           const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t* element_strides,
+                                           CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+                                           CUtensorMapFloatOOBfill fill_with) {
+    BEGIN; NEED(out && address && dim && box && element_strides, "a null pointer");
+    NEED(uintptr_t(out) % 64 == 0, "the tensor map is at %p; it must be aligned to 64 bytes", static_cast<void*>(out));
+    NEED(rank >= 1 && rank <= 5, "%u dimensions; allowed: 1 to 5", rank);
+    NEED(rank == 1 || strides, "no strides");
+    int item = bytes_of(type);
+    if (!item) DO(fail(NOT_SUPPORTED, "elements of type %d are not emulated", int(type)));
+    if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE) DO(fail(NOT_SUPPORTED, "an interleaved layout is not emulated"));
+    if (fill_with != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) DO(fail(NOT_SUPPORTED, "filling with NaN outside the tensor is not emulated"));
+    static const int SWIZZLES[] = {0, 32, 64, 128};
+    if (int(swizzle) < 0 || int(swizzle) > 3) DO(fail(NOT_SUPPORTED, "swizzle %d is not emulated", int(swizzle)));
+    NEED(uintptr_t(address) % 16 == 0, "the address %p is not aligned to 16 bytes", address);
+    TensorMapBytes m{};
+    memcpy(m.magic, "ptxsim tensormap", 16);
+    m.address = uint64_t(address), m.type = uint8_t(type), m.rank = uint8_t(rank), m.swizzle = uint8_t(SWIZZLES[swizzle] / 16);
+    m.promotion = uint8_t(promotion);
+    for (unsigned i = 0; i < rank; ++i) {
+        NEED(dim[i] >= 1 && dim[i] <= (1ull << 32), "dimension %u has %llu elements; allowed: 1 to 2^32", i, (unsigned long long)dim[i]);
+        NEED(box[i] >= 1 && box[i] <= 256, "the box has %u elements along dimension %u; allowed: 1 to 256", box[i], i);
+        NEED(element_strides[i] >= 1 && element_strides[i] <= 8, "an element stride of %u; allowed: 1 to 8", element_strides[i]);
+        if (element_strides[i] != 1) DO(fail(NOT_SUPPORTED, "an element stride of %u is not emulated, only 1", element_strides[i]));
+        m.dim[i] = uint32_t(dim[i] - 1), m.box[i] = uint8_t(box[i] - 1);
+        if (i + 1 == rank) break;
+        NEED(strides[i] % 16 == 0 && strides[i] < (1ull << 40), "a stride of %llu bytes; allowed: multiples of 16 below 2^40", (unsigned long long)strides[i]);
+        m.stride[i] = strides[i];
+    }
+    unsigned inner = box[0] * unsigned(item);
+    NEED(inner % 16 == 0, "a box of %u bytes along the innermost dimension; allowed: multiples of 16", inner);
+    NEED(!swizzle || inner <= unsigned(SWIZZLES[swizzle]), "a box of %u bytes along the innermost dimension is more than its swizzle of %d", inner, SWIZZLES[swizzle]);
+    m.number = next_map++;
+    memcpy(out, &m, sizeof m);
+    Buffer b;
+    b.raw(&m, sizeof m);
+    new_tensor_map(b);
+    DO(OK);
+}
+PTXSIM_API CUresult cuTensorMapReplaceAddress(CUtensorMap* map, void* address) {
+    BEGIN; NEED(map && address, "a null pointer");
+    NEED(uintptr_t(address) % 16 == 0, "the address %p is not aligned to 16 bytes", address);
+    TensorMapBytes m;
+    memcpy(&m, map, sizeof m);
+    NEED(memcmp(m.magic, "ptxsim tensormap", 16) == 0, "%p holds no tensor map", static_cast<void*>(map));
+    m.address = uint64_t(address), m.number = next_map++;
+    memcpy(map, &m, sizeof m);
+    Buffer b;
+    b.raw(&m, sizeof m);
+    new_tensor_map(b);
+    DO(OK);
+}
+
+PTXSIM_API CUresult cuGetExportTable(const void** table, const CUuuid*) {  // of interfaces that are not documented
+    *table = nullptr;
+    return CUDA_ERROR_NOT_FOUND;
+}
+PTXSIM_API CUresult cuProfilerStart(void) { DO(OK); }
+PTXSIM_API CUresult cuProfilerStop(void) { DO(OK); }
+
+PTXSIM_API CUresult cuGetProcAddress(const char* name, void** out, int, cuuint64_t, CUdriverProcAddressQueryResult* status) {
+    *out = entry_point(name);
+    if (status) *status = *out ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return *out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+#undef cuGetProcAddress
+PTXSIM_API CUresult cuGetProcAddress(const char* name, void** out, int version, cuuint64_t flags) {
+    return cuGetProcAddress_v2(name, out, version, flags, nullptr);
+}
+}

@@ -1,0 +1,269 @@
+"""Starts the program, forks an emulator for each of its processes that uses CUDA, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ..errors import PtxsimError
+from .emulator import Emulator
+from .options import Options
+
+PREFIX = "ptxsim-exec-"
+SOCKET = "PTXSIM_EXEC_SOCKET"  # in the environment: where the emulator listens
+GRACE = 1.0  # seconds that an emulator has to end by itself once its program has
+PR_SET_PDEATHSIG = 1
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(number: int) -> None:
+    """Of a new process: get this signal when the one that made it ends, however that is."""
+    libc.prctl(PR_SET_PDEATHSIG, number)
+
+
+def environment(standins: Path, address: str) -> dict[str, str]:
+    """Of a program that is to find the stand-ins and the emulator."""
+    found = dict(os.environ)
+    found["LD_LIBRARY_PATH"] = os.pathsep.join([str(standins), *filter(None, [found.get("LD_LIBRARY_PATH", "")])])
+    found[SOCKET] = address
+    return found
+
+
+class PrivateFolder:
+    """A folder of this process alone; removes those of earlier ones that were killed."""
+
+    def __enter__(self) -> Path:
+        base = Path(tempfile.gettempdir())
+        for old in base.glob(f"{PREFIX}*"):
+            number = re.match(rf"{PREFIX}(\d+)-", old.name)
+            if number and not Path(f"/proc/{number[1]}").exists():
+                with contextlib.suppress(OSError):
+                    if old.stat().st_uid == os.getuid():
+                        shutil.rmtree(old, ignore_errors=True)
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        except OSError as error:
+            raise PtxsimError(f"no private folder can be made in {base}: {error.strerror}") from None
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@dataclass
+class Worker:
+    """An emulator process."""
+
+    pid: int
+    peer: int  # the process that it answers
+    peer_handle: int | None  # a pidfd; None: it has ended
+    pipe: int
+    ended: bool = False
+    pending: bytes = b""
+    deadline: float | None = None  # when it is to end at the latest, as its program has
+    asked: bool = False  # whether it was asked to
+
+
+@dataclass
+class Outcome:
+    """What became of a run."""
+
+    status: int  # of the program, as a shell has it
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Supervisor:
+    """Listens for programs, and keeps one emulator for each."""
+
+    def __init__(self, options: Options, folder: Path) -> None:
+        self.options, self.folder = options, folder
+        self.records: list[dict[str, Any]] = []
+        self.workers: list[Worker] = []
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(self.address)
+        self.listener.listen(64)
+        self.listener.setblocking(False)
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(self.listener, selectors.EVENT_READ, self.accept)
+
+    @property
+    def address(self) -> str:
+        return str(self.folder / "socket")
+
+    def accept(self) -> None:
+        try:
+            link, _ = self.listener.accept()
+        except OSError:
+            return
+        peer, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if user != os.getuid():
+            link.close()
+            return
+        read, write = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            os.close(read)
+            self.work(link, write)
+        link.close()
+        os.close(write)
+        os.set_blocking(read, False)
+        try:
+            handle = os.pidfd_open(peer)
+        except OSError:
+            handle = None
+        worker = Worker(pid, peer, handle, read)
+        if handle is None:
+            worker.deadline = time.monotonic() + GRACE
+        self.workers.append(worker)
+        self.selector.register(read, selectors.EVENT_READ, lambda: self.hear(worker))
+        if handle is not None:
+            self.selector.register(handle, selectors.EVENT_READ, lambda: self.orphan(worker))
+
+    def work(self, link: socket.socket, write: int) -> NoReturn:
+        """In the new process: be an emulator."""
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            die_with_parent(signal.SIGKILL)
+            self.listener.close()
+            with os.fdopen(write, "w") as records:
+                Emulator(link, self.options, self.folder, records).serve()
+            status = 0
+        except SystemExit:
+            status = 0
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                sys.stderr.write(f"ptxsim: the emulator failed: {type(error).__name__}: {error}\n")
+                if os.environ.get("PTXSIM_TRACEBACK"):
+                    import traceback
+
+                    traceback.print_exc()
+                sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+    def hear(self, worker: Worker) -> None:
+        """Records of an emulator; at their end, its own."""
+        part = b""
+        with contextlib.suppress(BlockingIOError):
+            part = os.read(worker.pipe, 1 << 20)
+            worker.pending += part
+            *lines, worker.pending = worker.pending.split(b"\n")
+            self.records += [json.loads(line) for line in lines]
+            if part:
+                return
+        if part == b"" and not worker.ended:
+            self.selector.unregister(worker.pipe)
+            os.close(worker.pipe)
+            _, status = os.waitpid(worker.pid, 0)
+            worker.ended = True
+            if status and not worker.asked:
+                how = f"by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "with an error"
+                text = f"the emulator of process {worker.peer} has ended {how}"
+                print(f"ptxsim: {text}", file=sys.stderr)
+                self.records.append({"kind": "lost", "text": text})
+
+    def orphan(self, worker: Worker) -> None:
+        """The process that an emulator answers has ended."""
+        assert worker.peer_handle is not None
+        self.selector.unregister(worker.peer_handle)
+        os.close(worker.peer_handle)
+        worker.peer_handle = None
+        worker.deadline = time.monotonic() + GRACE
+
+    def turn(self, timeout: float) -> None:
+        """Wait for something to happen, and see to it."""
+        for key, _ in self.selector.select(timeout):
+            key.data()
+        for worker in self.workers:
+            if worker.ended or worker.deadline is None or time.monotonic() < worker.deadline:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGKILL if worker.asked else signal.SIGTERM)
+            worker.asked, worker.deadline = True, time.monotonic() + GRACE
+
+    @property
+    def busy(self) -> bool:
+        return any(not worker.ended for worker in self.workers)
+
+    def close(self) -> None:
+        """End what is left."""
+        for worker in self.workers:
+            if not worker.ended:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(worker.pid, 0)
+        self.selector.close()
+        self.listener.close()
+
+
+def run(program: Path, command: Sequence[str], options: Options, standins: Path, stderr: int | None = None) -> Outcome:
+    """Run a program, with its arguments as `command`, to its end. `stderr`: a descriptor that it has in place of this
+    process's."""
+    with PrivateFolder() as folder:
+        supervisor = Supervisor(options, folder)
+        reading, waking = os.pipe()
+        os.set_blocking(waking, False)
+        os.set_blocking(reading, False)
+        signal.set_wakeup_fd(waking)
+        interrupts: list[int] = []
+        old = {
+            number: signal.signal(number, lambda n, _: interrupts.append(n))
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+        }
+        supervisor.selector.register(reading, selectors.EVENT_READ, lambda: os.read(reading, 1 << 12))
+        gc.collect()
+        gc.freeze()
+        try:
+            try:
+                started = subprocess.Popen(
+                    list(command),
+                    executable=program.absolute(),
+                    env=environment(standins, supervisor.address),
+                    stderr=stderr,
+                    preexec_fn=lambda: die_with_parent(signal.SIGTERM),
+                )
+            except OSError as error:
+                raise PtxsimError(f"{command[0]}: {error.strerror}") from None
+            while started.poll() is None:
+                supervisor.turn(0.5)
+                told = [n for n in interrupts if n != signal.SIGCHLD]
+                interrupts.clear()
+                if told and started.poll() is None and told[0] != signal.SIGINT:  # that the terminal gave it, too
+                    started.send_signal(told[0])
+            while supervisor.busy:
+                supervisor.turn(0.1)
+                if any(n != signal.SIGCHLD for n in interrupts):
+                    break
+            code = started.returncode
+            return Outcome(128 - code if code < 0 else code, supervisor.records)
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number, handler in old.items():
+                signal.signal(number, handler)
+            supervisor.close()
+            for end in (reading, waking):
+                os.close(end)

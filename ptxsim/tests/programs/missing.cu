@@ -1,0 +1,20 @@
+// Uses calls that are not emulated, and takes no notice of the errors.
+#include "check.h"
+
+__global__ void increment(int* x) { *x += 1; }
+
+int main() {
+    int* x;
+    CHECK(cudaMalloc(&x, sizeof(int)));
+    CHECK(cudaMemset(x, 0, sizeof(int)));
+    cudaStream_t stream;
+    CHECK(cudaStreamCreate(&stream));
+    cudaError_t code = cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    printf("%s\n", cudaGetErrorName(code));
+    increment<<<1, 1, 0, stream>>>(x);
+    cudaGraph_t graph;
+    printf("%s\n", cudaGetErrorString(cudaStreamEndCapture(stream, &graph)));
+    cudaArray_t array;
+    cudaChannelFormatDesc d = cudaCreateChannelDesc<float>();
+    printf("%d\n", cudaMallocArray(&array, &d, 4, 4) == cudaErrorNotSupported);
+}

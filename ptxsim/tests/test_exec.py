@@ -1,0 +1,458 @@
+"""`ptxsim exec`: programs that nvcc built for a GPU run here as they are, and what is wrong with them is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
+
+from ptxsim.compiler import tool
+from ptxsim.errors import PtxError, PtxsimError
+from ptxsim.exec import elf, fatbin
+from ptxsim.exec.options import matches
+
+SASS = ["-gencode", "arch=compute_90a,code=sm_90a"]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are shared libraries of Linux")
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "exec"
+    folder.mkdir(exist_ok=True)
+    return Programs(folder)
+
+
+# whole programs, each with its own check
+
+
+def test_a_matrix_product(programs, tmp_path):
+    report = tmp_path / "report.json"
+    done = programs.run("gemm", "64", options=["--report", str(report)])
+    assert (done.returncode, done.stdout) == (0, "64 x 64, 0 ms: PASS\n"), done.stderr
+    lines = done.stderr.splitlines()
+    assert re.fullmatch(r"ptxsim: sgemm: grid \(4, 4\), block \(16, 16\): \d+\.\d\d s", lines[0])
+    assert re.fullmatch(r"ptxsim: note: cudaEventElapsedTime at gemm.cu:\d+: emulation measures no time: .*", lines[1])
+    assert re.sub(" +", " ", lines[2]).startswith(
+        "kernel launches shared wavefronts conflicts global sectors TMA sectors"
+    )
+    assert lines[3].split() == ["sgemm", "1", "13,312", "0", "4,608", "0", "32.0", "32.0"]
+    assert re.fullmatch(r"ptxsim: 1 launch of 1 kernel, \d+\.\d\d s of emulation: no faults", lines[4])
+    (launch,) = json.loads(report.read_text())["launches"]
+    assert launch["grid"] == [4, 4, 1] and not launch["sampled"] and launch["faults"] == []
+    assert launch["counters"]["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 64 * 64 * 4 / 32
+    stores = next(row for row in launch["lines"] if row["line"] == 20 and row["file"].endswith("gemm.cu"))
+    assert stores["sectors"] == stores["sectors_ideal"] == 512
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("reduce", ["partial", "final_sum"]),
+        ("transpose", ["transpose"]),
+        ("wgmma", ["hgemm"]),
+        ("features", ["smooth", "fetch", "on_managed", "nothing"]),
+        ("driver", ["add"]),
+        ("launches", ["neighbours", "add", "(anonymous namespace)::hidden", "put"]),
+    ],
+)
+def test_a_program(programs, name, kernels, tmp_path):
+    report = tmp_path / "report.json"
+    done = programs.run(name, options=["--report", str(report)])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "PASS" in done.stdout and "no faults" in done.stderr
+    launches = json.loads(report.read_text())["launches"]
+    assert list(dict.fromkeys(launch["title"] for launch in launches)) == kernels
+    if name == "wgmma":
+        assert launches[0]["cluster"] == [2, 1, 1]
+        # of each of 4 blocks and 3 steps a tile of A, and half a tile of B for both: 64 x 64 and 64 x 32 halves
+        assert launches[0]["counters"]["l2_sectors_bulk_ld.sum"] == 4 * 3 * (64 * 64 + 64 * 32) * 2 / 32
+
+
+def test_relocatable_device_code(programs):
+    programs.path("linked", PROGRAMS / "linked.cu", ["-rdc=true", str(PROGRAMS / "linked_other.cu")])
+    done = programs.run("linked")
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+def test_cublas(programs, tmp_path):
+    report = tmp_path / "report.json"
+    done = programs.run("blas", options=["--report", str(report)])
+    assert (done.returncode, done.stdout) == (0, "PASS\n"), done.stderr
+    assert "cublasSgemm: 40 x 48 x 24:" in done.stderr and "by NumPy, not emulated" in done.stderr
+    calls = [call["call"] for call in json.loads(report.read_text())["library_calls"]]
+    assert calls == ["cublasSgemm"] * 2 + ["cublasGemmEx", "cublasSgemmStridedBatched", "cublasLtMatmul"]
+
+
+def test_planted_faults(programs, tmp_path):
+    report = tmp_path / "report.json"
+    done = programs.run("faults", options=["--report", str(report)])
+    assert done.returncode == 1
+    # the results of races are those of a device on which they did no harm; an access out of bounds is its end
+    assert done.stdout.splitlines() == [
+        "launched: no error",
+        "after it: an illegal memory access was encountered",
+        "later: an illegal memory access was encountered",
+    ]
+    found = json.loads(report.read_text())
+    race, fence, outside = (launch["faults"] for launch in found["launches"])
+    assert len(race) == len(fence) == len(outside) == 1 and found["faults"] == 3
+    assert "race: faults.cu:10: block (0, 0, 0), thread (0, 0, 0): race: reads what thread (63, 0, 0) writes" in race[0]
+    assert re.search(r"faults.cu:22: .*race in global memory: .* writes at faults.cu:15, and no fence", fence[0])
+    assert re.search(
+        r"faults.cu:28: .*thread \(96, 0, 0\): out-of-bounds global store of 4 bytes at .* 0 bytes past the end of "
+        r"allocation 1 \(cudaMalloc at faults.cu:33\)",
+        outside[0],
+    )
+    assert done.stderr.rstrip().endswith("3 faults")
+
+
+def test_a_fatal_fault_may_end_the_kernel_alone(programs):
+    done = programs.run("faults", options=["--destroy-on-device-error", "kernel", "--error-exitcode", "9", "-q"])
+    assert done.returncode == 9
+    assert done.stdout.splitlines()[1:] == ["after it: an illegal memory access was encountered", "later: no error"]
+    assert len(done.stderr.splitlines()) == 4  # the faults and the summary
+
+
+def test_calls_that_are_not_there(programs):
+    done = programs.run("missing", options=["-q"])
+    assert (done.returncode, done.stdout) == (1, "cudaErrorNotSupported\noperation not supported\n1\n")
+    named = [line for line in done.stderr.splitlines() if "is not emulated" in line]
+    assert [re.match(r"ptxsim: (\w+) at missing.cu:(\d+) ", line).groups() for line in named] == [
+        ("cudaStreamBeginCapture", "12"),
+        ("cudaStreamEndCapture", "16"),
+        ("cudaMallocArray", "19"),
+    ]
+
+
+# options
+
+
+def test_kernels_are_chosen(programs):
+    done = programs.run("reduce", options=["--only", "final*"])
+    assert done.returncode == 0 and done.stderr.rstrip().endswith("no faults, 1 not checked")
+    rows = [line.split() for line in done.stderr.splitlines() if line.startswith(("partial ", "final_sum "))]
+    assert rows[0][2:] == ["-"] * 6 and rows[1][2:] == ["0", "0", "4", "0", "22.7", "4.0"]
+    done = programs.run("faults", options=["--skip-launches", "2", "-q"])
+    assert [line.partition(":")[2].split(":")[0] for line in done.stderr.splitlines()] == [
+        " out_of_bounds",
+        " 3 launches of 3 kernels, " + done.stderr.rsplit("kernels, ", 1)[1].partition(":")[0],
+    ]
+
+
+def test_names_of_kernels():
+    names = "_Z5tiledILi8EEvPf", "void tiled<8>(float *)"
+    assert matches("tiled*", "tiled<8>(float *)") and matches("tiled", "tiled<8>(float *)")
+    assert matches("kernel_substring=iled", *names) and matches("_Z5tiled*", *names)
+    assert not matches("kernel_name=iled", *names) and not matches("kne=til", *names)
+
+
+def test_a_sample_of_blocks(programs, tmp_path):
+    report = tmp_path / "report.json"
+    done = programs.run("gemm", "128", "2", options=["--sample", "3", "--report", str(report)])
+    assert "FAIL" in done.stdout and done.returncode == 1  # the program sees that most of its result is missing
+    assert "results are incomplete: --sample ran 6 of the 128 blocks of 2 launches" in done.stderr
+    whole = tmp_path / "whole.json"
+    programs.run("gemm", "128", "2", options=["--report", str(whole)])
+    sampled, exact = (json.loads(path.read_text())["launches"] for path in (report, whole))
+    assert [launch["blocks_run"] for launch in sampled] == [3, 3]
+    assert [launch["counters"] for launch in sampled] == [launch["counters"] for launch in exact]
+    row = next(line for line in done.stderr.splitlines() if line.startswith("sgemm "))
+    assert row.split()[-2:] == ["32.0", "32.0"]
+
+
+def test_predicting_changes_no_memory(programs):
+    done = programs.run("robust", "walk", options=["--sample", "2"])
+    assert done.stdout == "64\nend\n", done.stderr  # 2 blocks of 32 threads
+    assert re.search(r"^walks +1 +0 +0 +96 ", done.stderr, re.M)
+
+
+def test_annotated_source(programs):
+    done = programs.run("gemm", options=["--annotate", "sgemm"])
+    assert re.search(r"1,024 +14 │ .*ta\[threadIdx.y\]\[threadIdx.x\] = a\[", done.stderr) or re.search(
+        r"│ +ta\[threadIdx.y\]\[threadIdx.x\] = a\[", done.stderr
+    )
+    assert "shared memory: 13,312 wavefronts" in done.stderr
+    done = programs.run("gemm", options=["--annotate", "other", "--bounds", "sgemm"])
+    assert "bottleneck: " in done.stderr and "H100 SXM" in done.stderr
+    assert "--annotate: no kernel 'other' was launched and counted; launched: sgemm" in done.stderr
+
+
+def test_another_device(programs):
+    done = programs.run("reduce", options=["--gpu", "h200", "-q"])
+    assert done.stdout.startswith("NVIDIA H200, 132 multiprocessors") and done.returncode == 0 and not done.stderr
+    done = programs.run("gemm", options=["--gpu", "a100", "-q"])
+    assert "no kernel image is available" in done.stdout and done.returncode == 3
+    assert "ptxsim: gemm: the program's PTX is for compute capability 9.0 and newer" in done.stderr
+
+
+def test_the_report_may_go_to_a_file(programs, tmp_path):
+    log = tmp_path / "log"
+    done = programs.run("robust", "beyond", options=["--log-file", str(log)])
+    assert not done.stderr and done.stdout.count("cudaErrorInvalidValue") == 2
+    assert "2000 bytes at the source" in log.read_text()
+
+
+# what goes wrong
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        (["exit", "7"], 7, [], []),
+        (["assert"], 1, ["cudaErrorAssert", "end"], [r"asserts: robust.cu:\d+: .*assertion `n == 4` failed"]),
+        (["host"], 139, [], [
+            r"host code at robust.cu:\d+ writes device memory at 0x\w+, 12 bytes into allocation 1 \(cudaMalloc at ",
+            "ended by SIGSEGV",
+        ]),
+        (["host-freed"], 139, [], [r"host code at robust.cu:\d+ reads device memory .* which was freed", "SIGSEGV"]),
+        (["segv"], 139, [], ["ended by SIGSEGV"]),
+        (["kill"], 137, [], ["ended by SIGKILL"]),
+        (
+            ["printf", "written-by-kernel", "fork"],
+            0,
+            [
+                *("before", "thread 0 of 3", "thread 1 of 3", "thread 2 of 3", "after"),
+                *("child: cudaErrorInitializationError", "end"),
+            ],
+            [r"cannot be used after fork\(\)"],
+        ),
+        (["race"], 1, ["64", "end"], [r"adds_once: robust.cu:\d+: .*race: reads what thread \(63, 0, 0\) writes"]),
+        (["unwritten"], 1, ["end"], [r"reads: robust.cu:\d+: .*read of global memory that nobody wrote"]),
+        (
+            ["free-twice", "beyond", "barrier"],
+            1,
+            [*["cudaErrorInvalidValue"] * 4, "cudaSuccess", "end"],
+            [
+                *("is not the start of an alloc", "inside one", "976 bytes past the end", "is host memory"),
+                r"misses_barrier: robust.cu:\d+: .*barrier 0 is not reached by all",
+            ],
+        ),
+        (["configuration"], 1, ["cudaErrorInvalidConfiguration", "cudaErrorInvalidValue", "end"], [
+            r"launch at robust.cu:\d+: cudaErrorInvalidConfiguration: fill with",
+            "fill with 100000 bytes of dynamic shared memory; allowed: 49152",
+        ]),
+        (["freed"], 1, ["cudaErrorIllegalAddress", "end"], ["out-of-bounds global load .* which was freed"]),
+        (["threads"], 1, ["20", "end"], ["cudaErrorInvalidValue: .* inside one"] * 4),
+        (["huge"], 0, ["cudaErrorMemoryAllocation"] * 2 + ["ten", "end"], ["1000 GiB asked for; the NVIDIA H100"]),
+    ],
+)  # fmt: skip
+def test_what_goes_wrong(programs, arguments, code, out, err):
+    done = programs.run("robust", *arguments, options=["-q"])
+    assert (done.returncode, done.stdout.splitlines()) == (code, out), done.stderr
+    lines = [line for line in done.stderr.splitlines() if "of emulation" not in line]
+    if arguments == ["huge"] and len(lines) == 2:  # a machine without 10 GB says so
+        assert "10 GiB asked for; this machine" in lines.pop()
+    assert len(lines) == len(err), done.stderr
+    for line, pattern in zip(lines, err, strict=True):
+        assert re.search(pattern, line), line
+
+
+def test_a_launch_that_never_ends(programs):
+    done = programs.run("robust", "spin", options=["--limit", "0.5", "-q"])
+    assert done.returncode == 1 and done.stdout.splitlines()[0] == "cudaErrorLaunchTimeout"
+    assert "forever: the launch took longer than 0.5 seconds (--limit) and was ended" in done.stderr
+
+
+def test_many_launches(programs):
+    done = programs.run("robust", "launches", "300")
+    lines = done.stderr.splitlines()
+    assert done.returncode == 0 and len(lines) == 100 + 4 and "300 launches of 1 kernel" in lines[-1]
+    assert float(re.search(r"([\d.]+) s of emulation", lines[-1])[1]) / 300 < 0.3
+
+
+def test_a_report_that_cannot_be_written(programs, tmp_path):
+    done = programs.run("gemm", options=["-q", "--report", "/dev/full"])
+    assert done.returncode == 1 and "PASS" in done.stdout
+    assert done.stderr.splitlines()[-1] == "ptxsim: cannot write /dev/full: No space left on device"
+    done = programs.run("gemm", options=["--report", str(tmp_path)])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"ptxsim: cannot write {tmp_path}: it is a folder\n"
+
+
+def busy(running: subprocess.Popen[str], name: str) -> tuple[int, int]:
+    """Waits for a program's launch to be under way; the program's process and its emulator's."""
+
+    def found() -> tuple[list[int], list[int]]:
+        both = children(running.pid)
+        own = [pid for pid in both if Path(f"/proc/{pid}/comm").read_text().strip() == name]
+        return own, [pid for pid in both if pid not in own and cpu(pid) > cpu_at_fork]
+
+    cpu_at_fork = 5  # ticks; a launch that never ends goes beyond any number
+
+    wait_for(lambda: all(found()), "a launch under way")
+    own, emulators = found()
+    return own[0], emulators[0]
+
+
+def cpu(pid: int) -> int:
+    """Ticks of processor time."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
+@pytest.mark.parametrize("victim", ["program", "emulator", "supervisor"])
+def test_a_process_is_killed(programs, victim):
+    with programs.start("robust", "spin", options=["-q"]) as running:
+        program, emulator = busy(running, "robust")
+        os.kill({"program": program, "emulator": emulator, "supervisor": running.pid}[victim], signal.SIGKILL)
+        out, err = running.communicate(timeout=60)
+    wait_for(lambda: not alive(program) and not alive(emulator), "processes that end")
+    if victim == "program":
+        assert running.returncode == 137 and "ended by SIGKILL" in err
+    elif victim == "emulator":
+        assert running.returncode == 1 and out.splitlines() == ["cudaErrorDevicesUnavailable", "end"]
+        assert "the emulator has ended unexpectedly" in err and "has ended by signal 9" in err
+    else:
+        assert running.returncode == -9
+        programs.run("robust", "exit", "0")  # removes the folder that was left
+    assert not [path for path in (programs.folder / "tmp").glob(f"ptxsim-exec-{running.pid}-*")]
+
+
+def test_an_interrupt_ends_all(programs):
+    with programs.start("robust", "sleep", options=["-q"]) as running:
+        assert running.stdout.readline() == "ready\n"
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=60)
+    assert running.returncode == 128 + signal.SIGTERM
+
+
+def test_two_programs_at_a_time(programs, tmp_path):
+    both = [programs.start("gemm", str(n)) for n in (48, 64)]
+    assert ["PASS" in one.communicate(timeout=100)[0] for one in both] == [True, True]
+    script = tmp_path / "both.sh"
+    script.write_text(f"#!/bin/sh\n{programs.path('gemm')} 32 & {programs.path('gemm')} 48\nwait\n")
+    script.chmod(0o755)
+    programs.path("gemm")
+    done = subprocess.run(
+        programs.command("exec", str(script)), env=programs.environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.count("PASS") == 2 and "2 launches of 1 kernel" in done.stderr
+
+
+def test_programs_that_cannot_be_run(programs, tmp_path):
+    for name, what in (("nothing-there", "no such program"), (str(tmp_path), "a folder"), (__file__, "not executable")):
+        done = subprocess.run(programs.command("exec", name), env=programs.environment, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (2, f"ptxsim: {name}: {what}\n")
+    static = programs.path("static", PROGRAMS / "missing.cu", ["-cudart", "static"])
+    done = subprocess.run(
+        programs.command("exec", str(static)), env=programs.environment, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "linked with the static CUDA runtime" in done.stderr and "nvcc -cudart shared" in done.stderr
+    held = programs.path("held", PROGRAMS / "missing.cu", SASS)  # PTX in the line information of its machine code
+    assert "increment: grid 1, block 1" in programs.run("held").stderr
+    bare = programs.folder / "bare"
+    command = [str(tool("nvcc")), "-cudart", "shared", *SASS, f"-L{standins(programs)}", f"-L{wheel_libraries()}"]
+    subprocess.run([*command, "-o", str(bare), str(PROGRAMS / "missing.cu")], check=True)
+    done = programs.run("bare", options=["-q"])
+    assert "bare: its kernels are machine code only; add PTX: nvcc -gencode" in done.stderr
+    alone = subprocess.run(
+        [str(held)], env=programs.environment | {"LD_LIBRARY_PATH": standins(programs)}, capture_output=True, text=True
+    )
+    assert "works under `ptxsim exec`" in alone.stderr and alone.stderr.count("ptxsim:") == 1
+
+
+def wheel_libraries() -> Path:
+    return tool("nvcc").resolve().parent.parent / "lib"
+
+
+def standins(programs: Programs) -> str:
+    (folder,) = (programs.folder / "cache" / "ptxsim").glob("standins-*")
+    return str(folder)
+
+
+def test_what_a_fat_binary_holds(programs, tmp_path):
+    made = tmp_path / "compressed.fatbin"
+    done = programs.nvcc("-fatbin", str(PROGRAMS / "missing.cu"), "-o", str(made))
+    assert done.returncode == 0, done.stderr
+    content = made.read_bytes()
+    assert any(image.content is None for image in fatbin.images(content))
+    text, cubin = fatbin.choose(fatbin.unpacked(content, tmp_path), 90)
+    assert text.architecture == 90 and cubin.content[:4] == b"\x7fELF" and text.specific
+    with pytest.raises(PtxsimError, match=r"compute capability 9\.0 and newer; --gpu is of 8\.0"):
+        fatbin.choose(fatbin.unpacked(content, tmp_path), 80)
+    # of the program, as it is in its section, without compression
+    program = programs.path("missing").read_bytes()
+    starts = [found.start() for found in re.finditer(re.escape(fatbin.MAGIC.to_bytes(4, "little")), program)]
+    plain = [image for start in starts for image in fatbin.images(program[start:]) if image.kind == fatbin.PTX]
+    assert [image.content.strip() for image in plain] == [text.content.strip()]
+    assert b".entry _Z9incrementPi" in text.content
+    with pytest.raises(PtxError, match="neither PTX, a cubin nor a fat binary"):
+        fatbin.images(b"nothing of the kind")
+
+
+def test_lines_of_a_program(programs):
+    binary = elf.read(programs.path("gemm"))
+    assert any(name.startswith("libcudart.so") for name in binary.needed) and ".nv_fatbin" in binary.sections
+    assert elf.read(Path(__file__)) is None
+    assert elf.source_line(str(programs.path("gemm")), 0) is None
+
+
+# from Python
+
+DEVICE = """
+import faulthandler
+faulthandler.dump_traceback_later(60, exit=True)
+import sys
+import numpy as np
+import ptxsim
+
+ptx = open(sys.argv[1], "rb").read()
+found = []
+for blocks in (2, 3):
+    with ptxsim.device("h200", quiet=True) as run:
+        from cuda.bindings import driver
+        from cuda.core import Device, LaunchConfig, ObjectCode, launch
+
+        device = Device()
+        device.set_current()
+        stream = device.create_stream()
+        kernel = ObjectCode.from_ptx(ptx).get_kernel("_Z9incrementPi")
+        buffer = device.allocate(2 * 4, stream=stream)
+        address = int(buffer.handle)
+        (code,) = driver.cuMemsetD32(address, 41, 2)
+        assert code == 0, code
+        launch(stream, LaunchConfig(grid=1, block=1), kernel, address + 4 * (blocks - 2) * 2)
+        try:
+            stream.sync()
+            back = np.zeros(2, np.int32)
+            (code,) = driver.cuMemcpyDtoH(back.ctypes.data, address, back.nbytes)
+            found.append(back.tolist())
+            buffer.close(stream)
+        except Exception as error:
+            found.append(type(error).__name__)
+        name = device.name
+    found.append([len(run.launches), len(run.faults), run.errors])
+print(name, found)
+try:
+    with ptxsim.device(), ptxsim.device():
+        pass
+except ptxsim.PtxsimError as error:
+    print(error)
+"""
+
+
+def test_a_device_for_python(programs, tmp_path):
+    pytest.importorskip("cuda.core")
+    ptx = tmp_path / "missing.ptx"
+    done = programs.nvcc("-ptx", "-arch=sm_90", str(PROGRAMS / "missing.cu"), "-o", str(ptx))
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", DEVICE, str(ptx)], env=programs.environment, capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.splitlines() == [
+        "NVIDIA H200 [[42, 41], [1, 0, []], 'CUDAError', [1, 1, []]]",
+        "ptxsim.device() within another one, or under `ptxsim exec`",
+    ], done.stderr
+    assert "out-of-bounds global load of 4 bytes" in done.stderr and left(programs.folder) == []
