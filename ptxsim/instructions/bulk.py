@@ -419,11 +419,6 @@ def _boxes(
             if raw % ALIGN:
                 what = f"misaligned box at {space.shown(raw)}, which tensor copies take at multiples of {ALIGN} bytes"
                 raise m.fault(instruction, what + m.in_shared(raw), lane)
-            if box.swizzle and raw % (8 * box.swizzle):
-                m.notes[
-                    f"{instruction.where}: a box at shared address 0x{raw:x} begins within its pattern of "
-                    f"{8 * box.swizzle} bytes: the swizzle follows the bits of the address"
-                ] = None
             if box.inner_bytes < box.swizzle:
                 m.notes[
                     f"{instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: taken as "

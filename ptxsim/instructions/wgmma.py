@@ -48,16 +48,21 @@ class Descriptor:
 
     def wrong(self, word: int) -> str | None:
         """What is wrong with it, in words."""
-        if word & RESERVED:
-            return f"bits 0x{word & RESERVED:x} must be zero"
-        phase = self.start >> 7 & self.row // PIECE - 1
-        if phase != self.base & self.row // PIECE - 1:
-            size = 8 * self.row
-            return (
-                f"its start, shared address 0x{self.start:x}, must lie in the first row of a pattern of the "
-                f"{self.row}-byte swizzle, which begins at a multiple of {size} (base offset {self.base})"
-            )
-        return None
+        return f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
+
+    def doubtful(self) -> str | None:
+        """What is unlikely to be meant, in words: a base offset that is not that of the start.
+
+        Without one, the swizzle follows the bits of the address, wherever the matrix begins: six kernels that begin at
+        0x480 compute the right results on an H100."""
+        rows = self.row // PIECE - 1
+        phase = self.start >> 7 & rows
+        if self.base & rows in (0, phase):
+            return None
+        return (
+            f"base offset {self.base} contradicts its start, shared address 0x{self.start:x}, which lies in row {phase} "
+            f"of a pattern of the {self.row}-byte swizzle"
+        )
 
     def pieces(self, lines: int, across: bool) -> np.ndarray:
         """Addresses of 16-byte pieces. K-major: [lines, 2], lines of the matrix and pieces along k. `across`, MN-major:
@@ -292,6 +297,8 @@ class Fetch:
             descriptor = Descriptor.unpack(word)
             if what := descriptor.wrong(word):
                 raise self.m.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
+            if what := descriptor.doubtful():
+                self.m.notes[f"{self.instruction.where}: wgmma: matrix descriptor 0x{word:016x}: {what}"] = None
             found = self.places[word] = descriptor.pieces(self.lines, self.across)
         return found
 

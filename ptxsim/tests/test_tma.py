@@ -270,25 +270,38 @@ def test_waiting_for_wgmma_is_no_waiting_for_a_bulk_store(kernel):
         launch(1)
 
 
-def test_a_swizzle_of_the_map_that_differs_from_the_descriptors_is_noted(kernel):
+def multiplied(kernel, swizzle=1, at=0, base=0):
+    """The notes of a product of a 64x64 tile with its first 8 rows; whether that is right."""
     values = np.random.default_rng(8).integers(-4, 5, (64, 64)).astype(np.float16)
-
-    def launch(swizzle):
-        out = Array(np.zeros((128, 4), np.float32), "out")
-        taken = TensorMap(Array(values, "A"), (64, 64), swizzle=128)
-        notes = kernel("load_and_multiply").launch(1, 128, [taken, out, swizzle], 64 * 128).notes
-        return out.numpy(), notes
-
-    got, notes = launch(1)
+    out = Array(np.zeros((128, 4), np.float32), "out")
+    taken = TensorMap(Array(values, "A"), (64, 64), swizzle=128)
+    notes = kernel("load_and_multiply").launch(1, 128, [taken, out, swizzle, at, base], at + 64 * 128).notes
     part = values[:, :16].astype(np.float32)
-    want = part @ part[:8].T
-    lane = np.arange(128)
-    for i in range(4):
-        rows, columns = lane // 32 * 16 + lane % 32 // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2
-        assert (got[:, i] == want[rows, columns]).all()
-    assert notes == ()
-    got, (note,) = launch(2)
+    want, got, lane = part @ part[:8].T, out.numpy(), np.arange(128)
+    rows, columns = lane // 32 * 16 + lane % 32 // 4, lane % 4 * 2
+    pairs = [(got[:, i], want[rows + 8 * (i // 2), columns + i % 2]) for i in range(4)]
+    return notes, all((a == b).all() for a, b in pairs)
+
+
+def test_a_swizzle_of_the_map_that_differs_from_the_descriptors_is_noted(kernel):
+    assert multiplied(kernel) == ((), True)
+    (note,), right = multiplied(kernel, swizzle=2)
     assert note.endswith("wgmma reads with a swizzle of 64 bytes what a tensor copy wrote with a swizzle of 128 bytes")
+    assert not right
+
+
+@pytest.mark.parametrize("at", [128, 640, 896])
+def test_the_swizzle_of_a_tile_that_begins_within_a_pattern_goes_by_the_address(kernel, at):
+    """Checked on an H100 with tiles at shared address 0x480."""
+    assert multiplied(kernel, at=at) == ((), True)
+
+
+def test_a_base_offset_that_contradicts_the_start_is_noted(kernel):
+    (note,), _ = multiplied(kernel, at=128, base=3)
+    assert note.endswith(
+        "base offset 3 contradicts its start, shared address 0x880, which lies in row 1 of a pattern of the "
+        "128-byte swizzle"
+    )
 
 
 def test_a_bulk_copy_between_blocks_of_a_cluster(kernel):

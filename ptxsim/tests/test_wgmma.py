@@ -11,7 +11,7 @@ import ptxsim
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 TYPES = {"__nv_bfloat16": BF16, "__half": np.float16, "float": np.float32, "uint8_t": E4M3}
 SWIZZLES = {0: "none", 1: "128 bytes", 2: "64 bytes", 3: "32 bytes"}
-EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, BASE, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY = range(1, 12)
+EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY = range(1, 11)
 
 
 def matrices(dtype, *shape: int, seed: int = 0) -> list[np.ndarray]:
@@ -99,8 +99,6 @@ FAULTS = {
     SCALED: r"its accumulator is written at wgmma\.cu:\d+.*, after the last wgmma\.fence",
     OVERWRITTEN: r"writes what wgmma.* at wgmma\.cu:\d+.* may still read: no wgmma\.wait_group between .*, in as",
     NO_BARRIER: r"race: .* thread .* writes at wgmma\.cu:\d+",
-    BASE: r"matrix descriptor 0x\w+: its start, shared address 0x480, must lie in the first row of a pattern of the "
-    r"128-byte swizzle, which begins at a multiple of 1024",
     RESERVED: r"matrix descriptor 0x\w+: bits 0x20000000000000 must be zero",
     HALF: r"wgmma\.mma_async.*: 64 of a warpgroup's 128 threads execute it",
     NO_COMMIT: r"reads the result .* before a wait_group for it; it is in no group yet \(commit_group\)",

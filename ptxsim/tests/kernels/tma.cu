@@ -324,8 +324,9 @@ KERNEL store_and_multiply(MAP map, float* out, int fault) {
     shared[threadIdx.x] = 1;
 }
 
-// A tile by a tensor map, read with the descriptor's own swizzle (1: 128 bytes, 2: 64, 3: 32, 0: none).
-KERNEL load_and_multiply(MAP map, float* out, int swizzle) {
+// A tile by a tensor map, `at` bytes into shared memory, read with the descriptor's own swizzle (1: 128 bytes, 2: 64, 3: 32,
+// 0: none) and base offset.
+KERNEL load_and_multiply(MAP map, float* out, int swizzle, int at, int base) {
     __shared__ uint64_t bar;
     if (threadIdx.x == 0) {
         init(&bar, 1);
@@ -334,10 +335,11 @@ KERNEL load_and_multiply(MAP map, float* out, int swizzle) {
     __syncthreads();
     if (threadIdx.x == 0) {
         expect(&bar, 64 * 128);
-        load_2d(shared, &map, 0, 0, &bar);
+        load_2d(shared + at, &map, 0, 0, &bar);
     }
     wait(&bar, 0);
-    const uint64_t matrix = (shared_address(shared) & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | uint64_t(swizzle) << 62;
+    const uint64_t matrix = (shared_address(shared + at) & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | uint64_t(base) << 49 |
+                            uint64_t(swizzle) << 62;
     float d[4];
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     asm volatile(
