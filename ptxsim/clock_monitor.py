@@ -6,6 +6,8 @@ of its cluster up to when its accesses come before the warp's own next ones. Tim
 - A barrier of a block, or a part of one, joins what its threads know, and what they did.
 - An arrival at an mbarrier (or at the cluster's barrier) leaves there what the thread knows and did; who sees the phase
   end takes it.
+- A store or atomic with release leaves what its thread knows and did at the flag that it writes; who reads the flag with
+  acquire takes it.
 - What one lane learns its warp knows; what a lane did its warp learns by a warp barrier.
 - A bulk copy writes shared memory for its mbarrier: only who sees that phase end knows of it. A bulk store, or a wgmma,
   reads for its warp: whoever waits for its group knows that the reading is over.
@@ -37,6 +39,8 @@ WARP = 32
 NOBODY = -1
 OBJECTS = 16  # mbarriers that a cluster's clocks have room for at first
 GENERIC, FENCED = 0, 1  # what is known; and of it, what a fence.proxy.async came after
+ACQUIRES, RELEASES = {"acquire", "acq_rel"}, {"release", "acq_rel"}
+ORDERING = ACQUIRES | RELEASES
 WRITES = ("st", "st_ordered", "atom")
 ASYNC_READS = ("async_ld",)
 
@@ -52,8 +56,9 @@ class ClockMonitor:
         self.granules_per_block = total // len(m.blocks)
         self.watch_unwritten, self.watch_races = m.checks.unwritten, m.checks.races
         self.written = np.zeros(total, bool)
+        own = m.own_shared
         outside = self.written.reshape(len(m.blocks), -1)
-        outside[:, : space.first >> self.shift] = outside[:, space.size >> self.shift :] = True
+        outside[:, : own[0] >> self.shift] = outside[:, own[1] >> self.shift :] = True  # the system has zeroed its part
         self.under_way = np.zeros(total, np.int32)  # when the copy that is to land there began
         self.copies = 0  # pieces under way
         self.beginners: dict[int, int] = {}  # lanes of these copies, by when
@@ -252,7 +257,24 @@ class ClockMonitor:
                 self._after_write(g, who, instruction, kind, strong)
                 if strong == PLAIN:
                     self._read(g, who, time)
+            if strong != PLAIN:
+                self._flag(g, who, instruction, writing)
         return time
+
+    def _flag(self, g: np.ndarray, who: np.ndarray, instruction: Instruction, writing: bool) -> None:
+        """Ordered accesses by which threads tell each other: what a release leaves at a flag, an acquire takes.
+
+        Atomics between, relaxed ones too, go on with what a release left there (PTX ISA 8.9.2)."""
+        if not ORDERING.isdisjoint(instruction.modifiers):
+            takes = not ACQUIRES.isdisjoint(instruction.modifiers) and instruction.opcode != "red"
+            leaves = writing and not RELEASES.isdisjoint(instruction.modifiers)
+            for flag in np.unique(g).tolist():
+                here, key = who[g == flag], ("flag", flag)
+                for lanes in here[:, None] if takes and leaves else here[None]:  # atomics: one after the other
+                    if takes and key in self.left:
+                        self._learn(np.unique(lanes // WARP), self.left[key])
+                    if leaves:
+                        self.left[key] = self._joined(self.left.get(key), self._what(lanes))
 
     def _ordered(self, plane: int, who: np.ndarray, agents: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Whether what agents did at some time comes before what lanes do now."""

@@ -36,6 +36,7 @@ from .instructions import registry
 from .instructions.memory import STACK
 from .instructions.registry import Control, Step
 from .instructions.special import special_value
+from .layout import SCRATCH, reserved
 from .memory import (
     BASES,
     GLOBAL_BASE,
@@ -129,6 +130,7 @@ class Machine:
         self.observers: tuple[Observer, ...] = ()
         self.after_call: dict[tuple[int, str], Callable[[], None]] = {}  # hands results over: place, function
         self.granule = smallest_shared_access(program)
+        self.uses_reserved = uses_reserved(program)
         self.watch = Watch.of(program)
         self.origins = origins.find(program)
         self.within = {pc: part for pc, found in self.origins.items() if (part := self._part(found)) is not None}
@@ -788,7 +790,11 @@ class Machine:
         self.resolved: dict[Hashable, Addresses] = {}
         self.clusters = Clusters(self)
         base = self.program.shared_base
-        shared = programs.align_up(base + max(self.shared_bytes, 16), 16)
+        self.own_shared = first, end = base, base + self.shared_bytes
+        if self.uses_reserved:
+            scratch = reserved(self.program.module.target, self.shared_bytes, "1")
+            first, end = min(first, scratch), max(end, scratch + SCRATCH)
+        shared = programs.align_up(max(end, base + 16), 16)
         local = max(self.program.local_bytes * (self.limits.depth + 1 if self.program.recursive else 1), 16)
         self.stack_top = np.full(self.lanes, local, np.int64)  # what alloca gives lies behind the frames
         local += STACK if any(i.opcode == "alloca" for i in self.program.code) else 0
@@ -800,13 +806,13 @@ class Machine:
             "param": self.param_space,
         }
         self.spaces["const"] = self.spaces["global"]
-        part = (np.zeros(len(self.blocks) * shared, np.uint8), base + self.shared_bytes, self.block_of * shared, base)
+        part = (np.zeros(len(self.blocks) * shared, np.uint8), end, self.block_of * shared, first)
         if self.clusters.size > 1:
             for name in ("shared", "shared::cluster"):
                 self.spaces[name] = ClusterSpace(name, *part, self.clusters.rank, self.clusters.size, shared)
         else:
             self.spaces["shared"] = self.spaces["shared::cluster"] = Space("shared", *part)
-        watched = self.shared_bytes and (self.checks.races or self.checks.unwritten)
+        watched = end > first and (self.checks.races or self.checks.unwritten)
         clocks = needs_clocks(self.program) or self.clusters.size > 1
         self.monitor = None
         if watched:
@@ -1158,6 +1164,7 @@ VERBS = {
     "ldmatrix": "ldmatrix",
     "async_ld": "bulk load",
 }
+FLAGS = ("ld", "st", "atom", "red")  # by which threads of a block tell each other, where they order at its scope
 WINDOWS = {0: "global", **{base >> 48: name for name, base in BASES.items()}}
 
 
@@ -1197,10 +1204,21 @@ class MemoryEvent:
         return self.access.offset
 
 
+def uses_reserved(program: Program) -> bool:
+    """Whether a program asks where the system's part of shared memory lies."""
+    return any(isinstance(o, Special) and "reserved_smem" in o.name for i in program.code for o in i.operands)
+
+
 def needs_clocks(program: Program) -> bool:
     """Whether warps of a program order their accesses by more than barriers of the block."""
     words = {"bulk", "cluster", "shared::cluster", "mbarrier", "proxy"}
-    return any(i.opcode in ("mbarrier", "wgmma") or not words.isdisjoint(i.modifiers) for i in program.code)
+    orders = {"acquire", "release", "acq_rel"}
+    return any(
+        i.opcode in ("mbarrier", "wgmma")
+        or not words.isdisjoint(i.modifiers)
+        or ("cta" in i.modifiers and i.opcode in FLAGS and not orders.isdisjoint(i.modifiers))
+        for i in program.code
+    )
 
 
 def smallest_shared_access(program: Program) -> int:

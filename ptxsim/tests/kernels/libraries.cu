@@ -37,6 +37,19 @@ extern "C" __global__ void coop(int* out, const int* in) {
     b.sync();
     out[blockIdx.x * 128 + threadIdx.x] = s + a.size();
 }
+// Tiles of several warps: from sm_80 on their barriers lie in the system's part of shared memory, the kernel's own data do not.
+extern "C" __global__ void coop_wide(int* out, const int* in) {
+    __shared__ cg::block_tile_memory<256> memory;
+    __shared__ int own[256];
+    auto b = cg::this_thread_block(memory);
+    auto w = cg::tiled_partition<64>(b);
+    own[threadIdx.x] = in[blockIdx.x * 256 + threadIdx.x];
+    w.sync();
+    int next = own[threadIdx.x ^ 63];
+    int s = cg::reduce(w, next, cg::plus<int>());
+    w.sync();
+    out[blockIdx.x * 256 + threadIdx.x] = s + own[threadIdx.x];
+}
 // Not a library, but what reductions in many kernels look like.
 extern "C" __global__ void softmax(float* out, const float* in, int n) {
     __shared__ float part[4];
