@@ -333,12 +333,15 @@ class Kernel:
         return cluster
 
     def _registers(self, block: tuple[int, int, int]) -> int | None:
-        """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a cubin says."""
+        """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a cubin says; 0 where the
+        cubin shows that ptxas left setmaxnreg out."""
         if not any(i.opcode == "setmaxnreg" for i in self.program.code):
             return None
         attributes = self.program.entry.attributes
         if self.cubin is not None:
-            return align_up(sass.read(self.cubin, self.name).registers, 8)
+            function = sass.read(self.cubin, self.name)
+            kept = any(i.name == "USETMAXREG" for i in function.instructions)
+            return align_up(function.registers, 8) if kept else 0
         if "maxnreg" in attributes:
             return attributes["maxnreg"][0] // 8 * 8
         threads = attributes.get("reqntid") or attributes.get("maxntid")

@@ -733,7 +733,7 @@ class Machine:
     ) -> None:
         """Take what is common to all batches of a launch. `places`: addresses of the buffers that parameters hold;
         `unwritten`: addresses, from and to, of buffers that nobody has written; `cluster`: blocks of one;
-        `registers`: of a thread when it starts, where that is known."""
+        `registers`: of a thread when it starts, where that is known; 0: setmaxnreg does nothing."""
         self.cluster, self.tensor_maps, self.registers_at_start = cluster, tensor_maps, registers
         self.textures, self.checks = textures, checks
         self.notes: dict[str, None] = {}
