@@ -174,11 +174,11 @@ def _touch_global(m: Machine, instruction: Instruction, access: Access, width: i
         observer.bulk(instruction, access, width, kind)
 
 
-def _require_readable(m: Machine, instruction: Instruction, access: Access) -> int | None:
-    """A bulk copy reads shared memory; the time, where it is watched."""
+def _require_readable(m: Machine, instruction: Instruction, access: Access, width: int = PIECE) -> int | None:
+    """A bulk copy reads shared memory, `width` bytes at each place; the time, where it is watched."""
     if not isinstance(m.monitor, ClockMonitor):
         return None
-    return m.monitor.access(access, np.asarray(access.lanes), PIECE, instruction, "async_ld")
+    return m.monitor.access(access, np.asarray(access.lanes), width, instruction, "async_ld")
 
 
 # into shared memory
@@ -385,7 +385,6 @@ def _tensor_store(
 
     def step() -> None:
         for lane, box, taken, coordinates in boxes("cp_async_ld"):
-            _require_readable(m, instruction, taken)
             update = None
             if operation:
                 update = _update(operation, TYPES[REDUCED[box.dtype.name]], modifiers)
@@ -394,13 +393,36 @@ def _tensor_store(
                 m.bulk_groups.add(Store(instruction, lane, taken))
                 continue
             access, unit, inside, first, end = found
-            rows = np.stack([taken.load(8, i) for i in range(2)], axis=1).view(np.uint8)
-            rows = rows.reshape(-1, box.inner_bytes)[inside, first:end]
-            rows[:, box.bytes_inside(coordinates) - first :] = 0
+            read, rows = _read_inside(m, instruction, taken, box, inside, first, box.bytes_inside(coordinates))
+            rows = np.pad(rows, ((0, 0), (0, end - first - rows.shape[1])))
             data = [np.ascontiguousarray(rows).view(f"u{unit}").reshape(-1)]
-            _send(m, instruction, lane, taken, access, data, unit, update)
+            _send(m, instruction, lane, read, access, data, unit, update)
 
     return step
+
+
+def _read_inside(
+    m: Machine,
+    instruction: Instruction,
+    taken: Pieces,
+    box: tensor_maps.TensorMap,
+    inside: np.ndarray,
+    first: int,
+    end: int,
+) -> tuple[Pieces, np.ndarray]:
+    """What of a box in shared memory lies inside its tensor, bytes `first` to `end` of the rows that are `inside`: its
+    access, checked, and its bytes [rows, end - first]. The rest of the box is not read."""
+    unit = math.gcd(PIECE, first, end)
+    raw = taken.where.raw.reshape(len(inside), -1)[inside]
+    at = (raw[:, :, None] + np.arange(0, PIECE, unit)).reshape(len(raw), -1)[:, first // unit : end // unit].reshape(-1)
+    lane, origin = int(taken.lanes[0]), int(taken.where.flat[0] - taken.where.raw[0])
+    space = taken.space
+    read = Pieces(space, at + origin, at, lane)
+    m.require_valid(space, read.where, 0, unit, unit, instruction, "cp_async_ld")
+    _require_readable(m, instruction, read, unit)
+    step = min(unit, 8)
+    data = np.stack([read.load(step, i) for i in range(unit // step)], axis=1)
+    return read, data.view(np.uint8).reshape(len(raw), end - first)
 
 
 def _boxes(
@@ -413,7 +435,8 @@ def _boxes(
         lanes = _lanes(m)
         space, found = m.spaces[space_name], read_maps(lanes)
         where = space.addresses(m.registers[slot], _only(m, lanes))
-        m.require_valid(space, where, offset, max(box.span for box, _ in found), PIECE, instruction, kind)
+        size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE  # a store reads what is inside
+        m.require_valid(space, where, offset, size, PIECE, instruction, kind)
         starts = zip(lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True)
         for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
             if raw % ALIGN:

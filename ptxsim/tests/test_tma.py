@@ -142,6 +142,29 @@ def test_a_stored_box_ends_with_a_whole_piece(kernel, columns, reached):
     assert (c.numpy() == want).all()
 
 
+@pytest.mark.parametrize("swizzle", ["none", 128])
+@pytest.mark.parametrize(("missing", "message"), [(0, None), (2, "read of shared memory that nobody wrote")])
+def test_a_store_reads_only_what_lies_inside_its_tensor(kernel, swizzle, missing, message):
+    """A box of 64 columns and 16 rows over a tensor of 20 columns and 9 rows: nobody wrote the rest of it."""
+    tile = np.arange(16 * 64, dtype=np.uint16).reshape(16, 64)
+    c = Array(np.zeros((9, 24), np.uint16), "C")
+    target = TensorMap(c, (16, 64), shape=(9, 20), strides=(48,), swizzle=swizzle)
+    places = np.flatnonzero(laid_out(np.pad(np.ones((9, 20 - missing), np.uint16), ((0, 7), (0, 44 + missing))),
+                                     target.swizzle, fill=0).view(np.uint16))  # fmt: skip
+    values = laid_out(tile, target.swizzle).view(np.uint16)[places]
+
+    def launch():
+        args = [Array(places.astype(np.int32)), Array(values), len(places), target]
+        kernel("put_part").launch(1, 128, args, shared_bytes=target.span)
+
+    if message is None:
+        launch()
+        assert (c.numpy()[:, :20] == tile[:9, :20]).all()
+    else:
+        with pytest.raises(PtxsimError, match=message):
+            launch()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int32])
 def test_boxes_are_added(kernel, dtype):
     rng = np.random.default_rng(5)

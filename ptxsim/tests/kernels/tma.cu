@@ -143,6 +143,18 @@ KERNEL put(const uint8_t* in, MAP map, int x, int y, int z, int bytes, int rank,
     }
 }
 
+// A box of which only some elements of shared memory are written before it is stored.
+KERNEL put_part(const int* places, const uint16_t* values, int count, MAP map) {
+    for (int i = threadIdx.x; i < count; i += blockDim.x) reinterpret_cast<uint16_t*>(shared)[places[i]] = values[i];
+    proxy_fence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        store_2d(&map, 0, 0, shared);
+        commit();
+        wait_read();
+    }
+}
+
 // A producer warp fills a ring of 64x64 boxes, two groups of consumers take them; C = sum over tiles of scaled elements.
 KERNEL __launch_bounds__(384, 1) ring(float* out, MAP map, int tiles, int fault) {
     constexpr int STAGES = 3, ROWS = 64, BYTES = ROWS * 128;
