@@ -6,8 +6,8 @@ of its cluster up to when its accesses come before the warp's own next ones. Tim
 - A barrier of a block, or a part of one, joins what its threads know, and what they did.
 - An arrival at an mbarrier (or at the cluster's barrier) leaves there what the thread knows and did; who sees the phase
   end takes it.
-- A store or atomic with release leaves what its thread knows and did at the flag that it writes; who reads the flag with
-  acquire takes it.
+- A store or atomic with release leaves what its thread knows and did at the flag that it writes; who reads the flag
+  with acquire takes it.
 - What one lane learns its warp knows; what a lane did its warp learns by a warp barrier.
 - A bulk copy writes shared memory for its mbarrier: only who sees that phase end knows of it. A bulk store, or a wgmma,
   reads for its warp: whoever waits for its group knows that the reading is over.

@@ -300,7 +300,8 @@ def named(added: Mapping[str, float]) -> dict[str, float]:
 
 def sums(stats: list[Stats]) -> dict[str, float]:
     """What adds up over instructions, blocks and launches, under Nsight Compute's names where it has one. An ldmatrix
-    counts among the wavefronts of shared loads, as there. Bulk copies count by themselves, under names of our own."""
+    counts among the wavefronts of shared loads, as there, and an stmatrix among those of stores, but not among the store
+    instructions (measured on an H100). Bulk copies count by themselves, under names of our own."""
 
     def total(name: str, space: str, *kinds: str) -> int:
         return sum(getattr(s, name) for s in stats if s.space == space and s.kind in kinds)
@@ -317,6 +318,7 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     prefix = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
     per_sector = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
+    stored = [s for s in stats if s.space == "shared" and s.kind == "st" and s.instruction.opcode != "stmatrix"]
     operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE  # as ncu counts them on an H200
     ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
     return {
@@ -325,7 +327,7 @@ def sums(stats: list[Stats]) -> dict[str, float]:
         f"{conflicts}_ld.sum": total("wavefronts", "shared", *load) - total("ideal", "shared", *load),
         f"{conflicts}_st.sum": total("wavefronts", "shared", *store) - total("ideal", "shared", *store),
         "smsp__inst_executed_op_shared_ld.sum": total("executed", "shared", "ld") + empty,
-        "smsp__inst_executed_op_shared_st.sum": total("executed", "shared", "st"),
+        "smsp__inst_executed_op_shared_st.sum": sum(s.executed for s in stored),
         "smsp__inst_executed_op_ldsm.sum": total("executed", "shared", "ldmatrix"),
         "smsp__inst_executed_op_ldgsts.sum": total("executed", "shared", "cp_async"),
         "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": waves["ldmatrix"],

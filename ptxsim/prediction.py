@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import polling
-from .api import Kernel, dimensions
+from .api import Kernel, Texture, dimensions
 from .counters import Counters, named
 from .errors import PtxsimError
 from .instructions import registry
@@ -70,6 +70,12 @@ class _Apart(Observer):
 
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         self.now.bulk(instruction, access, width, kind)
+
+    def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
+        self.now.operands(instruction, warpgroups, size)
+
+    def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
+        self.now.texture(instruction, texture, lanes, index)
 
 
 def waits_for_others(program: Program) -> Instruction | None:

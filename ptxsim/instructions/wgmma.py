@@ -60,8 +60,8 @@ class Descriptor:
         if self.base & rows in (0, phase):
             return None
         return (
-            f"base offset {self.base} contradicts its start, shared address 0x{self.start:x}, which lies in row {phase} "
-            f"of a pattern of the {self.row}-byte swizzle"
+            f"base offset {self.base} contradicts its start, shared address 0x{self.start:x}, which lies in row "
+            f"{phase} of a pattern of the {self.row}-byte swizzle"
         )
 
     def pieces(self, lines: int, across: bool) -> np.ndarray:

@@ -82,6 +82,16 @@ def test_atomics_whose_results_decide_nothing(ptx_text):
     assert ptxsim.predict(kernel, 100, 32, args).totals == pytest.approx(counters.totals())
 
 
+def test_operands_of_wgmma_and_textures(compiled):
+    """They are told to observers by themselves: 128 rows of 128 bytes of a block are 128 wavefronts."""
+    kernel = compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>")
+    args = [ptxsim.Array(np.zeros((64, 64), np.float32)), *(ptxsim.Array(np.zeros((64, 64), np.uint16)) for _ in "ab")]
+    counters = kernel.count(50, 128, args)
+    found = ptxsim.predict(kernel, 50, 128, args).totals
+    assert found == pytest.approx(counters.totals())
+    assert found["memory_l1_wavefronts_shared"] - found["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 6400
+
+
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [

@@ -237,7 +237,7 @@ def test_setmaxnreg_that_ptxas_ignored_does_nothing(tmp_path, bound, kept):
             pytest.skip(str(error))
         raise
     if kept:
-        with pytest.raises(ptxsim.PtxsimError, match="deadlock: setmaxnreg.inc waits for registers"):
+        with pytest.raises(ptxsim.PtxsimError, match=r"deadlock: setmaxnreg\.inc waits for registers"):
             kernel.launch(1, 384, [])
     else:
         notes = kernel.launch(1, 384, []).notes
