@@ -51,6 +51,7 @@ def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
         "grid": list(counters.grid),
         "block": list(counters.block),
         "totals": counters.totals(),
+        "polls": sum(s.polled for s in stats),
         "instructions": [_row(s) for s in stats if s.requests or s.merged_into],
     }
 
@@ -67,6 +68,7 @@ def _row(s: Stats) -> dict[str, Any]:
         "kind": s.kind,
         "bytes_per_thread": s.width,
         "executed": s.executed,
+        "polled": s.polled,
         "requests": s.requests,
         "wavefronts": s.wavefronts,
         "wavefronts_ideal": s.ideal,
@@ -81,6 +83,10 @@ def _row(s: Stats) -> dict[str, Any]:
 def summary(kernel: Kernel, counters: Counters) -> str:
     """Totals and, by source line, the accesses that cost more than they must."""
     lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}", *_figures(counters.totals())]
+    if polls := sum(s.polled for s in counters.by_instruction()):
+        lines.append(
+            f"  {polls:,} instructions of loops that poll again are left out: on a device, time decides how many"
+        )
     costly = []
     for (file, line), stats in counters.by_line().items():
         waves, ideal = sum(s.wavefronts for s in stats), sum(s.ideal for s in stats)

@@ -35,6 +35,7 @@ class Stats:
 
     instruction: Instruction
     executed: int = 0  # by warps
+    polled: int = 0  # the same, of rounds after the first of a loop that polls: they depend on time, see `polling`
     requests: int = 0  # warps with a thread that accessed memory
     wavefronts: int = 0
     ideal: int = 0
@@ -123,6 +124,9 @@ class Counters(Observer):
     def executed(self, instruction: Instruction, warps: int) -> None:
         if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.unrolled:
             self._of(instruction).executed += warps
+
+    def polled(self, instruction: Instruction, warps: int) -> None:
+        self._of(instruction).polled += warps
 
     def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
         self._of(instruction).operand_bytes += warpgroups * size
@@ -300,7 +304,7 @@ def named(added: Mapping[str, float]) -> dict[str, float]:
 
 def sums(stats: list[Stats]) -> dict[str, float]:
     """What adds up over instructions, blocks and launches, under Nsight Compute's names where it has one. An ldmatrix
-    counts among the wavefronts of shared loads, as there, and an stmatrix among those of stores, but not among the store
+    counts among the wavefronts of shared loads, as there; an stmatrix among those of stores, but not among the store
     instructions (measured on an H100). Bulk copies count by themselves, under names of our own."""
 
     def total(name: str, space: str, *kinds: str) -> int:

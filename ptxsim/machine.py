@@ -140,8 +140,15 @@ class Machine:
         for instruction in program.code:
             self._compile(instruction)
         self.polls = polling.loops(program)
+        self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
+        self.poll_places = frozenset(pc for last, start in self.rounds.items() for pc in range(start, last + 1))
+        for pc in self.rounds:
+            self.controls[pc] = self._noting_polls(pc)
         self.values = True  # of a launch: whether what does not bear on its counts is computed, too
         self.tally: dict[tuple[int, int], int] = {}  # straight runs of instructions, by first and last: warps
+        self.polled: dict[tuple[int, int], int] = {}  # the same, of rounds of loops that poll, after their first
+        self.polling: np.ndarray  # threads that go round such a loop again
+        self.silent = False  # whether only those act: what they look at is not counted
         self.runs = Runs(self)
         end, together = len(program.code), FAR
         self.run_end = [0] * end
@@ -212,6 +219,23 @@ class Machine:
             if instruction.predicate is not None:
                 step = self._guarded(instruction, step)
         return step, control
+
+    def _noting_polls(self, pc: int) -> Control:
+        """The control of a branch by which a loop polls again: notes which threads do."""
+        instruction, start, control = self.program.code[pc], self.rounds[pc], self.controls[pc]
+        assert control is not None  # of a branch
+        predicate, negated = instruction.predicate, instruction.negated
+        forward = instruction.operands[-1].place != start if instruction.opcode == "bra" else True
+
+        def noting(active: np.ndarray) -> int | None:
+            again = active
+            if predicate is not None and not forward:
+                chosen = self.registers[predicate.slot]
+                again = active & (~chosen if negated else chosen)
+            self.polling = self.polling | again
+            return control(active)
+
+        return noting
 
     def _watched(self, instruction: Instruction, step: Step) -> Step:
         """Of an instruction that uses registers which a wgmma may have under way."""
@@ -595,7 +619,7 @@ class Machine:
                 self.monitor.touch(access, width, instruction, kind)
         elif self.global_monitor is not None and instruction.pc in self.watched and space.name == "global":
             self.global_monitor.touch(access, width, instruction, kind)
-        if observed:
+        if observed and not self.silent:
             for observer in self.observers:
                 observer.memory(MemoryEvent(self, instruction, space.name, kind, width, access))
         return access
@@ -841,7 +865,9 @@ class Machine:
         self.committed = np.zeros(self.lanes, np.int64)  # groups of each thread
         self.givers: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
         self.executed = 0
-        self.tally = {}
+        self.tally, self.polled = {}, {}
+        self.polling = np.zeros(self.lanes, bool)
+        self.silent = False
         self.turns = self.idle = 0
         self.clock_reads = 0
         self.enter(self.alive)
@@ -916,7 +942,7 @@ class Machine:
                 stop = min(stop, together)
             if self.observers:
                 last = end + 1 if stop == end and stop != limit else stop
-                self.tally[pc, last] = self.tally.get((pc, last), 0) + self.active_warps()
+                self._count(pc, last, threads)
             for step in run(pc, stop, values):
                 step()
             self.executed += stop - pc + 1
@@ -953,6 +979,23 @@ class Machine:
                 return
             pc = place
 
+    def _count(self, pc: int, last: int, threads: np.ndarray) -> None:
+        """A straight run of instructions is executed: by warps for the first time, or by those that poll again."""
+        warps = self.active_warps()
+        self.silent = False
+        if self.rounds:
+            if pc not in self.poll_places:
+                self.polling = self.polling & ~threads
+            else:
+                first = (threads & ~self.polling).reshape(-1, WARP).any(axis=1)
+                again = warps - int(np.count_nonzero(first))
+                self.silent = again == warps
+                if again:
+                    self.polled[pc, last] = self.polled.get((pc, last), 0) + again
+                warps -= again
+        if warps:
+            self.tally[pc, last] = self.tally.get((pc, last), 0) + warps
+
     def _polls_in_vain(self, place: int, threads: np.ndarray) -> PtxsimError:
         """All that can run look at memory time and again, so that it cannot change any more."""
         what = "deadlock: waits in a loop for memory that nobody changes any more"
@@ -976,14 +1019,16 @@ class Machine:
 
     def _tell(self) -> None:
         """Tell the observers how often each instruction was executed."""
-        total: dict[int, int] = {}
-        for (first, last), warps in self.tally.items():
-            for pc in range(first, last):
-                total[pc] = total.get(pc, 0) + warps
-        self.tally = {}
-        for pc, warps in total.items():
-            for observer in self.observers:
-                observer.executed(self.program.code[pc], warps)
+        code = self.program.code
+        for tally, name in ((self.tally, "executed"), (self.polled, "polled")):
+            total: dict[int, int] = {}
+            for (first, last), warps in tally.items():
+                for pc in range(first, last):
+                    total[pc] = total.get(pc, 0) + warps
+            tally.clear()
+            for pc, warps in total.items():
+                for observer in self.observers:
+                    getattr(observer, name)(code[pc], warps)
 
     def active_warps(self) -> int:
         """How many warps have an active thread."""

@@ -65,6 +65,9 @@ class _Apart(Observer):
     def executed(self, instruction: Instruction, warps: int) -> None:
         self.now.executed(instruction, warps)
 
+    def polled(self, instruction: Instruction, warps: int) -> None:
+        self.now.polled(instruction, warps)
+
     def memory(self, event: MemoryEvent) -> None:
         self.now.memory(event)
 

@@ -16,6 +16,12 @@ from ptxsim.reading import prepare
 from ptxsim.sass import Instruction
 
 SOURCE = """
+extern "C" __global__ void waits(int* flags) {  // each block for the one before
+    if (blockIdx.x > 0 && threadIdx.x == 0)
+        while (atomicAdd(flags + blockIdx.x - 1, 0) == 0) {}
+    __syncthreads();
+    if (threadIdx.x == 0) atomicExch(flags + blockIdx.x, 1);
+}
 extern "C" __global__ void dot(float* out, const float* a, int n) {
     float s = 0;
     for (int i = 0; i < n; i++) s = fmaf(a[i], s, 1.0f);
@@ -243,6 +249,20 @@ def test_textures_are_fetched_too(made):
     _, _, work = made("fetch", 3, 64, [array(4 * 192), ptxsim.Texture(array(4 * 64))])
     assert work.counts["lines"] == 3 * 8
     assert work.counts["block_sectors"] == 3 * 32 and work.counts["sectors"] == 32
+
+
+def test_instructions_of_a_kernel_that_waits_are_a_least(made):
+    """How often a device looks is a matter of time: its instructions are those of one look for each wait, or more."""
+    for entry, args, words in (
+        ("waits", [ptxsim.Array(np.zeros(2, np.int32))], "polls depends on time; once for each wait is counted"),
+        ("dot", [array(64), array(64), 5], None),
+    ):
+        kernel, function, work = made(entry, 2, 32, args)
+        found = bounds.compute(function, kernel.program, work, machines.find("h200"))
+        if words is None:
+            assert found.report()["instructions_at_least"] is None
+        else:
+            assert words in found.waits and f"{found.instructions:,.0f} instructions or more" in found.table()
 
 
 def test_the_tail_is_a_block_more(made):

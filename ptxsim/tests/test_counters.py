@@ -169,3 +169,17 @@ def test_stmatrix_is_no_store_instruction(compiled):
     assert found and all(s.executed and s.wavefronts for s in found)
     assert totals["smsp__inst_executed_op_shared_st.sum"] == plain
     assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] >= sum(s.wavefronts for s in found) > 0
+
+
+@pytest.mark.parametrize("lanes", [64, 16384])
+def test_polls_are_counted_apart(compiled, lanes):
+    """Blocks wait for each other's flags: each once is counted, whatever the emulator's turns; the rest is polls."""
+    blocks = 6
+    args = [ptxsim.Array(np.zeros(64 + blocks, np.float32)), ptxsim.Array(np.ones(64 * blocks, np.float32))]
+    counters = Counters()
+    kernel = compiled("checks.cu", "stream_good")
+    limits = ptxsim.Limits(lanes=lanes)
+    kernel.launch(blocks, 64, args, observers=[counters], checks=False, limits=limits)
+    (looks,) = [s for s in counters.by_instruction() if "acquire" in s.instruction.modifiers]
+    assert (looks.executed, looks.requests, looks.sectors) == (blocks - 1, blocks - 1, blocks - 1)
+    assert looks.polled > 0
