@@ -51,6 +51,7 @@ def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
         "grid": list(counters.grid),
         "block": list(counters.block),
         "totals": counters.totals(),
+        "at_least": counters.at_least(),
         "polls": sum(s.polled for s in stats),
         "instructions": [_row(s) for s in stats if s.requests or s.merged_into],
     }
@@ -82,7 +83,10 @@ def _row(s: Stats) -> dict[str, Any]:
 
 def summary(kernel: Kernel, counters: Counters) -> str:
     """Totals and, by source line, the accesses that cost more than they must."""
-    lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}", *_figures(counters.totals())]
+    lines = [
+        f"{kernel.title}: grid {counters.grid}, block {counters.block}",
+        *_figures(counters.totals(), counters.at_least()),
+    ]
     if polls := sum(s.polled for s in counters.by_instruction()):
         lines.append(
             f"  {polls:,} instructions of loops that poll again are left out: on a device, time decides how many"
@@ -99,13 +103,16 @@ def summary(kernel: Kernel, counters: Counters) -> str:
     return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
 
 
-def _figures(found: Mapping[str, float]) -> list[str]:
-    """Totals, those that are not zero; counts whole, ratios with six digits."""
-    return [
-        f"  {name:72s} {f'{value:,.0f}' if float(value).is_integer() else f'{value:,.6g}':>16s}"
-        for name, value in found.items()
-        if value
-    ]
+def _figures(found: Mapping[str, float], at_least: Mapping[str, str]) -> list[str]:
+    """Totals, those that are not zero; counts whole, ratios with six digits. What a device may count more of is marked,
+    and the reasons stand below."""
+    shown = {name: value for name, value in found.items() if value}
+    lines = []
+    for name, value in shown.items():
+        figure = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
+        lines.append(f"  {name:72s} {'>= ' * (name in at_least) + figure:>16s}")
+    reasons = dict.fromkeys(reason for name, reason in at_least.items() if name in shown)
+    return lines + [f"  >=: {reason}" for reason in reasons]
 
 
 def _kernel(options: argparse.Namespace, folder: Path | None = None) -> Kernel:
@@ -266,9 +273,10 @@ def predict(options: argparse.Namespace) -> int:
         parse_size(options.cluster) if options.cluster else None,
     )
     print(f"{kernel.title}: {found.blocks:,} blocks, as {found.sampled} of them foretell")
-    print("\n".join(_figures(found.totals)))
+    print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
         told = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
+        told["at_least"] = found.at_least
         write_whole(options.out, json.dumps(told, indent=1) + "\n")
     return 0
 

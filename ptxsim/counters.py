@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import wavefronts
+from . import polling, wavefronts
 from .merging import Merges, Unrolled
 from .observer import Observer
 from .program import Program
@@ -166,6 +166,8 @@ class Counters(Observer):
             if source.shape != addresses.shape:
                 source, reading = addresses, active & False
             waves = wavefronts.cp_async(addresses, active, event.width, source, reading)
+            if event.width == 16 and _may_fill(event.instruction):
+                waves = waves[0] * 2, waves[1] * 2
             self._add(stats, self._summary(waves, active))
             return
         pc = event.instruction.pc
@@ -276,12 +278,47 @@ class Counters(Observer):
         """Counts of the kernel under Nsight Compute's names."""
         return totals(self.by_instruction())
 
+    def at_least(self) -> dict[str, str]:
+        """The counters of `totals` of which a device may count more, with the reason."""
+        return at_least(self.program)
+
     def sums(self) -> dict[str, float]:
         """What adds up over launches, for `extrapolate`; `named` makes totals of it."""
         return sums(self.by_instruction())
 
 
+def _may_fill(i: Instruction) -> bool:
+    """Whether a cp.async says how much it reads, the rest being zeros: of 16 bytes, ncu counts each of its wavefronts
+    twice, needed and ideal ones (`hgemm_wgmma_smem` on an H200; of 4 bytes, once)."""
+    return len(i.operands) - any("cache_hint" in m for m in i.modifiers) > 3
+
+
+# Counters of what loops look at that poll global memory
+POLLS = (
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "memory_l2_theoretical_sectors_global",
+    "memory_l2_theoretical_sectors_global_ideal",
+)
+# Counters that are told as a least, with the reason
+LEAST = dict.fromkeys(
+    (
+        f"l1tex__data_{what}_mem_shared_op_{kind}.sum"
+        for what in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
+        for kind in ("ld", "st")
+    ),
+    "the hardware also counts wavefronts in which accesses of several warps, operands of wgmma or bulk copies meet",
+)
+POLLED = "rounds of a loop that polls are left out: how many a device makes depends on time"
 BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
+
+
+def at_least(program: Program | None) -> dict[str, str]:
+    """The counters of a program of which a device may count more than is told, with the reason: those of shared memory
+    that the hardware counts itself, and those of global memory where loops poll it."""
+    if program is None or polling.across_blocks(polling.loops(program)) is None:
+        return dict(LEAST)
+    return LEAST | dict.fromkeys(POLLS, POLLED)
 
 
 def totals(stats: list[Stats]) -> dict[str, float]:

@@ -27,8 +27,8 @@ class Observer:
         Told once a batch of blocks, after its end."""
 
     def polled(self, instruction: Instruction, warps: int) -> None:
-        """As `executed`, of rounds after the first of a loop that waits for memory to change: how many there are depends
-        on time, so that a device has others. Their accesses are not told."""
+        """As `executed`, of rounds after the first of a loop that waits for memory to change: how many depends on time,
+        so that a device has others. Their accesses are not told."""
 
     def memory(self, event: MemoryEvent) -> None:
         """Threads access memory: `event.addresses()` gives byte addresses and active threads by warp and lane.

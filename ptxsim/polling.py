@@ -42,8 +42,8 @@ def backward(program: Program, found: dict[int, Instruction]) -> dict[int, int]:
 
 
 def waits(program: Program, found: dict[int, Instruction]) -> Instruction | None:
-    """What makes the number of instructions depend on time: a loop that polls, or a try_wait, which a device may have to
-    repeat."""
+    """What makes the number of instructions depend on time: a loop that polls, or a try_wait, which a device may
+    have to repeat."""
     return next((i for i in program.code if "try_wait" in i.modifiers), None) or next(iter(found.values()), None)
 
 

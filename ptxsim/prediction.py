@@ -20,7 +20,7 @@ import numpy as np
 
 from . import polling
 from .api import Kernel, Texture, dimensions
-from .counters import Counters, named
+from .counters import Counters, at_least, named
 from .errors import PtxsimError
 from .instructions import registry
 from .machine import WARP, Limits
@@ -45,6 +45,7 @@ class Prediction:
     totals: dict[str, float]  # under Nsight Compute's names
     blocks: int
     sampled: int
+    at_least: dict[str, str]  # those of which a device may count more, with the reason
 
 
 class _Apart(Observer):
@@ -211,4 +212,5 @@ def predict(
     names = {name for found in sums.values() for name in found}
     order = [name for name in next(iter(sums.values())) if name in names]
     added = {name: sum(sizes[kind] * sums[n].get(name, 0.0) for kind, n in foretold.items()) for name in order}
-    return Prediction(named(added), math.prod(grid), len(chosen) * math.prod(cluster))
+    sampled = len(chosen) * math.prod(cluster)
+    return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program))

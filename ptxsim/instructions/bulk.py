@@ -415,7 +415,7 @@ def _read_inside(
     unit = math.gcd(PIECE, first, end)
     raw = taken.where.raw.reshape(len(inside), -1)[inside]
     at = (raw[:, :, None] + np.arange(0, PIECE, unit)).reshape(len(raw), -1)[:, first // unit : end // unit].reshape(-1)
-    lane, origin = int(taken.lanes[0]), int(taken.where.flat[0] - taken.where.raw[0])
+    lane, origin = int(np.asarray(taken.lanes)[0]), int(taken.where.flat[0] - taken.where.raw[0])
     space = taken.space
     read = Pieces(space, at + origin, at, lane)
     m.require_valid(space, read.where, 0, unit, unit, instruction, "cp_async_ld")
