@@ -2,8 +2,8 @@
 
 They run with three, four and five stretches of k, or with more (`STRETCHES`), in matrices as wide as the large
 problem's. Where the last comes out as the others foretell, every block does the same and every stretch costs the same,
-and the sums of the large problem follow (`ptxsim.extrapolate`). Stream-K divides the last tiles of a large problem among
-its blocks: what each part of a tile costs comes from small launches that divide one.
+and the sums of the large problem follow (`ptxsim.extrapolate`). Stream-K divides the last tiles of a large problem
+among its blocks: what each part of a tile costs comes from small launches that divide one.
 """
 
 from __future__ import annotations
@@ -189,10 +189,8 @@ def _of_part(small: _Small, whole: Callable[[int, int, int], dict[str, float]]) 
     one, other = costs
     for name in small.counted:
         if not math.isclose(one.get(name, 0.0), other.get(name, 0.0), rel_tol=1e-9, abs_tol=1e-9):
-            raise ptxsim.PtxsimError(
-                f"{name} of a part of a tile is {one.get(name, 0.0):,.6g} in one launch and {other.get(name, 0.0):,.6g} "
-                "in another"
-            )
+            told = " and ".join(f"{cost.get(name, 0.0):,.6g}" for cost in costs)
+            raise ptxsim.PtxsimError(f"{name} of a part of a tile is {told} in two launches")
     # how often loops over parts go round differs by a few instructions: the lesser is a bound all the same
     return {name: min(one[name], other.get(name, 0.0)) for name in one if name != "parts"}
 
