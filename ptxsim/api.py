@@ -186,6 +186,8 @@ class Kernel:
             at_once = max(at_once, sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes))
         per_batch = min(at_once * together, total)
         sizes.require_batch(self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
+        if self.program.allocates:
+            arena.make_heap()
         arena.finish()
         self.machine.values = values
         machine = self.machine
@@ -414,6 +416,11 @@ class Kernel:
             if isinstance(value, np.floating) and whole and value.nbytes == size:
                 raise self._not_whole(number, value, variable)
             data = value.tobytes()
+        elif isinstance(value, bool | int | float) and size not in (1, 2, 4, 8):
+            raise PtxsimError(
+                f"{self.title}: argument {number} = {value} is a number, but parameter {variable.name} is a struct of "
+                f"{size} bytes: pass a ptxsim.Struct, or its bytes"
+            )
         elif isinstance(value, bool | int):
             if kind == "f" and variable.type.bits >= 32:
                 data = self._packed("f" if size == 4 else "d", number, value)

@@ -21,10 +21,11 @@ import numpy as np
 
 from . import issue, polling, sass, wavefronts
 from .counters import Counters
+from .demangle import demangle
 from .executions import Executions, executions, require_same
 from .machines import Machine
 from .observer import Observer
-from .program import Program
+from .program import Program, shortened
 
 if TYPE_CHECKING:
     from .api import Kernel, Texture
@@ -231,7 +232,7 @@ class Bounds:
     def table(self) -> str:
         """The bounds, largest first, as text."""
         lines = [
-            f"{self.kernel}: {self.blocks:,} blocks of {self.threads} threads",
+            f"{shortened(demangle(self.kernel))}: {self.blocks:,} blocks of {self.threads} threads",
             f"{self.machine.name}, {self.machine.sms} SMs, {self.blocks_per_sm} blocks each: {self.waves:.2f} waves",
             f"  {'resource':<16s}{'cycles per SM':>16s}{'of largest':>12s}  amount",
         ]

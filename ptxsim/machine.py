@@ -139,6 +139,10 @@ class Machine:
         self.run_end: list[int] = []
         for instruction in program.code:
             self._compile(instruction)
+        self.resolved: dict[Hashable, Addresses] = {}
+        self.spaces: dict[str, Space] = {}
+        self.copies: list[Copy] = []  # cp.async under way
+        self.saved: list[dict[tuple[int, int], np.ndarray]] = []
         self.polls = polling.loops(program)
         self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
         self.poll_places = frozenset(pc for last, start in self.rounds.items() for pc in range(start, last + 1))
@@ -811,7 +815,7 @@ class Machine:
         self.thread_numbers = np.asarray(self.blocks)[self.block_of] * self.padded + thread  # in the grid
         self.alive = thread < self.threads
         self.exited = np.zeros(self.lanes, bool)
-        self.resolved: dict[Hashable, Addresses] = {}
+        self.resolved = {}
         self.clusters = Clusters(self)
         base = self.program.shared_base
         self.own_shared = first, end = base, base + self.shared_bytes
@@ -858,10 +862,10 @@ class Machine:
             self.registers[slot] = make()
         self.depth = np.zeros(self.lanes, np.int64)
         self.return_to: list[np.ndarray] = []
-        self.saved: list[dict[tuple[int, int], np.ndarray]] = []
+        self.saved = []
         self.caller_at: list[np.ndarray] = []
         self.pending_return: np.ndarray | None = None
-        self.copies: list[Copy] = []  # cp.async under way
+        self.copies = []
         self.committed = np.zeros(self.lanes, np.int64)  # groups of each thread
         self.givers: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
         self.executed = 0

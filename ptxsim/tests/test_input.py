@@ -187,3 +187,29 @@ def test_a_full_disk_leaves_nothing_half_written(path, before, capsys):
 def test_a_full_device(path, capsys):
     assert run(path, "--arg", "out=/dev/full=zeros:u32:32", "--arg", "1") == 1
     assert capsys.readouterr().err == "ptxsim: cannot write /dev/full: No space left on device\n"
+
+
+def test_a_special_register_that_is_not_supported_is_named():
+    kernel = ptxsim.load(HEAD + ".visible .entry k() { .reg .b32 %r; mov.u32 %r, %envreg9; ret; }")
+    with pytest.raises(ptxsim.PtxsimError, match=r"^special register %envreg9 is not supported$"):
+        kernel.launch(1, 32, [])
+
+
+@pytest.mark.parametrize("value", [5, 2.5])
+def test_a_struct_is_no_number(value):
+    kernel = ptxsim.load(HEAD + ".visible .entry k(.param .align 4 .b8 k_param_0[24]) { ret; }")
+    with pytest.raises(ptxsim.PtxsimError, match=rf"argument 0 = {value} is a number, but .* is a struct of 24 bytes"):
+        kernel.launch(1, 32, [value])
+    kernel.launch(1, 32, [bytes(24)])
+
+
+def test_a_long_name_is_told_by_its_beginning():
+    """As CuTe's kernels have them: thousands of characters."""
+    argument = "N4cute6LayoutE"
+    name = f"_Z4gemmI{argument * 200}EvPf"
+    kernel = ptxsim.load(HEAD + f".visible .entry {name}(.param .u64 p) {{ ret; }}")
+    assert len(kernel.name) > 2000 and len(kernel.title) <= 120
+    assert kernel.title.startswith("gemm<cute::Layout, cute::Layout") and kernel.title.endswith("...>")
+    with pytest.raises(ptxsim.PtxsimError) as error:
+        kernel.launch(1, 32, [])
+    assert len(str(error.value)) < 200

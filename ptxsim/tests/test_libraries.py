@@ -44,6 +44,24 @@ def test_cooperative_groups_of_several_warps(compiled, arch):
     assert (out.numpy() == np.repeat(X.reshape(-1, 64).sum(1), 64) + X).all()
 
 
+def test_memory_of_the_device_s_heap(compiled):
+    out = run(compiled, "heap", 8, 128, np.zeros(2048, np.int32), X, 0)
+    assert (out[:1024] == 2 * X + 3).all() and (out[1024:] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (1, r"out-of-bounds global store of 4 bytes at .*: 0 bytes past the end of memory of malloc \(16 bytes\)"),
+        (2, "out-of-bounds global load of 4 bytes at .*: 0 bytes into memory of malloc that was freed"),
+        (3, "free of global address 0x[0-9a-f]+: it has been freed already"),
+    ],
+)
+def test_faults_with_memory_of_the_heap_are_found(compiled, fault, message):
+    with pytest.raises(ptxsim.PtxsimError, match=message):
+        run(compiled, "heap", 1, 128, np.zeros(2048, np.int32), X, fault)
+
+
 def test_softmax(compiled):
     x = np.random.default_rng(1).normal(size=(4, 1000)).astype(np.float32)
     e = np.exp(x - x.max(1, keepdims=True))

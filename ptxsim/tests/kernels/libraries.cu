@@ -50,6 +50,17 @@ extern "C" __global__ void coop_wide(int* out, const int* in) {
     w.sync();
     out[blockIdx.x * 256 + threadIdx.x] = s + own[threadIdx.x];
 }
+// Memory that threads take from the device's heap and give back. Fault 1: beyond its end; 2: after it was given back; 3: twice.
+extern "C" __global__ void heap(int* out, const int* in, int fault) {
+    int* list = new int[4 + threadIdx.x % 3];
+    for (int i = 0; i < 4; ++i) list[i] = in[blockIdx.x * 128 + threadIdx.x] + i;
+    if (fault == 1) list[4 + threadIdx.x % 3] = 0;
+    if (fault == 2) delete[] list;
+    out[blockIdx.x * 128 + threadIdx.x] = list[0] + list[3];
+    delete[] list;
+    if (fault == 3) delete[] list;
+    out[gridDim.x * 128 + blockIdx.x * 128 + threadIdx.x] = malloc(size_t(1) << 40) == nullptr;
+}
 // Not a library, but what reductions in many kernels look like.
 extern "C" __global__ void softmax(float* out, const float* in, int n) {
     __shared__ float part[4];
