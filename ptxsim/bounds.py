@@ -21,7 +21,7 @@ import numpy as np
 
 from . import issue, polling, sass, wavefronts
 from .counters import Counters
-from .demangle import demangle
+from .demangle import split
 from .executions import Executions, executions, require_same
 from .machines import Machine
 from .observer import Observer
@@ -232,7 +232,7 @@ class Bounds:
     def table(self) -> str:
         """The bounds, largest first, as text."""
         lines = [
-            f"{shortened(demangle(self.kernel))}: {self.blocks:,} blocks of {self.threads} threads",
+            f"{shortened(split(self.kernel)[0])}: {self.blocks:,} blocks of {self.threads} threads",
             f"{self.machine.name}, {self.machine.sms} SMs, {self.blocks_per_sm} blocks each: {self.waves:.2f} waves",
             f"  {'resource':<16s}{'cycles per SM':>16s}{'of largest':>12s}  amount",
         ]

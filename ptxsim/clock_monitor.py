@@ -77,12 +77,15 @@ class ClockMonitor:
         self.write_strength = np.zeros(total, np.int8)
         self.pattern = np.zeros(total, np.uint8)  # rows of the swizzle by which a tensor copy wrote; 0: something else
         self.patterned = False  # whether one did
+        self.covered: np.ndarray | None = None  # what boxes that were stored have taken
+        self.boxes: dict[int, tuple[Instruction, str]] = {}  # by block: the last tensor store, and its box in words
         columns = 3 * self.warps  # readers: warps, then their asynchronous ones
         self.read_time = np.zeros((total if self.watch_races else 0, columns), np.int32)
         self.read_lanes = np.zeros((total if self.watch_races else 0, self.warps), np.uint32)
         self.remote = np.zeros((len(m.blocks), self.threads), np.int32)  # when a block was last accessed from others
         self.ended = np.zeros(len(m.blocks), bool)
         self.fenced = np.zeros(m.lanes, np.int32)  # when each thread last executed a fence
+        self.made: dict[int, tuple[int, int, bool]] = {}  # mbarriers: who made it, when, and whether a fence came after
         self.left: dict[
             Hashable, np.ndarray
         ] = {}  # what arrivals left at a barrier, by which; and, by ("over", which), of phases that ended
@@ -196,6 +199,65 @@ class ClockMonitor:
         warps = np.unique(lanes // WARP)
         self.known[FENCED, warps] = np.maximum(self.known[FENCED, warps], self.known[GENERIC, warps])
         self.known[FENCED, lanes // WARP, lanes % self.threads] = self._stamp
+
+    def object_made(self, at: int, lane: int, instruction: Instruction) -> None:
+        """A lane initialises the mbarrier at a place."""
+        self.made[at] = lane, self._now(instruction), False
+
+    def init_fence(self, active: np.ndarray | None) -> None:
+        """The active threads execute a fence.mbarrier_init."""
+        here = self.machine.alive if active is None else active
+        self.made = {at: (lane, time, fenced or bool(here[lane])) for at, (lane, time, fenced) in self.made.items()}
+
+    def _require_fenced_init(self, at: int, lane: int, instruction: Instruction) -> None:
+        """A bulk copy signals an mbarrier: the asynchronous proxy must have been let see that it was initialised."""
+        if at not in self.made or not self.watch_races:
+            return
+        maker, time, fenced = self.made[at]
+        if fenced or time <= self.known[FENCED, lane // WARP, maker % self.threads]:
+            self.made[at] = maker, time, True
+            return
+        m = self.machine
+        what = (
+            f"signals an mbarrier that {self._agent_name(maker % self.threads, lane)} initialises at "
+            f"{m.where(self.events[time])}, without a fence.mbarrier_init or fence.proxy.async by that thread between"
+        )
+        if "tensor" in instruction.modifiers:
+            raise m.fault(instruction, what, lane)
+        m.notes[f"{m.where(instruction)}: {what}"] = None  # CUDA's own memcpy_async does without, too
+
+    # boxes that are stored
+
+    def box_stored(self, access: Access, instruction: Instruction, box: str) -> None:
+        """A tensor store takes a box of so many elements out of shared memory, whether all of it lies inside or not."""
+        if self.covered is None:
+            self.covered = np.zeros(self.granules, bool)
+        for g in self._granules(access, 16):
+            self.covered[g] = True
+            for block in np.unique(g // self.granules_per_block).tolist():
+                self.boxes[block] = instruction, box
+
+    def _note_left_out(self, block: int) -> None:
+        """A block ends: what it wrote next to a box that it stored, and nobody reads, the box may have left out."""
+        if block not in self.boxes or self.covered is None or not self.watch_races:
+            return
+        first = block * self.granules_per_block
+        own = slice(first, first + self.granules_per_block)
+        writer, covered = self.writer[own], self.covered[own]
+        left = (writer >= 0) & (writer < self.threads) & (self.write_strength[own] == PLAIN) & ~covered
+        left[left] = ~self.read_time[own][left].any(axis=1)
+        edges = np.flatnonzero(np.diff((left | covered).astype(np.int8), prepend=0, append=0))
+        for start, end in edges.reshape(-1, 2).tolist():
+            here = np.flatnonzero(left[start:end]) + start
+            if len(here) and covered[start:end].any():
+                m, (instruction, box) = self.machine, self.boxes[block]
+                at, place = m.where(self.events[int(self.write_time[first + here[0]])]), int(here[0]) << self.shift
+                m.notes[
+                    f"{at}: {len(here) << self.shift} bytes of shared memory are written from 0x{place:x} on"
+                    f"{m.in_shared(place)}, which nothing reads, next to the box of {box} that "
+                    f"{m.where(instruction)} stores: is the box of its tensor map smaller than the tile?"
+                ] = None
+                return
 
     def finish(self) -> None:
         """The batch ends."""
@@ -434,6 +496,8 @@ class ClockMonitor:
         """A copy to shared memory is issued: it may be written from now on."""
         lanes = self.all_lanes if copy.lanes is None else copy.lanes
         time, bulk = self._now(copy.instruction), "bulk" in copy.instruction.modifiers
+        if copy.mbarrier is not None:
+            self._require_fenced_init(copy.mbarrier, int(lanes[0]), copy.instruction)
         for g in self._granules(copy.access, copy.width):
             who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
             if self.copies:
@@ -515,6 +579,7 @@ class ClockMonitor:
         """The last thread of a block (the lane's) ends: nothing may still come to its shared memory."""
         m = self.machine
         self.ended[block] = True
+        self._note_left_out(block)
         place = slice(block * self.granules_per_block, (block + 1) * self.granules_per_block)
         if self.copies and self.under_way[place].any():
             time = int(self.under_way[place].max())

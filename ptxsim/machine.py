@@ -1126,6 +1126,17 @@ class Machine:
         if self.monitor is not None:
             self.monitor.fence(self.active)
 
+    def object_made(self, at: int, lane: int, instruction: Instruction) -> None:
+        """A thread initialises an mbarrier."""
+        if isinstance(self.monitor, ClockMonitor):
+            self.monitor.object_made(at, lane, instruction)
+
+    def pass_init_fence(self) -> None:
+        """The active threads let other proxies and blocks see the mbarriers that they have initialised."""
+        if isinstance(self.monitor, ClockMonitor):
+            self.monitor.init_fence(self.active)
+        self.pass_cluster_fence()
+
     def pass_proxy_fence(self) -> None:
         """The active threads order what was done by loads and stores before what bulk copies and wgmma do."""
         if isinstance(self.monitor, ClockMonitor):
@@ -1173,6 +1184,20 @@ class Machine:
     @cached_property
     def _places(self) -> dict[int, tuple[Location, ...]]:
         return places(self.program)
+
+    def definition(self, operand: Operand) -> Instruction | None:
+        """What gives a register its value, followed through moves; None where several do, or no register is given."""
+        seen: set[Operand] = set()
+        while isinstance(operand, Register) and operand not in seen:
+            seen.add(operand)
+            found = [i for i in self.program.code if i.operands and i.operands[0] is operand and i.opcode != "st"]
+            if len(found) != 1:
+                changes = [i for i in found if i.opcode != "mov"]
+                return changes[0] if len(changes) == 1 else None
+            if found[0].opcode != "mov" or not isinstance(found[0].operands[1], Register):
+                return found[0]
+            operand = found[0].operands[1]
+        return None
 
     def waits_at(self, lane: int) -> str:
         """In words, where a thread is that does not go on."""

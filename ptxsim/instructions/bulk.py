@@ -385,6 +385,8 @@ def _tensor_store(
 
     def step() -> None:
         for lane, box, taken, coordinates in boxes("cp_async_ld"):
+            if isinstance(m.monitor, ClockMonitor):
+                m.monitor.box_stored(taken, instruction, f"{'x'.join(map(str, box.box))} elements of {box.name}")
             update = None
             if operation:
                 update = _update(operation, TYPES[REDUCED[box.dtype.name]], modifiers)

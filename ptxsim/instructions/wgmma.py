@@ -50,6 +50,17 @@ class Descriptor:
         """What is wrong with it, in words."""
         return f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
 
+    def overlapping(self, pieces: np.ndarray) -> str | None:
+        """What is wrong with where its pieces lie, in words: different parts of the matrix at one place. Strides of 0
+        repeat a part on purpose."""
+        if not self.stride or not self.leading or np.unique(pieces).size == pieces.size:
+            return None
+        return (
+            f"parts of the matrix lie at one place: with a {'swizzle of' if self.row > PIECE else 'row of'} {self.row} "
+            f"bytes, its 8 rows take {8 * self.row}, but its stride is {self.stride} and its leading dimension "
+            f"{self.leading} bytes"
+        )
+
     def doubtful(self) -> str | None:
         """What is unlikely to be meant, in words: a base offset that is not that of the start.
 
@@ -299,7 +310,10 @@ class Fetch:
                 raise self.m.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
             if what := descriptor.doubtful():
                 self.m.notes[f"{self.instruction.where}: wgmma: matrix descriptor 0x{word:016x}: {what}"] = None
-            found = self.places[word] = descriptor.pieces(self.lines, self.across)
+            found = descriptor.pieces(self.lines, self.across)
+            if what := descriptor.overlapping(found):
+                raise self.m.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
+            self.places[word] = found
         return found
 
     def addresses(self, lanes: np.ndarray) -> tuple[Access, np.ndarray]:

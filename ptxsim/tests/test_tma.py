@@ -221,11 +221,22 @@ AT = r"tma.cu:\d+(, called from tma.cu:\d+)?"
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (1, f"for 128 bytes of copies .{AT} expects 8320; {AT} brought 8192.; also wait: thread .* at {AT} for 2 of"),
+        (
+            1,
+            f"for 128 bytes of copies .{AT} expects 8320; {AT} brought 8192. .initialised for 1 arrival at {AT}; arrived "
+            f"in this phase: 1 at {AT}; its phase 0 .parity 0. runs, and parity 0 is waited for, which comes from {AT}.; "
+            f"also wait: thread .* at {AT} for 2 of",
+        ),
         (2, f"cannot end, as copies brought 128 bytes more than expected .{AT} expects 8064; {AT} brought 8192."),
         (3, f"read before the wait: a bulk copy of thread .0, 0, 0., at {AT}, to there has not been waited for"),
         (4, f"waits for 8192 bytes of copies .{AT} expects 8192."),
-        (5, "deadlock: the phase of this mbarrier waits for 1 of 1 arrivals"),
+        (5, f"waits for 1 of 1 arrivals .initialised for 1 arrival at {AT}; nobody has arrived; its phase "),
+        (
+            9,
+            f"waits for 2 of 2 arrivals .initialised for 2 arrivals at {AT}; nobody has arrived; its phase 0 .parity 0."
+            f" runs, and parity 0 is waited for, which comes from {AT}",
+        ),
+        (10, f"signals an mbarrier that thread .0, 0, 0. initialises at {AT}, without a fence.mbarrier_init or "),
         (6, "mbarrier: more arrivals than the phase expects"),
         (7, "setmaxnreg.inc waits for registers: 248 a thread .* the block's 12 warps started with 168 a thread"),
         (8, f"race: writes what thread .*, 0, 0. reads at {AT}, without a barrier between"),
@@ -281,6 +292,21 @@ def test_a_copy_that_nobody_waits_for_is_found(kernel):
     taken = TensorMap(Array(np.zeros((16, 64), np.uint16), "A"), (16, 64))
     with pytest.raises(PtxsimError, match="the block ends before anybody waits for this copy to its shared memory"):
         kernel("not_waited").launch(1, 32, [taken], shared_bytes=2048)
+
+
+def test_a_box_smaller_than_its_tile_is_noted(kernel):
+    """Half a tile is stored: the elements of C that are missing are no fault of memory, but what was written for them
+    nobody reads."""
+    c = Array(np.zeros((16, 64), np.uint16), "C")
+    source = Array(np.zeros(16 * 128, np.uint8), "in")
+    for box, message in (
+        ((8, 64), "1024 bytes of shared memory are written from 0x800 on, 1024 bytes into shared, which nothing"),
+        ((16, 64), None),
+    ):
+        notes = kernel("put").launch(1, 128, [source, TensorMap(c, box), 0, 0, 0, 2048, 2, 0], shared_bytes=2048).notes
+        assert (
+            notes == () if message is None else message in notes[0] and "the box of 8x64 elements of C that" in notes[0]
+        )
 
 
 def test_waiting_for_wgmma_is_no_waiting_for_a_bulk_store(kernel):
@@ -372,7 +398,11 @@ def test_clusters_that_cannot_be_are_refused(kernel, cluster, message):
     ("fault", "message"),
     [
         (1, "race: changes what block .* writes at"),
-        (2, "waits for 128 of 256 arrivals; also wait: .* at the barrier of the cluster at tma.cu"),
+        (
+            2,
+            f"waits for 128 of 256 arrivals .initialised for 256 arrivals at {AT}; arrived in this phase: 128 at {AT};"
+            f" .*parity 0 is waited for, which comes from {AT}.; also wait: .* at the barrier of the cluster at tma.cu",
+        ),
         (3, f"race: reads what a bulk copy writes at {AT}, before this thread sees its mbarrier's phase end"),
     ],
 )

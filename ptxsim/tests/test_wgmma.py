@@ -11,7 +11,7 @@ import ptxsim
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 TYPES = {"__nv_bfloat16": BF16, "__half": np.float16, "float": np.float32, "uint8_t": E4M3}
 SWIZZLES = {0: "none", 1: "128 bytes", 2: "64 bytes", 3: "32 bytes"}
-EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY = range(1, 11)
+EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY, STRIDE = range(1, 12)
 
 
 def matrices(dtype, *shape: int, seed: int = 0) -> list[np.ndarray]:
@@ -100,6 +100,7 @@ FAULTS = {
     OVERWRITTEN: r"writes what wgmma.* at wgmma\.cu:\d+.* may still read: no wgmma\.wait_group between .*, in as",
     NO_BARRIER: r"race: .* thread .* writes at wgmma\.cu:\d+",
     RESERVED: r"matrix descriptor 0x\w+: bits 0x20000000000000 must be zero",
+    STRIDE: r"descriptor 0x\w+: parts of the matrix lie at one place: .* 8 rows take 1024, but its stride is 512 and",
     HALF: r"wgmma\.mma_async.*: 64 of a warpgroup's 128 threads execute it",
     NO_COMMIT: r"reads the result .* before a wait_group for it; it is in no group yet \(commit_group\)",
     NO_PROXY: r"reads what thread .* by an ordinary store, without a fence\.proxy\.async between",

@@ -161,7 +161,7 @@ KERNEL __launch_bounds__(384, 1) ring(float* out, MAP map, int tiles, int fault)
     __shared__ uint64_t full[STAGES], empty[STAGES];
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; ++i) init(&full[i], 1), init(&empty[i], fault == 5 ? 1 : 2);
-        init_fence();
+        if (fault != 10) init_fence();
     }
     __syncthreads();
     const int group = threadIdx.x / 128;
@@ -170,7 +170,8 @@ KERNEL __launch_bounds__(384, 1) ring(float* out, MAP map, int tiles, int fault)
         if (threadIdx.x == 0) {
             for (int i = 0; i < tiles; ++i) {
                 const int slot = i % STAGES, turn = i / STAGES % 2;
-                if (fault != 6) wait(&empty[slot], turn ^ 1);
+                const int before = fault == 9 ? turn : turn ^ 1;
+                if (fault != 6) wait(&empty[slot], before);
                 expect(&full[slot], fault == 1 ? BYTES + 128 : fault == 2 ? BYTES - 128 : BYTES);
                 if (fault != 4) load_2d(shared + slot * BYTES, &map, 0, i * ROWS, &full[slot]);
             }
