@@ -3,17 +3,21 @@
 from . import annotate, banks
 from .api import Array, Kernel, Launch, Texture, load
 from .counters import Counters
-from .errors import PtxError, PtxsimError
+from .errors import KernelFault, PtxError, PtxsimError
+from .faults import Accepted, Found
 from .machine import Checks, Limits
 from .observer import Observer
 from .prediction import Prediction, predict
 from .tensor_maps import TensorMap
 
 __all__ = [
+    "Accepted",
     "Array",
     "Checks",
     "Counters",
+    "Found",
     "Kernel",
+    "KernelFault",
     "Launch",
     "Limits",
     "Observer",

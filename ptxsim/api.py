@@ -24,7 +24,8 @@ from .annotate import listing
 from .bounds import Bounds
 from .clusters import in_clusters
 from .counters import Counters
-from .errors import NoEntryError, PtxsimError
+from .errors import KernelFault, NoEntryError, PtxsimError
+from .faults import Accepted, Faults, Found
 from .machine import WARP, Checks, Limits, Machine
 from .memory import Arena
 from .observer import Observer
@@ -96,6 +97,7 @@ class Launch:
     steps: int  # instructions, each for all threads that were there
     lane_instructions: int  # an upper bound: steps x threads of the batch
     notes: tuple[str, ...] = ()  # what is no fault, but worth a word; each one line
+    faults: tuple[Found, ...] = ()  # each line and kind once; where the launch stops at its first, only accepted ones
 
 
 def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
@@ -148,6 +150,8 @@ class Kernel:
         constants: Mapping[str, Constant] | None = None,
         blocks: Sequence[int] | None = None,
         cluster: int | Sequence[int] | None = None,
+        stop_at_first: bool = True,
+        accept: Sequence[Accepted] = (),
     ) -> Launch:
         """Run the grid to its end. `shared_bytes`: dynamic shared memory. `checks=False` leaves out the watch over
         memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses and
@@ -155,7 +159,10 @@ class Kernel:
         goes without checks. `constants`: what `__constant__` variables (and `__device__` ones) hold, by name, from
         their first byte on. `blocks`: run only those, with their clusters, by their linear number in the grid.
         `cluster`: blocks of one, as the launch attribute; a kernel with `__cluster_dims__` needs none.
-        Raises `PtxsimError`, one line."""
+        `stop_at_first=False`: go on after a fault, without the threads that cannot; `Launch.faults` has them all. After
+        one that nobody can go on from, a deadlock say, the blocks of other batches are run. `accept`: faults that are
+        none, each with its reason.
+        Raises `PtxsimError`, one line; of a fault of the kernel, `KernelFault`."""
         grid, block = dimensions(grid), dimensions(block)
         sizes.require_launch(self.title, grid, block, shared_bytes)
         self._require_block(block)
@@ -215,6 +222,7 @@ class Kernel:
             cluster,
             maps,
             self._registers(block),
+            faults := Faults(stop_at_first, accept),
         )
         steps = lanes = 0
         watching = tuple(observers)
@@ -225,7 +233,10 @@ class Kernel:
                 batch = np.asarray(chosen[first : first + per_batch])
                 for observer in watching:
                     observer.batch(batch)
-                machine.run_batch(batch, limits, watching)
+                try:
+                    machine.run_batch(batch, limits, watching)
+                except KernelFault as fault:
+                    faults.take(fault)
                 steps += machine.executed
                 lanes += machine.executed * machine.lanes
                 cost.after(min(first + per_batch, total), lanes)
@@ -235,7 +246,7 @@ class Kernel:
             raw = arena.read(address, array.nbytes)
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
         notes = (*machine.notes, *self._unset_constants(given))
-        return Launch(self.name, grid, block, steps, lanes, notes)
+        return Launch(self.name, grid, block, steps, lanes, notes, tuple(faults.found.values()))
 
     def count(
         self,

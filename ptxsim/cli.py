@@ -35,12 +35,15 @@ from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
 from .banks import accesses, distinct, draw
 from .counters import Counters, Stats
-from .errors import NoEntryError, PtxsimError
+from .errors import KernelFault, NoEntryError, PtxsimError
+from .faults import KINDS, parse_accepted
 from .machine import Checks, Limits
 from .observer import Observer
 from .reading import prepare, why_not
 from .sources import require_writable, write_whole
 from .tensor_maps import TensorMap
+
+FAULTS, USAGE, NOTES = 1, 2, 3  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
@@ -156,28 +159,44 @@ def _launch(
         limits,
         constants=dict(map(parse_constant, options.constant)),
         cluster=parse_size(options.cluster) if options.cluster else None,
+        stop_at_first=getattr(options, "stop_at_first", True),
+        accept=[parse_accepted(text) for text in getattr(options, "accept", ())],
     )
+    for found in done.faults:
+        if found.accepted is None:
+            print(f"ptxsim: {found}", file=sys.stderr)
+    for found in done.faults:
+        if found.accepted is not None:
+            times = f" [{found.count:,} times]" if found.count > 1 else ""
+            print(f"ptxsim: accepted: {found.kind} at {found.where}{times}: {found.accepted}", file=sys.stderr)
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
     return done
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a kernel; print the summary, write the report and the arrays that are to be saved."""
+    """Run a kernel; print the summary, write the report and the arrays that are to be saved.
+
+    All faults are told, each line and kind once. Exit code: 0, 1 for faults, 2 for what cannot be run, 3 for notes."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     counters = Counters()
-    _launch(kernel, options, arguments, [counters])
-    print(summary(kernel, counters))
+    done = _launch(kernel, options, arguments, [counters])
+    faulty = any(found.accepted is None for found in done.faults)
+    if not faulty:
+        print(summary(kernel, counters))
     if options.out:
-        write_whole(options.out, json.dumps(report(kernel, counters), indent=1) + "\n")
+        told = report(kernel, counters) | {"faults": [vars(f) for f in done.faults], "notes": list(done.notes)}
+        write_whole(options.out, json.dumps(told, indent=1) + "\n")
+    if faulty:  # the arrays are not what the kernel is meant to make
+        return FAULTS
     for argument in arguments:
         if argument.save_as:
             content = io.BytesIO()
             assert isinstance(argument.value, (Array, TensorMap))  # what can be saved
             np.save(content, argument.value.numpy())
             write_whole(argument.save_as, content.getvalue())
-    return 0
+    return NOTES if done.notes else 0
 
 
 def annotate(options: argparse.Namespace) -> int:
@@ -392,6 +411,14 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("run", help=run.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(one)
     one.add_argument("--out", type=Path, help="report as JSON")
+    one.add_argument("--stop-at-first", action="store_true", help="end with the first fault")
+    one.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="KIND@FILE:LINE=REASON",
+        help=f"faults of a kind at a line that are none; kinds: {', '.join(KINDS)}",
+    )
     _common(one)
     one.set_defaults(act=run)
     beside = commands.add_parser(
@@ -443,6 +470,9 @@ def main(argv: list[str] | None = None) -> int:
         status = options.act(options)
         sys.stdout.flush()
         return status
+    except KernelFault as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+        return FAULTS
     except PtxsimError as error:
         print(f"ptxsim: {error}", file=sys.stderr)
     except MemoryError:
@@ -451,7 +481,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ptxsim: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
+    return USAGE
 
 
 def command() -> NoReturn:

@@ -223,8 +223,9 @@ class ClockMonitor:
             f"{m.where(self.events[time])}, without a fence.mbarrier_init or fence.proxy.async by that thread between"
         )
         if "tensor" in instruction.modifiers:
-            raise m.fault(instruction, what, lane)
-        m.notes[f"{m.where(instruction)}: {what}"] = None  # CUDA's own memcpy_async does without, too
+            m.report(instruction, what, lane)
+        else:
+            m.notes[f"{m.where(instruction)}: {what}"] = None  # CUDA's own memcpy_async does without, too
 
     # boxes that are stored
 
@@ -364,6 +365,7 @@ class ClockMonitor:
             lacks = "before this thread sees its mbarrier's phase end" if copied else "without a barrier between"
             what = f"race: {VERBS.get(kind, 'writes')} what {by} writes at {at}, {lacks}"
             self._fault(instruction, g, who, ~good, what)
+            return
         if fenced:
             good = (agents == NOBODY) | (agents >= self.copiers) | self._ordered(FENCED, who, agents, times)
             if np.count_nonzero(good) != len(good):
@@ -424,6 +426,7 @@ class ClockMonitor:
                 by = self._agent_name(reader, int(lanes[place]))
                 what = f"race: {VERBS.get(kind, 'writes')} what {by} reads at {at}, without a barrier between"
                 self._fault(instruction, g, lanes, wrong, what)
+                return
 
     def _overwritten(
         self, g: np.ndarray, lanes: np.ndarray, bad: np.ndarray, instruction: Instruction, column: int, when: np.ndarray
@@ -583,7 +586,7 @@ class ClockMonitor:
         place = slice(block * self.granules_per_block, (block + 1) * self.granules_per_block)
         if self.copies and self.under_way[place].any():
             time = int(self.under_way[place].max())
-            raise m.fault(
+            m.report(
                 self.events[time],
                 "the block ends before anybody waits for this copy to its shared memory",
                 self.beginners[time],
@@ -594,7 +597,7 @@ class ClockMonitor:
             if len(late):
                 agent = int(late[0])
                 instruction = self.events[int(self.remote[block][agent])]
-                raise m.fault(
+                m.report(
                     instruction,
                     f"accesses shared memory of block {m.block_index(lane)}, which may have ended: nothing orders its "
                     "end after this, as a last barrier.cluster would",
@@ -620,7 +623,8 @@ class ClockMonitor:
         of = int(g[place]) // self.granules_per_block
         block = "" if of == m.block_of[lane] else f", of block {m.block_place(int(m.blocks[of]))}"
         hint = m.barriers.hint(lane) if what.startswith("race") else ""
-        raise m.fault(instruction, f"{what} (shared address 0x{at:x}{m.in_shared(at)}{block}){hint}", lane)
+        what = f"{what} (shared address 0x{at:x}{m.in_shared(at)}{block}){hint}"
+        m.report(instruction, what, lane, int(np.count_nonzero(bad)))
 
 
 VERBS = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "async_ld": "reads", "atom": "changes"}

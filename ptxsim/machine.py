@@ -30,7 +30,8 @@ from .clock_monitor import ClockMonitor
 from .clusters import Clusters
 from .convergence import Convergence, width
 from .copies import Copy
-from .errors import PtxError, PtxsimError
+from .errors import KernelFault, PtxError, PtxsimError
+from .faults import Faults
 from .global_monitor import GlobalMonitor, watched
 from .instructions import registry
 from .instructions.memory import STACK
@@ -657,7 +658,14 @@ class Machine:
         bad = int(np.flatnonzero(~good)[0])
         at = int(where.raw[bad]) + offset
         what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: {space.describe(at)}"
-        raise self.fault(instruction, what, self._lane(where, bad))
+        raise self._without(self.fault(instruction, what, self._lane(where, bad)), where, ~good)
+
+    def _without(self, fault: KernelFault, where: Addresses, bad: np.ndarray) -> KernelFault:
+        """A fault of some threads of an access, without which it can be made."""
+        threads = np.zeros(self.lanes, bool)
+        threads[np.flatnonzero(bad) if where.lanes is None else np.asarray(where.lanes)[bad]] = True
+        fault.bad, fault.count = threads, int(np.count_nonzero(bad))
+        return fault
 
     def _misaligned(
         self, space: Space, where: Addresses, offset: int, align: int, instruction: Instruction, kind: str
@@ -667,7 +675,8 @@ class Machine:
             if space.begins_inside(at):
                 what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(at)}"
                 what += self.in_shared(at) if space.is_shared else ""
-                raise self.fault(instruction, what, self._lane(where, bad))
+                wrong = (where.raw + offset) & (align - 1) != 0
+                raise self._without(self.fault(instruction, what, self._lane(where, bad)), where, wrong)
 
     def _beyond(
         self,
@@ -688,7 +697,9 @@ class Machine:
         )
         far = f"{start - at} bytes before the start of" if at < start else f"{at - end} bytes past the end of"
         what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {space.shown(at)}: {far} {name}"
-        raise self.fault(instruction, what + (f", in {owner}" if owner else ""), self._lane(where, bad))
+        wrong = (first < start) | (first + size > end)
+        fault = self.fault(instruction, what + (f", in {owner}" if owner else ""), self._lane(where, bad))
+        raise self._without(fault, where, wrong)
 
     @staticmethod
     def _lane(where: Addresses, index: int) -> int:
@@ -712,7 +723,9 @@ class Machine:
             name = WINDOWS.get(int(windows[0]))
             if name is None:
                 at = f"generic address 0x{(int(base[lanes[0]]) + offset) & (2**64 - 1):x}"
-                raise self.fault(instruction, f"out-of-bounds {VERBS[kind]} at {at}: in no space", int(lanes[0]))
+                fault = self.fault(instruction, f"out-of-bounds {VERBS[kind]} at {at}: in no space", int(lanes[0]))
+                fault.bad, fault.count = np.ones(self.lanes, bool), len(lanes)
+                raise fault
             space = self.spaces["shared::cluster" if name == "shared" else name]
             key = (space.name, "generic", slot)
             found = self.resolved.get(key)
@@ -758,12 +771,14 @@ class Machine:
         cluster: tuple[int, int, int] = (1, 1, 1),
         tensor_maps: Sequence[TensorMap] = (),
         registers: int | None = None,
+        faults: Faults | None = None,
     ) -> None:
         """Take what is common to all batches of a launch. `places`: addresses of the buffers that parameters hold;
         `unwritten`: addresses, from and to, of buffers that nobody has written; `cluster`: blocks of one;
         `registers`: of a thread when it starts, where that is known; 0: setmaxnreg does nothing."""
         self.cluster, self.tensor_maps, self.registers_at_start = cluster, tensor_maps, registers
         self.textures, self.checks = textures, checks
+        self.faults = faults or Faults()
         self.notes: dict[str, None] = {}
         self.constants_read: set[Variable | None] = set()
         self.arena, self.symbols = arena, symbols
@@ -948,7 +963,10 @@ class Machine:
                 last = end + 1 if stop == end and stop != limit else stop
                 self._count(pc, last, threads)
             for step in run(pc, stop, values):
-                step()
+                try:
+                    step()
+                except KernelFault as fault:
+                    self._go_on(step, fault, threads)
             self.executed += stop - pc + 1
             if self.executed > self.limits.steps:
                 raise self.fault(
@@ -982,6 +1000,22 @@ class Machine:
                 self.join(place, threads)
                 return
             pc = place
+
+    def _go_on(self, step: Step, fault: KernelFault, threads: np.ndarray) -> None:
+        """After a fault of some threads: the others execute the instruction."""
+        while True:
+            if fault.bad is None:
+                raise fault
+            self.faults.take(fault)
+            threads = threads & ~fault.bad
+            if not threads.any():
+                return
+            try:
+                with self.acting(threads):
+                    step()
+                return
+            except KernelFault as another:
+                fault = another
 
     def _count(self, pc: int, last: int, threads: np.ndarray) -> None:
         """A straight run of instructions is executed: by warps for the first time, or by those that poll again."""
@@ -1172,9 +1206,17 @@ class Machine:
         gx, gy, _ = self.grid
         return (number % gx, number // gx % gy, number // (gx * gy))
 
-    def fault(self, instruction: Instruction, what: str, lane: int) -> PtxsimError:
-        """The error of one thread, as one line."""
-        return PtxsimError(f"{self.program.title}: {self.where(instruction)}: {self.coordinates(lane)}: {what}")
+    def fault(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> KernelFault:
+        """The error of one thread (and `count` - 1 others), as one line."""
+        where = self.where(instruction)
+        message = f"{self.program.title}: {where}: {self.coordinates(lane)}: {what}"
+        places = self._places.get(instruction.pc, ())
+        return KernelFault(message, what, where, places, count)
+
+    def report(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> None:
+        """A fault of a thread (and `count` - 1 others) that does not keep the program from going on: it is noted, or
+        raised where the launch ends with its first."""
+        self.faults.take(self.fault(instruction, what, lane, count))
 
     def where(self, instruction: Instruction) -> str:
         """The source line of an instruction and, where its function is inlined, the lines that call it."""

@@ -367,8 +367,9 @@ class SharedMonitor:
         lane = int(lanes[min(place, len(lanes) - 1)])
         at = (int(g[place]) % self.granules_per_block) << self.shift
         hint = self.machine.barriers.hint(lane) if what.startswith("race") else ""
-        raise self.machine.fault(
-            event.instruction, f"{what} (shared address 0x{at:x}{self.machine.in_shared(at)}){hint}", lane
+        count = int(np.count_nonzero(bad))
+        self.machine.report(
+            event.instruction, f"{what} (shared address 0x{at:x}{self.machine.in_shared(at)}){hint}", lane, count
         )
 
 

@@ -360,13 +360,13 @@ def test_the_command_compiles(made, tmp_path, capsys):
 def test_faults_are_one_line(made, tmp_path, capsys, kernel, options, words):
     (tmp_path / "all.cubin").write_bytes(made.cubin.read_bytes())
     (tmp_path / "text.cubin").write_text("not a cubin")
-    assert main(["bounds", str(tmp_path / kernel), *OPTIONS, *ARGUMENTS, *options]) == 1
+    assert main(["bounds", str(tmp_path / kernel), *OPTIONS, *ARGUMENTS, *options]) == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1 and told[0].startswith("ptxsim: ") and words in told[0], told
 
 
 def test_a_wrong_option_is_one_line(made, capsys):
-    assert main(["bounds", str(made.cubin), *OPTIONS, *ARGUMENTS, "--sms", "0"]) == 1
+    assert main(["bounds", str(made.cubin), *OPTIONS, *ARGUMENTS, "--sms", "0"]) == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert told == ["ptxsim: sms = 0 is not allowed; allowed: a positive whole number"]
 
@@ -376,6 +376,6 @@ def test_missing_nvdisasm_is_one_line(made, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     unread = tmp_path / "unread.cubin"
     unread.write_bytes(made.cubin.read_bytes())
-    assert main(["bounds", str(unread), *OPTIONS, *ARGUMENTS]) == 1
+    assert main(["bounds", str(unread), *OPTIONS, *ARGUMENTS]) == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1 and "no nvdisasm" in told[0] and "remedy" in told[0]

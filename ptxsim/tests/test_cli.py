@@ -60,7 +60,7 @@ def test_bench(source, capsys):
     ],
 )
 def test_errors_are_one_line(arguments, message, capsys):
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith(message) and error.count("\n") == 1
 
@@ -133,11 +133,11 @@ def test_constants_from_the_command_line(convolution, tmp_path, capsys):
     out = f"out={tmp_path / 'out.npy'}=zeros:f32:32"
     assert main(convolution("convolve", out, "--constant", f"taps={tmp_path / 'taps.npy'}")) == 0
     assert (np.load(tmp_path / "out.npy") == 2.5).all() and "note" not in capsys.readouterr().err
-    assert main(convolution("convolve", out)) == 0
+    assert main(convolution("convolve", out)) == 3
     assert (np.load(tmp_path / "out.npy") == 0).all()
     assert capsys.readouterr().err.startswith("ptxsim: note: constant taps (8 bytes) is read, but has no initialiser")
     for wrong in ("taps", "taps=", "=ones:f32:2", "taps=1"):
-        assert main(convolution("convolve", out, "--constant", wrong)) == 1
+        assert main(convolution("convolve", out, "--constant", wrong)) == 2
         assert capsys.readouterr().err.startswith(f"ptxsim: --constant {wrong!r}: expected NAME=ARG")
 
 

@@ -141,7 +141,7 @@ def run(path, *options: str) -> int:
 
 @pytest.mark.parametrize("value", ["1.5", "2.0", "f32:1.5", "1e3"])
 def test_a_fraction_for_a_whole_number(path, value, capsys):
-    assert run(path, "--arg", "zeros:u32:32", "--arg", value) == 1
+    assert run(path, "--arg", "zeros:u32:32", "--arg", value) == 2
     assert "is no whole number, which parameter n (.u32) takes" in capsys.readouterr().err
 
 
@@ -161,7 +161,7 @@ def test_files_are_written_with_their_folders(path, name):
 @pytest.mark.parametrize("name", ["k.ptx/out.npy", "", "x" * 300, "\0"])
 def test_what_cannot_be_written_is_told_before_the_run(path, name, capsys):
     path.write_text(path.read_text().replace("mov.u32", "trap;\nmov.u32"))
-    assert run(path, "--arg", f"out={path.parent / name if name else path.parent}=zeros:u32:32", "--arg", "1") == 1
+    assert run(path, "--arg", f"out={path.parent / name if name else path.parent}=zeros:u32:32", "--arg", "1") == 2
     assert capsys.readouterr().err.startswith("ptxsim: cannot write ")
 
 
@@ -175,7 +175,7 @@ def test_a_full_disk_leaves_nothing_half_written(path, before, capsys):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
     try:
-        assert run(path, "--arg", f"out={out}=zeros:u32:4096", "--arg", "1") == 1
+        assert run(path, "--arg", f"out={out}=zeros:u32:4096", "--arg", "1") == 2
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
@@ -185,7 +185,7 @@ def test_a_full_disk_leaves_nothing_half_written(path, before, capsys):
 
 
 def test_a_full_device(path, capsys):
-    assert run(path, "--arg", "out=/dev/full=zeros:u32:32", "--arg", "1") == 1
+    assert run(path, "--arg", "out=/dev/full=zeros:u32:32", "--arg", "1") == 2
     assert capsys.readouterr().err == "ptxsim: cannot write /dev/full: No space left on device\n"
 
 

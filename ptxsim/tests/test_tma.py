@@ -223,9 +223,9 @@ AT = r"tma.cu:\d+(, called from tma.cu:\d+)?"
     [
         (
             1,
-            f"for 128 bytes of copies .{AT} expects 8320; {AT} brought 8192. .initialised for 1 arrival at {AT}; arrived "
-            f"in this phase: 1 at {AT}; its phase 0 .parity 0. runs, and parity 0 is waited for, which comes from {AT}.; "
-            f"also wait: thread .* at {AT} for 2 of",
+            f"for 128 bytes of copies .{AT} expects 8320; {AT} brought 8192. .initialised for 1 arrival at {AT}; "
+            f"arrived in this phase: 1 at {AT}; its phase 0 .parity 0. runs, and parity 0 is waited for, which comes "
+            f"from {AT}.; also wait: thread .* at {AT} for 2 of",
         ),
         (2, f"cannot end, as copies brought 128 bytes more than expected .{AT} expects 8064; {AT} brought 8192."),
         (3, f"read before the wait: a bulk copy of thread .0, 0, 0., at {AT}, to there has not been waited for"),
