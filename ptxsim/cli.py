@@ -290,6 +290,7 @@ def predict(options: argparse.Namespace) -> int:
         dict(map(parse_constant, options.constant)),
         _limits(options),
         parse_size(options.cluster) if options.cluster else None,
+        _over(options.over),
     )
     print(f"{kernel.title}: {found.blocks:,} blocks, as {found.sampled} of them foretell")
     print("\n".join(_figures(found.totals, found.at_least)))
@@ -298,6 +299,19 @@ def predict(options: argparse.Namespace) -> int:
         told["at_least"] = found.at_least
         write_whole(options.out, json.dumps(told, indent=1) + "\n")
     return 0
+
+
+def _over(text: str | None) -> tuple[int, tuple[int, ...]] | None:
+    """`2=96,128,160`."""
+    if text is None:
+        return None
+    place, _, values = text.partition("=")
+    try:
+        return int(place), tuple(int(value) for value in values.split(","))
+    except ValueError:
+        raise PtxsimError(
+            f"--over {text!r}: expected the number of an argument and values, as in 2=96,128,160"
+        ) from None
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -456,6 +470,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     _source(told)
     told.add_argument("--out", type=Path, help="the counters as JSON")
+    told.add_argument(
+        "--over",
+        metavar="N=V,V,V",
+        help="run with smaller values of argument N (from 0), by which a block's work grows linearly (k of a GEMM)",
+    )
     _common(told)
     told.set_defaults(act=predict)
     many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from .syntax import Instruction
 
 if TYPE_CHECKING:
     from .api import Kernel
-    from .machine import MemoryEvent
+    from .machine import Machine, MemoryEvent
     from .memory import Access
 
 
@@ -90,12 +90,16 @@ BULK = {"ld": "bulk_ld", "st": "bulk_st", "atom": "bulk_st"}  # a bulk copy's ki
 class Counters(Observer):
     """The observer that counts."""
 
-    def __init__(self, merge_loads: bool = True) -> None:
-        self.merge_loads = merge_loads
+    def __init__(self, merge_loads: bool = True, by_block: int = 0) -> None:
+        """`by_block`: of a launch in one batch of so many blocks, each block by itself: all numbers are arrays of them.
+        Not of programs whose accesses ptxas merges across iterations (`Merges.unrolled`)."""
+        self.merge_loads, self.blocks = merge_loads, by_block
+        self.by_block = by_block > 0
         self.stats: dict[int, Stats] = {}
         self.program: Program | None = None
         self.grid = self.block = (0, 0, 0)
         self._source: tuple[np.ndarray, np.ndarray] | None = None
+        self._machine: Machine | None = None
         self.merges = Merges()
         self._iterations: dict[tuple[int, bytes | None], _Run] = {}
         self._patterns: dict[tuple[object, ...], Cost] = {}  # of shared accesses, by their addresses from the first
@@ -109,6 +113,7 @@ class Counters(Observer):
             self._empty_loads = kernel.merges.empty_loads
             self._iterations = {}
         self.grid, self.block = grid, block
+        self._machine = kernel.machine
 
     def _of(self, instruction: Instruction) -> Stats:
         found = self.stats.get(instruction.pc)
@@ -123,7 +128,8 @@ class Counters(Observer):
 
     def executed(self, instruction: Instruction, warps: int) -> None:
         if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.unrolled:
-            self._of(instruction).executed += warps
+            stats = self._of(instruction)
+            stats.executed = stats.executed + warps
 
     def polled(self, instruction: Instruction, warps: int) -> None:
         self._of(instruction).polled += warps
@@ -153,10 +159,14 @@ class Counters(Observer):
         stats.space, stats.kind = "global", BULK[kind]
         at = access.flat()
         touched = np.unique(np.concatenate([at, at + width - 1]) // wavefronts.SECTOR).size
-        stats.requests += 1
-        stats.sectors += touched
-        stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR)
-        stats.bytes += at.size * width
+        one: Any = 1
+        if self.by_block and self._machine is not None:
+            one = np.zeros(self.blocks, np.int64)
+            one[self._machine.block_of[np.asarray(access.lanes)[0]]] = 1
+        stats.requests += one
+        stats.sectors += touched * one
+        stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR) * one
+        stats.bytes += at.size * width * one
 
     def _shared(self, event: MemoryEvent, stats: Stats, kind: str) -> None:
         if kind == "cp_async":
@@ -224,20 +234,25 @@ class Counters(Observer):
             event.cache[key] = found
         return found
 
-    @staticmethod
-    def _summary(result: tuple[np.ndarray, np.ndarray], active: np.ndarray) -> Cost:
+    def _sum(self, of_warps: np.ndarray) -> Any:
+        """Over warps, or over those of each block."""
+        return of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
+
+    def _summary(self, result: tuple[np.ndarray, np.ndarray], active: np.ndarray) -> Cost:
         """Sums over warps, in place of the arrays."""
         waves, ideal = result
-        used = active.any(axis=1)
+        used = np.asarray(active.any(axis=1))
+        if self.by_block:
+            return self._sum(used), self._sum(waves * used), self._sum(ideal * used), {}
         ways = np.bincount(-(-waves[used] // np.maximum(ideal[used], 1)))
         histogram = {int(n): int(c) for n, c in enumerate(ways) if c}
         return int(used.sum()), int(waves[used].sum()), int(ideal[used].sum()), histogram
 
     def _add(self, stats: Stats, cost: Cost) -> None:
         requests, waves, ideal, histogram = cost
-        stats.requests += requests
-        stats.wavefronts += waves
-        stats.ideal += ideal
+        stats.requests = stats.requests + requests
+        stats.wavefronts = stats.wavefronts + waves
+        stats.ideal = stats.ideal + ideal
         stats.ways.update(histogram)
 
     def _global(self, event: MemoryEvent, stats: Stats) -> None:
@@ -247,14 +262,14 @@ class Counters(Observer):
             addresses, active = event.addresses()
             touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
             least = -(-bytes_ // wavefronts.SECTOR)
-            found = (int(active.any(axis=1).sum()), int(touched.sum()), int(least.sum()), int(bytes_.sum()))
+            found = (self._sum(np.asarray(active.any(axis=1))), self._sum(touched), self._sum(least), self._sum(bytes_))
             event.cache[key] = found
         requests, sectors, best, wanted = found
         if event.kind != "cp_async_ld":
-            stats.requests += requests
-        stats.sectors += sectors
-        stats.ideal_sectors += best
-        stats.bytes += wanted
+            stats.requests = stats.requests + requests
+        stats.sectors = stats.sectors + sectors
+        stats.ideal_sectors = stats.ideal_sectors + best
+        stats.bytes = stats.bytes + wanted
 
     # results
 

@@ -150,8 +150,9 @@ class Machine:
         for pc in self.rounds:
             self.controls[pc] = self._noting_polls(pc)
         self.values = True  # of a launch: whether what does not bear on its counts is computed, too
-        self.tally: dict[tuple[int, int], int] = {}  # straight runs of instructions, by first and last: warps
-        self.polled: dict[tuple[int, int], int] = {}  # the same, of rounds of loops that poll, after their first
+        self.by_block = False  # whether warps are counted by block
+        self.tally: dict[tuple[int, int], Any] = {}  # straight runs of instructions, by first and last: warps
+        self.polled: dict[tuple[int, int], Any] = {}  # the same, of rounds of loops that poll, after their first
         self.polling: np.ndarray  # threads that go round such a loop again
         self.silent = False  # whether only those act: what they look at is not counted
         self.runs = Runs(self)
@@ -802,6 +803,7 @@ class Machine:
         """Run the blocks with these linear numbers to their end."""
         self.blocks, self.limits = blocks, limits
         self.observers = tuple(observers)
+        self.by_block = any(observer.by_block for observer in observers)
         self.lanes = len(blocks) * self.padded
         self.warps = self.lanes // WARP
         self._start()
@@ -1019,20 +1021,25 @@ class Machine:
 
     def _count(self, pc: int, last: int, threads: np.ndarray) -> None:
         """A straight run of instructions is executed: by warps for the first time, or by those that poll again."""
-        warps = self.active_warps()
         self.silent = False
+        warps = self.active_warps()
         if self.rounds:
             if pc not in self.poll_places:
                 self.polling = self.polling & ~threads
-            else:
-                first = (threads & ~self.polling).reshape(-1, WARP).any(axis=1)
-                again = warps - int(np.count_nonzero(first))
-                self.silent = again == warps
-                if again:
-                    self.polled[pc, last] = self.polled.get((pc, last), 0) + again
-                warps -= again
-        if warps:
+            elif (threads & self.polling).any():
+                first = self._warps_with(threads & ~self.polling)
+                polls = warps - first
+                self.silent = not np.any(first)
+                if np.any(polls):
+                    self.polled[pc, last] = self.polled.get((pc, last), 0) + polls
+                warps = first
+        if self.by_block or warps:
             self.tally[pc, last] = self.tally.get((pc, last), 0) + warps
+
+    def _warps_with(self, threads: np.ndarray) -> Any:
+        """How many warps have one of these threads; by block where an observer asks for that."""
+        warps = threads.reshape(len(self.blocks), -1, WARP).any(axis=2)
+        return warps.sum(axis=1) if self.by_block else int(np.count_nonzero(warps))
 
     def _polls_in_vain(self, place: int, threads: np.ndarray) -> PtxsimError:
         """All that can run look at memory time and again, so that it cannot change any more."""
@@ -1059,7 +1066,7 @@ class Machine:
         """Tell the observers how often each instruction was executed."""
         code = self.program.code
         for tally, name in ((self.tally, "executed"), (self.polled, "polled")):
-            total: dict[int, int] = {}
+            total: dict[int, Any] = {}
             for (first, last), warps in tally.items():
                 for pc in range(first, last):
                     total[pc] = total.get(pc, 0) + warps
@@ -1068,13 +1075,13 @@ class Machine:
                 for observer in self.observers:
                     getattr(observer, name)(code[pc], warps)
 
-    def active_warps(self) -> int:
-        """How many warps have an active thread."""
+    def active_warps(self) -> Any:
+        """How many warps have an active thread; by block where an observer asks for that."""
         if self.active is None:
-            return self.warps
+            return np.full(len(self.blocks), self.padded // WARP) if self.by_block else self.warps
         if getattr(self, "_warps_of", None) is not self.active:
             self._warps_of = self.active
-            self._warp_count = int(np.count_nonzero(self.active.reshape(-1, WARP).any(axis=1)))
+            self._warp_count = self._warps_with(self.active)
         return self._warp_count
 
     def leave(self, threads: np.ndarray) -> None:
@@ -1105,8 +1112,11 @@ class Machine:
         for observer in self.observers:
             observer.texture(instruction, texture, lanes, index)
 
-    def tensor_operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
-        """Tell the observers of operands that a wgmma has in shared memory."""
+    def tensor_operands(self, instruction: Instruction, lanes: np.ndarray, size: int) -> None:
+        """Tell the observers of operands that a wgmma of these lanes [warpgroups, 128] has in shared memory."""
+        warpgroups: Any = len(lanes)
+        if self.by_block:
+            warpgroups = np.bincount(self.block_of[lanes[:, 0]], minlength=len(self.blocks))
         for observer in self.observers:
             observer.operands(instruction, warpgroups, size)
 

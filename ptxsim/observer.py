@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class Observer:
     """Base class: does nothing."""
 
+    by_block = False  # whether numbers of warps and warpgroups are told by block of the batch, as arrays
+
     def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         """A launch begins."""
 

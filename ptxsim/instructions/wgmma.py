@@ -212,7 +212,7 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         else:
             left = fetch_a(lanes, note)
         right = fetch_b(lanes, note)
-        m.tensor_operands(instruction, len(lanes), form.operand_bytes)
+        m.tensor_operands(instruction, lanes, form.operand_bytes)
         c = _accumulators(sums.read(lanes), half, n)
         scaled = read_scale()[lanes]
         if not scaled.all():
@@ -363,6 +363,6 @@ def blind(m: Machine, instruction: Instruction) -> Step:
         lanes = m.warpgroups.lanes(instruction)
         for fetch in fetches:
             fetch.addresses(lanes)
-        m.tensor_operands(instruction, len(lanes), form.operand_bytes)
+        m.tensor_operands(instruction, lanes, form.operand_bytes)
 
     return step
