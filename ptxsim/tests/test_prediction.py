@@ -100,7 +100,14 @@ def test_blocks_run_together_count_as_each_by_itself(compiled, ptx_text):
             4 * 4096,
             2,
         ),
-        (compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>"), (7, 1), 128, [arrays[0], *halves], 0, 1),
+        (
+            compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>"),
+            (7, 1),
+            128,
+            [ptxsim.Array(np.zeros(4096, np.float32)), *halves],
+            0,
+            1,
+        ),
     ):
         blocks = list(range(4))
         found = {}
