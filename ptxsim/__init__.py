@@ -1,7 +1,7 @@
 """An emulator of PTX in NumPy: runs compiled CUDA kernels without a GPU, checks their use of memory, counts it."""
 
 from . import annotate, banks
-from .api import Array, Kernel, Launch, Texture, load
+from .api import Array, Kernel, Launch, Struct, Texture, load
 from .counters import Counters
 from .errors import KernelFault, PtxError, PtxsimError
 from .faults import Accepted, Found
@@ -24,6 +24,7 @@ __all__ = [
     "Prediction",
     "PtxError",
     "PtxsimError",
+    "Struct",
     "TensorMap",
     "Texture",
     "annotate",

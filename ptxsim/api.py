@@ -37,6 +37,7 @@ from .tensor_maps import BYTES as MAP_BYTES
 from .tensor_maps import TensorMap, encoded
 
 MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the portable 8
+FIRST_TEXTURE = 0x7E0001  # the number that stands for the first texture of a launch
 REGISTERS = 65536  # of a multiprocessor
 
 
@@ -82,7 +83,31 @@ class Texture:
         self.address, self.elements = address - before, (before + self.nbytes) // self.element_bytes
 
 
-Argument = Any  # an Array, Texture or TensorMap, a number of Python's or NumPy's, or the parameter's bytes
+class Struct:
+    """A parameter that is a struct, passed by value: what lies at which of its bytes; the rest is zero.
+
+        ptxsim.Struct({0: a, 8: np.int32(5), 128: ptxsim.TensorMap(b, (64, 64))})
+
+    Values: an `Array` or `Texture` (its 8-byte pointer or object), a `TensorMap` (128 bytes, at a multiple of 64; CUDA
+    13 aligns it to 128), NumPy scalars and arrays, bytes, or another `Struct` (with `size`). Offsets are those of the
+    compiler: `offsetof`, or the `ld.param` of the PTX. `size`: bytes; left out, as the parameter's, which must hold all
+    parts."""
+
+    def __init__(self, parts: Mapping[int, Any], size: int | None = None) -> None:
+        self.parts, self.size = dict(sorted(parts.items())), size
+
+    def held(self) -> list[Any]:
+        """Its arrays, textures and tensor maps, those of inner structs too."""
+        found = []
+        for value in self.parts.values():
+            found += value.held() if isinstance(value, Struct) else [value]
+        return [value for value in found if isinstance(value, Array | Texture | TensorMap)]
+
+    def __repr__(self) -> str:
+        return f"Struct({self.parts!r})"
+
+
+Argument = Any  # an Array, Texture, TensorMap or Struct, a number of Python's or NumPy's, or bytes
 Constant = Array | np.ndarray | np.generic | bytes
 Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
 
@@ -198,15 +223,7 @@ class Kernel:
         arena.finish()
         self.machine.values = values
         machine = self.machine
-        places = {
-            parameter.variable: arrays[id(value)][1]
-            for value, parameter in zip(args, self.program.parameters, strict=True)
-            if id(value) in arrays
-        } | {
-            parameter.variable: arrays[id(value.array)][1]
-            for value, parameter in zip(args, self.program.parameters, strict=True)
-            if isinstance(value, TensorMap)
-        }
+        places, homes = self._places(args, arrays)
         unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
         machine.prepare(
             arena,
@@ -223,6 +240,7 @@ class Kernel:
             maps,
             self._registers(block),
             faults := Faults(stop_at_first, accept),
+            homes,
         )
         steps = lanes = 0
         watching = tuple(observers)
@@ -376,12 +394,84 @@ class Kernel:
             raise PtxsimError(f"{self.title} takes {len(parameters)} arguments, got {len(args)}")
         raw = bytearray(self.program.parameter_bytes)
         for number, (value, parameter) in enumerate(zip(args, parameters, strict=True)):
-            if isinstance(value, TensorMap):
+            if isinstance(value, Struct):
+                size = parameter.variable.size
+                if value.size not in (None, size):
+                    raise PtxsimError(
+                        f"{self.title}: argument {number} is a struct of {value.size} bytes, its parameter has {size}"
+                    )
+                data = self._struct(number, value, size, arena, arrays, textures, maps)
+            elif isinstance(value, TensorMap):
                 data = self._tensor_map(number, value, parameter.variable, arena, arrays, maps)
             else:
                 data = self._argument(number, value, parameter.variable, arena, arrays, textures)
             raw[parameter.offset : parameter.offset + len(data)] = data
         return bytes(raw)
+
+    def _places(self, args: Sequence[Argument], arrays: Placed) -> tuple[dict[Variable, int], dict[int, int]]:
+        """Of each parameter with pointers a place, the same where parameters have a buffer in common; and the place of
+        each such buffer, by its address. A parameter's place is its buffer's address; a struct's is that of one."""
+        held: dict[Variable, set[int]] = {}
+        for value, parameter in zip(args, self.program.parameters, strict=True):
+            parts = value.held() if isinstance(value, Struct) else [value]
+            buffers = [part.array if isinstance(part, TensorMap) else part for part in parts]
+            addresses = {arrays[id(buffer)][1] for buffer in buffers if id(buffer) in arrays}
+            if addresses:
+                held[parameter.variable] = addresses
+        homes = {address: min(addresses) for addresses in held.values() for address in addresses}
+        changed = True
+        while changed:
+            changed = False
+            for addresses in held.values():
+                least = min(homes[address] for address in addresses)
+                for address in addresses:
+                    changed |= homes[address] != least
+                    homes[address] = least
+        return {variable: homes[min(addresses)] for variable, addresses in held.items()}, homes
+
+    def _struct(
+        self,
+        number: int,
+        value: Struct,
+        size: int,
+        arena: Arena,
+        arrays: Placed,
+        textures: dict[int, Texture],
+        maps: list[TensorMap],
+    ) -> bytes:
+        """The bytes of a struct of a parameter."""
+        raw, end = bytearray(size), 0
+        for offset, part in value.parts.items():
+            if isinstance(part, Struct):
+                data = self._struct(number, part, part.size or 0, arena, arrays, textures, maps)
+            elif isinstance(part, TensorMap):
+                part.place(self._place(part.array, arena, arrays))
+                maps.append(part)
+                data = encoded(len(maps) - 1)
+            elif isinstance(part, Array):
+                data = self._place(part, arena, arrays).to_bytes(8, "little")
+            elif isinstance(part, Texture):
+                data = self._texture(part, arena, arrays, textures)
+            elif isinstance(part, np.generic | np.ndarray | bytes):
+                data = part if isinstance(part, bytes) else part.tobytes()
+            else:
+                raise PtxsimError(
+                    f"{self.title}: argument {number}: at byte {offset} of a struct a {type(part).__name__} has no "
+                    "size: pass np.int32(...), np.float32(...) and the like"
+                )
+            if not end <= offset <= size - len(data):
+                what = f"at byte {offset} of a struct of {size} bytes there is no room for {len(data)} bytes"
+                raise PtxsimError(f"{self.title}: argument {number}: {what}, the parts before it taking {end}")
+            raw[offset : offset + len(data)] = data
+            end = offset + len(data)
+        return bytes(raw)
+
+    def _texture(self, value: Texture, arena: Arena, arrays: Placed, textures: dict[int, Texture]) -> bytes:
+        """The object that stands for a texture."""
+        value.place(self._place(value.array, arena, arrays))
+        handle = FIRST_TEXTURE + len(textures)
+        textures[handle] = value
+        return handle.to_bytes(8, "little")
 
     def _tensor_map(
         self, number: int, value: TensorMap, variable: Variable, arena: Arena, arrays: Placed, maps: list[TensorMap]
@@ -413,10 +503,7 @@ class Kernel:
         size, kind = variable.size, variable.type.kind
         whole = kind in "su"  # of the parameter; bits take anything
         if isinstance(value, Texture):
-            value.place(self._place(value.array, arena, arrays))
-            handle = 0x7E0000 + number + 1
-            textures[handle] = value
-            return handle.to_bytes(8, "little")
+            return self._texture(value, arena, arrays, textures)
         if isinstance(value, Array):
             if size != 8:
                 raise PtxsimError(f"{self.title}: argument {number} is {size} bytes wide, not a pointer")

@@ -17,6 +17,7 @@ import io
 import json
 import math
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -135,7 +136,7 @@ def _arguments(options: argparse.Namespace) -> list[Argument]:
     """The kernel's arguments; what is to be written can be."""
     arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
     out = getattr(options, "out", None)
-    require_writable([*([out] if out else []), *(a.save_as for a in arguments if a.save_as)])
+    require_writable([*([out] if out else []), *(a.save_as for given in arguments for a in given.saved if a.save_as)])
     return arguments
 
 
@@ -159,6 +160,7 @@ def _launch(
         limits,
         constants=dict(map(parse_constant, options.constant)),
         cluster=parse_size(options.cluster) if options.cluster else None,
+        blocks=_blocks(getattr(options, "blocks", None), parse_size(options.grid)),
         stop_at_first=getattr(options, "stop_at_first", True),
         accept=[parse_accepted(text) for text in getattr(options, "accept", ())],
     )
@@ -172,6 +174,19 @@ def _launch(
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
     return done
+
+
+def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | None:
+    """`0,0` or `3`: blocks by their place in the grid, as linear numbers; None for all."""
+    if not given:
+        return None
+    sizes, found = (*grid, 1, 1)[:3], []
+    for text in given:
+        place = (*parse_size(text), 0, 0)[:3]
+        if any(p >= n for p, n in zip(place, sizes, strict=True)):
+            raise PtxsimError(f"--blocks {text}: the grid has {'x'.join(map(str, sizes))} blocks, counted from 0")
+        found.append(place[0] + sizes[0] * (place[1] + sizes[1] * place[2]))
+    return sorted(set(found))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -190,12 +205,11 @@ def run(options: argparse.Namespace) -> int:
         write_whole(options.out, json.dumps(told, indent=1) + "\n")
     if faulty:  # the arrays are not what the kernel is meant to make
         return FAULTS
-    for argument in arguments:
-        if argument.save_as:
-            content = io.BytesIO()
-            assert isinstance(argument.value, (Array, TensorMap))  # what can be saved
-            np.save(content, argument.value.numpy())
-            write_whole(argument.save_as, content.getvalue())
+    for argument in (saved for given in arguments for saved in given.saved):
+        content = io.BytesIO()
+        assert isinstance(argument.value, (Array, TensorMap)) and argument.save_as  # what can be saved
+        np.save(content, argument.value.numpy())
+        write_whole(argument.save_as, content.getvalue())
     return NOTES if done.notes else 0
 
 
@@ -380,6 +394,18 @@ class _Flag(argparse.Action):
         options.flags = [*options.flags, f"{option}{value}"]
 
 
+class _Flags(argparse.Action):
+    """Any of nvcc's, in one text as a shell would split it."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, options: argparse.Namespace, value: Any, option: str | None = None
+    ) -> None:
+        try:
+            options.flags = [*options.flags, *shlex.split(value)]
+        except ValueError as error:
+            parser.error(f"--nvcc-flags {value!r}: {error}")
+
+
 def _source(parser: argparse.ArgumentParser) -> None:
     """Options that say what the kernel is read from."""
     parser.add_argument("kernel", type=Path, help=".ptx, .cubin with line information, or .cu, .cuh that nvcc compiles")
@@ -388,6 +414,13 @@ def _source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", default="sm_90a", help="what CUDA is compiled for (default: %(default)s)")
     parser.add_argument("-I", action=_Flag, dest="flags", default=[], metavar="FOLDER", help="of headers, for nvcc")
     parser.add_argument("-D", action=_Flag, dest="flags", default=[], metavar="NAME[=VALUE]", help="a macro, for nvcc")
+    parser.add_argument(
+        "--nvcc-flags",
+        action=_Flags,
+        dest="flags",
+        metavar="FLAGS",
+        help="further ones, as --nvcc-flags='-std=c++20 --use_fast_math --expt-relaxed-constexpr'",
+    )
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -425,6 +458,9 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("run", help=run.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(one)
     one.add_argument("--out", type=Path, help="report as JSON")
+    one.add_argument(
+        "--blocks", nargs="+", metavar="X[,Y[,Z]]", help="run only these blocks of the grid (with their clusters)"
+    )
     one.add_argument("--stop-at-first", action="store_true", help="end with the first fault")
     one.add_argument(
         "--accept",

@@ -14,7 +14,7 @@ canonical bits; what was loaded or moved keeps its bits, as unsigned integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -773,8 +773,10 @@ class Machine:
         tensor_maps: Sequence[TensorMap] = (),
         registers: int | None = None,
         faults: Faults | None = None,
+        homes: Mapping[int, int] | None = None,
     ) -> None:
-        """Take what is common to all batches of a launch. `places`: addresses of the buffers that parameters hold;
+        """Take what is common to all batches of a launch. `places`: addresses of the buffers that parameters hold, and
+        `homes` those that stand for them (of several in a struct, one);
         `unwritten`: addresses, from and to, of buffers that nobody has written; `cluster`: blocks of one;
         `registers`: of a thread when it starts, where that is known; 0: setmaxnreg does nothing."""
         self.cluster, self.tensor_maps, self.registers_at_start = cluster, tensor_maps, registers
@@ -795,7 +797,9 @@ class Machine:
         self.runs.prepare(places)
         self.watched: set[int] = set()
         if checks.global_races or unwritten:
-            self.watched = watched(self.program, self.origins, places, {start for start, _ in unwritten})
+            self.watched = watched(
+                self.program, self.origins, places, {(homes or {}).get(start, start) for start, _ in unwritten}
+            )
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
         self.global_monitor = GlobalMonitor(self, self.watched, spans, checks.global_races) if self.watched else None
 

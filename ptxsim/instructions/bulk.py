@@ -322,7 +322,11 @@ def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int,
     raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
     number = tensor_maps.decoded(raw)
     if number is None or number >= len(m.tensor_maps):
-        what = f"there is no tensor map at generic address 0x{address:x}: pass a ptxsim.TensorMap for it"
+        which = ""
+        if space is m.param_space:
+            known = [(n, p) for n, p in enumerate(m.program.parameters) if p.offset <= at < p.offset + p.variable.size]
+            which = "".join(f", byte {at - p.offset} of parameter {n}" for n, p in known)
+        what = f"there is no tensor map at generic address 0x{address:x}{which}: pass a ptxsim.TensorMap for it"
         raise m.fault(instruction, what, lane)
     found = m.tensor_maps[number]
     if address % 64:
