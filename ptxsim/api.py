@@ -37,6 +37,7 @@ from .tensor_maps import BYTES as MAP_BYTES
 from .tensor_maps import TensorMap, encoded
 
 MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the portable 8
+GRID_WORKSPACE = 64  # bytes that cooperative groups keep for a grid's barrier
 FIRST_TEXTURE = 0x7E0001  # the number that stands for the first texture of a launch
 REGISTERS = 65536  # of a multiprocessor
 
@@ -214,6 +215,10 @@ class Kernel:
         if blocks is None and together > 1:
             chosen = in_clusters(grid, cluster, np.arange(total))
         at_once = max(1, limits.lanes // (padded * together))
+        if self.machine.grid_sync:
+            self._require_cooperative(total, math.prod(grid), padded, shared_bytes)
+            self.machine.grid_workspace = arena.allocate(GRID_WORKSPACE, "the grid's barrier")
+            arena.write(self.machine.grid_workspace, np.array([GRID_WORKSPACE], np.uint32))
         if polling.across_blocks(self.machine.polls) is not None:
             at_once = max(at_once, sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes))
         per_batch = min(at_once * together, total)
@@ -310,6 +315,17 @@ class Kernel:
         """The CUDA source with, beside each line, what its memory accesses cost by these counters. `source`: the file,
         if it is not where the PTX says; `near`: folders to look in for it."""
         return "\n".join(listing(self, counters, Path(source) if source else None, near)) + "\n"
+
+    def _require_cooperative(self, chosen: int, blocks: int, padded: int, shared_bytes: int) -> None:
+        """All blocks of a grid that synchronises must run at a time, as of a cooperative launch."""
+        held = sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes)
+        if chosen < blocks:
+            raise PtxsimError(f"{self.title}: the grid synchronises (cooperative groups): all of its blocks must run")
+        if blocks > held:
+            raise PtxsimError(
+                f"{self.title}: the grid synchronises (cooperative groups), but its {blocks} blocks do not run at a "
+                f"time: a GPU of {sizes.SMS} multiprocessors holds {held} of this size"
+            )
 
     def _set_variables(self, constants: Mapping[str, Constant], arena: Arena, symbols: dict[str, int]) -> set[str]:
         """Put contents in variables; their names in the PTX."""

@@ -131,7 +131,9 @@ class Machine:
         self.observers: tuple[Observer, ...] = ()
         self.after_call: dict[tuple[int, str], Callable[[], None]] = {}  # hands results over: place, function
         self.granule = smallest_shared_access(program)
-        self.uses_reserved = uses_reserved(program)
+        self.uses_reserved = names_special(program, "reserved_smem")
+        self.grid_sync = names_special(program, "envreg")  # where cooperative groups find what a grid's barrier needs
+        self.grid_workspace = 0  # its address
         self.watch = Watch.of(program)
         self.origins = origins.find(program)
         self.within = {pc: part for pc, found in self.origins.items() if (part := self._part(found)) is not None}
@@ -1334,9 +1336,9 @@ class MemoryEvent:
         return self.access.offset
 
 
-def uses_reserved(program: Program) -> bool:
-    """Whether a program asks where the system's part of shared memory lies."""
-    return any(isinstance(o, Special) and "reserved_smem" in o.name for i in program.code for o in i.operands)
+def names_special(program: Program, part: str) -> bool:
+    """Whether a program reads a special register with this in its name."""
+    return any(isinstance(o, Special) and part in o.name for i in program.code for o in i.operands)
 
 
 def needs_clocks(program: Program) -> bool:

@@ -74,6 +74,8 @@ def special_value(m: Machine, name: str) -> np.ndarray:
             return ~special_value(m, "%lanemask_le")
         case "%lanemask_ge":
             return ~special_value(m, "%lanemask_lt")
+        case "%envreg1" | "%envreg2":  # what cooperative_groups::grid_group::sync takes for its workspace's address
+            return m.uniform(u32(m.grid_workspace >> (32 if stem == "%envreg1" else 0) & 0xFFFFFFFF))
         case "%total_smem_size":
             return m.uniform(u32(m.shared_bytes))
         case "%aggr_smem_size":

@@ -62,6 +62,29 @@ def test_faults_with_memory_of_the_heap_are_found(compiled, fault, message):
         run(compiled, "heap", 1, 128, np.zeros(2048, np.int32), X, fault)
 
 
+@pytest.mark.parametrize("lanes", [64, 16384])
+def test_a_grid_that_synchronises(compiled, lanes):
+    out, limits = ptxsim.Array(np.zeros(4 * 640, np.int32)), ptxsim.Limits(lanes=lanes)
+    kernel = compiled("libraries.cu", "grid_sync")
+    kernel.launch(10, 64, [out, ptxsim.Array(X[:640]), 0], limits=limits)
+    rounds = out.numpy().reshape(4, 640)
+    assert (rounds[0] == X[:640]).all()
+    assert all((rounds[r + 1] == rounds[r][::-1] + 1).all() for r in range(3))
+    with pytest.raises(ptxsim.KernelFault, match="race in global memory: reads what block"):
+        kernel.launch(10, 64, [out, ptxsim.Array(X[:640]), 1], limits=limits)
+
+
+def test_a_grid_that_cannot_synchronise_is_refused(compiled):
+    kernel = compiled("libraries.cu", "grid_sync")
+    args = [ptxsim.Array(np.zeros(1, np.int32)), ptxsim.Array(np.zeros(1, np.int32)), 0]
+    with pytest.raises(
+        ptxsim.PtxsimError, match="5000 blocks do not run at a time: a GPU of 132 multiprocessors holds"
+    ):
+        kernel.launch(5000, 64, args)
+    with pytest.raises(ptxsim.PtxsimError, match="all of its blocks must run"):
+        kernel.launch(10, 64, args, blocks=[1])
+
+
 def test_softmax(compiled):
     x = np.random.default_rng(1).normal(size=(4, 1000)).astype(np.float32)
     e = np.exp(x - x.max(1, keepdims=True))

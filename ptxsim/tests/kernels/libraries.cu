@@ -61,6 +61,16 @@ extern "C" __global__ void heap(int* out, const int* in, int fault) {
     if (fault == 3) delete[] list;
     out[gridDim.x * 128 + blockIdx.x * 128 + threadIdx.x] = malloc(size_t(1) << 40) == nullptr;
 }
+// The whole grid meets between rounds; fault: it does not.
+extern "C" __global__ void grid_sync(int* out, const int* in, int fault) {
+    auto grid = cg::this_grid();
+    int n = gridDim.x * 64, i = blockIdx.x * 64 + threadIdx.x;
+    out[i] = in[i];
+    for (int round = 0; round < 3; ++round) {
+        if (!fault) grid.sync();
+        out[(round + 1) * n + i] = out[round * n + n - 1 - i] + 1;
+    }
+}
 // Not a library, but what reductions in many kernels look like.
 extern "C" __global__ void softmax(float* out, const float* in, int n) {
     __shared__ float part[4];
