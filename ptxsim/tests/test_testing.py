@@ -17,7 +17,7 @@ CI = Path(ptxsim.__file__).parent / "examples" / "ci"
 
 def test_the_example_passes(compiled):
     compiled("faults.cu", "trap_good")  # skips where there is no compiler
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(CI), str(CI)]
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", str(CI), str(CI)]
     done = subprocess.run(command, cwd=CI, capture_output=True, text=True)
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
 
