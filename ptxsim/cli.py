@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import bounds as limits
-from . import machines, prediction, sass
+from . import fidelity, machines, prediction, sass
 from .annotate import listing
 from .api import Array, Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
@@ -195,13 +195,19 @@ def run(options: argparse.Namespace) -> int:
     All faults are told, each line and kind once. Exit code: 0, 1 for faults, 2 for what cannot be run, 3 for notes."""
     kernel = _kernel(options)
     arguments = _arguments(options)
-    counters = Counters()
-    done = _launch(kernel, options, arguments, [counters])
+    counters, executed = Counters(), fidelity.Executed()
+    done = _launch(kernel, options, arguments, [counters, executed])
+    exactness = (
+        fidelity.rows(kernel.program, kernel.machine.origins, executed) if options.fidelity or options.out else []
+    )
     faulty = any(found.accepted is None for found in done.faults)
     if not faulty:
         print(summary(kernel, counters))
+    if options.fidelity:
+        print(fidelity.table(exactness))
     if options.out:
         told = report(kernel, counters) | {"faults": [vars(f) for f in done.faults], "notes": list(done.notes)}
+        told["fidelity"] = [vars(row) for row in exactness]
         write_whole(options.out, json.dumps(told, indent=1) + "\n")
     if faulty:  # the arrays are not what the kernel is meant to make
         return FAULTS
@@ -458,6 +464,7 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("run", help=run.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(one)
     one.add_argument("--out", type=Path, help="report as JSON")
+    one.add_argument("--fidelity", action="store_true", help="tell how exactly each executed instruction is emulated")
     one.add_argument(
         "--blocks", nargs="+", metavar="X[,Y[,Z]]", help="run only these blocks of the grid (with their clusters)"
     )

@@ -26,7 +26,7 @@ from .extrapolation import extrapolate
 from .instructions import registry
 from .machine import WARP, Limits
 from .observer import Observer
-from .origins import named_spaces
+from .origins import UNKNOWN, Origins, named_spaces
 from .program import Program, align_up
 from .slicing import PURE
 from .syntax import Address, Instruction, Register, registers_of
@@ -105,15 +105,30 @@ def waits_for_others(program: Program) -> Instruction | None:
     """An atomic operation on global memory whose result decides what a thread does next or where it reads: its block
     does not do the same alone as among others. Followed through registers, and through memory by space."""
     for i in program.code:
-        if i.opcode == "atom" and "shared" not in named_spaces(i) and _decides(program, i):
+        if i.opcode == "atom" and "shared" not in named_spaces(i) and decides(program, [i]) is not None:
             return i
     return None
 
 
-def _decides(program: Program, source: Instruction) -> bool:
-    """Whether an instruction's result reaches an address, a branch, a barrier or the predicate of an access."""
-    known: set[Register] = set(registers_of(source.operands[0]))  # registers that depend on it
-    spaces: set[str] = set()  # of memory that does
+def decides(
+    program: Program, sources: Sequence[Instruction], origins: Mapping[int, Origins] | None = None
+) -> Instruction | None:
+    """The instruction at which a result of these reaches an address, a branch, a barrier or the predicate of an access;
+    None where none does. Memory is followed by space or, with `origins`, by the variables and buffers that addresses
+    come from, as if no two parameters held one buffer."""
+
+    def memory(i: Instruction) -> set[Any]:
+        """What an access may touch, as things of which two are alike or not."""
+        found = named_spaces(i) or ANYWHERE
+        return set(found) if origins is None else set(origins.get(i.pc, (UNKNOWN,)))
+
+    def meets(touched: set[Any]) -> bool:
+        return bool(spaces) and (not touched.isdisjoint(spaces) or UNKNOWN in touched or UNKNOWN in spaces)
+
+    stores = [i for i in sources if isinstance(i.operands[0], Address)]
+    # registers that depend on them, and memory that does
+    known: set[Register] = {r for i in sources if i not in stores for r in registers_of(i.operands[0])}
+    spaces: set[Any] = set().union(*map(memory, stores))
     before = None
     while before != (len(known), len(spaces)):
         before = len(known), len(spaces)
@@ -121,21 +136,21 @@ def _decides(program: Program, source: Instruction) -> bool:
             effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
             addresses = [operand for operand in i.operands if isinstance(operand, Address)]
             if i.predicate in known and effect and i.opcode not in PURE:
-                return True
+                return i
             if any(known.intersection(registers_of(a)) for a in addresses):
-                return True
-            if i.opcode in registry.CONTROLS and i is not source and known.intersection(registers_of(i.operands)):
-                return True
+                return i
+            if i.opcode in registry.CONTROLS and i not in sources and known.intersection(registers_of(i.operands)):
+                return i
             if i.opcode in ("st", "atom", "red") and known.intersection(
                 *[[r for o in i.operands[i.opcode == "atom" :] if o not in addresses for r in registers_of(o)]]
             ):
-                spaces |= named_spaces(i) or ANYWHERE
+                spaces |= memory(i)
             if i.opcode in ("st", "red") or not i.operands:
                 continue
-            loads = i.opcode in ("ld", "ldu", "atom", "ldmatrix") and spaces & (named_spaces(i) or ANYWHERE)
+            loads = i.opcode in ("ld", "ldu", "atom", "ldmatrix") and meets(memory(i))
             if loads or i.predicate in known or known.intersection(registers_of(i.operands[1:])):
                 known.update(registers_of(i.operands[0]))
-    return False
+    return None
 
 
 def sample(grid: Sequence[int]) -> tuple[dict[int, tuple[Any, ...]], dict[tuple[Any, ...], int]]:
