@@ -120,7 +120,11 @@ def decides(
     def memory(i: Instruction) -> set[Any]:
         """What an access may touch, as things of which two are alike or not."""
         found = named_spaces(i) or ANYWHERE
-        return set(found) if origins is None else set(origins.get(i.pc, (UNKNOWN,)))
+        if origins is None:
+            return set(found)
+        if found == {"param"} and len(program.functions) == 1:  # what the host passed
+            return set()
+        return set(origins.get(i.pc, (UNKNOWN,)))
 
     def meets(touched: set[Any]) -> bool:
         return bool(spaces) and (not touched.isdisjoint(spaces) or UNKNOWN in touched or UNKNOWN in spaces)
