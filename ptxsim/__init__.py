@@ -9,6 +9,7 @@ from .machine import Checks, Limits
 from .observer import Observer
 from .prediction import Prediction, predict
 from .tensor_maps import TensorMap
+from .texture_arrays import TextureArray
 
 __all__ = [
     "Accepted",
@@ -27,6 +28,7 @@ __all__ = [
     "Struct",
     "TensorMap",
     "Texture",
+    "TextureArray",
     "annotate",
     "banks",
     "load",

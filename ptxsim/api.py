@@ -35,6 +35,7 @@ from .reading import prepare, why_not
 from .syntax import Module, Variable, plain_name
 from .tensor_maps import BYTES as MAP_BYTES
 from .tensor_maps import TensorMap, encoded
+from .texture_arrays import TextureArray
 
 MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the portable 8
 GRID_WORKSPACE = 64  # bytes that cooperative groups keep for a grid's barrier
@@ -78,6 +79,9 @@ class Texture:
         self.nbytes = data.nbytes if nbytes is None else nbytes
         self.place(0)
 
+    def __repr__(self) -> str:
+        return f"Texture({self.array!r}, {self.components})"
+
     def place(self, address: int) -> None:
         """The array is at this address."""
         before = address % self.align
@@ -89,7 +93,7 @@ class Struct:
 
         ptxsim.Struct({0: a, 8: np.int32(5), 128: ptxsim.TensorMap(b, (64, 64))})
 
-    Values: an `Array` or `Texture` (its 8-byte pointer or object), a `TensorMap` (128 bytes, at a multiple of 64; CUDA
+    Values: an `Array` or texture (its 8-byte pointer or object), a `TensorMap` (128 bytes, at a multiple of 64; CUDA
     13 aligns it to 128), NumPy scalars and arrays, bytes, or another `Struct` (with `size`). Offsets are those of the
     compiler: `offsetof`, or the `ld.param` of the PTX. `size`: bytes; left out, as the parameter's, which must hold all
     parts."""
@@ -200,7 +204,7 @@ class Kernel:
         limits = limits or Limits()
         arena = Arena()
         arrays: Placed = {}
-        textures: dict[int, Texture] = {}
+        textures: dict[int, Texture | TextureArray] = {}
         maps: list[TensorMap] = []
         params = self._parameters(args, arena, arrays, textures, maps)
         symbols = place_globals(self.program, arena)
@@ -251,6 +255,7 @@ class Kernel:
         watching = tuple(observers)
         for observer in watching:
             observer.begins(self, grid, block)
+        kept = [(t, t.numpy().copy()) for t in textures.values() if isinstance(t, TextureArray) and not values]
         try:
             for first in range(0, total, per_batch):
                 batch = np.asarray(chosen[first : first + per_batch])
@@ -265,6 +270,8 @@ class Kernel:
                 cost.after(min(first + per_batch, total), lanes)
         finally:
             machine.release()
+            for texture, content in kept:
+                texture.numpy()[...] = content
         for array, address in arrays.values() if values else ():
             raw = arena.read(address, array.nbytes)
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
@@ -402,7 +409,7 @@ class Kernel:
         args: Sequence[Argument],
         arena: Arena,
         arrays: Placed,
-        textures: dict[int, Texture],
+        textures: dict[int, Texture | TextureArray],
         maps: list[TensorMap],
     ) -> bytes:
         parameters = self.program.parameters
@@ -452,7 +459,7 @@ class Kernel:
         size: int,
         arena: Arena,
         arrays: Placed,
-        textures: dict[int, Texture],
+        textures: dict[int, Texture | TextureArray],
         maps: list[TensorMap],
     ) -> bytes:
         """The bytes of a struct of a parameter."""
@@ -466,7 +473,7 @@ class Kernel:
                 data = encoded(len(maps) - 1)
             elif isinstance(part, Array):
                 data = self._place(part, arena, arrays).to_bytes(8, "little")
-            elif isinstance(part, Texture):
+            elif isinstance(part, Texture | TextureArray):
                 data = self._texture(part, arena, arrays, textures)
             elif isinstance(part, np.generic | np.ndarray | bytes):
                 data = part if isinstance(part, bytes) else part.tobytes()
@@ -482,9 +489,12 @@ class Kernel:
             end = offset + len(data)
         return bytes(raw)
 
-    def _texture(self, value: Texture, arena: Arena, arrays: Placed, textures: dict[int, Texture]) -> bytes:
-        """The object that stands for a texture."""
-        value.place(self._place(value.array, arena, arrays))
+    def _texture(
+        self, value: Texture | TextureArray, arena: Arena, arrays: Placed, textures: dict[int, Texture | TextureArray]
+    ) -> bytes:
+        """The object that stands for a texture or surface."""
+        if isinstance(value, Texture):
+            value.place(self._place(value.array, arena, arrays))
         handle = FIRST_TEXTURE + len(textures)
         textures[handle] = value
         return handle.to_bytes(8, "little")
@@ -514,11 +524,11 @@ class Kernel:
         variable: Variable,
         arena: Arena,
         arrays: Placed,
-        textures: dict[int, Texture],
+        textures: dict[int, Texture | TextureArray],
     ) -> bytes:
         size, kind = variable.size, variable.type.kind
         whole = kind in "su"  # of the parameter; bits take anything
-        if isinstance(value, Texture):
+        if isinstance(value, Texture | TextureArray):
             return self._texture(value, arena, arrays, textures)
         if isinstance(value, Array):
             if size != 8:

@@ -12,7 +12,9 @@ tma=ARRAY:box=64x64[:swizzle=128]                a tensor map of any array above
                                                  the innermost), offset=BYTES, l2_promotion=128
 struct:0=ARG;8=ARG;...                           a struct passed by value: what lies at which of its bytes, with a type:
                                                  struct:0=zeros:f32:64;8=i32:5;128=tma=zeros:f16:64x64:box=64x64
-tex=ARRAY[:components=1]                         a texture object over linear memory
+tex=ARRAY[:components=1]                         a texture object over linear memory; with dims=2 (1 to 3), layered=1 or
+                                                 cube=1 one over a CUDA array, a surface, too; further keys of that:
+                                                 address=wrap, filter=linear, normalized=1, read=normalized
 out=ARG                                          an array that is saved as ARGn.npy after the launch
 out=result.npy=ARG                               ... under this name
 """
@@ -31,6 +33,7 @@ from .api import Array, Struct, Texture
 from .errors import PtxsimError
 from .sizes import require_memory
 from .tensor_maps import TensorMap
+from .texture_arrays import TextureArray
 
 DTYPES = {
     "i8": np.int8,
@@ -48,6 +51,8 @@ DTYPES = {
 }
 LISTS = ("box", "shape", "strides")  # keys of a tensor map that have a number for each dimension
 MAP_KEYS = (*LISTS, "swizzle", "offset", "l2_promotion")
+TEXTURE_NUMBERS = ("components", "dims", "layered", "cube", "normalized")  # keys of a texture that are numbers
+TEXTURE_KEYS = (*TEXTURE_NUMBERS, "address", "filter", "read")
 MAKERS = ("zeros", "ones", "nan", "random", "uninit")
 
 
@@ -116,13 +121,21 @@ def _struct(text: str, number: int) -> Argument:
     return Argument(Struct({at: part.value for at, part in parts.items()}), parts=tuple(parts.values()))
 
 
-def _texture(text: str, number: int) -> Texture:
-    """`tex=ARRAY:components=4`."""
-    array, _, components = text.removeprefix("tex=").partition(":components=")
+def _texture(text: str, number: int) -> Texture | TextureArray:
+    """`tex=ARRAY:components=4:dims=2:filter=linear`."""
+    array, *parts = re.split(r":(?=\w+=)", text.removeprefix("tex="))
+    options = dict(part.split("=", 1) for part in parts)
     inner = parse_argument(array, number).value
-    if not isinstance(inner, Array) or components not in ("", "1", "2", "4"):
-        raise PtxsimError(f"argument {text!r}: expected tex=ARRAY or tex=ARRAY:components=4 (1, 2 or 4)")
-    return Texture(inner, int(components or 1))
+    if wrong := [key for key in options if key not in TEXTURE_KEYS]:
+        raise PtxsimError(
+            f"argument {text!r}: {wrong[0]!r} is not known of a texture; known: {', '.join(TEXTURE_KEYS)}"
+        )
+    if not isinstance(inner, Array) or any(not options[k].isdigit() for k in options if k in TEXTURE_NUMBERS):
+        raise PtxsimError(f"argument {text!r}: expected tex=ARRAY:components=4:dims=2, with an array and whole numbers")
+    given: dict[str, object] = {k: int(v) if k in TEXTURE_NUMBERS else v for k, v in options.items()}
+    if set(given) <= {"components"}:
+        return Texture(inner, int(options.get("components", 1)))
+    return TextureArray(inner.numpy(), **given)  # type: ignore[arg-type]
 
 
 def _tensor_map(text: str, number: int) -> TensorMap:

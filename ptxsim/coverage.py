@@ -85,8 +85,9 @@ FORMS = {
     },
     "Textures and surfaces": {
         "tex.1d of linear memory, by object": "tex.1d.v4.f32.s32 F4, [%rd1, {%r1}];",
-        "tex.2d": "tex.2d.v4.f32.f32 F4, [%rd1, {%f1, %f2}];",
-        "surfaces": "suld.b.1d.b32.trap {%r1}, [%rd1, {%r2}];",
+        "tex of CUDA arrays, 1d to 3d, layered, cube": "tex.2d.v4.f32.f32 F4, [%rd1, {%f1, %f2}];",
+        "surfaces": "suld.b.1d.b32.trap {%r1}, [%rd1, {%r2}]; sust.b.1d.b32.trap [%rd1, {%r2}], {%r1};",
+        "tld4": "tld4.r.2d.v4.f32.f32 F4, [%rd1, {%f1, %f2}];",
     },
 }
 SHORT = {"F4": "{%f1, %f2, %f3, %f4}", "R4": "{%r1, %r2, %r3, %r4}", "R2": "{%r1, %r2}"}

@@ -25,6 +25,7 @@ TENSOR = "sums as a model of the tensor cores aligns and cuts them off (on an H2
 ORDER = "the order of additions by several threads is the emulator's own"
 TIME = "time is not emulated: instructions are counted"
 PLACE = "where a block runs, and with whom, is the emulator's own"
+FILTER = "where a texture filters linearly: weights of 8 bits, a device may round the sum otherwise"
 ERROR = "rounded rightly here; a device may differ in the last bits"
 FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
 TENSOR_FLOATS = {*FLOATS, "tf32", "e4m3", "e5m2"}
@@ -67,6 +68,8 @@ def level(i: Instruction) -> tuple[str, str]:
         return MODELLED, ORDER
     if modifiers & {"approx", "full"} and modifiers & FLOATS:
         return APPROXIMATE, ERROR
+    if i.opcode == "tex" and "f32" in modifiers:
+        return MODELLED, FILTER
     if i.opcode in ("ex2", "tanh") and modifiers & FLOATS:  # of 16 bits, approximate without a modifier
         return APPROXIMATE, ERROR
     return EXACT, ""

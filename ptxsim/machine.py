@@ -78,6 +78,7 @@ from .warpgroups import Warpgroups, Watch
 if TYPE_CHECKING:
     from .api import Texture
     from .observer import Observer
+    from .texture_arrays import TextureArray
 
 WARP = 32
 FAR = 1 << 60
@@ -767,7 +768,7 @@ class Machine:
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         shared_bytes: int,
-        textures: dict[int, Texture],
+        textures: dict[int, Texture | TextureArray],
         checks: Checks,
         places: dict[Variable, int],
         unwritten: list[tuple[int, int]],
