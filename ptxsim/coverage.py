@@ -79,7 +79,8 @@ FORMS = {
         "wmma": "wmma.load.a.sync.aligned.m16n16k16.row.shared.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%r9];",
         "wgmma of fp16, bf16, tf32, fp8": "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
         " F4, %rd1, %rd2, 1, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
-        "wgmma of integers": "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 R4, %rd1, %rd2, 1;",
+        "wgmma of int8": "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 R4, %rd1, %rd2, 1;",
+        "wgmma of bits": "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc R4, %rd1, %rd2, 1;",
         "wgmma.sp": "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 F4, %rd1, %rd2, %r1, 0, 1, 1, 1, 0, 0;",
         "tcgen05": "tcgen05.wait::ld.sync.aligned;",
     },

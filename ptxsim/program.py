@@ -21,6 +21,8 @@ from .ptx_types import Type
 from .sizes import MOST_PARAMETERS
 from .syntax import Function, Immediate, Instruction, Label, Module, Symbol, Variable
 
+# of the device's own runtime, by which kernels launch others
+DEVICE_LAUNCHES = ("cudaGetParameterBuffer", "cudaLaunchDevice", "cudaCDP", "cudaDeviceSynchronize")
 BUILTIN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
 
 
@@ -165,6 +167,11 @@ def _order(program: Program) -> None:
             if target is None or name in BUILTIN_CALLS:
                 continue
             if target.code is None:
+                if name.lstrip("_").startswith(DEVICE_LAUNCHES):
+                    raise PtxError(
+                        f"{instruction.where}: {name} is called: kernels that launch others from the device (dynamic "
+                        "parallelism) are not supported; remedy: launch the inner kernel by itself"
+                    )
                 raise PtxError(f"{instruction.where}: {name} is called but has no body here")
             visit(target)
         path.pop()

@@ -213,3 +213,10 @@ def test_a_long_name_is_told_by_its_beginning():
     with pytest.raises(ptxsim.PtxsimError) as error:
         kernel.launch(1, 32, [])
     assert len(str(error.value)) < 200
+
+
+def test_dynamic_parallelism_is_told_as_that():
+    text = ".extern .func (.param .b64 r) cudaGetParameterBufferV2 (.param .b64 a);\n.visible .entry k() {\n"
+    text += "{ .param .b64 p; .param .b64 r; call.uni (r), cudaGetParameterBufferV2, (p); } ret; }"
+    with pytest.raises(ptxsim.PtxsimError, match=r"cudaGetParameterBufferV2 is called: kernels that launch others"):
+        ptxsim.load(HEAD + text)

@@ -101,3 +101,25 @@ extern "C" __global__ void wmma_gemm(float* c, const half* a, const half* b) {
     mma_sync(fc, fa, fb, fc);
     store_matrix_sync(c, fc, 16, mem_row_major);
 }
+extern "C" __global__ void wmma_bytes(int* c, const signed char* a, const signed char* b) {
+    using namespace nvcuda::wmma;
+    fragment<matrix_a, 32, 8, 16, signed char, row_major> fa;
+    fragment<matrix_b, 32, 8, 16, signed char, col_major> fb;
+    fragment<accumulator, 32, 8, 16, int> fc;
+    load_matrix_sync(fc, c, 8, mem_row_major);
+    load_matrix_sync(fa, a, 16);
+    load_matrix_sync(fb, b, 16);
+    mma_sync(fc, fa, fb, fc);
+    store_matrix_sync(c, fc, 8, mem_row_major);
+}
+extern "C" __global__ void wmma_doubles(double* c, const double* a, const double* b) {
+    using namespace nvcuda::wmma;
+    fragment<matrix_a, 8, 8, 4, double, row_major> fa;
+    fragment<matrix_b, 8, 8, 4, double, col_major> fb;
+    fragment<accumulator, 8, 8, 4, double> fc;
+    load_matrix_sync(fc, c, 8, mem_row_major);
+    load_matrix_sync(fa, a, 4);
+    load_matrix_sync(fb, b, 4);
+    mma_sync(fc, fa, fb, fc);
+    store_matrix_sync(c, fc, 8, mem_row_major);
+}
