@@ -192,7 +192,8 @@ def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | N
 def run(options: argparse.Namespace) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved.
 
-    All faults are told, each line and kind once. Exit code: 0, 1 for faults, 2 for what cannot be run, 3 for notes."""
+    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot be run, 3 for
+    notes."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     counters, executed = Counters(), fidelity.Executed()
@@ -206,9 +207,9 @@ def run(options: argparse.Namespace) -> int:
     if options.fidelity:
         print(fidelity.table(exactness))
     if options.out:
-        told = report(kernel, counters) | {"faults": [vars(f) for f in done.faults], "notes": list(done.notes)}
-        told["fidelity"] = [vars(row) for row in exactness]
-        write_whole(options.out, json.dumps(told, indent=1) + "\n")
+        made = report(kernel, counters) | {"faults": [vars(f) for f in done.faults], "notes": list(done.notes)}
+        made["fidelity"] = [vars(row) for row in exactness]
+        write_whole(options.out, json.dumps(made, indent=1) + "\n")
     if faulty:  # the arrays are not what the kernel is meant to make
         return FAULTS
     for argument in (saved for given in arguments for saved in given.saved):
@@ -464,7 +465,7 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("run", help=run.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(one)
     one.add_argument("--out", type=Path, help="report as JSON")
-    one.add_argument("--fidelity", action="store_true", help="tell how exactly each executed instruction is emulated")
+    one.add_argument("--fidelity", action="store_true", help="list how exactly each executed instruction is emulated")
     one.add_argument(
         "--blocks", nargs="+", metavar="X[,Y[,Z]]", help="run only these blocks of the grid (with their clusters)"
     )

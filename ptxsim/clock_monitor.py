@@ -325,7 +325,7 @@ class ClockMonitor:
         return time
 
     def _flag(self, g: np.ndarray, who: np.ndarray, instruction: Instruction, writing: bool) -> None:
-        """Ordered accesses by which threads tell each other: what a release leaves at a flag, an acquire takes.
+        """Ordered accesses by which threads synchronise: what a release leaves at a flag, an acquire takes.
 
         Atomics between, relaxed ones too, go on with what a release left there (PTX ISA 8.9.2)."""
         if not ORDERING.isdisjoint(instruction.modifiers):

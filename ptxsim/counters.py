@@ -315,8 +315,8 @@ POLLS = (
     "memory_l2_theoretical_sectors_global",
     "memory_l2_theoretical_sectors_global_ideal",
 )
-# Counters that are told as a least, with the reason
-LEAST = dict.fromkeys(
+# Counters that are lower bounds, with the reason
+LOWER_BOUNDS = dict.fromkeys(
     (
         f"l1tex__data_{what}_mem_shared_op_{kind}.sum"
         for what in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
@@ -329,11 +329,11 @@ BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
 
 
 def at_least(program: Program | None) -> dict[str, str]:
-    """The counters of a program of which a device may count more than is told, with the reason: those of shared memory
+    """The counters of a program that are lower bounds, with the reason: those of shared memory
     that the hardware counts itself, and those of global memory where loops poll it."""
     if program is None or polling.across_blocks(polling.loops(program)) is None:
-        return dict(LEAST)
-    return LEAST | dict.fromkeys(POLLS, POLLED)
+        return dict(LOWER_BOUNDS)
+    return LOWER_BOUNDS | dict.fromkeys(POLLS, POLLED)
 
 
 def totals(stats: list[Stats]) -> dict[str, float]:

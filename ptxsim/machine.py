@@ -1297,7 +1297,7 @@ VERBS = {
     "ldmatrix": "ldmatrix",
     "async_ld": "bulk load",
 }
-FLAGS = ("ld", "st", "atom", "red")  # by which threads of a block tell each other, where they order at its scope
+FLAGS = ("ld", "st", "atom", "red")  # by which threads of a block synchronise, where they order at its scope
 WINDOWS = {0: "global", **{base >> 48: name for name, base in BASES.items()}}
 
 

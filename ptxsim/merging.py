@@ -74,7 +74,7 @@ class Merges:
     dropped: set[int] = field(default_factory=set)
     unrolled: dict[int, Unrolled] = field(default_factory=dict)  # leaders that merge across a loop's iterations, too
     # of each cp.async, and of each fence.proxy.async after some, the empty loads that come with every execution: see
-    # `first_copies`; those of fences only a cubin tells
+    # `first_copies`; those of fences are only known from a cubin
     empty_loads: dict[int, float] = field(default_factory=dict)
 
     def is_gone(self, place: int) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Observer:
     """Base class: does nothing."""
 
-    by_block = False  # whether numbers of warps and warpgroups are told by block of the batch, as arrays
+    by_block = False  # whether numbers of warps and warpgroups are passed by block of the batch, as arrays
 
     def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         """A launch begins."""
@@ -30,7 +30,7 @@ class Observer:
 
     def polled(self, instruction: Instruction, warps: int) -> None:
         """As `executed`, of rounds after the first of a loop that waits for memory to change: how many depends on time,
-        so that a device has others. Their accesses are not told."""
+        so that a device has others. Their accesses are not reported."""
 
     def memory(self, event: MemoryEvent) -> None:
         """Threads access memory: `event.addresses()` gives byte addresses and active threads by warp and lane.

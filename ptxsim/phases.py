@@ -245,10 +245,10 @@ class Phases:
             parts.append(f"initialised for {count} arrival{'s' * (count != 1)} at {m.where(instruction)}")
         number, last = self.ended.get(at, (0, {}))
         came = self.came.get(at, {})
-        for told, arrivals in (("in this phase", came), ("in the one before", {} if came else last)):
+        for when, arrivals in (("in this phase", came), ("in the one before", {} if came else last)):
             if arrivals:
                 listed = " and ".join(f"{n} at {m.where(i)}" for i, n in arrivals.items())
-                parts.append(f"arrived {told}: {listed}")
+                parts.append(f"arrived {when}: {listed}")
         if not came and not last:
             parts.append("nobody has arrived")
         parity = f"its phase {number} (parity {number & 1}) runs, and parity {int(p.parity[lane])} is waited for"

@@ -4,7 +4,8 @@ Who is in one is let to wait while others can run; and blocks of a grid with suc
 device holds, since a block may wait for one that comes later in the grid.
 
 How often such a loop goes round depends on time, which is not emulated. So only its first round counts as executed, as
-if what it waits for had come already: the least that a device executes. Further rounds (polls) are counted apart.
+if what it waits for had come already: a lower bound of what a device executes. Further rounds (polls) are counted
+apart.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Result:
         _require(not found, f"{len(found)} faults:\n" + "\n".join(found))
 
     def assert_no_notes(self) -> None:
-        """Nothing that is worth a word either."""
+        """No notes either."""
         _require(not self.launch.notes, "\n".join(self.launch.notes))
 
     def assert_conflicts(self, at_most: int, line: int | None = None, file: str | None = None) -> None:

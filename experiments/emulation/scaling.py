@@ -169,8 +169,8 @@ def _of_persistent(
 
 
 def _of_part(small: _Small, whole: Callable[[int, int, int], dict[str, float]]) -> dict[str, float]:
-    """What leaving a part of a tile and adding it costs: from two launches that divide tiles, which must say the same
-    of what is not told as a least. `whole`: sums of so many blocks, tiles and stretches where no tile is divided."""
+    """What leaving a part of a tile and adding it costs: from two launches that divide tiles, which must agree on
+    every counter. `whole`: sums of so many blocks, tiles and stretches where no tile is divided."""
     costs: list[dict[str, float]] = []
     for tiles_n, sms in itertools.product(range(TILES + 1, TILES + 4), range(2, 9)):
         stretches = DIVIDED * small.stretches[-1]
@@ -189,8 +189,8 @@ def _of_part(small: _Small, whole: Callable[[int, int, int], dict[str, float]]) 
     one, other = costs
     for name in small.counted:
         if not math.isclose(one.get(name, 0.0), other.get(name, 0.0), rel_tol=1e-9, abs_tol=1e-9):
-            told = " and ".join(f"{cost.get(name, 0.0):,.6g}" for cost in costs)
-            raise ptxsim.PtxsimError(f"{name} of a part of a tile is {told} in two launches")
+            values = " and ".join(f"{cost.get(name, 0.0):,.6g}" for cost in costs)
+            raise ptxsim.PtxsimError(f"{name} of a part of a tile is {values} in two launches")
     # how often loops over parts go round differs by a few instructions: the lesser is a bound all the same
     return {name: min(one[name], other.get(name, 0.0)) for name in one if name != "parts"}
 

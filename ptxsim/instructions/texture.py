@@ -15,7 +15,7 @@ from ..errors import PtxError
 from ..ptx_types import TYPES
 from ..syntax import Address, Instruction, Register, Symbol, Vector
 from ..texture_arrays import TextureArray
-from .registry import Modifiers, Step, anything, effect
+from .registry import RESULT_VECTOR, RESULTS, TEXEL, VALUES, Modifiers, Step, effect, takes
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -72,7 +72,7 @@ def _of_each(
     return found
 
 
-@effect("tex", anything())
+@effect("tex", takes(RESULT_VECTOR, TEXEL, optional=(VALUES, VALUES)))
 def tex(m: Machine, instruction: Instruction) -> Step:
     """tex: fetch four components (PTX ISA 9.7.10.3); of 1d with an index, out of linear memory or an array."""
     modifiers = Modifiers(instruction)
@@ -83,8 +83,6 @@ def tex(m: Machine, instruction: Instruction) -> Step:
     modifiers.flag("v4")
     t, coordinate = modifiers.types
     modifiers.done()
-    if len(instruction.operands) < 2 or not isinstance(instruction.operands[0], Vector):
-        raise PtxError(f"{instruction.where}: {instruction.name} takes a vector of registers and a texture")
     destination, address = instruction.operands[:2]
     writers = [m.writer(item, t) if item is not None else None for item in destination.items]
     handle, items = _object(m, instruction, address)
@@ -181,10 +179,10 @@ def _surface(
     return at, size, count
 
 
-@effect("suld", anything())
+@effect("suld", takes(RESULTS, TEXEL))
 def suld(m: Machine, instruction: Instruction) -> Step:
     """suld.b: load from a surface, x in bytes (PTX ISA 9.7.11.1); outside: a fault (.trap), the edge, or zeros."""
-    destination, address = _operands(instruction)
+    destination, address = instruction.operands
     at, size, count = _surface(m, instruction, address)
     items = destination.items if isinstance(destination, Vector) else (destination,)
     t = TYPES[f"b{8 * size}"]
@@ -203,10 +201,10 @@ def suld(m: Machine, instruction: Instruction) -> Step:
     return step
 
 
-@effect("sust", anything())
+@effect("sust", takes(TEXEL, VALUES))
 def sust(m: Machine, instruction: Instruction) -> Step:
     """sust.b: store to a surface, x in bytes (PTX ISA 9.7.11.2)."""
-    address, source = _operands(instruction)
+    address, source = instruction.operands
     at, size, count = _surface(m, instruction, address)
     items = source.items if isinstance(source, Vector) else (source,)
     readers = [m.reader(item, TYPES[f"b{8 * size}"]) for item in items]
@@ -221,10 +219,3 @@ def sust(m: Machine, instruction: Instruction) -> Step:
                 array.raw[(places[inside] + i * size)[:, None] + np.arange(size)] = raw
 
     return step
-
-
-def _operands(instruction: Instruction) -> tuple[Any, Any]:
-    if len(instruction.operands) != 2:
-        raise PtxError(f"{instruction.where}: {instruction.name} takes 2 operands, found {len(instruction.operands)}")
-    first, second = instruction.operands
-    return first, second

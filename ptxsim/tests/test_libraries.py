@@ -38,7 +38,7 @@ def test_cooperative_groups(compiled):
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_cooperative_groups_of_several_warps(compiled, arch):
-    """Their barriers lie in shared memory that the driver reserves, beside the kernel's own."""
+    """Their barriers lie in shared memory that the driver reserves, next to the kernel's own."""
     out = ptxsim.Array(np.zeros(1024, np.int32))
     compiled("libraries.cu", "coop_wide", arch).launch(4, 256, [out, ptxsim.Array(X)])
     assert (out.numpy() == np.repeat(X.reshape(-1, 64).sum(1), 64) + X).all()

@@ -162,7 +162,7 @@ def test_atomics_whose_results_decide_nothing(ptx_text):
 
 
 def test_operands_of_wgmma_and_textures(compiled):
-    """They are told to observers by themselves: 128 rows of 128 bytes of a block are 128 wavefronts."""
+    """Observers see them by methods of their own: 128 rows of 128 bytes of a block are 128 wavefronts."""
     kernel = compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>")
     args = [ptxsim.Array(np.zeros((64, 64), np.float32)), *(ptxsim.Array(np.zeros((64, 64), np.uint16)) for _ in "ab")]
     counters = kernel.count(50, 128, args)

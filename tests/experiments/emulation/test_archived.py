@@ -1,4 +1,4 @@
-"""Every archived kernel: what the emulator predicts beside what ncu counted on an H200. Exact, or told as a least."""
+"""Every archived kernel: what the emulator predicts next to what ncu counted on an H200: exact, or a lower bound."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contracts import read_rows
 from experiments.emulation import launching, predictions, scaling
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
-from ptxsim.counters import LEAST, at_least
+from ptxsim.counters import LOWER_BOUNDS, at_least
 
 SIZE, SMS = 4096, 132
 STORED = "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"  # differs from run to run on the hardware: within 2%
-IDEAL = {  # ncu's own idea of the least, which is not understood; of wavefronts and sectors themselves they are exact
+IDEAL = {  # ncu's own ideal, which is not understood; of wavefronts and sectors themselves they are exact
     ("sgemm_tiling", "memory_l1_wavefronts_shared_ideal"),
     ("sgemm_naive_16x16", "memory_l2_theoretical_sectors_global_ideal"),
 }
@@ -50,29 +50,29 @@ def archived(archive: Path) -> dict[str, dict[str, float]]:
     return found
 
 
-def wrong(name: str, predicted: dict[str, float], counted: dict[str, float], least: set[str]) -> list[str]:
-    """What is neither exact nor, where it is told as a least, at most what was measured."""
+def wrong(name: str, predicted: dict[str, float], counted: dict[str, float], bounds: set[str]) -> list[str]:
+    """What is neither exact nor, of a lower bound, at most what was measured."""
     found = []
     for metric in predicted.keys() & counted.keys():
-        told, seen = predicted[metric], counted[metric]
-        off = abs(told - seen) / seen if seen else float(told != 0)
-        if metric in least or (name, metric) in IDEAL:
-            good = told <= seen * (1 + 1e-9)
+        value, seen = predicted[metric], counted[metric]
+        off = abs(value - seen) / seen if seen else float(value != 0)
+        if metric in bounds or (name, metric) in IDEAL:
+            good = value <= seen * (1 + 1e-9)
         else:
             good = off < (0.02 if metric == STORED else 1e-6)
         if not good:
-            found.append(f"{name}: {metric} is {told:,.10g}, measured {seen:,.10g}")
+            found.append(f"{name}: {metric} is {value:,.10g}, measured {seen:,.10g}")
     return found
 
 
-def test_every_archived_prediction_is_exact_or_a_least(archived, measured) -> None:
+def test_every_archived_prediction_is_exact_or_a_lower_bound(archived, measured) -> None:
     assert len(archived) > 60
-    found = [line for name in archived for line in wrong(name, archived[name], measured[name], set(LEAST))]
+    found = [line for name in archived for line in wrong(name, archived[name], measured[name], set(LOWER_BOUNDS))]
     assert [line for line in found if not (STORES in line and line.startswith("hgemm_wgmma_"))] == []
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in AGAIN else pytest.mark.slow) for n in KERNELS])
-def test_what_is_predicted_now_is_exact_or_a_least(name, builds, measured) -> None:
+def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured) -> None:
     """Loads of flags among the sectors are polls, of which the device has more."""
     variant = KERNELS[name]
     if name not in measured:
@@ -80,11 +80,11 @@ def test_what_is_predicted_now_is_exact_or_a_least(name, builds, measured) -> No
     kernel = launching.load(variant, builds(name))
     scaled = scaling.emulate(kernel, variant, SIZE, SMS)
     predicted = {row["metric"]: row["value"] for row in predictions.rows(variant, SIZE, kernel.name, scaled)}
-    least = set(at_least(kernel.program))
+    bounds = set(at_least(kernel.program))
     if divides(variant):
         assert predicted["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] > 0
         predicted.pop("smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio")  # of polls too
-    assert wrong(name, predicted, measured[name], least) == []
+    assert wrong(name, predicted, measured[name], bounds) == []
 
 
 def test_parts_of_divided_tiles_by_hand() -> None:

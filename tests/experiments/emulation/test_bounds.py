@@ -76,7 +76,7 @@ def test_instructions_sectors_and_wavefronts_are_exact(name: str, found, counted
 @pytest.mark.parametrize("name", EACH)
 def test_instructions_and_pipes_are_ncu_s(name: str, found, counted, builds) -> None:
     """VIADD, which bf16 kernels have, among the instructions of the FMA pipe. Kernels that wait for mbarriers poll
-    them: of these the instructions are told as a least, as are those of wgmma kernels whose branches the counts leave
+    them: of these the instructions are a lower bound, as are those of wgmma kernels whose branches the counts leave
     open."""
     ncu, least = counted(name), found(name)[1]
     program = launching.load(catalogue.kernels()[name], builds(name), cubin=False).program
