@@ -57,6 +57,8 @@ FORMS = {
         "cp.async.bulk, shared to global": "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;",
         "cp.async.bulk.tensor (TMA)": "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
         ".mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3}], [%r4];",
+        "tensormap": "tensormap.replace.tile.rank.global.b1024.b32 [%rd1], %r1;",
+        "tensormap.replace": "tensormap.replace.tile.rank.global.b1024.b32 [%rd1], %r1;",
         "cp.reduce.async.bulk": "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], %r2;",
     },
     "Barriers": {

@@ -16,7 +16,7 @@ from .. import tensor_maps
 from ..bulk_groups import Store
 from ..clock_monitor import ClockMonitor
 from ..copies import Copy
-from ..errors import PtxError
+from ..errors import PtxError, PtxsimError
 from ..memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
 from ..phases import State
 from ..ptx_types import TYPES, Type
@@ -320,6 +320,12 @@ def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int,
     space = m.spaces["param" if window == BASES["param"] // WINDOW else "global"]
     at = at if space is m.param_space else address - GLOBAL_BASE
     raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
+    if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
+        try:
+            made = tensor_maps.made_by_device(raw)
+        except PtxsimError as error:
+            raise m.fault(instruction, str(error), lane) from None
+        return _fitting(m, instruction, made, address, dimensions, lane)
     number = tensor_maps.decoded(raw)
     if number is None or number >= len(m.tensor_maps):
         which = ""
@@ -328,7 +334,13 @@ def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int,
             which = "".join(f", byte {at - p.offset} of parameter {n}" for n, p in known)
         what = f"there is no tensor map at generic address 0x{address:x}{which}: pass a ptxsim.TensorMap for it"
         raise m.fault(instruction, what, lane)
-    found = m.tensor_maps[number]
+    return _fitting(m, instruction, m.tensor_maps[number], address, dimensions, lane)
+
+
+def _fitting(
+    m: Machine, instruction: Instruction, found: tensor_maps.TensorMap, address: int, dimensions: int, lane: int
+) -> tensor_maps.TensorMap:
+    """A map at a generic address, which must be aligned and have so many dimensions."""
     if address % 64:
         what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
         raise m.fault(instruction, what, lane)
@@ -368,7 +380,7 @@ def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicas
         objects = signal()
         for lane, box, to, coordinates in found:
             data = np.zeros((math.prod(box.box[:-1]), box.inner_bytes), np.uint8)
-            part = _inside(m, box, coordinates, lane)
+            part = _inside(m, instruction, box, coordinates, lane)
             if part is not None:
                 access, unit, inside, first, end = part
                 _touch_global(m, instruction, access, unit, "ld")
@@ -394,7 +406,7 @@ def _tensor_store(
             update = None
             if operation:
                 update = _update(operation, TYPES[REDUCED[box.dtype.name]], modifiers)
-            found = _inside(m, box, coordinates, lane, box.item if operation else 8, whole=not operation)
+            found = _inside(m, instruction, box, coordinates, lane, box.item if operation else 8, whole=not operation)
             if found is None:
                 m.bulk_groups.add(Store(instruction, lane, taken))
                 continue
@@ -460,7 +472,13 @@ def _boxes(
 
 
 def _inside(
-    m: Machine, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8, whole: bool = False
+    m: Machine,
+    instruction: Instruction,
+    box: tensor_maps.TensorMap,
+    coordinates: list[int],
+    lane: int,
+    most: int = 8,
+    whole: bool = False,
 ) -> tuple[Pieces, int, np.ndarray, int, int] | None:
     """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes of
     a row from and to; None where nothing does. `whole`: with all of the 16-byte piece in which a row ends, as an H200
@@ -474,4 +492,7 @@ def _inside(
         end = min(-(-(at + end) // 16) * 16 - at, box.inner_bytes)
     unit = math.gcd(most, coordinates[-1] * box.item % 16 or 16, first or 16, end)
     at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
-    return Pieces(m.spaces["global"], at, at, lane), unit, inside, first, end
+    access = Pieces(m.spaces["global"], at, at, lane)
+    if box.by_device:
+        m.require_valid(access.space, access.where, 0, unit, unit, instruction, "cp_async" if whole else "cp_async_ld")
+    return access, unit, inside, first, end

@@ -639,3 +639,32 @@ def test_a_tensor_map_on_the_command_line(kernel, tmp_path, capsys):
 def test_wrong_tensor_maps_on_the_command_line(argument, message):
     with pytest.raises(PtxsimError, match=message):
         parse_argument(argument, 0)
+
+
+def made(kernel, columns=72, rows=40, at=(30, 24), fault=0):
+    tensor = np.random.default_rng(9).integers(0, 2**16, (40, 72)).astype(np.uint16)
+    out, space = Array(np.zeros(2048, np.uint8), "out"), Array(np.zeros(128, np.uint8), "map")
+    y, x = at
+    kernel("made_map").launch(1, 32, [out, Array(tensor, "A"), space, rows, columns, x, y, fault], shared_bytes=2048)
+    return out.numpy(), tensor
+
+
+@pytest.mark.parametrize("at", [(0, 0), (30, 24), (-5, -9)])
+def test_a_map_that_the_device_makes(kernel, at):
+    got, tensor = made(kernel, at=at)
+    assert (got == laid_out(window(tensor, at, (16, 64)), 128)).all()
+
+
+def test_faults_of_a_map_that_the_device_makes(kernel):
+    with pytest.raises(PtxsimError, match="tensor map of memory: a stride of 10 bytes; allowed: multiples of 16"):
+        made(kernel, fault=1)
+    with pytest.raises(PtxsimError, match=r"out-of-bounds global cp\.async load of .* bytes past the end of A"):
+        made(kernel, rows=44)
+
+
+def test_a_map_of_the_host_that_the_device_changes(kernel):
+    first, other = (np.random.default_rng(n).integers(0, 2**16, (16, 64)).astype(np.uint16) for n in (1, 2))
+    out, space = Array(np.zeros(2048, np.uint8), "out"), Array(np.zeros(128, np.uint8), "map")
+    given = TensorMap(Array(first, "A"), (16, 64), swizzle=128)
+    kernel("changed_map").launch(1, 32, [out, given, space, Array(other, "B")], shared_bytes=2048)
+    assert (out.numpy() == laid_out(other, 128)).all()

@@ -425,3 +425,59 @@ KERNEL __cluster_dims__(2, 1, 1) relaxed_arrival(int* out, int fault) {
     out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
     cluster_sync();
 }
+
+// A map of the device's own: its fields are set in shared memory, it is copied to global memory, and taken from there.
+#define REPLACE(field, type, ...) asm volatile("tensormap.replace.tile." field ".shared::cta.b1024." type " [%0], " __VA_ARGS__ : "memory")
+KERNEL made_map(uint8_t* out, const uint16_t* tensor, uint8_t* map, int rows, int columns, int x, int y, int fault) {
+    __shared__ alignas(128) uint8_t own[128];
+    __shared__ uint64_t bar;
+    for (int i = threadIdx.x; i < 128; i += 32) own[i] = 0;
+    __syncwarp();
+    const uint32_t at = shared_address(own);
+    if (threadIdx.x == 0) {
+        REPLACE("global_address", "b64", "%1;" ::"r"(at), "l"(tensor));
+        REPLACE("rank", "b32", "%1;" ::"r"(at), "r"(1));
+        REPLACE("box_dim", "b32", "0, %1;" ::"r"(at), "r"(64));
+        REPLACE("box_dim", "b32", "1, %1;" ::"r"(at), "r"(16));
+        REPLACE("global_dim", "b32", "0, %1;" ::"r"(at), "r"(columns));
+        REPLACE("global_dim", "b32", "1, %1;" ::"r"(at), "r"(rows));
+        REPLACE("global_stride", "b64", "0, %1;" ::"r"(at), "l"(uint64_t(fault == 1 ? 10 : columns * 2)));
+        REPLACE("element_stride", "b32", "0, %1;" ::"r"(at), "r"(1));
+        REPLACE("element_stride", "b32", "1, %1;" ::"r"(at), "r"(1));
+        REPLACE("elemtype", "b32", "1;" ::"r"(at));
+        REPLACE("interleave_layout", "b32", "0;" ::"r"(at));
+        REPLACE("swizzle_mode", "b32", "3;" ::"r"(at));
+        REPLACE("fill_mode", "b32", "0;" ::"r"(at));
+        init(&bar, 1);
+        init_fence();
+    }
+    __syncwarp();
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(map),
+                 "r"(at)
+                 : "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+    if (threadIdx.x == 0) {
+        expect(&bar, 2048);
+        load_2d(shared, reinterpret_cast<CUtensorMap*>(map), x, y, &bar);
+    }
+    __syncwarp();
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < 2048; i += 32) out[i] = shared[i];
+}
+// One field of the host's map changed.
+KERNEL changed_map(uint8_t* out, MAP given, CUtensorMap* map, const uint16_t* other) {
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        *map = given;
+        asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(other) : "memory");
+        asm volatile("fence.proxy.tensormap::generic.release.gpu; fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map)
+                     : "memory");
+        init(&bar, 1);
+        init_fence();
+        expect(&bar, 2048);
+        load_2d(shared, map, 0, 0, &bar);
+    }
+    __syncwarp();
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < 2048; i += 32) out[i] = shared[i];
+}
