@@ -25,7 +25,8 @@ from .bounds import Bounds
 from .clusters import in_clusters
 from .counters import Counters
 from .device_memory import DeviceMemory
-from .errors import NoEntryError, PtxsimError
+from .errors import KernelFault, NoEntryError, PtxsimError
+from .faults import Accepted, Faults, Found
 from .machine import WARP, Checks, Limits, Machine
 from .memory import Arena
 from .observer import Observer
@@ -35,8 +36,11 @@ from .reading import prepare, why_not
 from .syntax import Module, Variable, plain_name
 from .tensor_maps import BYTES as MAP_BYTES
 from .tensor_maps import TensorMap, encoded
+from .texture_arrays import TextureArray
 
 MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the portable 8
+GRID_WORKSPACE = 64  # bytes that cooperative groups keep for a grid's barrier
+FIRST_TEXTURE = 0x7E0001  # the number that stands for the first texture of a launch
 REGISTERS = 65536  # of a multiprocessor
 
 
@@ -76,13 +80,40 @@ class Texture:
         self.nbytes = data.nbytes if nbytes is None else nbytes
         self.place(0)
 
+    def __repr__(self) -> str:
+        return f"Texture({self.array!r}, {self.components})"
+
     def place(self, address: int) -> None:
         """The array is at this address."""
         before = address % self.align
         self.address, self.elements = address - before, (before + self.nbytes) // self.element_bytes
 
 
-Argument = Any  # an Array, Texture or TensorMap, a number of Python's or NumPy's, or the parameter's bytes
+class Struct:
+    """A parameter that is a struct, passed by value: what lies at which of its bytes; the rest is zero.
+
+        ptxsim.Struct({0: a, 8: np.int32(5), 128: ptxsim.TensorMap(b, (64, 64))})
+
+    Values: an `Array` or texture (its 8-byte pointer or object), a `TensorMap` (128 bytes, at a multiple of 64; CUDA
+    13 aligns it to 128), NumPy scalars and arrays, bytes, or another `Struct` (with `size`). Offsets are those of the
+    compiler: `offsetof`, or the `ld.param` of the PTX. `size`: bytes; left out, as the parameter's, which must hold all
+    parts."""
+
+    def __init__(self, parts: Mapping[int, Any], size: int | None = None) -> None:
+        self.parts, self.size = dict(sorted(parts.items())), size
+
+    def held(self) -> list[Any]:
+        """Its arrays, textures and tensor maps, those of inner structs too."""
+        found = []
+        for value in self.parts.values():
+            found += value.held() if isinstance(value, Struct) else [value]
+        return [value for value in found if isinstance(value, Array | Texture | TensorMap)]
+
+    def __repr__(self) -> str:
+        return f"Struct({self.parts!r})"
+
+
+Argument = Any  # an Array, Texture, TensorMap or Struct, a number of Python's or NumPy's, or bytes
 Constant = Array | np.ndarray | np.generic | bytes
 Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
 
@@ -97,6 +128,7 @@ class Launch:
     steps: int  # instructions, each for all threads that were there
     lane_instructions: int  # an upper bound: steps x threads of the batch
     notes: tuple[str, ...] = ()  # what is no fault, but worth a word; each one line
+    faults: tuple[Found, ...] = ()  # each line and kind once; where the launch stops at its first, only accepted ones
 
 
 def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
@@ -159,6 +191,8 @@ class Kernel:
         constants: Mapping[str, Constant] | None = None,
         blocks: Sequence[int] | None = None,
         cluster: int | Sequence[int] | None = None,
+        stop_at_first: bool = True,
+        accept: Sequence[Accepted] = (),
     ) -> Launch:
         """Run the grid to its end. `shared_bytes`: dynamic shared memory. `checks=False` leaves out the watch over
         memory and barriers; bounds and alignment are always checked. `values=False` computes only what addresses and
@@ -166,7 +200,10 @@ class Kernel:
         goes without checks. `constants`: what `__constant__` variables (and `__device__` ones) hold, by name, from
         their first byte on. `blocks`: run only those, with their clusters, by their linear number in the grid.
         `cluster`: blocks of one, as the launch attribute; a kernel with `__cluster_dims__` needs none.
-        Raises `PtxsimError`, one line."""
+        `stop_at_first=False`: go on after a fault, without the threads that cannot; `Launch.faults` has them all. After
+        one that nobody can go on from, a deadlock say, the blocks of other batches are run. `accept`: faults that are
+        none, each with its reason.
+        Raises `PtxsimError`, one line; of a fault of the kernel, `KernelFault`."""
         grid, block = dimensions(grid), dimensions(block)
         sizes.require_launch(self.title, grid, block, shared_bytes)
         self._require_block(block)
@@ -179,7 +216,7 @@ class Kernel:
         memory = self.memory
         arena = Arena() if memory is None else memory
         arrays: Placed = {}
-        textures: dict[int, Texture] = {} if memory is None else memory.textures
+        textures: dict[int, Texture | TextureArray] = {} if memory is None else memory.textures
         maps: list[TensorMap] = [] if memory is None else memory.tensor_maps
         params = self._parameters(args, arena, arrays, textures, maps)
         symbols = place_globals(self.program, arena) if memory is None else memory.symbols(self.program)
@@ -194,22 +231,20 @@ class Kernel:
         if blocks is None and together > 1:
             chosen = in_clusters(grid, cluster, np.arange(total))
         at_once = max(1, limits.lanes // (padded * together))
+        if self.machine.grid_sync:
+            self._require_cooperative(total, math.prod(grid), padded, shared_bytes)
+            self.machine.grid_workspace = arena.allocate(GRID_WORKSPACE, "the grid's barrier")
+            arena.write(self.machine.grid_workspace, np.array([GRID_WORKSPACE], np.uint32))
         if polling.across_blocks(self.machine.polls) is not None:
             at_once = max(at_once, sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes))
         per_batch = min(at_once * together, total)
         sizes.require_batch(self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
+        if self.program.allocates:
+            arena.make_heap()
         arena.finish()
         self.machine.values = values
         machine = self.machine
-        places = {
-            parameter.variable: arrays[id(value)][1]
-            for value, parameter in zip(args, self.program.parameters, strict=True)
-            if id(value) in arrays
-        } | {
-            parameter.variable: arrays[id(value.array)][1]
-            for value, parameter in zip(args, self.program.parameters, strict=True)
-            if isinstance(value, TensorMap)
-        }
+        places, homes = self._places(args, arrays)
         unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
         if memory is not None:
             places |= memory.places(self.program, params)
@@ -229,17 +264,23 @@ class Kernel:
             cluster,
             maps,
             self._registers(block),
+            faults := Faults(stop_at_first, accept),
+            homes,
         )
         steps = lanes = 0
         watching = tuple(observers)
         for observer in watching:
             observer.begins(self, grid, block)
+        kept = [(t, t.numpy().copy()) for t in textures.values() if isinstance(t, TextureArray) and not values]
         try:
             for first in range(0, total, per_batch):
                 batch = np.asarray(chosen[first : first + per_batch])
                 for observer in watching:
                     observer.batch(batch)
-                machine.run_batch(batch, limits, watching)
+                try:
+                    machine.run_batch(batch, limits, watching)
+                except KernelFault as fault:
+                    faults.take(fault)
                 steps += machine.executed
                 lanes += machine.executed * machine.lanes
                 cost.after(min(first + per_batch, total), lanes)
@@ -247,11 +288,13 @@ class Kernel:
             if memory is not None:
                 memory.after(machine)
             machine.release()
+            for texture, content in kept:
+                texture.numpy()[...] = content
         for array, address in arrays.values() if values else ():
             raw = arena.read(address, array.nbytes)
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
         notes = (*machine.notes, *self._unset_constants(given))
-        return Launch(self.name, grid, block, steps, lanes, notes)
+        return Launch(self.name, grid, block, steps, lanes, notes, tuple(faults.found.values()))
 
     def count(
         self,
@@ -297,6 +340,17 @@ class Kernel:
         """The CUDA source with, beside each line, what its memory accesses cost by these counters. `source`: the file,
         if it is not where the PTX says; `near`: folders to look in for it."""
         return "\n".join(listing(self, counters, Path(source) if source else None, near)) + "\n"
+
+    def _require_cooperative(self, chosen: int, blocks: int, padded: int, shared_bytes: int) -> None:
+        """All blocks of a grid that synchronises must run at a time, as of a cooperative launch."""
+        held = sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes)
+        if chosen < blocks:
+            raise PtxsimError(f"{self.title}: the grid synchronises (cooperative groups): all of its blocks must run")
+        if blocks > held:
+            raise PtxsimError(
+                f"{self.title}: the grid synchronises (cooperative groups), but its {blocks} blocks do not run at a "
+                f"time: a GPU of {sizes.SMS} multiprocessors holds {held} of this size"
+            )
 
     def _set_variables(self, constants: Mapping[str, Constant], arena: Arena, symbols: dict[str, int]) -> set[str]:
         """Put contents in variables; their names in the PTX."""
@@ -351,12 +405,15 @@ class Kernel:
         return cluster
 
     def _registers(self, block: tuple[int, int, int]) -> int | None:
-        """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a cubin says."""
+        """Registers that a thread starts with, where setmaxnreg needs to know and the PTX or a cubin says; 0 where the
+        cubin shows that ptxas left setmaxnreg out."""
         if not any(i.opcode == "setmaxnreg" for i in self.program.code):
             return None
         attributes = self.program.entry.attributes
         if self.cubin is not None:
-            return align_up(sass.read(self.cubin, self.name).registers, 8)
+            function = sass.read(self.cubin, self.name)
+            kept = any(i.name == "USETMAXREG" for i in function.instructions)
+            return align_up(function.registers, 8) if kept else 0
         if "maxnreg" in attributes:
             return attributes["maxnreg"][0] // 8 * 8
         threads = attributes.get("reqntid") or attributes.get("maxntid")
@@ -370,7 +427,7 @@ class Kernel:
         args: Sequence[Argument],
         arena: Arena,
         arrays: Placed,
-        textures: dict[int, Texture],
+        textures: dict[int, Texture | TextureArray],
         maps: list[TensorMap],
     ) -> bytes:
         parameters = self.program.parameters
@@ -378,12 +435,87 @@ class Kernel:
             raise PtxsimError(f"{self.title} takes {len(parameters)} arguments, got {len(args)}")
         raw = bytearray(self.program.parameter_bytes)
         for number, (value, parameter) in enumerate(zip(args, parameters, strict=True)):
-            if isinstance(value, TensorMap):
+            if isinstance(value, Struct):
+                size = parameter.variable.size
+                if value.size not in (None, size):
+                    raise PtxsimError(
+                        f"{self.title}: argument {number} is a struct of {value.size} bytes, its parameter has {size}"
+                    )
+                data = self._struct(number, value, size, arena, arrays, textures, maps)
+            elif isinstance(value, TensorMap):
                 data = self._tensor_map(number, value, parameter.variable, arena, arrays, maps)
             else:
                 data = self._argument(number, value, parameter.variable, arena, arrays, textures)
             raw[parameter.offset : parameter.offset + len(data)] = data
         return bytes(raw)
+
+    def _places(self, args: Sequence[Argument], arrays: Placed) -> tuple[dict[Variable, int], dict[int, int]]:
+        """Of each parameter with pointers a place, the same where parameters have a buffer in common; and the place of
+        each such buffer, by its address. A parameter's place is its buffer's address; a struct's is that of one."""
+        held: dict[Variable, set[int]] = {}
+        for value, parameter in zip(args, self.program.parameters, strict=True):
+            parts = value.held() if isinstance(value, Struct) else [value]
+            buffers = [part.array if isinstance(part, TensorMap) else part for part in parts]
+            addresses = {arrays[id(buffer)][1] for buffer in buffers if id(buffer) in arrays}
+            if addresses:
+                held[parameter.variable] = addresses
+        homes = {address: min(addresses) for addresses in held.values() for address in addresses}
+        changed = True
+        while changed:
+            changed = False
+            for addresses in held.values():
+                least = min(homes[address] for address in addresses)
+                for address in addresses:
+                    changed |= homes[address] != least
+                    homes[address] = least
+        return {variable: homes[min(addresses)] for variable, addresses in held.items()}, homes
+
+    def _struct(
+        self,
+        number: int,
+        value: Struct,
+        size: int,
+        arena: Arena,
+        arrays: Placed,
+        textures: dict[int, Texture | TextureArray],
+        maps: list[TensorMap],
+    ) -> bytes:
+        """The bytes of a struct of a parameter."""
+        raw, end = bytearray(size), 0
+        for offset, part in value.parts.items():
+            if isinstance(part, Struct):
+                data = self._struct(number, part, part.size or 0, arena, arrays, textures, maps)
+            elif isinstance(part, TensorMap):
+                part.place(self._place(part.array, arena, arrays))
+                maps.append(part)
+                data = encoded(len(maps) - 1)
+            elif isinstance(part, Array):
+                data = self._place(part, arena, arrays).to_bytes(8, "little")
+            elif isinstance(part, Texture | TextureArray):
+                data = self._texture(part, arena, arrays, textures)
+            elif isinstance(part, np.generic | np.ndarray | bytes):
+                data = part if isinstance(part, bytes) else part.tobytes()
+            else:
+                raise PtxsimError(
+                    f"{self.title}: argument {number}: at byte {offset} of a struct a {type(part).__name__} has no "
+                    "size: pass np.int32(...), np.float32(...) and the like"
+                )
+            if not end <= offset <= size - len(data):
+                what = f"at byte {offset} of a struct of {size} bytes there is no room for {len(data)} bytes"
+                raise PtxsimError(f"{self.title}: argument {number}: {what}, the parts before it taking {end}")
+            raw[offset : offset + len(data)] = data
+            end = offset + len(data)
+        return bytes(raw)
+
+    def _texture(
+        self, value: Texture | TextureArray, arena: Arena, arrays: Placed, textures: dict[int, Texture | TextureArray]
+    ) -> bytes:
+        """The object that stands for a texture or surface."""
+        if isinstance(value, Texture):
+            value.place(self._place(value.array, arena, arrays))
+        handle = FIRST_TEXTURE + len(textures)
+        textures[handle] = value
+        return handle.to_bytes(8, "little")
 
     def _tensor_map(
         self, number: int, value: TensorMap, variable: Variable, arena: Arena, arrays: Placed, maps: list[TensorMap]
@@ -410,15 +542,12 @@ class Kernel:
         variable: Variable,
         arena: Arena,
         arrays: Placed,
-        textures: dict[int, Texture],
+        textures: dict[int, Texture | TextureArray],
     ) -> bytes:
         size, kind = variable.size, variable.type.kind
         whole = kind in "su"  # of the parameter; bits take anything
-        if isinstance(value, Texture):
-            value.place(self._place(value.array, arena, arrays))
-            handle = 0x7E0000 + number + 1
-            textures[handle] = value
-            return handle.to_bytes(8, "little")
+        if isinstance(value, Texture | TextureArray):
+            return self._texture(value, arena, arrays, textures)
         if isinstance(value, Array):
             if size != 8:
                 raise PtxsimError(f"{self.title}: argument {number} is {size} bytes wide, not a pointer")
@@ -429,6 +558,11 @@ class Kernel:
             if isinstance(value, np.floating) and whole and value.nbytes == size:
                 raise self._not_whole(number, value, variable)
             data = value.tobytes()
+        elif isinstance(value, bool | int | float) and size not in (1, 2, 4, 8):
+            raise PtxsimError(
+                f"{self.title}: argument {number} = {value} is a number, but parameter {variable.name} is a struct of "
+                f"{size} bytes: pass a ptxsim.Struct, or its bytes"
+            )
         elif isinstance(value, bool | int):
             if kind == "f" and variable.type.bits >= 32:
                 data = self._packed("f" if size == 4 else "d", number, value)

@@ -10,6 +10,11 @@ uninit:f32:256x256                               an array that nobody has writte
 tma=ARRAY:box=64x64[:swizzle=128]                a tensor map of any array above, as tma=zeros:f16:512x256:box=64x64
                                                  Further keys: shape=500x256, strides=512 (bytes, of all dimensions but
                                                  the innermost), offset=BYTES, l2_promotion=128
+struct:0=ARG;8=ARG;...                           a struct passed by value: what lies at which of its bytes, with a type:
+                                                 struct:0=zeros:f32:64;8=i32:5;128=tma=zeros:f16:64x64:box=64x64
+tex=ARRAY[:components=1]                         a texture object over linear memory; with dims=2 (1 to 3), layered=1 or
+                                                 cube=1 one over a CUDA array, a surface, too; further keys of that:
+                                                 address=wrap, filter=linear, normalized=1, read=normalized
 out=ARG                                          an array that is saved as ARGn.npy after the launch
 out=result.npy=ARG                               ... under this name
 """
@@ -24,10 +29,11 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from .api import Array
+from .api import Array, Struct, Texture
 from .errors import PtxsimError
 from .sizes import require_memory
 from .tensor_maps import TensorMap
+from .texture_arrays import TextureArray
 
 DTYPES = {
     "i8": np.int8,
@@ -45,6 +51,8 @@ DTYPES = {
 }
 LISTS = ("box", "shape", "strides")  # keys of a tensor map that have a number for each dimension
 MAP_KEYS = (*LISTS, "swizzle", "offset", "l2_promotion")
+TEXTURE_NUMBERS = ("components", "dims", "layered", "cube", "normalized")  # keys of a texture that are numbers
+TEXTURE_KEYS = (*TEXTURE_NUMBERS, "address", "filter", "read")
 MAKERS = ("zeros", "ones", "nan", "random", "uninit")
 
 
@@ -54,6 +62,12 @@ class Argument:
 
     value: object
     save_as: Path | None = None
+    parts: tuple[Argument, ...] = ()  # of a struct
+
+    @property
+    def saved(self) -> list[Argument]:
+        """Itself, or what is in it, where it is to be saved."""
+        return [*([self] if self.save_as else []), *(a for part in self.parts for a in part.saved)]
 
 
 def parse_argument(text: str, number: int) -> Argument:
@@ -67,6 +81,10 @@ def parse_argument(text: str, number: int) -> Argument:
         if not isinstance(inner.value, Array | TensorMap):
             raise PtxsimError(f"argument {text!r}: only an array can be saved")
         return Argument(inner.value, Path(name))
+    if text.startswith("struct:"):
+        return _struct(text, number)
+    if text.startswith("tex="):
+        return Argument(_texture(text, number))
     if text.startswith("tma="):
         return Argument(_tensor_map(text, number))
     kind, _, rest = text.partition(":")
@@ -88,6 +106,36 @@ def parse_argument(text: str, number: int) -> Argument:
     except (ValueError, OverflowError, KeyError) as error:
         known = "i32:5, f32:1.5, file.npy, zeros:f32:4x4, random:f32:4x4[:seed]"
         raise PtxsimError(f"argument {shown!r}: {str(error)[:200]}; known forms: {known}") from None
+
+
+def _struct(text: str, number: int) -> Argument:
+    """`struct:0=ARG;8=ARG`."""
+    parts: dict[int, Argument] = {}
+    for place, part in enumerate(text.removeprefix("struct:").split(";")):
+        offset, _, rest = part.partition("=")
+        if not offset.strip().isdigit() or not rest:
+            raise PtxsimError(f"argument {text!r}: expected OFFSET=ARG;OFFSET=ARG, with offsets in bytes; got {part!r}")
+        parts[int(offset)] = inner = parse_argument(rest, 100 * (number + 1) + place)
+        if isinstance(inner.value, int | float):
+            raise PtxsimError(f"argument {text!r}: {part!r} says no type: i32:5, u64:7, f32:1.5 and the like do")
+    return Argument(Struct({at: part.value for at, part in parts.items()}), parts=tuple(parts.values()))
+
+
+def _texture(text: str, number: int) -> Texture | TextureArray:
+    """`tex=ARRAY:components=4:dims=2:filter=linear`."""
+    array, *parts = re.split(r":(?=\w+=)", text.removeprefix("tex="))
+    options = dict(part.split("=", 1) for part in parts)
+    inner = parse_argument(array, number).value
+    if wrong := [key for key in options if key not in TEXTURE_KEYS]:
+        raise PtxsimError(
+            f"argument {text!r}: {wrong[0]!r} is not known of a texture; known: {', '.join(TEXTURE_KEYS)}"
+        )
+    if not isinstance(inner, Array) or any(not options[k].isdigit() for k in options if k in TEXTURE_NUMBERS):
+        raise PtxsimError(f"argument {text!r}: expected tex=ARRAY:components=4:dims=2, with an array and whole numbers")
+    given: dict[str, object] = {k: int(v) if k in TEXTURE_NUMBERS else v for k, v in options.items()}
+    if set(given) <= {"components"}:
+        return Texture(inner, int(options.get("components", 1)))
+    return TextureArray(inner.numpy(), **given)  # type: ignore[arg-type]
 
 
 def _tensor_map(text: str, number: int) -> TensorMap:

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import issue, sass, wavefronts
+from . import issue, polling, sass, wavefronts
 from .counters import Counters
+from .demangle import split
 from .executions import Executions, executions, require_same
 from .machines import Machine
 from .observer import Observer
-from .program import Program
+from .program import Program, shortened
 
 if TYPE_CHECKING:
     from .api import Kernel, Texture
@@ -191,6 +192,7 @@ class Bounds:
     disagreement: float  # of the SASS's executions with the PTX's, a share
     blocks_per_sm: int
     unrated: dict[str, float] = field(default_factory=dict)  # executions of tensor instructions without a known rate
+    waits: str | None = None  # why a device may execute more instructions; None: they are exact
 
     @property
     def bottleneck(self) -> Bound:
@@ -218,6 +220,7 @@ class Bounds:
             "blocks_per_sm": self.blocks_per_sm,
             "waves": self.waves if math.isfinite(self.waves) else None,
             "instructions": self.instructions,
+            "instructions_at_least": self.waits,
             "disagreement": self.disagreement,
             "bounds": [asdict(bound) for bound in self.bounds],
             "estimates": [asdict(estimate) for estimate in self.estimates],
@@ -229,7 +232,7 @@ class Bounds:
     def table(self) -> str:
         """The bounds, largest first, as text."""
         lines = [
-            f"{self.kernel}: {self.blocks:,} blocks of {self.threads} threads",
+            f"{shortened(split(self.kernel)[0])}: {self.blocks:,} blocks of {self.threads} threads",
             f"{self.machine.name}, {self.machine.sms} SMs, {self.blocks_per_sm} blocks each: {self.waves:.2f} waves",
             f"  {'resource':<16s}{'cycles per SM':>16s}{'of largest':>12s}  amount",
         ]
@@ -246,6 +249,8 @@ class Bounds:
         lines.append(f"the SM with the most blocks: at least {self.tail:,.0f} cycles")
         if self.disagreement > 1e-3:
             lines.append(f"SASS and PTX disagree on {self.disagreement:.1%} of the executions that were matched")
+        if self.waits:
+            lines.append(f"a device executes {self.instructions:,.0f} instructions or more: {self.waits}")
         if self.unrated:
             lines.append(f"without a known rate, left out of tensor cores: {', '.join(self.unrated)}")
         return "\n".join(lines)
@@ -292,7 +297,14 @@ def compute(function: sass.Function, program: Program, work: Work, machine: Mach
         found.disagreement,
         held(machine, work.threads, function.registers, function.shared_bytes + shared_bytes),
         pipes,
+        _waits(program),
     )
+
+
+def _waits(program: Program) -> str | None:
+    """Why a device may execute more instructions than are counted, in words."""
+    found = polling.waits(program, polling.loops(program))
+    return None if found is None else f"how often {found.where} polls depends on time; once for each wait is counted"
 
 
 def held(machine: Machine, threads: int, registers: int, shared_bytes: int) -> int:

@@ -17,6 +17,7 @@ import io
 import json
 import math
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -28,20 +29,23 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import bounds as limits
-from . import machines, prediction, sass
+from . import fidelity, machines, prediction, sass
 from .annotate import listing
 from .api import Array, Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
 from .banks import accesses, distinct, draw
 from .counters import Counters, Stats
-from .errors import NoEntryError, PtxsimError
+from .errors import KernelFault, NoEntryError, PtxsimError
 from .exec import command as programs
+from .faults import KINDS, parse_accepted
 from .machine import Checks, Limits
 from .observer import Observer
 from .reading import prepare, why_not
 from .sources import require_writable, write_whole
 from .tensor_maps import TensorMap
+
+FAULTS, USAGE, NOTES = 1, 2, 3  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
@@ -52,6 +56,8 @@ def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
         "grid": list(counters.grid),
         "block": list(counters.block),
         "totals": counters.totals(),
+        "at_least": counters.at_least(),
+        "polls": sum(s.polled for s in stats),
         "instructions": [_row(s) for s in stats if s.requests or s.merged_into],
     }
 
@@ -68,6 +74,7 @@ def _row(s: Stats) -> dict[str, Any]:
         "kind": s.kind,
         "bytes_per_thread": s.width,
         "executed": s.executed,
+        "polled": s.polled,
         "requests": s.requests,
         "wavefronts": s.wavefronts,
         "wavefronts_ideal": s.ideal,
@@ -81,7 +88,14 @@ def _row(s: Stats) -> dict[str, Any]:
 
 def summary(kernel: Kernel, counters: Counters) -> str:
     """Totals and, by source line, the accesses that cost more than they must."""
-    lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}", *_figures(counters.totals())]
+    lines = [
+        f"{kernel.title}: grid {counters.grid}, block {counters.block}",
+        *_figures(counters.totals(), counters.at_least()),
+    ]
+    if polls := sum(s.polled for s in counters.by_instruction()):
+        lines.append(
+            f"  {polls:,} instructions of loops that poll again are left out: on a device, time decides how many"
+        )
     costly = []
     for (file, line), stats in counters.by_line().items():
         waves, ideal = sum(s.wavefronts for s in stats), sum(s.ideal for s in stats)
@@ -94,13 +108,16 @@ def summary(kernel: Kernel, counters: Counters) -> str:
     return "\n".join(lines + (["accesses that cost more than they must:", *costly] if costly else []))
 
 
-def _figures(found: Mapping[str, float]) -> list[str]:
-    """Totals, those that are not zero; counts whole, ratios with six digits."""
-    return [
-        f"  {name:72s} {f'{value:,.0f}' if float(value).is_integer() else f'{value:,.6g}':>16s}"
-        for name, value in found.items()
-        if value
-    ]
+def _figures(found: Mapping[str, float], at_least: Mapping[str, str]) -> list[str]:
+    """Totals, those that are not zero; counts whole, ratios with six digits. What a device may count more of is marked,
+    and the reasons stand below."""
+    shown = {name: value for name, value in found.items() if value}
+    lines = []
+    for name, value in shown.items():
+        figure = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.6g}"
+        lines.append(f"  {name:72s} {'>= ' * (name in at_least) + figure:>16s}")
+    reasons = dict.fromkeys(reason for name, reason in at_least.items() if name in shown)
+    return lines + [f"  >=: {reason}" for reason in reasons]
 
 
 def _kernel(options: argparse.Namespace, folder: Path | None = None) -> Kernel:
@@ -120,7 +137,7 @@ def _arguments(options: argparse.Namespace) -> list[Argument]:
     """The kernel's arguments; what is to be written can be."""
     arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
     out = getattr(options, "out", None)
-    require_writable([*([out] if out else []), *(a.save_as for a in arguments if a.save_as)])
+    require_writable([*([out] if out else []), *(a.save_as for given in arguments for a in given.saved if a.save_as)])
     return arguments
 
 
@@ -144,28 +161,64 @@ def _launch(
         limits,
         constants=dict(map(parse_constant, options.constant)),
         cluster=parse_size(options.cluster) if options.cluster else None,
+        blocks=_blocks(getattr(options, "blocks", None), parse_size(options.grid)),
+        stop_at_first=getattr(options, "stop_at_first", True),
+        accept=[parse_accepted(text) for text in getattr(options, "accept", ())],
     )
+    for found in done.faults:
+        if found.accepted is None:
+            print(f"ptxsim: {found}", file=sys.stderr)
+    for found in done.faults:
+        if found.accepted is not None:
+            times = f" [{found.count:,} times]" if found.count > 1 else ""
+            print(f"ptxsim: accepted: {found.kind} at {found.where}{times}: {found.accepted}", file=sys.stderr)
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
     return done
 
 
+def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | None:
+    """`0,0` or `3`: blocks by their place in the grid, as linear numbers; None for all."""
+    if not given:
+        return None
+    sizes, found = (*grid, 1, 1)[:3], []
+    for text in given:
+        place = (*parse_size(text), 0, 0)[:3]
+        if any(p >= n for p, n in zip(place, sizes, strict=True)):
+            raise PtxsimError(f"--blocks {text}: the grid has {'x'.join(map(str, sizes))} blocks, counted from 0")
+        found.append(place[0] + sizes[0] * (place[1] + sizes[1] * place[2]))
+    return sorted(set(found))
+
+
 def run(options: argparse.Namespace) -> int:
-    """Run a kernel; print the summary, write the report and the arrays that are to be saved."""
+    """Run a kernel; print the summary, write the report and the arrays that are to be saved.
+
+    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot be run, 3 for
+    notes."""
     kernel = _kernel(options)
     arguments = _arguments(options)
-    counters = Counters()
-    _launch(kernel, options, arguments, [counters])
-    print(summary(kernel, counters))
+    counters, executed = Counters(), fidelity.Executed()
+    done = _launch(kernel, options, arguments, [counters, executed])
+    exactness = (
+        fidelity.rows(kernel.program, kernel.machine.origins, executed) if options.fidelity or options.out else []
+    )
+    faulty = any(found.accepted is None for found in done.faults)
+    if not faulty:
+        print(summary(kernel, counters))
+    if options.fidelity:
+        print(fidelity.table(exactness))
     if options.out:
-        write_whole(options.out, json.dumps(report(kernel, counters), indent=1) + "\n")
-    for argument in arguments:
-        if argument.save_as:
-            content = io.BytesIO()
-            assert isinstance(argument.value, (Array, TensorMap))  # what can be saved
-            np.save(content, argument.value.numpy())
-            write_whole(argument.save_as, content.getvalue())
-    return 0
+        made = report(kernel, counters) | {"faults": [vars(f) for f in done.faults], "notes": list(done.notes)}
+        made["fidelity"] = [vars(row) for row in exactness]
+        write_whole(options.out, json.dumps(made, indent=1) + "\n")
+    if faulty:  # the arrays are not what the kernel is meant to make
+        return FAULTS
+    for argument in (saved for given in arguments for saved in given.saved):
+        content = io.BytesIO()
+        assert isinstance(argument.value, (Array, TensorMap)) and argument.save_as  # what can be saved
+        np.save(content, argument.value.numpy())
+        write_whole(argument.save_as, content.getvalue())
+    return NOTES if done.notes else 0
 
 
 def annotate(options: argparse.Namespace) -> int:
@@ -259,13 +312,28 @@ def predict(options: argparse.Namespace) -> int:
         dict(map(parse_constant, options.constant)),
         _limits(options),
         parse_size(options.cluster) if options.cluster else None,
+        _over(options.over),
     )
     print(f"{kernel.title}: {found.blocks:,} blocks, as {found.sampled} of them foretell")
-    print("\n".join(_figures(found.totals)))
+    print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
         told = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
+        told["at_least"] = found.at_least
         write_whole(options.out, json.dumps(told, indent=1) + "\n")
     return 0
+
+
+def _over(text: str | None) -> tuple[int, tuple[int, ...]] | None:
+    """`2=96,128,160`."""
+    if text is None:
+        return None
+    place, _, values = text.partition("=")
+    try:
+        return int(place), tuple(int(value) for value in values.split(","))
+    except ValueError:
+        raise PtxsimError(
+            f"--over {text!r}: expected the number of an argument and values, as in 2=96,128,160"
+        ) from None
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -334,6 +402,18 @@ class _Flag(argparse.Action):
         options.flags = [*options.flags, f"{option}{value}"]
 
 
+class _Flags(argparse.Action):
+    """Any of nvcc's, in one text as a shell would split it."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, options: argparse.Namespace, value: Any, option: str | None = None
+    ) -> None:
+        try:
+            options.flags = [*options.flags, *shlex.split(value)]
+        except ValueError as error:
+            parser.error(f"--nvcc-flags {value!r}: {error}")
+
+
 def _source(parser: argparse.ArgumentParser) -> None:
     """Options that say what the kernel is read from."""
     parser.add_argument("kernel", type=Path, help=".ptx, .cubin with line information, or .cu, .cuh that nvcc compiles")
@@ -342,6 +422,13 @@ def _source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", default="sm_90a", help="what CUDA is compiled for (default: %(default)s)")
     parser.add_argument("-I", action=_Flag, dest="flags", default=[], metavar="FOLDER", help="of headers, for nvcc")
     parser.add_argument("-D", action=_Flag, dest="flags", default=[], metavar="NAME[=VALUE]", help="a macro, for nvcc")
+    parser.add_argument(
+        "--nvcc-flags",
+        action=_Flags,
+        dest="flags",
+        metavar="FLAGS",
+        help="further ones, as --nvcc-flags='-std=c++20 --use_fast_math --expt-relaxed-constexpr'",
+    )
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -379,6 +466,18 @@ def main(argv: list[str] | None = None) -> int:
     one = commands.add_parser("run", help=run.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(one)
     one.add_argument("--out", type=Path, help="report as JSON")
+    one.add_argument("--fidelity", action="store_true", help="list how exactly each executed instruction is emulated")
+    one.add_argument(
+        "--blocks", nargs="+", metavar="X[,Y[,Z]]", help="run only these blocks of the grid (with their clusters)"
+    )
+    one.add_argument("--stop-at-first", action="store_true", help="end with the first fault")
+    one.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="KIND@FILE:LINE=REASON",
+        help=f"faults of a kind at a line that are none; kinds: {', '.join(KINDS)}",
+    )
     _common(one)
     one.set_defaults(act=run)
     beside = commands.add_parser(
@@ -416,6 +515,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     _source(told)
     told.add_argument("--out", type=Path, help="the counters as JSON")
+    told.add_argument(
+        "--over",
+        metavar="N=V,V,V",
+        help="run with smaller values of argument N (from 0), by which a block's work grows linearly (k of a GEMM)",
+    )
     _common(told)
     told.set_defaults(act=predict)
     many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
@@ -431,6 +535,9 @@ def main(argv: list[str] | None = None) -> int:
         status = options.act(options)
         sys.stdout.flush()
         return status
+    except KernelFault as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+        return FAULTS
     except PtxsimError as error:
         print(f"ptxsim: {error}", file=sys.stderr)
     except MemoryError:
@@ -439,7 +546,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ptxsim: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
+    return USAGE
 
 
 def command() -> NoReturn:

@@ -6,6 +6,8 @@ of its cluster up to when its accesses come before the warp's own next ones. Tim
 - A barrier of a block, or a part of one, joins what its threads know, and what they did.
 - An arrival at an mbarrier (or at the cluster's barrier) leaves there what the thread knows and did; who sees the phase
   end takes it.
+- A store or atomic with release leaves what its thread knows and did at the flag that it writes; who reads the flag
+  with acquire takes it.
 - What one lane learns its warp knows; what a lane did its warp learns by a warp barrier.
 - A bulk copy writes shared memory for its mbarrier: only who sees that phase end knows of it. A bulk store, or a wgmma,
   reads for its warp: whoever waits for its group knows that the reading is over.
@@ -37,6 +39,8 @@ WARP = 32
 NOBODY = -1
 OBJECTS = 16  # mbarriers that a cluster's clocks have room for at first
 GENERIC, FENCED = 0, 1  # what is known; and of it, what a fence.proxy.async came after
+ACQUIRES, RELEASES = {"acquire", "acq_rel"}, {"release", "acq_rel"}
+ORDERING = ACQUIRES | RELEASES
 WRITES = ("st", "st_ordered", "atom")
 ASYNC_READS = ("async_ld",)
 
@@ -52,8 +56,9 @@ class ClockMonitor:
         self.granules_per_block = total // len(m.blocks)
         self.watch_unwritten, self.watch_races = m.checks.unwritten, m.checks.races
         self.written = np.zeros(total, bool)
+        own = m.own_shared
         outside = self.written.reshape(len(m.blocks), -1)
-        outside[:, : space.first >> self.shift] = outside[:, space.size >> self.shift :] = True
+        outside[:, : own[0] >> self.shift] = outside[:, own[1] >> self.shift :] = True  # the system has zeroed its part
         self.under_way = np.zeros(total, np.int32)  # when the copy that is to land there began
         self.copies = 0  # pieces under way
         self.beginners: dict[int, int] = {}  # lanes of these copies, by when
@@ -72,12 +77,15 @@ class ClockMonitor:
         self.write_strength = np.zeros(total, np.int8)
         self.pattern = np.zeros(total, np.uint8)  # rows of the swizzle by which a tensor copy wrote; 0: something else
         self.patterned = False  # whether one did
+        self.covered: np.ndarray | None = None  # what boxes that were stored have taken
+        self.boxes: dict[int, tuple[Instruction, str]] = {}  # by block: the last tensor store, and its box in words
         columns = 3 * self.warps  # readers: warps, then their asynchronous ones
         self.read_time = np.zeros((total if self.watch_races else 0, columns), np.int32)
         self.read_lanes = np.zeros((total if self.watch_races else 0, self.warps), np.uint32)
         self.remote = np.zeros((len(m.blocks), self.threads), np.int32)  # when a block was last accessed from others
         self.ended = np.zeros(len(m.blocks), bool)
         self.fenced = np.zeros(m.lanes, np.int32)  # when each thread last executed a fence
+        self.made: dict[int, tuple[int, int, bool]] = {}  # mbarriers: who made it, when, and whether a fence came after
         self.left: dict[
             Hashable, np.ndarray
         ] = {}  # what arrivals left at a barrier, by which; and, by ("over", which), of phases that ended
@@ -192,6 +200,66 @@ class ClockMonitor:
         self.known[FENCED, warps] = np.maximum(self.known[FENCED, warps], self.known[GENERIC, warps])
         self.known[FENCED, lanes // WARP, lanes % self.threads] = self._stamp
 
+    def object_made(self, at: int, lane: int, instruction: Instruction) -> None:
+        """A lane initialises the mbarrier at a place."""
+        self.made[at] = lane, self._now(instruction), False
+
+    def init_fence(self, active: np.ndarray | None) -> None:
+        """The active threads execute a fence.mbarrier_init."""
+        here = self.machine.alive if active is None else active
+        self.made = {at: (lane, time, fenced or bool(here[lane])) for at, (lane, time, fenced) in self.made.items()}
+
+    def _require_fenced_init(self, at: int, lane: int, instruction: Instruction) -> None:
+        """A bulk copy signals an mbarrier: the asynchronous proxy must have been let see that it was initialised."""
+        if at not in self.made or not self.watch_races:
+            return
+        maker, time, fenced = self.made[at]
+        if fenced or time <= self.known[FENCED, lane // WARP, maker % self.threads]:
+            self.made[at] = maker, time, True
+            return
+        m = self.machine
+        what = (
+            f"signals an mbarrier that {self._agent_name(maker % self.threads, lane)} initialises at "
+            f"{m.where(self.events[time])}, without a fence.mbarrier_init or fence.proxy.async by that thread between"
+        )
+        if "tensor" in instruction.modifiers:
+            m.report(instruction, what, lane)
+        else:
+            m.notes[f"{m.where(instruction)}: {what}"] = None  # CUDA's own memcpy_async does without, too
+
+    # boxes that are stored
+
+    def box_stored(self, access: Access, instruction: Instruction, box: str) -> None:
+        """A tensor store takes a box of so many elements out of shared memory, whether all of it lies inside or not."""
+        if self.covered is None:
+            self.covered = np.zeros(self.granules, bool)
+        for g in self._granules(access, 16):
+            self.covered[g] = True
+            for block in np.unique(g // self.granules_per_block).tolist():
+                self.boxes[block] = instruction, box
+
+    def _note_left_out(self, block: int) -> None:
+        """A block ends: what it wrote next to a box that it stored, and nobody reads, the box may have left out."""
+        if block not in self.boxes or self.covered is None or not self.watch_races:
+            return
+        first = block * self.granules_per_block
+        own = slice(first, first + self.granules_per_block)
+        writer, covered = self.writer[own], self.covered[own]
+        left = (writer >= 0) & (writer < self.threads) & (self.write_strength[own] == PLAIN) & ~covered
+        left[left] = ~self.read_time[own][left].any(axis=1)
+        edges = np.flatnonzero(np.diff((left | covered).astype(np.int8), prepend=0, append=0))
+        for start, end in edges.reshape(-1, 2).tolist():
+            here = np.flatnonzero(left[start:end]) + start
+            if len(here) and covered[start:end].any():
+                m, (instruction, box) = self.machine, self.boxes[block]
+                at, place = m.where(self.events[int(self.write_time[first + here[0]])]), int(here[0]) << self.shift
+                m.notes[
+                    f"{at}: {len(here) << self.shift} bytes of shared memory are written from 0x{place:x} on"
+                    f"{m.in_shared(place)}, which nothing reads, next to the box of {box} that "
+                    f"{m.where(instruction)} stores: is the box of its tensor map smaller than the tile?"
+                ] = None
+                return
+
     def finish(self) -> None:
         """The batch ends."""
 
@@ -252,7 +320,24 @@ class ClockMonitor:
                 self._after_write(g, who, instruction, kind, strong)
                 if strong == PLAIN:
                     self._read(g, who, time)
+            if strong != PLAIN:
+                self._flag(g, who, instruction, writing)
         return time
+
+    def _flag(self, g: np.ndarray, who: np.ndarray, instruction: Instruction, writing: bool) -> None:
+        """Ordered accesses by which threads synchronise: what a release leaves at a flag, an acquire takes.
+
+        Atomics between, relaxed ones too, go on with what a release left there (PTX ISA 8.9.2)."""
+        if not ORDERING.isdisjoint(instruction.modifiers):
+            takes = not ACQUIRES.isdisjoint(instruction.modifiers) and instruction.opcode != "red"
+            leaves = writing and not RELEASES.isdisjoint(instruction.modifiers)
+            for flag in np.unique(g).tolist():
+                here, key = who[g == flag], ("flag", flag)
+                for lanes in here[:, None] if takes and leaves else here[None]:  # atomics: one after the other
+                    if takes and key in self.left:
+                        self._learn(np.unique(lanes // WARP), self.left[key])
+                    if leaves:
+                        self.left[key] = self._joined(self.left.get(key), self._what(lanes))
 
     def _ordered(self, plane: int, who: np.ndarray, agents: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Whether what agents did at some time comes before what lanes do now."""
@@ -280,6 +365,7 @@ class ClockMonitor:
             lacks = "before this thread sees its mbarrier's phase end" if copied else "without a barrier between"
             what = f"race: {VERBS.get(kind, 'writes')} what {by} writes at {at}, {lacks}"
             self._fault(instruction, g, who, ~good, what)
+            return
         if fenced:
             good = (agents == NOBODY) | (agents >= self.copiers) | self._ordered(FENCED, who, agents, times)
             if np.count_nonzero(good) != len(good):
@@ -340,6 +426,7 @@ class ClockMonitor:
                 by = self._agent_name(reader, int(lanes[place]))
                 what = f"race: {VERBS.get(kind, 'writes')} what {by} reads at {at}, without a barrier between"
                 self._fault(instruction, g, lanes, wrong, what)
+                return
 
     def _overwritten(
         self, g: np.ndarray, lanes: np.ndarray, bad: np.ndarray, instruction: Instruction, column: int, when: np.ndarray
@@ -412,6 +499,8 @@ class ClockMonitor:
         """A copy to shared memory is issued: it may be written from now on."""
         lanes = self.all_lanes if copy.lanes is None else copy.lanes
         time, bulk = self._now(copy.instruction), "bulk" in copy.instruction.modifiers
+        if copy.mbarrier is not None:
+            self._require_fenced_init(copy.mbarrier, int(lanes[0]), copy.instruction)
         for g in self._granules(copy.access, copy.width):
             who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
             if self.copies:
@@ -493,10 +582,11 @@ class ClockMonitor:
         """The last thread of a block (the lane's) ends: nothing may still come to its shared memory."""
         m = self.machine
         self.ended[block] = True
+        self._note_left_out(block)
         place = slice(block * self.granules_per_block, (block + 1) * self.granules_per_block)
         if self.copies and self.under_way[place].any():
             time = int(self.under_way[place].max())
-            raise m.fault(
+            m.report(
                 self.events[time],
                 "the block ends before anybody waits for this copy to its shared memory",
                 self.beginners[time],
@@ -507,7 +597,7 @@ class ClockMonitor:
             if len(late):
                 agent = int(late[0])
                 instruction = self.events[int(self.remote[block][agent])]
-                raise m.fault(
+                m.report(
                     instruction,
                     f"accesses shared memory of block {m.block_index(lane)}, which may have ended: nothing orders its "
                     "end after this, as a last barrier.cluster would",
@@ -533,7 +623,8 @@ class ClockMonitor:
         of = int(g[place]) // self.granules_per_block
         block = "" if of == m.block_of[lane] else f", of block {m.block_place(int(m.blocks[of]))}"
         hint = m.barriers.hint(lane) if what.startswith("race") else ""
-        raise m.fault(instruction, f"{what} (shared address 0x{at:x}{m.in_shared(at)}{block}){hint}", lane)
+        what = f"{what} (shared address 0x{at:x}{m.in_shared(at)}{block}){hint}"
+        m.report(instruction, what, lane, int(np.count_nonzero(bad)))
 
 
 VERBS = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "async_ld": "reads", "atom": "changes"}

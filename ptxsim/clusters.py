@@ -130,6 +130,12 @@ class Clusters:
                 "known (.maxnreg says so, or .maxntid with .minnctapersm, or a cubin)"
             ] = None
             return instruction.pc + 1
+        if start == 0:
+            m.notes[
+                f"{instruction.where}: setmaxnreg does nothing: ptxas ignored it, the machine code has no USETMAXREG "
+                "(its warnings C7507 and C7508 say why)"
+            ] = None
+            return instruction.pc + 1
         lanes = np.flatnonzero(threads)
         held = self.registers[lanes // WARP]
         wrong = held > count if more else held < count

@@ -36,7 +36,7 @@ def compile_ptx(source: Path, arch: str = "sm_90a", flags: Sequence[str] = ()) -
         command = [
             str(tool("nvcc")),
             "-ptx",
-            *FLAGS,
+            *(flag for flag in FLAGS if not (flag.startswith("-std") and any("-std" in given for given in flags))),
             f"-arch={virtual}",
             *flags,
             "-x",

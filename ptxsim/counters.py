@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import wavefronts
+from . import polling, wavefronts
 from .merging import Merges, Unrolled
 from .observer import Observer
 from .program import Program
@@ -25,7 +25,7 @@ from .syntax import Instruction
 
 if TYPE_CHECKING:
     from .api import Kernel
-    from .machine import MemoryEvent
+    from .machine import Machine, MemoryEvent
     from .memory import Access
 
 
@@ -35,6 +35,7 @@ class Stats:
 
     instruction: Instruction
     executed: int = 0  # by warps
+    polled: int = 0  # the same, of rounds after the first of a loop that polls: they depend on time, see `polling`
     requests: int = 0  # warps with a thread that accessed memory
     wavefronts: int = 0
     ideal: int = 0
@@ -89,12 +90,16 @@ BULK = {"ld": "bulk_ld", "st": "bulk_st", "atom": "bulk_st"}  # a bulk copy's ki
 class Counters(Observer):
     """The observer that counts."""
 
-    def __init__(self, merge_loads: bool = True) -> None:
-        self.merge_loads = merge_loads
+    def __init__(self, merge_loads: bool = True, by_block: int = 0) -> None:
+        """`by_block`: of a launch in one batch of so many blocks, each block by itself: all numbers are arrays of them.
+        Not of programs whose accesses ptxas merges across iterations (`Merges.unrolled`)."""
+        self.merge_loads, self.blocks = merge_loads, by_block
+        self.by_block = by_block > 0
         self.stats: dict[int, Stats] = {}
         self.program: Program | None = None
         self.grid = self.block = (0, 0, 0)
         self._source: tuple[np.ndarray, np.ndarray] | None = None
+        self._machine: Machine | None = None
         self.merges = Merges()
         self._iterations: dict[tuple[int, bytes | None], _Run] = {}
         self._patterns: dict[tuple[object, ...], Cost] = {}  # of shared accesses, by their addresses from the first
@@ -108,6 +113,7 @@ class Counters(Observer):
             self._empty_loads = kernel.merges.empty_loads
             self._iterations = {}
         self.grid, self.block = grid, block
+        self._machine = kernel.machine
 
     def _of(self, instruction: Instruction) -> Stats:
         found = self.stats.get(instruction.pc)
@@ -122,7 +128,11 @@ class Counters(Observer):
 
     def executed(self, instruction: Instruction, warps: int) -> None:
         if not self.merges.is_gone(instruction.pc) and instruction.pc not in self.merges.unrolled:
-            self._of(instruction).executed += warps
+            stats = self._of(instruction)
+            stats.executed = stats.executed + warps
+
+    def polled(self, instruction: Instruction, warps: int) -> None:
+        self._of(instruction).polled += warps
 
     def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
         self._of(instruction).operand_bytes += warpgroups * size
@@ -149,10 +159,14 @@ class Counters(Observer):
         stats.space, stats.kind = "global", BULK[kind]
         at = access.flat()
         touched = np.unique(np.concatenate([at, at + width - 1]) // wavefronts.SECTOR).size
-        stats.requests += 1
-        stats.sectors += touched
-        stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR)
-        stats.bytes += at.size * width
+        one: Any = 1
+        if self.by_block and self._machine is not None:
+            one = np.zeros(self.blocks, np.int64)
+            one[self._machine.block_of[np.asarray(access.lanes)[0]]] = 1
+        stats.requests += one
+        stats.sectors += touched * one
+        stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR) * one
+        stats.bytes += at.size * width * one
 
     def _shared(self, event: MemoryEvent, stats: Stats, kind: str) -> None:
         if kind == "cp_async":
@@ -162,6 +176,8 @@ class Counters(Observer):
             if source.shape != addresses.shape:
                 source, reading = addresses, active & False
             waves = wavefronts.cp_async(addresses, active, event.width, source, reading)
+            if event.width == 16 and _may_fill(event.instruction):
+                waves = waves[0] * 2, waves[1] * 2
             self._add(stats, self._summary(waves, active))
             return
         pc = event.instruction.pc
@@ -218,20 +234,25 @@ class Counters(Observer):
             event.cache[key] = found
         return found
 
-    @staticmethod
-    def _summary(result: tuple[np.ndarray, np.ndarray], active: np.ndarray) -> Cost:
+    def _sum(self, of_warps: np.ndarray) -> Any:
+        """Over warps, or over those of each block."""
+        return of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
+
+    def _summary(self, result: tuple[np.ndarray, np.ndarray], active: np.ndarray) -> Cost:
         """Sums over warps, in place of the arrays."""
         waves, ideal = result
-        used = active.any(axis=1)
+        used = np.asarray(active.any(axis=1))
+        if self.by_block:
+            return self._sum(used), self._sum(waves * used), self._sum(ideal * used), {}
         ways = np.bincount(-(-waves[used] // np.maximum(ideal[used], 1)))
         histogram = {int(n): int(c) for n, c in enumerate(ways) if c}
         return int(used.sum()), int(waves[used].sum()), int(ideal[used].sum()), histogram
 
     def _add(self, stats: Stats, cost: Cost) -> None:
         requests, waves, ideal, histogram = cost
-        stats.requests += requests
-        stats.wavefronts += waves
-        stats.ideal += ideal
+        stats.requests = stats.requests + requests
+        stats.wavefronts = stats.wavefronts + waves
+        stats.ideal = stats.ideal + ideal
         stats.ways.update(histogram)
 
     def _global(self, event: MemoryEvent, stats: Stats) -> None:
@@ -241,14 +262,14 @@ class Counters(Observer):
             addresses, active = event.addresses()
             touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
             least = -(-bytes_ // wavefronts.SECTOR)
-            found = (int(active.any(axis=1).sum()), int(touched.sum()), int(least.sum()), int(bytes_.sum()))
+            found = (self._sum(np.asarray(active.any(axis=1))), self._sum(touched), self._sum(least), self._sum(bytes_))
             event.cache[key] = found
         requests, sectors, best, wanted = found
         if event.kind != "cp_async_ld":
-            stats.requests += requests
-        stats.sectors += sectors
-        stats.ideal_sectors += best
-        stats.bytes += wanted
+            stats.requests = stats.requests + requests
+        stats.sectors = stats.sectors + sectors
+        stats.ideal_sectors = stats.ideal_sectors + best
+        stats.bytes = stats.bytes + wanted
 
     # results
 
@@ -272,12 +293,47 @@ class Counters(Observer):
         """Counts of the kernel under Nsight Compute's names."""
         return totals(self.by_instruction())
 
+    def at_least(self) -> dict[str, str]:
+        """The counters of `totals` of which a device may count more, with the reason."""
+        return at_least(self.program)
+
     def sums(self) -> dict[str, float]:
         """What adds up over launches, for `extrapolate`; `named` makes totals of it."""
         return sums(self.by_instruction())
 
 
+def _may_fill(i: Instruction) -> bool:
+    """Whether a cp.async says how much it reads, the rest being zeros: of 16 bytes, ncu counts each of its wavefronts
+    twice, needed and ideal ones (`hgemm_wgmma_smem` on an H200; of 4 bytes, once)."""
+    return len(i.operands) - any("cache_hint" in m for m in i.modifiers) > 3
+
+
+# Counters of what loops look at that poll global memory
+POLLS = (
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+    "memory_l2_theoretical_sectors_global",
+    "memory_l2_theoretical_sectors_global_ideal",
+)
+# Counters that are lower bounds, with the reason
+LOWER_BOUNDS = dict.fromkeys(
+    (
+        f"l1tex__data_{what}_mem_shared_op_{kind}.sum"
+        for what in ("pipe_lsu_wavefronts", "bank_conflicts_pipe_lsu")
+        for kind in ("ld", "st")
+    ),
+    "the hardware also counts wavefronts in which accesses of several warps, operands of wgmma or bulk copies meet",
+)
+POLLED = "rounds of a loop that polls are left out: how many a device makes depends on time"
 BYTES, SECTORS = ":bytes", ":sectors"  # after the name of a ratio: its two sums
+
+
+def at_least(program: Program | None) -> dict[str, str]:
+    """The counters of a program that are lower bounds, with the reason: those of shared memory
+    that the hardware counts itself, and those of global memory where loops poll it."""
+    if program is None or polling.across_blocks(polling.loops(program)) is None:
+        return dict(LOWER_BOUNDS)
+    return LOWER_BOUNDS | dict.fromkeys(POLLS, POLLED)
 
 
 def totals(stats: list[Stats]) -> dict[str, float]:
@@ -300,7 +356,8 @@ def named(added: Mapping[str, float]) -> dict[str, float]:
 
 def sums(stats: list[Stats]) -> dict[str, float]:
     """What adds up over instructions, blocks and launches, under Nsight Compute's names where it has one. An ldmatrix
-    counts among the wavefronts of shared loads, as there. Bulk copies count by themselves, under names of our own."""
+    counts among the wavefronts of shared loads, as there; an stmatrix among those of stores, but not among the store
+    instructions (measured on an H100). Bulk copies count by themselves, under names of our own."""
 
     def total(name: str, space: str, *kinds: str) -> int:
         return sum(getattr(s, name) for s in stats if s.space == space and s.kind in kinds)
@@ -317,6 +374,7 @@ def sums(stats: list[Stats]) -> dict[str, float]:
     prefix = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op"
     per_sector = "smsp__sass_average_data_bytes_per_sector_mem_global_op_{}.ratio"
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op"
+    stored = [s for s in stats if s.space == "shared" and s.kind == "st" and s.instruction.opcode != "stmatrix"]
     operands = sum(s.operand_bytes for s in stats) // wavefronts.LINE  # as ncu counts them on an H200
     ideal_sectors = total("ideal_sectors", "global", *read, *written) + total("ideal_sectors", "shared", "cp_async")
     return {
@@ -325,7 +383,7 @@ def sums(stats: list[Stats]) -> dict[str, float]:
         f"{conflicts}_ld.sum": total("wavefronts", "shared", *load) - total("ideal", "shared", *load),
         f"{conflicts}_st.sum": total("wavefronts", "shared", *store) - total("ideal", "shared", *store),
         "smsp__inst_executed_op_shared_ld.sum": total("executed", "shared", "ld") + empty,
-        "smsp__inst_executed_op_shared_st.sum": total("executed", "shared", "st"),
+        "smsp__inst_executed_op_shared_st.sum": sum(s.executed for s in stored),
         "smsp__inst_executed_op_ldsm.sum": total("executed", "shared", "ldmatrix"),
         "smsp__inst_executed_op_ldgsts.sum": total("executed", "shared", "cp_async"),
         "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm.sum": waves["ldmatrix"],

@@ -57,6 +57,8 @@ FORMS = {
         "cp.async.bulk, shared to global": "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;",
         "cp.async.bulk.tensor (TMA)": "cp.async.bulk.tensor.2d.shared::cluster.global.tile"
         ".mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3}], [%r4];",
+        "tensormap": "tensormap.replace.tile.rank.global.b1024.b32 [%rd1], %r1;",
+        "tensormap.replace": "tensormap.replace.tile.rank.global.b1024.b32 [%rd1], %r1;",
         "cp.reduce.async.bulk": "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], %r2;",
     },
     "Barriers": {
@@ -79,14 +81,16 @@ FORMS = {
         "wmma": "wmma.load.a.sync.aligned.m16n16k16.row.shared.f16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%r9];",
         "wgmma of fp16, bf16, tf32, fp8": "wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
         " F4, %rd1, %rd2, 1, 1, 1, 0, 0; wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
-        "wgmma of integers": "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 R4, %rd1, %rd2, 1;",
+        "wgmma of int8": "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 R4, %rd1, %rd2, 1;",
+        "wgmma of bits": "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc R4, %rd1, %rd2, 1;",
         "wgmma.sp": "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 F4, %rd1, %rd2, %r1, 0, 1, 1, 1, 0, 0;",
         "tcgen05": "tcgen05.wait::ld.sync.aligned;",
     },
     "Textures and surfaces": {
         "tex.1d of linear memory, by object": "tex.1d.v4.f32.s32 F4, [%rd1, {%r1}];",
-        "tex.2d": "tex.2d.v4.f32.f32 F4, [%rd1, {%f1, %f2}];",
-        "surfaces": "suld.b.1d.b32.trap {%r1}, [%rd1, {%r2}];",
+        "tex of CUDA arrays, 1d to 3d, layered, cube": "tex.2d.v4.f32.f32 F4, [%rd1, {%f1, %f2}];",
+        "surfaces": "suld.b.1d.b32.trap {%r1}, [%rd1, {%r2}]; sust.b.1d.b32.trap [%rd1, {%r2}], {%r1};",
+        "tld4": "tld4.r.2d.v4.f32.f32 F4, [%rd1, {%f1, %f2}];",
     },
 }
 SHORT = {"F4": "{%f1, %f2, %f3, %f4}", "R4": "{%r1, %r2, %r3, %r4}", "R2": "{%r1, %r2}"}

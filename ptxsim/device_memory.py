@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .api import Texture
     from .machine import Machine
     from .tensor_maps import TensorMap
+    from .texture_arrays import TextureArray
 
 PAGE = 4096
 OF_LAUNCH = 16 << 20  # bytes at the start that are for launches themselves; standins/core.cpp leaves them out
@@ -42,7 +43,7 @@ class DeviceMemory(Arena):
         self.live: dict[int, Allocation] = {}
         self.released_last: list[Allocation] = []  # for messages
         self.of_launch: list[Allocation] = []  # what a launch itself needs, until it ends
-        self.textures: dict[int, Texture] = {}  # by handle
+        self.textures: dict[int, Texture | TextureArray] = {}  # by handle
         self.tensor_maps: list[TensorMap] = []  # by the number in their bytes
         self.addresses: dict[int, dict[str, int]] = {}  # of variables, by id of their module
         self._of_functions: dict[int, list[Variable]] = {}  # variables that hold addresses of functions

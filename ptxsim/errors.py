@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class PtxsimError(Exception):
     """A fault of the running program, or of how it was launched. The message is one line."""
+
+
+class KernelFault(PtxsimError):
+    """A fault of a thread of the running program. `what`: in words, without its place; `places`: the line of the
+    source, then the lines that call; `count`: threads; `bad`: the threads (mask by lane of the batch) without which the
+    instruction can be executed, None where it cannot."""
+
+    def __init__(self, message: str, what: str, where: str, places: tuple[Any, ...], count: int = 1) -> None:
+        super().__init__(message)
+        self.what, self.where, self.places, self.count = what, where, places, count
+        self.bad: Any = None
 
 
 class PtxError(PtxsimError):

@@ -257,6 +257,7 @@ class _Flow:
         matrix.value_ = np.array([value for terms, _, _ in rows for value in terms.values()])
         solver = highspy.Highs()  # type: ignore[no-untyped-call]  # the library does not say
         solver.silent()
+        solver.setOptionValue("log_to_console", False)  # its banner, which some versions print all the same
         blocks = list(self.block.values())
         if whole:
             kinds = [highspy.HighsVarType.kContinuous] * self.columns

@@ -380,11 +380,11 @@ class GlobalMonitor:
         verb = "reads" if instruction.opcode in ("ld", "ldu") else "changes" if instruction.opcode != "st" else "writes"
         what = f"race in global memory: {verb} what {name} {did} at {m.where(their)}, {between}"
         lane = self._lane(int(threads[place]))
-        raise m.fault(instruction, f"{what} ({self._place(access, place)}){m.barriers.hint(lane)}", lane)
+        m.report(instruction, f"{what} ({self._place(access, place)}){m.barriers.hint(lane)}", lane)
 
     def _report(self, access: Access, instruction: Instruction, place: int, threads: np.ndarray) -> None:
         what = f"read of global memory that nobody wrote ({self._place(access, place)})"
-        raise self.machine.fault(instruction, what, self._lane(int(threads[place])))
+        self.machine.report(instruction, what, self._lane(int(threads[place])))
 
     def _place(self, access: Access, place: int) -> str:
         at = int(access.flat()[min(place, len(access.flat()) - 1)])

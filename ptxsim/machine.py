@@ -14,7 +14,7 @@ canonical bits; what was loaded or moved keeps its bits, as unsigned integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,12 +30,14 @@ from .clock_monitor import ClockMonitor
 from .clusters import Clusters
 from .convergence import Convergence, width
 from .copies import Copy
-from .errors import PtxError, PtxsimError
+from .errors import KernelFault, PtxError, PtxsimError
+from .faults import Faults
 from .global_monitor import GlobalMonitor, watched
 from .instructions import registry
 from .instructions.memory import STACK
 from .instructions.registry import Control, Step
 from .instructions.special import special_value
+from .layout import SCRATCH, reserved
 from .memory import (
     BASES,
     GLOBAL_BASE,
@@ -76,6 +78,7 @@ from .warpgroups import Warpgroups, Watch
 if TYPE_CHECKING:
     from .api import Texture
     from .observer import Observer
+    from .texture_arrays import TextureArray
 
 WARP = 32
 FAR = 1 << 60
@@ -129,6 +132,9 @@ class Machine:
         self.observers: tuple[Observer, ...] = ()
         self.after_call: dict[tuple[int, str], Callable[[], None]] = {}  # hands results over: place, function
         self.granule = smallest_shared_access(program)
+        self.uses_reserved = names_special(program, "reserved_smem")
+        self.grid_sync = names_special(program, "envreg")  # where cooperative groups find what a grid's barrier needs
+        self.grid_workspace = 0  # its address
         self.watch = Watch.of(program)
         self.origins = origins.find(program)
         self.within = {pc: part for pc, found in self.origins.items() if (part := self._part(found)) is not None}
@@ -137,9 +143,21 @@ class Machine:
         self.run_end: list[int] = []
         for instruction in program.code:
             self._compile(instruction)
+        self.resolved: dict[Hashable, Addresses] = {}
+        self.spaces: dict[str, Space] = {}
+        self.copies: list[Copy] = []  # cp.async under way
+        self.saved: list[dict[tuple[int, int], np.ndarray]] = []
         self.polls = polling.loops(program)
+        self.rounds = polling.backward(program, self.polls)  # branches by which a loop polls again
+        self.poll_places = frozenset(pc for last, start in self.rounds.items() for pc in range(start, last + 1))
+        for pc in self.rounds:
+            self.controls[pc] = self._noting_polls(pc)
         self.values = True  # of a launch: whether what does not bear on its counts is computed, too
-        self.tally: dict[tuple[int, int], int] = {}  # straight runs of instructions, by first and last: warps
+        self.by_block = False  # whether warps are counted by block
+        self.tally: dict[tuple[int, int], Any] = {}  # straight runs of instructions, by first and last: warps
+        self.polled: dict[tuple[int, int], Any] = {}  # the same, of rounds of loops that poll, after their first
+        self.polling: np.ndarray  # threads that go round such a loop again
+        self.silent = False  # whether only those act: what they look at is not counted
         self.runs = Runs(self)
         end, together = len(program.code), FAR
         self.run_end = [0] * end
@@ -210,6 +228,23 @@ class Machine:
             if instruction.predicate is not None:
                 step = self._guarded(instruction, step)
         return step, control
+
+    def _noting_polls(self, pc: int) -> Control:
+        """The control of a branch by which a loop polls again: notes which threads do."""
+        instruction, start, control = self.program.code[pc], self.rounds[pc], self.controls[pc]
+        assert control is not None  # of a branch
+        predicate, negated = instruction.predicate, instruction.negated
+        forward = instruction.operands[-1].place != start if instruction.opcode == "bra" else True
+
+        def noting(active: np.ndarray) -> int | None:
+            again = active
+            if predicate is not None and not forward:
+                chosen = self.registers[predicate.slot]
+                again = active & (~chosen if negated else chosen)
+            self.polling = self.polling | again
+            return control(active)
+
+        return noting
 
     def _watched(self, instruction: Instruction, step: Step) -> Step:
         """Of an instruction that uses registers which a wgmma may have under way."""
@@ -593,7 +628,7 @@ class Machine:
                 self.monitor.touch(access, width, instruction, kind)
         elif self.global_monitor is not None and instruction.pc in self.watched and space.name == "global":
             self.global_monitor.touch(access, width, instruction, kind)
-        if observed:
+        if observed and not self.silent:
             for observer in self.observers:
                 observer.memory(MemoryEvent(self, instruction, space.name, kind, width, access))
         return access
@@ -627,7 +662,14 @@ class Machine:
         bad = int(np.flatnonzero(~good)[0])
         at = int(where.raw[bad]) + offset
         what = f"out-of-bounds {space.name} {VERBS[kind]} of {size} bytes at {space.shown(at)}: {space.describe(at)}"
-        raise self.fault(instruction, what, self._lane(where, bad))
+        raise self._without(self.fault(instruction, what, self._lane(where, bad)), where, ~good)
+
+    def _without(self, fault: KernelFault, where: Addresses, bad: np.ndarray) -> KernelFault:
+        """A fault of some threads of an access, without which it can be made."""
+        threads = np.zeros(self.lanes, bool)
+        threads[np.flatnonzero(bad) if where.lanes is None else np.asarray(where.lanes)[bad]] = True
+        fault.bad, fault.count = threads, int(np.count_nonzero(bad))
+        return fault
 
     def _misaligned(
         self, space: Space, where: Addresses, offset: int, align: int, instruction: Instruction, kind: str
@@ -637,7 +679,8 @@ class Machine:
             if space.begins_inside(at):
                 what = f"misaligned {align}-byte {VERBS[kind]} at {space.shown(at)}"
                 what += self.in_shared(at) if space.is_shared else ""
-                raise self.fault(instruction, what, self._lane(where, bad))
+                wrong = (where.raw + offset) & (align - 1) != 0
+                raise self._without(self.fault(instruction, what, self._lane(where, bad)), where, wrong)
 
     def _beyond(
         self,
@@ -658,7 +701,9 @@ class Machine:
         )
         far = f"{start - at} bytes before the start of" if at < start else f"{at - end} bytes past the end of"
         what = f"out-of-bounds shared {VERBS[kind]} of {size} bytes at {space.shown(at)}: {far} {name}"
-        raise self.fault(instruction, what + (f", in {owner}" if owner else ""), self._lane(where, bad))
+        wrong = (first < start) | (first + size > end)
+        fault = self.fault(instruction, what + (f", in {owner}" if owner else ""), self._lane(where, bad))
+        raise self._without(fault, where, wrong)
 
     @staticmethod
     def _lane(where: Addresses, index: int) -> int:
@@ -682,7 +727,9 @@ class Machine:
             name = WINDOWS.get(int(windows[0]))
             if name is None:
                 at = f"generic address 0x{(int(base[lanes[0]]) + offset) & (2**64 - 1):x}"
-                raise self.fault(instruction, f"out-of-bounds {VERBS[kind]} at {at}: in no space", int(lanes[0]))
+                fault = self.fault(instruction, f"out-of-bounds {VERBS[kind]} at {at}: in no space", int(lanes[0]))
+                fault.bad, fault.count = np.ones(self.lanes, bool), len(lanes)
+                raise fault
             space = self.spaces["shared::cluster" if name == "shared" else name]
             key = (space.name, "generic", slot)
             found = self.resolved.get(key)
@@ -721,19 +768,23 @@ class Machine:
         grid: tuple[int, int, int],
         block: tuple[int, int, int],
         shared_bytes: int,
-        textures: dict[int, Texture],
+        textures: dict[int, Texture | TextureArray],
         checks: Checks,
         places: dict[Variable, int],
         unwritten: list[tuple[int, int]],
         cluster: tuple[int, int, int] = (1, 1, 1),
         tensor_maps: Sequence[TensorMap] = (),
         registers: int | None = None,
+        faults: Faults | None = None,
+        homes: Mapping[int, int] | None = None,
     ) -> None:
-        """Take what is common to all batches of a launch. `places`: addresses of the buffers that parameters hold;
+        """Take what is common to all batches of a launch. `places`: addresses of the buffers that parameters hold, and
+        `homes` those that stand for them (of several in a struct, one);
         `unwritten`: addresses, from and to, of buffers that nobody has written; `cluster`: blocks of one;
-        `registers`: of a thread when it starts, where that is known."""
+        `registers`: of a thread when it starts, where that is known; 0: setmaxnreg does nothing."""
         self.cluster, self.tensor_maps, self.registers_at_start = cluster, tensor_maps, registers
         self.textures, self.checks = textures, checks
+        self.faults = faults or Faults()
         self.notes: dict[str, None] = {}
         self.constants_read: set[Variable | None] = set()
         self.arena, self.symbols = arena, symbols
@@ -749,7 +800,9 @@ class Machine:
         self.runs.prepare(places)
         self.watched: set[int] = set()
         if checks.global_races or unwritten:
-            self.watched = watched(self.program, self.origins, places, {start for start, _ in unwritten})
+            self.watched = watched(
+                self.program, self.origins, places, {(homes or {}).get(start, start) for start, _ in unwritten}
+            )
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
         self.global_monitor = GlobalMonitor(self, self.watched, spans, checks.global_races) if self.watched else None
 
@@ -757,6 +810,7 @@ class Machine:
         """Run the blocks with these linear numbers to their end."""
         self.blocks, self.limits = blocks, limits
         self.observers = tuple(observers)
+        self.by_block = any(observer.by_block for observer in observers)
         self.lanes = len(blocks) * self.padded
         self.warps = self.lanes // WARP
         self._start()
@@ -785,10 +839,14 @@ class Machine:
         self.thread_numbers = np.asarray(self.blocks)[self.block_of] * self.padded + thread  # in the grid
         self.alive = thread < self.threads
         self.exited = np.zeros(self.lanes, bool)
-        self.resolved: dict[Hashable, Addresses] = {}
+        self.resolved = {}
         self.clusters = Clusters(self)
         base = self.program.shared_base
-        shared = programs.align_up(base + max(self.shared_bytes, 16), 16)
+        self.own_shared = first, end = base, base + self.shared_bytes
+        if self.uses_reserved:
+            scratch = reserved(self.program.module.target, self.shared_bytes, "1")
+            first, end = min(first, scratch), max(end, scratch + SCRATCH)
+        shared = programs.align_up(max(end, base + 16), 16)
         local = max(self.program.local_bytes * (self.limits.depth + 1 if self.program.recursive else 1), 16)
         self.stack_top = np.full(self.lanes, local, np.int64)  # what alloca gives lies behind the frames
         local += STACK if any(i.opcode == "alloca" for i in self.program.code) else 0
@@ -800,13 +858,13 @@ class Machine:
             "param": self.param_space,
         }
         self.spaces["const"] = self.spaces["global"]
-        part = (np.zeros(len(self.blocks) * shared, np.uint8), base + self.shared_bytes, self.block_of * shared, base)
+        part = (np.zeros(len(self.blocks) * shared, np.uint8), end, self.block_of * shared, first)
         if self.clusters.size > 1:
             for name in ("shared", "shared::cluster"):
                 self.spaces[name] = ClusterSpace(name, *part, self.clusters.rank, self.clusters.size, shared)
         else:
             self.spaces["shared"] = self.spaces["shared::cluster"] = Space("shared", *part)
-        watched = self.shared_bytes and (self.checks.races or self.checks.unwritten)
+        watched = end > first and (self.checks.races or self.checks.unwritten)
         clocks = needs_clocks(self.program) or self.clusters.size > 1
         self.monitor = None
         if watched:
@@ -828,14 +886,16 @@ class Machine:
             self.registers[slot] = make()
         self.depth = np.zeros(self.lanes, np.int64)
         self.return_to: list[np.ndarray] = []
-        self.saved: list[dict[tuple[int, int], np.ndarray]] = []
+        self.saved = []
         self.caller_at: list[np.ndarray] = []
         self.pending_return: np.ndarray | None = None
-        self.copies: list[Copy] = []  # cp.async under way
+        self.copies = []
         self.committed = np.zeros(self.lanes, np.int64)  # groups of each thread
         self.givers: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
         self.executed = 0
-        self.tally = {}
+        self.tally, self.polled = {}, {}
+        self.polling = np.zeros(self.lanes, bool)
+        self.silent = False
         self.turns = self.idle = 0
         self.clock_reads = 0
         self.enter(self.alive)
@@ -910,9 +970,12 @@ class Machine:
                 stop = min(stop, together)
             if self.observers:
                 last = end + 1 if stop == end and stop != limit else stop
-                self.tally[pc, last] = self.tally.get((pc, last), 0) + self.active_warps()
+                self._count(pc, last, threads)
             for step in run(pc, stop, values):
-                step()
+                try:
+                    step()
+                except KernelFault as fault:
+                    self._go_on(step, fault, threads)
             self.executed += stop - pc + 1
             if self.executed > self.limits.steps:
                 raise self.fault(
@@ -947,6 +1010,44 @@ class Machine:
                 return
             pc = place
 
+    def _go_on(self, step: Step, fault: KernelFault, threads: np.ndarray) -> None:
+        """After a fault of some threads: the others execute the instruction."""
+        while True:
+            if fault.bad is None:
+                raise fault
+            self.faults.take(fault)
+            threads = threads & ~fault.bad
+            if not threads.any():
+                return
+            try:
+                with self.acting(threads):
+                    step()
+                return
+            except KernelFault as another:
+                fault = another
+
+    def _count(self, pc: int, last: int, threads: np.ndarray) -> None:
+        """A straight run of instructions is executed: by warps for the first time, or by those that poll again."""
+        self.silent = False
+        warps = self.active_warps()
+        if self.rounds:
+            if pc not in self.poll_places:
+                self.polling = self.polling & ~threads
+            elif (threads & self.polling).any():
+                first = self._warps_with(threads & ~self.polling)
+                polls = warps - first
+                self.silent = not np.any(first)
+                if np.any(polls):
+                    self.polled[pc, last] = self.polled.get((pc, last), 0) + polls
+                warps = first
+        if self.by_block or warps:
+            self.tally[pc, last] = self.tally.get((pc, last), 0) + warps
+
+    def _warps_with(self, threads: np.ndarray) -> Any:
+        """How many warps have one of these threads; by block where an observer asks for that."""
+        warps = threads.reshape(len(self.blocks), -1, WARP).any(axis=2)
+        return warps.sum(axis=1) if self.by_block else int(np.count_nonzero(warps))
+
     def _polls_in_vain(self, place: int, threads: np.ndarray) -> PtxsimError:
         """All that can run look at memory time and again, so that it cannot change any more."""
         what = "deadlock: waits in a loop for memory that nobody changes any more"
@@ -970,22 +1071,24 @@ class Machine:
 
     def _tell(self) -> None:
         """Tell the observers how often each instruction was executed."""
-        total: dict[int, int] = {}
-        for (first, last), warps in self.tally.items():
-            for pc in range(first, last):
-                total[pc] = total.get(pc, 0) + warps
-        self.tally = {}
-        for pc, warps in total.items():
-            for observer in self.observers:
-                observer.executed(self.program.code[pc], warps)
+        code = self.program.code
+        for tally, name in ((self.tally, "executed"), (self.polled, "polled")):
+            total: dict[int, Any] = {}
+            for (first, last), warps in tally.items():
+                for pc in range(first, last):
+                    total[pc] = total.get(pc, 0) + warps
+            tally.clear()
+            for pc, warps in total.items():
+                for observer in self.observers:
+                    getattr(observer, name)(code[pc], warps)
 
-    def active_warps(self) -> int:
-        """How many warps have an active thread."""
+    def active_warps(self) -> Any:
+        """How many warps have an active thread; by block where an observer asks for that."""
         if self.active is None:
-            return self.warps
+            return np.full(len(self.blocks), self.padded // WARP) if self.by_block else self.warps
         if getattr(self, "_warps_of", None) is not self.active:
             self._warps_of = self.active
-            self._warp_count = int(np.count_nonzero(self.active.reshape(-1, WARP).any(axis=1)))
+            self._warp_count = self._warps_with(self.active)
         return self._warp_count
 
     def leave(self, threads: np.ndarray) -> None:
@@ -1016,8 +1119,11 @@ class Machine:
         for observer in self.observers:
             observer.texture(instruction, texture, lanes, index)
 
-    def tensor_operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
-        """Tell the observers of operands that a wgmma has in shared memory."""
+    def tensor_operands(self, instruction: Instruction, lanes: np.ndarray, size: int) -> None:
+        """Tell the observers of operands that a wgmma of these lanes [warpgroups, 128] has in shared memory."""
+        warpgroups: Any = len(lanes)
+        if self.by_block:
+            warpgroups = np.bincount(self.block_of[lanes[:, 0]], minlength=len(self.blocks))
         for observer in self.observers:
             observer.operands(instruction, warpgroups, size)
 
@@ -1071,6 +1177,17 @@ class Machine:
         if self.monitor is not None:
             self.monitor.fence(self.active)
 
+    def object_made(self, at: int, lane: int, instruction: Instruction) -> None:
+        """A thread initialises an mbarrier."""
+        if isinstance(self.monitor, ClockMonitor):
+            self.monitor.object_made(at, lane, instruction)
+
+    def pass_init_fence(self) -> None:
+        """The active threads let other proxies and blocks see the mbarriers that they have initialised."""
+        if isinstance(self.monitor, ClockMonitor):
+            self.monitor.init_fence(self.active)
+        self.pass_cluster_fence()
+
     def pass_proxy_fence(self) -> None:
         """The active threads order what was done by loads and stores before what bulk copies and wgmma do."""
         if isinstance(self.monitor, ClockMonitor):
@@ -1106,9 +1223,17 @@ class Machine:
         gx, gy, _ = self.grid
         return (number % gx, number // gx % gy, number // (gx * gy))
 
-    def fault(self, instruction: Instruction, what: str, lane: int) -> PtxsimError:
-        """The error of one thread, as one line."""
-        return PtxsimError(f"{self.program.title}: {self.where(instruction)}: {self.coordinates(lane)}: {what}")
+    def fault(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> KernelFault:
+        """The error of one thread (and `count` - 1 others), as one line."""
+        where = self.where(instruction)
+        message = f"{self.program.title}: {where}: {self.coordinates(lane)}: {what}"
+        places = self._places.get(instruction.pc, ())
+        return KernelFault(message, what, where, places, count)
+
+    def report(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> None:
+        """A fault of a thread (and `count` - 1 others) that does not keep the program from going on: it is noted, or
+        raised where the launch ends with its first."""
+        self.faults.take(self.fault(instruction, what, lane, count))
 
     def where(self, instruction: Instruction) -> str:
         """The source line of an instruction and, where its function is inlined, the lines that call it."""
@@ -1118,6 +1243,20 @@ class Machine:
     @cached_property
     def _places(self) -> dict[int, tuple[Location, ...]]:
         return places(self.program)
+
+    def definition(self, operand: Operand) -> Instruction | None:
+        """What gives a register its value, followed through moves; None where several do, or no register is given."""
+        seen: set[Operand] = set()
+        while isinstance(operand, Register) and operand not in seen:
+            seen.add(operand)
+            found = [i for i in self.program.code if i.operands and i.operands[0] is operand and i.opcode != "st"]
+            if len(found) != 1:
+                changes = [i for i in found if i.opcode != "mov"]
+                return changes[0] if len(changes) == 1 else None
+            if found[0].opcode != "mov" or not isinstance(found[0].operands[1], Register):
+                return found[0]
+            operand = found[0].operands[1]
+        return None
 
     def waits_at(self, lane: int) -> str:
         """In words, where a thread is that does not go on."""
@@ -1158,6 +1297,7 @@ VERBS = {
     "ldmatrix": "ldmatrix",
     "async_ld": "bulk load",
 }
+FLAGS = ("ld", "st", "atom", "red")  # by which threads of a block synchronise, where they order at its scope
 WINDOWS = {0: "global", **{base >> 48: name for name, base in BASES.items()}}
 
 
@@ -1197,10 +1337,21 @@ class MemoryEvent:
         return self.access.offset
 
 
+def names_special(program: Program, part: str) -> bool:
+    """Whether a program reads a special register with this in its name."""
+    return any(isinstance(o, Special) and part in o.name for i in program.code for o in i.operands)
+
+
 def needs_clocks(program: Program) -> bool:
     """Whether warps of a program order their accesses by more than barriers of the block."""
     words = {"bulk", "cluster", "shared::cluster", "mbarrier", "proxy"}
-    return any(i.opcode in ("mbarrier", "wgmma") or not words.isdisjoint(i.modifiers) for i in program.code)
+    orders = {"acquire", "release", "acq_rel"}
+    return any(
+        i.opcode in ("mbarrier", "wgmma")
+        or not words.isdisjoint(i.modifiers)
+        or ("cta" in i.modifiers and i.opcode in FLAGS and not orders.isdisjoint(i.modifiers))
+        for i in program.code
+    )
 
 
 def smallest_shared_access(program: Program) -> int:

@@ -21,6 +21,8 @@ WINDOW = 1 << 48
 BASES = {"shared": 1 * WINDOW, "local": 2 * WINDOW, "param": 3 * WINDOW}
 RANK_AT = 24  # the bit of a shared address from which on it has its block's rank in the cluster, as on sm_90
 GUARD = 512  # bytes between allocations
+HEAP = 8 << 20  # bytes that malloc has for all threads, as cudaLimitMallocHeapSize is at first
+HEAP_NAME = "memory of malloc"
 ALIGN = 256  # of an allocation, as cudaMalloc's
 SIZES = (1, 2, 4, 8, 16)
 INTP = np.dtype(np.intp)
@@ -48,6 +50,44 @@ class Arena:
         self.pending: list[tuple[int, np.ndarray]] = []
         self.top = GLOBAL_BASE + GUARD
         self.data = np.zeros(0, np.uint8)
+        self.heap = self.heap_end = 0  # what is left for malloc: addresses from and to
+        self.free_blocks: dict[int, list[int]] = {}  # by size
+        self.freed: dict[int, int] = {}  # blocks that were freed, and not given again: their start, and end
+
+    def make_heap(self) -> None:
+        """Reserve what malloc gives to threads."""
+        self.heap = -(-self.top // ALIGN) * ALIGN
+        self.heap_end = self.heap + HEAP
+        self.top = self.heap_end + GUARD
+
+    def malloc(self, size: int) -> int:
+        """Bytes of the heap for a thread: their address, or 0 where there are none left."""
+        size = -(-max(size, 1) // 16) * 16
+        found = self.free_blocks.get(size)
+        if found:
+            start = found.pop()
+            del self.freed[start]
+        elif self.heap + size > self.heap_end:
+            return 0
+        else:
+            start, self.heap = self.heap, self.heap + size + 16  # the gap shows what runs over
+        place = bisect_right(self.starts, start - GLOBAL_BASE)
+        self.allocations.insert(place, Allocation(start, start + size, HEAP_NAME))
+        self.starts.insert(place, start - GLOBAL_BASE)
+        self.ends.insert(place, start - GLOBAL_BASE + size)
+        return start
+
+    def free(self, address: int) -> str | None:
+        """Give a block back; what is wrong with that, in words."""
+        place = bisect_right(self.starts, address - GLOBAL_BASE) - 1
+        if place < 0 or self.starts[place] != address - GLOBAL_BASE or self.allocations[place].name != HEAP_NAME:
+            twice = ": it has been freed already" if address in self.freed else ": malloc did not give it"
+            return f"free of global address 0x{address:x}{twice}"
+        block = self.allocations.pop(place)
+        del self.starts[place], self.ends[place]
+        self.free_blocks.setdefault(block.end - block.start, []).append(address)
+        self.freed[address] = block.end
+        return None
 
     def allocate(self, size: int, name: str, align: int = ALIGN) -> int:
         """Reserve bytes; their address."""
@@ -90,6 +130,10 @@ class Arena:
 
     def nearest(self, offset: int) -> str:
         """In words, where an address lies that belongs to no allocation."""
+        address = offset + GLOBAL_BASE
+        freed = next((start for start, end in self.freed.items() if start <= address < end), None)
+        if freed is not None:
+            return f"{address - freed} bytes into memory of malloc that was freed"
         i = bisect_right(self.starts, offset) - 1
         if i >= 0 and offset < self.ends[i]:
             return f"{offset - self.starts[i]} bytes into {self.allocations[i].name}"

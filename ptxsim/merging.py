@@ -73,7 +73,8 @@ class Merges:
     parts: dict[int, int] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
     unrolled: dict[int, Unrolled] = field(default_factory=dict)  # leaders that merge across a loop's iterations, too
-    # of each cp.async, the empty loads that come with every execution: see `first_copies`
+    # of each cp.async, and of each fence.proxy.async after some, the empty loads that come with every execution: see
+    # `first_copies`; those of fences are only known from a cubin
     empty_loads: dict[int, float] = field(default_factory=dict)
 
     def is_gone(self, place: int) -> bool:
@@ -421,7 +422,7 @@ class _Machine:
 
     widths: dict[tuple[str, int], Counter[int]]  # LDS or STS, line
     together: dict[tuple[str, int, int], int]  # the fewest of a line and width that stand in one basic block
-    copies: Counter[int]  # cp.async
+    copies: Counter[int]  # cp.async, and fences between proxies
     empty: Counter[int]  # loads that no thread executes
     strangers: int  # accesses whose line holds no such access in the PTX
 
@@ -440,7 +441,7 @@ def _machine(program: Program, cubin: Path) -> _Machine:
         for i in block.instructions:
             if i.never and i.name == "LDS":
                 empty[i.ptx_line] += 1
-            elif i.name == "LDGSTS":
+            elif i.name in ("LDGSTS", "FENCE"):
                 copies[i.ptx_line] += 1
             elif i.name in SASS_OPCODES.values():
                 widths[i.name, i.ptx_line][i.bits // 8] += 1
@@ -492,7 +493,7 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
         for pc, _, _ in found:
             _lead(program.code[pc], opcode, machine, rule, merges, addresses)
     for i in program.code:
-        if i.opcode == "cp" and machine.copies[i.ptx_line] and machine.empty[i.ptx_line]:
+        if i.opcode in ("cp", "fence") and machine.copies[i.ptx_line] and machine.empty[i.ptx_line]:
             merges.empty_loads[i.pc] = machine.empty[i.ptx_line] / machine.copies[i.ptx_line]
     return merges
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class Observer:
     """Base class: does nothing."""
 
+    by_block = False  # whether numbers of warps and warpgroups are passed by block of the batch, as arrays
+
     def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         """A launch begins."""
 
@@ -25,6 +27,10 @@ class Observer:
     def executed(self, instruction: Instruction, warps: int) -> None:
         """An instruction was executed by so many warps (those whose threads its predicate leaves out included), in all.
         Told once a batch of blocks, after its end."""
+
+    def polled(self, instruction: Instruction, warps: int) -> None:
+        """As `executed`, of rounds after the first of a loop that waits for memory to change: how many depends on time,
+        so that a device has others. Their accesses are not reported."""
 
     def memory(self, event: MemoryEvent) -> None:
         """Threads access memory: `event.addresses()` gives byte addresses and active threads by warp and lane.

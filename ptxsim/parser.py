@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 from .errors import PtxError
@@ -37,15 +36,17 @@ KNOWN_VERSIONS = range(6, 10)  # major versions of PTX: CUDA 9 to CUDA 13
 
 TOKEN = re.compile(
     r"""
-      (?P<space>[ \t\r\f\v]+ | //[^\n]* | /\*.*?\*/ )
+    [ \t\r\f\v]*+ (?:
+      (?P<name>[a-zA-Z$_%][\w$]*+(?:\.[a-zA-Z_0-9:]+)*+ )
+    | (?P<sign>[-+!@|,;:{}()\[\]<>=*~?&^] | /(?![/*]))
     | (?P<newline>\n)
     | (?P<hexfloat>0[fF][0-9a-fA-F]{8}\b | 0[dD][0-9a-fA-F]{16}\b)
     | (?P<float>\d+\.\d+(?:[eE][+-]?\d+)? | \d+[eE][+-]?\d+)
     | (?P<number>0[xX][0-9a-fA-F]+U? | 0[bB][01]+U? | \d+U?)
-    | (?P<name>[a-zA-Z$_%][\w$]*(?:\.[a-zA-Z_0-9:]+)* )
     | (?P<directive>\.[a-zA-Z_]\w*(?:::\w+)*)
     | (?P<string>"(?:[^"\\]|\\.)*")
-    | (?P<sign>[-+!@|,;:{}()\[\]<>=*/~?&^])
+    | (?P<space>//[^\n]* | /\*.*?\*/ | (?<=[ \t\r\f\v])(?=\Z) )
+    )
     """,
     re.X | re.S,
 )
@@ -59,28 +60,29 @@ SPECIAL = re.compile(
 )
 
 
-@dataclass
 class _Token:
-    kind: str
-    text: str
-    line: int
+    __slots__ = ("kind", "line", "text")
+
+    def __init__(self, kind: str, text: str, line: int) -> None:
+        self.kind, self.text, self.line = kind, text, line
 
 
 def _tokens(text: str) -> list[_Token]:
-    tokens, line, at, end = [], 1, 0, len(text)
-    match = TOKEN.match
-    while at < end:
-        found = match(text, at)
-        if not found:
-            raise PtxError(f"PTX line {line}: unexpected character {text[at]!r}")
-        kind, value = str(found.lastgroup), found.group()
+    tokens, line, at = [], 1, 0
+    for found in TOKEN.finditer(text):
+        if found.start() != at:
+            break
         at = found.end()
+        kind = str(found.lastgroup)
         if kind == "newline":
             line += 1
         elif kind == "space":
-            line += value.count("\n")
+            line += found.group().count("\n")
         else:
-            tokens.append(_Token(kind, value, line))
+            tokens.append(_Token(kind, found[kind], line))
+    if at < len(text):
+        shown = text[at:].lstrip(" \t\r\f\v")
+        raise PtxError(f"PTX line {line}: unexpected character {shown[:1]!r}")
     tokens.append(_Token("end", "", line))
     return tokens
 

@@ -67,6 +67,9 @@ class Phases:
         self.machine = machine
         self.waiting: list[Parked] = []
         self.signals: dict[int, list[Callable[[], None]]] = {}  # by object: copies that have not landed
+        self.made: dict[int, tuple[Instruction, int]] = {}  # by object: what initialised it, and for how many arrivals
+        self.came: dict[int, dict[Instruction, int]] = {}  # by object: arrivals in this phase, by instruction
+        self.ended: dict[int, tuple[int, dict[Instruction, int]]] = {}  # by object: phases over, arrivals in the last
         # by object: bytes expected (and brought: negative) in this phase, by instruction
         self.bytes: dict[int, dict[Instruction, int]] = {}
 
@@ -76,6 +79,48 @@ class Phases:
 
     def read(self, objects: np.ndarray) -> np.ndarray:
         return self._words[objects >> 3]
+
+    def init(self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray) -> None:
+        """Threads make objects, each for so many arrivals."""
+        self._words[objects >> 3] = np.array([State(0, n, n, 0).pack() for n in counts.tolist()], np.uint64)
+        for at, lane, count in zip(objects.tolist(), lanes.tolist(), counts.tolist(), strict=True):
+            self.made[at] = instruction, count
+            for known in (self.came, self.ended, self.bytes):
+                known.pop(at, None)
+            self.machine.object_made(at, lane, instruction)
+
+    def note_arrivals(self, instruction: Instruction, objects: np.ndarray, counts: np.ndarray) -> None:
+        """Arrivals begin, of so many each: for the words of a deadlock."""
+        for at in np.unique(objects).tolist():
+            of_object = self.came.setdefault(at, {})
+            of_object[instruction] = of_object.get(instruction, 0) + int(counts[objects == at].sum())
+
+    def count_down(
+        self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray
+    ) -> np.ndarray:
+        """As `change` for arrivals of so many each, all at once where none of them but the last ends a phase."""
+        if len(objects) == 1 or (objects[0] != objects).any():
+            return self._each_down(instruction, objects, lanes, counts)
+        at, total = int(objects[0]), int(counts.sum())
+        state = State.unpack(int(self._words[at >> 3]))
+        if total > state.pending or not state.pending:
+            return self._each_down(instruction, objects, lanes, counts)
+        word = int(self._words[at >> 3])
+        before = (word - (np.cumsum(counts) - counts << PENDING_AT)).astype(np.uint64)
+        state.pending -= total
+        self._settle(instruction, state, int(lanes[-1]), at)
+        self._words[at >> 3] = state.pack()
+        if self.waiting:
+            self.release()
+        return before
+
+    def _each_down(
+        self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray
+    ) -> np.ndarray:
+        def act(state: State, index: int) -> None:
+            state.pending -= int(counts[index])
+
+        return self.change(instruction, objects, lanes, act)
 
     def change(
         self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, act: Callable[[State, int], None]
@@ -108,6 +153,7 @@ class Phases:
             state.parity ^= 1
             state.pending = state.expected
             self.bytes.pop(at, None)
+            self.ended[at] = self.ended.get(at, (0, {}))[0] + 1, self.came.pop(at, {})
             self.machine.phase_ends(at)
 
     def signal(self, at: int, land: Callable[[], None]) -> None:
@@ -184,10 +230,33 @@ class Phases:
         what = f"waits for {' and '.join(missing)}" if missing else ""
         if state.bytes < 0:
             what += f"{' and ' if missing else ''}cannot end, as copies brought {-state.bytes} bytes more than expected"
-        what += self._account(int(p.objects[lane]))
+        what += self._account(int(p.objects[lane])) + self._history(p, lane)
         raise self.machine.fault(
             p.instruction, f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}", lane
         )
+
+    def _history(self, p: Parked, lane: int) -> str:
+        """In words, what set up an object that somebody waits for: its init, its phases so far, where arrivals came
+        from, and where the parity comes from that is waited for."""
+        m, at = self.machine, int(p.objects[lane])
+        parts = []
+        if at in self.made:
+            instruction, count = self.made[at]
+            parts.append(f"initialised for {count} arrival{'s' * (count != 1)} at {m.where(instruction)}")
+        number, last = self.ended.get(at, (0, {}))
+        came = self.came.get(at, {})
+        for when, arrivals in (("in this phase", came), ("in the one before", {} if came else last)):
+            if arrivals:
+                listed = " and ".join(f"{n} at {m.where(i)}" for i, n in arrivals.items())
+                parts.append(f"arrived {when}: {listed}")
+        if not came and not last:
+            parts.append("nobody has arrived")
+        parity = f"its phase {number} (parity {number & 1}) runs, and parity {int(p.parity[lane])} is waited for"
+        source = m.definition(p.instruction.operands[2]) if len(p.instruction.operands) > 2 else None
+        if source is not None and m.where(source) != m.where(p.instruction):
+            parity += f", which comes from {m.where(source)}"
+        parts.append(parity)
+        return f" ({'; '.join(parts)})"
 
     def _account(self, at: int) -> str:
         """In words, which bytes were expected in an object's phase and which came."""

@@ -2,6 +2,10 @@
 
 Who is in one is let to wait while others can run; and blocks of a grid with such a loop run side by side, as many as a
 device holds, since a block may wait for one that comes later in the grid.
+
+How often such a loop goes round depends on time, which is not emulated. So only its first round counts as executed, as
+if what it waits for had come already: a lower bound of what a device executes. Further rounds (polls) are counted
+apart.
 """
 
 from __future__ import annotations
@@ -26,6 +30,22 @@ def loops(program: Program) -> dict[int, Instruction]:
                 if looks is not None and not any(i.opcode in DOES for i in body):
                     found[start] = looks
     return found
+
+
+def backward(program: Program, found: dict[int, Instruction]) -> dict[int, int]:
+    """The branches, by place, at which such a loop goes round again, with where it begins."""
+    return {
+        branch.pc: start
+        for branch in program.code
+        for start in targets(branch)
+        if start in found and start <= branch.pc < start + LONGEST
+    }
+
+
+def waits(program: Program, found: dict[int, Instruction]) -> Instruction | None:
+    """What makes the number of instructions depend on time: a loop that polls, or a try_wait, which a device may
+    have to repeat."""
+    return next((i for i in program.code if "try_wait" in i.modifiers), None) or next(iter(found.values()), None)
 
 
 def _looks(i: Instruction) -> bool:

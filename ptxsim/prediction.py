@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import polling
-from .api import Kernel, dimensions
-from .counters import Counters, named
+from .api import Kernel, Texture, dimensions
+from .counters import Counters, at_least, named
 from .errors import PtxsimError
+from .extrapolation import extrapolate
 from .instructions import registry
 from .machine import WARP, Limits
 from .observer import Observer
-from .origins import named_spaces
+from .origins import UNKNOWN, Origins, named_spaces
 from .program import Program, align_up
 from .slicing import PURE
 from .syntax import Address, Instruction, Register, registers_of
@@ -45,13 +46,15 @@ class Prediction:
     totals: dict[str, float]  # under Nsight Compute's names
     blocks: int
     sampled: int
+    at_least: dict[str, str]  # those of which a device may count more, with the reason
 
 
 class _Apart(Observer):
-    """Counts each block (or cluster) by itself, under its first one: a launch in batches of one."""
+    """Counts each block by itself, where need be in batches of one."""
 
-    def __init__(self) -> None:
-        self.blocks: dict[int, Counters] = {}
+    def __init__(self, alone: bool) -> None:
+        self.alone, self.by_block = alone, not alone
+        self.batches: list[tuple[np.ndarray, Counters]] = []
         self.launch: tuple[Kernel, tuple[int, int, int], tuple[int, int, int]]
         self.now: Counters
 
@@ -59,11 +62,31 @@ class _Apart(Observer):
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
-        self.now = self.blocks[int(blocks[0])] = Counters()
+        self.now = Counters(by_block=0 if self.alone else len(blocks))
         self.now.begins(*self.launch)
+        self.batches.append((blocks, self.now))
+
+    def sums(self, together: int) -> dict[int, dict[str, float]]:
+        """Of each cluster of `together` blocks, by its first."""
+        found: dict[int, dict[str, float]] = {}
+        for blocks, counters in self.batches:
+            if self.alone:
+                found[int(blocks[0])] = counters.sums()
+                continue
+            firsts = blocks[::together].tolist()
+            for first in firsts:
+                found[first] = {}
+            for name, value in counters.sums().items():
+                each = np.broadcast_to(value, len(blocks)).reshape(-1, together).sum(axis=1)
+                for first, own in zip(firsts, each.tolist(), strict=True):
+                    found[first][name] = own
+        return found
 
     def executed(self, instruction: Instruction, warps: int) -> None:
         self.now.executed(instruction, warps)
+
+    def polled(self, instruction: Instruction, warps: int) -> None:
+        self.now.polled(instruction, warps)
 
     def memory(self, event: MemoryEvent) -> None:
         self.now.memory(event)
@@ -71,20 +94,45 @@ class _Apart(Observer):
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         self.now.bulk(instruction, access, width, kind)
 
+    def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
+        self.now.operands(instruction, warpgroups, size)
+
+    def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
+        self.now.texture(instruction, texture, lanes, index)
+
 
 def waits_for_others(program: Program) -> Instruction | None:
     """An atomic operation on global memory whose result decides what a thread does next or where it reads: its block
     does not do the same alone as among others. Followed through registers, and through memory by space."""
     for i in program.code:
-        if i.opcode == "atom" and "shared" not in named_spaces(i) and _decides(program, i):
+        if i.opcode == "atom" and "shared" not in named_spaces(i) and decides(program, [i]) is not None:
             return i
     return None
 
 
-def _decides(program: Program, source: Instruction) -> bool:
-    """Whether an instruction's result reaches an address, a branch, a barrier or the predicate of an access."""
-    known: set[Register] = set(registers_of(source.operands[0]))  # registers that depend on it
-    spaces: set[str] = set()  # of memory that does
+def decides(
+    program: Program, sources: Sequence[Instruction], origins: Mapping[int, Origins] | None = None
+) -> Instruction | None:
+    """The instruction at which a result of these reaches an address, a branch, a barrier or the predicate of an access;
+    None where none does. Memory is followed by space or, with `origins`, by the variables and buffers that addresses
+    come from, as if no two parameters held one buffer."""
+
+    def memory(i: Instruction) -> set[Any]:
+        """What an access may touch, as things of which two are alike or not."""
+        found = named_spaces(i) or ANYWHERE
+        if origins is None:
+            return set(found)
+        if found == {"param"} and len(program.functions) == 1:  # what the host passed
+            return set()
+        return set(origins.get(i.pc, (UNKNOWN,)))
+
+    def meets(touched: set[Any]) -> bool:
+        return bool(spaces) and (not touched.isdisjoint(spaces) or UNKNOWN in touched or UNKNOWN in spaces)
+
+    stores = [i for i in sources if isinstance(i.operands[0], Address)]
+    # registers that depend on them, and memory that does
+    known: set[Register] = {r for i in sources if i not in stores for r in registers_of(i.operands[0])}
+    spaces: set[Any] = set().union(*map(memory, stores))
     before = None
     while before != (len(known), len(spaces)):
         before = len(known), len(spaces)
@@ -92,21 +140,21 @@ def _decides(program: Program, source: Instruction) -> bool:
             effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
             addresses = [operand for operand in i.operands if isinstance(operand, Address)]
             if i.predicate in known and effect and i.opcode not in PURE:
-                return True
+                return i
             if any(known.intersection(registers_of(a)) for a in addresses):
-                return True
-            if i.opcode in registry.CONTROLS and i is not source and known.intersection(registers_of(i.operands)):
-                return True
+                return i
+            if i.opcode in registry.CONTROLS and i not in sources and known.intersection(registers_of(i.operands)):
+                return i
             if i.opcode in ("st", "atom", "red") and known.intersection(
                 *[[r for o in i.operands[i.opcode == "atom" :] if o not in addresses for r in registers_of(o)]]
             ):
-                spaces |= named_spaces(i) or ANYWHERE
+                spaces |= memory(i)
             if i.opcode in ("st", "red") or not i.operands:
                 continue
-            loads = i.opcode in ("ld", "ldu", "atom", "ldmatrix") and spaces & (named_spaces(i) or ANYWHERE)
+            loads = i.opcode in ("ld", "ldu", "atom", "ldmatrix") and meets(memory(i))
             if loads or i.predicate in known or known.intersection(registers_of(i.operands[1:])):
                 known.update(registers_of(i.operands[0]))
-    return False
+    return None
 
 
 def sample(grid: Sequence[int]) -> tuple[dict[int, tuple[Any, ...]], dict[tuple[Any, ...], int]]:
@@ -153,11 +201,17 @@ def predict(
     constants: Mapping[Any, Any] | None = None,
     limits: Limits | None = None,
     cluster: int | Sequence[int] | None = None,
+    over: tuple[int, Sequence[int]] | None = None,
 ) -> Prediction:
     """Counters of the launch, arguments and arrays as for the whole grid (`Kernel.launch`). What addresses and the flow
     of control depend on must be in them. Of a grid with clusters, whole clusters are run.
 
-    Raises `PtxsimError`, one line, with the reason where a few blocks do not foretell the others.
+    `over`: the place of a whole-number argument by which the work of each block grows linearly (k of a matrix product,
+    say), and three or more smaller values in steps of one size: it is run with these, and what the launch's own value
+    counts follows from them; all of them must lie on one line (`ptxsim.extrapolation`).
+
+    Raises `PtxsimError`, one line, with the reason where a few blocks do not foretell the others, or smaller values the
+    launch's own.
     """
     grid, block = dimensions(grid), dimensions(block)
     if (atom := waits_for_others(kernel.program)) is not None:
@@ -171,10 +225,59 @@ def predict(
             "not foretell the rest; run the whole grid"
         )
     cluster = kernel.cluster_of(grid, cluster)
+
+    def run(args: Sequence[Any]) -> tuple[dict[str, float], int]:
+        return _of_grid(kernel, grid, block, args, shared_bytes, constants, limits or Limits(), cluster)
+
+    if over is None:
+        added, sampled = run(args)
+    else:
+        place, values, step = _steps(kernel, args, over)
+        ran = {}
+        for value in values:
+            found, sampled = run([*args[:place], value, *args[place + 1 :]])
+            ran[value // step] = found
+        try:
+            added = extrapolate(ran, 1, int(args[place]) // step, 1)
+        except PtxsimError as error:
+            raise PtxsimError(f"{kernel.title}: argument {place} in steps of {step}: {error}") from None
+    return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program))
+
+
+def _steps(kernel: Kernel, args: Sequence[Any], over: tuple[int, Sequence[int]]) -> tuple[int, list[int], int]:
+    """The argument that takes several values, these in order, and the step that they and its own are multiples of."""
+    place, values = over[0], sorted({int(value) for value in over[1]})
+    own = args[place] if 0 <= place < len(args) else None
+    if not isinstance(own, int | np.integer) or isinstance(own, bool):
+        raise PtxsimError(f"{kernel.title}: over={over}: argument {place} is no whole number")
+    step = math.gcd(*(b - a for a, b in itertools.pairwise(values))) if len(values) > 2 else 0
+    if not step or values[0] < 1 or any((int(own) - value) % step for value in values) or values[-1] >= own:
+        raise PtxsimError(
+            f"{kernel.title}: over={over}: expected three or more values from 1 to {own} - 1, from which steps of one "
+            f"size lead to {own}"
+        )
+    if values[0] % step:
+        raise PtxsimError(f"{kernel.title}: over={over}: expected multiples of {step}, the step between them")
+    return place, values, step
+
+
+def _of_grid(
+    kernel: Kernel,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    args: Sequence[Any],
+    shared_bytes: int,
+    constants: Mapping[Any, Any] | None,
+    limits: Limits,
+    cluster: tuple[int, int, int],
+) -> tuple[dict[str, float], int]:
+    """Sums of the grid, and from how many of its blocks."""
     units, sizes = sample([g // c for g, c in zip(grid, cluster, strict=True)])
     chosen = {_first_block(number, grid, cluster): kind for number, kind in units.items()}
-    apart = _Apart()
-    alone = replace(limits or Limits(), lanes=align_up(math.prod(block), WARP))
+    together = math.prod(cluster)
+    apart = _Apart(alone=bool(kernel.merges.unrolled))
+    if apart.alone:
+        limits = replace(limits, lanes=align_up(math.prod(block), WARP))
     kernel.launch(
         grid,
         block,
@@ -182,13 +285,13 @@ def predict(
         shared_bytes,
         [apart],
         False,
-        alone,
+        limits,
         values=False,
         constants=constants,
         blocks=sorted(chosen),
         cluster=cluster,
     )
-    sums = {number: counters.sums() for number, counters in apart.blocks.items()}
+    sums = apart.sums(together)
     foretold: dict[tuple[Any, ...], int] = {}
     for number, kind in chosen.items():
         first = foretold.setdefault(kind, number)
@@ -202,4 +305,4 @@ def predict(
     names = {name for found in sums.values() for name in found}
     order = [name for name in next(iter(sums.values())) if name in names]
     added = {name: sum(sizes[kind] * sums[n].get(name, 0.0) for kind, n in foretold.items()) for name in order}
-    return Prediction(named(added), math.prod(grid), len(chosen) * math.prod(cluster))
+    return added, len(chosen) * together

@@ -21,7 +21,9 @@ from .ptx_types import Type
 from .sizes import MOST_PARAMETERS
 from .syntax import Function, Immediate, Instruction, Label, Module, Symbol, Variable
 
-BUILTIN_CALLS = ("vprintf", "__assertfail")
+# of the device's own runtime, by which kernels launch others
+DEVICE_LAUNCHES = ("cudaGetParameterBuffer", "cudaLaunchDevice", "cudaCDP", "cudaDeviceSynchronize")
+BUILTIN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
 
 
 def align_up(value: int, to: int) -> int:
@@ -55,6 +57,7 @@ class Program:
     frames: dict[Variable, int] = field(default_factory=dict)  # offsets in the thread's local memory
     local_bytes: int = 0
     recursive: bool = False
+    allocates: bool = False  # calls malloc
     saved_slots: dict[str, list[int]] = field(default_factory=dict)  # of each function, for recursion
     names: set[str] = field(default_factory=set)  # of variables and functions that its instructions name
 
@@ -64,8 +67,20 @@ class Program:
 
     @property
     def title(self) -> str:
-        """The entry's name as in the source, with its template arguments."""
-        return split(self.entry.name)[0]
+        """The entry's name as in the source, with its template arguments; of long ones only their beginning."""
+        return shortened(split(self.entry.name)[0])
+
+
+MOST_TITLE = 120  # characters
+
+
+def shortened(title: str) -> str:
+    """A name in at most `MOST_TITLE` characters: those of CuTe's kernels have thousands."""
+    if len(title) <= MOST_TITLE:
+        return title
+    name, bracket, arguments = title.partition("<")
+    name = name if len(name) <= MOST_TITLE // 2 else "..." + name[3 - MOST_TITLE // 2 :]
+    return f"{name}{bracket}{arguments[: MOST_TITLE - len(name) - len(bracket) - 4]}...>" if bracket else name
 
 
 def callees(module: Module, function: Function) -> Iterator[tuple[Instruction, str]]:
@@ -100,14 +115,18 @@ def choose_entry(module: Module, entry: str | None) -> Function:
         raise NoEntryError("the PTX has no entry (.entry with a body)")
     if entry is None:
         if len(names) > 1:
-            raise PtxError(f"the PTX has {len(names)} entries, name one: {'; '.join(map(demangle, names))}")
+            raise PtxError(f"the PTX has {len(names)} entries, name one: {_listed(names)}")
         return module.functions[names[0]]
     close = matching(names, entry)
     if not close:
-        raise NoEntryError(f"no entry {entry!r} in the PTX; it has: {'; '.join(map(demangle, names))}")
+        raise NoEntryError(f"no entry {entry!r} in the PTX; it has: {_listed(names)}")
     if len(close) > 1:
-        raise PtxError(f"{len(close)} entries match {entry!r}: {'; '.join(map(demangle, close))}")
+        raise PtxError(f"{len(close)} entries match {entry!r}: {_listed(close)}")
     return module.functions[close[0]]
+
+
+def _listed(names: list[str]) -> str:
+    return "; ".join(shortened(demangle(name)) for name in names)
 
 
 def link(module: Module, entry: str | None = None) -> Program:
@@ -144,9 +163,15 @@ def _order(program: Program) -> None:
         path.append(function.name)
         for instruction, name in callees(program.module, function):
             target = program.module.functions.get(name)
+            program.allocates |= name == "malloc"
             if target is None or name in BUILTIN_CALLS:
                 continue
             if target.code is None:
+                if name.lstrip("_").startswith(DEVICE_LAUNCHES):
+                    raise PtxError(
+                        f"{instruction.where}: {name} is called: kernels that launch others from the device (dynamic "
+                        "parallelism) are not supported; remedy: launch the inner kernel by itself"
+                    )
                 raise PtxError(f"{instruction.where}: {name} is called but has no body here")
             visit(target)
         path.pop()

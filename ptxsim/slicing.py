@@ -67,7 +67,7 @@ class Memory:
 
 def slice_of(program: Program, origins: Mapping[int, Origins], same: Mapping[Variable, Variable]) -> Slice:
     """What can be left out when only counts are asked for; `origins` and `same` as of `Memory`."""
-    if len(program.functions) > 1:
+    if len(program.functions) > 1 or program.allocates:
         return Slice(frozenset(), frozenset())
     wanted: set[Register] = set()
     executed: set[int] = set()

@@ -4,7 +4,8 @@
     kernel.launch(..., args=[ptxsim.TensorMap(a, box=(64, 64), swizzle=128), ...])
 
 A parameter of 128 bytes takes one, and so does a pointer, which then points at the map in global memory. Its bytes are
-the emulator's own: they name the map, wherever the kernel copies them.
+the emulator's own: they name the map, wherever the kernel copies them. Those of a map that the device makes or changes
+(tensormap.replace) hold its fields.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class TensorMap:
         self.pitch = max(self.inner_bytes, self.swizzle)  # from one row of a box to the next in shared memory
         self.span = math.prod(self.box[:-1]) * self.pitch  # of shared memory
         self.address = 0
+        self.by_device = False  # whether the device made it, so that nobody knows yet that it lies in memory
 
     def _refused(self, what: str) -> PtxsimError:
         return PtxsimError(f"tensor map of {self.name}: {what}")
@@ -197,3 +199,106 @@ def encoded(number: int) -> bytes:
 def decoded(raw: bytes) -> int | None:
     """The number of the map that bytes stand for; None: they are none."""
     return int.from_bytes(raw[16:24], "little") if raw[:16] == MAGIC else None
+
+
+# maps that the device makes: where each field lies in the 128 bytes, and bytes of one; of the last four one a dimension
+
+MADE = b"ptxsim made here"
+FIELDS = {
+    "global_address": (16, 8),
+    "rank": (24, 1),  # less one
+    "elemtype": (25, 1),
+    "interleave_layout": (26, 1),
+    "swizzle_mode": (27, 1),
+    "fill_mode": (28, 1),
+    "box_dim": (32, 2),
+    "element_stride": (42, 1),
+    "global_dim": (48, 4),
+    "global_stride": (72, 8),
+}
+ORDINALS = ("box_dim", "element_stride", "global_dim", "global_stride")  # 0: the innermost; strides from the next on
+MOST_RANK = 5
+ELEMENT_TYPES = {  # by the number in PTX (ISA 9.7.9.27.1.2)
+    0: np.uint8,
+    1: np.uint16,
+    2: np.uint32,
+    3: np.int32,
+    4: np.uint64,
+    5: np.int64,
+    6: np.float16,
+    7: np.float32,
+    8: np.float32,
+    9: np.float64,
+    10: ml_dtypes.bfloat16,
+    11: np.float32,
+    12: np.float32,
+}
+SWIZZLE_MODES = (0, 32, 64, 128)
+
+
+class _Memory:
+    """Global memory, in place of the array that a map of the host is over."""
+
+    name, nbytes = "memory", 1 << 62
+
+    def numpy(self) -> np.ndarray:
+        return np.zeros(0, np.uint8)
+
+
+def field_at(name: str, ordinal: int) -> tuple[int, int]:
+    """Where a field lies in a map's bytes, and how many it has."""
+    at, size = FIELDS[name]
+    return at + ordinal * size, size
+
+
+def fields_of(found: TensorMap) -> bytes:
+    """A map of the host as the device may change it."""
+    raw = bytearray(MADE.ljust(BYTES, b"\0"))
+
+    def put(name: str, value: int, ordinal: int = 0) -> None:
+        at, size = field_at(name, ordinal)
+        raw[at : at + size] = value.to_bytes(size, "little")
+
+    put("global_address", found.address)
+    put("rank", found.rank - 1)
+    put("elemtype", next(n for n, t in ELEMENT_TYPES.items() if np.dtype(t) == found.dtype))
+    put("swizzle_mode", SWIZZLE_MODES.index(found.swizzle))
+    for i in range(found.rank):
+        put("box_dim", found.box[-1 - i], i)
+        put("element_stride", 1, i)
+        put("global_dim", found.shape[-1 - i] & 0xFFFFFFFF, i)
+    for i in range(found.rank - 1):
+        put("global_stride", found.strides[-1 - i], i)
+    return bytes(raw)
+
+
+def made_by_device(raw: bytes) -> TensorMap:
+    """The map whose fields the device set. Raises `PtxsimError` for what cuTensorMapEncodeTiled would refuse."""
+
+    def get(name: str, ordinal: int = 0) -> int:
+        at, size = field_at(name, ordinal)
+        return int.from_bytes(raw[at : at + size], "little")
+
+    rank, kind, mode = get("rank") + 1, get("elemtype"), get("swizzle_mode")
+    for name, value, known in (
+        ("rank", rank, range(1, MOST_RANK + 1)),
+        ("elemtype", kind, ELEMENT_TYPES),
+        ("swizzle_mode", mode, range(len(SWIZZLE_MODES))),
+        ("interleave_layout", get("interleave_layout"), (0,)),
+        ("fill_mode", get("fill_mode"), (0,)),
+    ):
+        if value not in known:
+            raise PtxsimError(f"tensor map made by the device: {name} = {value} is not supported")
+    places = range(rank - 1, -1, -1)
+    found = TensorMap(
+        _Memory(),  # type: ignore[arg-type]  # nothing else of an array is asked for
+        [get("box_dim", i) for i in places],
+        [get("global_dim", i) for i in places],
+        [get("global_stride", i) for i in places if i < rank - 1],
+        np.dtype(ELEMENT_TYPES[kind]),
+        swizzle=SWIZZLE_MODES[mode] or "none",
+        element_strides=[get("element_stride", i) for i in places],
+    )
+    found.place(get("global_address"))
+    found.by_device = True
+    return found

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .clock_monitor import ClockMonitor
-from .errors import PtxsimError
 from .syntax import Address, Immediate, Instruction, Register, Vector, registers_of
 
 if TYPE_CHECKING:
@@ -213,12 +212,12 @@ class Warpgroups:
             place = self.machine.where(self.flights[group][number].instruction)
             committed = number <= max(self.groups[group], default=0)
             rest = "before a wait_group for it" + ("" if committed else "; it is in no group yet (commit_group)")
-            raise self._fault(instruction, group, f"{what.format(place)} {rest}")
+            self._report(instruction, group, f"{what.format(place)} {rest}")
 
-    def _fault(self, instruction: Instruction, group: int, what: str) -> PtxsimError:
+    def _report(self, instruction: Instruction, group: int, what: str) -> None:
         m = self.machine
         lanes = np.flatnonzero((self.of_lane == group) & (m.alive if m.active is None else m.active))
-        return m.fault(instruction, what, int(lanes[0]))
+        m.report(instruction, what, int(lanes[0]))
 
     # a wgmma
 
@@ -228,16 +227,14 @@ class Warpgroups:
         here = self.of_lane[lanes[:, 0]]
         unfenced = self.fences[here] == 0
         if unfenced.any():
-            raise self._fault(
-                instruction, int(here[unfenced.argmax()]), "wgmma.mma_async without a wgmma.fence before it"
-            )
+            self._report(instruction, int(here[unfenced.argmax()]), "wgmma.mma_async without a wgmma.fence before it")
         for rows, name in ((d, "accumulator"), (a, "operand A")):
             late = self.written[rows[:, None], here] == self.fences[here]
             if late.any():
                 row, column = (int(at[0]) for at in np.nonzero(late))
                 at = self.machine.where(self.writer[int(rows[row])])
                 what = f"wgmma.mma_async: its {name} is written at {at}, after the last wgmma.fence; {REMEDY}"
-                raise self._fault(instruction, int(here[column]), what)
+                self._report(instruction, int(here[column]), what)
         self._require_over(self.pending, a, here, instruction, "takes as operand A the result of the wgmma at {}")
         self.issued += 1
         self.last[here] = number = self.issued

@@ -2,12 +2,15 @@
 
 They run with three, four and five stretches of k, or with more (`STRETCHES`), in matrices as wide as the large
 problem's. Where the last comes out as the others foretell, every block does the same and every stretch costs the same,
-and the sums of the large problem follow (`ptxsim.extrapolate`).
+and the sums of the large problem follow (`ptxsim.extrapolate`). Stream-K divides the last tiles of a large problem
+among its blocks: what each part of a tile costs comes from small launches that divide one.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import ptxsim
@@ -22,6 +25,9 @@ TILES = 2  # of C in each direction
 STRETCH = 32  # of k, or the least multiple of the variant's k-step from there: unrolled loops must come round
 # Tried in turn: a deep ring of buffers first fills, and an unrolled loop comes round after two or four stretches only
 STRETCHES = ((3, 4, 5), (9, 10, 11), (12, 16, 20))
+
+
+DIVIDED = 3  # stretches of k, times the last of `STRETCHES`, in which tiles are worth dividing
 
 
 @dataclass(frozen=True)
@@ -62,14 +68,37 @@ def emulate(kernel: ptxsim.Kernel, variant: Variant, size: int, sms: int, beta: 
     raise UserError(f"{variant.name}: the counts of n = {size} cannot be told: {refused}") from refused
 
 
+def parts(variant: Variant, problem: Problem, sms: int) -> int:
+    """Parts of tiles that one cluster of a stream-K kernel leaves for another to add, as `Share` of
+    kernels/include/stream_k.cuh divides them; 0 for other kernels."""
+    if not {"FIXUP", "WAYS"} <= variant.template.keys():
+        return 0
+    fixup, most_ways = int(variant.template["FIXUP"]), int(variant.template["WAYS"])
+    blocks = math.prod(variant.cluster)
+    clusters, tiles = (math.prod(n) // blocks for n in (variant.grid(problem, sms), variant.tiles(problem)))
+    steps, left = -(-problem.k // variant.tile["k"]), tiles % clusters
+    ways = min(most_ways, steps) if fixup < most_ways else most_ways
+    sharing = min(clusters, ways * left)
+    if not left or steps - left * steps // sharing <= fixup:
+        return 0
+    begins = [left * steps * cluster // sharing for cluster in range(sharing)]
+    return sum(begin % steps > 0 for begin in begins)
+
+
 class _Small:
-    """Launches of 2 x 2 tiles of a large problem, over so many stretches of k each."""
+    """Launches of 2 x 2 tiles of a large problem, or of so many along n, over so many stretches of k each."""
 
     def __init__(
-        self, kernel: ptxsim.Kernel, variant: Variant, large: Problem, stretches: tuple[int, int, int], stretch: int
+        self,
+        kernel: ptxsim.Kernel,
+        variant: Variant,
+        large: Problem,
+        stretches: tuple[int, ...],
+        stretch: int,
+        tiles_n: int = TILES,
     ) -> None:
         self.kernel, self.variant, self.stretches, self.stretch = kernel, variant, stretches, stretch
-        self.m, self.n = (TILES * variant.tile[axis] for axis in "mn")
+        self.m, self.n = TILES * variant.tile["m"], tiles_n * variant.tile["n"]
         self.problem = replace(large, m=self.m, n=self.n, k=stretch)
         self.tiles = math.prod(variant.tiles(self.problem))
         self.counted: set[str] = set()  # names of the counters' sums, and of those that bounds are made of
@@ -97,7 +126,7 @@ def _scaled(
     small = _Small(kernel, variant, large, stretches, stretch)
     blocks, steps = math.prod(variant.grid(large, sms)), large.k // stretch
     if variant.persistent:
-        ran, sums = _of_persistent(small, math.prod(variant.tiles(large)), blocks, steps)
+        ran, sums = _of_persistent(small, large, sms, steps)
     else:
         ran = small.run(sms)
         sums = extrapolate(ran, small.tiles, steps, blocks)
@@ -110,7 +139,7 @@ def _scaled(
 
 
 def _of_persistent(
-    small: _Small, tiles: int, blocks: int, steps: int
+    small: _Small, large: Problem, sms: int, steps: int
 ) -> tuple[dict[int, dict[str, float]], dict[str, float]]:
     """The launches with most blocks, and the sums of a large one: a block costs something, and each of its tiles. Two
     grids over the same tiles tell the two apart.
@@ -121,13 +150,49 @@ def _of_persistent(
             f"{small.tiles} tiles make one grid of {next(iter(grids))} persistent blocks, and two are needed"
         )
     few_blocks, many_blocks = grids
-    few = extrapolate(small.run(grids[few_blocks]), 1, steps, 1)
-    ran = small.run(grids[many_blocks])
-    sums = {}
-    for name, of_many in extrapolate(ran, 1, steps, 1).items():
-        of_block = (of_many - few.get(name, 0.0)) / (many_blocks - few_blocks)
-        sums[name] = of_block * blocks + (of_many - of_block * many_blocks) / small.tiles * tiles
+    ran_few, ran = small.run(grids[few_blocks]), small.run(grids[many_blocks])
+
+    def whole(blocks: int, tiles: int, steps: int) -> dict[str, float]:
+        """Sums where no tile is divided."""
+        few = extrapolate(ran_few, 1, steps, 1)
+        found = {}
+        for name, of_many in extrapolate(ran, 1, steps, 1).items():
+            of_block = (of_many - few.get(name, 0.0)) / (many_blocks - few_blocks)
+            found[name] = of_block * blocks + (of_many - of_block * many_blocks) / small.tiles * tiles
+        return found
+
+    sums = whole(math.prod(small.variant.grid(large, sms)), math.prod(small.variant.tiles(large)), steps)
+    if divided := parts(small.variant, large, sms):
+        for name, cost in _of_part(small, whole).items():
+            sums[name] = sums.get(name, 0.0) + divided * cost
     return ran, sums
+
+
+def _of_part(small: _Small, whole: Callable[[int, int, int], dict[str, float]]) -> dict[str, float]:
+    """What leaving a part of a tile and adding it costs: from two launches that divide tiles, which must agree on
+    every counter. `whole`: sums of so many blocks, tiles and stretches where no tile is divided."""
+    costs: list[dict[str, float]] = []
+    for tiles_n, sms in itertools.product(range(TILES + 1, TILES + 4), range(2, 9)):
+        stretches = DIVIDED * small.stretches[-1]
+        launch = _Small(small.kernel, small.variant, small.problem, (stretches,), small.stretch, tiles_n)
+        blocks = math.prod(small.variant.grid(launch.problem, sms))
+        divided = parts(small.variant, replace(launch.problem, k=stretches * small.stretch), sms)
+        if divided and all(divided != before["parts"] for before in costs):
+            undivided = whole(blocks, launch.tiles, stretches)
+            (sums,) = launch.run(sms).values()
+            cost = {name: (sums.get(name, 0.0) - undivided.get(name, 0.0)) / divided for name in {**sums, **undivided}}
+            costs.append(cost | {"parts": divided})
+        if len(costs) == 2:
+            break
+    else:
+        raise ptxsim.PtxsimError("no two small launches divide tiles among blocks, as the large one does")
+    one, other = costs
+    for name in small.counted:
+        if not math.isclose(one.get(name, 0.0), other.get(name, 0.0), rel_tol=1e-9, abs_tol=1e-9):
+            values = " and ".join(f"{cost.get(name, 0.0):,.6g}" for cost in costs)
+            raise ptxsim.PtxsimError(f"{name} of a part of a tile is {values} in two launches")
+    # how often loops over parts go round differs by a few instructions: the lesser is a bound all the same
+    return {name: min(one[name], other.get(name, 0.0)) for name in one if name != "parts"}
 
 
 def _sectors(small: _Small, ran: dict[int, dict[str, float]], size: int) -> float:

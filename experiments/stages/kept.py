@@ -1,7 +1,7 @@
 """Runs the command that makes a table, or takes what it made before: a prefix of commands that keep nothing.
 
-    python -m experiments.stages.kept timing_methods sgemm_warptile --store results/h200/measured \
-        -- python -m experiments.studies.timing_methods.measure sgemm_warptile --build-dir DIR --out part.csv
+    python -m experiments.stages.kept dispatch sgemm_best --store results/h200/measured \
+        -- python -m experiments.tuning.dispatch sgemm_best --build-dir DIR --out dispatch.csv
 
 What was made serves as long as the kernels' sources, the command and its module are the same, on each machine that a
 run goes on with. The command's --out and, where it has one, --left-out are written either way.

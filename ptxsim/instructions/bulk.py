@@ -16,7 +16,7 @@ from .. import tensor_maps
 from ..bulk_groups import Store
 from ..clock_monitor import ClockMonitor
 from ..copies import Copy
-from ..errors import PtxError
+from ..errors import PtxError, PtxsimError
 from ..memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
 from ..phases import State
 from ..ptx_types import TYPES, Type
@@ -174,11 +174,11 @@ def _touch_global(m: Machine, instruction: Instruction, access: Access, width: i
         observer.bulk(instruction, access, width, kind)
 
 
-def _require_readable(m: Machine, instruction: Instruction, access: Access) -> int | None:
-    """A bulk copy reads shared memory; the time, where it is watched."""
+def _require_readable(m: Machine, instruction: Instruction, access: Access, width: int = PIECE) -> int | None:
+    """A bulk copy reads shared memory, `width` bytes at each place; the time, where it is watched."""
     if not isinstance(m.monitor, ClockMonitor):
         return None
-    return m.monitor.access(access, np.asarray(access.lanes), PIECE, instruction, "async_ld")
+    return m.monitor.access(access, np.asarray(access.lanes), width, instruction, "async_ld")
 
 
 # into shared memory
@@ -320,11 +320,27 @@ def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int,
     space = m.spaces["param" if window == BASES["param"] // WINDOW else "global"]
     at = at if space is m.param_space else address - GLOBAL_BASE
     raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
+    if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
+        try:
+            made = tensor_maps.made_by_device(raw)
+        except PtxsimError as error:
+            raise m.fault(instruction, str(error), lane) from None
+        return _fitting(m, instruction, made, address, dimensions, lane)
     number = tensor_maps.decoded(raw)
     if number is None or number >= len(m.tensor_maps):
-        what = f"there is no tensor map at generic address 0x{address:x}: pass a ptxsim.TensorMap for it"
+        which = ""
+        if space is m.param_space:
+            known = [(n, p) for n, p in enumerate(m.program.parameters) if p.offset <= at < p.offset + p.variable.size]
+            which = "".join(f", byte {at - p.offset} of parameter {n}" for n, p in known)
+        what = f"there is no tensor map at generic address 0x{address:x}{which}: pass a ptxsim.TensorMap for it"
         raise m.fault(instruction, what, lane)
-    found = m.tensor_maps[number]
+    return _fitting(m, instruction, m.tensor_maps[number], address, dimensions, lane)
+
+
+def _fitting(
+    m: Machine, instruction: Instruction, found: tensor_maps.TensorMap, address: int, dimensions: int, lane: int
+) -> tensor_maps.TensorMap:
+    """A map at a generic address, which must be aligned and have so many dimensions."""
     if address % 64:
         what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
         raise m.fault(instruction, what, lane)
@@ -364,7 +380,7 @@ def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicas
         objects = signal()
         for lane, box, to, coordinates in found:
             data = np.zeros((math.prod(box.box[:-1]), box.inner_bytes), np.uint8)
-            part = _inside(m, box, coordinates, lane)
+            part = _inside(m, instruction, box, coordinates, lane)
             if part is not None:
                 access, unit, inside, first, end = part
                 _touch_global(m, instruction, access, unit, "ld")
@@ -385,22 +401,46 @@ def _tensor_store(
 
     def step() -> None:
         for lane, box, taken, coordinates in boxes("cp_async_ld"):
-            _require_readable(m, instruction, taken)
+            if isinstance(m.monitor, ClockMonitor):
+                m.monitor.box_stored(taken, instruction, f"{'x'.join(map(str, box.box))} elements of {box.name}")
             update = None
             if operation:
                 update = _update(operation, TYPES[REDUCED[box.dtype.name]], modifiers)
-            found = _inside(m, box, coordinates, lane, box.item if operation else 8, whole=not operation)
+            found = _inside(m, instruction, box, coordinates, lane, box.item if operation else 8, whole=not operation)
             if found is None:
                 m.bulk_groups.add(Store(instruction, lane, taken))
                 continue
             access, unit, inside, first, end = found
-            rows = np.stack([taken.load(8, i) for i in range(2)], axis=1).view(np.uint8)
-            rows = rows.reshape(-1, box.inner_bytes)[inside, first:end]
-            rows[:, box.bytes_inside(coordinates) - first :] = 0
+            read, rows = _read_inside(m, instruction, taken, box, inside, first, box.bytes_inside(coordinates))
+            rows = np.pad(rows, ((0, 0), (0, end - first - rows.shape[1])))
             data = [np.ascontiguousarray(rows).view(f"u{unit}").reshape(-1)]
-            _send(m, instruction, lane, taken, access, data, unit, update)
+            _send(m, instruction, lane, read, access, data, unit, update)
 
     return step
+
+
+def _read_inside(
+    m: Machine,
+    instruction: Instruction,
+    taken: Pieces,
+    box: tensor_maps.TensorMap,
+    inside: np.ndarray,
+    first: int,
+    end: int,
+) -> tuple[Pieces, np.ndarray]:
+    """What of a box in shared memory lies inside its tensor, bytes `first` to `end` of the rows that are `inside`: its
+    access, checked, and its bytes [rows, end - first]. The rest of the box is not read."""
+    unit = math.gcd(PIECE, first, end)
+    raw = taken.where.raw.reshape(len(inside), -1)[inside]
+    at = (raw[:, :, None] + np.arange(0, PIECE, unit)).reshape(len(raw), -1)[:, first // unit : end // unit].reshape(-1)
+    lane, origin = int(np.asarray(taken.lanes)[0]), int(taken.where.flat[0] - taken.where.raw[0])
+    space = taken.space
+    read = Pieces(space, at + origin, at, lane)
+    m.require_valid(space, read.where, 0, unit, unit, instruction, "cp_async_ld")
+    _require_readable(m, instruction, read, unit)
+    step = min(unit, 8)
+    data = np.stack([read.load(step, i) for i in range(unit // step)], axis=1)
+    return read, data.view(np.uint8).reshape(len(raw), end - first)
 
 
 def _boxes(
@@ -413,17 +453,13 @@ def _boxes(
         lanes = _lanes(m)
         space, found = m.spaces[space_name], read_maps(lanes)
         where = space.addresses(m.registers[slot], _only(m, lanes))
-        m.require_valid(space, where, offset, max(box.span for box, _ in found), PIECE, instruction, kind)
+        size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE  # a store reads what is inside
+        m.require_valid(space, where, offset, size, PIECE, instruction, kind)
         starts = zip(lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True)
         for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
             if raw % ALIGN:
                 what = f"misaligned box at {space.shown(raw)}, which tensor copies take at multiples of {ALIGN} bytes"
                 raise m.fault(instruction, what + m.in_shared(raw), lane)
-            if box.swizzle and raw % (8 * box.swizzle):
-                m.notes[
-                    f"{instruction.where}: a box at shared address 0x{raw:x} begins within its pattern of "
-                    f"{8 * box.swizzle} bytes: the swizzle follows the bits of the address"
-                ] = None
             if box.inner_bytes < box.swizzle:
                 m.notes[
                     f"{instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: taken as "
@@ -436,7 +472,13 @@ def _boxes(
 
 
 def _inside(
-    m: Machine, box: tensor_maps.TensorMap, coordinates: list[int], lane: int, most: int = 8, whole: bool = False
+    m: Machine,
+    instruction: Instruction,
+    box: tensor_maps.TensorMap,
+    coordinates: list[int],
+    lane: int,
+    most: int = 8,
+    whole: bool = False,
 ) -> tuple[Pieces, int, np.ndarray, int, int] | None:
     """What of a box lies inside its tensor: an access of so many bytes each, that number, which rows, and the bytes of
     a row from and to; None where nothing does. `whole`: with all of the 16-byte piece in which a row ends, as an H200
@@ -450,4 +492,7 @@ def _inside(
         end = min(-(-(at + end) // 16) * 16 - at, box.inner_bytes)
     unit = math.gcd(most, coordinates[-1] * box.item % 16 or 16, first or 16, end)
     at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
-    return Pieces(m.spaces["global"], at, at, lane), unit, inside, first, end
+    access = Pieces(m.spaces["global"], at, at, lane)
+    if box.by_device:
+        m.require_valid(access.space, access.where, 0, unit, unit, instruction, "cp_async" if whole else "cp_async_ld")
+    return access, unit, inside, first, end

@@ -274,6 +274,8 @@ def call(m: Machine, instruction: Instruction) -> Control:
         system, least = SYSTEM[target.name]
         if len(arguments.items) < least or any(_size(m, item) not in (4, 8) for item in arguments.items):
             raise PtxError(f"{instruction.where}: {target.name} takes {least} or more arguments of 4 or 8 bytes")
+        if target.name == "malloc" and [_variable(item) in m.program.frames for item in returns.items] != [True]:
+            raise PtxError(f"{instruction.where}: malloc gives one pointer, to a .param variable")
         return system(m, instruction, arguments.items, returns.items)
     if isinstance(target, Register):
         return _indirect(m, instruction, target)
@@ -500,4 +502,35 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
     return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)
 
 
-SYSTEM = {"vprintf": (_vprintf, 2), "__assertfail": (_assertfail, 4)}  # by name: what acts, and how many arguments
+def _malloc(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+    """malloc(bytes): memory of the device's heap, thread by thread; null where none is left."""
+    read = _argument_reader(m, arguments[0])
+    (returned,) = returns
+
+    def step(active: np.ndarray) -> int:
+        lanes, sizes = read()
+        given = np.array([m.arena.malloc(min(size, 1 << 62)) for size in sizes.tolist()], np.uint64)
+        at = np.asarray(m.spaces["local"].origin)[lanes] + m.program.frames[_variable(returned)]
+        if m.stack_slot is not None:
+            at = at + m.registers[m.stack_slot][lanes]
+        m.spaces["local"].data[at[:, None] + np.arange(8)] = given.view(np.uint8).reshape(-1, 8)
+        return instruction.pc + 1
+
+    return step
+
+
+def _free(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+    """free(address): back to the heap."""
+    read = _argument_reader(m, arguments[0])
+
+    def step(active: np.ndarray) -> int:
+        for lane, address in zip(*(values.tolist() for values in read()), strict=True):
+            if address and (wrong := m.arena.free(address)):
+                raise m.fault(instruction, wrong, lane)
+        return instruction.pc + 1
+
+    return step
+
+
+# by name: what acts, and how many arguments
+SYSTEM = {"vprintf": (_vprintf, 2), "__assertfail": (_assertfail, 4), "malloc": (_malloc, 1), "free": (_free, 1)}

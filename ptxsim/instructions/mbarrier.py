@@ -97,8 +97,7 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
             if wrong.any():
                 lane = int(lanes[np.flatnonzero(wrong)[0]])
                 raise m.fault(instruction, f"mbarrier.init: count {int(values[wrong][0])} is not in 1 to {MOST}", lane)
-            words = [State(0, int(n), int(n), 0).pack() for n in values]
-            m.spaces["shared"].views[8][objects >> 3] = np.array(words, np.uint64)
+            m.phases.init(instruction, objects, lanes, values)
             return after
 
         def act(state: State, index: int) -> None:
@@ -122,7 +121,11 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
 
         if action in ("arrive", "arrive_drop"):
             m.phases.arrive(objects, lanes, relaxed)
-        before = m.phases.change(instruction, objects, lanes, act)
+            m.phases.note_arrivals(instruction, objects, np.ones_like(values) if expects else values)
+        if action == "arrive" and not expects and not no_complete:
+            before = m.phases.count_down(instruction, objects, lanes, values)
+        else:
+            before = m.phases.change(instruction, objects, lanes, act)
         if write is not None:
             write(before, None if len(lanes) == m.lanes else lanes)
         return after

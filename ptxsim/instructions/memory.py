@@ -334,7 +334,11 @@ def fence(m: Machine, instruction: Instruction) -> Step:
         modifiers.drop(("sc", "acq_rel", "sys", "cluster"))
         modifiers.done()
         return m.pass_proxy_fence if to_async else ignored(m, instruction)
-    modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster", "mbarrier_init"))
+    if modifiers.flag("mbarrier_init"):
+        modifiers.drop(("release", "cluster"))
+        modifiers.done()
+        return m.pass_init_fence
+    modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster"))
     modifiers.done()
     if reaches:
         return m.pass_fence

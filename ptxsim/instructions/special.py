@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import PtxError
-from ..layout import RESERVED_SHARED, architecture
+from ..layout import RESERVED_SHARED, reserved
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -74,6 +74,8 @@ def special_value(m: Machine, name: str) -> np.ndarray:
             return ~special_value(m, "%lanemask_le")
         case "%lanemask_ge":
             return ~special_value(m, "%lanemask_lt")
+        case "%envreg1" | "%envreg2":  # what cooperative_groups::grid_group::sync takes for its workspace's address
+            return m.uniform(u32(m.grid_workspace >> (32 if stem == "%envreg1" else 0) & 0xFFFFFFFF))
         case "%total_smem_size":
             return m.uniform(u32(m.shared_bytes))
         case "%aggr_smem_size":
@@ -81,17 +83,9 @@ def special_value(m: Machine, name: str) -> np.ndarray:
         case "%dynamic_smem_size":
             return m.uniform(u32(m.dynamic_shared_bytes))
     if stem.startswith("%reserved_smem_offset_"):
-        return m.uniform(u32(_reserved(m, stem.removeprefix("%reserved_smem_offset_"))))
+        target, what = m.program.module.target, stem.removeprefix("%reserved_smem_offset_")
+        return m.uniform(u32(reserved(target, m.shared_bytes, what)))
     raise PtxError(f"special register {name} is not supported")
-
-
-def _reserved(m: Machine, what: str) -> int:
-    """The system's part of shared memory. Its begin, its `cap` and, of the two offsets in it, the first are as cubins
-    have them as constants; the driver fills in `end` and the second offset, which are taken for where the part ends."""
-    target = architecture(m.program.module.target)
-    begin = 0 if target >= 90 else m.shared_bytes
-    first = 64 if target >= 100 else 0
-    return begin + {"begin": 0, "0": first}.get(what, RESERVED_SHARED)
 
 
 def clock_value(m: Machine, name: str) -> np.ndarray:

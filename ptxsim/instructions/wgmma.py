@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 B32, B64, F32, PRED = TYPES["b32"], TYPES["b64"], TYPES["f32"], TYPES["pred"]
 ROWS = 64  # of A and D
 STEP = 32  # bytes of k
-BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8}
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}
+INTEGERS = ("s8", "u8")
 PIECE = 16  # bytes that lie together whatever the layout
 SWIZZLES = {0: 16, 1: 128, 2: 64, 3: 32}  # by bits 62 and 63 of a descriptor: bytes of a row of the swizzle's pattern
 RESERVED = ~(0x3FFF | 0x3FFF << 16 | 0x3FFF << 32 | 7 << 49 | 3 << 62) & (1 << 64) - 1
@@ -48,16 +49,32 @@ class Descriptor:
 
     def wrong(self, word: int) -> str | None:
         """What is wrong with it, in words."""
-        if word & RESERVED:
-            return f"bits 0x{word & RESERVED:x} must be zero"
-        phase = self.start >> 7 & self.row // PIECE - 1
-        if phase != self.base & self.row // PIECE - 1:
-            size = 8 * self.row
-            return (
-                f"its start, shared address 0x{self.start:x}, must lie in the first row of a pattern of the "
-                f"{self.row}-byte swizzle, which begins at a multiple of {size} (base offset {self.base})"
-            )
-        return None
+        return f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
+
+    def overlapping(self, pieces: np.ndarray) -> str | None:
+        """What is wrong with where its pieces lie, in words: different parts of the matrix at one place. Strides of 0
+        repeat a part on purpose."""
+        if not self.stride or not self.leading or np.unique(pieces).size == pieces.size:
+            return None
+        return (
+            f"parts of the matrix lie at one place: with a {'swizzle of' if self.row > PIECE else 'row of'} {self.row} "
+            f"bytes, its 8 rows take {8 * self.row}, but its stride is {self.stride} and its leading dimension "
+            f"{self.leading} bytes"
+        )
+
+    def doubtful(self) -> str | None:
+        """What is unlikely to be meant, in words: a base offset that is not that of the start.
+
+        Without one, the swizzle follows the bits of the address, wherever the matrix begins: six kernels that begin at
+        0x480 compute the right results on an H100."""
+        rows = self.row // PIECE - 1
+        phase = self.start >> 7 & rows
+        if self.base & rows in (0, phase):
+            return None
+        return (
+            f"base offset {self.base} contradicts its start, shared address 0x{self.start:x}, which lies in row "
+            f"{phase} of a pattern of the {self.row}-byte swizzle"
+        )
 
     def pieces(self, lines: int, across: bool) -> np.ndarray:
         """Addresses of 16-byte pieces. K-major: [lines, 2], lines of the matrix and pieces along k. `across`, MN-major:
@@ -97,7 +114,7 @@ def wgmma(m: Machine, instruction: Instruction) -> Step:
     """wgmma.fence, mma_async, commit_group, wait_group (PTX ISA 9.7.15.7, 9.7.15.5.2).
 
     Operands are read and sums made when the instruction is issued; what uses them too early is told of, see
-    warpgroups.py. Of integers and bits: not supported.
+    warpgroups.py. Of bits: not supported.
     """
     modifiers = Modifiers(instruction)
     action = modifiers.one_of(("fence", "commit_group", "wait_group", "mma_async"))
@@ -135,6 +152,7 @@ class Form:
     scale_b: int
     trans_a: bool
     trans_b: bool
+    saturates: bool = False  # sums of integers
 
     @property
     def operand_bytes(self) -> int:
@@ -146,12 +164,15 @@ def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> For
     """What a wgmma.mma_async is. Raises `PtxError` for what there is not, or is not emulated."""
     modifiers = modifiers or Modifiers(instruction)
     modifiers.drop(("mma_async", "sync", "aligned"))
+    saturates = modifiers.flag("satfinite")
     names = [name for name in instruction.modifiers if name in BITS or name in TYPES]
     modifiers.drop([name for name in names if name not in TYPES])
     shape = next((name for name in modifiers.left if name.startswith("m64n")), "")
     modifiers.flag(shape)
     modifiers.done()
-    fits = len(names) == 3 and names[0] in ("f16", "f32") and names[1] in BITS and names[2] in BITS
+    fits = len(names) == 3 and names[0] in ("f16", "f32", "s32") and names[1] in BITS and names[2] in BITS
+    whole = fits and names[0] == "s32"
+    fits = fits and all((name in INTEGERS) == whole for name in names[1:]) and (whole or not saturates)
     n, _, k = shape.removeprefix("m64n").partition("k")
     fits = fits and n.isdigit() and k.isdigit() and int(n) % 8 == 0 and 8 <= int(n) <= 256
     fits = fits and int(k) * BITS[names[1]] == 8 * STEP
@@ -160,6 +181,8 @@ def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> For
         modifiers.reject("this shape and types")
     d, a, _, _, *rest = instruction.operands
     in_registers, wide = isinstance(a, Vector), BITS[names[1]] == 16
+    if whole:  # neither signs to turn nor operands to transpose
+        rest = [*rest, Immediate(1), Immediate(1)]
     expected = 2 + (2 - in_registers) * wide
     values = [int(o.value) if isinstance(o, Immediate) else None for o in rest]
     if len(values) != expected or any(v not in (1, -1) for v in values[:2]) or any(v not in (0, 1) for v in values[2:]):
@@ -170,7 +193,7 @@ def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> For
         raise PtxError(f"{instruction.where}: {instruction.name} takes {registers} registers for D and 4 for A")
     trans = [False] * (2 - len(values[2:])) + [bool(v) for v in values[2:]]
     scale_a, scale_b = (int(v or 0) for v in values[:2])
-    return Form(int(n), names[0], names[1], names[2], in_registers, scale_a, scale_b, trans[0], trans[1])
+    return Form(int(n), names[0], names[1], names[2], in_registers, scale_a, scale_b, trans[0], trans[1], saturates)
 
 
 def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
@@ -178,7 +201,8 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     d, a, b, scale, *_ = instruction.operands
     n, half = form.n, form.d_type == "f16"
     d_rows, a_rows = m.watch.rows_of([d]), m.watch.rows_of([a] if form.in_registers else [])
-    sums = Sums(m, [m.target(x, B32 if half else F32)[0] for x in d.items])
+    whole = form.d_type == "s32"
+    sums = Sums(m, [m.target(x, B32 if half or whole else F32)[0] for x in d.items])
     read_a = [m.reader(x, B32) for x in a.items] if form.in_registers else []
     read_scale = m.reader(scale, PRED)
     fetch_b = Fetch(m, instruction, m.reader(b, B64), n, form.b_type, form.trans_b)
@@ -196,15 +220,20 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         else:
             left = fetch_a(lanes, note)
         right = fetch_b(lanes, note)
-        m.tensor_operands(instruction, len(lanes), form.operand_bytes)
-        c = _accumulators(sums.read(lanes), half, n)
+        m.tensor_operands(instruction, lanes, form.operand_bytes)
+        c = _accumulators(sums.read(lanes), form.d_type, n)
         scaled = read_scale()[lanes]
         if not scaled.all():
             c = np.where(scaled[:, :1, None], c, 0.0)
-        total = tensor_cores.wgmma(
-            left * form.scale_a, right * form.scale_b, c, (form.a_type, form.b_type), form.d_type
-        )
-        sums.write(lanes, _registers(total, half, n))
+        if whole:  # of 32 products of 16 bits each, and 32: exact in float64
+            total = np.matmul(left.astype(np.float64), right.astype(np.float64).transpose(0, 2, 1)) + c
+            if form.saturates:
+                total = np.clip(total, -(2.0**31), 2.0**31 - 1)
+        else:
+            total = tensor_cores.wgmma(
+                left * form.scale_a, right * form.scale_b, c, (form.a_type, form.b_type), form.d_type
+            )
+        sums.write(lanes, _registers(total, form.d_type, n))
 
     return step
 
@@ -246,24 +275,26 @@ class Sums:
             self.m.registers[slot] = row
 
 
-def _accumulators(words: np.ndarray, half: bool, n: int) -> np.ndarray:
+def _accumulators(words: np.ndarray, d_type: str, n: int) -> np.ndarray:
     """D [groups, 64, n] in float64, of the bits of registers [., groups, 128]: a thread of warp w holds rows
     16 w + lane / 4 and 8 further, of each 8 columns 2 (lane % 4) and the next."""
     groups = words.shape[1]
-    if half:
+    if d_type == "f16":
         low, high = floats.halves(words)
         words = np.stack([floats.unpack(low, "f16"), floats.unpack(high, "f16")], axis=1)
     else:
-        words = words.view(np.float32)
+        words = words.view(np.int32 if d_type == "s32" else np.float32)
     parts = words.astype(np.float64).reshape(n // 8, 2, 2, groups, 4, 8, 4)
     return parts.transpose(3, 4, 1, 5, 0, 6, 2).reshape(groups, ROWS, n)
 
 
-def _registers(total: np.ndarray, half: bool, n: int) -> np.ndarray:
+def _registers(total: np.ndarray, d_type: str, n: int) -> np.ndarray:
     """The opposite: bits of registers [., groups, 128]."""
     groups = len(total)
     parts = total.reshape(groups, 4, 2, 8, n // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5).reshape(-1, groups, WARPGROUP)
-    if half:
+    if d_type == "s32":
+        return parts.astype(np.int64).astype(np.uint32)  # the low 32 bits: sums wrap
+    if d_type == "f16":
         packed = floats.pack(parts, "f16").reshape(-1, 2, groups, WARPGROUP)
         return floats.joined(packed[:, 0], packed[:, 1])
     return floats.canonical_bits(parts.astype(np.float32))
@@ -292,7 +323,12 @@ class Fetch:
             descriptor = Descriptor.unpack(word)
             if what := descriptor.wrong(word):
                 raise self.m.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
-            found = self.places[word] = descriptor.pieces(self.lines, self.across)
+            if what := descriptor.doubtful():
+                self.m.notes[f"{self.instruction.where}: wgmma: matrix descriptor 0x{word:016x}: {what}"] = None
+            found = descriptor.pieces(self.lines, self.across)
+            if what := descriptor.overlapping(found):
+                raise self.m.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
+            self.places[word] = found
         return found
 
     def addresses(self, lanes: np.ndarray) -> tuple[Access, np.ndarray]:
@@ -342,6 +378,6 @@ def blind(m: Machine, instruction: Instruction) -> Step:
         lanes = m.warpgroups.lanes(instruction)
         for fetch in fetches:
             fetch.addresses(lanes)
-        m.tensor_operands(instruction, len(lanes), form.operand_bytes)
+        m.tensor_operands(instruction, lanes, form.operand_bytes)
 
     return step

@@ -29,9 +29,11 @@ SHAPES = {
     "m32n8k16": (32, 8, 16),
     "m8n32k16": (8, 32, 16),
     "m16n16k8": (16, 16, 8),
+    "m8n8k4": (8, 8, 4),
 }
-ELEMENT = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4}
-B32, U32, U64 = TYPES["b32"], TYPES["u32"], TYPES["u64"]
+ELEMENT = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s8": 1, "u8": 1, "s32": 4, "f64": 8}
+INPUTS = {"f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "s8": ("s32",), "u8": ("s32",), "f64": ("f64",)}
+B32, B64, U32, U64 = TYPES["b32"], TYPES["b64"], TYPES["u32"], TYPES["u64"]
 
 
 def _size(role: str, shape: str) -> tuple[int, int]:
@@ -55,8 +57,10 @@ def wmma(m: Machine, instruction: Instruction) -> Step:
     if action == "mma":
         layouts = [name for name in instruction.modifiers if name in ("row", "col")]
         modifiers.drop(("row", "col"))
+        saturates = modifiers.flag("satfinite")
+        modifiers.flag("rn")
         modifiers.done()
-        return _mma(m, instruction, shape, modifiers.types, layouts)
+        return _mma(m, instruction, shape, modifiers.types, layouts, saturates)
     layout = modifiers.one_of(("row", "col"), "")
     space = modifiers.one_of(SPACES, "generic").split("::")[0]
     name = modifiers.type.name
@@ -75,12 +79,13 @@ def _transfer(
     width, rows, columns = ELEMENT[name], *size
     natural = columns if layout == "row" else rows
     read_stride = m.reader(stride, U32) if stride is not None else lambda: m.uniform(np.uint32(natural))
-    needed, packed = rows * columns // WARP, width == 2
-    held = len(fragment.items) * (2 if packed else 1)
+    needed, each = rows * columns // WARP, max(1, 4 // width)  # elements of a thread, of a register
+    held = len(fragment.items) * each
     if held % needed:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(fragment.items)} registers")
-    readers = [m.reader(item, B32) for item in fragment.items] if action == "store" else []
-    writers = [m.writer(item, B32) for item in fragment.items] if action == "load" else []
+    word = B64 if width == 8 else B32
+    readers = [m.reader(item, word) for item in fragment.items] if action == "store" else []
+    writers = [m.writer(item, word) for item in fragment.items] if action == "load" else []
     own = m._new_slot()  # addresses of one element of each thread
 
     def place(number: int) -> None:
@@ -96,19 +101,23 @@ def _transfer(
         for number in range(needed):
             place(number)
             access = m.access(space, own, offset, width, instruction, "ld")
-            full = np.zeros(m.lanes, np.uint32)
+            full = np.zeros(m.lanes, word.dtype)
             full[slice(None) if access.lanes is None else access.lanes] = access.load(width)
             values.append(full)
         values *= held // needed
         for i, write in enumerate(writers):
-            write(values[2 * i] | values[2 * i + 1] << np.uint32(16) if packed else values[i])
+            packed = values[i * each]
+            for j in range(1, each):
+                packed = packed | values[i * each + j] << np.uint32(8 * width * j)
+            write(packed)
 
     def store() -> None:
         require_whole_warps(m, instruction)
         for number in range(needed):
             place(number)
-            word = readers[number // 2]() if packed else readers[number]()
-            value = (word >> np.uint32(16 * (number % 2))).astype(np.uint16) if packed else word
+            value = readers[number // each]()
+            if each > 1:
+                value = (value >> np.uint32(8 * width * (number % each))).astype(f"u{width}")
             access = m.access(space, own, offset, width, instruction, "st")
             access.store(width, value if access.lanes is None else value[access.lanes])
 
@@ -116,12 +125,20 @@ def _transfer(
 
 
 def _matrix(m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
-    """A fragment as matrices [warps, rows, columns] in float64."""
+    """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32 bits exactly."""
     needed = size[0] * size[1] // WARP
     words = [read() for read in readers]
     if ELEMENT[name] == 2:
         halves = [half for word in words for half in floats.halves(word)]
         values = [floats.unpack(half, name) for half in halves[:needed]]
+    elif ELEMENT[name] == 1:
+        signed = np.int8 if name == "s8" else np.uint8
+        bytes_ = [(word >> np.uint32(8 * j)).astype(np.uint8).view(signed) for word in words for j in range(4)]
+        values = list(bytes_[:needed])
+    elif name == "s32":
+        values = [np.ascontiguousarray(word).view(np.int32) for word in words[:needed]]
+    elif name == "f64":
+        values = [np.ascontiguousarray(word).view(np.float64) for word in words[:needed]]
     elif name == "tf32":
         values = [floats.unpack(word, "tf32") for word in words[:needed]]
     else:
@@ -130,24 +147,36 @@ def _matrix(m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int
     return stacked.transpose(1, 0, 2).reshape(m.warps, *size)
 
 
-def _mma(m: Machine, instruction: Instruction, shape: str, types: list[Type], layouts: list[str]) -> Step:
+def _mma(
+    m: Machine, instruction: Instruction, shape: str, types: list[Type], layouts: list[str], saturates: bool
+) -> Step:
     d_name, c_name = types[0].name, types[-1].name
     input_name = types[1].name if len(types) == 4 else "f16"
-    if input_name not in ("f16", "bf16", "tf32") or len(layouts) != 2:
+    sums = INPUTS.get(input_name, ())
+    if d_name not in sums or c_name not in sums or len(layouts) != 2 or (saturates and d_name != "s32"):
         raise PtxError(f"{instruction.where}: {instruction.name} is not supported")
     d, a, b, c = (operand.items for operand in instruction.operands)
-    reading = [[m.reader(item, B32) for item in operand] for operand in (a, b, c)]
-    writers = [m.writer(item, B32) for item in d]
+    word = B64 if input_name == "f64" else B32
+    reading = [[m.reader(item, word) for item in operand] for operand in (a, b, c)]
+    writers = [m.writer(item, word) for item in d]
 
     def step() -> None:
         require_whole_warps(m, instruction)
         left = _matrix(m, reading[0], _size("a", shape), input_name)
         right = _matrix(m, reading[1], _size("b", shape), input_name)
         c = _matrix(m, reading[2], _size("c", shape), c_name)
-        total = tensor_cores.wmma(left, right.transpose(0, 2, 1), c, input_name, d_name)
+        if d_name in ("s32", "f64"):
+            total = np.matmul(left, right) + c
+        else:
+            total = tensor_cores.wmma(left, right.transpose(0, 2, 1), c, input_name, d_name)
         by_element = total.reshape(m.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.lanes)
         if d_name == "f32":
             results = [value.astype(np.float32).view(np.uint32) for value in by_element]
+        elif d_name == "f64":
+            results = [np.ascontiguousarray(value).view(np.uint64) for value in by_element]
+        elif d_name == "s32":
+            ends = (-(2.0**31), 2.0**31 - 1) if saturates else (-(2.0**62), 2.0**62)
+            results = [np.clip(value, *ends).astype(np.int64).astype(np.uint32) for value in by_element]
         else:
             bits = [floats.pack(value, "f16") for value in by_element]
             results = [floats.joined(low, high) for low, high in zip(bits[::2], bits[1::2], strict=True)]

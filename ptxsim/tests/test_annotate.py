@@ -142,7 +142,7 @@ def test_merged_loads_count_at_the_line_of_the_wide_one(tmp_path: Path, capsys) 
 def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:
     moved = tmp_path / "kernel.ptx"
     moved.write_text((folder / "mixed.ptx").read_text().replace(str(folder), "/nowhere"))
-    assert main(["annotate", str(moved), *RUN, *RACE]) == 1
+    assert main(["annotate", str(moved), *RUN, *RACE]) == 2
     error = capsys.readouterr().err
     assert error == (
         "ptxsim: source /nowhere/mixed.cu (named by the PTX) is not there; say where it is with --source FILE\n"
@@ -172,7 +172,7 @@ def test_what_cannot_be_shown_is_told_in_one_line(
     Path("short.cu").write_text("// nothing\n")
     Path("taken").write_text("")
     Path("k.ptx").write_text(change((folder / "mixed.ptx").read_text()))
-    assert main(["annotate", "k.ptx", *RUN, *RACE, *options]) == 1
+    assert main(["annotate", "k.ptx", *RUN, *RACE, *options]) == 2
     shown = capsys.readouterr()
     assert message in shown.err and shown.err.count("\n") == 1 and shown.out == ""
 

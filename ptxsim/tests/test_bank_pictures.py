@@ -227,9 +227,9 @@ def test_the_command_draws_a_cuda_file(pad: int, said: str, compiled, tmp_path, 
     shown = capsys.readouterr()
     assert ET.fromstring(shown.out).tag == f"{SVG}svg" and said in shown.err
 
-    assert main(["banks", str(source), "--line", "6", *options, "--occurrence", "2"]) == 1
+    assert main(["banks", str(source), "--line", "6", *options, "--occurrence", "2"]) == 2
     assert "--occurrence 2: line 6 has 1" in capsys.readouterr().err
-    assert main(["banks", str(source), "--line", "5", *options]) == 1
+    assert main(["banks", str(source), "--line", "5", *options]) == 2
     error = capsys.readouterr().err
     assert "transpose.cu:5: no access to shared memory; lines that have one: 4, 6" in error and error.count("\n") == 1
 

@@ -16,6 +16,12 @@ from ptxsim.reading import prepare
 from ptxsim.sass import Instruction
 
 SOURCE = """
+extern "C" __global__ void waits(int* flags) {  // each block for the one before
+    if (blockIdx.x > 0 && threadIdx.x == 0)
+        while (atomicAdd(flags + blockIdx.x - 1, 0) == 0) {}
+    __syncthreads();
+    if (threadIdx.x == 0) atomicExch(flags + blockIdx.x, 1);
+}
 extern "C" __global__ void dot(float* out, const float* a, int n) {
     float s = 0;
     for (int i = 0; i < n; i++) s = fmaf(a[i], s, 1.0f);
@@ -245,6 +251,20 @@ def test_textures_are_fetched_too(made):
     assert work.counts["block_sectors"] == 3 * 32 and work.counts["sectors"] == 32
 
 
+def test_instructions_of_a_kernel_that_waits_are_a_least(made):
+    """How often a device looks is a matter of time: its instructions are those of one look for each wait, or more."""
+    for entry, args, words in (
+        ("waits", [ptxsim.Array(np.zeros(2, np.int32))], "polls depends on time; once for each wait is counted"),
+        ("dot", [array(64), array(64), 5], None),
+    ):
+        kernel, function, work = made(entry, 2, 32, args)
+        found = bounds.compute(function, kernel.program, work, machines.find("h200"))
+        if words is None:
+            assert found.report()["instructions_at_least"] is None
+        else:
+            assert words in found.waits and f"{found.instructions:,.0f} instructions or more" in found.table()
+
+
 def test_the_tail_is_a_block_more(made):
     kernel, function, work = made("axpy", 133, 32, [array(4 * 133 * 32), array(4 * 133 * 32), np.float32(2)])
     machine = machines.Machine(**{**vars(machines.find("h200")), "dram_gb_per_s": 1e9, "l2_bytes_per_clock": 1e9})
@@ -340,13 +360,13 @@ def test_the_command_compiles(made, tmp_path, capsys):
 def test_faults_are_one_line(made, tmp_path, capsys, kernel, options, words):
     (tmp_path / "all.cubin").write_bytes(made.cubin.read_bytes())
     (tmp_path / "text.cubin").write_text("not a cubin")
-    assert main(["bounds", str(tmp_path / kernel), *OPTIONS, *ARGUMENTS, *options]) == 1
+    assert main(["bounds", str(tmp_path / kernel), *OPTIONS, *ARGUMENTS, *options]) == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1 and told[0].startswith("ptxsim: ") and words in told[0], told
 
 
 def test_a_wrong_option_is_one_line(made, capsys):
-    assert main(["bounds", str(made.cubin), *OPTIONS, *ARGUMENTS, "--sms", "0"]) == 1
+    assert main(["bounds", str(made.cubin), *OPTIONS, *ARGUMENTS, "--sms", "0"]) == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert told == ["ptxsim: sms = 0 is not allowed; allowed: a positive whole number"]
 
@@ -356,6 +376,6 @@ def test_missing_nvdisasm_is_one_line(made, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     unread = tmp_path / "unread.cubin"
     unread.write_bytes(made.cubin.read_bytes())
-    assert main(["bounds", str(unread), *OPTIONS, *ARGUMENTS]) == 1
+    assert main(["bounds", str(unread), *OPTIONS, *ARGUMENTS]) == 2
     told = capsys.readouterr().err.strip().splitlines()
     assert len(told) == 1 and "no nvdisasm" in told[0] and "remedy" in told[0]

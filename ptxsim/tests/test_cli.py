@@ -44,6 +44,34 @@ def test_run_a_cuda_file(source, tmp_path, capsys):
     assert {row["line"] for row in written["instructions"] if row["space"] == "global"} == {4}
 
 
+def test_only_some_blocks(source, tmp_path, capsys):
+    arguments = [f"out={tmp_path / 'out.npy'}=zeros:f32:8x2x32", "ones:f32:512", "f32:2", "i32:512"]
+    options = [part for text in arguments for part in ("--arg", text)]
+    run = ["run", str(source), "--grid", "2,8", "--block", "32", *options]
+    with open(source, "a") as file:
+        file.write("""extern "C" __global__ void tiles(float* out, const float* in, float factor, int n) {
+    int i = (blockIdx.y * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = in[i] * factor;
+}""")
+    assert main([*run, "--entry", "tiles", "--blocks", "1,3", "0,7"]) == 0
+    made = np.load(tmp_path / "out.npy")
+    assert (made[3, 1] == 2).all() and (made[7, 0] == 2).all() and made.sum() == 2 * 2 * 32
+    assert main([*run, "--entry", "tiles", "--blocks", "2,0"]) == 2
+    assert "--blocks 2,0: the grid has 2x8x1 blocks, counted from 0" in capsys.readouterr().err
+
+
+def test_flags_of_nvcc(source, capsys):
+    options = [part for text in ("zeros:f32:64", "ones:f32:64", "2.0", "64") for part in ("--arg", text)]
+    with open(source, "a") as file:
+        file.write("#ifdef WANTED\n#if __cplusplus < 202002L\n#error no C++20\n#endif\n#endif\n")
+    run = ["run", str(source), "--entry", "scale", "--grid", "1", "--block", "64", *options]
+    assert main([*run, "--nvcc-flags=-DWANTED"]) == 2 and "no C++20" in capsys.readouterr().err
+    assert main([*run, "--nvcc-flags=-DWANTED -std=c++20"]) == 0
+    with pytest.raises(SystemExit):
+        main([*run, "--nvcc-flags", "'open"])
+    assert '--nvcc-flags "\'open": No closing quotation' in capsys.readouterr().err
+
+
 def test_bench(source, capsys):
     options = [part for text in ("zeros:f32:64", "random:f32:64:1", "2.0", "64") for part in ("--arg", text)]
     assert main(["bench", str(source), "--grid", "1", "--block", "64", "--grow", "1,2,4", *options]) == 0
@@ -60,7 +88,7 @@ def test_bench(source, capsys):
     ],
 )
 def test_errors_are_one_line(arguments, message, capsys):
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith(message) and error.count("\n") == 1
 
@@ -133,11 +161,11 @@ def test_constants_from_the_command_line(convolution, tmp_path, capsys):
     out = f"out={tmp_path / 'out.npy'}=zeros:f32:32"
     assert main(convolution("convolve", out, "--constant", f"taps={tmp_path / 'taps.npy'}")) == 0
     assert (np.load(tmp_path / "out.npy") == 2.5).all() and "note" not in capsys.readouterr().err
-    assert main(convolution("convolve", out)) == 0
+    assert main(convolution("convolve", out)) == 3
     assert (np.load(tmp_path / "out.npy") == 0).all()
     assert capsys.readouterr().err.startswith("ptxsim: note: constant taps (8 bytes) is read, but has no initialiser")
     for wrong in ("taps", "taps=", "=ones:f32:2", "taps=1"):
-        assert main(convolution("convolve", out, "--constant", wrong)) == 1
+        assert main(convolution("convolve", out, "--constant", wrong)) == 2
         assert capsys.readouterr().err.startswith(f"ptxsim: --constant {wrong!r}: expected NAME=ARG")
 
 

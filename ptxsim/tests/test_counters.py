@@ -156,3 +156,30 @@ def test_a_ratio_follows_from_the_sums_of_the_large_launch():
     assert found == runs[50].totals()
     assert runs[3].totals()[ratio] == pytest.approx(128 * 4 / (32 + 4 * 3))
     assert found[ratio] == pytest.approx(128 * 51 / (32 + 4 * 50))
+
+
+def test_stmatrix_is_no_store_instruction(compiled):
+    """It has wavefronts of stores, but ncu's smsp__inst_executed_op_shared_st does not count it (measured)."""
+    kernel = compiled("foreign_sm90.cu", "stored_matrices")
+    args = [ptxsim.Array(np.zeros(384, np.uint32)), ptxsim.Array(np.zeros(128, np.uint32))]
+    stats = kernel.count(1, 32, args).by_instruction()
+    found = [s for s in stats if s.instruction.opcode == "stmatrix"]
+    plain = sum(s.executed for s in stats if s.instruction.opcode == "st" and s.space == "shared")
+    totals = ptxsim.counters.totals(stats)
+    assert found and all(s.executed and s.wavefronts for s in found)
+    assert totals["smsp__inst_executed_op_shared_st.sum"] == plain
+    assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] >= sum(s.wavefronts for s in found) > 0
+
+
+@pytest.mark.parametrize("lanes", [64, 16384])
+def test_polls_are_counted_apart(compiled, lanes):
+    """Blocks wait for each other's flags: each once is counted, whatever the emulator's turns; the rest is polls."""
+    blocks = 6
+    args = [ptxsim.Array(np.zeros(64 + blocks, np.float32)), ptxsim.Array(np.ones(64 * blocks, np.float32))]
+    counters = Counters()
+    kernel = compiled("checks.cu", "stream_good")
+    limits = ptxsim.Limits(lanes=lanes)
+    kernel.launch(blocks, 64, args, observers=[counters], checks=False, limits=limits)
+    (looks,) = [s for s in counters.by_instruction() if "acquire" in s.instruction.modifiers]
+    assert (looks.executed, looks.requests, looks.sectors) == (blocks - 1, blocks - 1, blocks - 1)
+    assert looks.polled > 0

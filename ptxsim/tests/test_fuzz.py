@@ -140,7 +140,8 @@ def launch(text: str, random_: random.Random) -> None:
             values.append(bytes(parameter.size))
     counters = Counters()
     observers = [counters] if random_.random() < 0.3 else []
-    kernel.launch(random_.choice([1, 3]), random_.choice([32, 64, 33]), values, 1024, observers, True, LIMITS)
+    blocks, threads, goes_on = random_.choice([1, 3]), random_.choice([32, 64, 33]), random_.random() < 0.5
+    kernel.launch(blocks, threads, values, 1024, observers, True, LIMITS, stop_at_first=not goes_on)
     if observers:
         totals(counters.by_instruction())
 

@@ -141,7 +141,7 @@ def run(path, *options: str) -> int:
 
 @pytest.mark.parametrize("value", ["1.5", "2.0", "f32:1.5", "1e3"])
 def test_a_fraction_for_a_whole_number(path, value, capsys):
-    assert run(path, "--arg", "zeros:u32:32", "--arg", value) == 1
+    assert run(path, "--arg", "zeros:u32:32", "--arg", value) == 2
     assert "is no whole number, which parameter n (.u32) takes" in capsys.readouterr().err
 
 
@@ -161,7 +161,7 @@ def test_files_are_written_with_their_folders(path, name):
 @pytest.mark.parametrize("name", ["k.ptx/out.npy", "", "x" * 300, "\0"])
 def test_what_cannot_be_written_is_told_before_the_run(path, name, capsys):
     path.write_text(path.read_text().replace("mov.u32", "trap;\nmov.u32"))
-    assert run(path, "--arg", f"out={path.parent / name if name else path.parent}=zeros:u32:32", "--arg", "1") == 1
+    assert run(path, "--arg", f"out={path.parent / name if name else path.parent}=zeros:u32:32", "--arg", "1") == 2
     assert capsys.readouterr().err.startswith("ptxsim: cannot write ")
 
 
@@ -175,7 +175,7 @@ def test_a_full_disk_leaves_nothing_half_written(path, before, capsys):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
     try:
-        assert run(path, "--arg", f"out={out}=zeros:u32:4096", "--arg", "1") == 1
+        assert run(path, "--arg", f"out={out}=zeros:u32:4096", "--arg", "1") == 2
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
@@ -185,5 +185,38 @@ def test_a_full_disk_leaves_nothing_half_written(path, before, capsys):
 
 
 def test_a_full_device(path, capsys):
-    assert run(path, "--arg", "out=/dev/full=zeros:u32:32", "--arg", "1") == 1
+    assert run(path, "--arg", "out=/dev/full=zeros:u32:32", "--arg", "1") == 2
     assert capsys.readouterr().err == "ptxsim: cannot write /dev/full: No space left on device\n"
+
+
+def test_a_special_register_that_is_not_supported_is_named():
+    kernel = ptxsim.load(HEAD + ".visible .entry k() { .reg .b32 %r; mov.u32 %r, %envreg9; ret; }")
+    with pytest.raises(ptxsim.PtxsimError, match=r"^special register %envreg9 is not supported$"):
+        kernel.launch(1, 32, [])
+
+
+@pytest.mark.parametrize("value", [5, 2.5])
+def test_a_struct_is_no_number(value):
+    kernel = ptxsim.load(HEAD + ".visible .entry k(.param .align 4 .b8 k_param_0[24]) { ret; }")
+    with pytest.raises(ptxsim.PtxsimError, match=rf"argument 0 = {value} is a number, but .* is a struct of 24 bytes"):
+        kernel.launch(1, 32, [value])
+    kernel.launch(1, 32, [bytes(24)])
+
+
+def test_a_long_name_is_told_by_its_beginning():
+    """As CuTe's kernels have them: thousands of characters."""
+    argument = "N4cute6LayoutE"
+    name = f"_Z4gemmI{argument * 200}EvPf"
+    kernel = ptxsim.load(HEAD + f".visible .entry {name}(.param .u64 p) {{ ret; }}")
+    assert len(kernel.name) > 2000 and len(kernel.title) <= 120
+    assert kernel.title.startswith("gemm<cute::Layout, cute::Layout") and kernel.title.endswith("...>")
+    with pytest.raises(ptxsim.PtxsimError) as error:
+        kernel.launch(1, 32, [])
+    assert len(str(error.value)) < 200
+
+
+def test_dynamic_parallelism_is_told_as_that():
+    text = ".extern .func (.param .b64 r) cudaGetParameterBufferV2 (.param .b64 a);\n.visible .entry k() {\n"
+    text += "{ .param .b64 p; .param .b64 r; call.uni (r), cudaGetParameterBufferV2, (p); } ret; }"
+    with pytest.raises(ptxsim.PtxsimError, match=r"cudaGetParameterBufferV2 is called: kernels that launch others"):
+        ptxsim.load(HEAD + text)

@@ -36,6 +36,55 @@ def test_cooperative_groups(compiled):
     assert (got == X.reshape(-1, 16).sum(1)[:, None] + 32).all()
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_cooperative_groups_of_several_warps(compiled, arch):
+    """Their barriers lie in shared memory that the driver reserves, next to the kernel's own."""
+    out = ptxsim.Array(np.zeros(1024, np.int32))
+    compiled("libraries.cu", "coop_wide", arch).launch(4, 256, [out, ptxsim.Array(X)])
+    assert (out.numpy() == np.repeat(X.reshape(-1, 64).sum(1), 64) + X).all()
+
+
+def test_memory_of_the_device_s_heap(compiled):
+    out = run(compiled, "heap", 8, 128, np.zeros(2048, np.int32), X, 0)
+    assert (out[:1024] == 2 * X + 3).all() and (out[1024:] == 1).all()
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (1, r"out-of-bounds global store of 4 bytes at .*: 0 bytes past the end of memory of malloc \(16 bytes\)"),
+        (2, "out-of-bounds global load of 4 bytes at .*: 0 bytes into memory of malloc that was freed"),
+        (3, "free of global address 0x[0-9a-f]+: it has been freed already"),
+    ],
+)
+def test_faults_with_memory_of_the_heap_are_found(compiled, fault, message):
+    with pytest.raises(ptxsim.PtxsimError, match=message):
+        run(compiled, "heap", 1, 128, np.zeros(2048, np.int32), X, fault)
+
+
+@pytest.mark.parametrize("lanes", [64, 16384])
+def test_a_grid_that_synchronises(compiled, lanes):
+    out, limits = ptxsim.Array(np.zeros(4 * 640, np.int32)), ptxsim.Limits(lanes=lanes)
+    kernel = compiled("libraries.cu", "grid_sync")
+    kernel.launch(10, 64, [out, ptxsim.Array(X[:640]), 0], limits=limits)
+    rounds = out.numpy().reshape(4, 640)
+    assert (rounds[0] == X[:640]).all()
+    assert all((rounds[r + 1] == rounds[r][::-1] + 1).all() for r in range(3))
+    with pytest.raises(ptxsim.KernelFault, match="race in global memory: reads what block"):
+        kernel.launch(10, 64, [out, ptxsim.Array(X[:640]), 1], limits=limits)
+
+
+def test_a_grid_that_cannot_synchronise_is_refused(compiled):
+    kernel = compiled("libraries.cu", "grid_sync")
+    args = [ptxsim.Array(np.zeros(1, np.int32)), ptxsim.Array(np.zeros(1, np.int32)), 0]
+    with pytest.raises(
+        ptxsim.PtxsimError, match="5000 blocks do not run at a time: a GPU of 132 multiprocessors holds"
+    ):
+        kernel.launch(5000, 64, args)
+    with pytest.raises(ptxsim.PtxsimError, match="all of its blocks must run"):
+        kernel.launch(10, 64, args, blocks=[1])
+
+
 def test_softmax(compiled):
     x = np.random.default_rng(1).normal(size=(4, 1000)).astype(np.float32)
     e = np.exp(x - x.max(1, keepdims=True))
@@ -48,3 +97,18 @@ def test_wmma(compiled):
     a, b = ((np.random.default_rng(s).integers(-32, 33, (16, 16)) / 8).astype(np.float16) for s in (2, 3))
     got = run(compiled, "wmma_gemm", 1, 32, np.zeros((16, 16), np.float32), a, b)
     assert (got == (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize(
+    ("entry", "shapes", "dtype", "sums"),
+    [
+        ("wmma_bytes", ((32, 16), (8, 16)), np.int8, np.int32),
+        ("wmma_doubles", ((8, 4), (8, 4)), np.float64, np.float64),
+    ],
+)
+def test_wmma_of_bytes_and_doubles(compiled, entry, shapes, dtype, sums):
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-128, 128, shape).astype(dtype) for shape in shapes)
+    c = rng.integers(-1000, 1000, (shapes[0][0], 8)).astype(sums)
+    got = run(compiled, entry, 1, 32, c.copy(), a, b)
+    assert (got == a.astype(np.int64) @ b.astype(np.int64).T + c.astype(np.int64)).all()

@@ -10,7 +10,7 @@ import pytest
 import ptxsim
 from ptxsim.cli import main
 from ptxsim.compiler import compile_ptx
-from ptxsim.prediction import sample
+from ptxsim.prediction import _Apart, sample
 
 SOURCE = """
 extern "C" __global__ void edges(float* out, const float* in, int n) {  // a stencil with ragged edges on both axes
@@ -28,6 +28,17 @@ extern "C" __global__ void edges(float* out, const float* in, int n) {  // a ste
 extern "C" __global__ void triangle(float* out, const float* in, int n) {
     float sum = 0;
     for (int k = 0; k <= blockIdx.x; ++k) sum += in[k * 32 + threadIdx.x];
+    out[blockIdx.x * 32 + threadIdx.x] = sum;
+}
+extern "C" __global__ void columns(float* out, const float* in, int n) {
+    float sum = 0;
+    for (int k = 0; k < n; ++k) sum += in[(k * gridDim.x + blockIdx.x) % 640 * 32 + threadIdx.x];
+    out[blockIdx.x * 32 + threadIdx.x] = sum;
+}
+extern "C" __global__ void squares(float* out, const float* in, int n) {
+    float sum = 0;
+    for (int k = 0; k < n; ++k)
+        for (int j = 0; j < k; ++j) sum += in[j * 32 + threadIdx.x];
     out[blockIdx.x * 32 + threadIdx.x] = sum;
 }
 extern "C" __global__ void queue(float* out, int* next, int n) {  // each block takes the next tile that is left
@@ -73,6 +84,74 @@ def test_edges(ptx_text, grid):
     assert found.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] > 0
 
 
+def test_blocks_run_together_count_as_each_by_itself(compiled, ptx_text):
+    """Of each block the same as alone: shared and global memory, boxes of TMA, wgmma's operands."""
+    n = 61
+    arrays = [ptxsim.Array(np.zeros((n, n), np.float32)) for _ in range(2)]
+    source = ptxsim.TensorMap(ptxsim.Array(np.zeros((64 * 5, 32), np.float32)), (32, 32))
+    halves = [ptxsim.Array(np.zeros((64, 64), np.uint16)) for _ in range(2)]
+    for kernel, grid, block, args, shared, cluster in (
+        (ptxsim.load(ptx_text, "edges"), (8, 8), (8, 8), [*arrays, n], 0, 1),
+        (
+            compiled("tma.cu", "multicast"),
+            (6, 1),
+            160,
+            [ptxsim.Array(np.zeros(2048, np.float32)), source, 5, 0],
+            4 * 4096,
+            2,
+        ),
+        (
+            compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>"),
+            (7, 1),
+            128,
+            [ptxsim.Array(np.zeros(4096, np.float32)), *halves],
+            0,
+            1,
+        ),
+    ):
+        blocks = list(range(4))
+        found = {}
+        for alone in (True, False):
+            apart = _Apart(alone)
+            lanes = 32 * -(-np.prod(block) // 32) if alone else 16384
+            limits = ptxsim.Limits(lanes=int(lanes))
+            kernel.launch(grid, block, args, shared, [apart], False, limits, values=False, blocks=blocks)
+            found[alone] = apart.sums(cluster)
+        assert found[True] == found[False] and len(found[True]) == 4 // cluster
+
+
+def test_a_long_loop_from_short_ones(ptx_text):
+    """Rows of a matrix are added up; what a launch over 1,000,000 of them counts follows from 8, 12 and 16."""
+    kernel = ptxsim.load(ptx_text, "columns")
+    data = [ptxsim.Array(np.zeros(32 * 40, np.float32)), ptxsim.Array(np.zeros(32 * 40 * 16, np.float32))]
+    small = ptxsim.predict(kernel, 40, 32, [*data, 16], over=(2, (4, 8, 12)))
+    assert small.totals == pytest.approx(ptxsim.predict(kernel, 40, 32, [*data, 16]).totals)
+    large = ptxsim.predict(kernel, 40, 32, [*data, 1_000_000], over=(2, (8, 12, 16)))
+    assert large.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 40 * 4 * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        ((2, (8, 12)), "expected three or more values"),
+        ((2, (8, 12, 40)), "expected three or more values from 1 to 16 - 1"),
+        ((2, (3, 7, 11)), "expected three or more values"),
+        ((0, (4, 8, 12)), "argument 0 is no whole number"),
+        ((2, (6, 10, 14)), "expected three or more values"),
+    ],
+)
+def test_values_that_do_not_lead_to_the_launch_s_own(ptx_text, over, message):
+    data = [ptxsim.Array(np.zeros(32 * 40, np.float32)), ptxsim.Array(np.zeros(32 * 40 * 16, np.float32))]
+    with pytest.raises(ptxsim.PtxsimError, match=message):
+        ptxsim.predict(ptxsim.load(ptx_text, "columns"), 40, 32, [*data, 16], over=over)
+
+
+def test_what_does_not_grow_linearly_is_not_extrapolated(ptx_text):
+    data = [ptxsim.Array(np.zeros(32 * 40, np.float32)), ptxsim.Array(np.zeros(32 * 40 * 16, np.float32))]
+    with pytest.raises(ptxsim.PtxsimError, match=r"argument 2 in steps of 4: .* does not grow linearly"):
+        ptxsim.predict(ptxsim.load(ptx_text, "squares"), 40, 32, [*data, 16], over=(2, (4, 8, 12)))
+
+
 def test_atomics_whose_results_decide_nothing(ptx_text):
     kernel = ptxsim.load(ptx_text, "histogram")
     data = ptxsim.Array(np.arange(3200, dtype=np.int32))
@@ -80,6 +159,16 @@ def test_atomics_whose_results_decide_nothing(ptx_text):
     counters = ptxsim.Counters()
     kernel.launch(100, 32, args, observers=[counters], checks=False)
     assert ptxsim.predict(kernel, 100, 32, args).totals == pytest.approx(counters.totals())
+
+
+def test_operands_of_wgmma_and_textures(compiled):
+    """Observers see them by methods of their own: 128 rows of 128 bytes of a block are 128 wavefronts."""
+    kernel = compiled("wgmma.cu", "gemm<__half, 1, false, false, 0>")
+    args = [ptxsim.Array(np.zeros((64, 64), np.float32)), *(ptxsim.Array(np.zeros((64, 64), np.uint16)) for _ in "ab")]
+    counters = kernel.count(50, 128, args)
+    found = ptxsim.predict(kernel, 50, 128, args).totals
+    assert found == pytest.approx(counters.totals())
+    assert found["memory_l1_wavefronts_shared"] - found["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 6400
 
 
 @pytest.mark.parametrize(
@@ -91,7 +180,7 @@ def test_atomics_whose_results_decide_nothing(ptx_text):
         ),
         (
             "queue",
-            r"queue: .*, called from all.cu:22: what a block does depends on what others did before, by",
+            r"queue: .*, called from all.cu:33: what a block does depends on what others did before, by",
         ),
     ],
 )

@@ -211,3 +211,34 @@ def test_faults_are_one_clear_line(cubin, tmp_path, monkeypatch):
     monkeypatch.setattr(compiler.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     fails(cubin, "merged", "no cuobjdump", "remedy")
+
+
+SETMAXNREG = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry moves() {bound} {{
+.reg .pred %p; .reg .b32 %r;
+mov.u32 %r, %tid.x; setp.lt.u32 %p, %r, 128; @%p bra GIVES;
+setmaxnreg.inc.sync.aligned.u32 248; bra END;
+GIVES: setmaxnreg.dec.sync.aligned.u32 24;
+END: ret; }}
+"""
+
+
+@pytest.mark.parametrize(("bound", "kept"), [("", False), (".maxntid 384 .minnctapersm 1", True)])
+def test_setmaxnreg_that_ptxas_ignored_does_nothing(tmp_path, bound, kept):
+    """Two warpgroups ask for 248 registers a thread: more than the block has, where the instruction is in force."""
+    (tmp_path / "moves.ptx").write_text(SETMAXNREG.format(bound=bound))
+    try:
+        sass.assemble(tmp_path / "moves.ptx", tmp_path / "moves.cubin")
+        kernel = ptxsim.load(tmp_path / "moves.ptx", cubin=tmp_path / "moves.cubin")
+    except ptxsim.PtxsimError as error:
+        if str(error).startswith("no "):
+            pytest.skip(str(error))
+        raise
+    if kept:
+        with pytest.raises(ptxsim.PtxsimError, match=r"deadlock: setmaxnreg\.inc waits for registers"):
+            kernel.launch(1, 384, [])
+    else:
+        notes = kernel.launch(1, 384, []).notes
+        assert len(notes) == 2 and all("ptxas ignored it, the machine code has no USETMAXREG" in n for n in notes)

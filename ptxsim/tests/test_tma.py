@@ -142,6 +142,29 @@ def test_a_stored_box_ends_with_a_whole_piece(kernel, columns, reached):
     assert (c.numpy() == want).all()
 
 
+@pytest.mark.parametrize("swizzle", ["none", 128])
+@pytest.mark.parametrize(("missing", "message"), [(0, None), (2, "read of shared memory that nobody wrote")])
+def test_a_store_reads_only_what_lies_inside_its_tensor(kernel, swizzle, missing, message):
+    """A box of 64 columns and 16 rows over a tensor of 20 columns and 9 rows: nobody wrote the rest of it."""
+    tile = np.arange(16 * 64, dtype=np.uint16).reshape(16, 64)
+    c = Array(np.zeros((9, 24), np.uint16), "C")
+    target = TensorMap(c, (16, 64), shape=(9, 20), strides=(48,), swizzle=swizzle)
+    places = np.flatnonzero(laid_out(np.pad(np.ones((9, 20 - missing), np.uint16), ((0, 7), (0, 44 + missing))),
+                                     target.swizzle, fill=0).view(np.uint16))  # fmt: skip
+    values = laid_out(tile, target.swizzle).view(np.uint16)[places]
+
+    def launch():
+        args = [Array(places.astype(np.int32)), Array(values), len(places), target]
+        kernel("put_part").launch(1, 128, args, shared_bytes=target.span)
+
+    if message is None:
+        launch()
+        assert (c.numpy()[:, :20] == tile[:9, :20]).all()
+    else:
+        with pytest.raises(PtxsimError, match=message):
+            launch()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int32])
 def test_boxes_are_added(kernel, dtype):
     rng = np.random.default_rng(5)
@@ -198,11 +221,22 @@ AT = r"tma.cu:\d+(, called from tma.cu:\d+)?"
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (1, f"for 128 bytes of copies .{AT} expects 8320; {AT} brought 8192.; also wait: thread .* at {AT} for 2 of"),
+        (
+            1,
+            f"for 128 bytes of copies .{AT} expects 8320; {AT} brought 8192. .initialised for 1 arrival at {AT}; "
+            f"arrived in this phase: 1 at {AT}; its phase 0 .parity 0. runs, and parity 0 is waited for, which comes "
+            f"from {AT}.; also wait: thread .* at {AT} for 2 of",
+        ),
         (2, f"cannot end, as copies brought 128 bytes more than expected .{AT} expects 8064; {AT} brought 8192."),
         (3, f"read before the wait: a bulk copy of thread .0, 0, 0., at {AT}, to there has not been waited for"),
         (4, f"waits for 8192 bytes of copies .{AT} expects 8192."),
-        (5, "deadlock: the phase of this mbarrier waits for 1 of 1 arrivals"),
+        (5, f"waits for 1 of 1 arrivals .initialised for 1 arrival at {AT}; nobody has arrived; its phase "),
+        (
+            9,
+            f"waits for 2 of 2 arrivals .initialised for 2 arrivals at {AT}; nobody has arrived; its phase 0 .parity 0."
+            f" runs, and parity 0 is waited for, which comes from {AT}",
+        ),
+        (10, f"signals an mbarrier that thread .0, 0, 0. initialises at {AT}, without a fence.mbarrier_init or "),
         (6, "mbarrier: more arrivals than the phase expects"),
         (7, "setmaxnreg.inc waits for registers: 248 a thread .* the block's 12 warps started with 168 a thread"),
         (8, f"race: writes what thread .*, 0, 0. reads at {AT}, without a barrier between"),
@@ -260,6 +294,21 @@ def test_a_copy_that_nobody_waits_for_is_found(kernel):
         kernel("not_waited").launch(1, 32, [taken], shared_bytes=2048)
 
 
+def test_a_box_smaller_than_its_tile_is_noted(kernel):
+    """Half a tile is stored: the elements of C that are missing are no fault of memory, but what was written for them
+    nobody reads."""
+    c = Array(np.zeros((16, 64), np.uint16), "C")
+    source = Array(np.zeros(16 * 128, np.uint8), "in")
+    for box, message in (
+        ((8, 64), "1024 bytes of shared memory are written from 0x800 on, 1024 bytes into shared, which nothing"),
+        ((16, 64), None),
+    ):
+        notes = kernel("put").launch(1, 128, [source, TensorMap(c, box), 0, 0, 0, 2048, 2, 0], shared_bytes=2048).notes
+        assert (
+            notes == () if message is None else message in notes[0] and "the box of 8x64 elements of C that" in notes[0]
+        )
+
+
 def test_waiting_for_wgmma_is_no_waiting_for_a_bulk_store(kernel):
     def launch(fault):
         target = TensorMap(Array(np.zeros((16, 64), np.uint16), "C"), (16, 64))
@@ -270,25 +319,38 @@ def test_waiting_for_wgmma_is_no_waiting_for_a_bulk_store(kernel):
         launch(1)
 
 
-def test_a_swizzle_of_the_map_that_differs_from_the_descriptors_is_noted(kernel):
+def multiplied(kernel, swizzle=1, at=0, base=0):
+    """The notes of a product of a 64x64 tile with its first 8 rows; whether that is right."""
     values = np.random.default_rng(8).integers(-4, 5, (64, 64)).astype(np.float16)
-
-    def launch(swizzle):
-        out = Array(np.zeros((128, 4), np.float32), "out")
-        taken = TensorMap(Array(values, "A"), (64, 64), swizzle=128)
-        notes = kernel("load_and_multiply").launch(1, 128, [taken, out, swizzle], 64 * 128).notes
-        return out.numpy(), notes
-
-    got, notes = launch(1)
+    out = Array(np.zeros((128, 4), np.float32), "out")
+    taken = TensorMap(Array(values, "A"), (64, 64), swizzle=128)
+    notes = kernel("load_and_multiply").launch(1, 128, [taken, out, swizzle, at, base], at + 64 * 128).notes
     part = values[:, :16].astype(np.float32)
-    want = part @ part[:8].T
-    lane = np.arange(128)
-    for i in range(4):
-        rows, columns = lane // 32 * 16 + lane % 32 // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2
-        assert (got[:, i] == want[rows, columns]).all()
-    assert notes == ()
-    got, (note,) = launch(2)
+    want, got, lane = part @ part[:8].T, out.numpy(), np.arange(128)
+    rows, columns = lane // 32 * 16 + lane % 32 // 4, lane % 4 * 2
+    pairs = [(got[:, i], want[rows + 8 * (i // 2), columns + i % 2]) for i in range(4)]
+    return notes, all((a == b).all() for a, b in pairs)
+
+
+def test_a_swizzle_of_the_map_that_differs_from_the_descriptors_is_noted(kernel):
+    assert multiplied(kernel) == ((), True)
+    (note,), right = multiplied(kernel, swizzle=2)
     assert note.endswith("wgmma reads with a swizzle of 64 bytes what a tensor copy wrote with a swizzle of 128 bytes")
+    assert not right
+
+
+@pytest.mark.parametrize("at", [128, 640, 896])
+def test_the_swizzle_of_a_tile_that_begins_within_a_pattern_goes_by_the_address(kernel, at):
+    """Checked on an H100 with tiles at shared address 0x480."""
+    assert multiplied(kernel, at=at) == ((), True)
+
+
+def test_a_base_offset_that_contradicts_the_start_is_noted(kernel):
+    (note,), _ = multiplied(kernel, at=128, base=3)
+    assert note.endswith(
+        "base offset 3 contradicts its start, shared address 0x880, which lies in row 1 of a pattern of the "
+        "128-byte swizzle"
+    )
 
 
 def test_a_bulk_copy_between_blocks_of_a_cluster(kernel):
@@ -336,7 +398,11 @@ def test_clusters_that_cannot_be_are_refused(kernel, cluster, message):
     ("fault", "message"),
     [
         (1, "race: changes what block .* writes at"),
-        (2, "waits for 128 of 256 arrivals; also wait: .* at the barrier of the cluster at tma.cu"),
+        (
+            2,
+            f"waits for 128 of 256 arrivals .initialised for 256 arrivals at {AT}; arrived in this phase: 128 at {AT};"
+            f" .*parity 0 is waited for, which comes from {AT}.; also wait: .* at the barrier of the cluster at tma.cu",
+        ),
         (3, f"race: reads what a bulk copy writes at {AT}, before this thread sees its mbarrier's phase end"),
     ],
 )
@@ -573,3 +639,32 @@ def test_a_tensor_map_on_the_command_line(kernel, tmp_path, capsys):
 def test_wrong_tensor_maps_on_the_command_line(argument, message):
     with pytest.raises(PtxsimError, match=message):
         parse_argument(argument, 0)
+
+
+def made(kernel, columns=72, rows=40, at=(30, 24), fault=0):
+    tensor = np.random.default_rng(9).integers(0, 2**16, (40, 72)).astype(np.uint16)
+    out, space = Array(np.zeros(2048, np.uint8), "out"), Array(np.zeros(128, np.uint8), "map")
+    y, x = at
+    kernel("made_map").launch(1, 32, [out, Array(tensor, "A"), space, rows, columns, x, y, fault], shared_bytes=2048)
+    return out.numpy(), tensor
+
+
+@pytest.mark.parametrize("at", [(0, 0), (30, 24), (-5, -9)])
+def test_a_map_that_the_device_makes(kernel, at):
+    got, tensor = made(kernel, at=at)
+    assert (got == laid_out(window(tensor, at, (16, 64)), 128)).all()
+
+
+def test_faults_of_a_map_that_the_device_makes(kernel):
+    with pytest.raises(PtxsimError, match="tensor map of memory: a stride of 10 bytes; allowed: multiples of 16"):
+        made(kernel, fault=1)
+    with pytest.raises(PtxsimError, match=r"out-of-bounds global cp\.async load of .* bytes past the end of A"):
+        made(kernel, rows=44)
+
+
+def test_a_map_of_the_host_that_the_device_changes(kernel):
+    first, other = (np.random.default_rng(n).integers(0, 2**16, (16, 64)).astype(np.uint16) for n in (1, 2))
+    out, space = Array(np.zeros(2048, np.uint8), "out"), Array(np.zeros(128, np.uint8), "map")
+    given = TensorMap(Array(first, "A"), (16, 64), swizzle=128)
+    kernel("changed_map").launch(1, 32, [out, given, space, Array(other, "B")], shared_bytes=2048)
+    assert (out.numpy() == laid_out(other, 128)).all()

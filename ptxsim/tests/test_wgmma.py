@@ -11,7 +11,7 @@ import ptxsim
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn
 TYPES = {"__nv_bfloat16": BF16, "__half": np.float16, "float": np.float32, "uint8_t": E4M3}
 SWIZZLES = {0: "none", 1: "128 bytes", 2: "64 bytes", 3: "32 bytes"}
-EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, BASE, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY = range(1, 12)
+EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY, STRIDE = range(1, 12)
 
 
 def matrices(dtype, *shape: int, seed: int = 0) -> list[np.ndarray]:
@@ -99,9 +99,8 @@ FAULTS = {
     SCALED: r"its accumulator is written at wgmma\.cu:\d+.*, after the last wgmma\.fence",
     OVERWRITTEN: r"writes what wgmma.* at wgmma\.cu:\d+.* may still read: no wgmma\.wait_group between .*, in as",
     NO_BARRIER: r"race: .* thread .* writes at wgmma\.cu:\d+",
-    BASE: r"matrix descriptor 0x\w+: its start, shared address 0x480, must lie in the first row of a pattern of the "
-    r"128-byte swizzle, which begins at a multiple of 1024",
     RESERVED: r"matrix descriptor 0x\w+: bits 0x20000000000000 must be zero",
+    STRIDE: r"descriptor 0x\w+: parts of the matrix lie at one place: .* 8 rows take 1024, but its stride is 512 and",
     HALF: r"wgmma\.mma_async.*: 64 of a warpgroup's 128 threads execute it",
     NO_COMMIT: r"reads the result .* before a wait_group for it; it is in no group yet \(commit_group\)",
     NO_PROXY: r"reads what thread .* by an ordinary store, without a fence\.proxy\.async between",
@@ -163,7 +162,8 @@ D4 = "{%f1, %f2, %f3, %f4}"
             f"wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;",
             "this shape and types of",
         ),
-        (f"wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {D4}, %rd1, %rd1, 1;", "this shape and types of"),
+        (f"wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.e4m3 {D4}, %rd1, %rd1, 1;", "this shape and types of"),
+        (f"wgmma.mma_async.sync.aligned.m64n8k32.f32.s8.s8 {D4}, %rd1, %rd1, 1;", "this shape and types of"),
         (
             f"wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;",
             "must be 1 or -1 twice$",
@@ -178,6 +178,44 @@ D4 = "{%f1, %f2, %f3, %f4}"
 def test_what_there_is_not_is_refused(line, told):
     with pytest.raises(ptxsim.PtxsimError, match=told):
         ptxsim.load(HEADER + LINES.format(line=line, size=1024, more=""))
+
+
+BYTES = """.visible .entry k(.param .u64 out, .param .u64 in, .param .s32 start) {{
+.reg .b32 %r<9>; .reg .b32 %d<4>; .reg .b64 %rd<9>; .reg .pred %p; .shared .align 1024 .b8 tile[2304];
+mov.u32 %r1, %tid.x; ld.param.u64 %rd1, [in]; mov.u32 %r2, tile; mov.u32 %r3, 0;
+COPY: mad.lo.u32 %r4, %r3, 512, 0; mad.lo.u32 %r4, %r1, 4, %r4; cvt.u64.u32 %rd2, %r4; add.u64 %rd2, %rd1, %rd2;
+ld.global.u32 %r5, [%rd2]; add.u32 %r4, %r2, %r4; st.shared.u32 [%r4], %r5;
+add.u32 %r3, %r3, 1; setp.lt.u32 %p, %r3, 4;
+@%p bra COPY; setp.lt.u32 %p, %r1, 64; mad.lo.u32 %r4, %r1, 4, 2048; cvt.u64.u32 %rd2, %r4; add.u64 %rd2, %rd1, %rd2;
+@%p ld.global.u32 %r5, [%rd2]; add.u32 %r4, %r2, %r4; @%p st.shared.u32 [%r4], %r5;
+fence.proxy.async.shared::cta; bar.sync 0;
+shr.u32 %r6, %r2, 4; cvt.u64.u32 %rd3, %r6; mov.u64 %rd4, 0x1000080000; or.b64 %rd3, %rd3, %rd4;
+add.u64 %rd5, %rd3, 128; ld.param.s32 %r7, [start];
+mov.u32 %d0, %r7; mov.u32 %d1, %r7; mov.u32 %d2, %r7; mov.u32 %d3, %r7;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k32.s32.{a}.{b}{more} {{%d0, %d1, %d2, %d3}}, %rd3, %rd5, 1;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+ld.param.u64 %rd6, [out]; mul.wide.u32 %rd7, %r1, 16; add.u64 %rd6, %rd6, %rd7;
+st.global.u32 [%rd6], %d0; st.global.u32 [%rd6+4], %d1; st.global.u32 [%rd6+8], %d2;
+st.global.u32 [%rd6+12], %d3; ret; }}"""
+
+
+@pytest.mark.parametrize("more", ["", ".satfinite"])
+@pytest.mark.parametrize(("a", "b"), [("s8", "s8"), ("u8", "u8"), ("s8", "u8")])
+def test_integers(a, b, more):
+    """64 x 32 by 8 x 32, without a swizzle: 8 rows of 16 bytes lie together; sums wrap, or stop at the ends."""
+    rng, types = np.random.default_rng(5), {"s8": np.int8, "u8": np.uint8}
+    left, right = (rng.integers(-128, 128, (rows, 32)).astype(np.int8).view(types[t]) for rows, t in ((64, a), (8, b)))
+    laid = [x.view(np.uint8).reshape(-1, 8, 2, 16).transpose(0, 2, 1, 3).reshape(-1) for x in (left, right)]
+    out, start = ptxsim.Array(np.zeros((128, 4), np.int32)), 2**31 - 1
+    text = HEADER + BYTES.format(a=a, b=b, more=more)
+    ptxsim.load(text).launch(1, 128, [out, ptxsim.Array(np.concatenate(laid)), start])
+    want = left.astype(np.int64) @ right.astype(np.int64).T + start
+    want = np.clip(want, -(2**31), 2**31 - 1) if more else (want + 2**31) % 2**32 - 2**31
+    lane = np.arange(128)
+    for i in range(4):
+        rows, columns = lane // 32 * 16 + lane % 32 // 4 + 8 * (i // 2), lane % 4 * 2 + i % 2
+        assert (out.numpy()[:, i] == want[rows, columns]).all()
 
 
 def test_operands_beyond_shared_memory_and_unwritten_ones_are_found():

@@ -37,6 +37,40 @@ extern "C" __global__ void coop(int* out, const int* in) {
     b.sync();
     out[blockIdx.x * 128 + threadIdx.x] = s + a.size();
 }
+// Tiles of several warps: from sm_80 on their barriers lie in the system's part of shared memory, the kernel's own data do not.
+extern "C" __global__ void coop_wide(int* out, const int* in) {
+    __shared__ cg::block_tile_memory<256> memory;
+    __shared__ int own[256];
+    auto b = cg::this_thread_block(memory);
+    auto w = cg::tiled_partition<64>(b);
+    own[threadIdx.x] = in[blockIdx.x * 256 + threadIdx.x];
+    w.sync();
+    int next = own[threadIdx.x ^ 63];
+    int s = cg::reduce(w, next, cg::plus<int>());
+    w.sync();
+    out[blockIdx.x * 256 + threadIdx.x] = s + own[threadIdx.x];
+}
+// Memory that threads take from the device's heap and give back. Fault 1: beyond its end; 2: after it was given back; 3: twice.
+extern "C" __global__ void heap(int* out, const int* in, int fault) {
+    int* list = new int[4 + threadIdx.x % 3];
+    for (int i = 0; i < 4; ++i) list[i] = in[blockIdx.x * 128 + threadIdx.x] + i;
+    if (fault == 1) list[4 + threadIdx.x % 3] = 0;
+    if (fault == 2) delete[] list;
+    out[blockIdx.x * 128 + threadIdx.x] = list[0] + list[3];
+    delete[] list;
+    if (fault == 3) delete[] list;
+    out[gridDim.x * 128 + blockIdx.x * 128 + threadIdx.x] = malloc(size_t(1) << 40) == nullptr;
+}
+// The whole grid meets between rounds; fault: it does not.
+extern "C" __global__ void grid_sync(int* out, const int* in, int fault) {
+    auto grid = cg::this_grid();
+    int n = gridDim.x * 64, i = blockIdx.x * 64 + threadIdx.x;
+    out[i] = in[i];
+    for (int round = 0; round < 3; ++round) {
+        if (!fault) grid.sync();
+        out[(round + 1) * n + i] = out[round * n + n - 1 - i] + 1;
+    }
+}
 // Not a library, but what reductions in many kernels look like.
 extern "C" __global__ void softmax(float* out, const float* in, int n) {
     __shared__ float part[4];
@@ -66,4 +100,26 @@ extern "C" __global__ void wmma_gemm(float* c, const half* a, const half* b) {
     load_matrix_sync(fb, b, 16);
     mma_sync(fc, fa, fb, fc);
     store_matrix_sync(c, fc, 16, mem_row_major);
+}
+extern "C" __global__ void wmma_bytes(int* c, const signed char* a, const signed char* b) {
+    using namespace nvcuda::wmma;
+    fragment<matrix_a, 32, 8, 16, signed char, row_major> fa;
+    fragment<matrix_b, 32, 8, 16, signed char, col_major> fb;
+    fragment<accumulator, 32, 8, 16, int> fc;
+    load_matrix_sync(fc, c, 8, mem_row_major);
+    load_matrix_sync(fa, a, 16);
+    load_matrix_sync(fb, b, 16);
+    mma_sync(fc, fa, fb, fc);
+    store_matrix_sync(c, fc, 8, mem_row_major);
+}
+extern "C" __global__ void wmma_doubles(double* c, const double* a, const double* b) {
+    using namespace nvcuda::wmma;
+    fragment<matrix_a, 8, 8, 4, double, row_major> fa;
+    fragment<matrix_b, 8, 8, 4, double, col_major> fb;
+    fragment<accumulator, 8, 8, 4, double> fc;
+    load_matrix_sync(fc, c, 8, mem_row_major);
+    load_matrix_sync(fa, a, 4);
+    load_matrix_sync(fb, b, 4);
+    mma_sync(fc, fa, fb, fc);
+    store_matrix_sync(c, fc, 8, mem_row_major);
 }

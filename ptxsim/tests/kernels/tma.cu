@@ -143,13 +143,25 @@ KERNEL put(const uint8_t* in, MAP map, int x, int y, int z, int bytes, int rank,
     }
 }
 
+// A box of which only some elements of shared memory are written before it is stored.
+KERNEL put_part(const int* places, const uint16_t* values, int count, MAP map) {
+    for (int i = threadIdx.x; i < count; i += blockDim.x) reinterpret_cast<uint16_t*>(shared)[places[i]] = values[i];
+    proxy_fence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        store_2d(&map, 0, 0, shared);
+        commit();
+        wait_read();
+    }
+}
+
 // A producer warp fills a ring of 64x64 boxes, two groups of consumers take them; C = sum over tiles of scaled elements.
 KERNEL __launch_bounds__(384, 1) ring(float* out, MAP map, int tiles, int fault) {
     constexpr int STAGES = 3, ROWS = 64, BYTES = ROWS * 128;
     __shared__ uint64_t full[STAGES], empty[STAGES];
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; ++i) init(&full[i], 1), init(&empty[i], fault == 5 ? 1 : 2);
-        init_fence();
+        if (fault != 10) init_fence();
     }
     __syncthreads();
     const int group = threadIdx.x / 128;
@@ -158,7 +170,8 @@ KERNEL __launch_bounds__(384, 1) ring(float* out, MAP map, int tiles, int fault)
         if (threadIdx.x == 0) {
             for (int i = 0; i < tiles; ++i) {
                 const int slot = i % STAGES, turn = i / STAGES % 2;
-                if (fault != 6) wait(&empty[slot], turn ^ 1);
+                const int before = fault == 9 ? turn : turn ^ 1;
+                if (fault != 6) wait(&empty[slot], before);
                 expect(&full[slot], fault == 1 ? BYTES + 128 : fault == 2 ? BYTES - 128 : BYTES);
                 if (fault != 4) load_2d(shared + slot * BYTES, &map, 0, i * ROWS, &full[slot]);
             }
@@ -324,8 +337,9 @@ KERNEL store_and_multiply(MAP map, float* out, int fault) {
     shared[threadIdx.x] = 1;
 }
 
-// A tile by a tensor map, read with the descriptor's own swizzle (1: 128 bytes, 2: 64, 3: 32, 0: none).
-KERNEL load_and_multiply(MAP map, float* out, int swizzle) {
+// A tile by a tensor map, `at` bytes into shared memory, read with the descriptor's own swizzle (1: 128 bytes, 2: 64, 3: 32,
+// 0: none) and base offset.
+KERNEL load_and_multiply(MAP map, float* out, int swizzle, int at, int base) {
     __shared__ uint64_t bar;
     if (threadIdx.x == 0) {
         init(&bar, 1);
@@ -334,10 +348,11 @@ KERNEL load_and_multiply(MAP map, float* out, int swizzle) {
     __syncthreads();
     if (threadIdx.x == 0) {
         expect(&bar, 64 * 128);
-        load_2d(shared, &map, 0, 0, &bar);
+        load_2d(shared + at, &map, 0, 0, &bar);
     }
     wait(&bar, 0);
-    const uint64_t matrix = (shared_address(shared) & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | uint64_t(swizzle) << 62;
+    const uint64_t matrix = (shared_address(shared + at) & 0x3FFFF) >> 4 | 1ull << 16 | 64ull << 32 | uint64_t(base) << 49 |
+                            uint64_t(swizzle) << 62;
     float d[4];
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     asm volatile(
@@ -409,4 +424,60 @@ KERNEL __cluster_dims__(2, 1, 1) relaxed_arrival(int* out, int fault) {
     wait(&bar, 0);
     out[blockIdx.x * blockDim.x + threadIdx.x] = 1;
     cluster_sync();
+}
+
+// A map of the device's own: its fields are set in shared memory, it is copied to global memory, and taken from there.
+#define REPLACE(field, type, ...) asm volatile("tensormap.replace.tile." field ".shared::cta.b1024." type " [%0], " __VA_ARGS__ : "memory")
+KERNEL made_map(uint8_t* out, const uint16_t* tensor, uint8_t* map, int rows, int columns, int x, int y, int fault) {
+    __shared__ alignas(128) uint8_t own[128];
+    __shared__ uint64_t bar;
+    for (int i = threadIdx.x; i < 128; i += 32) own[i] = 0;
+    __syncwarp();
+    const uint32_t at = shared_address(own);
+    if (threadIdx.x == 0) {
+        REPLACE("global_address", "b64", "%1;" ::"r"(at), "l"(tensor));
+        REPLACE("rank", "b32", "%1;" ::"r"(at), "r"(1));
+        REPLACE("box_dim", "b32", "0, %1;" ::"r"(at), "r"(64));
+        REPLACE("box_dim", "b32", "1, %1;" ::"r"(at), "r"(16));
+        REPLACE("global_dim", "b32", "0, %1;" ::"r"(at), "r"(columns));
+        REPLACE("global_dim", "b32", "1, %1;" ::"r"(at), "r"(rows));
+        REPLACE("global_stride", "b64", "0, %1;" ::"r"(at), "l"(uint64_t(fault == 1 ? 10 : columns * 2)));
+        REPLACE("element_stride", "b32", "0, %1;" ::"r"(at), "r"(1));
+        REPLACE("element_stride", "b32", "1, %1;" ::"r"(at), "r"(1));
+        REPLACE("elemtype", "b32", "1;" ::"r"(at));
+        REPLACE("interleave_layout", "b32", "0;" ::"r"(at));
+        REPLACE("swizzle_mode", "b32", "3;" ::"r"(at));
+        REPLACE("fill_mode", "b32", "0;" ::"r"(at));
+        init(&bar, 1);
+        init_fence();
+    }
+    __syncwarp();
+    asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(map),
+                 "r"(at)
+                 : "memory");
+    asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+    if (threadIdx.x == 0) {
+        expect(&bar, 2048);
+        load_2d(shared, reinterpret_cast<CUtensorMap*>(map), x, y, &bar);
+    }
+    __syncwarp();
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < 2048; i += 32) out[i] = shared[i];
+}
+// One field of the host's map changed.
+KERNEL changed_map(uint8_t* out, MAP given, CUtensorMap* map, const uint16_t* other) {
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        *map = given;
+        asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(other) : "memory");
+        asm volatile("fence.proxy.tensormap::generic.release.gpu; fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map)
+                     : "memory");
+        init(&bar, 1);
+        init_fence();
+        expect(&bar, 2048);
+        load_2d(shared, map, 0, 0, &bar);
+    }
+    __syncwarp();
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < 2048; i += 32) out[i] = shared[i];
 }

@@ -80,7 +80,7 @@ __device__ void multiply(float (&d)[32], uint64_t a, uint64_t b, int accumulate)
 __device__ int row_of(int i) { return threadIdx.x % 128 / 32 * 16 + i / 2 % 2 * 8 + threadIdx.x % 32 / 4; }
 __device__ int column_of(int i) { return i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
-enum Fault { NONE, EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, BASE, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY };
+enum Fault { NONE, EARLY, NO_FENCE, SCALED, OVERWRITTEN, NO_BARRIER, RESERVED, HALF, NO_COMMIT, DIFFERENT, NO_PROXY, STRIDE };
 
 // d[64][64] = a[64][K] b[64][K]^T, one warpgroup; K of 128 bytes.
 template <typename T, int SWIZZLE, bool ACROSS_A, bool ACROSS_B, int FAULT = NONE>
@@ -101,7 +101,7 @@ __global__ void gemm(float* out, const T* a, const T* b) {
     pin(d);
     if (FAULT != NO_FENCE) fence();
     if (FAULT == HALF && threadIdx.x < 64) return;
-    uint64_t broken = FAULT == BASE ? 128 >> 4 : FAULT == RESERVED ? 1ull << 53 : FAULT == DIFFERENT ? threadIdx.x & 64 : 0;
+    uint64_t broken = FAULT == RESERVED ? 1ull << 53 : FAULT == STRIDE ? -(32ull << 32) : FAULT == DIFFERENT ? threadIdx.x & 64 : 0;
 #pragma unroll
     for (int k = 0; k < K; k += STEP) {
         multiply<T, ACROSS_A, ACROSS_B>(d, A::from(as, k) + broken, B::from(bs, k), k > 0);
@@ -132,8 +132,8 @@ ALL(GEMMS, __half)
 ALL(K_MAJOR, float)
 ALL(K_MAJOR, uint8_t)
 #define FAULTY(F) template __global__ void gemm<__half, 1, false, false, F>(float*, const __half*, const __half*);
-FAULTY(EARLY) FAULTY(NO_FENCE) FAULTY(SCALED) FAULTY(OVERWRITTEN) FAULTY(NO_BARRIER) FAULTY(BASE) FAULTY(RESERVED)
-FAULTY(HALF) FAULTY(NO_COMMIT) FAULTY(DIFFERENT) FAULTY(NO_PROXY)
+FAULTY(EARLY) FAULTY(NO_FENCE) FAULTY(SCALED) FAULTY(OVERWRITTEN) FAULTY(NO_BARRIER) FAULTY(RESERVED)
+FAULTY(HALF) FAULTY(NO_COMMIT) FAULTY(DIFFERENT) FAULTY(NO_PROXY) FAULTY(STRIDE)
 
 // The same with A out of registers, its sign turned, and two groups under way at a time.
 template <int FAULT>

@@ -15,7 +15,7 @@ from contracts import read_json, read_rows
 from experiments.emulation import bounds, launching, predictions, scaling
 from kernels import catalogue
 from ptxsim import bounds as rules
-from ptxsim import machines
+from ptxsim import machines, polling
 
 SIZE = 4096
 EXACT = [
@@ -74,14 +74,25 @@ def test_instructions_sectors_and_wavefronts_are_exact(name: str, found, counted
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_instructions_and_pipes_are_ncu_s(name: str, found, counted) -> None:
-    """VIADD, which bf16 kernels have, among the instructions of the FMA pipe."""
+def test_instructions_and_pipes_are_ncu_s(name: str, found, counted, builds) -> None:
+    """VIADD, which bf16 kernels have, among the instructions of the FMA pipe. Kernels that wait for mbarriers poll
+    them: of these the instructions are a lower bound, as are those of wgmma kernels whose branches the counts leave
+    open."""
     ncu, least = counted(name), found(name)[1]
-    assert least["issue"]["amount"] == pytest.approx(ncu["sm__inst_executed.sum"], rel=1e-8)
+    program = launching.load(catalogue.kernels()[name], builds(name), cubin=False).program
+    exact = not polling.waits(program, polling.loops(program)) and all(i.opcode != "wgmma" for i in program.code)
+    if exact:
+        assert least["issue"]["amount"] == pytest.approx(ncu["sm__inst_executed.sum"], rel=1e-8)
+    else:
+        assert 0.8 * ncu["sm__inst_executed.sum"] < least["issue"]["amount"] <= ncu["sm__inst_executed.sum"]
     assert least["issue"]["disagreement"] < 1e-6
     for pipe in {"fma", "tensor"} & set(least):
         busy = ncu[f"sm__pipe_{pipe}_cycles_active.avg.pct_of_peak_sustained_active"] / 100 * ncu[told.AVERAGE]
-        assert least[pipe]["cycles_per_sm"] == pytest.approx(busy, rel=1e-3 if pipe == "tensor" else 1e-6), pipe
+        near = 1e-3 if pipe == "tensor" else 1e-6
+        if exact or pipe == "tensor":
+            assert least[pipe]["cycles_per_sm"] == pytest.approx(busy, rel=near), pipe
+        else:
+            assert least[pipe]["cycles_per_sm"] <= busy * (1 + near), pipe
 
 
 @pytest.mark.parametrize("name", EACH)

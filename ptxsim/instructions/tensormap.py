@@ -1,0 +1,90 @@
+"""tensormap: maps that the device makes or changes (PTX ISA 9.7.9.27)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .. import tensor_maps
+from ..errors import PtxError
+from ..memory import Access, MixedAccess
+from ..ptx_types import TYPES
+from ..syntax import Immediate, Instruction
+from .registry import ADDRESS, NUMBER, VALUE, Modifiers, Step, effect, takes
+
+if TYPE_CHECKING:
+    from ..machine import Machine
+
+U64 = TYPES["u64"]
+PIECE = 16  # bytes of a map that are accessed at once
+
+
+@effect("tensormap", takes(ADDRESS, ADDRESS, NUMBER, when="cp_fenceproxy"), takes(ADDRESS, VALUE, optional=(VALUE,)))
+def tensormap(m: Machine, instruction: Instruction) -> Step:
+    """tensormap.replace: set a field of a map; tensormap.cp_fenceproxy: copy one from shared to global memory."""
+    modifiers = Modifiers(instruction)
+    if modifiers.flag("cp_fenceproxy"):
+        return _copy(m, instruction, modifiers)
+    field = modifiers.one_of(tensor_maps.FIELDS)
+    if not (modifiers.flag("replace") and modifiers.flag("tile")) or field is None:
+        modifiers.reject("this operation")
+    space = modifiers.one_of(("global", "shared::cta", "shared"), "generic").removesuffix("::cta")
+    modifiers.drop(("b1024",))
+    t = modifiers.type
+    modifiers.done()
+    address, *more = instruction.operands
+    name, slot, offset = m.address(address, space)
+    ordinal = more.pop(0) if len(more) > 1 else Immediate(0)
+    if not isinstance(ordinal, Immediate) or not 0 <= int(ordinal.value) < tensor_maps.MOST_RANK:
+        raise PtxError(f"{instruction.where}: {instruction.name}: the ordinal must be a whole number from 0 to 4")
+    at, size = tensor_maps.field_at(field, int(ordinal.value) if field in tensor_maps.ORDINALS else 0)
+    read = m.reader(more[0], t)
+
+    def step() -> None:
+        for data, start, lane in _maps(m, instruction, name, slot, offset):
+            own = data[start : start + tensor_maps.BYTES]
+            number = tensor_maps.decoded(own.tobytes())
+            if number is not None and number < len(m.tensor_maps):
+                own[:] = np.frombuffer(tensor_maps.fields_of(m.tensor_maps[number]), np.uint8)
+            own[: len(tensor_maps.MADE)] = np.frombuffer(tensor_maps.MADE, np.uint8)
+            value = int(np.broadcast_to(read(), m.lanes)[lane]) & (1 << 8 * size) - 1
+            own[at : at + size] = np.frombuffer(value.to_bytes(size, "little"), np.uint8)
+
+    return step
+
+
+def _maps(m: Machine, instruction: Instruction, name: str, slot: int, offset: int) -> list[tuple[np.ndarray, int, int]]:
+    """Where the maps of the active threads lie: an array of bytes, a place in it; and the thread."""
+    access = m.access(name, slot, offset, PIECE, instruction, "atom", observed=False)
+    parts = [part for _, part in access.parts] if isinstance(access, MixedAccess) else [access]
+    found = []
+    for part in parts:
+        _require_whole(m, part, instruction)
+        lanes = np.arange(m.lanes) if part.lanes is None else np.asarray(part.lanes)
+        found += [(part.space.data, at, lane) for at, lane in zip(part.flat().tolist(), lanes.tolist(), strict=True)]
+    return found
+
+
+def _require_whole(m: Machine, access: Access, instruction: Instruction) -> None:
+    m.require_valid(access.space, access.where, access.offset, tensor_maps.BYTES, 64, instruction, "atom")
+
+
+def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """[to], [from], 128: by one lane of the warp is enough; the fence orders what is not reordered here."""
+    modifiers.drop(("global", "shared::", "tensormap::", "release", "acquire", "cta", "cluster", "gpu", "sys", "sync"))
+    modifiers.drop(("aligned",))
+    modifiers.done()
+    destination, source, size = instruction.operands
+    if int(size.value) != tensor_maps.BYTES:
+        raise PtxError(f"{instruction.where}: {instruction.name} copies {tensor_maps.BYTES} bytes, not {size.value}")
+    _, to_slot, to_offset = m.address(destination, "global")
+    _, from_slot, from_offset = m.address(source, "shared")
+
+    def step() -> None:
+        taken = _maps(m, instruction, "shared", from_slot, from_offset)
+        put = _maps(m, instruction, "global", to_slot, to_offset)
+        for (data, start, _), (to, place, _) in zip(taken, put, strict=True):
+            to[place : place + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]
+
+    return step
