@@ -35,4 +35,6 @@ def leases(rows: pd.DataFrame) -> pd.DataFrame:
     reported_with=("lease_medians",),
 )
 def leases_table(inputs: Inputs) -> pd.DataFrame:
+    if not inputs.has("lease_medians"):
+        return leases(pd.DataFrame())
     return leases(inputs.offered("lease_medians", timed=True))

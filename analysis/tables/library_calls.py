@@ -1,7 +1,8 @@
 """Which of its calls a library was at each size: library_calls.csv.
 
-Shares are of the fastest that cuBLAS has for a problem on the card, as a contest in each measuring process found it
-(experiments.gpu.contest). Processes may disagree about two that are equally fast.
+Shares are of the fastest that a library has for a problem on the card. One contest for each problem found it, whose
+outcome contests.csv records: the second call, how far it is behind, and whether that is more than noise. Tables from
+before that was recorded have a contest in each measuring process, and these may disagree.
 """
 
 from __future__ import annotations
@@ -20,17 +21,23 @@ def told(windows: pd.DataFrame) -> bool:
     return len(windows) > 0 and bool(windows["baseline_call"].notna().all())
 
 
-def library_calls(windows: pd.DataFrame) -> pd.DataFrame:
+def library_calls(windows: pd.DataFrame, contests: pd.DataFrame | None = None) -> pd.DataFrame:
     """One row per baseline, problem, clock regime, kind of data and call, the most frequent call first.
 
     Columns: those of `KEYS`; call, as windows.csv names it; windows (in which it was the baseline) and of_windows (of
-    this baseline and problem).
+    this baseline and problem). With contests, also: b_layout, next_call, behind (how much longer the next call took, as
+    a part of the winner's time) and decided (whether that is more than noise).
     """
     rows = windows[KEYS].assign(call=windows["baseline_call"].fillna(BEFORE).astype(str))
     counted = rows.groupby([*KEYS, "call"]).size().reset_index(name="windows")
     counted["of_windows"] = counted.groupby(KEYS)["windows"].transform("sum")
     order, ascending = [*KEYS, "windows", "call"], [True] * len(KEYS) + [False, True]
-    return counted.sort_values(order, ascending=ascending, ignore_index=True)
+    counted = counted.sort_values(order, ascending=ascending, ignore_index=True)
+    if contests is None:
+        return counted
+    found = contests.assign(behind=contests["next_time_us"] / contests["time_us"] - 1)
+    found = found[["baseline", "m", "n", "k", "call", "b_layout", "next_call", "behind", "decided"]]
+    return counted.merge(found, how="left", on=["baseline", "m", "n", "k", "call"])
 
 
 @table(
@@ -38,6 +45,7 @@ def library_calls(windows: pd.DataFrame) -> pd.DataFrame:
     title="Which call of its library a baseline was",
     caption="workflow/report/library_calls.rst",
     reads=("windows",),
+    optional=("contests",),
 )
 def library_calls_table(inputs: Inputs) -> pd.DataFrame:
-    return library_calls(inputs.rows("windows"))
+    return library_calls(inputs.rows("windows"), inputs.rows("contests") if inputs.has("contests") else None)

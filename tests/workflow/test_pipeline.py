@@ -157,6 +157,20 @@ def test_a_wrong_configuration_is_one_line(setting: str, said: str, small: Path)
     assert dates(small) == before
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "cannot read nowhere.zip: No such file"), (b"PK cut", "nowhere.zip: not a whole pack of measurements")],
+)
+def test_a_run_that_cannot_go_on_from_a_file_is_one_line(content: bytes | None, said: str, small: Path) -> None:
+    path = small / "nowhere.zip"
+    if content:
+        path.write_bytes(content)
+    try:
+        assert said in the_error(snakemake(small, "build", "--config", "resume=nowhere.zip"))
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def test_an_unknown_target_is_named(small: Path) -> None:
     done = snakemake(small, "sgemm_laddr")
     assert done.returncode != 0 and "Traceback" not in output(done)

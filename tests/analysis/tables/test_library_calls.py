@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from machine_folder import Folder
 
+from contracts import write_rows
+
 
 @pytest.fixture
 def folder(tmp_path: Path, archive: Path) -> Folder:
@@ -44,3 +46,15 @@ def test_an_older_archive_had_one_call(called: str | None, folder: Folder, tmp_p
     assert sum(int(row["windows"]) for row in made) == len(folder.rows("windows"))
     folder.made(tmp_path / "t", "summary")
     assert json.loads((tmp_path / "t" / "summary.json").read_text())["best_of_library"] is bool(called)
+
+
+def test_how_the_contest_ended_stands_next_to_its_winner(folder: Folder, tmp_path: Path) -> None:
+    """A second call that is as fast is said to be so: another contest may end otherwise."""
+    folder.edit("windows", lambda row: {"baseline_call": "cublasLtMatmul 1/8"}, in_ladder)
+    contest = {"baseline": "cublas_bf16", "dtype": "bf16", "m": 4096, "n": 4096, "k": 4096, "b_layout": "row"}
+    contest |= {"call": "cublasLtMatmul 1/8", "calls": 9, "time_us": 200.0}
+    contest |= {"next_call": "cublasGemmEx", "next_time_us": 200.1, "decided": False}
+    write_rows(folder.measured / "contests.csv", "contests", [contest])
+    (row,) = folder.made_rows(tmp_path / "t", "library_calls")
+    assert (row["next_call"], row["decided"]) == ("cublasGemmEx", "false")
+    assert float(row["behind"]) == pytest.approx(0.0005)
