@@ -27,6 +27,7 @@ COMPARE = "compare"
 SWEEP = "tile_autotune"
 COMPARED_SIZE = 4096
 PART = 8  # variants that one job checks or times
+CHECKED = (".csv", ".seconds.csv")  # what a job that checks leaves behind
 TIMED = (
     ".csv",
     ".checks.csv",
@@ -169,9 +170,18 @@ class Plan:
     @functools.cached_property
     def timed_before(self) -> tuple[str, ...]:
         """What earlier runs timed of experiments not planned now: it joins the tables, and is not made again."""
-        stems = (stem for name in self.experiments if name not in self.planned for stem in self._timed(name))
-        folder = f"{self.results}/parts/bench"
-        return tuple(stem for stem in stems if self.inventory.has(*(f"{folder}/{stem}{suffix}" for suffix in TIMED)))
+        folder, found = f"{self.results}/parts", []
+        for name in self.experiments:
+            checks = [f"{folder}/check/{name}/{part}" for part in self.parts(name) if self.runnable_of(name, part)]
+            left = [f"{check}{suffix}" for check in checks for suffix in CHECKED]
+            if name not in self.planned and self.inventory.has(*left):
+                stems = self._timed(name)
+                found += [
+                    stem
+                    for stem in stems
+                    if self.inventory.has(*(f"{folder}/bench/{stem}{suffix}" for suffix in TIMED))
+                ]
+        return tuple(found)
 
     def checked(self, scope: str) -> tuple[str, ...]:
         """The parts whose checks a scope's table holds, as EXPERIMENT/PART: those that take part, and those that

@@ -12,7 +12,20 @@ from helpers import ROOT
 from analysis import registry as registered
 from contracts import UserError, load_yaml, registry, validate
 from kernels import catalogue
-from workflow.plan import BUILT, EMULATED, PART, TIMED, Device, Inventory, Plan, drawn, mode_for, named_in, plan
+from workflow.plan import (
+    BUILT,
+    CHECKED,
+    EMULATED,
+    PART,
+    TIMED,
+    Device,
+    Inventory,
+    Plan,
+    drawn,
+    mode_for,
+    named_in,
+    plan,
+)
 
 CONFIG = load_yaml(ROOT / "config.yaml")
 TOOLCHAIN = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5", "arch": "sm_90a"}
@@ -205,7 +218,11 @@ def test_targets_name_experiments_whole() -> None:
 
 def test_what_was_timed_by_name_joins_the_tables_of_all() -> None:
     stem = "results/h200/parts/bench/sgemm_sweep/fp32-1-unlocked"
-    parts = {f"{stem}{suffix}" for suffix in TIMED}
+    timed = {f"{stem}{suffix}" for suffix in TIMED}
+    every = made("all", device=H200).parts("sgemm_sweep")
+    checked = {f"results/h200/parts/check/sgemm_sweep/{part}{suffix}" for part in every for suffix in CHECKED}
+    parts = timed | checked
+    assert made("all", device=H200, more=timed).timed_before == ()  # without the checks that belong to it
     assert made("all", device=H200, more={f"{stem}.csv"}).timed_before == ()  # cut off: its job is not whole
     found = made("all", device=H200, more=parts)
     assert found.timed_before == ("sgemm_sweep/fp32-1-unlocked",)

@@ -129,7 +129,8 @@ TUNED = f"--tuned {PLAN.tuned}" if PLAN.tuned else ""
 
 wildcard_constraints:
     variant="|".join(PLAN.runnable) or "none",
-    experiment="|".join(PLAN.everything) or "none",
+    # those that are measured; what earlier runs left of others is plain input
+    experiment="|".join([*PLAN.planned, *(["compare"] if PLAN.compared else [])]) or "none",
     size="[0-9]+",
     part="[a-z0-9]+-[0-9]+",
     regime="unlocked|locked",

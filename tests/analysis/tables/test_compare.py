@@ -239,14 +239,14 @@ def planned(tree: Path, *arguments: str) -> dict[str, int]:
 
 def test_with_a_gpu_the_two_are_checked_and_profiled_first(tree: Path) -> None:
     jobs = planned(tree, "compare", *pair("sgemm_tiling", "sgemm_at_tiling"))
-    assert (jobs["profile"], jobs["check"], jobs["emulate"], jobs["compared"], jobs["compare"]) == (2, 2, 2, 1, 1)
+    assert (jobs["profile"], jobs["check"], jobs["emulate"], jobs["compared"], jobs["compare"]) == (1, 1, 2, 1, 1)
     assert not {"bench", "measure_agreement", "paper_pdf"} & set(jobs)
 
 
 def test_second_opinions_are_measured_only_by_name(tree: Path, archive: Path) -> None:
     """`all` draws a table that is there without making it again, even where its kernel is newer."""
     jobs = planned(tree, "all")
-    assert (jobs["report_tables"], jobs["figures_second_opinions"]) == (1, 1) and jobs["measure_agreement"] > 20
+    assert (jobs["report_tables"], jobs["figures_second_opinions"], jobs["measure_agreement"]) == (1, 1, 1)
     assert "measure_sanitizer" not in jobs
     path = tree / "results" / "h200" / "sanitizer.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
