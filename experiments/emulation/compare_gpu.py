@@ -31,7 +31,7 @@ from experiments.gpu.seconds import Seconds, since_start
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
-from experiments.stages.check import Checked, Device, HeldGpu, Inputs, inside, prepare
+from experiments.stages.check import Checked, Device, HeldGpu, Inputs, held, inside, prepare
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
 from kernels import catalogue
@@ -129,13 +129,8 @@ def agree(
     with seconds.of("prepare"):
         todo = [case for case in chosen(variant) if case.name in emulated]
         prepared = [prepare(variant, case, emulated[case.name].seed) for case in todo]
-    with seconds.of("lease"):
-        opened = gpu.__enter__()
-    try:
-        with seconds.of("check"):
-            measured = [result(opened, variant, inputs) for inputs in prepared]
-    finally:
-        gpu.__exit__(None, None, None)
+    with held(gpu, seconds) as opened, seconds.of("check"):
+        measured = [result(opened, variant, inputs) for inputs in prepared]
     table = []
     with seconds.of("judge"):
         for inputs, one in zip(prepared, measured, strict=True):

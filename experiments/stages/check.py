@@ -15,7 +15,7 @@ import argparse
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -294,15 +294,19 @@ def check_cases(
     seconds, make = seconds or Seconds(), shared.prepared if shared else prepare
     with seconds.of("prepare"):
         prepared = [make(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
-    with seconds.of("lease"):
-        opened = device.__enter__()
-    try:
-        with seconds.of("check"):
-            outputs = [attempt(opened, variant, inputs) for inputs in prepared]
-    finally:
-        device.__exit__(None, None, None)
+    with held(device, seconds) as opened, seconds.of("check"):
+        outputs = [attempt(opened, variant, inputs) for inputs in prepared]
     with seconds.of("judge"):
         return _judged(opened, variant, prepared, outputs)
+
+
+@contextmanager
+def held(device: AbstractContextManager[Device], seconds: Seconds) -> Iterator[Device]:
+    """The device, until the block ends; waiting for it is counted apart."""
+    with ExitStack() as stack:
+        with seconds.of("lease"):
+            opened = stack.enter_context(device)
+        yield opened
 
 
 def _judged(
