@@ -28,14 +28,7 @@ SWEEP = "tile_autotune"
 COMPARED_SIZE = 4096
 PART = 8  # variants that one job checks or times
 CHECKED = (".csv", ".seconds.csv")  # what a job that checks leaves behind
-TIMED = (
-    ".csv",
-    ".checks.csv",
-    ".parquet",
-    ".contests.csv",
-    ".seconds.csv",
-    ".leases.csv",
-)  # what a job that times leaves
+TIMED = (".csv", ".checks.csv", ".parquet", ".contests.csv", ".seconds.csv", ".leases.csv")  # what one that times does
 # What the stages that need no GPU leave behind for each kernel
 BUILT = (".cu", ".ptx", ".cubin", ".sass", ".json")
 EMULATED = ("checks.csv", "predictions.csv", "bounds.csv", "shared_widths.csv", "bank_accesses.json")
@@ -174,13 +167,11 @@ class Plan:
         for name in self.experiments:
             checks = [f"{folder}/check/{name}/{part}" for part in self.parts(name) if self.runnable_of(name, part)]
             left = [f"{check}{suffix}" for check in checks for suffix in CHECKED]
-            if name not in self.planned and self.inventory.has(*left):
-                stems = self._timed(name)
-                found += [
-                    stem
-                    for stem in stems
-                    if self.inventory.has(*(f"{folder}/bench/{stem}{suffix}" for suffix in TIMED))
-                ]
+            if name in self.planned or not self.inventory.has(*left):
+                continue
+            for stem in self._timed(name):
+                if self.inventory.has(*(f"{folder}/bench/{stem}{suffix}" for suffix in TIMED)):
+                    found.append(stem)
         return tuple(found)
 
     def checked(self, scope: str) -> tuple[str, ...]:

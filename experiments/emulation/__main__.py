@@ -18,7 +18,7 @@ from typing import Any
 
 from contracts import UserError, run_command, write_json, write_rows
 from experiments.command_line import add_build_dir, add_variant
-from experiments.emulation import bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
+from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import check_cases, report
 from kernels import catalogue
@@ -75,7 +75,7 @@ def main() -> None:
     found = widths.rows(entry.name, kernel, options.build_dir / f"{entry.name}.cubin") if kernel else []
     pictured = bank_pictures.recorded(entry.name, kernel) if kernel else []
     if options.results:
-        compare_gpu.keep(options.out_dir / compare_gpu.RESULTS, entry, checked)
+        compare_gpu.keep(options.out_dir / RESULTS, entry, checked)
     write_rows(options.out_dir / "checks.csv", "checks", [one.row for one in checked])
     write_rows(options.out_dir / "predictions.csv", "counters", predicted)
     write_rows(options.out_dir / "bounds.csv", "bounds", least)

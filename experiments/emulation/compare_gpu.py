@@ -26,6 +26,7 @@ import ptxsim
 from contracts import UserError, atomic_write, run_command, write_rows
 from contracts.archives import checksum
 from experiments.command_line import add_build_dir, add_store, add_variants
+from experiments.emulation import RESULTS
 from experiments.emulation.device import EmulatedDevice
 from experiments.gpu.seconds import Seconds, since_start
 from experiments.gpu.worker import Failure, Watch, work_through
@@ -39,15 +40,15 @@ from kernels.catalogue import Problem, Runnable, Variant
 
 logger = logging.getLogger(__name__)
 
-RESULTS = "results.npz"  # of a variant, in its folder of the emulator's results
 FLOP = 2**26  # a case up to this size takes the emulator about a second
 
 
 @functools.cache
 def _emulator() -> str:
-    """A hash of the emulator's code."""
-    paths = sorted(Path(ptxsim.__file__).parent.rglob("*.py"))
-    return checksum(b"".join(path.read_bytes() for path in paths if "tests" not in path.parts))[:16]
+    """A hash of the code that runs kernels."""
+    folder = Path(ptxsim.__file__).parent
+    paths = sorted([*folder.glob("*.py"), *folder.glob("instructions/*.py")])
+    return checksum(b"".join(path.read_bytes() for path in paths))[:16]
 
 
 def chosen(variant: Variant) -> list[Case]:
@@ -157,7 +158,10 @@ def _c_of(inputs: Inputs, after: list[np.ndarray]) -> np.ndarray:
 def measured(
     variants: list[Variant], build_dir: Path, emulated: Path | None, store_: store.Store, seed: int
 ) -> Iterator[tuple[Place, Measurement]]:
-    """The comparison of each variant, kept or made now."""
+    """The comparison of each variant, kept or made now.
+
+    Raises `UserError` for what failed, once the others are made.
+    """
 
     def place(variant: Variant) -> Place:
         return Place("agreement", variant.name, "cases")
@@ -180,11 +184,15 @@ def measured(
 
         yield compared
 
+    failed = []
     found = {variant.name: store_.find(place(variant), basis(variant).__eq__) for variant in variants}
     for variant, one in work_through([variant for variant in variants if not found[variant.name]], opened):
         if isinstance(one, Failure):
-            raise UserError(f"{variant.name}: {one.reason}")
+            failed.append(f"{variant.name}: {one.reason}")
+            continue
         found[variant.name] = store_.keep(place(variant), one)
+    if failed:
+        raise UserError("; ".join(failed))
     for variant in variants:
         if kept_one := found[variant.name]:
             yield place(variant), kept_one

@@ -24,6 +24,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LIMIT_S = 120.0  # of holding the GPU for one item: more than the slowest kernel of the catalogue needs
+OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)  # a person, a time slot, the lack of memory
 END_S = 10.0  # for a process to end by itself, clocks unlocked
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -69,8 +70,8 @@ def work_through(items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMI
 
     `opened(watch)` is entered in the worker process, before its first item; what it gives is called with each item.
     A `UserError` of an item is its `Failure`, and the same process goes on; after a `DeviceFault`, a death or a hang,
-    a fresh one does. Raises `UserError` where a process cannot begin or does not end well, `RuntimeError` with its
-    traceback for a fault of this program.
+    a fresh one does. A process that was killed from outside tells nothing of its kernel. Raises `UserError` where a
+    process cannot begin or does not end well, `RuntimeError` with its traceback for a fault of this program.
     """
     left = list(items)
     while left:
@@ -79,7 +80,7 @@ def work_through(items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMI
                 result = process.next()
                 left.pop(0)
                 yield item, result
-                if isinstance(result, Failure) and result.of_kernel:
+                if process.ended:
                     break
             else:
                 process.finish()
@@ -89,7 +90,7 @@ class _Process(Generic[T, R]):
     """A worker process that goes through `items`. Forked, so that it begins with all that is imported here."""
 
     def __init__(self, items: Sequence[T], opened: Opened[T, R], limit_s: float) -> None:
-        self.limit_s = limit_s
+        self.limit_s, self.ended = limit_s, False  # ended: nothing more comes of it
         context = multiprocessing.get_context("fork")
         self.pipe, theirs = context.Pipe(duplex=False)
         self.process = context.Process(target=_serve, args=(theirs, list(items), opened), daemon=True)
@@ -101,7 +102,7 @@ class _Process(Generic[T, R]):
 
     def __exit__(self, *_: object) -> None:
         self.pipe.close()
-        self.process.join(END_S if self.process.exitcode is None else None)
+        self.process.join(END_S)
         for end in (self.process.terminate, self.process.kill):
             if self.process.is_alive():
                 end()
@@ -121,12 +122,14 @@ class _Process(Generic[T, R]):
         while True:
             if not self.pipe.poll(self.limit_s if holds else None):
                 self.process.kill()  # what hangs heeds no signal
+                self.ended = True
                 return Failure(f"the GPU did not finish within {self.limit_s:.0f} s: the kernel hangs", of_kernel=True)
             try:
                 kind, value = self.pipe.recv()
             except (EOFError, OSError):
                 self.process.join()
-                return Failure(f"the measuring process ended (exit code {self.process.exitcode})", of_kernel=True)
+                self.ended, code = True, self.process.exitcode or 0
+                return Failure(f"the measuring process ended (exit code {code})", of_kernel=-code not in OUTSIDE)
             if kind in ("holds", "free"):
                 holds = kind == "holds"
             elif kind == "failed":
@@ -135,6 +138,7 @@ class _Process(Generic[T, R]):
                 raise RuntimeError(value)
             else:
                 result: R | Failure = value
+                self.ended = isinstance(result, Failure) and result.of_kernel  # with its context, a process is spoilt
                 return result
 
 

@@ -25,6 +25,7 @@ import argparse
 import contextlib
 import functools
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -51,7 +52,7 @@ from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
 from kernels import catalogue
-from kernels.catalogue import Entry, Problem
+from kernels.catalogue import Dispatcher, Entry, Problem
 
 logger = logging.getLogger(__name__)
 
@@ -222,7 +223,7 @@ def basis_of(item: Item, asked: Asked) -> dict[str, Any]:
     """What the measurement rests on."""
     entry = catalogue.find(item.variant)
     locked = list(asked) if item.regime == "locked" else None
-    own = {"baseline": baseline_of(entry).source_hash, "locked_mhz": locked, "protocol": asdict(item.protocol)}
+    own = {"baseline": store.basis_of(baseline_of(entry)), "locked_mhz": locked, "protocol": asdict(item.protocol)}
     return store.basis_of(entry) | own
 
 
@@ -296,6 +297,12 @@ class Record:
         ]
 
 
+def _picked(item: Item) -> str:
+    """Of a dispatcher, which kernel runs this problem."""
+    entry = catalogue.find(item.variant)
+    return f" by {entry.pick(Problem.square(item.n, entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
+
+
 def outcome(item: Item, one: Measurement) -> str:
     """What came of it, in words."""
     if not one.rows.get("windows"):
@@ -341,11 +348,11 @@ def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttl
     )
 
 
-def expected_s(experiment: declarations.Experiment, n: int) -> float:
+def expected_s(protocol: Protocol | declarations.Experiment, n: int) -> float:
     """A guess at the seconds that one size takes with one kind of data: fixed windows, and samples at 40 TFLOP/s."""
     pair = 2 * 2 * n**3 / 40e12
-    window = max(experiment.window_s, experiment.least_samples * pair)
-    return experiment.warmup_s + experiment.power_s + window + 5 * pair
+    window = max(protocol.window_s, protocol.least_samples * pair)
+    return protocol.warmup_s + protocol.power_s + window + 5 * pair
 
 
 def worklog_replays(n: int) -> int:
@@ -377,13 +384,17 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_
             found[item] = one
     failed = []
     todo = [item for item in in_order(items) if item not in found]
+    start, done, whole = time.monotonic(), 0.0, sum(expected_s(item.protocol, item.n) for item in todo)
     for item, result in work_through(todo, functools.partial(_opened, todo, options, kept, here)):
         if isinstance(result, Failure) and not result.of_kernel:
             failed.append(f"{item.variant}, n = {item.n}: {result.reason}")
             continue
         one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
         found[item] = one = one if one.measured else kept.keep(_place(item), one)
-        logger.info(f"{item.variant}, n = {item.n}, {item.data} ({len(found)}/{len(items)}): {outcome(item, one)}")
+        done += expected_s(item.protocol, item.n)
+        left = (time.monotonic() - start) * (whole / done - 1)
+        shown = f"{item.variant}{_picked(item)}, n = {item.n}, {item.data} ({len(found)}/{len(items)})"
+        logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
     if failed:
         raise UserError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else ""))
     return found
@@ -423,8 +434,12 @@ def _opened(
                 bench, target = opened[0]
                 if one := kept.find(_place(item), _serves(item, asked), here):
                     return one  # another job asked for it meanwhile
-                taken = bench.measure(item, lease.name, seconds)
-                return measurement(item, taken, target, asked, lease.name, seconds)
+                try:
+                    taken = bench.measure(item, lease.name, seconds)
+                except UserError:
+                    bench.gpu.sync()  # where a kernel has spoilt the context, that is what there is to say
+                    raise
+            return measurement(item, taken, target, asked, lease.name, seconds)
 
         if items[0].regime == "locked":
             stack.enter_context(lease.held())

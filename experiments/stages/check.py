@@ -26,7 +26,7 @@ from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_store, add_variants, find_runnable
 from experiments.gpu.lease import UNKNOWN
 from experiments.gpu.seconds import Seconds, since_start
-from experiments.gpu.worker import Failure, Watch, work_through
+from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases
 from experiments.stages.seconds import write_seconds
@@ -391,6 +391,14 @@ class HeldGpu:
             one.__enter__()
         return self._device
 
+    def require_sound(self, case: str) -> None:
+        """Raises `DeviceFault`, naming the case that failed first, where a kernel has spoilt the context."""
+        try:
+            if self._device:
+                self._device.gpu.sync()
+        except DeviceFault as fault:
+            raise DeviceFault(f"{case}: {fault}") from fault
+
     def __exit__(self, *error: Any) -> None:
         while self._exit:
             self._exit.pop().__exit__(*error)
@@ -399,8 +407,12 @@ class HeldGpu:
 def measured(
     variants: list[Runnable], build_dir: Path, kept: store.Store, seed: int | None = None
 ) -> dict[str, Measurement]:
-    """The checks of each variant, by name: those that are kept, and those that are made now."""
+    """The checks of each variant, by name: those that are kept, and those that are made now.
+
+    Raises `UserError` for what no kernel is to blame for, once the others are checked.
+    """
     found: dict[str, Measurement] = {}
+    failed = []
     for variant in variants:
         basis = store.basis_of(variant)
         if one := kept.find(_place(variant), basis.__eq__):
@@ -416,6 +428,7 @@ def measured(
             if one := kept.find(_place(variant), store.basis_of(variant).__eq__):
                 return one  # another job asked for it meanwhile
             rows = [one.row for one in check_cases(device, variant, seed, LARGE, shared, seconds)]
+            device.require_sound(next((row["case"] for row in rows if not row["passed"]), ""))
             return Measurement(store.basis_of(variant), device.lease.name, {"checks": rows}, seconds.taken())
 
         yield check
@@ -423,10 +436,13 @@ def measured(
     for variant, result in work_through([one for one in variants if one.name not in found], opened):
         if isinstance(result, Failure):
             if not result.of_kernel:
-                raise UserError(f"{variant.name}: {result.reason}")
+                failed.append(f"{variant.name}: {result.reason}")
+                continue
             result = Measurement(store.basis_of(variant), UNKNOWN, {"checks": [_lost(variant, result.reason)]})
         report(variant, result.rows["checks"])
         found[variant.name] = result if result.measured else kept.keep(_place(variant), result)
+    if failed:
+        raise UserError("; ".join(failed))
     return found
 
 

@@ -38,11 +38,11 @@ class Contests:
         choice = gemm.choice(p)
         assert choice is not None
         rows = {"contests": [_row(gemm.entry, p, choice)]}
-        self.kept.keep(_place(gemm.entry, p), Measurement(_basis(gemm.entry), lease, rows))
+        self.kept.keep(_place(gemm.entry, p), Measurement(store.basis_of(gemm.entry), lease, rows))
 
     def known(self, gemm: FastestCall, p: Problem) -> bool:
         """Use the call that is kept for this problem; whether there is one."""
-        one = self.kept.find(_place(gemm.entry, p), _basis(gemm.entry).__eq__)
+        one = self.kept.find(_place(gemm.entry, p), store.basis_of(gemm.entry).__eq__)
         if one is None:
             return False
         (row,) = one.rows["contests"]
@@ -56,7 +56,9 @@ class Contests:
             entry = catalogue.find(item.variant)
             p = Problem.square(item.n, entry.b_layout)
             for one in (entry, catalogue.load()[entry.baseline]):
-                found = self.kept.find(_place(one, p), _basis(one).__eq__) if isinstance(one, Baseline) else None
+                found = (
+                    self.kept.find(_place(one, p), store.basis_of(one).__eq__) if isinstance(one, Baseline) else None
+                )
                 for row in found.rows["contests"] if found else ():
                     rows[row["baseline"], row["b_layout"], row["m"], row["n"], row["k"]] = row
         write_rows(path, "contests", rows.values())
@@ -64,10 +66,6 @@ class Contests:
 
 def _place(entry: Entry, p: Problem) -> Place:
     return Place("contest", entry.name, f"{p.m}x{p.n}x{p.k}-{p.b_layout}")
-
-
-def _basis(entry: Entry) -> dict[str, Any]:
-    return store.basis_of(entry)
 
 
 def _row(entry: Baseline, p: Problem, choice: Choice) -> dict[str, Any]:

@@ -311,7 +311,7 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple
         rows = {"counters_with_beta" if session.beta else "counters": result.rows}
         new = Measurement(basis(entry), result.lease, rows, result.seconds, note)
         found[place(entry)] = kept.keep(place(entry), new)
-    return found, failed
+    return {at: found[at] for at in map(place, entries) if at in found}, failed  # in the order asked for
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import importlib.metadata
 import platform
 import re
@@ -31,6 +32,7 @@ PACKAGES = [
 ]
 
 
+@functools.cache
 def packages() -> dict[str, str]:
     """Versions of what takes part in measuring; what is not installed is not listed."""
     found = {}

@@ -24,14 +24,15 @@ from contracts import UserError, read_json, write_json
 from contracts.archives import checksum
 from contracts.files import read_bytes
 from contracts.schema_files import LIMIT_BYTES
-from experiments.stages import toolchain
+from experiments.stages import provenance, toolchain
 from kernels import catalogue
-from kernels.catalogue import Entry
+from kernels.catalogue import Baseline, Entry
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 HARNESS = catalogue.ROOT.parent / "experiments" / "gpu" / "harness.cu"
+PACKAGE = {"cublas": "nvidia-cublas", "torch": "torch", "triton": "triton"}  # that brings a baseline's library
 FOLDER = "measured"  # of a machine's results
 Basis = Mapping[str, Any]
 
@@ -129,8 +130,10 @@ def versions() -> dict[str, str | None]:
 
 
 def basis_of(entry: Entry) -> dict[str, Any]:
-    """What every measurement of this entry rests on: its source, the compiler, the GPU's model, the harness."""
-    return {"source": entry.source_hash, **versions()}
+    """What every measurement of this entry rests on: its source, or its library's version; the compiler, the GPU's
+    model, the harness."""
+    library = {"library": provenance.packages().get(PACKAGE[entry.library])} if isinstance(entry, Baseline) else {}
+    return {"source": entry.source_hash, **library, **versions()}
 
 
 def _read(path: Path) -> Measurement:

@@ -32,7 +32,7 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
             if _whole
             else lambda wildcards: built(wildcards.entry),
             (
-                [f"{PARTS}/emulate/{name}/{compare_gpu.RESULTS}" for name in _over(_table.command)]
+                [f"{PARTS}/emulate/{name}/{EMULATED_RESULTS}" for name in _over(_table.command)]
                 if _table.command.emulated
                 else []
             ),

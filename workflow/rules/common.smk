@@ -22,7 +22,8 @@ import contracts
 from analysis import explorer
 from analysis import registry as drawn
 from contracts import registry
-from experiments.emulation import bank_pictures, compare_gpu
+from experiments.emulation import RESULTS as EMULATED_RESULTS
+from experiments.emulation import bank_pictures
 from experiments.gpu import discovery
 from experiments.stages import pack, profile, store, toolchain
 from kernels import catalogue

@@ -14,7 +14,7 @@ if "emulate" not in PLAN.kept:
             bounds=f"{RESULTS}/parts/emulate/{{variant}}/bounds.csv",
             shared_widths=f"{RESULTS}/parts/emulate/{{variant}}/shared_widths.csv",
             pictured=f"{RESULTS}/parts/emulate/{{variant}}/bank_accesses.json",
-            results=[f"{RESULTS}/parts/emulate/{{variant}}/{compare_gpu.RESULTS}"] if PLAN.measuring else [],
+            results=[f"{RESULTS}/parts/emulate/{{variant}}/{EMULATED_RESULTS}"] if PLAN.measuring else [],
         log:
             f"results/logs/{MACHINE}/emulate/{{variant}}.log",
         params:

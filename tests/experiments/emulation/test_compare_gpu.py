@@ -11,7 +11,7 @@ import pytest
 from helpers import assert_one_line, run_module
 
 from contracts import UserError
-from experiments.emulation import compare_gpu
+from experiments.emulation import RESULTS, compare_gpu
 from experiments.emulation.compare_gpu import agree, chosen
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import GUARD, check_cases
@@ -74,7 +74,7 @@ def test_only_kernels_run_on_both(tmp_path: Path) -> None:
 
 def test_what_checking_on_the_emulator_left_is_compared_without_emulating_again(built: Path, tmp_path: Path) -> None:
     """The same bits and seeds, read back from a file; a file that is cut is one line."""
-    path = tmp_path / compare_gpu.RESULTS
+    path = tmp_path / RESULTS
     checked = check_cases(nullcontext(EmulatedDevice(built)), BF16, seed=5, large=None)
     compare_gpu.keep(path, BF16, checked)
     kept = compare_gpu.kept(path, BF16)

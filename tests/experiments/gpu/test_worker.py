@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import re
 import signal
@@ -40,6 +41,12 @@ def fail(error: Exception) -> Callable[[Watch], object]:
     return deed
 
 
+def crash() -> None:
+    """As a driver may that a kernel has confused; without Python's own words on it."""
+    faulthandler.disable()
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
 def results(opened: Callable, limit_s: float = 60.0) -> dict[str, tuple[int, str] | Failure]:
     return dict(work_through(ITEMS, opened, limit_s))
 
@@ -54,7 +61,7 @@ def test_all_in_one_process_which_is_not_this_one() -> None:
     ("deed", "said"),
     [
         (fail(DeviceFault("CUDA: an illegal memory access (CUDA_ERROR_ILLEGAL_ADDRESS)")), "an illegal memory access"),
-        (lambda _: os.kill(os.getpid(), signal.SIGKILL), r"the measuring process ended \(exit code -9\)"),
+        (lambda _: crash(), r"the measuring process ended \(exit code -11\)"),
         (lambda _: os._exit(3), r"the measuring process ended \(exit code 3\)"),
     ],
 )
@@ -65,6 +72,15 @@ def test_a_fault_costs_its_own_item_and_a_fresh_process_does_the_rest(deed: Call
     assert re.search(said, failed.reason)
     assert [result[1] for result in found.values()] == ["one", "three", "four"]
     assert found["three"][0] == found["four"][0] != found["one"][0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_that_is_killed_from_outside_tells_nothing_of_its_kernel(number: signal.Signals) -> None:
+    """The end of a time slot, or of memory: that must not be kept as a kernel's fault."""
+    found = results(doing(two=lambda _: os.kill(os.getpid(), number)))
+    failed = found.pop("two")
+    assert isinstance(failed, Failure) and not failed.of_kernel
+    assert [result[1] for result in found.values()] == ["one", "three", "four"]
 
 
 def test_a_hang_is_ended_and_waiting_for_the_gpu_is_none() -> None:

@@ -9,6 +9,8 @@ import math
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -18,9 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts import UserError, write_rows
-from experiments.stages import verify
+from experiments.gpu.worker import DeviceFault
+from experiments.stages import check, verify
 from experiments.stages.cases import Case, cases, packed
-from experiments.stages.check import GUARD, check_variant, inside, run_case
+from experiments.stages.check import GUARD, HeldGpu, check_variant, inside, run_case
+from experiments.stages.store import Store
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
@@ -585,3 +589,47 @@ def test_a_case_can_be_run_again_by_its_seed() -> None:
     for row, case in zip(rows, cases(NAIVE), strict=True):
         if not case.refused:
             assert run_case(NumpyDevice(), NAIVE, case, row["seed"]).worst == row["worst_error_share"]
+
+
+# ---- many variants in one process ------------------------------------------------------------------------------------
+
+
+class SpoiltBy(NumpyDevice):
+    """A GPU whose context one kernel spoils: from then on, every call of the same process fails."""
+
+    def __init__(self, name: str) -> None:
+        self.name_of_fault, self.spoilt, self.gpu, self.lease = name, False, self, SimpleNamespace(name="0" * 8)
+
+    def sync(self) -> None:
+        if self.spoilt:
+            raise DeviceFault("CUDA: an illegal memory access was encountered")
+
+    def run(self, variant, problem, buffers, offset):
+        self.spoilt |= variant.name == self.name_of_fault and problem.k > 16
+        self.sync()
+        return super().run(variant, problem, buffers, offset)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def require_sound(self, case: str) -> None:
+        HeldGpu.require_sound(SimpleNamespace(_device=self), case)  # type: ignore[arg-type]
+
+
+def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    variants = [catalogue.kernels()[name] for name in ("sgemm_coalesced", "sgemm_naive", "sgemm_smem_tile")]
+    monkeypatch.setattr(check, "HeldGpu", lambda *_: SpoiltBy("sgemm_naive"))
+    monkeypatch.setattr(check, "LARGE", 512)
+    found = check.measured(variants, tmp_path, Store(tmp_path / "measured"), seed=1)
+    rows = {name: one.rows["checks"] for name, one in found.items()}
+    assert all(row["passed"] for name in ("sgemm_coalesced", "sgemm_smem_tile") for row in rows[name])
+    (row,) = rows["sgemm_naive"]
+    assert not row["passed"] and "an illegal memory access" in row["detail"]
+    again = check.measured(
+        variants, tmp_path, Store(tmp_path / "measured"), seed=2
+    )  # what is kept is not checked again
+    assert {name: one.rows["checks"] for name, one in again.items()} == rows
