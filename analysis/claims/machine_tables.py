@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis import data
 from analysis.claims.estimates import Estimate
+from analysis.data import squares
 from analysis.inputs import Inputs
 from analysis.tables import autotune
 from contracts import UserError, choose, registry, schema
@@ -66,7 +67,7 @@ class Machine:
         """
         if name not in self._groups:
             rows = self.rows(name)
-            rows = rows[(rows["m"] == rows["n"]) & (rows["n"] == rows["k"])]
+            rows = squares(rows)
             if name == "bench":
                 rows = rows.sort_values(["stale", "samples", "experiment"], ascending=[True, False, True])
             self._groups[name] = rows, rows.groupby(BY.get(name, BY["counters"]), sort=False).indices

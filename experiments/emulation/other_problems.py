@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from contracts import choose, read_yaml, run_command, scratch, write_rows
 from experiments.emulation import launching, scaling
 from experiments.stages.build import build_variant
 from kernels import catalogue
+from kernels.problem import ProblemSpec
 
 CASES, TABLE = Path("paper/emulated.yaml"), Path("paper/emulated.csv")
 ARCH, SMS = "sm_90a", 132  # of an H200; neither changes what a kernel asks of global memory
@@ -31,7 +33,8 @@ def rows(cases: Path, configured_nvcc: str | None = None) -> list[dict[str, Any]
         variant = choose(catalogue.kernels(), case["kernel"], "kernel", cases)
         with scratch() as folder:
             build_variant(variant.name, ARCH, folder, configured_nvcc)
-            scaled = scaling.emulate(launching.load(variant, folder), variant, case["size"], SMS, case["beta"])
+            problem = replace(ProblemSpec.square(case["size"]), beta=case["beta"])
+            scaled = scaling.emulate(launching.load(variant, folder), variant, problem, SMS)
         logger.info(f"{variant.name}, n = {case['size']}, beta = {case['beta']:g}: {len(scaled.totals)} counters")
         shape = {"variant": variant.name, "size": case["size"], "beta": case["beta"], "arch": ARCH}
         found += [
