@@ -84,12 +84,13 @@ def _format(value: Any) -> str:
 
 
 def write_rows(path: str | Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write `rows` as CSV under schema `name`; every column of the schema is there, in its order.
+    """Write `rows` as CSV under schema `name`; every column of the schema is there, in its order. An added column
+    that a row lacks has its default.
 
     Raises `UserError` for a row that breaks the schema, with nothing written. NaN and infinity are refused.
     """
     columns = list(schema(name)["properties"])
-    table = [dict(row) for row in rows]
+    table = [added_columns(name) | dict(row) for row in rows]
     for number, row in enumerate(table, start=1):
         _check_row(row, name, f"{path} row {number}")
     _check_table(table, name, path)

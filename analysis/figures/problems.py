@@ -1,7 +1,7 @@
 """Shares of cuBLAS on problems of any shape: over the problem's size, and how many problems reach a share.
 
-The left panel has a mark for each problem and kernel, at the cube root of mnk. The right one has a line for each kernel:
-at a share, the part of the problems on which the kernel reaches it.
+The left panel has a mark for each problem and kernel, at the cube root of mnk. The right one has a line for each
+kernel: at a share, the part of the problems on which the kernel reaches it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def draw(measured: Measured, experiment: str) -> Figure:
     figure, grid = plt.subplots(len(parts), 2, figsize=(style.WIDTH, 0.6 + 2.2 * len(parts)), squeeze=False)
     for (left, right), ((regime, data), part) in zip(grid, parts, strict=True):
         for mark, of_kernel in part.groupby("mark", sort=False):
-            look = {key: value for key, value in looks[mark].items() if key != "linestyle"}
+            look = {key: value for key, value in looks[str(mark)].items() if key != "linestyle"}
             left.plot(of_kernel["edge"], of_kernel["share_percent"], linestyle="", markersize=3, label=mark, **look)
             shares = np.sort(of_kernel["share_percent"].to_numpy(float))
             reached = 100 * (1 - np.arange(len(shares)) / len(shares))
