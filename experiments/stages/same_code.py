@@ -130,7 +130,7 @@ def chained(earlier: list[dict[str, Any]], rows: list[dict[str, Any]], now: Tree
     held = []
     for row in earlier:
         here = now.entries.get(row["variant"], {}).get("hash")
-        if here in (row["source_hash"], moved.get((row["variant"], row["source_hash"]))):
+        if here and here in (row["source_hash"], moved.get((row["variant"], row["source_hash"]))):
             held.append(row | {"source_hash": here})
     known = {(row["variant"], row["measured_hash"]) for row in rows}
     held = [row for row in held if (row["variant"], row["measured_hash"]) not in known]
