@@ -41,7 +41,8 @@ class Registered:
     """A figure, table or document. `figure`, `table` and `document` explain the fields that they take.
 
     kind: "figure", "table" or "document". module: dotted. path, caption: files of the project. function: in the
-    module. reads, optional: recorded tables and DERIVED, "report:NAME", or files by path. root: the project's folder.
+    module. reads, optional: recorded tables and DERIVED, "report:NAME", or files by path (*: any text).
+    root: the project's folder.
     """
 
     name: str
@@ -188,7 +189,7 @@ def _all(root: Path) -> tuple[Registered, ...]:
 
 def _check_source(name: str, one: Registered, told: set[str], root: Path) -> None:
     known = {*recorded.tables(), *DERIVED, *FOLDERS, *(f"report:{name}" for name in told)}
-    if name in known or ("/" in name and (root / name).is_file()):
+    if name in known or ("/" in name and any(root.glob(name))):
         return
     if name in one.optional and next(root.glob(f"data/*/{name}.csv"), None):
         return  # the table of a side study whose folder is gone; archives still have it

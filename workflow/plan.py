@@ -249,7 +249,7 @@ class Plan:
     def inputs(self, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """What figures and report tables are made from, as contracts/schemas/inputs.schema.yaml has it.
 
-        `worklogs`: paper/sources.yaml.
+        `worklogs`: as contracts.worklogs.sources gives them.
         """
         recorded = registry.tables()
         alone = [name for name in self.everything if self.folder_of(name) != self.source]

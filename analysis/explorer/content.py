@@ -25,7 +25,7 @@ from analysis.quantities.registry import quantities
 from analysis.tables import bounds
 from analysis.tables.compare import LEAST, STALLS
 from analysis.tables.machines import all_runs
-from contracts import UserError, load_yaml, read_json, read_yaml
+from contracts import UserError, load_yaml, read_json, worklogs
 
 PREDICTED = "ptxsim"  # listed among the machines: counters as the emulator predicts them
 
@@ -75,10 +75,12 @@ def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
         "steps": [
             {key: step[key] for key in ("part", "variant", "over", "changed")}
             | {"counters": [{"key": one["key"], "meant": one["meant"]} for one in step["counters"]]}
-            for step in read_yaml("paper/steps.yaml", "steps")
+            for step in worklogs.steps()
         ],
         "pictures": [picture(name, path) for name, path in pictures.items()],
-        "worklogs": worklogs(),
+        "worklogs": [
+            {"key": key, "title": one["title"], "author": one["author"]} for key, one in worklogs.sources().items()
+        ],
         "claims": claims(inputs, list(variants["variant"])),
         "findings": findings(inputs),
     }
@@ -244,19 +246,14 @@ def picture(name: str, path: Path) -> Row:
 # ---- claims ---------------------------------------------------------------------------------------------------------
 
 
-def worklogs() -> list[Row]:
-    """Whose claims they are."""
-    told = read_yaml("paper/sources.yaml", "sources")
-    return [{"key": key, "title": one["title"], "author": one["author"]} for key, one in told.items()]
-
-
 def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
     """Rows of claims.csv, whatever columns it has, with what each rests on: its measure, and where that is shown."""
     path = inputs.reports / "claims.csv"
     if not path.is_file():
         return []
     table = inputs.report("claims", "claims_table")
-    asked = {entry["id"]: entry for entry in load_yaml(Path("paper/claims.yaml"))}
+    files = worklogs.files("claims.yaml").values()
+    asked = {entry["id"]: entry for path in files for entry in load_yaml(path)}
     keys = {metric["id"] for metric in shown_metrics()}
     found = []
     for row in rows_of(table):

@@ -10,7 +10,7 @@ import pytest
 from helpers import ROOT
 
 from analysis import registry as registered
-from contracts import UserError, load_yaml, registry, validate
+from contracts import UserError, load_yaml, registry, validate, worklogs
 from kernels import catalogue
 from kernels.problem import ProblemSpec
 from workflow.plan import (
@@ -34,7 +34,7 @@ LAPTOP = Device(TOOLCHAIN | {"gpu": None, "driver": None})
 H200 = Device(TOOLCHAIN | {"gpu": "NVIDIA H200", "driver": "580.0"})
 WHOLE = [t.file for t in registry.tables().values() if t.archive == "always"]
 ARCHIVE = Inventory(frozenset(f"data/h200/{file}" for file in WHOLE))
-WORKLOGS = load_yaml(ROOT / "paper" / "sources.yaml")
+WORKLOGS = worklogs.sources(ROOT / worklogs.FOLDER)
 
 
 @pytest.fixture(autouse=True)

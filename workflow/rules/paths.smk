@@ -77,7 +77,7 @@ def sources(one, experiment=None):
             found += [path for path in files if PLAN.inventory.has(path)]
             found += own.values() if PLAN.measuring else []
         else:
-            found.append(name if "/" in name else own[name])
+            found += sorted(map(str, Path().glob(name))) if "/" in name else [own[name]]
     return found
 
 
