@@ -5,7 +5,7 @@
 Each configuration is built and a small launch of it counted on the emulator. It needs the cycles of its busiest
 resource, or those of the model of issue (docs/bounds.md) where that has more, on the multiprocessor with the most
 blocks. Few warps hide little of each other's waiting: that is WAITING, one number for all tiles and kernels, and the
-only one here that was fitted to times. docs/kernels.md tells how the order agrees with a sweep on an H200.
+only one here that was fitted to times. docs/kernels/worklog_a.md compares the order with a sweep on an H200.
 """
 
 from __future__ import annotations
