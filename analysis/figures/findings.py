@@ -14,7 +14,6 @@ from matplotlib.patches import Rectangle
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.quantities.machine import SIZE, rows_of
-from analysis.registry import figure
 from analysis.tables import findings
 from analysis.tables.dispatch import SHAPES
 from analysis.tables.findings import ALIKE, Missing, Sources, Statement
@@ -391,137 +390,45 @@ def draw_power(of: Sources, found: Statement) -> Figure:
     return drawing
 
 
-@figure(
-    "paper_ladder",
-    category="1 Paper",
-    subcategory="Findings",
-    title="The fp32 ladder",
-    caption="workflow/report/findings.rst",
-    reads=("measured",),
-)
 def paper_ladder(inputs: Inputs) -> Figure:
     return or_left_out(inputs, "The fp32 ladder", draw_ladder)
 
 
-@figure(
-    "finding_ladders",
-    category="1 Paper",
-    subcategory="Findings",
-    title="Published beside measured shares",
-    caption="workflow/report/findings.rst",
-    reads=("measured", "resources", "paper/worklogs/*/published.csv"),
-)
 def finding_ladders(inputs: Inputs) -> Figure:
     return drawn(inputs, "Ladders as published and here", findings.ladders, draw_ladders)
 
 
-@figure(
-    "finding_counters",
-    category="1 Paper",
-    subcategory="Findings",
-    title="Counters as meant, and time",
-    caption="workflow/report/findings.rst",
-    reads=("measured", "resources", "bounds", "paper/worklogs/*/steps.yaml", "paper/steps.yaml"),
-)
 def finding_counters(inputs: Inputs) -> Figure:
     return drawn(inputs, "Counters and time", findings.moved_counters, draw_counters)
 
 
-@figure(
-    "finding_wavefronts",
-    category="1 Paper",
-    subcategory="Findings",
-    title="Wavefronts beyond the banks",
-    caption="workflow/report/findings.rst",
-    reads=("measured",),
-    optional=("smem_microbench", "inter_warp_conflicts"),
-)
 def finding_wavefronts(inputs: Inputs) -> Figure:
     return drawn(inputs, "Wavefronts of copies and stores", findings.wavefronts, draw_wavefronts)
 
 
-@figure(
-    "finding_blocks",
-    category="1 Paper",
-    subcategory="Findings",
-    title="Registers against blocks",
-    caption="workflow/report/findings.rst",
-    reads=("measured", "resources", "bounds", "paper/worklogs/*/steps.yaml", "paper/steps.yaml"),
-)
 def finding_blocks(inputs: Inputs) -> Figure:
     return drawn(inputs, "Registers against blocks", findings.blocks, draw_blocks)
 
 
-@figure(
-    "finding_power",
-    category="1 Paper",
-    subcategory="Findings",
-    title="Power against the peak",
-    caption="workflow/report/findings.rst",
-    reads=("measured",),
-)
 def finding_power(inputs: Inputs) -> Figure:
     return drawn(inputs, "Power of fp32 kernels", findings.power, draw_power)
 
 
-@figure(
-    "finding_alignment",
-    category="1 Paper",
-    subcategory="Findings",
-    title="Where an XOR of an address leads",
-    caption="workflow/report/findings.rst",
-    reads=("measured", "analytic", "paper/worklogs/*/published.csv"),
-)
 def finding_alignment(inputs: Inputs) -> Figure:
     return drawn(inputs, "Where an XOR of an address leads", findings.alignment, draw_alignment)
 
 
-@figure(
-    "finding_hopper",
-    category="1 Paper",
-    subcategory="Findings",
-    title="Hopper's instructions, one idea a rung",
-    caption="workflow/report/findings.rst",
-    reads=("measured",),
-)
 def finding_hopper(inputs: Inputs) -> Figure:
     return drawn(inputs, "The Hopper ladder", findings.hopper, draw_hopper)
 
 
-@figure(
-    "finding_merged",
-    category="1 Paper",
-    subcategory="Findings",
-    title="What merged loads cost",
-    caption="workflow/report/findings.rst",
-    reads=("measured",),
-    optional=("ffma_issue",),
-)
 def finding_merged(inputs: Inputs) -> Figure:
     return drawn(inputs, "Issue of loads", findings.merged_loads, draw_merged)
 
 
-@figure(
-    "finding_fma",
-    category="1 Paper",
-    subcategory="Findings",
-    title="fp32 without tensor cores",
-    caption="workflow/report/findings.rst",
-    reads=("measured",),
-    optional=("dispatch",),
-)
 def finding_fma(inputs: Inputs) -> Figure:
     return drawn(inputs, "fp32 by FMAs", findings.fma, draw_fma)
 
 
-@figure(
-    "finding_fp32_tensor",
-    category="1 Paper",
-    subcategory="Findings",
-    title="fp32 on tensor cores: speed and error",
-    caption="workflow/report/findings.rst",
-    reads=("measured",),
-    optional=("error_over_k",),
-)
 def finding_fp32_tensor(inputs: Inputs) -> Figure:
     return drawn(inputs, "fp32 on tensor cores", findings.fp32_tensor, draw_fp32_tensor)

@@ -27,7 +27,6 @@ import pandas as pd
 from analysis.data import current, metric_names, one_row_each, wide
 from analysis.inputs import Inputs
 from analysis.quantities.machine import SIZE, rows_of
-from analysis.registry import document
 from analysis.tables import dispatch, published, steps
 from analysis.words import significant
 from contracts import choose, read_rows, registry, worklogs
@@ -670,21 +669,5 @@ def blank(name: str, part: str, title: str) -> Row:
             "rows": [], "evidence": []}  # fmt: skip
 
 
-@document(
-    "findings",
-    file="findings.json",
-    title="Findings",
-    reads=(
-        "measured",
-        "analytic",
-        "resources",
-        "bounds",
-        "paper/worklogs/*/steps.yaml",
-        "paper/steps.yaml",
-        "paper/worklogs/*/published.csv",
-        "report:claims",
-    ),
-    optional=("smem_microbench", "inter_warp_conflicts", "ffma_issue", "dispatch", "error_over_k"),
-)
 def findings_document(inputs: Inputs) -> str:
     return json.dumps(findings(inputs), indent=2, allow_nan=False) + "\n"
