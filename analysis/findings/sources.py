@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.data import current, table
+from analysis.data import current
 from analysis.inputs import Inputs
 from analysis.quantities.estimates import Estimate
 from analysis.quantities.machine import Machine, Missing, rows_of
 from analysis.tables import published, steps
-from contracts import read_rows, registry
+from contracts import read_rows, registry, worklogs
 
 ALIKE = 0.02  # of a time: a step that changes it by less has hardly changed it
 CARRIED = 0.8  # of its published share of cuBLAS: a rung that reaches so much carries over
@@ -100,7 +99,7 @@ class Sources:
     def shares(self) -> list[Row]:
         """Published shares of cuBLAS next to ours at `SIZE`, one row a rung, in the catalogue's order: worklog,
         variant, label, tensor, theirs (mean), theirs_low, theirs_high, here, ratio; shares are of one."""
-        told = table(read_rows(Path("paper/published.csv"), "published"), "published")
+        told = pd.DataFrame(worklogs.published())
         rows = published.shares(told, self.measured.variants)
         here = {name: self.get(name, "share") for name in rows["variant"].unique() if self.has(name, "share")}
         rows = rows[rows["variant"].isin(list(here))]

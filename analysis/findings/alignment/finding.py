@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from analysis.findings.sources import Sources, Statement
 from analysis.quantities.machine import Missing
-from contracts import read_rows
+from contracts import worklogs
 
-SWITCH = ("c-switch-b-sm86", "c-switch-b-sm90")  # in paper/analytic.yaml: on worklog C's GPU, and where it fails
+SWITCH = ("c-switch-b-sm86", "c-switch-b-sm90")  # of analytic.yaml: on worklog C's GPU, and where it fails
 SHIFTED = 90  # from this architecture on the system's part of shared memory comes first
 
 
@@ -17,7 +16,7 @@ def compute(of: Sources) -> Statement:
     worked = {(row["case"], row["quantity"]): row["value"] for row in of.inputs.listed("analytic")}
     if any((case, name) not in worked for case in SWITCH for name in ("begins_at", "misplaced_bytes")):
         raise Missing("analytic.csv has no case of the switch")
-    told = {row["id"]: row for row in read_rows(Path("paper/published.csv"), "published")}
+    told = {row["id"]: row for row in worklogs.published()}
     slot, align, of_a = (int(told[name]["value"]) for name in ("c-b-switch-xor", "c-a-align", "c-a-slot-bytes"))
     number = re.search(r"[0-9]+", of.measured.machine["arch"])
     here = number is not None and int(number[0]) >= SHIFTED
