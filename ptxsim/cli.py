@@ -31,15 +31,16 @@ import numpy as np
 from . import bounds as limits
 from . import fidelity, machines, prediction, sass
 from .annotate import listing
-from .api import Array, Kernel, Launch, load
+from .api import Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
+from .arrays import Array
 from .banks import accesses, distinct, draw
 from .counters import Counters, Stats
 from .errors import KernelFault, NoEntryError, PtxsimError
 from .exec import command as programs
 from .faults import KINDS, parse_accepted
-from .machine import Checks, Limits
+from .launch import Checks, Limits
 from .observer import Observer
 from .reading import prepare, why_not
 from .sources import require_writable, write_whole

@@ -13,20 +13,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import polling, wavefronts
+from .memory import Access
 from .merging import Merges, Unrolled
-from .observer import Observer
+from .observer import Launched, MemoryEvent, Observer
 from .program import Program
+from .state import State
 from .syntax import Instruction
-
-if TYPE_CHECKING:
-    from .api import Kernel
-    from .machine import Machine, MemoryEvent
-    from .memory import Access
 
 
 @dataclass
@@ -99,21 +96,21 @@ class Counters(Observer):
         self.program: Program | None = None
         self.grid = self.block = (0, 0, 0)
         self._source: tuple[np.ndarray, np.ndarray] | None = None
-        self._machine: Machine | None = None
+        self._state: State | None = None
         self.merges = Merges()
         self._iterations: dict[tuple[int, bytes | None], _Run] = {}
         self._patterns: dict[tuple[object, ...], Cost] = {}  # of shared accesses, by their addresses from the first
 
     # observing
 
-    def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         if self.program is not kernel.program:
             self.program, self.stats = kernel.program, {}
             self.merges = kernel.merges if self.merge_loads else Merges()
             self._empty_loads = kernel.merges.empty_loads
             self._iterations = {}
         self.grid, self.block = grid, block
-        self._machine = kernel.machine
+        self._state = kernel.state
 
     def _of(self, instruction: Instruction) -> Stats:
         found = self.stats.get(instruction.pc)
@@ -160,9 +157,9 @@ class Counters(Observer):
         at = access.flat()
         touched = np.unique(np.concatenate([at, at + width - 1]) // wavefronts.SECTOR).size
         one: Any = 1
-        if self.by_block and self._machine is not None:
+        if self.by_block and self._state is not None:
             one = np.zeros(self.blocks, np.int64)
-            one[self._machine.block_of[np.asarray(access.lanes)[0]]] = 1
+            one[self._state.block_of[np.asarray(access.lanes)[0]]] = 1
         stats.requests += one
         stats.sectors += touched * one
         stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR) * one

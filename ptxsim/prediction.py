@@ -14,26 +14,25 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import polling
-from .api import Kernel, Texture, dimensions
+from .api import Kernel, dimensions
+from .arrays import Texture
 from .counters import Counters, at_least, named
 from .errors import PtxsimError
 from .extrapolation import extrapolate
 from .instructions import registry
-from .machine import WARP, Limits
-from .observer import Observer
+from .launch import Limits
+from .memory import Access
+from .observer import Launched, MemoryEvent, Observer
 from .origins import UNKNOWN, Origins, named_spaces
 from .program import Program, align_up
 from .slicing import PURE
+from .state import WARP
 from .syntax import Address, Instruction, Register, registers_of
-
-if TYPE_CHECKING:
-    from .machine import MemoryEvent
-    from .memory import Access
 
 MORE = 4  # blocks at places drawn (from a fixed seed) to try what is foretold, beside those next to the edges
 ANYWHERE = {"global", "shared", "local", "param"}
@@ -55,10 +54,10 @@ class _Apart(Observer):
     def __init__(self, alone: bool) -> None:
         self.alone, self.by_block = alone, not alone
         self.batches: list[tuple[np.ndarray, Counters]] = []
-        self.launch: tuple[Kernel, tuple[int, int, int], tuple[int, int, int]]
+        self.launch: tuple[Launched, tuple[int, int, int], tuple[int, int, int]]
         self.now: Counters
 
-    def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
@@ -216,13 +215,13 @@ def predict(
     grid, block = dimensions(grid), dimensions(block)
     if (atom := waits_for_others(kernel.program)) is not None:
         raise PtxsimError(
-            f"{kernel.title}: {kernel.machine.where(atom)}: what a block does depends on what others did before, by "
-            "the result of this atomic operation: a few blocks do not foretell the rest; run the whole grid"
+            f"{kernel.title}: {kernel.machine.diag.where(atom)}: what a block does depends on what others did before, "
+            "by the result of this atomic operation: a few blocks do not foretell the rest; run the whole grid"
         )
-    if (looks := polling.across_blocks(kernel.machine.polls)) is not None:
+    if (looks := polling.across_blocks(kernel.machine.scheduler.polls)) is not None:
         raise PtxsimError(
-            f"{kernel.title}: {kernel.machine.where(looks)}: a block waits here for what others write: a few blocks do "
-            "not foretell the rest; run the whole grid"
+            f"{kernel.title}: {kernel.machine.diag.where(looks)}: a block waits here for what others write: a few "
+            "blocks do not foretell the rest; run the whole grid"
         )
     cluster = kernel.cluster_of(grid, cluster)
 
@@ -297,7 +296,7 @@ def _of_grid(
         first = foretold.setdefault(kind, number)
         told = next(_differences(sums[first], sums[number]), None)
         if told is not None:
-            one, other = (kernel.machine.block_place(n) for n in (first, number))
+            one, other = (kernel.state.block_place(n) for n in (first, number))
             raise PtxsimError(
                 f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the same: "
                 f"{told}: a few blocks do not foretell the rest; run the whole grid"

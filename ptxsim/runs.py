@@ -6,20 +6,19 @@ together: one array operation for many instructions. Where only counts are, what
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import floats
 from .instructions.memory import blind
+from .instructions.needs import Everything
 from .instructions.registry import Step
+from .lowering import Lowering
 from .ptx_types import TYPES
 from .slicing import slice_of
 from .syntax import Instruction, Register, Variable
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 F32 = TYPES["f32"]
 FEWEST = 4  # FMAs that are worth being computed together
@@ -29,13 +28,13 @@ CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
 class Runs:
     """The runs of a machine's program, made as they are met."""
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+    def __init__(self, machine: Everything, lowering: Lowering) -> None:
+        self.machine, self.lowering = machine, lowering
         self._made: dict[tuple[int, int], list[Step]] = {}
         self._counted: dict[tuple[int, int], list[Step]] = {}
         self._same: dict[Variable, Variable] | None = None  # of the launch that `_counted` and `_sliced` are of
 
-    def prepare(self, places: dict[Variable, int]) -> None:
+    def prepare(self, places: Mapping[Variable, int]) -> None:
         """A launch begins; `places`: addresses of the buffers that parameters hold."""
         first: dict[int, Variable] = {}
         same = {variable: first.setdefault(place, variable) for variable, place in places.items()}
@@ -60,23 +59,23 @@ class Runs:
         """By place, the step of a launch without values; None where nothing needs to be done."""
         m = self.machine
         found = slice_of(m.program, m.origins, self._same or {})
-        steps = list(m.steps)
+        steps = list(self.lowering.steps)
         for pc in found.skipped:
             steps[pc] = None
         for pc in found.blind:
             instruction = m.program.code[pc]
             step = blind(m, instruction)
-            steps[pc] = step if instruction.predicate is None else m._guarded(instruction, step)
+            steps[pc] = step if instruction.predicate is None else self.lowering.guarded(instruction, step)
         return steps
 
     def _together(self, first: int, end: int) -> list[Step]:
-        m = self.machine
+        m, each = self.machine, self.lowering.steps
         steps: list[Step] = []
         group: list[Instruction] = []
         written: set[Register] = set()
 
         def finish() -> None:
-            alone = [step for i in group if (step := m.steps[i.pc]) is not None]
+            alone = [step for i in group if (step := each[i.pc]) is not None]
             steps.extend(alone if len(group) < FEWEST else [fused(m, group, alone)])
             group.clear()
             written.clear()
@@ -85,7 +84,7 @@ class Runs:
             instruction = m.program.code[pc]
             if not _is_fma(instruction) or pc in m.watch.uses:
                 finish()
-                if (step := m.steps[pc]) is not None:
+                if (step := each[pc]) is not None:
                     steps.append(step)
                 continue
             if not written.isdisjoint(instruction.operands):
@@ -101,15 +100,15 @@ def _is_fma(i: Instruction) -> bool:
     return plain and all(isinstance(o, Register) and o.type.bits == 32 for o in i.operands)
 
 
-def fused(m: Machine, group: list[Instruction], alone: list[Step]) -> Step:
+def fused(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
     """FMAs none of which reads or writes what another writes; `alone`: the steps of each by itself."""
     slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
-    readers = {o.slot: m.reader(o, F32) for i in group for o in i.operands[1:]}
+    readers = {o.slot: m.operands.reader(o, F32) for i in group for o in i.operands[1:]}
     factors = {slot for a, b, _ in slots for slot in (a, b)}
-    writers = [m.writer(i.operands[0], F32) for i in group]
+    writers = [m.operands.writer(i.operands[0], F32) for i in group]
 
     def step() -> None:
-        rows = CHUNK // m.lanes
+        rows = CHUNK // m.state.lanes
         if rows < FEWEST:
             for one in alone:
                 one()

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.claims import tolerance
-from analysis.claims.estimates import Estimate, Undefined, shown
-from analysis.claims.expressions import evaluate
 from analysis.claims.tolerance import Level
+from analysis.quantities.estimates import Estimate, Undefined, shown
+from analysis.quantities.expressions import evaluate
 from contracts import UserError, choose, load_yaml, read_rows, read_yaml, schema, validate
 from contracts.errors import LONGEST, one_line, suggest
 

@@ -11,9 +11,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.facts import SIZE, rows_of
 from analysis.figures import style
 from analysis.inputs import Inputs
+from analysis.quantities.machine import SIZE, rows_of
 from analysis.registry import figure
 from analysis.tables import findings
 from analysis.tables.dispatch import SHAPES

@@ -26,8 +26,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.data import current, metric_names, one_row_each, table, wide
-from analysis.facts import SIZE, rows_of
 from analysis.inputs import Inputs
+from analysis.quantities.machine import SIZE, rows_of
 from analysis.registry import document
 from analysis.tables import dispatch, published, steps
 from analysis.words import significant

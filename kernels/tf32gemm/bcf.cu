@@ -24,9 +24,9 @@
 // Source:    worklog on hgemm (seed 004), section 2, which gives two swizzles for tf32.
 
 #include "include/epilogue.cuh"
-#include "include/grid.cuh"
 #include "include/ptx.cuh"
 #include "include/swizzle.cuh"
+#include "include/tile_scheduler.cuh"
 
 template <int BM, int BN, int BK, int SWIZZLED_ROWS>
 __global__ void __launch_bounds__(256, 2)
@@ -58,7 +58,7 @@ tf32gemm_bcf(int m, int n, int k, float alpha, const float* A, int lda, const fl
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    const TilePlace tile = tile_in_strips();
+    const TileCoord tile = block_tile();
     if (alpha == 0.0f) return scale_c<BM, BN>(tile.m * BM, tile.n * BN, m, n, beta, C, ldc);
     A += (tile.m * BM + load_a_row) * lda + load_a_col;
     B += load_b_row * ldb + tile.n * BN + load_b_col;

@@ -12,8 +12,8 @@ import pytest
 from helpers import ROOT, assert_one_line, run_module
 
 from analysis import fill_docs
-from analysis.facts import Facts
 from analysis.inputs import Inputs
+from analysis.quantities.machine import Machine
 from contracts import read_rows, registry, write_rows
 from kernels import catalogue
 
@@ -21,8 +21,8 @@ DOC = Path("docs/kernels.md")
 SECTION = re.compile(r"^### (.*)\n((?:(?!^##).*\n?)*)", re.MULTILINE)
 
 
-def facts(measured: Path, variants: Path) -> Facts:
-    return fill_docs.read_facts(argparse.Namespace(measured=measured, variants=variants, resources=None, inputs=None))
+def machine(measured: Path, variants: Path) -> Machine:
+    return fill_docs.read_machine(argparse.Namespace(measured=measured, variants=variants, resources=None, inputs=None))
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +36,11 @@ def current(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(archive: Path, current: Path) -> Facts:
-    return facts(archive, current)
+def known(archive: Path, current: Path) -> Machine:
+    return machine(archive, current)
 
 
-def filled(known: Facts, text: str) -> tuple[str, list[fill_docs.Statement]]:
+def filled(known: Machine, text: str) -> tuple[str, list[fill_docs.Statement]]:
     return fill_docs.fill(text, known, Path("doc.md"))
 
 
@@ -49,7 +49,7 @@ def filled(known: Facts, text: str) -> tuple[str, list[fill_docs.Statement]]:
 
 def test_the_document_is_what_the_command_makes_of_the_archive(archive: Path, variants_csv: Path) -> None:
     text = (ROOT / DOC).read_text()
-    made, statements = fill_docs.fill(text, facts(archive, variants_csv), DOC)
+    made, statements = fill_docs.fill(text, machine(archive, variants_csv), DOC)
     again = "python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv --doc docs/kernels.md"
     assert made == text, f"out of date: {again}"
     assert [statement for statement in statements if statement.verdict is False] == []
@@ -83,7 +83,7 @@ def test_links_lead_somewhere() -> None:
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(known: Facts, archive: Path) -> None:
+def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(known: Machine, archive: Path) -> None:
     names = "sgemm_naive sgemm_warptile cublas_fp32"
     text = f"Before\n<!-- table: {names} | global_load_requests lds_128 -->\nold\n<!-- end -->\n"
     made, _ = filled(known, text)
@@ -124,7 +124,7 @@ def test_what_is_not_measured_stale_or_failed_is_told(archive: Path, current: Pa
         f"<!-- table: {names} | -->\n<!-- end -->\n<!-- sizes: {names} | 4096 -->\n<!-- end -->\n"
         "<!-- holds: sgemm_coalesced.share < 1 -->\n<!-- holds: sgemm_naive.share < 1 -->\n"
     )
-    made, statements = filled(facts(folder, variants), text)
+    made, statements = filled(machine(folder, variants), text)
     assert "|  | coalesced† | vectorized |" in made and "| coalesced† | 12" in made
     assert made.count("*Not measured yet on NVIDIA H200: `sgemm_warptile`.*") == 2
     assert made.count("*Failed a check, so not shown: `sgemm_naive`.*") == 2
@@ -152,7 +152,7 @@ def test_what_is_not_measured_stale_or_failed_is_told(archive: Path, current: Pa
         ("cublas_fp32.share / sgemm_naive.shared_load_conflicts > 0", False),
     ],
 )
-def test_statements_are_judged(known: Facts, expression: str, verdict: bool | None) -> None:
+def test_statements_are_judged(known: Machine, expression: str, verdict: bool | None) -> None:
     text = f"<!-- statements -->\n<!-- end -->\n<!-- holds: {expression} -->\n"
     made, (statement,) = filled(known, text)
     assert statement.verdict is verdict and statement.line == 3
@@ -182,7 +182,7 @@ def test_statements_speak_of_errors_at_k(archive: Path, current: Path, tmp_path:
             "sgemm_naive.error_rms_wide[128] > 0",
             "sgemm_warptile.error_rms_wide[64] > 0",
         )
-        _, statements = filled(fill_docs.facts_of(told), "".join(f"<!-- holds: {one} -->\n" for one in expressions))
+        _, statements = filled(Machine(told), "".join(f"<!-- holds: {one} -->\n" for one in expressions))
         assert [statement.verdict for statement in statements] == verdicts
 
 
@@ -206,20 +206,20 @@ def test_the_command_writes_the_tables_and_fails_for_a_false_statement(
     ("line", "words"),
     [
         ("<!-- table: sgemm_niave | -->", ["unknown variant 'sgemm_niave'", "doc.md:2", "nearest: sgemm_naive"]),
-        ("<!-- table: sgemm_naive | fma_pip -->", ["unknown key 'fma_pip'", "doc.md:2", "nearest: fma_pipe"]),
+        ("<!-- table: sgemm_naive | fma_pip -->", ["unknown quantity 'fma_pip'", "doc.md:2", "nearest: fma_pipe"]),
         ("<!-- tabel: sgemm_naive | -->", ["unknown comment 'tabel'", "nearest: table"]),
         ("<!-- table -->", ["doc.md:2", "allowed: <!-- table: VARIANT ... | KEY ... -->"]),
         ("<!-- sizes: sgemm_naive | big -->", ["'big' is not a size"]),
-        ("<!-- holds: sgemm_naive.shares > 1 -->", ["unknown key 'shares'", "share"]),
-        ("<!-- holds: sgemm_naive.template > 1 -->", ["sgemm_naive.template is text"]),
+        ("<!-- holds: sgemm_naive.shares > 1 -->", ["unknown quantity 'shares'", "share"]),
+        ("<!-- holds: sgemm_naive.template > 1 -->", ["names are compared with == and != to names only"]),
         ("<!-- holds: sgemm_naive.share -->", ["sgemm_naive.share is not allowed; allowed: a comparison"]),
-        ("<!-- holds: __import__('os').getpid() > 1 -->", ["__import__('os').getpid() is not allowed"]),
-        ("<!-- holds: sgemm_naive.share ** 9 > 1 -->", ["sgemm_naive.share ** 9 is not allowed"]),
-        ("<!-- holds: 1 < -->", ["1 < is not allowed"]),
+        ("<!-- holds: __import__('os').getpid() > 1 -->", ["is not allowed; allowed: VARIANT.QUANTITY"]),
+        ("<!-- holds: sgemm_naive.share ** 99 > 1 -->", ["allowed: an exact exponent up to 64"]),
+        ("<!-- holds: 1 < -->", ["not an expression"]),
     ],
 )
 def test_a_wrong_comment_is_one_line_and_nothing_is_written(
-    line: str, words: list[str], known: Facts, tmp_path: Path
+    line: str, words: list[str], known: Machine, tmp_path: Path
 ) -> None:
     with pytest.raises(fill_docs.UserError) as error:
         filled(known, f"Text\n{line}\n<!-- end -->\n" if "holds" not in line else f"Text\n{line}\n")
@@ -236,7 +236,7 @@ def test_a_wrong_comment_is_one_line_and_nothing_is_written(
         "<!-- table: sgemm_naive | -->\n<!-- end -->\n<!-- end -->\n",
     ],
 )
-def test_a_block_has_a_beginning_and_an_end(text: str, known: Facts) -> None:
+def test_a_block_has_a_beginning_and_an_end(text: str, known: Machine) -> None:
     with pytest.raises(fill_docs.UserError, match="<!-- end -->"):
         filled(known, text)
 

@@ -25,9 +25,9 @@ from planted import Planted
 
 import contracts
 from analysis.claims import files as claim_files
-from analysis.claims.estimates import Estimate, Undefined
-from analysis.claims.machine_tables import Missing
 from analysis.claims.verdicts import value_of
+from analysis.quantities.estimates import Estimate, Undefined
+from analysis.quantities.machine import Missing
 from contracts import load_yaml, parse_yaml_value, read_json, read_rows, registry, validate
 from experiments import declarations
 from kernels import catalogue
@@ -227,6 +227,9 @@ PARTS = [
         " and ",
         "%",
         "n=",
+        ".share",
+        "[512]",
+        "[data=zeros]",
         "__import__('os')",
         "/0",
         "1<2",
@@ -251,14 +254,14 @@ def changed_expression(draw: st.DrawFn) -> str:
 
 
 def test_expressions(folder: Path, variants_csv: Path) -> None:
-    functions = Planted(folder, variants_csv).words()
+    ask = Planted(folder, variants_csv).ask()
 
     @FUZZ
     @given(changed_expression())
     def mutated(expression: str) -> None:
         with told_in_one_line("a-claim: "):
             try:
-                value = value_of(expression, functions, "a-claim")
+                value = value_of(expression, ask, "a-claim")
             except (Missing, Undefined):
                 return
             if isinstance(value, Estimate):

@@ -92,13 +92,17 @@ def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(pt
     ("rung", "change", "told"),
     [
         ("smem", ('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");', ""), "proxy"),
-        ("tma", ("tma::wait(ring.full(place.stage), place.parity);", ""), "not been waited for"),
-        ("tma", ("if (leader && next < steps) ring.load(", "if (leader && next < steps - 1) ring.load("), "deadlock"),
-        ("ws", ("if (leader) tma::arrive(ring.empty(stage));", ""), "deadlock"),
-        ("ws", ("wgmma::wait<1>();  // the step before\n", ""), "wgmma"),
-        ("persistent", ("tma::wait(ring.empty(place.stage), place.parity ^ 1);", ""), "more arrivals"),
-        ("store", ("tma::fence_async();", ""), "proxy"),
-        ("pingpong_bcol", ("tma::wait(this->full(stage), place.parity);", ""), "not been waited for"),
+        ("tma", ("mbarrier::wait(pipeline.full(state.stage), state.phase);", ""), "not been waited for"),
+        (
+            "tma",
+            ("if (leader && next < steps) pipeline.load(", "if (leader && next < steps - 1) pipeline.load("),
+            "deadlock",
+        ),
+        ("ws", ("if (leader) mbarrier::arrive(pipeline.empty(stage));", ""), "deadlock"),
+        ("ws", ("wgmma::wait<1>();  // for the previous step\n", ""), "wgmma"),
+        ("persistent", ("mbarrier::wait(pipeline.empty(state.stage), state.phase ^ 1);", ""), "more arrivals"),
+        ("store", ("tma::fence_proxy_async();", ""), "proxy"),
+        ("pingpong_bcol", ("mbarrier::wait(this->full(stage), state.phase);", ""), "not been waited for"),
         (
             "pingpong_bcol",
             ("map_b, col + half, k0, this->full(stage), 0b11)", "map_b, col, k0, this->full(stage), 0b11)"),
@@ -106,7 +110,7 @@ def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(pt
         ),
         (
             "store",
-            ("if (leader) tma::wait_stores_read<1>();", "if (leader) tma::wait_stores_read<2>();"),
+            ("if (leader) tma::store_wait_read<1>();", "if (leader) tma::store_wait_read<2>();"),
             "may still read",
         ),
     ],
@@ -122,9 +126,9 @@ def test_a_forgotten_step_is_found(rung: str, change: tuple[str, str], told: str
     ("change", "told"),
     [
         (("const int half = r / 2 % 2;", "const int half = 0;"), "elements are not finite"),
-        (("wgmma::wait<1>();  // the step before", "wgmma::wait<2>();"), "wgmma"),
-        (("tma::wait(ring.full(place.stage), place.parity);", ""), "not been waited for"),
-        (("if (step > 0) give_back(before);", ""), "deadlock"),
+        (("wgmma::wait<1>();  // for the previous step", "wgmma::wait<2>();"), "wgmma"),
+        (("mbarrier::wait(pipeline.full(state.stage), state.phase);", ""), "not been waited for"),
+        (("if (step > 0) release(previous);", ""), "deadlock"),
     ],
 )
 def test_a_forgotten_step_of_tf32_is_found(change: tuple[str, str], told: str, tmp_path: Path) -> None:

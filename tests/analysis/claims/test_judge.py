@@ -53,7 +53,7 @@ def claim(name: str, **more: Any) -> dict[str, Any]:
     base = {
         "id": name, "worklog": "A", "section": "First", "published": ["a-speedup"], "theirs": 8, "unit": "x",
         "claim": "Warp tiles make the naive kernel eight times as fast.", "gpu": "RTX A6000", "about": "speed",
-        "measure": 'speedup("sgemm_warptile", "sgemm_naive")', "rule": {"as": "written"}, "line": 7,
+        "measure": 'sgemm_warptile.speedup[over=sgemm_naive]', "rule": {"as": "written"}, "line": 7,
         "quote": "eight times as fast",
     }  # fmt: skip
     return {key: value for key, value in (base | more).items() if value != "gone"}
@@ -61,12 +61,10 @@ def claim(name: str, **more: Any) -> dict[str, Any]:
 
 CLAIMS = [
     claim("a-holds", remark="Here {ours}."),
-    claim("a-direction", measure='speedup("sgemm_vectorized", "sgemm_naive")', rule={"as": "written", "neutral": 1}),
-    claim("a-fails", measure='speedup("sgemm_naive", "sgemm_warptile")', kind="differs on this GPU"),
-    claim("a-missing", measure='speedup("sgemm_warptile", "sgemm_naive", n=512)', published=[]),
-    claim(
-        "a-true", measure='share("sgemm_naive") < share("sgemm_warptile")', rule={"true": {}}, theirs=None, unit=None
-    ),
+    claim("a-direction", measure="sgemm_vectorized.speedup[over=sgemm_naive]", rule={"as": "written", "neutral": 1}),
+    claim("a-fails", measure="sgemm_naive.speedup[over=sgemm_warptile]", kind="differs on this GPU"),
+    claim("a-missing", measure="sgemm_warptile.speedup[512, over=sgemm_naive]", published=[]),
+    claim("a-true", measure="sgemm_naive.share < sgemm_warptile.share", rule={"true": {}}, theirs=None, unit=None),
     claim(
         "a-untestable",
         measure="gone",
@@ -231,8 +229,8 @@ FAULTS = [
     ({"about": "colour"}, 'a-bad: about = "colour" is not allowed; allowed: one of speed, share'),
     ({"id": "bad"}, "bad: id = 'bad' is not allowed; allowed: a-..."),
     ({"id": "a-holds"}, "a-holds: the id stands 2 times; allowed: once"),
-    ({"measure": "speedupp(1)"}, "a-bad: speedupp(1): unknown function 'speedupp'; nearest: speedup"),
-    ({"measure": 'share("sgemm_warptil")'}, "unknown variant 'sgemm_warptil' in kernels/catalogue.yaml; nearest: "),
+    ({"measure": "contain(1)"}, "a-bad: contain(1): unknown function 'contain'; nearest: contains"),
+    ({"measure": 'sgemm_warptil.share'}, "unknown variant 'sgemm_warptil' in kernels/catalogue.yaml; nearest: "),
     ({"colour": 1}, "a-bad: unknown key 'colour' in the claim"),
 ]  # fmt: skip
 
@@ -250,7 +248,7 @@ def test_a_bad_claim_is_told(change: dict[str, Any], said: str, tmp_path: Path, 
 
 
 def test_a_table_that_cannot_be_read_is_told_once(planted: Planted, tmp_path: Path) -> None:
-    measure = 'resource("sgemm_naive", "registers")'
+    measure = "sgemm_naive.registers"
     small = write_files(tmp_path / "files", [claim("a-one", measure=measure), claim("a-two", measure=measure)])
     path = planted.folder / "resources.csv"
     path.write_text(path.read_text().replace("registers", "register", 1))
@@ -318,7 +316,9 @@ def test_no_list_and_no_yaml_are_one_line(small: Path, planted: Planted) -> None
 def test_the_vocabulary_is_listed() -> None:
     done = run_module("analysis.claims.judge", "--functions")
     names = [line.partition("(")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
-    assert set(names) == set(Vocabulary.methods()) and {"speedup", "min", "tuple", "analytic"} <= set(names)
+    quantities = {name for name in names if name.startswith("VARIANT.")}
+    assert set(names) - quantities == set(Vocabulary.methods()) and {"min", "tile_share", "analytic"} <= set(names)
+    assert "VARIANT.share[n, data, experiment, regime]" in quantities
     assert all(line.strip().endswith((".", ".csv.")) for line in done.stdout.splitlines()[1::2])
 
 

@@ -10,7 +10,7 @@ import yaml
 from helpers import ROOT
 from machine_folder import Folder
 
-from analysis.facts import Facts
+from analysis.quantities.machine import Machine
 from analysis.tables import bounds, steps
 from contracts import UserError, read_rows
 from kernels import catalogue
@@ -110,7 +110,6 @@ def test_an_unknown_counter_is_one_line(folder: Folder) -> None:
     step = {"part": "A", "variant": "sgemm_coalesced", "over": "sgemm_naive", "changed": "its order"}
     plan = [step | {"counters": [{"key": "global_load_sector", "meant": "fall"}]}]
     inputs = folder.inputs()
-    facts = Facts(inputs.measured(), inputs.rows("resources"))
     least = bounds.bottlenecks(bounds.shares(inputs.measured().counters, inputs.rows("bounds")))
     with pytest.raises(UserError, match=r"global_load_sector.*sgemm_coalesced.*nearest: global_load_sectors"):
-        steps.steps(facts, least, plan, Path("plan.yaml"))
+        steps.steps(Machine(inputs), least, plan, Path("plan.yaml"))

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from helpers import ROOT, assert_one_line, run_module
 
-from analysis.facts import ERROR_DATA
+from analysis.quantities.registry import ERROR_DATA
 from contracts import read_rows, schema
 from experiments.emulation.device import EmulatedDevice
 from experiments.studies.error_over_k.figure import draw, origin
