@@ -1,35 +1,44 @@
-"""An estimate of what a launch reads from DRAM and writes to it: the requests of all SMs through a model of L2.
+"""An estimate of what a launch reads from DRAM and writes there: the requests of all SMs through a model of L2.
 
-    jobs = [Job(((row * steps, 32768), (columns + column * steps, 32768)), steps, 1024.0, ("C", row, column), 131072) ...]
-    simulate([iter(jobs)] * 66, held_bytes(machines.find("h100-sxm")), drift=DRIFT).read
+    requests = Requests()
+    kernel.launch(grid, block, arguments, observers=[requests], checks=False, values=False)
+    print(requests.estimate(machines.find("h100-sxm"), blocks_per_sm=1).read)
 
-A *unit* is what loads together: a block, or a cluster whose blocks share loads by multicast. Units go through their jobs
-(parts of tiles) step after step over k. What they ask for is looked up in a cache of whole slices (the part of a tile of
-A or B that one step needs) that evicts the least recently used. Three things decide what is read:
+A *unit* is what loads together: a block, or a cluster whose blocks share loads by multicast. Units go through their
+jobs step after step. What they ask for is looked up in a cache that evicts the least recently used. `simulate` takes
+jobs from anywhere, for instance parts of tiles that a formula lists, where a launch is too large to be emulated.
+
+For matrix products three things decide what is read:
 
 - *The order of tiles*: which rows of A and columns of B the units that run at a time share.
-- *The size of L2.* GPUs of compute capability 8.0 and 9.0 have two partitions of L2, and data that SMs of both sides
-  read are in both (Choquette et al., "NVIDIA A100 Tensor Core GPU", IEEE Micro 41(2), 2021, on the partitions).
-  Operands of a matrix product are read from both sides, so that half of L2 counts.
-- *Drift.* Units that share a slice must ask for it within the time that L2 keeps it. Nothing keeps them in step: each
-  lags or leads by a random walk, whose standard deviation after t clocks is drift * sqrt(t). Without drift every slice
-  that is shared in a round of tiles is read once.
+- *The size of L2.* It has two partitions on GPUs of compute capability 8.0 and 9.0, and each keeps what its own SMs
+  read (NVIDIA A100 Tensor Core GPU Architecture, whitepaper, 2020, on the L2 cache). SMs of both sides read the
+  operands of a matrix product, which are then in both partitions: half of L2 counts.
+- *Drift.* Units that share a part of an operand must ask for it within the time for which L2 keeps it. Nothing keeps
+  them in step: each lags or leads by a random walk, whose standard deviation after t clocks is drift * sqrt(t).
 
-What the model leaves out: how bandwidth holds up whoever misses, L2's sets and its true policy of replacement, partial
-sums of stream-K, and L1.
+What the model leaves out: that misses hold a unit up where bandwidth is short, L2's sets and its true policy of
+replacement, L1, and what blocks leave in memory for each other.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from .errors import PtxsimError
 from .machines import Machine
+from .memory import Access
+from .observer import Launched, MemoryEvent, Observer
+from .syntax import Instruction
+from .wavefronts import LINE
 
 # Clocks per square root of a clock. The only fitted constant: docs/l2-traffic.md has the fit and its error.
 DRIFT = 8.2
@@ -139,3 +148,53 @@ def simulate(
             used -= size
             written += size * dirty
     return L2Traffic(asked, read, written)
+
+
+class Requests(Observer):
+    """Records, by unit and in order, what a launch asks of L2: each bulk copy as one request, each other load by lines
+    of 128 bytes. Copies that overlap without being the same count as different data."""
+
+    def __init__(self) -> None:
+        self.by_unit: dict[int, list[tuple[Hashable, int]]] = {}  # by its first block: what, and bytes
+        self._unit: dict[int, int] = {}  # of each block
+
+    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+        self._state = kernel.state
+
+    def batch(self, blocks: np.ndarray) -> None:
+        size = math.prod(self._state.cluster)
+        for place, block in enumerate(blocks.tolist()):
+            self._unit[block] = int(blocks[place // size * size])
+            self.by_unit.setdefault(self._unit[block], [])
+
+    def memory(self, event: MemoryEvent) -> None:
+        if event.space != "global" or event.kind.removesuffix("_ordered") not in ("ld", "cp_async_ld"):
+            return
+        addresses, active = event.addresses()
+        blocks = np.broadcast_to(event.blocks()[:, None], addresses.shape)[active].astype(np.int64)
+        lines = addresses[active] // LINE
+        for number in np.unique((blocks << 40) + lines).tolist():
+            self.by_unit[self._unit[number >> 40]].append((number & ((1 << 40) - 1), LINE))
+
+    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
+        pieces = access.flat()
+        if kind != "ld" or not pieces.size or access.lanes is None:
+            return
+        unit = self._unit[int(self._state.blocks[self._state.block_of[access.lanes[0]]])]
+        self.by_unit[unit].append(((int(pieces[0]), pieces.size), pieces.size * width))
+
+    def estimate(self, machine: Machine, blocks_per_sm: int, drift: float = DRIFT) -> L2Traffic:
+        """What the whole launch reads from DRAM on a GPU that gives units out in order, to whoever is free. What a unit
+        asks for is taken to come at the rate at which L2 can serve an SM. Stores are not simulated."""
+        together = math.prod(self._state.cluster)
+        numbers: dict[Hashable, int] = {}
+        waiting = iter([self.by_unit[unit] for unit in sorted(self.by_unit)])
+
+        def jobs() -> Iterator[Job]:
+            for requests in waiting:
+                for what, size in requests:
+                    number = numbers.setdefault(what, len(numbers))
+                    yield Job(((number, size),), 1, size / together / machine.l2_bytes_per_clock)
+
+        units = min(len(self.by_unit), max(1, machine.sms * blocks_per_sm // together))
+        return simulate([jobs() for _ in range(units)], held_bytes(machine), drift)

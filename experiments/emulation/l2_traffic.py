@@ -4,9 +4,9 @@
     python -m experiments.emulation.l2_traffic hgemm_wgmma_streamk_bf16 --n 16384 --tile 256x192 --cluster 1x2 --strip 5
     python -m experiments.emulation.l2_traffic --compare data/h200 --build-dir results/build/sm_90a
 
-Which tiles a block computes, in which order, follows from the catalogue: `tile_at` of kernels/include/tile_order.cuh and
-`Share` of kernels/include/stream_k.cuh for persistent kernels, `tile_in_strips` of kernels/include/grid.cuh for others.
-Tests hold it to the loads of the kernels themselves, as the emulator executes them.
+Which tiles a block computes, in which order, follows from the catalogue for the families hgemm and tf32gemm: persistent
+kernels have it from `tile_at` (kernels/include/tile_order.cuh) and `Share` (stream_k.cuh), others from `tile_in_strips`
+(grid.cuh). Tests hold it to the loads of the kernels themselves, as the emulator executes them.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from ptxsim.machines import Machine
 
 MEASURED = Path(__file__).with_name("l2_measured.csv")
 GRID_STRIP = 8  # the default of `tile_in_strips`, kernels/include/grid.cuh
+FAMILIES = ("hgemm", "tf32gemm")  # those whose order of tiles is known
 DRAM_READ = "dram__bytes_read.sum"
 SLICE = 256  # elements of k that are looked up at once; finer slices change the estimate by a few percent
 Part = tuple[int, int, int]  # number of a tile, its first step over k, and the step after its last
@@ -90,8 +91,8 @@ def share(variant: Variant, tiling: Tiling, unit: int) -> Iterator[Part]:
 
 
 def queues(variant: Variant, problem: Problem, machine: Machine, blocks: int, dynamic: bool) -> list[Iterator[l2.Job]]:
-    """The jobs of each unit that runs at a time. The GPU gives the blocks of a grid out in turn, to whoever is free; a
-    persistent kernel's blocks have their tiles from the beginning, but where `dynamic` has them take the next in turn."""
+    """The jobs of each unit that runs at a time. The GPU gives the blocks of a grid out in turn, to whoever is free.
+    A persistent kernel's blocks have their tiles from the beginning; `dynamic`: they take the next in turn, too."""
     tiling = Tiling.of(variant, problem, machine, blocks)
     if variant.persistent and not dynamic:
         parts = [share(variant, tiling, unit) for unit in range(tiling.units)]
@@ -151,6 +152,13 @@ def blocks_per_sm(variant: Variant, machine: Machine, build_dir: Path | None) ->
     return held(machine, variant.threads, function.registers, function.shared_bytes + variant.shared_bytes)
 
 
+def require_known_order(variant: Variant) -> None:
+    """Raises `UserError` for a kernel of another family."""
+    if variant.family not in FAMILIES:
+        known = f"known: kernels of {' and '.join(FAMILIES)}"
+        raise UserError(f"{variant.name}: the order of its tiles is not known; {known}")
+
+
 def estimate(
     variant: Variant,
     problem: Problem,
@@ -167,6 +175,7 @@ def estimate(
     """
     if reason := variant.refusal(problem):
         raise UserError(reason)
+    require_known_order(variant)
     units = queues(variant, problem, machine, blocks, dynamic)
     try:
         return l2.simulate(units, l2.held_bytes(machine), drift, in_step_every=in_step_every)
@@ -196,7 +205,7 @@ class Compared:
 
 
 def measured(archive: Path | None) -> Iterator[dict[str, Any]]:
-    """Rows of l2_measured.csv; and those of an archive's counters.csv that are of a kernel with 16-bit inputs."""
+    """Rows of l2_measured.csv; and of an archive's counters, those of kernels whose order of tiles is known."""
     yield from read_rows(MEASURED, "l2_measured")
     if archive is None:
         return
@@ -285,12 +294,13 @@ def _sides(text: str, what: str) -> tuple[int, int]:
 
 def report(variant: Variant, problem: Problem, machine: Machine, options: argparse.Namespace) -> str:
     """Text: the estimate without drift, and with half, once and twice of it."""
+    require_known_order(variant)
     blocks = blocks_per_sm(variant, machine, options.build_dir)
     tiling = Tiling.of(variant, problem, machine, blocks)
     order = f"strips of {tiling.strip} tile columns" if tiling.strip else "row after row"
     lines = [
-        f"{variant.name}, m = n = k = {problem.n}, {machine.name}: {tiling.units} at a time with {tiling.m} x {tiling.n} each, "
-        f"{order}; L2 holds {l2.held_bytes(machine) / 2**20:.0f} MiB of different data",
+        f"{variant.name}, m = n = k = {problem.n}, {machine.name}: {tiling.units} at a time with "
+        f"{tiling.m} x {tiling.n} each, {order}; L2 holds {l2.held_bytes(machine) / 2**20:.0f} MiB of different data",
         f"  {'drift':>22s}{'asked of L2, GB':>17s}{'read, GB':>11s}{'share':>8s}{'written, GB':>13s}",
     ]
     for factor in (0.0, 0.5, 1.0, 2.0):
