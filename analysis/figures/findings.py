@@ -409,7 +409,7 @@ def paper_ladder(inputs: Inputs) -> Figure:
     subcategory="Findings",
     title="Published beside measured shares",
     caption="workflow/report/findings.rst",
-    reads=("measured", "resources", "paper/published.csv"),
+    reads=("measured", "resources", "paper/worklogs/*/published.csv"),
 )
 def finding_ladders(inputs: Inputs) -> Figure:
     return drawn(inputs, "Ladders as published and here", findings.ladders, draw_ladders)
@@ -421,7 +421,7 @@ def finding_ladders(inputs: Inputs) -> Figure:
     subcategory="Findings",
     title="Counters as meant, and time",
     caption="workflow/report/findings.rst",
-    reads=("measured", "resources", "bounds", "paper/steps.yaml"),
+    reads=("measured", "resources", "bounds", "paper/worklogs/*/steps.yaml", "paper/steps.yaml"),
 )
 def finding_counters(inputs: Inputs) -> Figure:
     return drawn(inputs, "Counters and time", findings.moved_counters, draw_counters)
@@ -446,7 +446,7 @@ def finding_wavefronts(inputs: Inputs) -> Figure:
     subcategory="Findings",
     title="Registers against blocks",
     caption="workflow/report/findings.rst",
-    reads=("measured", "resources", "bounds", "paper/steps.yaml"),
+    reads=("measured", "resources", "bounds", "paper/worklogs/*/steps.yaml", "paper/steps.yaml"),
 )
 def finding_blocks(inputs: Inputs) -> Figure:
     return drawn(inputs, "Registers against blocks", findings.blocks, draw_blocks)
@@ -470,7 +470,7 @@ def finding_power(inputs: Inputs) -> Figure:
     subcategory="Findings",
     title="Where an XOR of an address leads",
     caption="workflow/report/findings.rst",
-    reads=("measured", "analytic", "paper/published.csv"),
+    reads=("measured", "analytic", "paper/worklogs/*/published.csv"),
 )
 def finding_alignment(inputs: Inputs) -> Figure:
     return drawn(inputs, "Where an XOR of an address leads", findings.alignment, draw_alignment)

@@ -5,7 +5,7 @@ A list of {name, part, title, holds, why, told, numbers, rows, evidence}:
     title: the statement; holds: true, false where the measurements here say otherwise, null where a table is missing
     (why: which); told: a sentence or two with the numbers, names in backticks; numbers: what `told` and the paper say,
     by name, in the units that their names end in; rows: what the figure or table of the finding shows
-    evidence: ids of the entries of class `finding` in paper/claims.yaml that bear it out, each judged by itself; an
+    evidence: ids of the entries of class `finding` in claims.yaml that bear it out, each judged by itself; an
     entry that bears out none of the findings here is a smaller one of its own
 A statement is held against the tables each time, so that another GPU's copy does not repeat what was found on this one.
 """
@@ -19,19 +19,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.data import current, metric_names, one_row_each, table, wide
+from analysis.data import current, metric_names, one_row_each, wide
 from analysis.inputs import Inputs
 from analysis.quantities.machine import SIZE, rows_of
 from analysis.registry import document
 from analysis.tables import dispatch, published, steps
 from analysis.words import significant
-from contracts import choose, read_rows, registry
+from contracts import choose, read_rows, registry, worklogs
 
 ALIKE = 0.02  # of a time: a step that changes it by less has hardly changed it
 CARRIED = 0.8  # of its published share of cuBLAS: a rung that reaches so much carries over
@@ -55,7 +54,10 @@ SPLIT = "fp32_tensor"  # the experiment of fp32 on tensor cores
 PLAIN = "sgemm_naive"  # its sums are one fp32 multiply-add after another
 OF_ERRORS = ("sgemm_", "tf32gemm_")  # families of what error_over_k.csv has, fp32 inputs all
 
-SWITCH = ("c-switch-b-sm86", "c-switch-b-sm90")  # in paper/analytic.yaml: on worklog C's GPU, and where it fails
+SWITCH = (
+    "c-switch-b-sm86",
+    "c-switch-b-sm90",
+)  # of analytic.yaml: on worklog C's GPU, and where it fails
 SHIFTED = 90  # from this architecture on the system's part of shared memory comes first
 
 Row = dict[str, Any]
@@ -151,7 +153,7 @@ class Sources:
     def shares(self) -> list[Row]:
         """Published shares of cuBLAS beside ours at `SIZE`, one row a rung, in the catalogue's order: worklog, variant,
         label, tensor, theirs (mean), theirs_low, theirs_high, here, ratio; shares are of one."""
-        told = table(read_rows(Path("paper/published.csv"), "published"), "published")
+        told = pd.DataFrame(worklogs.published())
         rows = published.shares(told, self.measured.variants)
         here = self.at_size["share_of_baseline"]
         rows = rows[rows["variant"].isin(here.index)]
@@ -417,7 +419,7 @@ def alignment(of: Sources) -> Statement:
     worked = {(row["case"], row["quantity"]): row["value"] for row in of.inputs.listed("analytic")}
     if any((case, name) not in worked for case in SWITCH for name in ("begins_at", "misplaced_bytes")):
         raise Missing("analytic.csv has no case of the switch")
-    told = {row["id"]: row for row in read_rows(Path("paper/published.csv"), "published")}
+    told = {row["id"]: row for row in worklogs.published()}
     slot, align, of_a = (int(told[name]["value"]) for name in ("c-b-switch-xor", "c-a-align", "c-a-slot-bytes"))
     number = re.search(r"[0-9]+", of.measured.machine["arch"])
     here = number is not None and int(number[0]) >= SHIFTED
@@ -672,7 +674,16 @@ def blank(name: str, part: str, title: str) -> Row:
     "findings",
     file="findings.json",
     title="Findings",
-    reads=("measured", "analytic", "resources", "bounds", "paper/steps.yaml", "paper/published.csv", "report:claims"),
+    reads=(
+        "measured",
+        "analytic",
+        "resources",
+        "bounds",
+        "paper/worklogs/*/steps.yaml",
+        "paper/steps.yaml",
+        "paper/worklogs/*/published.csv",
+        "report:claims",
+    ),
     optional=("smem_microbench", "inter_warp_conflicts", "ffma_issue", "dispatch", "error_over_k"),
 )
 def findings_document(inputs: Inputs) -> str:

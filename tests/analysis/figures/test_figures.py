@@ -42,7 +42,7 @@ from analysis.figures import (
 )
 from analysis.tables import autotune as tables_autotune
 from analysis.tables import machines as tables_machines
-from contracts import read_json, read_rows, write_json, write_rows
+from contracts import read_json, read_rows, worklogs, write_json, write_rows
 from kernels import catalogue
 
 SMALLEST = 7.0  # points, as printed
@@ -70,7 +70,7 @@ def rows_of(folder: Folder, name: str) -> pd.DataFrame:
     return table(folder.rows(name), name)
 
 
-# What the worklogs say, as rows of paper/published.csv: line, rung, gpu, n, quantity, value, unit.
+# What the worklogs say, as rows of published.csv: line, rung, gpu, n, quantity, value, unit.
 TOLD = {
     "A": [
         (7, "sgemm_warptile", "RTX A6000", None, "share_of_cublas", 94, "%"),
@@ -98,7 +98,7 @@ def told() -> pd.DataFrame:
             text = {"section": "-", "as_written": str(value), "subject": "speed of a kernel"}
             number = {"id": f"{worklog.lower()}-{number}", "worklog": worklog, "line": line}
             rows.append(number | text | known | {"quantity": quantity, "value": float(value), "unit": unit})
-    return table(rows, "published")
+    return pd.DataFrame(rows)
 
 
 def of_tuning(folder: Folder) -> Figure:
@@ -339,9 +339,9 @@ def test_both_ladders_are_drawn_at_their_shares(still: Folder) -> None:
 
 
 def test_the_paper_s_own_file_gives_a_ladder_of_each_worklog_with_one(still: Folder) -> None:
-    rows = table(read_rows(ROOT / "paper" / "published.csv", "published"), "published")
+    rows = pd.DataFrame(worklogs.published(ROOT / worklogs.FOLDER))
     found = published.shares(rows, still.read().variants)
-    ladders = {"A", "B", "C", "H"} & set(rows["worklog"])
+    ladders = set(rows.loc[rows["quantity"].isin(list(published.SHARES)) & rows["rung"].notna(), "worklog"])
     assert len(ladders) > 2 and ladders <= set(found["worklog"])
     assert found["share"].between(0.001, 2).all()
     assert set(found.loc[found["worklog"] == "A", "variant"]) >= {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_warptile"}

@@ -16,7 +16,7 @@ from machine_folder import Folder
 from made_inputs import write_inputs
 
 from analysis.tables import findings
-from contracts import read_json, read_rows, write_rows
+from contracts import read_json, read_rows, worklogs, write_rows
 from kernels import catalogue
 
 Row = dict[str, Any]
@@ -60,7 +60,7 @@ def test_the_findings_hold_on_the_archive(told: dict[str, Row]) -> None:
 
 def test_shares_that_a_ladder_keeps_are_of_those_published(told: dict[str, Row], archive: Path) -> None:
     numbers, rows = told["ladders"]["numbers"], {row["variant"]: row for row in told["ladders"]["rows"]}
-    bench, published = at_size(archive), read_rows(ROOT / "paper" / "published.csv", "published")
+    bench, published = at_size(archive), worklogs.published(ROOT / worklogs.FOLDER)
     shares = [
         row["value"]
         for row in published
