@@ -27,12 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, parse_yaml_value, validate
+from contracts import UserError, parse_yaml_value, read_yaml, validate
 from contracts import registry as recorded
 from contracts.errors import suggest
 
 ROOT = Path(__file__).resolve().parent.parent
 CAPTIONS = ("workflow/report/*.rst", "experiments/studies/*/*.rst")
+FINDINGS = "analysis/findings"  # a folder each; all are computed into one document, and a finding may have a figure
 SOURCES = "workflow/report/ and experiments/studies/"
 MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what `measured` stands for
 EMULATED = "emulated_checks"  # what may stand in for measured checks
@@ -81,9 +82,9 @@ class Registered:
         """The name of what is drawn, without a suffix: of a figure of one experiment, STEM_EXPERIMENT."""
         return f"{self.stem}_{experiment}" if experiment else self.stem
 
-    def applies_to(self, kind: str | None, profile_size: int | None) -> bool:
-        """Whether it is drawn of each experiment of this kind, which profiles at this size (or not)."""
-        return profile_size is not None if self.each == "profiled" else self.each is not None and kind == self.each
+    def applies_to(self, kind: str | None, profiled: list[int]) -> bool:
+        """Whether it is drawn of each experiment of this kind, which profiles at these sizes, if any."""
+        return bool(profiled) if self.each == "profiled" else self.each is not None and kind == self.each
 
     def load(self) -> Callable[..., Any]:
         """The function itself; imports its module. Raises `UserError` where the module has no such function."""
@@ -107,13 +108,13 @@ def tables(root: Path = ROOT) -> dict[str, Registered]:
 def _all(root: Path) -> tuple[Registered, ...]:
     """Both, checked: names differ, and what they read is there. A `UserError` names the file and what is wrong."""
     found: dict[tuple[bool, str], Registered] = {}
-    for path in [path for pattern in CAPTIONS for path in sorted(root.glob(pattern))]:
-        for one in _registered(path, root):
-            key = (one.kind == "figure", one.name)
-            if key in found:
-                other = found[key].caption
-                raise UserError(f"{one.caption}: {one.kind} {one.name!r} is registered twice (also in {other})")
-            found[key] = one
+    captions = [path for pattern in CAPTIONS for path in sorted(root.glob(pattern))]
+    for one in (*(one for path in captions for one in _registered(path, root)), *_of_findings(root)):
+        key = (one.kind == "figure", one.name)
+        if key in found:
+            other = found[key].caption
+            raise UserError(f"{one.caption}: {one.kind} {one.name!r} is registered twice (also in {other})")
+        found[key] = one
     made = {name for of_figure, name in found if not of_figure}
     for one in found.values():
         for name in (*one.reads, *one.optional, *one.where_needed):
@@ -149,13 +150,42 @@ def _registered(path: Path, root: Path) -> Iterator[Registered]:
             reads = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
             if "measured" in reads.get("reads", ()):
                 reads["optional"] = tuple(dict.fromkeys([*reads.get("optional", ()), EMULATED]))
-            reads["reads"] = expanded(reads.get("reads", ()))
+            reads["reads"] = _expanded(reads.get("reads", ()))
             place = {"module": module, "path": code, "function": function, "caption": caption, "root": root}
             place |= {"stem": name, "file": f"{name}.{'svg' if kind == 'figure' else 'csv'}"}
             yield Registered(name=name, kind=kind, **(place | standard | entry | reads))
 
 
-def expanded(reads: Iterable[str]) -> tuple[str, ...]:
+def findings(root: Path = ROOT) -> dict[str, dict[str, Any]]:
+    """finding.yaml of each finding by name, in the paper's order."""
+    paths = {path.parent.name: path for path in sorted((root / FINDINGS).glob("*/finding.yaml"))}
+    found: dict[str, dict[str, Any]] = {name: read_yaml(path, "finding") for name, path in paths.items()}
+    return dict(sorted(found.items(), key=lambda item: item[1]["order"]))
+
+
+def _of_findings(root: Path) -> Iterator[Registered]:
+    """The document of all findings, and the figure of each that has one."""
+    known = findings(root)
+    reads, optional = ([read for one in known.values() for read in one.get(key, ())] for key in ("reads", "optional"))
+    where = {
+        "path": f"{FINDINGS}/__init__.py",
+        "module": "analysis.findings",
+        "caption": "workflow/report/findings.rst",
+    }
+    common: dict[str, Any] = {"root": root, **where, "subcategory": "Findings"}
+    if known:
+        yield Registered("findings", "document", function="document", category=None, title="Findings",
+                         file="findings.json", reads=_expanded([*reads, "measured", "report:claims"]),
+                         optional=tuple(dict.fromkeys([*optional, EMULATED])), **common)  # fmt: skip
+    for name, one in known.items():
+        if "figure" in one:
+            common |= {"path": f"{FINDINGS}/{name}/figure.py", "module": f"analysis.findings.{name}.figure"}
+            yield Registered(f"finding_{name}", "figure", function="draw", category="1 Paper", title=one["figure"],
+                             stem=f"finding_{name}", file=f"finding_{name}.svg", optional=(EMULATED,),
+                             reads=_expanded(["measured", "report:findings"]), **common)  # fmt: skip
+
+
+def _expanded(reads: Iterable[str]) -> tuple[str, ...]:
     """Each once, with the tables that `measured` stands for."""
     return tuple(dict.fromkeys(part for read in reads for part in (MEASURED if read == "measured" else (read,))))
 
@@ -173,6 +203,8 @@ def _imported(path: Path, root: Path) -> tuple[Path, ...]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    if path == root / FINDINGS / "__init__.py":  # it imports the findings that are there
+        names += [f"analysis.findings.{name}.finding" for name in findings(root)]
     ours = [name for name in names if name.startswith(("analysis.", "experiments.studies."))]
     return tuple(p for name in dict.fromkeys(ours) if (p := root / f"{name.replace('.', '/')}.py").is_file())
 
