@@ -31,7 +31,7 @@ SOURCES = "analysis/ and experiments/studies/"
 MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what reads=("measured",) stands for
 DERIVED = ("variants", "analytic")  # tables that every run makes, beside those recorded
 FOLDERS = ("other_runs", "archives")  # what reads= may name of inputs.json: all tables in these folders
-KINDS = ("ladder", "sizes", "data_kinds", "profiled")  # of experiments that a figure may be drawn for
+KINDS = ("ladder", "sizes", "data_kinds", "problems", "profiled")  # of experiments that a figure may be drawn for
 METRICS = "contracts/metrics.yaml"  # what analysis/data.py reads
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -76,11 +76,9 @@ class Registered:
         """The name of what is drawn, without a suffix: of a figure of one experiment, STEM_EXPERIMENT."""
         return f"{self.stem}_{experiment}" if experiment else self.stem
 
-    def applies_to(self, kind: str | None, profile_size: int | None) -> bool:
-        """Whether a figure of one experiment is drawn of one of this kind, which profiles at this size (or not)."""
-        return self.per == "experiment" and (
-            profile_size is not None if self.applies == "profiled" else kind == self.applies
-        )
+    def applies_to(self, kind: str | None, profiled: list[int]) -> bool:
+        """Whether a figure of one experiment is drawn of one of this kind, which profiles at these sizes, if any."""
+        return self.per == "experiment" and (bool(profiled) if self.applies == "profiled" else kind == self.applies)
 
     def load(self) -> Callable[..., Any]:
         """The function itself; imports its module."""
@@ -300,13 +298,13 @@ def outputs(
 ) -> dict[str, tuple[Registered, str | None]]:
     """Every figure's output name, with what draws it and the experiment that it is of (None: the run).
 
-    experiments: by name, each with `kind` and `profile_size`, as inputs.json has them.
+    experiments: by name, each with `kind` and `profiled`, as inputs.json has them.
     """
     found: dict[str, tuple[Registered, str | None]] = {}
     for one in figures(root).values():
         if one.per == "run":
             found[one.output()] = (one, None)
         for name, experiment in experiments.items():
-            if one.applies_to(experiment["kind"], experiment["profile_size"]):
+            if one.applies_to(experiment["kind"], experiment["profiled"]):
                 found[one.output(name)] = (one, name)
     return found

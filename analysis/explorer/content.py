@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims.vocabulary import Vocabulary
-from analysis.data import Measured, metric_names, metrics, wide
+from analysis.data import Measured, metric_names, metrics, squares, wide
 from analysis.inputs import Inputs
 from analysis.metrics import COMPARISON, with_derived
 from analysis.quantities.expressions import Expression, shown_text
@@ -107,7 +107,7 @@ def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
             }
         )
     if inputs.has("predictions"):
-        rows = inputs.described("predictions")
+        rows = squares(inputs.described("predictions"))
         told = counts(rows[~rows["variant"].isin(failed)], {})
         origin = "predicted by ptxsim, the emulator, from the code of this tree; nothing is measured"
         found.append({"name": PREDICTED, "gpu": None, "origin": origin, "power_limit_w": None, "bench": packed([], [])})
@@ -116,8 +116,7 @@ def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
 
 
 def timings(bench: pd.DataFrame) -> Row:
-    """Square problems of bench.csv. `first`: of equal variant, size, clocks and data, the row of the most samples."""
-    bench = bench[(bench["m"] == bench["n"]) & (bench["n"] == bench["k"])].reset_index(drop=True)
+    """Rows of `Measured.bench`. `first`: of equal variant, size, clocks and data, the row of the most samples."""
     median, low, high = (bench[f"time_us_{end}"].astype(float) for end in ("median", "ci_low", "ci_high"))
     ends: dict[str, Any] = {}
     for rate in ("tflops", "flop_per_clock_sm"):  # the interval of the time alone, as the claims have it
@@ -163,7 +162,7 @@ def least_cycles(inputs: Inputs, failed: set[str]) -> Row:
     """Least cycles by variant, size and resource, from the emulator."""
     found: Row = {}
     for row in inputs.listed("bounds") if inputs.has("bounds") else []:
-        if row["variant"] not in failed:
+        if row["variant"] not in failed and row["m"] == row["n"] == row["k"]:
             of_size = found.setdefault(row["variant"], {}).setdefault(str(row["n"]), {})
             of_size[row["resource"]] = row["cycles_per_sm"]
     return found

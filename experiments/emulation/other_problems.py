@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from contracts import choose, run_command, scratch, worklogs, write_rows
 from experiments.emulation import launching, scaling
 from experiments.stages.build import build_variant
 from kernels import catalogue
+from kernels.problem import ProblemSpec
 
 ARCH, SMS = "sm_90a", 132  # of an H200; neither changes what a kernel asks of global memory
 
@@ -37,7 +39,8 @@ def rows(
         variant = choose(catalogue.kernels(), case["kernel"], "kernel", f"{source}: emulated")
         with scratch() as folder:
             build_variant(variant.name, ARCH, folder, configured_nvcc)
-            scaled = scaling.emulate(launching.load(variant, folder), variant, case["size"], SMS, case["beta"])
+            problem = replace(ProblemSpec.square(case["size"]), beta=case["beta"])
+            scaled = scaling.emulate(launching.load(variant, folder), variant, problem, SMS)
         logger.info(f"{variant.name}, n = {case['size']}, beta = {case['beta']:g}: {len(scaled.totals)} counters")
         shape = {"variant": variant.name, "size": case["size"], "beta": case["beta"], "arch": ARCH}
         found += [

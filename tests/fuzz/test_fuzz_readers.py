@@ -114,7 +114,14 @@ def test_experiments(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (experiments / "mine.yaml").write_bytes(content)
         with told_in_one_line("mine.yaml"):
             found = declarations.load("mine")
-            assert all(type(n) is int for n in (*found.sizes, found.samples, found.least_samples))
+            assert all(
+                type(n) is int
+                for n in (
+                    *(n for problem in found.problems for n in problem.row.values()),
+                    found.samples,
+                    found.least_samples,
+                )
+            )
 
     shutil.copyfile(files[0], experiments / "mine.yaml")
     declarations.load("mine")

@@ -21,11 +21,11 @@ if "emulate" not in PLAN.kept:
             emulator=EMULATOR,
             build=BUILD,
             tuned=TUNED,
-            sizes=lambda wildcards: _sizes(wildcards.variant),
+            problems=lambda wildcards: PLAN.predicted(wildcards.variant),
             out=subpath(output[0], parent=True),
             results="--results" if PLAN.measuring else "",
         shell:
-            "python -m experiments.emulation {wildcards.variant} --size {params.sizes} --build-dir {params.build} {params.tuned}"
+            "python -m experiments.emulation {wildcards.variant} --problem {params.problems} --build-dir {params.build} {params.tuned}"
             " {params.results} --out-dir {params.out} 2>&1 | tee {log}"
 
 
