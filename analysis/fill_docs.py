@@ -1,8 +1,10 @@
-"""Fills the tables of docs/kernels.md from measurements, and checks what its sentences say of them.
+"""Fills the tables of documents from measurements, and judges the statements that their sentences rest on.
 
-    python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv --doc docs/kernels.md
+    python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv \\
+        --doc docs/kernels/*.md docs/statements/*.txt
 
-The text is written by hand, its numbers are not. HTML comments that stand on lines of their own say what belongs where:
+The text is written by hand, its numbers are not. In a Markdown file, HTML comments on lines of their own say what
+belongs where:
 
     <!-- origin --> ... <!-- end -->
         where and when all of this was measured
@@ -10,14 +12,11 @@ The text is written by hand, its numbers are not. HTML comments that stand on li
         a column per variant at n = 4096; rows: time, share of cuBLAS, registers, blocks per SM, then the keys
     <!-- sizes: VARIANT ... | N ... --> ... <!-- end -->
         the share of cuBLAS at these sizes
-    <!-- statements --> ... <!-- end -->
-        how many of the statements below hold, and which wait for a measurement
-    <!-- holds: EXPRESSION -->
-        what the sentences before it rest on
 
-Keys and expressions are those of `analysis.quantities`; `python -m analysis.claims.judge --functions` lists them. An
-expression compares values by < <= > >=, also in a chain; `share` is 1 for cuBLAS. A statement about a kernel that was
-not measured, or whose source changed since (marked †), waits; a kernel that failed a check has no values.
+A text file has one statement a line: an expression that compares values by < <= > >=, also in a chain. Lines that begin
+with # say which sentences it is about. Keys and expressions are those of `analysis.quantities`; `python -m
+analysis.claims.judge --functions` lists them; `share` is 1 for cuBLAS. A statement about a kernel that was not
+measured, or whose source changed since (marked †), waits; a kernel that failed a check has no values.
 
 The tables are written in any case. False statements are reported, one per line, and the exit code is 1.
 """
@@ -29,6 +28,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from analysis.data import DAGGER, one_row_each
@@ -42,13 +42,12 @@ from contracts import UserError, choose, run_command, write_text
 
 ALWAYS = ["time_us", "share", "registers", "blocks_per_sm"]
 COMMENT = re.compile(r"^<!-- *(.*?) *-->$", re.MULTILINE | re.DOTALL)
-DIRECTIVES = {"origin": False, "statements": False, "table": True, "sizes": True, "holds": True, "end": False}
-FILLED = {"origin", "statements", "table", "sizes"}
+DIRECTIVES = {"origin": False, "table": True, "sizes": True, "end": False}
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One `holds`: where it stands, whether it is true (None: it waits), and why not or what for."""
+    """The line that it is in, whether it is true (None: it waits), and why not or what for."""
 
     line: int
     expression: str
@@ -78,11 +77,11 @@ def comments(text: str, source: Path) -> list[Comment]:
         if bool(rest) != takes:
             raise UserError(f"{source}:{line}: {name}{colon} {rest} is not allowed; allowed: {usage(name)}")
         found.append(Comment(name, rest, line, match.start(), match.end()))
-    for comment, following in zip(found, [*found[1:], None], strict=True):
+    for comment, following in zip_longest(found, found[1:]):
         closing = following if following is not None and following.name == "end" else None
-        if comment.name in FILLED and closing is None:
+        if comment.name != "end" and closing is None:
             raise UserError(f"{source}:{comment.line}: no <!-- end --> follows <!-- {comment.name} -->")
-        if closing is not None and comment.name not in FILLED:
+        if closing is not None and comment.name == "end":
             raise UserError(f"{source}:{closing.line}: <!-- end --> has nothing to end")
     if found and found[0].name == "end":
         raise UserError(f"{source}:{found[0].line}: <!-- end --> has nothing to end")
@@ -91,7 +90,7 @@ def comments(text: str, source: Path) -> list[Comment]:
 
 def usage(name: str) -> str:
     """How a directive is written."""
-    arguments = {"table": ": VARIANT ... | KEY ...", "sizes": ": VARIANT ... | N ...", "holds": ": EXPRESSION"}
+    arguments = {"table": ": VARIANT ... | KEY ...", "sizes": ": VARIANT ... | N ..."}
     return f"<!-- {name}{arguments.get(name, '')} -->"
 
 
@@ -208,60 +207,65 @@ def origin(machine: Machine) -> list[str]:
     return [f"*{' · '.join(part for part in parts if part)}.*"]
 
 
-def summary(machine: Machine, statements: Sequence[Statement]) -> list[str]:
-    """The lines of <!-- statements -->."""
+def summary(machine: Machine, statements: Sequence[Statement]) -> str:
+    """How many statements hold, and what the others wait for."""
     count = [sum(statement.verdict is verdict for statement in statements) for verdict in (True, False, None)]
     gpu = machine.measured.provenance["gpu"]
-    lines = [f"*Of {len(statements)} statements that are checked, {count[0]} hold on {gpu}, {count[1]} do not.*"]
+    text = f"Of {len(statements)} statements that are checked, {count[0]} hold on {gpu}, {count[1]} do not."
     if count[2]:
         names = {name for statement in statements for name in statement.waits_for}
         waiting = ", ".join(f"`{name}`" for name in machine.variants if name in names)
-        lines[0] = f"{lines[0][:-1]} {count[2]} wait for measurements of {waiting}.*"
-    return lines
+        text = f"{text[:-1]}; {count[2]} wait for measurements of {waiting}."
+    return text
 
 
-def judge(machine: Machine, comment: Comment, where: str) -> Statement:
-    """Whether a <!-- holds --> is true of the values, whatever their intervals."""
+def judge(machine: Machine, expression: str, line: int, where: str) -> Statement:
+    """Whether a statement is true of the values, whatever their intervals."""
 
     def value(variant: str, key: str, **selectors: object) -> object:
         found = machine.value(variant, key, **selectors)
         return Estimate.of(found.value) if isinstance(found, Estimate) else found
 
     try:
-        found = evaluate(comment.text, {}, value)
+        found = evaluate(expression, {}, value)
         if not isinstance(found, Truth):
-            raise UserError(f"{comment.text} is not allowed; allowed: a comparison")
+            raise UserError(f"{expression} is not allowed; allowed: a comparison")
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
     except Undefined as error:
-        return Statement(comment.line, comment.text, False, str(error))
+        return Statement(line, expression, False, str(error))
     except Missing as missing:
-        return Statement(comment.line, comment.text, None, str(missing), (missing.variant,) if missing.variant else ())
-    return Statement(comment.line, comment.text, found.holds, f"values: {found.told}")
+        return Statement(line, expression, None, str(missing), (missing.variant,) if missing.variant else ())
+    return Statement(line, expression, found.holds, f"values: {found.told}")
 
 
-def fill(text: str, machine: Machine, source: Path) -> tuple[str, list[Statement]]:
-    """The document with every block made anew, and the verdict on every statement.
+def judged(text: str, machine: Machine, source: Path) -> list[Statement]:
+    """The verdict on every statement of a text file. Raises `UserError` with the line of one that cannot be judged."""
+    return [
+        judge(machine, line.strip(), number, f"{source}:{number}")
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.startswith("#")
+    ]
+
+
+def fill(text: str, machine: Machine, source: Path) -> str:
+    """The Markdown document with every block made anew.
 
     Raises `UserError` for a comment, variant or key that is unknown, with the line it stands in.
     """
     found = comments(text, source)
-    where = {comment: f"{source}:{comment.line}" for comment in found}
-    statements = [judge(machine, comment, where[comment]) for comment in found if comment.name == "holds"]
-    fill: dict[str, Callable[[Comment], list[str]]] = {
-        "origin": lambda _: origin(machine),
-        "statements": lambda _: summary(machine, statements),
-        "table": lambda comment: variant_table(machine, comment, where[comment]),
-        "sizes": lambda comment: size_table(machine, comment, where[comment]),
+    fill: dict[str, Callable[[Comment, str], list[str]]] = {
+        "origin": lambda *_: origin(machine),
+        "table": lambda comment, where: variant_table(machine, comment, where),
+        "sizes": lambda comment, where: size_table(machine, comment, where),
     }
     parts, done = [], 0
-    for comment, following in zip(found, [*found[1:], None], strict=True):
-        if comment.name not in FILLED or following is None:
-            continue
-        lines = fill[comment.name](comment)
-        parts += [text[done : comment.stop], "\n\n", "\n".join(lines), "\n\n"]
-        done = following.start
-    return "".join([*parts, text[done:]]), statements
+    for comment, following in pairwise(found):
+        if comment.name != "end":
+            lines = fill[comment.name](comment, f"{source}:{comment.line}")
+            parts += [text[done : comment.stop], "\n\n", "\n".join(lines), "\n\n"]
+            done = following.start
+    return "".join([*parts, text[done:]])
 
 
 def read_machine(args: argparse.Namespace) -> Machine:
@@ -288,25 +292,38 @@ def parser() -> argparse.ArgumentParser:
         "--resources", type=Path, metavar="FILE", help="resources.csv (default: the measured folder's)"
     )
     options.add_argument("--inputs", type=Path, metavar="FILE.json", help="in place of the three above")
-    options.add_argument("--doc", required=True, type=Path, metavar="FILE.md", help="the document; filled in place")
+    about = "documents, filled in place, and files of statements"
+    options.add_argument("--doc", required=True, nargs="+", type=Path, metavar="FILE.md|FILE.txt", help=about)
     return options
 
 
 def main() -> int:
     args = parser().parse_args()
-    try:
-        text = args.doc.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {args.doc}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
+    texts = {doc: read_text(doc) for doc in args.doc}
     machine = read_machine(args)
-    filled, statements = fill(text, machine, args.doc)
-    write_text(args.doc, filled, only_if_changed=True)
-    false = [statement for statement in statements if statement.verdict is False]
-    for statement in false:
-        gpu = machine.measured.provenance["gpu"]
-        print(f"{args.doc}:{statement.line}: false on {gpu}: {statement.expression} ({statement.detail})")
-    print("\n".join(summary(machine, statements)).strip("*"))
+    statements: list[Statement] = []
+    false = 0
+    for doc, text in texts.items():
+        if doc.suffix != ".txt":
+            write_text(doc, fill(text, machine, doc), only_if_changed=True)
+            continue
+        found = judged(text, machine, doc)
+        statements += found
+        for statement in found:
+            if statement.verdict is False:
+                gpu = machine.measured.provenance["gpu"]
+                print(f"{doc}:{statement.line}: false on {gpu}: {statement.expression} ({statement.detail})")
+                false += 1
+    if statements:
+        print(summary(machine, statements))
     return 1 if false else 0
+
+
+def read_text(doc: Path) -> str:
+    try:
+        return doc.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {doc}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
 
 
 if __name__ == "__main__":

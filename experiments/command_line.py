@@ -9,6 +9,7 @@ from typing import Any
 from contracts import UserError, parse_yaml_value, read_rows
 from kernels import catalogue
 from kernels.catalogue import Baseline, Entry, Runnable
+from kernels.problem import ProblemSpec
 
 # Options of a kernel that is not in the catalogue: keys of an entry, and how each is read
 OWN = ("entry", "threads", "shared_bytes", "template", "tile", "multiples")
@@ -29,6 +30,20 @@ def add_variant(parser: argparse.ArgumentParser) -> None:
 def add_variants(parser: argparse.ArgumentParser) -> None:
     """The names of entries of the catalogue."""
     parser.add_argument("variants", nargs="+", metavar="VARIANT", help="names in kernels/catalogue.yaml")
+
+
+def add_problems(parser: argparse.ArgumentParser, which: str, required: bool = False) -> None:
+    """--problem, of which there may be several, as `ProblemSpec` reads them."""
+    words = f"problems {which}: N (m = n = k) or MxNxK, alpha, beta and B's layout after commas: 64x4096x512,beta=1"
+    parser.add_argument(
+        "--problem",
+        type=ProblemSpec.parse,
+        nargs="+" if required else "*",
+        default=[],
+        required=required,
+        metavar="PROBLEM",
+        help=words,
+    )
 
 
 def find_runnable(name: str, instead: str) -> Runnable:

@@ -18,6 +18,7 @@ from contracts import UserError, choose, registry, validate
 from experiments import declarations
 from experiments.declarations import Experiment
 from kernels import catalogue
+from kernels.problem import ProblemSpec
 
 CONFIG = "config.yaml"
 DRAWING = ("paper", "explorer", "claims")  # targets that draw what is there: nothing is measured, built or emulated
@@ -25,7 +26,7 @@ DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")  
 PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulator does today
 COMPARE = "compare"
 SWEEP = "tile_autotune"
-COMPARED_SIZE = 4096
+COMPARED_PROBLEM = ProblemSpec.square(4096)
 PART = 8  # variants that one job checks or times
 CHECKED = (".csv", ".seconds.csv")  # what a job that checks leaves behind
 TIMED = (".csv", ".checks.csv", ".parquet", ".contests.csv", ".seconds.csv", ".leases.csv")  # what one that times does
@@ -154,7 +155,7 @@ class Plan:
 
     def timed(self, scope: str) -> tuple[str, ...]:
         """What is timed in a scope, as EXPERIMENT/PART-REGIME; what earlier runs left there by name, too."""
-        found = [stem for e in self.in_scope(scope) if e.sizes for stem in self._timed(e.name)]
+        found = [stem for e in self.in_scope(scope) if e.problems for stem in self._timed(e.name)]
         return (*found, *(() if scope else self.timed_before))
 
     def _timed(self, experiment: str) -> list[str]:
@@ -185,14 +186,10 @@ class Plan:
         """The kernels and dispatchers of a part: it may be of libraries alone."""
         return tuple(name for name in self.parts(experiment)[part] if name in self.runnable)
 
-    def profiled(self, experiments: Iterable[Experiment]) -> tuple[tuple[str, int], ...]:
-        """Each variant and size whose counters are wanted, once."""
-        return tuple(dict.fromkeys((v, size) for v, size, _ in self.profiles(experiments)))
-
-    def profiles(self, experiments: Iterable[Experiment]) -> tuple[tuple[str, int, float], ...]:
-        """The same with beta: each problem whose counters are wanted."""
-        wanted = ((v, e.profile_size, e.beta) for e in experiments if e.profile_size for v in e.variants)
-        return tuple(dict.fromkeys(wanted))
+    def predicted(self, variant: str) -> tuple[ProblemSpec, ...]:
+        """The problems whose counters are wanted of a variant, and so predicted; C is not read in a prediction."""
+        wanted = (p for e in self.everything.values() if variant in e.variants for p in e.profiled)
+        return tuple(dict.fromkeys(replace(problem, beta=ProblemSpec.beta) for problem in wanted))
 
     def has_table(self, name: str) -> bool:
         """Whether a recorded table is there to be read, or will be."""
@@ -252,7 +249,7 @@ class Plan:
     def inputs(self, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """What figures and report tables are made from, as contracts/schemas/inputs.schema.yaml has it.
 
-        `worklogs`: paper/sources.yaml.
+        `worklogs`: as contracts.worklogs.sources gives them.
         """
         recorded = registry.tables()
         alone = [name for name in self.everything if self.folder_of(name) != self.source]
@@ -282,7 +279,8 @@ def _told(experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> 
     seeds = {origin["seed"] for origin in origins if origin}
     keys = [key for key, worklog in worklogs.items() if worklog["file"].split("_")[0] in seeds]
     return {
-        **{key: getattr(experiment, key) for key in ("title", "question", "kind", "profile_size", "by_name")},
+        **{key: getattr(experiment, key) for key in ("title", "question", "kind", "by_name")},
+        "profiled": [problem.n for problem in experiment.profiled if problem == ProblemSpec.square(problem.n)],
         "variants": list(experiment.variants),
         "worklog": f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries",
     }
@@ -383,7 +381,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         sweeping=sweeping,
         compared=_pair(config, COMPARE in targets),
         unfit=unfit,
-        counters_required=any(not experiments[name].sizes for name in named),
+        counters_required=any(not experiments[name].problems for name in named),
         archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
         other_runs=tuple(f for f in inventory.folders_with("bench.csv") if f != source),
     )
@@ -425,5 +423,5 @@ def _pair(config: Mapping[str, Any], asked: bool) -> Experiment | None:
         return None
     return replace(
         Experiment(name=COMPARE, title="Two variants head to head", question="Which counters differ?", variants=names),
-        profile_size=COMPARED_SIZE,
+        profiled=(COMPARED_PROBLEM,),
     )

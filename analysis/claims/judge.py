@@ -1,13 +1,13 @@
-"""What the five worklogs claim, tested on each machine's tables.
+"""What the worklogs claim, tested on each machine's tables.
 
     python -m analysis.claims.judge                 # prints the table, of every archive in data/
     python -m analysis.claims.judge --measured results/h200 --out claims.csv
     python -m analysis.claims.judge --check         # non-zero where a verdict is not the recorded one
     python -m analysis.claims.judge --record        # writes data/MACHINE/verdicts.csv
 
-paper/claims.yaml has each claim with an expression over the tables and the rule that turns its value into a verdict:
-holds, direction only, does not hold, or not testable here. `--functions` lists the quantities and functions that an
-expression may use.
+claims.yaml of a worklog has each claim with an expression over the tables and the rule that turns its value into a
+verdict: holds, direction only, does not hold, or not testable here. `--functions` lists the quantities and functions
+that an expression may use.
 """
 
 from __future__ import annotations
@@ -32,16 +32,9 @@ from analysis.inputs import Inputs
 from analysis.quantities.expressions import usage
 from analysis.quantities.machine import Machine
 from analysis.quantities.registry import SOURCES, quantities
-from contracts import choose, read_rows, run_command, write_rows
+from contracts import choose, read_rows, run_command, worklogs, write_rows
 
 NARROWEST, WIDEST = 60, 120
-FILES = (
-    "sources.yaml",
-    "published.csv",
-    "claims.yaml",
-    "compiled.csv",
-    "emulated.csv",
-)  # in paper/, as `files.read` takes them
 
 # ---- in a terminal --------------------------------------------------------------------------------------------------
 
@@ -193,17 +186,12 @@ def judged(
         "variants",
         "analytic",
         "archives",
-        "paper/claims.yaml",
-        "paper/published.csv",
-        "paper/sources.yaml",
-        "paper/compiled.csv",
-        "paper/emulated.csv",
+        "paper/worklogs/*/*",
     ),
     schema="claims_table",
 )
 def claims(inputs: Inputs) -> list[Row]:
-    sources, published, told, compiled, emulated = ([Path("paper") / name] for name in FILES)
-    paper = files.read(sources, published, told, [inputs.tables["analytic"]], compiled, emulated)
+    paper = files.read(analytic=[inputs.tables["analytic"]])
     own = None if inputs.archived else inputs
     return judged(paper, own, {path: inputs.run_in(path) for path in inputs.archives})[0]
 
@@ -228,19 +216,14 @@ def words_text() -> str:
 def only(paper: Paper, wanted: list[str]) -> Paper:
     """The claims named. Raises `UserError` for a name that is none."""
     known = {claim["id"]: claim for claim in paper.claims}
-    chosen = [choose(known, name, "claim", "paper/claims.yaml") for name in wanted]
+    chosen = [choose(known, name, "claim", worklogs.FOLDER) for name in wanted]
     return replace(paper, claims=chosen)
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    files: dict[str, Any] = {"type": Path, "nargs": "+", "metavar": "FILE"}
-    parser.add_argument("--claims", default=[Path("paper/claims.yaml")], **files)
-    parser.add_argument("--published", default=[Path("paper/published.csv")], **files)
-    parser.add_argument("--sources", default=[Path("paper/sources.yaml")], **files)
-    parser.add_argument("--analytic", default=[Path("results/analytic.csv")], **files)
-    parser.add_argument("--compiled", default=[Path("paper/compiled.csv")], **files)
-    parser.add_argument("--emulated", default=[Path("paper/emulated.csv")], **files)
+    parser.add_argument("--worklogs", type=Path, default=worklogs.FOLDER, metavar="DIR", help="a folder for each")
+    parser.add_argument("--analytic", type=Path, nargs="+", default=[Path("results/analytic.csv")], metavar="FILE")
     parser.add_argument("--inputs", type=Path, metavar="FILE.json", help="a run's tables, in place of the next four")
     parser.add_argument("--measured", type=Path, metavar="DIR", help="tables of this run, for instance results/h200")
     parser.add_argument(
@@ -272,7 +255,7 @@ def main() -> int:
     folders = args.archives
     if folders is None:
         folders = [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
-    paper = files.read(args.sources, args.published, args.claims, args.analytic, args.compiled, args.emulated)
+    paper = files.read(args.worklogs, args.analytic)
     paper = only(paper, args.only) if args.only else paper
     own = Inputs.of_folder(args.measured, args.variants, archived=False) if args.measured else None
     if args.inputs and not inputs.archived:

@@ -63,12 +63,12 @@ class Vocabulary:
 
     @reads("published")
     def published(self, id: str) -> Estimate:
-        """A worklog's number, by its id in paper/published.csv."""
+        """A worklog's number, by its id in published.csv."""
         return Estimate.of(choose(self._published, id, "id", "published.csv"))
 
     @reads("analytic")
     def analytic(self, case: str, quantity: str) -> Any:
-        """What paper/analytic.yaml's case comes to: analytic("a-occupancy-64x64", "occupancy")."""
+        """What a case of analytic.yaml comes to: analytic("a-occupancy-64x64", "occupancy")."""
         cases = dict.fromkeys(name for name, _ in self._analytic)
         choose(cases, case, "case", "analytic.csv")
         of_case = {q: value for (name, q), value in self._analytic.items() if name == case}

@@ -11,7 +11,7 @@ READS = (
     *("report:claims", "report:findings"),
 )
 OPTIONAL = ("emulated_checks", "predictions", "bounds")
-FILES = ("paper/claims.yaml", "paper/sources.yaml", "paper/steps.yaml")
+FILES = ("paper/worklogs/*/*.yaml", "paper/steps.yaml")
 PARTS = ("page.html", "page.css", "page.js")
 # Figures and tables that it stands for: they are not in Snakemake's report, but for the ladder that this opens with
 STANDS_FOR = (

@@ -7,7 +7,6 @@ fractions, as in bench.csv; the page shows them in percent.
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims.vocabulary import Vocabulary
-from analysis.data import Measured, metric_names, metrics, wide
+from analysis.data import Measured, metric_names, metrics, squares, wide
 from analysis.inputs import Inputs
 from analysis.metrics import COMPARISON, with_derived
 from analysis.quantities.expressions import Expression, shown_text
@@ -25,7 +24,7 @@ from analysis.quantities.registry import quantities
 from analysis.tables import bounds
 from analysis.tables.compare import LEAST, STALLS
 from analysis.tables.machines import all_runs
-from contracts import UserError, load_yaml, read_json, read_yaml
+from contracts import UserError, load_yaml, read_json, worklogs
 
 PREDICTED = "ptxsim"  # listed among the machines: counters as the emulator predicts them
 
@@ -75,10 +74,12 @@ def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
         "steps": [
             {key: step[key] for key in ("part", "variant", "over", "changed")}
             | {"counters": [{"key": one["key"], "meant": one["meant"]} for one in step["counters"]]}
-            for step in read_yaml("paper/steps.yaml", "steps")
+            for step in worklogs.steps()
         ],
         "pictures": [picture(name, path) for name, path in pictures.items()],
-        "worklogs": worklogs(),
+        "worklogs": [
+            {"key": key, "title": one["title"], "author": one["author"]} for key, one in worklogs.sources().items()
+        ],
         "claims": claims(inputs, list(variants["variant"])),
         "findings": findings(inputs),
     }
@@ -105,7 +106,7 @@ def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
             }
         )
     if inputs.has("predictions"):
-        rows = inputs.described("predictions")
+        rows = squares(inputs.described("predictions"))
         told = counts(rows[~rows["variant"].isin(failed)], {})
         origin = "predicted by ptxsim, the emulator, from the code of this tree; nothing is measured"
         found.append({"name": PREDICTED, "gpu": None, "origin": origin, "power_limit_w": None, "bench": packed([], [])})
@@ -114,8 +115,7 @@ def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
 
 
 def timings(bench: pd.DataFrame) -> Row:
-    """Square problems of bench.csv. `first`: of equal variant, size, clocks and data, the row of the most samples."""
-    bench = bench[(bench["m"] == bench["n"]) & (bench["n"] == bench["k"])].reset_index(drop=True)
+    """Rows of `Measured.bench`. `first`: of equal variant, size, clocks and data, the row of the most samples."""
     median, low, high = (bench[f"time_us_{end}"].astype(float) for end in ("median", "ci_low", "ci_high"))
     ends: dict[str, Any] = {}
     for rate in ("tflops", "flop_per_clock_sm"):  # the interval of the time alone, as the claims have it
@@ -161,7 +161,7 @@ def least_cycles(inputs: Inputs, failed: set[str]) -> Row:
     """Least cycles by variant, size and resource, from the emulator."""
     found: Row = {}
     for row in inputs.listed("bounds") if inputs.has("bounds") else []:
-        if row["variant"] not in failed:
+        if row["variant"] not in failed and row["m"] == row["n"] == row["k"]:
             of_size = found.setdefault(row["variant"], {}).setdefault(str(row["n"]), {})
             of_size[row["resource"]] = row["cycles_per_sm"]
     return found
@@ -245,19 +245,14 @@ def picture(name: str, path: Path) -> Row:
 # ---- claims ---------------------------------------------------------------------------------------------------------
 
 
-def worklogs() -> list[Row]:
-    """Whose claims they are."""
-    told = read_yaml("paper/sources.yaml", "sources")
-    return [{"key": key, "title": one["title"], "author": one["author"]} for key, one in told.items()]
-
-
 def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
     """Rows of claims.csv, whatever columns it has, with what each rests on: its measure, and where that is shown."""
     path = inputs.reports / "claims.csv"
     if not path.is_file():
         return []
     table = inputs.report("claims", "claims_table")
-    asked = {entry["id"]: entry for entry in load_yaml(Path("paper/claims.yaml"))}
+    files = worklogs.files("claims.yaml").values()
+    asked = {entry["id"]: entry for path in files for entry in load_yaml(path)}
     keys = {metric["id"] for metric in shown_metrics()}
     found = []
     for row in rows_of(table):
@@ -276,9 +271,8 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
 
 def findings(inputs: Inputs) -> list[Row]:
     """Those of findings.json, the list that the paper tells, without the rows that only its figures draw."""
-    path = inputs.reports / "findings.json"
     told = ("name", "part", "title", "holds", "why", "told", "evidence")
-    return [{key: row[key] for key in told} for row in json.loads(path.read_text())] if path.is_file() else []
+    return [{key: row[key] for key in told} for row in inputs.findings()]
 
 
 def rests_on(measure: str, variants: list[str], keys: set[str]) -> list[Row]:

@@ -119,12 +119,12 @@ def draw(measured: Measured) -> Figure:
     return figure
 
 
-def only(measured: Measured, names: list[str], size: int | None = None) -> Measured:
-    """The same measurements, of the variants named, counted at one size."""
+def only(measured: Measured, names: list[str], sizes: list[int] | None = None) -> Measured:
+    """The same measurements, of the variants named, counted at these sizes."""
     for name in names:
         choose(dict.fromkeys(measured.variants["variant"]), name, "variant", "the catalogue")
     counters, failed = (rows[rows["variant"].isin(names)] for rows in (measured.counters, measured.failed))
-    at_size = counters[counters["n"] == size] if size else counters
+    at_size = counters[counters["n"].isin(sizes)] if sizes else counters
     return dataclasses.replace(measured, counters=at_size, failed=failed)
 
 
@@ -144,4 +144,4 @@ def counters_figure(inputs: Inputs) -> Figure:
 )
 def counters_of_experiment(inputs: Inputs) -> Figure:
     experiment = inputs.experiments[str(inputs.experiment)]
-    return draw(only(inputs.measured(), list(experiment["variants"]), experiment["profile_size"]))
+    return draw(only(inputs.measured(), list(experiment["variants"]), experiment["profiled"]))

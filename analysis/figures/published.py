@@ -17,12 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.data import Measured, current, one_row_each, table
+from analysis.data import Measured, current, one_row_each
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.registry import figure
 from analysis.tables.published import shares
-from contracts import read_rows
+from contracts import worklogs
 
 SIZE = 4096  # of ours
 HEAD = 1.0  # above each worklog, in rows
@@ -139,7 +139,7 @@ def draw(measured: Measured, published: pd.DataFrame) -> Figure:
     category="2 Ladder",
     subcategory="All kernels",
     title="As published, and here",
-    reads=("measured", "paper/published.csv"),
+    reads=("measured", "paper/worklogs/*/published.csv"),
 )
 def published_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), table(read_rows("paper/published.csv", "published"), "published"))
+    return draw(inputs.measured(), pd.DataFrame(worklogs.published()))

@@ -186,8 +186,8 @@ class Machine:
         if {"m", "n", "k"} <= set(rows) and name != "checks":  # n speaks of squares
             rows = rows[(rows["m"] == rows["n"]) & (rows["n"] == rows["k"])]
         if name == "bench":  # current rows of the most samples first
-            rows = rows.sort_values(["stale", "samples", "experiment"], ascending=[True, False, True])
-            return grouped(rows_of(rows), "variant", "n", "data", "regime")
+            plain = data.squares(rows).sort_values(["stale", "samples", "experiment"], ascending=[True, False, True])
+            return grouped(rows_of(plain), "variant", "n", "data", "regime")
         if name in ("counters", "predictions"):
             counted = with_derived(data.wide(rows, data.metric_names()))
             limits = counted.filter(regex="^blocks_by_")

@@ -41,11 +41,11 @@ def shares(counters: pd.DataFrame, bounds: pd.DataFrame) -> pd.DataFrame:
     the slowest SM's cycles, the others of the average SM's.
     """
     current = counters[~counters["stale"].astype(bool)]
-    cycles = current[current["metric"].isin([AVERAGE, SLOWEST])][[*KEYS, "label", "order", "metric", "value"]]
+    cycles = current[current["metric"].isin([AVERAGE, SLOWEST])][[*KEYS, "m", "k", "label", "order", "metric", "value"]]
     wanted = bounds[bounds["resource"].isin([*RESOURCES, *ESTIMATES, "tail"])]
     wanted = wanted.assign(kind=wanted["resource"].map(lambda name: "estimate" if name in ESTIMATES else "bound"))
     wanted = wanted.assign(metric=wanted["resource"].map(lambda name: SLOWEST if name == "tail" else AVERAGE))
-    both = wanted.merge(cycles, on=[*KEYS, "metric"]).rename(columns={"value": "measured"})
+    both = wanted.merge(cycles, on=[*KEYS, "m", "k", "metric"]).rename(columns={"value": "measured"})
     both = both.assign(percent=100 * both["cycles_per_sm"] / both["measured"])
     columns = [*KEYS, "label", "order", "kind", "resource", "cycles_per_sm", "measured", "percent"]
     return both[columns].sort_values("order", kind="stable").reset_index(drop=True)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 
 from analysis import data
 from analysis.inputs import Inputs
 from analysis.registry import table
-from contracts import read_rows
+from contracts import worklogs
 
 COLUMNS = [
     "registers",
@@ -35,8 +33,8 @@ def beside(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     category="5 Tables",
     title="Registers by architecture",
     caption="workflow/report/compiled.rst",
-    reads=("resources", "paper/compiled.csv"),
+    reads=("resources", "paper/worklogs/*/compiled.csv"),
 )
 def compiled(inputs: Inputs) -> pd.DataFrame:
-    rows = read_rows(Path("paper/compiled.csv"), "resources")
+    rows = worklogs.rows("compiled.csv", "resources")
     return beside(data.table(rows, "resources"), inputs.rows("resources"))

@@ -64,6 +64,7 @@ from analysis.registry import document, table
 from analysis.tables import autotune, library_calls
 from analysis.tables.compare import compare
 from analysis.tables.data_kinds import spreads
+from contracts import worklogs
 from contracts.dtypes import dtypes
 
 PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")  # worklog 002's two kernels
@@ -232,6 +233,11 @@ def summary(
         "gone": measured.gone,
         "gone_experiments": sorted(set(measured.bench["experiment"]) - planned),
         "kernels": kernel_list(measured.variants),
+        "worklogs": [
+            {"key": key, "seed": source["file"].partition("_")[0]}
+            | {word: source[word] for word in ("name", "citation")}
+            for key, source in worklogs.sources().items()
+        ],
         "library_functions": library_functions(wide(measured.counters, metric_names())).to_dict(orient="records"),
         "compiler": next(iter(resources["compiler"].unique()), None),
         "arch": next(iter(resources["arch"].unique()), None),
@@ -248,7 +254,12 @@ def of_kind(inputs: Inputs, kind: str) -> pd.DataFrame:
     return rows[rows["experiment"].map(kinds) == kind]
 
 
-@document("summary", file="summary.json", reads=("measured", "resources", "windows"), optional=("tuning", "tuned"))
+@document(
+    "summary",
+    file="summary.json",
+    reads=("measured", "resources", "windows", "paper/worklogs/*/source.yaml"),
+    optional=("tuning", "tuned"),
+)
 def summary_document(inputs: Inputs) -> str:
     measured = inputs.measured()
     rows = timings(measured)

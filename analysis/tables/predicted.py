@@ -22,7 +22,7 @@ def differences(counters: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFra
 
     `difference_percent` is of the measured value; of the measured wavefronts for bank conflicts.
     """
-    keys = ["variant", "n", "metric"]
+    keys = ["variant", "m", "n", "k", "metric"]
     current = counters[~counters["stale"].astype(bool)]
     both = current.merge(predictions[[*keys, "value"]], on=keys, suffixes=("", "_predicted"))
     both = both.rename(columns={"value": "measured", "value_predicted": "predicted"})

@@ -14,7 +14,6 @@ timings nor counters are there, has no rows.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -25,9 +24,8 @@ from analysis.quantities.machine import SIZE, Machine
 from analysis.quantities.registry import quantities
 from analysis.registry import table
 from analysis.tables import bounds
-from contracts import choose, read_yaml
+from contracts import choose, worklogs
 
-PLAN = "paper/steps.yaml"  # what each step was meant to do
 ALIKE = 0.02  # of the value before: a counter that moves by less has hardly moved
 COLUMNS = ["part", "variant", "label", "over", "over_label", "n", "changed", "control", "stale"]
 COLUMNS += ["counter", "counter_label", "unit", "before", "after", "meant", "moved"]
@@ -106,10 +104,10 @@ def step_rows(machine: Machine, least: pd.DataFrame, step: dict[str, Any], where
     return [] if empty and row.get("speedup") is None else rows
 
 
-def steps(machine: Machine, least: pd.DataFrame, plan: list[dict[str, Any]], source: Path) -> pd.DataFrame:
+def steps(machine: Machine, least: pd.DataFrame, plan: list[dict[str, Any]]) -> pd.DataFrame:
     """The table of every step of a plan. `least` is `bounds.bottlenecks` of the same measurements."""
     at_size = least[least["n"] == SIZE].set_index("variant")
-    rows = [row for step in plan for row in step_rows(machine, at_size, step, f"{source}: {step['variant']}")]
+    rows = [row for step in plan for row in step_rows(machine, at_size, step, f"steps.yaml: {step['variant']}")]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -117,9 +115,9 @@ def steps(machine: Machine, least: pd.DataFrame, plan: list[dict[str, Any]], sou
     "steps",
     title="Steps: counters and time, before and after",
     caption="workflow/report/steps.rst",
-    reads=("measured", "resources", "bounds", "paper/steps.yaml"),
+    reads=("measured", "resources", "bounds", "paper/worklogs/*/steps.yaml", "paper/steps.yaml"),
 )
 def steps_table(inputs: Inputs) -> pd.DataFrame:
     measured = inputs.measured()
     least = bounds.bottlenecks(bounds.shares(measured.counters, inputs.rows("bounds")))
-    return steps(Machine(inputs), least, read_yaml(PLAN, "steps"), Path(PLAN))
+    return steps(Machine(inputs), least, worklogs.steps())

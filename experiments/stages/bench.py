@@ -3,7 +3,7 @@
     python -m experiments.stages.bench sgemm_ladder sgemm_warptile sgemm_naive --build-dir results/build/sm_90a \
         --windows windows.csv --samples samples.parquet --checks checks.csv
 
-For each variant, size and kind of data that the experiment names: warm up until steady; a window in which variant and
+For each variant, problem and kind of data of the experiment: warm up until steady; a window in which variant and
 baseline take turns (which comes first in a pair is drawn), for time, clock and share; the same outputs checked where
 they lie; a window of the variant alone for power; and, within the experiment's budget, worklog C's own protocol. The
 baseline is the fastest call that its library has for the problem, by a contest that is held once and kept. A window
@@ -16,7 +16,7 @@ measures the rest.
 
 Clocks are left as they are, unless `--regime locked` says to lock them through NVML while it runs
 (`experiments.gpu.clocks`). A sample whose SM clock, by the stamps around it, is then more than 1% off is rejected; a
-size at which too few are left is left out, and `--left-out` says why.
+problem with too few left is left out, and `--left-out` says why.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
 from kernels import catalogue
 from kernels.catalogue import Dispatcher, Entry, Problem
+from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ AS_FOUND = "back to back until steady, clocks as found"
 
 @dataclass(frozen=True)
 class Taken:
-    """What was measured at one size on one kind of data."""
+    """What was measured on one problem with one kind of data."""
 
     problem: Problem
     data: str
@@ -93,7 +94,7 @@ class Bench:
         """Measure one variant next to its baseline; `lease`: what the GPU that is held is called."""
         gpu, protocol = self.gpu, item.protocol
         entry = catalogue.find(item.variant)
-        problem = Problem.square(item.n, entry.b_layout)
+        problem = item.problem.of(entry.b_layout)
         with seconds.of("inputs"):
             matrices = self._filled(problem, entry.dtype, item.data)
         with seconds.of("load"):
@@ -115,12 +116,11 @@ class Bench:
         with seconds.of("window"):
             for role in works:  # what is checked below was written by timed runs
                 matrices.poison(gpu, role)
-            turns, half_width, ended = turns_until(
-                self._stopwatch(protocol, item.n), works, pair_us, protocol, matrices.seed
-            )
+            stopwatch = self._stopwatch(protocol, item.problem)
+            turns, half_width, ended = turns_until(stopwatch, works, pair_us, protocol, matrices.seed)
             memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
         with seconds.of("check"):
-            checked = {role: check_output(gpu, matrices, role) for role in works}
+            checked = {role: check_output(gpu, matrices, role, work) for role, work in works.items()}
         with seconds.of("power"):
             alone_us = duration_us(gpu, variant)
             window = power.watch(gpu, self.handle, variant, alone_us, protocol.power_s, protocol.power_precision)
@@ -143,19 +143,19 @@ class Bench:
             self._gemms[entry.name] = load_gemm(self.gpu, entry)
         return self._gemms[entry.name]
 
-    def _stopwatch(self, protocol: Protocol, n: int) -> Stopwatch:
-        most = max(2 * protocol.samples, worklog_replays(n) if protocol.worklog_budget_s else 0)
+    def _stopwatch(self, protocol: Protocol, problem: ProblemSpec) -> Stopwatch:
+        most = max(2 * protocol.samples, worklog_replays(problem.n) if protocol.worklog_budget_s else 0)
         known = self._stopwatches.get(protocol.flush_l2)
         if known is None or known.capacity < most:
             self._stopwatches[protocol.flush_l2] = known = Stopwatch(self.gpu, most, protocol.flush_l2)
         return known
 
     def _worklog(self, item: Item, work: Work) -> Samples | None:
-        replays = worklog_replays(item.n)
+        replays = worklog_replays(item.problem.n)
         expected = replays * (duration_us(self.gpu, work, 3) + self.gpu.l2_bytes / 3e6)
         if expected > item.protocol.worklog_budget_s * 1e6:
             return None
-        return self._stopwatch(item.protocol, item.n).run([work] * replays)
+        return self._stopwatch(item.protocol, item.problem).run([work] * replays)
 
 
 def baseline_of(entry: Entry) -> Entry:
@@ -183,7 +183,7 @@ def measurement(
     if passed and not left_out and min(kept) < LEAST_KEPT:
         spoilt, unknown = (int((reasons == reason).sum()) for reason in (GAP, NO_CLOCK))
         raise UserError(
-            f"{entry.name} at n = {item.n}: launch gaps spoilt {spoilt} of {len(reasons)} samples, "
+            f"{entry.name} at {item.problem.shown}: launch gaps spoilt {spoilt} of {len(reasons)} samples, "
             f"and the clock of {unknown} is not known; leave the host's processor to the measurement"
         )
     samples = [_samples(item, "interleaved", taken.turns.samples, taken.turns.roles, reasons)]
@@ -191,6 +191,7 @@ def measurement(
         samples.append(_samples(item, "worklog", taken.worklog, ROLES[0], why_rejected(taken.worklog, target)))
     window = _head(item) | {
         "dtype": entry.dtype,
+        "b_layout": taken.problem.b_layout,
         "mechanism": target.mechanism if target else AS_FOUND,
         "locked_sm_mhz": target.sm_mhz if target else None,
         "baseline": entry.baseline,
@@ -214,7 +215,7 @@ def measurement(
 
 def lost(item: Item, reason: str, asked: Asked) -> Measurement:
     """What is kept of one whose kernel faulted or hung: a check that failed, and no window."""
-    problem = Problem.square(item.n, catalogue.find(item.variant).b_layout)
+    problem = item.problem.of(catalogue.find(item.variant).b_layout)
     failed = verify.CheckResult(None, reason)
     return Measurement(basis_of(item, asked), UNKNOWN, {"checks": [_check(item, problem, ROLES[0], 0, failed)]})
 
@@ -239,7 +240,8 @@ def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
 
 
 def _head(item: Item) -> dict[str, Any]:
-    key = {"variant": item.variant, "m": item.n, "n": item.n, "k": item.n}
+    p = item.problem
+    key = {"variant": item.variant, **p.row, "alpha": p.alpha, "beta": p.beta}
     return {**key, "regime": item.regime, "data": item.data}
 
 
@@ -277,7 +279,8 @@ class Record:
 
     def add(self, item: Item, one: Measurement) -> None:
         """Append the rows of a measurement, as this experiment's."""
-        of_data = f", {item.data}" if len(self.experiment.data) > 1 else ""
+        scalars = str(item.problem).partition(",")[2]  # rows of checks.csv are known by their case and m, n and k
+        of_data = "".join(f", {part}" for part in (item.data if len(self.experiment.data) > 1 else "", scalars) if part)
         after = f"after timing {self.experiment.name}"
         self.windows += [{"experiment": self.experiment.name} | row for row in one.rows.get("windows", [])]
         self.checks += [row | {"case": f"{after}{row['case']}{of_data}"} for row in one.rows["checks"]]
@@ -291,16 +294,20 @@ class Record:
         """What was left out, each with why."""
         several = len(self.experiment.data) > 1
         return [
-            f"{row['variant']}, n = {row['n']}{', ' + row['data'] if several else ''}: {row['left_out']}"
+            f"{row['variant']}, {_problem_of(row).shown}{', ' + row['data'] if several else ''}: {row['left_out']}"
             for row in self.windows
             if row["left_out"]
         ]
 
 
+def _problem_of(row: dict[str, Any]) -> ProblemSpec:
+    return ProblemSpec(*(row[key] for key in ("m", "n", "k", "alpha", "beta")))
+
+
 def _picked(item: Item) -> str:
     """Of a dispatcher, which kernel runs this problem."""
     entry = catalogue.find(item.variant)
-    return f" by {entry.pick(Problem.square(item.n, entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
+    return f" by {entry.pick(item.problem.of(entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
 
 
 def outcome(item: Item, one: Measurement) -> str:
@@ -311,10 +318,10 @@ def outcome(item: Item, one: Measurement) -> str:
     if not window["passed"]:
         return "FAILED its check after timing"  # a wrong result has no speed
     if window["left_out"]:
-        return f"left out: {item.variant}, n = {item.n}: {window['left_out']}"
+        return f"left out: {item.variant}, {item.problem.shown}: {window['left_out']}"
     medians = _medians(one)
     ours, theirs = medians["time_us_median"], medians["baseline_time_us_median"]
-    flop = Problem.square(item.n).flop
+    flop = item.problem.flop
     by = f" ({window['baseline_call']})" if window["baseline_call"] else ""
     return f"{flop / ours / 1e6:.2f} TFLOP/s, {theirs / ours:.1%} of {window['baseline']}{by}"
 
@@ -348,9 +355,9 @@ def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttl
     )
 
 
-def expected_s(protocol: Protocol | declarations.Experiment, n: int) -> float:
-    """A guess at the seconds that one size takes with one kind of data: fixed windows, and samples at 40 TFLOP/s."""
-    pair = 2 * 2 * n**3 / 40e12
+def expected_s(protocol: Protocol | declarations.Experiment, problem: ProblemSpec) -> float:
+    """A guess at the seconds that a problem takes with one kind of data: fixed windows, and samples at 40 TFLOP/s."""
+    pair = 2 * problem.flop / 40e12
     window = max(protocol.window_s, protocol.least_samples * pair)
     return protocol.warmup_s + protocol.power_s + window + 5 * pair
 
@@ -361,11 +368,12 @@ def worklog_replays(n: int) -> int:
 
 
 def in_order(items: Iterable[Item]) -> list[Item]:
-    """Such that items on the same matrices follow each other, as they do within one layout and size."""
+    """Such that items on the same matrices follow each other, as they do within one layout and problem."""
 
-    def matrices(item: Item) -> tuple[str, str, int]:
+    def matrices(item: Item) -> tuple[Any, ...]:
         entry = catalogue.find(item.variant)
-        return entry.dtype, entry.b_layout, item.n
+        problem = item.problem.of(entry.b_layout)
+        return entry.dtype, problem.b_layout, *problem.numbers.values()
 
     return sorted(items, key=matrices)
 
@@ -384,16 +392,16 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_
             found[item] = one
     failed = []
     todo = [item for item in in_order(items) if item not in found]
-    start, done, whole = time.monotonic(), 0.0, sum(expected_s(item.protocol, item.n) for item in todo)
+    start, done, whole = time.monotonic(), 0.0, sum(expected_s(item.protocol, item.problem) for item in todo)
     for item, result in work_through(todo, functools.partial(_opened, todo, options, kept, here)):
         if isinstance(result, Failure) and not result.of_kernel:
-            failed.append(f"{item.variant}, n = {item.n}: {result.reason}")
+            failed.append(f"{item.variant}, {item.problem.shown}: {result.reason}")
             continue
         one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
         found[item] = one = one if one.measured else kept.keep(_place(item), one)
-        done += expected_s(item.protocol, item.n)
+        done += expected_s(item.protocol, item.problem)
         left = (time.monotonic() - start) * (whole / done - 1)
-        shown = f"{item.variant}{_picked(item)}, n = {item.n}, {item.data} ({len(found)}/{len(items)})"
+        shown = f"{item.variant}{_picked(item)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"
         logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
     if failed:
         raise UserError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else ""))

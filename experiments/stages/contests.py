@@ -54,7 +54,7 @@ class Contests:
         rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         for item in items:
             entry = catalogue.find(item.variant)
-            p = Problem.square(item.n, entry.b_layout)
+            p = item.problem.of(entry.b_layout)
             for one in (entry, catalogue.load()[entry.baseline]):
                 found = (
                     self.kept.find(_place(one, p), store.basis_of(one).__eq__) if isinstance(one, Baseline) else None

@@ -21,6 +21,7 @@ from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build, check, toolchain
 from kernels import catalogue
 from kernels.catalogue import Variant
+from kernels.problem import ProblemSpec
 from ptxsim import Counters, Kernel, PtxsimError, annotate, machines
 from ptxsim.sources import choose_file, find_source
 
@@ -67,9 +68,10 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
         if checked:
             told, passed = check_on(nullcontext(EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
         machine = machines.find(MACHINE)
-        scaled = scaling.emulate(kernel, variant, size, machine.sms)
+        problem = ProblemSpec.square(size)
+        scaled = scaling.emulate(kernel, variant, problem, machine.sms)
         with no_stdout():
-            rows = bounds.rows(variant, size, kernel, cubin, scaled, machine)
+            rows = bounds.rows(variant, problem, kernel, cubin, scaled, machine)
     except UserError as error:
         return Findings(variant.name, size, resources, why_not=str(error), checks=told, passed=passed)
     cycles = {row["resource"]: float(row["cycles_per_sm"]) for row in rows}

@@ -16,6 +16,7 @@ from experiments.stages.verify import CheckResult
 from experiments.try_kernel import findings
 from kernels import catalogue
 from kernels.catalogue import Entry, Problem, Variant
+from kernels.problem import ProblemSpec
 
 HARNESS = catalogue.ROOT.parent / "experiments" / "gpu" / "harness.cu"
 LARGE = 1024  # the large case of the checks here; what is timed is checked at its own size
@@ -97,7 +98,7 @@ def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:
 
 
 def _counters(entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
-    rows, _ = profile.profile(entry, size, build_dir, named)
+    rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, named)
     return {row["metric"]: row["value"] for row in rows}
 
 
@@ -125,7 +126,7 @@ def _times(entries: list[Entry], problem: Problem, build_dir: Path) -> tuple[dic
         matrices.poison(gpu, names[0])
         rounds = int(np.clip(WINDOW_S * 1e6 / round_us, *ROUNDS))
         turns = take_turns(Stopwatch(gpu, len(entries) * rounds), works, rounds, matrices.seed)
-        result = check_output(gpu, matrices, names[0])
+        result = check_output(gpu, matrices, names[0], works[names[0]])
         sms = gpu.sm_count
     samples = {name: turns.of(name) for name in names}
     if few := [name for name, one in samples.items() if len(one.time_us) < LEAST_KEPT]:

@@ -87,7 +87,7 @@ def measure(dispatcher: Dispatcher, sizes: list[tuple[int, int, int]], build_dir
             continue
         told = []
         for name in names:
-            result = check_output(gpu, matrices, name)
+            result = check_output(gpu, matrices, name, works[name])
             if not result.passed:
                 logger.warning(f"FAILED {name} at {m} x {n} x {k}: {result.detail or 'out of its bound'}")
                 continue

@@ -53,7 +53,7 @@ class GpuMeasurer:
         self.library = load_gemm(self.gpu, baseline)  # keeps its handle
         self.cublas = self.matrices.bind(self.library, "baseline")
         warm_up(self.gpu, self.cublas, WARM_UP_S)
-        result = check_output(self.gpu, self.matrices, "baseline")
+        result = check_output(self.gpu, self.matrices, "baseline", self.cublas)
         if not result.passed:
             raise UserError(f"{baseline.name} failed its check at size = {sweep.size}: {result.detail}")
 
@@ -74,7 +74,7 @@ class GpuMeasurer:
         self.matrices.poison(self.gpu, "variant")  # what is checked below was written by timed runs
         works = {"variant": ours, "baseline": self.cublas}
         turns = take_turns(self.stopwatch, works, samples, self.matrices.seed)
-        result = check_output(self.gpu, self.matrices, "variant")
+        result = check_output(self.gpu, self.matrices, "variant", ours)
         if not result.passed:
             return {"checked": False, "reason": f"check after timing: {result.detail}"}
         of_us, of_cublas = (turns.of(role) for role in works)

@@ -10,8 +10,9 @@ import pytest
 from helpers import ROOT
 
 from analysis import registry as registered
-from contracts import UserError, load_yaml, registry, validate
+from contracts import UserError, load_yaml, registry, validate, worklogs
 from kernels import catalogue
+from kernels.problem import ProblemSpec
 from workflow.plan import (
     BUILT,
     CHECKED,
@@ -33,7 +34,7 @@ LAPTOP = Device(TOOLCHAIN | {"gpu": None, "driver": None})
 H200 = Device(TOOLCHAIN | {"gpu": "NVIDIA H200", "driver": "580.0"})
 WHOLE = [t.file for t in registry.tables().values() if t.archive == "always"]
 ARCHIVE = Inventory(frozenset(f"data/h200/{file}" for file in WHOLE))
-WORKLOGS = load_yaml(ROOT / "paper" / "sources.yaml")
+WORKLOGS = worklogs.sources(ROOT / worklogs.FOLDER)
 
 
 @pytest.fixture(autouse=True)
@@ -271,17 +272,18 @@ def test_variants_limit_everything() -> None:
 def test_a_pair_is_an_experiment_that_only_profiles() -> None:
     pair = {"variant_a": "sgemm_naive", "variant_b": "sgemm_warptile"}
     found = made("compare", device=H200, **pair)
-    assert found.compared and found.profiled([found.compared]) == (("sgemm_naive", 4096), ("sgemm_warptile", 4096))
+    assert found.compared and found.compared.profiled == (ProblemSpec.square(4096),)
+    assert found.compared.variants == ("sgemm_naive", "sgemm_warptile") and not found.compared.problems
     assert found.folder_of("compare") == "results/h200/only/compare" and not found.counters_required
     assert made("all", device=H200).compared is None
 
 
 def test_a_problem_with_beta_is_profiled_beside_the_one_without() -> None:
+    """Predictions do not read C, so that one serves both."""
     found = made("profile_reading_c", device=H200)
-    chosen = [found.everything["profile_reading_c"], found.everything["profile_2d_vs_vectorized"]]
-    pair = ("sgemm_blocktile_2d", "sgemm_vectorized")
-    assert found.profiles(chosen) == tuple((name, 4096, beta) for beta in (1.0, 0.0) for name in pair)
-    assert found.profiled(chosen) == tuple((name, 4096) for name in pair)
+    assert [problem.beta for problem in found.everything["profile_reading_c"].profiled] == [1.0]
+    assert found.predicted("sgemm_blocktile_2d") == (ProblemSpec.square(4096),)
+    assert made("all").predicted("sgemm_c_texld") == ()
 
 
 def test_inputs_meet_their_schema() -> None:

@@ -2,7 +2,7 @@
 # What there is to draw, each figure and table says itself (analysis/registry.py).
 
 INPUTS = "results/inputs.json"
-PLACES = PLAN.inputs(contracts.read_yaml("paper/sources.yaml", "sources"))
+PLACES = PLAN.inputs(contracts.worklogs.sources())
 _FILES = {**PLACES["tables"], "variants": "results/variants.csv", "analytic": "results/analytic.csv"}
 OUTPUTS = {
     name: (figure, experiment)

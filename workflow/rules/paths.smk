@@ -28,22 +28,17 @@ def checked(experiment, part):
     return f"{RESULTS}/parts/check/{experiment}/{part}.csv" if PLAN.runnable_of(experiment, part) else []
 
 
-def _sizes(variant):
-    """The sizes at which an entry is profiled, and so predicted."""
-    return sorted({size for name, size in PLAN.profiled(PLAN.everything.values()) if name == variant})
-
-
 def _bench(suffix):
     """What was timed in a scope: parts of this run, and those that earlier ones left."""
     return lambda wildcards: [f"{RESULTS}/parts/bench/{stem}{suffix}" for stem in PLAN.timed(wildcards.scope)]
 
 
-def _profile(suffix, with_beta=(False, True)):
-    """What profiling the experiments of a scope leaves: those whose beta is 0, the others, or both."""
+def _profile(suffix):
+    """What profiling the experiments of a scope leaves."""
     return lambda wildcards: [
         f"{RESULTS}/parts/profile/{experiment.name}{suffix}"
         for experiment in PLAN.in_scope(wildcards.scope)
-        if experiment.profile_size and bool(experiment.beta) in with_beta
+        if experiment.profiled
     ]
 
 
@@ -82,7 +77,7 @@ def sources(one, experiment=None):
             found += [path for path in files if PLAN.inventory.has(path)]
             found += own.values() if PLAN.measuring else []
         else:
-            found.append(name if "/" in name else own[name])
+            found += sorted(map(str, Path().glob(name))) if "/" in name else [own[name]]
     return found
 
 

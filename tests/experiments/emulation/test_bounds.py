@@ -14,10 +14,12 @@ from analysis.tables import bounds as told
 from contracts import read_json, read_rows
 from experiments.emulation import bounds, launching, predictions, scaling
 from kernels import catalogue
+from kernels.problem import ProblemSpec
 from ptxsim import bounds as rules
 from ptxsim import machines, polling
 
 SIZE = 4096
+PROBLEM = ProblemSpec.square(SIZE)
 EXACT = [
     "smsp__inst_executed_op_shared_ld.sum",
     "smsp__inst_executed_op_shared_st.sum",
@@ -42,9 +44,9 @@ def found(builds):
     def of(name: str) -> tuple[dict[str, float], dict[str, dict]]:
         variant, folder = catalogue.kernels()[name], builds(name)
         kernel = launching.load(variant, folder)
-        scaled = scaling.emulate(kernel, variant, SIZE, 132)
-        predicted = predictions.rows(variant, SIZE, kernel.name, scaled)
-        least = bounds.rows(variant, SIZE, kernel, folder / f"{name}.cubin", scaled, machines.find("h200"))
+        scaled = scaling.emulate(kernel, variant, PROBLEM, 132)
+        predicted = predictions.rows(variant, PROBLEM, kernel.name, scaled)
+        least = bounds.rows(variant, PROBLEM, kernel, folder / f"{name}.cubin", scaled, machines.find("h200"))
         return {row["metric"]: row["value"] for row in predicted}, {row["resource"]: row for row in least}
 
     return of
@@ -130,7 +132,7 @@ def test_both_sides_call_the_same_resources_estimates() -> None:
 def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
     to = tmp_path / "out"
     done = run_module(
-        "experiments.emulation", "sgemm_vectorized", "--size", 4096, 4224, "--build-dir", built, "--out-dir", to
+        "experiments.emulation", "sgemm_vectorized", "--problem", 4096, 4224, "--build-dir", built, "--out-dir", to
     )
     assert done.returncode == 0, done.stderr
     assert "n = 4224, left out: sgemm_vectorized: size = 4224 is not made of whole tiles" in done.stderr

@@ -26,6 +26,7 @@ from experiments.stages.cases import Case, cases, packed
 from experiments.stages.check import GUARD, GpuDevice, check_variant, guarded, inside, run_case
 from kernels import catalogue
 from kernels.catalogue import Baseline, Problem, Variant
+from kernels.problem import ProblemSpec
 
 pytestmark = pytest.mark.gpu
 
@@ -149,9 +150,15 @@ def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     from experiments.stages.contests import Contests
     from experiments.stages.store import Store
 
-    short = {"sizes": (1024,), "warmup_s": 0.05, "window_s": 0.05, "samples": 20, "precision": 1e-9}
+    short = {
+        "problems": (ProblemSpec.square(1024),),
+        "warmup_s": 0.05,
+        "window_s": 0.05,
+        "samples": 20,
+        "precision": 1e-9,
+    }
     experiment = declarations.Experiment("short", "t", "q?", (variant.name,), **short)
-    item = declarations.Item(variant.name, 1024, data, "unlocked", experiment.protocol)
+    item = declarations.Item(variant.name, ProblemSpec.square(1024), data, "unlocked", experiment.protocol)
     entries, seconds = catalogue.load() | {variant.name: variant}, Seconds()
     record = Record(experiment)
     with pytest.MonkeyPatch.context() as patch, discovery.nvml() as handle:
@@ -248,7 +255,7 @@ def test_a_flush_empties_l2_and_is_not_in_the_sample(device: GpuDevice) -> None:
 
 
 def test_out_of_memory_is_one_line(device: GpuDevice, folder: Path) -> None:
-    arguments = ("sgemm_naive", "--size", 150_000, "--build-dir", folder)
+    arguments = ("sgemm_naive", "--problem", 150_000, "--build-dir", folder)
     visible = os.environ["CUDA_VISIBLE_DEVICES"]
     done = run_module("experiments.stages.profile_target", *arguments, CUDA_VISIBLE_DEVICES=visible)
     assert_one_line(done, "GPU out of memory: 83.82 GiB asked for", "take a smaller size")
@@ -320,11 +327,12 @@ def test_a_library_in_a_contest_is_right_by_every_call_and_names_the_winner(entr
     for name, call in calls.items():
         matrices.poison(gpu, "variant")
         call()
-        result = check_output(gpu, matrices, "variant")
+        result = check_output(gpu, matrices, "variant", call)
         assert result.passed, f"{name}: {result.detail}"
     matrices.poison(gpu, "variant")
-    bind_for_timing(gemm, p, *addresses)()
-    assert check_output(gpu, matrices, "variant").passed and how_called(gemm, p) in calls
+    work = bind_for_timing(gemm, p, *addresses)
+    work()
+    assert check_output(gpu, matrices, "variant", work).passed and how_called(gemm, p) in calls
 
 
 @pytest.mark.parametrize("entry", [e for e in BASELINES if e.library == "cublas"], ids=lambda entry: entry.name)
