@@ -134,6 +134,16 @@ def _told(key: Iterable[Any]) -> str:
     return " ".join(str(value) for name, value in zip(KEY, key, strict=True) if value != usual.get(name, ""))
 
 
+def made(samples: Path, windows: Path, machine: Path) -> list[Row]:
+    """The rows of bench.csv of these files."""
+    return derive(
+        read_rows(windows, "windows"),
+        read_samples(samples).to_pandas(),
+        read_json(machine, "machine")["sm_count"],
+        windows,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Derive bench.csv from samples and windows.")
     parser.add_argument("--samples", required=True, type=Path, metavar="samples.parquet")
@@ -141,10 +151,7 @@ def main() -> None:
     parser.add_argument("--machine", required=True, type=Path, metavar="machine.json", help="for its number of SMs")
     parser.add_argument("--out", required=True, type=Path, metavar="bench.csv")
     options = parser.parse_args()
-    windows = read_rows(options.windows, "windows")
-    samples = read_samples(options.samples).to_pandas()
-    sm_count = read_json(options.machine, "machine")["sm_count"]
-    write_rows(options.out, "bench", derive(windows, samples, sm_count, options.windows))
+    write_rows(options.out, "bench", made(options.samples, options.windows, options.machine))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -67,7 +68,11 @@ class Inputs:
         if not folder.is_dir():
             raise UserError(f"no such folder: {folder}; name one with machine.json, provenance.json and the tables")
         files = {name: folder / one.file for name, one in recorded.tables().items()}
-        there = {n: path for n, path in files.items() if not recorded.tables()[n].optional or path.is_file()}
+        there = {
+            name: files[name]
+            for name, one in recorded.tables().items()
+            if not one.optional or one.derived or files[name].is_file()
+        }
         there = {**there, "variants": variants} | ({"emulated_checks": emulated} if emulated else {})
         tuning = {"archived": archived} if {"tuning", "tuned"} <= there.keys() else None
         return cls(machine=folder.name, archived=archived, tables=there, tuning=tuning)
@@ -75,7 +80,12 @@ class Inputs:
     def run_in(self, folder: Path) -> Inputs:
         """Another run's folder, which is an archive, by this one's catalogue."""
         other = Inputs.of_folder(folder, self.tables["variants"], archived=True)
-        return dataclasses.replace(other, _read=self._read)
+        made = {
+            name: self.tables[name]
+            for name, one in recorded.tables().items()
+            if one.derived and all(self.tables.get(source) == other.tables[source] for source in one.derived.sources)
+        }
+        return dataclasses.replace(other, tables={**other.tables, **made}, _read=self._read)
 
     def of(self, experiment: str) -> Inputs:
         """The same for the figures of one experiment, with tables of its own where it has some."""
@@ -87,8 +97,12 @@ class Inputs:
     # ---- tables -----------------------------------------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
-        """Whether a table is there."""
-        return name in self.tables and self.tables[name].is_file()
+        """Whether a table is there, or can be derived."""
+        return name in self.tables and (self.tables[name].is_file() or self._derivable(name))
+
+    def _derivable(self, name: str) -> bool:
+        one = recorded.tables().get(name)
+        return bool(one and one.derived and all(map(self.has, one.derived.sources)))
 
     def listed(self, name: str) -> list[Row]:
         """The rows of a table; none where it is not there."""
@@ -96,12 +110,20 @@ class Inputs:
         if name not in self.tables:
             return []
         path = self.tables[name]
-        return self._once(("rows", path, schema), lambda: self._with_hashes_of_today(path, read_rows(path, schema)))
+        return self._once(("rows", path, schema), lambda: self._with_hashes_of_today(name, self._rows(name, schema)))
 
-    def _with_hashes_of_today(self, path: Path, rows: list[Row]) -> list[Row]:
-        """See `analysis.data.with_hashes_of_today`; same_code.csv is of the folder that it lies in."""
-        beside = self.tables.get("same_code")
-        if beside is None or beside == path or beside.parent != path.parent or not beside.is_file():
+    def _rows(self, name: str, schema: str) -> list[Row]:
+        """The rows as they are read or, of a derived table that no run has made yet, derived."""
+        if not self.tables[name].is_file() and self._derivable(name):
+            return derived(recorded.tables()[name], self.tables)
+        return read_rows(self.tables[name], schema)
+
+    def _with_hashes_of_today(self, name: str, rows: list[Row]) -> list[Row]:
+        """See `analysis.data.with_hashes_of_today`; same_code.csv is of the tables next to it, and of what is derived
+        from them."""
+        one, beside = recorded.tables().get(name), self.tables.get("same_code")
+        measured = self.tables[one.derived.sources[0] if one and one.derived else name]
+        if beside is None or name == "same_code" or beside.parent != measured.parent or not beside.is_file():
             return rows
         return data.with_hashes_of_today(rows, self.listed("same_code"))
 
@@ -177,6 +199,14 @@ class Inputs:
             self._read[key] = make()
         made: Made = self._read[key]
         return made
+
+
+def derived(table: recorded.Table, files: Mapping[str, Path]) -> list[Row]:
+    """The rows of a table that is derived from others, of which these are the files, by name."""
+    assert table.derived
+    module = importlib.import_module(table.derived.module)
+    rows: list[Row] = module.made(**{name: files[name] for name in table.derived.sources})
+    return rows
 
 
 def _paths(told: Mapping[str, str]) -> dict[str, Path]:

@@ -14,6 +14,8 @@ from filelock import FileLock
 from helpers import ARCH, ROOT
 from hypothesis import HealthCheck, settings
 
+from analysis.inputs import derived
+from contracts import registry, write_rows
 from experiments.gpu import discovery
 from experiments.stages import build
 from kernels import catalogue
@@ -48,11 +50,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def archive() -> Path:
-    """The archived measurements of an H200."""
-    folder = ROOT / "data" / "h200"
-    if not folder.is_dir():
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The archived measurements of an H200, with what is derived from them; not to be written to.
+
+    Made once for all tests, by the first of pytest-xdist's processes that asks.
+    """
+    archived = ROOT / "data" / "h200"
+    if not archived.is_dir():
         pytest.skip("no data/h200: nothing is archived in this checkout")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "archive" / "h200"
+    with FileLock(f"{folder.parent}.lock"):
+        if not folder.is_dir():
+            made = folder.with_name("making")
+            made.mkdir(parents=True)
+            for path in archived.iterdir():
+                (made / path.name).symlink_to(path)
+            for table in registry.tables().values():
+                if table.derived:
+                    files = {name: made / registry.tables()[name].file for name in table.derived.sources}
+                    write_rows(made / table.file, table.schema, derived(table, files))
+            made.rename(folder)
     return folder
 
 

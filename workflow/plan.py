@@ -207,6 +207,8 @@ class Plan:
                 folder = self.tuning
             elif table.without_gpu and self._made_or_there(table):
                 folder = self.results
+            elif table.derived and self.archived:
+                folder = self.derived
             elif table.name in self.made or self.inventory.has(f"{self.source}/{table.file}"):
                 folder = self.source
             else:
@@ -214,6 +216,11 @@ class Plan:
             if folder:
                 found[table.name] = f"{folder}/{table.file}"
         return found
+
+    @property
+    def derived(self) -> str:
+        """Where the tables are that are derived from an archive's."""
+        return f"results/archived/{Path(self.source).name}"
 
     def _folder_without_gpu(self, table: registry.Table) -> str | None:
         """Where a table of a stage that needs no GPU is; None where drawing does without it."""
@@ -383,7 +390,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         unfit=unfit,
         counters_required=any(not experiments[name].problems for name in named),
         archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
-        other_runs=tuple(f for f in inventory.folders_with("bench.csv") if f != source),
+        other_runs=tuple(f for f in inventory.folders_with("windows.csv") if f != source),
     )
 
 

@@ -34,13 +34,13 @@ def cut(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("change", [edited, without_a_row, cut])
 def test_an_archived_table_that_was_changed_is_refused_by_name(change: Any, archived: Path) -> None:
-    path = archived / "bench.csv"
-    assert read_rows(path, "bench")
+    path = archived / "windows.csv"
+    assert read_rows(path, "windows")
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(UserError, match=r"bench\.csv: not as it was archived"):
-        read_rows(path, "bench")
+    with pytest.raises(UserError, match=r"windows\.csv: not as it was archived"):
+        read_rows(path, "windows")
     done = run_module("experiments.stages.archive", "--checksums", archived)
-    assert_one_line(done, "bench.csv: not as it was archived")
+    assert_one_line(done, "windows.csv: not as it was archived")
     assert read_rows(archived / "counters.csv", "counters")
 
 

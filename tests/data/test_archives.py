@@ -125,7 +125,7 @@ def require_every_variant(archive: Path, experiments: list[declarations.Experime
 def test_each_archived_file_says_which_run_it_is_from_or_is_older(archive: Path) -> None:
     origins = json.loads((archive / "archived.json").read_text())
     commit = read_json(archive / "provenance.json", "provenance")["commit"]
-    assert {origins[name]["commit"] for name in ("bench.csv", "checks.csv", "counters.csv", "resources.csv")} == {
+    assert {origins[name]["commit"] for name in ("windows.csv", "checks.csv", "counters.csv", "resources.csv")} == {
         commit
     }
     assert all((archive / name).is_file() for name in origins)

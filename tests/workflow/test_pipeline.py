@@ -186,7 +186,7 @@ def test_no_host_compiler_is_one_line(small: Path, tmp_path: Path) -> None:
 
 
 def test_a_truncated_archive_is_a_clear_line_and_no_figure(small: Path) -> None:
-    path = small / "data" / "h200" / "bench.csv"
+    path = small / "data" / "h200" / "windows.csv"
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[: len(whole) // 2])
@@ -194,7 +194,7 @@ def test_a_truncated_archive_is_a_clear_line_and_no_figure(small: Path) -> None:
     finally:
         path.write_bytes(whole)
     assert done.returncode != 0 and "Traceback" not in output(done)
-    assert re.search(r"^error: data/h200/bench\.csv.*truncated", output(done), re.M), output(done)
+    assert re.search(r"^error: data/h200/windows\.csv.*truncated", output(done), re.M), output(done)
     assert not (small / "results" / "figures" / "ladder_sgemm_ladder.svg").exists()
 
 

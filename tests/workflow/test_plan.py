@@ -87,7 +87,7 @@ def test_where_the_tables_come_from(
     found = made(*targets, device=device, **config)
     assert (found.measuring, found.source, found.why_archived) == (measuring, source, why)
     assert found.archived == source.startswith("data/")
-    assert found.tables["bench"] == f"{source}/bench.csv"
+    assert found.tables["bench"] == f"{source.replace('data/', 'results/archived/')}/bench.csv"
     drawing = targets == ["paper"]
     assert found.drawing == drawing
     assert found.tables["resources"] == f"{source if drawing else found.results}/resources.csv"
@@ -98,7 +98,7 @@ def test_what_this_machine_measured_before_is_drawn_rather_than_an_archive() -> 
     assert not found.measuring and not found.archived and found.source == "results/h200"
     assert "emulated_checks" not in found.tables  # its own table of checks holds them
     some = made("paper", device=H200, more={f"results/h200/{file}" for file in WHOLE[1:]})
-    assert some.archived and some.tables["bench"] == "data/h200/bench.csv"
+    assert some.archived and some.tables["bench"] == "results/archived/h200/bench.csv"
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def sources(one, experiment=None):
         elif name in drawn.FOLDERS:  # the archives' tables, and this run's own beside them
             files = [f"{folder}/{table.file}" for folder in PLACES[name] for table in registry.tables().values()]
             found += [path for path in files if PLAN.inventory.has(path)]
-            found += own.values() if PLAN.measuring else []
+            found += own.values() if PLAN.measuring else [own[n] for n, t in registry.tables().items() if t.derived]
         else:
             found += sorted(map(str, Path().glob(name))) if "/" in name else [own[name]]
     return found

@@ -49,26 +49,30 @@ for _name, _parts in (_JOINED | _WHOLE).items():
             "python -m experiments.stages.merge {params.table} {input} --out {output} 2>&1 | tee {log}"
 
 
+# Tables that are derived from others, measured here or archived: medians and intervals from the samples.
+_FROM, _TO = (f"{RESULTS}{{scope}}",) * 2 if PLAN.measuring else (PLAN.source, PLAN.derived)
+for _table in [one for one in registry.tables().values() if one.derived]:
+    if not (PLAN.archived or _table.name in PLAN.made):
+        continue
+
+    rule:
+        name:
+            f"{_table.name}_table"
+        input:
+            drawn.code_of(Path(workflow.basedir, f"{_table.derived.module.replace('.', '/')}.py")),
+            **{name: f"{_FROM}/{registry.tables()[name].file}" for name in _table.derived.sources},
+        output:
+            f"{_TO}/{_table.file}",
+        log:
+            f"results/logs/{MACHINE}{'{scope}' if PLAN.measuring else ''}/{_table.name}.log",
+        params:
+            module=_table.derived.module,
+            tables=lambda wildcards, input: [f"--{name} {path}" for name, path in input.items()],
+        shell:
+            "python -m {params.module} {params.tables} --out {output} 2>&1 | tee {log}"
+
+
 if PLAN.measuring:
-
-    # Tables that others are made of: medians and intervals from the samples.
-    for _table in [registry.tables()[name] for name in PLAN.made if registry.tables()[name].derived]:
-
-        rule:
-            name:
-                f"{_table.name}_table"
-            input:
-                drawn.code_of(Path(workflow.basedir, f"{_table.derived.module.replace('.', '/')}.py")),
-                **{name: f"{RESULTS}{{scope}}/{registry.tables()[name].file}" for name in _table.derived.sources},
-            output:
-                f"{RESULTS}{{scope}}/{_table.file}",
-            log:
-                f"results/logs/{MACHINE}{{scope}}/{_table.name}.log",
-            params:
-                module=_table.derived.module,
-                tables=lambda wildcards, input: [f"--{name} {path}" for name, path in input.items()],
-            shell:
-                "python -m {params.module} {params.tables} --out {output} 2>&1 | tee {log}"
 
     rule provenance:
         input:

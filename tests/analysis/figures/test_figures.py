@@ -349,7 +349,7 @@ def test_the_paper_s_own_file_gives_a_ladder_of_each_worklog_with_one(still: Fol
     rows = pd.DataFrame(worklogs.published(ROOT / worklogs.FOLDER))
     found = published.shares(rows, still.read().variants)
     ladders = set(rows.loc[rows["quantity"].isin(list(published.SHARES)) & rows["rung"].notna(), "worklog"])
-    assert len(ladders) > 2 and ladders <= set(found["worklog"])
+    assert len(ladders) > 2 and ladders <= set(found["worklog"]), set(found["worklog"])
     assert found["share"].between(0.001, 2).all()
     assert set(found.loc[found["worklog"] == "A", "variant"]) >= {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_warptile"}
     figure = published.draw(still.read(), rows)
@@ -444,9 +444,9 @@ def test_a_kernel_that_changed_since_one_run_is_not_compared(folder: Folder, tmp
     assert "not shown, source changed since measured: tiling" in words
 
 
-@pytest.mark.skipif(len(list((ROOT / "data").glob("*/bench.csv"))) < 2, reason="one run is archived, not two")
+@pytest.mark.skipif(len(list((ROOT / "data").glob("*/windows.csv"))) < 2, reason="one run is archived, not two")
 def test_the_archived_runs_are_drawn_against_each_other(tmp_path: Path, variants_csv: Path) -> None:
-    first, *others = sorted(path.parent for path in (ROOT / "data").glob("*/bench.csv"))
+    first, *others = sorted(path.parent for path in (ROOT / "data").glob("*/windows.csv"))
     inputs = write_inputs(tmp_path / "inputs.json", first, variants_csv, other_runs=list(map(str, others)))
     for command in ("tabulate", "draw"):
         done = run_module(f"analysis.{command}", "--inputs", inputs, "--out", tmp_path, "machines")

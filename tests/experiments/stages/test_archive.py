@@ -15,7 +15,6 @@ from experiments.stages import archive as stage
 from kernels import catalogue
 
 ARCHIVED = [
-    "bench.csv",
     "checks.csv",
     "counters.csv",
     "resources.csv",
@@ -60,14 +59,15 @@ def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archiv
     shutil.copyfile(archive / "agreement.csv", measured / "agreement.csv")
     first = archived()
     runs = [
-        {key: value for key, value in first[name].items() if key != "sha256"} for name in ("agreement.csv", "bench.csv")
+        {key: value for key, value in first[name].items() if key != "sha256"}
+        for name in ("agreement.csv", "windows.csv")
     ]
-    assert runs[0] == runs[1] and first["agreement.csv"]["sha256"] != first["bench.csv"]["sha256"]
+    assert runs[0] == runs[1] and first["agreement.csv"]["sha256"] != first["windows.csv"]["sha256"]
     (measured / "agreement.csv").unlink()
     later = json.loads((measured / "provenance.json").read_text()) | {"commit": "later"}
     (measured / "provenance.json").write_text(json.dumps(later))
     second = archived()
-    assert second["agreement.csv"] == first["agreement.csv"] and second["bench.csv"]["commit"] == "later"
+    assert second["agreement.csv"] == first["agreement.csv"] and second["windows.csv"]["commit"] == "later"
 
 
 def test_what_is_measured_again_needs_no_same_code(measured: Path, archive: Path, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_what_is_not_whole_is_not_archived(name: str, fault: str, measured: Path
     """One line that names the file, and the archive that is there stays as it is."""
     target = tmp_path / "data"
     target.mkdir()
-    (target / "bench.csv").write_text("older")
+    (target / "windows.csv").write_text("older")
     whole = (measured / name).read_bytes()
     if fault == "is missing":
         (measured / name).unlink()
@@ -146,7 +146,7 @@ def test_what_is_not_whole_is_not_archived(name: str, fault: str, measured: Path
         (measured / name).write_bytes(whole[: whole.rindex(b"\n", 0, len(whole) // 2) - 1])
     done = run_module("experiments.stages.archive", "--measured", measured, "--data", target)
     assert_one_line(done, name, fault)
-    assert [(path.name, path.read_text()) for path in target.iterdir()] == [("bench.csv", "older")]
+    assert [(path.name, path.read_text()) for path in target.iterdir()] == [("windows.csv", "older")]
 
 
 def failing(folder: Path) -> None:
@@ -231,7 +231,7 @@ def read_rows_of(folder: Path, name: str) -> list[dict]:
         (of_another_commit, "of 2 commits: aaaaaaaaaaaa, bbbbbbbbbbbb"),
         (with_a_stale_row, "measured before the source of"),
         (lambda folder: (folder / "windows.csv").unlink(), "missing: windows.csv"),
-        (lambda folder: (folder / "bench.csv").open("a").write("x\n"), "not as archived: bench.csv"),
+        (lambda folder: (folder / "windows.csv").open("a").write("x\n"), "not as archived: windows.csv"),
     ],
 )
 def test_what_is_amiss_in_an_archive_is_one_line(
