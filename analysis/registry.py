@@ -25,7 +25,7 @@ from contracts import registry as recorded
 from contracts.errors import suggest
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACES = ("analysis/figures/*.py", "analysis/tables/*.py", "analysis/claims/*.py")
+PLACES = ("analysis/figures/*.py", "analysis/tables/*.py", "analysis/claims/*.py", "analysis/findings/*.py")
 STUDIES = ("experiments/studies/*/figure.py", "experiments/studies/*/report.py")
 FINDINGS = "analysis/findings"  # a folder each; all are computed into one document, and a finding may have a figure
 SOURCES = "analysis/ and experiments/studies/"
@@ -208,7 +208,7 @@ def _of_findings(root: Path) -> Iterator[Registered]:
     common: dict[str, Any] = {"root": root, **where, "subcategory": "Findings"}
     if told:
         yield Registered("findings", "document", function="document", category=None, title="Findings",
-                         file="findings.json", reads=_expanded([*reads, "measured", "report:claims"]),
+                         file="findings.json", reads=_expanded([*reads, "measured", "report:claims", "archives"]),
                          optional=tuple(dict.fromkeys([*optional, EMULATED])), **common)  # fmt: skip
     for name, one in told.items():
         if "figure" in one:

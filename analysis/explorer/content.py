@@ -271,7 +271,7 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
 
 def findings(inputs: Inputs) -> list[Row]:
     """Those of findings.json, the list that the paper tells, without the rows that only its figures draw."""
-    told = ("name", "part", "title", "holds", "why", "told", "evidence")
+    told = ("name", "part", "title", "holds", "why", "told", "evidence", "tried", "status")
     return [{key: row[key] for key in told} for row in inputs.findings()]
 
 

@@ -158,7 +158,7 @@ const kernelOptions = (names, extra = []) => {
 function conditions() {
   const rows = machine().rows;
   return [
-    choice('m', 'Machine', DATA.machines.map(one => [one.name, one.gpu ? `${one.gpu} (${one.name})` : `${one.name}, foretold`]), machine().name,
+    choice('m', 'Machine', DATA.machines.map(one => [one.name, one.gpu ? `${one.gpu} (${one.name})` : `${one.name}, predicted`]), machine().name,
       () => ({ n: '', e: '', q: '', k: '', at: '' })),
     choice('r', 'Clocks', unique(rows.map(row => row.regime)).map(name => [name, name]), regime()),
     choice('f', 'Data', unique(rows.map(row => row.data)).map(name => [name, name]), inputs()),
@@ -240,7 +240,7 @@ const staleNote = rows => (rows.some(row => row.stale) ? '† source changed sin
 const sourceNote = key => (key === 'least_cycles'
   ? 'Foretold by ptxsim, the emulator: the resource that needs the most cycles. No launch can be faster. '
   : `${machine().origin}; ${regime()} clocks, ${inputs()} inputs. `);
-const whyNothing = () => DATA.why_untimed ?? 'No timings of this are in the tables; the side-by-side view has what the emulator foretells.';
+const whyNothing = () => DATA.why_untimed ?? 'No timings of this are in the tables; the side-by-side view has what the emulator predicts.';
 
 // ---- the ladder -----------------------------------------------------------------------------------------------------
 
@@ -601,7 +601,8 @@ function renderFindings() {
   fill('findings-list', DATA.findings.map(one => {
     const told = one.holds === null ? [`Not computed here: ${one.why}.`] : ticked(one.told ?? '');
     const links = one.evidence.flatMap(id => [' ', el('a', { href: linkTo('claims', { cl: 'finding', c: id }) }, id)]);
-    return el('li', {}, el('strong', {}, `${one.title}.`), ' ', one.holds === false ? el('em', {}, 'Not here: ') : '', told, links);
+    return el('li', {}, el('strong', {}, `${one.title}.`), ' ', one.holds === false ? el('em', {}, 'Not here: ') : '', told,
+      one.tried.length > 1 ? el('em', {}, ` It ${one.status}.`) : '', links);
   }));
 }
 
