@@ -212,7 +212,7 @@ def main() -> None:
     options = parser.parse_args()
     variants = []
     for name in options.variants:
-        variant = catalogue.find(name)
+        variant = options.catalogue.find(name)
         if not isinstance(variant, Variant):
             raise UserError(f"{variant.name} is no kernel: there is no PTX to run")
         variants.append(variant)

@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--emulated", action="store_true", help="on ptxsim, where there is no GPU")
     parser.add_argument("--out", required=True, type=Path, help="written: error_over_k.csv")
     options = parser.parse_args()
-    entry = catalogue.find(options.variant)
+    entry = options.catalogue.find(options.variant)
     if verify.NUMPY_DTYPES[entry.dtype] != np.float32:
         raise UserError(f"{entry.name} takes {entry.dtype}; allowed: entries of fp32 data")
     if options.emulated and isinstance(entry, Baseline):

@@ -133,7 +133,7 @@ def main() -> None:
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    entry = catalogue.find(options.variant)
+    entry = options.catalogue.find(options.variant)
     for size in options.size:
         if reason := entry.refusal(Problem.square(size, entry.b_layout)):
             raise UserError(reason)
