@@ -21,7 +21,6 @@ from experiments.command_line import add_build_dir, add_problems, add_variant
 from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import check_cases, report
-from kernels import catalogue
 from kernels.catalogue import Baseline, Runnable, Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Kernel, PtxsimError, machines

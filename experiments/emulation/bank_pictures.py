@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from contracts import (
     write_text,
 )
 from kernels import catalogue
-from kernels.catalogue import Problem, Variant
+from kernels.catalogue import Catalogue, Problem, Variant
 
 if TYPE_CHECKING:  # Snakemake reads the list by this module: what draws is imported where it is needed
     import ptxsim

@@ -14,7 +14,6 @@ from experiments.gpu.libraries import Gemm
 from experiments.stages import store
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import ROLES, Matrices
-from kernels import catalogue
 from kernels.catalogue import Baseline, Catalogue, Entry, Problem
 
 

@@ -33,7 +33,6 @@ from experiments.gpu.lease import UNKNOWN
 from experiments.stages import store
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
-from kernels import catalogue
 from kernels.catalogue import Catalogue, Entry
 from kernels.problem import ProblemSpec
 
@@ -334,7 +333,9 @@ def main() -> None:
     try:
         with store.opened(options.store) as kept:
             for problem in options.problem:
-                of_problem, errors = measured(entries, Session(problem, options.build_dir, options.catalogue, options.store), kept)
+                of_problem, errors = measured(
+                    entries, Session(problem, options.build_dir, options.catalogue, options.store), kept
+                )
                 found |= of_problem
                 failed += errors
     except LeftOut as left_out:

@@ -29,7 +29,6 @@ from experiments.stages import verify
 from experiments.stages.contests import Contests
 from experiments.stages.profile import MARK
 from experiments.stages.store import Store
-from kernels import catalogue
 from kernels.catalogue import Catalogue, Entry
 from kernels.problem import ProblemSpec
 

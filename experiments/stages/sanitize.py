@@ -141,7 +141,9 @@ def main() -> None:
         logger.warning(f"sanitizer left out: {reason}")
     else:
         with lease():
-            rows = sanitize(tool, options.variants or [*options.catalogue.kernels], options.build_dir, options.catalogue)
+            rows = sanitize(
+                tool, options.variants or [*options.catalogue.kernels], options.build_dir, options.catalogue
+            )
     if options.left_out:
         write_text(options.left_out, reason)
     write_rows(options.out, "sanitizer", rows)

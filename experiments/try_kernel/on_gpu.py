@@ -80,7 +80,9 @@ def measure(
         version = subprocess.run([profile.find_ncu(), "--version"], capture_output=True, text=True).stdout
         parts = ["counters", size, gpu, version, build.compiler_name(toolchain.nvcc(nvcc))]
         for one in others:
-            counters[one.name] = findings.kept(root, one, parts, functools.partial(_counters, known, one, size, build_dir, ()))
+            counters[one.name] = findings.kept(
+                root, one, parts, functools.partial(_counters, known, one, size, build_dir, ())
+            )
     except profile.LeftOut as reason:
         return Measured(gpu.name, told, True, baseline.name, speeds, why_not=str(reason))
     return Measured(gpu.name, told, True, baseline.name, speeds, counters)
@@ -98,8 +100,8 @@ def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:
         write_text(stamp, known)
 
 
-def _counters(entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
-    rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, named)
+def _counters(known: Catalogue, entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
+    rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, known, named)
     return {row["metric"]: row["value"] for row in rows}
 
 

@@ -21,7 +21,6 @@ from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
 from experiments.stages import verify
-from kernels import catalogue
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,6 @@ from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.stages import verify
 from experiments.stages.check import Device, guarded, inside, leased_gpu
-from kernels import catalogue
 from kernels.catalogue import Baseline, Entry, Problem, Runnable
 
 logger = logging.getLogger(__name__)

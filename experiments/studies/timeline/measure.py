@@ -23,7 +23,6 @@ import numpy as np
 from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
-from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
 logger = logging.getLogger(__name__)

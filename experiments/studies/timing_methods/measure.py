@@ -23,7 +23,6 @@ from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
 from experiments.stages import verify
 from experiments.stages.bench import worklog_replays
-from kernels import catalogue
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
