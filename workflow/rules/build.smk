@@ -22,6 +22,7 @@ rule catalogue:
     input:
         relative([catalogue.CATALOGUE]),
         "kernels/catalogue.py",
+        "kernels/entries.py",
         sorted({path for kernel in PLAN.catalogue.kernels.values() for path in relative(kernel.sources())}),
         PLAN.records,
     output:
