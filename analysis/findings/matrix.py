@@ -13,7 +13,6 @@ import pandas as pd
 
 from analysis.findings.sources import Row, Sources
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 SHARES = ("least_percent", "least_at", "greatest_percent", "greatest_at")
 COLUMNS = ["name", "part", "title", "status", "machine", "gpu", "holds", "why", *SHARES]
@@ -47,14 +46,6 @@ def status(tried: list[Row]) -> str:
     return "; ".join([*words, *([f"not tried on {', '.join(waiting)}"] if waiting else [])])
 
 
-@table(
-    "matrix",
-    category="1 Paper",
-    subcategory="Findings",
-    title="What holds where",
-    caption="workflow/report/findings.rst",
-    reads=("report:findings",),
-)
 def matrix(inputs: Inputs) -> pd.DataFrame:
     rows: list[dict[str, Any]] = [
         {key: row[key] for key in ("name", "part", "title", "status")} | one | {"holds": WORDS[one["holds"]]}
