@@ -58,14 +58,12 @@ if "build" not in PLAN.kept:
         priority: 20  # a job on a GPU waits for it
         params:
             arch=ARCH,
+            nvcc=config["nvcc"],
             out=subpath(output[0], parent=True),
             # the catalogue's entry: its template values, threads and shared memory
             entry=lambda wildcards: PLAN.catalogue.kernels[wildcards.kernel].source_hash,
-            nvcc=NVCC,
-            tuned=TUNED,
         shell:
-            "python -m experiments.stages.build {wildcards.kernel} --arch {params.arch} {params.nvcc} {params.tuned}"
-            " --out-dir {params.out} 2>&1 | tee {log}"
+            "python -m experiments.stages.build {wildcards.kernel} --job {JOB} --out-dir {params.out} 2>&1 | tee {log}"
 
 
 rule build_harness:
@@ -83,6 +81,6 @@ rule build_harness:
     params:
         arch=ARCH,
         out=subpath(output[0], parent=True),
-        nvcc=NVCC,
+        nvcc=config["nvcc"],
     shell:
-        "python -m experiments.stages.build --source {input.source} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
+        "python -m experiments.stages.build --source {input.source} --job {JOB} --out-dir {params.out} 2>&1 | tee {log}"

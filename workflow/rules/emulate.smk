@@ -19,13 +19,11 @@ if "emulate" not in PLAN.kept:
             f"results/logs/{MACHINE}/emulate/{{variant}}.log",
         params:
             emulator=EMULATOR,
-            build=BUILD,
-            tuned=TUNED,
             problems=lambda wildcards: PLAN.predicted(wildcards.variant),
             out=subpath(output[0], parent=True),
             results="--results" if PLAN.measuring else "",
         shell:
-            "python -m experiments.emulation {wildcards.variant} --problem {params.problems} --build-dir {params.build} {params.tuned}"
+            "python -m experiments.emulation {wildcards.variant} --job {JOB} --problem {params.problems}"
             " {params.results} --out-dir {params.out} 2>&1 | tee {log}"
 
 
@@ -46,9 +44,9 @@ rule rank_tiles:
         emulator=EMULATOR,
         out=subpath(output[0], parent=True),
         arch=ARCH,
-        nvcc=NVCC,
+        nvcc=config["nvcc"],
     shell:
-        "python -m experiments.tuning.sweep --rank --arch {params.arch} {params.nvcc} --out-dir {params.out}"
+        "python -m experiments.tuning.sweep --rank --job {JOB} --out-dir {params.out}"
         " --jobs {threads} 2>&1 | tee {log}"
 
 
