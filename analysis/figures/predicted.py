@@ -1,4 +1,4 @@
-"""Counters that the emulator predicts beside those that the hardware counted: a mark per kernel and counter.
+"""Counters that the emulator predicts, next to those that the hardware counted: a mark per kernel and counter.
 
 The mark's place is the relative difference; bank conflicts are compared as a share of the wavefronts that they are
 among, since a count near zero has no useful relative difference. A kernel whose source changed since it was measured is
@@ -69,7 +69,7 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     "predicted",
     category="3 Counters",
     subcategory="All kernels",
-    title="Predicted beside measured",
+    title="Predicted and measured counters",
     reads=("measured", "predictions"),
 )
 def predicted_figure(inputs: Inputs) -> Figure:
