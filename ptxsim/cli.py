@@ -316,7 +316,7 @@ def predict(options: argparse.Namespace) -> int:
         _over(options.over),
     )
     smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}" if found.over else ""
-    print(f"{kernel.title}: {found.blocks:,} blocks, as predicted from {found.sampled} of them{smaller}")
+    print(f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}")
     print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
         told = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
