@@ -223,7 +223,9 @@ class Counters(Observer):
         for own, here in zip(np.split(lanes, starts), np.split(at, starts), strict=True):
             block = int(own[0]) // state.padded  # each goes through the loop as often as it does
             one = np.arange(self.blocks) == block
-            of_block = {w: (cost[0] * one, cost[1] * one, cost[2] * one, {}) for w, cost in costs.items()}
+            of_block: dict[int | None, Cost] = {
+                w: (cost[0] * one, cost[1] * one, cost[2] * one, {}) for w, cost in costs.items()
+            }
             self._next((pc, block, (own % state.padded).tobytes()), stats, unrolled, here, of_block)
 
     def _next(
