@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 OWNED = re.compile(r"\..*-([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{8}(\.[^/]*)?")
-NOWHERE = "0" * 8  # the place, where the system does not tell it
+NOWHERE = "0" * 8  # the place, where the system does not report it
 OLD_S = 24 * 3600.0
 
 
@@ -46,7 +46,7 @@ def scratch() -> Iterator[Path]:
 
 
 def sweep(*folders: str | Path) -> list[Path]:
-    """Remove what dead processes left in `folders`, at any depth, and in the system's temporary folder; return it."""
+    """Remove what dead processes left in `folders`, at any depth, and in the system's temporary folder; return what."""
     found = [path for path in Path(tempfile.gettempdir()).iterdir() if OWNED.fullmatch(path.name)]
     for folder in folders:
         for top, _, names in os.walk(folder):
