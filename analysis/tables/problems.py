@@ -40,6 +40,17 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
+def written(rows: pd.DataFrame) -> list[str]:
+    """Each problem as it is written on a command line: "64x4096x512,beta=1"."""
+    found = []
+    for row in rows[["m", "n", "k", "alpha", "beta"]].itertuples(index=False):
+        scalars = [
+            f",{key}={value:g}" for key, value, usual in (("alpha", row[3], 1), ("beta", row[4], 0)) if value != usual
+        ]
+        found.append("x".join(str(int(size)) for size in row[:3]) + "".join(scalars))
+    return found
+
+
 def edge(rows: pd.DataFrame) -> pd.Series:
     """The edge of the cube of as many multiplications as each problem has, the cube root of mnk."""
     return (rows["m"].astype(float) * rows["n"] * rows["k"]) ** (1 / 3)

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from contracts import UserError, read_json, run_command, schema, validate, write_json, write_rows, write_text
+from experiments.command_line import add_job
 from experiments.gpu import discovery
 from experiments.stages import build, toolchain
 from experiments.tuning import ranking, space
@@ -386,6 +387,7 @@ def main() -> None:
         "--rates", default="h200", help="whose rates the emulator's are: one of ptxsim's, or a .toml file"
     )
     parser.add_argument("--jobs", type=int, default=max(1, processors() - 1), help="builds at a time (%(default)s)")
+    add_job(parser)
     options = parser.parse_args()
     sweep = space.load()
     if options.kernel:
