@@ -18,12 +18,13 @@ if "emulate" not in PLAN.kept:
         log:
             f"results/logs/{MACHINE}/emulate/{{variant}}.log",
         params:
+            job=JOB,
             emulator=EMULATOR,
             problems=lambda wildcards: PLAN.predicted(wildcards.variant),
             out=subpath(output[0], parent=True),
             results="--results" if PLAN.measuring else "",
         shell:
-            "python -m experiments.emulation {wildcards.variant} --job {JOB} --problem {params.problems}"
+            "python -m experiments.emulation {wildcards.variant} --job {params.job} --problem {params.problems}"
             " {params.results} --out-dir {params.out} 2>&1 | tee {log}"
 
 
@@ -43,10 +44,11 @@ rule rank_tiles:
     params:
         emulator=EMULATOR,
         out=subpath(output[0], parent=True),
+        job=JOB,
         arch=ARCH,
         nvcc=config["nvcc"],
     shell:
-        "python -m experiments.tuning.sweep --rank --job {JOB} --out-dir {params.out}"
+        "python -m experiments.tuning.sweep --rank --job {params.job} --out-dir {params.out}"
         " --jobs {threads} 2>&1 | tee {log}"
 
 

@@ -17,9 +17,10 @@ rule clocks:
     resources:
         gpu=1,
     params:
-        job=PLAN.job,
+        job=JOB,
+        settings=PLAN.job,
     shell:
-        "python -m experiments.stages.try_lock --job {JOB} --left-out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.try_lock --job {params.job} --left-out {output} 2>&1 | tee {log}"
 
 
 rule machine:
@@ -34,9 +35,11 @@ rule machine:
     resources:
         gpu=1,
     params:
-        job=PLAN.job,
+        job=JOB,
+        settings=PLAN.job,
+        machine=MACHINE,
     shell:
-        "python -m experiments.stages.machine --job {JOB} --machine {MACHINE} --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.machine --job {params.job} --machine {params.machine} --out {output} 2>&1 | tee {log}"
 
 
 # Correctness. A failure is a row, not a failed job: `passed` ends the run non-zero, after the report. What is measured is
@@ -55,9 +58,10 @@ rule check:
         gpu=1,
     params:
         variants=lambda wildcards: PLAN.runnable_of(wildcards.experiment, wildcards.part),
-        job=PLAN.job,
+        job=JOB,
+        settings=PLAN.job,
     shell:
-        "python -m experiments.stages.check {params.variants} --job {JOB}"
+        "python -m experiments.stages.check {params.variants} --job {params.job}"
         " --out {output.table} --seconds {output.seconds} 2>&1 | tee {log}"
 
 
@@ -84,10 +88,11 @@ rule bench:
         gpu=1,
     params:
         variants=lambda wildcards: PLAN.parts(wildcards.experiment)[wildcards.part],
-        job=PLAN.job,
+        job=JOB,
+        settings=PLAN.job,
         checked=_checked_option,
     shell:
-        "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --job {JOB}"
+        "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --job {params.job}"
         " --regime {wildcards.regime} {params.checked} --windows {output.windows}"
         " --checks {output.checks} --samples {output.samples} --contests {output.contests} --seconds {output.seconds}"
         " --leases {output.leases}"
@@ -117,10 +122,11 @@ rule profile:
     params:
         variants=lambda wildcards: PLAN.everything[wildcards.experiment].variants,
         problems=lambda wildcards: PLAN.everything[wildcards.experiment].profiled,
-        job=PLAN.job,
+        job=JOB,
+        settings=PLAN.job,
         checked=_checked_option,
     shell:
-        "python -m experiments.stages.profile {params.variants} --job {JOB}"
+        "python -m experiments.stages.profile {params.variants} --job {params.job}"
         " --problem {params.problems} {params.checked} --out {output.counters}"
         " --with-beta {output.with_beta}"
         " --seconds {output.seconds} --left-out {output.left_out} 2>&1 | tee {log}"
@@ -147,7 +153,9 @@ if PLAN.sweeping:
             gpu=1,
             runtime=240,
         params:
-            job=PLAN.job,
+            job=JOB,
+            settings=PLAN.job,
+            machine=MACHINE,
             out=subpath(output[0], parent=True),
         shell:
-            "python -m experiments.tuning.sweep --job {JOB} --machine {MACHINE} --out-dir {params.out} 2>&1 | tee {log}"
+            "python -m experiments.tuning.sweep --job {params.job} --machine {params.machine} --out-dir {params.out} 2>&1 | tee {log}"

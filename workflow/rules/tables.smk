@@ -86,12 +86,13 @@ if PLAN.measuring:
             f"results/logs/{MACHINE}{{scope}}/provenance.log",
         localrule: True
         params:
-            job=PLAN.job,
+            job=JOB,
+            settings=PLAN.job,
             left_out=lambda wildcards, input: [
                 f"--left-out {stage}={path}" for stage in ("profile", "locked") for path in input[stage]
             ],
         shell:
-            "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain} --job {JOB}"
+            "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain} --job {params.job}"
             ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output} 2>&1 | tee {log}'
 
     rule machine_of_scope:
