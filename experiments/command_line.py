@@ -81,8 +81,8 @@ def find_runnable(known: Catalogue, name: str, instead: str) -> Runnable:
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """--store, where measurements are kept."""
-    told = "where measurements are kept: what is there is not measured again; default: nowhere"
-    parser.add_argument("--store", type=Path, metavar="DIR", help=told)
+    description = "where measurements are kept: what is there is not measured again; default: nowhere"
+    parser.add_argument("--store", type=Path, metavar="DIR", help=description)
 
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
@@ -155,11 +155,11 @@ def templates(source: Path) -> list[Template]:
 
 def kernel_arguments(options: argparse.Namespace) -> list[str]:
     """The same options again, to name that kernel to another process."""
-    told = [options.variant, *(["--like", options.like] if options.like else [])]
+    arguments = [options.variant, *(["--like", options.like] if options.like else [])]
     for key in OWN:
         if (value := getattr(options, key)) not in (None, []):
-            told += [f"--{key.replace('_', '-')}", *(value if isinstance(value, list) else [str(value)])]
-    return told
+            arguments += [f"--{key.replace('_', '-')}", *(value if isinstance(value, list) else [str(value)])]
+    return arguments
 
 
 def _pairs(key: str, given: list[str]) -> dict[str, Any]:
@@ -171,8 +171,8 @@ def _pairs(key: str, given: list[str]) -> dict[str, Any]:
 
 def add_checked(parser: argparse.ArgumentParser) -> None:
     """--checked, the correctness tables without whose consent nothing is timed or profiled."""
-    told = "checks.csv of these variants; one that failed there is not measured"
-    parser.add_argument("--checked", type=Path, nargs="+", default=[], metavar="checks.csv", help=told)
+    description = "checks.csv of these variants; one that failed there is not measured"
+    parser.add_argument("--checked", type=Path, nargs="+", default=[], metavar="checks.csv", help=description)
 
 
 def failures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:

@@ -109,7 +109,7 @@ class Plan:
     made: tuple[str, ...]  # recorded tables that the run makes
     regimes: tuple[str, ...]
     catalogue: Catalogue  # with the record of the sweep over tiles that stands behind its tuned entries, if any
-    records: tuple[str, ...]  # that record and the sweep behind dispatchers beside it, where they are there
+    records: tuple[str, ...]  # that record and the sweep behind dispatchers next to it, where they are there
     tuning: str | None  # folder of the sweep that is drawn
     sweeping: bool
     compared: Experiment | None  # the pair of `snakemake compare`
@@ -262,7 +262,7 @@ class Plan:
 
     @property
     def checking(self) -> bool:
-        """Whether the run ends with all checks passed: on the GPU, or, beside an archive, on the emulator."""
+        """Whether the run ends with all checks passed: on the GPU, or, with an archive, on the emulator."""
         return self.measuring or self.archived
 
     def inputs(self, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -312,14 +312,14 @@ def drawn(target: str) -> bool:
 def mode_for(mode: str, targets: Iterable[str]) -> str:
     """The mode that targets imply: `auto` becomes `redraw` where all that is asked for is drawing (`DRAWING`).
 
-    With another target beside them (`all paper`), the run is what the other one asks for.
+    With another target next to them (`all paper`), the run is what the other one asks for.
     """
     asked = list(targets)
     return "redraw" if mode == "auto" and asked and all(target in DRAWING for target in asked) else mode
 
 
 def named_in(targets: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Of `names` (of experiments), those that a target asks for: by name, or by a file that belongs to one alone."""
+    """The experiments among `names` that a target asks for: by name, or by a file that belongs to one alone."""
     stems = {Path(target).stem for target in targets} | {part for target in targets for part in Path(target).parts}
     return [name for name in names if any(stem == name or stem.endswith(f"_{name}") for stem in stems)]
 
