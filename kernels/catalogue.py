@@ -278,13 +278,13 @@ def _arguments(
         if isinstance(given, str):
             found.append(TILE_COUNTER if given == TILE_COUNTER.name else given)
             continue
-        ((called, told),) = given.items()
+        ((called, fields),) = given.items()
         if called in WORKSPACES:
-            sizes = {key: number(f"{name}.{called}.{key}", v) for key, v in told.items() if key != "zeroed"}
-            found.append(Workspace(called, zeroed=told.get("zeroed", "never"), **sizes))
+            sizes = {key: number(f"{name}.{called}.{key}", v) for key, v in fields.items() if key != "zeroed"}
+            found.append(Workspace(called, zeroed=fields.get("zeroed", "never"), **sizes))
         else:
-            rows, columns = (number(f"{name}.{called}.box", value) for value in told["box"])
-            rest = {key: value for key, value in told.items() if key != "box"}
+            rows, columns = (number(f"{name}.{called}.box", value) for value in fields["box"])
+            rest = {key: value for key, value in fields.items() if key != "box"}
             found.append(TensorMap(called, (rows, columns), **rest))
     names = [argument if isinstance(argument, str) else argument.name for argument in found]
     if twice := next((one for one in names if names.count(one) > 1), None):

@@ -36,7 +36,7 @@ class Baseline:
     baseline: str
     idea: str
     source: str | None = None
-    b_layout: Layout = "row"  # by itself; beside a kernel it takes that kernel's problem
+    b_layout: Layout = "row"  # by itself; as a kernel's baseline it takes that kernel's problem
 
     @property
     def label(self) -> str:
@@ -51,7 +51,7 @@ class Baseline:
 
     @property
     def source_hash(self) -> str:
-        """Of a library without a source here it tells only that the entry changed."""
+        """Changes with the source; for a library without a source here, only with the entry."""
         parts = [(ROOT.parent / self.source).read_text()] if self.source else []
         return digest(self.library, self.dtype, *parts)
 
@@ -190,7 +190,7 @@ class Variant:
         return ", ".join(parts) or "nothing"
 
     def sources(self) -> list[Path]:
-        """The .cu file and every file below `kernels/` or beside it that it includes, directly or not."""
+        """The .cu file and every file below `kernels/` or next to it that it includes, directly or not."""
         return [self.source, *included(self.source)]
 
     @property
@@ -300,7 +300,7 @@ class Dispatcher:
 
     @property
     def family(self) -> str:
-        """That of its kernels."""
+        """The family of its kernels."""
         return self.variants[0].family
 
     @property
@@ -315,22 +315,22 @@ class Dispatcher:
 
     @property
     def dtype(self) -> str:
-        """That of its kernels; they have one."""
+        """The dtype of its kernels; they share one."""
         return self.variants[0].dtype
 
     @property
     def narrowing(self) -> str:
-        """That of its kernels (see `Variant`)."""
+        """The narrowing of its kernels (see `Variant`)."""
         return self.variants[0].narrowing
 
     @property
     def b_layout(self) -> Layout:
-        """That of its kernels; they have one."""
+        """The layout of B of its kernels; they share one."""
         return self.variants[0].b_layout
 
     @property
     def baseline(self) -> str:
-        """That of its kernels; they have one."""
+        """The baseline of its kernels; they share one."""
         return self.variants[0].baseline
 
     @property

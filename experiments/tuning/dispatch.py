@@ -86,7 +86,7 @@ def measure(
         if min(map(len, times.values())) < LEAST_KEPT:
             logger.warning(f"{m} x {n} x {k} is left out: launch gaps spoilt its samples")
             continue
-        told = []
+        shares = []
         for name in names:
             result = check_output(gpu, matrices, name, works[name])
             if not result.passed:
@@ -94,7 +94,7 @@ def measure(
                 continue
             time_us = float(np.median(times[name]))
             share = float(np.median(times["baseline"])) / time_us
-            told.append(f"{name} {share:.3f}")
+            shares.append(f"{name} {share:.3f}")
             yield {
                 "dispatcher": dispatcher.name,
                 "m": m,
@@ -105,7 +105,7 @@ def measure(
                 "share": share,
                 "source_hash": kernels[name].source_hash,
             }
-        logger.info(f"{m} x {n} x {k}, shares of {dispatcher.baseline}: {', '.join(told)}")
+        logger.info(f"{m} x {n} x {k}, shares of {dispatcher.baseline}: {', '.join(shares)}")
 
 
 def main() -> None:
