@@ -38,6 +38,7 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
     constexpr int THREADS = BM * BN / (TM * TN), LANES_M = 32 / LANES_N;
     constexpr int WM = TM * LANES_M, WN = TN * LANES_N;
     constexpr int A_LD = BM + 4;
+    constexpr bool APART = TN == 16;  // patches that large leave bandwidth for loads that are not served together
     constexpr int A_BYTES = BK * A_LD * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
     constexpr int ROWS_A = THREADS / 8, PASSES_A = BM / ROWS_A;  // rows of A that a pass copies, 8 k of each
     static_assert(BM % ROWS_A == 0 && BM % WM == 0 && BN % WN == 0 && BK % 8 == 0);
@@ -69,7 +70,7 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
     // The upper left corner of the warp's tile, and what this thread reads of it.
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / (BN / WN) * WM, warp_col = warp % (BN / WN) * WN;
-    const Lane<LANES_N> lane;
+    const Lane<LANES_N, APART> lane;
     const uint32_t a_load = shared + (warp_row + lane.row * 4) * 4;
     const uint32_t b_load = shared + A_BYTES + (warp_col + lane.col * 4) * 4;
 
@@ -178,13 +179,13 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
             for (int j = 0; j < TN; ++j) sum[i][j] *= alpha;
         }
         const uint32_t scratch = shared + warp * LANES_M * SCRATCH_LD<LANES_N, TN> * 4;
-        store_tile<LANES_N>(sum, scratch, at.m + warp_row, at.n + warp_col, m, n, 1.0f, beta, C, ldc);
+        store_tile<LANES_N, APART>(sum, scratch, at.m + warp_row, at.n + warp_col, m, n, 1.0f, beta, C, ldc);
     });
 
     division.for_each_shared(blockIdx.x, [&](const auto& shared_tile) {
         const TileAt at = corner(division.whole + shared_tile.number);
         parts.add_up(shared_tile, [&](int four, int thread, const float4& sum) {
-            const Lane<LANES_N> lane(thread);
+            const Lane<LANES_N, APART> lane(thread);
             const int i = four * 4 / TN, j = four * 4 % TN;
             const int row = at.m + thread / 32 / (BN / WN) * WM + (i / 4 * LANES_M + lane.row) * 4 + i % 4;
             const int col = at.n + thread / 32 % (BN / WN) * WN + (j / 4 * LANES_N + lane.col) * 4;
