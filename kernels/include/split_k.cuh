@@ -14,12 +14,20 @@
 
 #include <cstdint>
 
+// a / b for quotients below 2^20, in a few instructions: a kernel of some microseconds waits for each line of its code.
+__device__ __forceinline__ int over(int a, int b) {
+    const int quotient = static_cast<int>(__fdividef(static_cast<float>(a), static_cast<float>(b)));
+    const int rest = a - quotient * b;
+    return quotient + (rest >= b) - (rest < 0);
+}
+
 // How the tiles are divided: whole ones in turn, then an equal stretch of the steps over k of those that are left, fewer
 // than there are blocks. Stretches are counted in grains of LEAST steps, or of more, so that a tile has at most MOST of them
 // and all products fit 32 bits. Adding up costs about FIXUP steps' time: where dividing saves less, tiles stay whole.
 template <int FIXUP, int LEAST>
 struct Division {
     static constexpr int MOST = 1024;
+    static constexpr int PARTS = 32;  // of a tile, which are added one after the other
 
     int blocks, tiles, steps;  // steps: over k, of each tile
     int grain, grains;         // steps of a grain; grains of a tile
@@ -28,14 +36,14 @@ struct Division {
     __device__ __forceinline__ Division(int blocks, int tiles, int steps)
         : blocks(blocks), tiles(tiles), steps(steps), whole(tiles), sharing(1) {
         grain = max(LEAST, (steps + MOST - 1) / MOST);
-        grains = (steps + grain - 1) / grain;
-        const int left = tiles % blocks;
-        if (left == 0) return;
-        const int most = min(blocks, left * grains);
+        grains = over(steps + grain - 1, grain);
+        const int left = tiles - over(tiles, blocks) * blocks;
+        if (left == 0 || steps <= FIXUP) return;
+        const int most = min(blocks, left * min(grains, PARTS));
         // Stretches that end where tiles do leave no block with parts of two of them.
-        const int even = most / left * left;
+        const int even = over(most, left) * left;
         const int takers = 8 * even >= 7 * most ? even : most;
-        const int longest = (left * grains + takers - 1) / takers * grain;
+        const int longest = over(left * grains + takers - 1, takers) * grain;
         if (steps - longest > FIXUP) {
             whole = tiles - left;
             sharing = takers;
@@ -44,12 +52,12 @@ struct Division {
 
     // Where the stretch of a block begins: a grain, counted over all divided tiles.
     __device__ __forceinline__ int begin(int block) const {
-        return (tiles - whole) * grains * min(block, sharing) / sharing;
+        return over((tiles - whole) * grains * min(block, sharing), sharing);
     }
 
     // The block whose stretch has that grain.
     __device__ __forceinline__ int block_of(int at) const {
-        return ((at + 1) * sharing - 1) / ((tiles - whole) * grains);
+        return over((at + 1) * sharing - 1, (tiles - whole) * grains);
     }
 
     // A divided tile's parts: those of `count` blocks from `block` on. That block's stretch may have begun in the tile
@@ -69,13 +77,14 @@ struct Division {
     // work(tile, first step, the step after the last) for all that is block `mine`'s to multiply.
     template <typename Work>
     __device__ __forceinline__ void for_each(int mine, Work work) const {
-        const int end = begin(mine + 1);
-        for (int next = mine, at = begin(mine); next < whole || at < end;) {
+        int at = 0, end = 0;
+        if (whole < tiles) at = begin(mine), end = begin(mine + 1);
+        for (int next = mine; next < whole || at < end;) {
             int tile = next, first = 0, last = steps;
             if (next < whole) {
                 next += blocks;
             } else {
-                tile = at / grains;
+                tile = over(at, grains);
                 const int to = min((tile + 1) * grains, end);
                 first = (at - tile * grains) * grain;
                 last = min((to - tile * grains) * grain, steps);
@@ -89,28 +98,34 @@ struct Division {
     // work(Shared) for each divided tile of which block `mine` has a part.
     template <typename Work>
     __device__ __forceinline__ void for_each_shared(int mine, Work work) const {
+        if (whole == tiles) return;
         const int at = begin(mine), end = begin(mine + 1);
-        if (whole == tiles || at == end) return;
-        for (int number = at / grains; number <= (end - 1) / grains; ++number) work(shared(number));
+        if (at == end) return;
+        const int last = over(end - 1, grains);
+        for (int number = over(at, grains); number <= last; ++number) work(shared(number));
     }
 };
 
-// What blocks leave of a tile for each other: each of THREADS threads its SUMS sums as they lie, four at a time.
-template <int THREADS, int SUMS>
+// What blocks leave of a tile for each other: each of THREADS threads its SUMS sums as they lie, four at a time. RANKS
+// blocks with as many tiles make one that `Division` counts.
+template <int THREADS, int SUMS, int RANKS = 1>
 struct Parts {
     static constexpr int FOURS = THREADS * SUMS / 4;
 
     float4* sums;        // two parts a block
-    unsigned* arrivals;  // one a block, counted for a divided tile; zero before and after
+    unsigned* arrivals;  // RANKS for each divided tile; zero before and after
     int thread;          // of these THREADS, which meet at named barrier `barrier`
     int barrier;
+
+    static __device__ __forceinline__ int mine() { return blockIdx.x / RANKS; }
+    static __device__ __forceinline__ int rank() { return blockIdx.x % RANKS; }
 
     __device__ __forceinline__ void meet() const {
         asm volatile("bar.sync %0, %1;" : : "r"(barrier), "n"(THREADS) : "memory");
     }
 
     __device__ __forceinline__ float4* of(int block, bool second) const {
-        return sums + static_cast<int64_t>(2 * block + second) * FOURS;
+        return sums + static_cast<int64_t>((block * RANKS + rank()) * 2 + second) * FOURS;
     }
 
     // Leaves alpha * sum of a tile. Scaled, they lie in registers of their own: those of the sums stay where multiply-adds
@@ -118,7 +133,7 @@ struct Parts {
     template <typename Shared, int N>
     __device__ __forceinline__ void put(const float (&sum)[N], float alpha, const Shared& tile) const {
         static_assert(N == SUMS);
-        float4* to = of(blockIdx.x, tile.second && tile.block == blockIdx.x) + thread;
+        float4* to = of(mine(), tile.second && tile.block == mine()) + thread;
 #pragma unroll
         for (int i = 0; i < SUMS; i += 4) {
             __stcg(&to[i / 4 * THREADS],
@@ -126,7 +141,8 @@ struct Parts {
         }
         meet();
         if (thread == 0) {  // releases what all of them wrote before they met
-            asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(&arrivals[tile.number]) : "memory");
+            unsigned* arrived = &arrivals[tile.number * RANKS + rank()];
+            asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(arrived) : "memory");
         }
     }
 
@@ -134,7 +150,7 @@ struct Parts {
     // neighbouring sums of a thread.
     template <typename Shared, typename Store>
     __device__ __forceinline__ void add_up(const Shared& tile, Store store) const {
-        unsigned* arrived = &arrivals[tile.number];
+        unsigned* arrived = &arrivals[tile.number * RANKS + rank()];
         if (thread == 0) {
             unsigned count;
             do {
@@ -142,26 +158,23 @@ struct Parts {
             } while (count < tile.count);
         }
         meet();
-        const int place = blockIdx.x - tile.block;
-        const int end = (place + 1) * FOURS / tile.count;
+        const int place = mine() - tile.block;
+        const int end = over((place + 1) * FOURS, tile.count);
         const float4* first = of(tile.block, tile.second);
         const float4* others = of(tile.block + 1, false);
-        for (int at = place * FOURS / tile.count + thread; at < end; at += THREADS) {
+#pragma unroll 1
+        for (int at = over(place * FOURS, tile.count) + thread; at < end; at += THREADS) {
             float4 sum = __ldcg(&first[at]);
 #pragma unroll 8
             for (int part = 0; part < tile.count - 1; ++part) {
-                const float4 more = __ldcg(&others[part * (2 * FOURS) + at]);
+                const float4 more = __ldcg(&others[part * (2 * RANKS * FOURS) + at]);
                 sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
             }
             store(at / THREADS, at % THREADS, sum);
         }
         meet();
         if (thread == 0) {  // each arrives again once it has read; the last one leaves zero
-            unsigned before;
-            asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(arrived) : "memory");
-            if (before == 2 * tile.count - 1) {
-                asm volatile("st.relaxed.gpu.global.u32 [%0], 0;" : : "l"(arrived) : "memory");
-            }
+            if (atomicAdd(arrived, 1) == 2 * tile.count - 1) *arrived = 0;
         }
     }
 };

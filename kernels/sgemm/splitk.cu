@@ -80,56 +80,47 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
 #pragma unroll
         for (int i = 0; i < PASSES_A; ++i) a_at[i] = min(at.m + a_row + i * ROWS_A, m - 1) * lda + a_col;
 
-        // B's tile, WIDTH words a copy, where `counts(row)`.
-        auto copy_b = [&](auto width, uint32_t stage, const float* rows, auto counts) {
+        // B's tile from row k0 on, WIDTH words a copy.
+        auto copy_b = [&](auto width, uint32_t stage, int k0) {
             constexpr int WIDTH = decltype(width)::value;
             constexpr int ACROSS = BN / WIDTH;  // copies of a row
             constexpr int DOWN = THREADS > ACROSS ? THREADS / ACROSS : 1;
             constexpr int BESIDES = ACROSS > THREADS ? ACROSS / THREADS : 1;
             const int row = threadIdx.x / ACROSS, col = threadIdx.x % ACROSS * WIDTH;
             const uint32_t to = stage + A_BYTES + (row * BN + col) * 4;
-            const float* from = rows + static_cast<int64_t>(row) * ldb;
+            const float* from = B + static_cast<int64_t>(k0 + row) * ldb;
+            if (DOWN > BK && row >= BK) return;
 #pragma unroll
             for (int i = 0; i < BK; i += DOWN) {
-                if (DOWN > BK && row >= BK) break;
 #pragma unroll
                 for (int j = 0; j < BESIDES; ++j) {
                     const float* word = from + min(at.n + col + j * THREADS * WIDTH, n - WIDTH);
                     const uint32_t there = to + (i * BN + j * THREADS * WIDTH) * 4;
                     if constexpr (WIDTH == 4) {
-                        ptx::cp_async_16(there, word, counts(row + i));
+                        ptx::cp_async_16(there, word, k0 + row + i < k);
                     } else {
-                        ptx::cp_async_4(there, word, counts(row + i));
+                        ptx::cp_async_4(there, word, k0 + row + i < k);
                     }
                 }
                 from += static_cast<int64_t>(DOWN) * ldb;
-            }
-        };
-        auto copy_where = [&](uint32_t stage, int k0, auto counts) {
-            const float* columns = A + k0;
-#pragma unroll
-            for (int i = 0; i < PASSES_A; ++i) {
-#pragma unroll
-                for (int j = 0; j < BK; j += 8) {
-                    ptx::cp_async_4(a_store + (stage - shared) + (j * A_LD + i * ROWS_A) * 4, columns + a_at[i] + j,
-                                    counts(a_col + j));
-                }
-            }
-            const float* rows = B + static_cast<int64_t>(k0) * ldb;
-            if (wide_b) {
-                copy_b(Words<4>(), stage, rows, counts);
-            } else {
-                copy_b(Words<1>(), stage, rows, counts);
             }
         };
         // A step's tiles; nothing, but a group of copies of its own, after the last.
         auto copy = [&](int step, uint32_t stage) {
             const int k0 = step * BK;
             if (step < last) {
-                if (k0 + BK <= k) {
-                    copy_where(stage, k0, [](int) { return true; });
+#pragma unroll
+                for (int i = 0; i < PASSES_A; ++i) {
+                    const float* columns = A + k0 + a_at[i];
+#pragma unroll
+                    for (int j = 0; j < BK; j += 8) {
+                        ptx::cp_async_4(a_store + stage + (j * A_LD + i * ROWS_A) * 4, columns + j, k0 + a_col + j < k);
+                    }
+                }
+                if (wide_b) {
+                    copy_b(Words<4>(), shared + stage, k0);
                 } else {
-                    copy_where(stage, k0, [&](int p) { return k0 + p < k; });
+                    copy_b(Words<1>(), shared + stage, k0);
                 }
             }
             ptx::cp_async_commit();
@@ -138,50 +129,76 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
         float a[2][TM], b[2][TN], sums[TM * TN] = {};
         auto& sum = reinterpret_cast<float(&)[TM][TN]>(sums);
         auto load = [&](uint32_t stage, int p, int set) {
-            load_fragment<LANES_M * 4>(a[set], a_load + (stage - shared) + p * A_LD * 4);
-            load_fragment<LANES_N * 4>(b[set], b_load + (stage - shared) + p * BN * 4);
+            load_fragment<LANES_M * 4>(a[set], a_load + stage + p * A_LD * 4);
+            load_fragment<LANES_N * 4>(b[set], b_load + stage + p * BN * 4);
         };
-        auto next = [&](uint32_t stage) {
-            stage += STAGE_BYTES;
-            return stage == shared + STAGES * STAGE_BYTES ? shared : stage;
-        };
+        auto next = [](uint32_t stage) { return stage + STAGE_BYTES == STAGES * STAGE_BYTES ? 0 : stage + STAGE_BYTES; };
 
+        // The copies are written once, and half of the multiply-adds twice: the less code, the sooner it is there.
         __syncthreads();  // what the tile before has left in shared memory has been read
-#pragma unroll
-        for (int s = 0; s < STAGES - 1; ++s) copy(first + s, shared + s * STAGE_BYTES);
-        uint32_t here = shared, there = shared + (STAGES - 1) * STAGE_BYTES;
-        ptx::cp_async_wait<STAGES - 2>();
-        __syncthreads();
-        load(here, 0, 0);
+        uint32_t here = 0, there = 0;
 #pragma unroll 1
-        for (int step = first; step < last; ++step) {
+        for (int step = first + 1 - STAGES; step < last; ++step, there = next(there)) {
             copy(step + STAGES - 1, there);
-            const uint32_t following = next(here);
-#pragma unroll
-            for (int p = 0; p < BK; ++p) {
-                if (p < BK - 1) {
-                    load(here, p + 1, (p + 1) % 2);
-                } else {
-                    ptx::cp_async_wait<STAGES - 2>();
-                    __syncthreads();  // the next tiles are complete, and nobody needs these any more
-                    if (step + 1 < last) load(following, 0, 0);
-                }
-                add_outer_product<Order::snake>(sum, a[p % 2], b[p % 2]);
+            if (step < first) {
+                if (step < first - 1) continue;
+                ptx::cp_async_wait<STAGES - 2>();
+                __syncthreads();
+                load(here, 0, 0);
+                continue;
             }
-            there = here, here = following;
-        }
-        if (last - first < division.steps) {
-            return parts.put(sums, alpha, division.shared(tile - division.whole));
-        }
+            const uint32_t following = next(here);
+#pragma unroll 1
+            for (int q = 0; q < BK; q += 8) {
 #pragma unroll
-        for (int i = 0; i < TM; ++i) {
-#pragma unroll
-            for (int j = 0; j < TN; ++j) sum[i][j] *= alpha;
+                for (int p = 0; p < 8; ++p) {
+                    if (p < 7) {
+                        load(here, q + p + 1, (p + 1) % 2);
+                    } else if (q + 8 < BK) {
+                        load(here, q + 8, 0);
+                    } else {
+                        ptx::cp_async_wait<STAGES - 2>();
+                        __syncthreads();  // the next tiles are complete, and nobody needs these any more
+                        if (step + 1 < last) load(following, 0, 0);
+                    }
+                    add_outer_product<Order::snake>(sum, a[p % 2], b[p % 2]);
+                }
+            }
+            here = following;
         }
-        const uint32_t scratch = shared + warp * LANES_M * SCRATCH_LD<LANES_N, TN> * 4;
-        store_tile<LANES_N, APART>(sum, scratch, at.m + warp_row, at.n + warp_col, m, n, 1.0f, beta, C, ldc);
-    });
+        if (last - first < division.steps) return parts.put(sums, alpha, division.shared(tile - division.whole));
 
+        // Four rows of each patch at a time through shared memory: then neighbouring lanes have neighbouring columns.
+        constexpr int LD = WN + 16, LINES = LANES_M * 4;
+        static_assert(THREADS / 32 * LINES * LD * 4 <= STAGES * STAGE_BYTES);
+        ptx::cp_async_wait<0>();
+        __syncthreads();
+        const uint32_t scratch = shared + warp * LINES * LD * 4;
+#pragma unroll
+        for (int part = 0; part < TM; part += 4) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int j = 0; j < TN; j += 4) {
+                    const float* four = &sum[part + i][j];
+                    ptx::store_shared_4(scratch + ((lane.row * 4 + i) * LD + j * LANES_N + lane.col * 4) * 4,
+                                        make_float4(alpha * four[0], alpha * four[1], alpha * four[2], alpha * four[3]));
+                }
+            }
+            __syncwarp();
+            const int row = at.m + warp_row + part * LANES_M, col = at.n + warp_col + threadIdx.x % 32;
+            float* c = &C[static_cast<int64_t>(row) * ldc + col];
+#pragma unroll 2
+            for (int line = 0; line < min(LINES, m - row); ++line, c += ldc) {
+#pragma unroll
+                for (int j = 0; j < WN; j += 32) {
+                    const float product = ptx::load_shared(scratch + (line * LD + j + threadIdx.x % 32) * 4);
+                    if (col + j < n) update_c(&c[j], 1.0f, product, beta);
+                }
+            }
+            __syncwarp();
+        }
+    });
     division.for_each_shared(blockIdx.x, [&](const auto& shared_tile) {
         const TileAt at = corner(division.whole + shared_tile.number);
         parts.add_up(shared_tile, [&](int four, int thread, const float4& sum) {
