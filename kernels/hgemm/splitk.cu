@@ -76,6 +76,7 @@ hgemm_splitk(int m, int n, int k, float alpha, const __grid_constant__ CUtensorM
     if (threadIdx.x == THREADS) {
         tma::prefetch(tma_a);
         tma::prefetch(tma_b);
+        tma::prefetch(tma_c);
         ring.make_barriers(RANKS * CONSUMERS);
     }
     if constexpr (RANKS > 1) {

@@ -42,7 +42,7 @@ struct Division {
         const int most = min(blocks, left * min(grains, PARTS));
         // Stretches that end where tiles do leave no block with parts of two of them.
         const int even = over(most, left) * left;
-        const int takers = 8 * even >= 7 * most ? even : most;
+        const int takers = even > left && 4 * even >= 3 * most ? even : most;
         const int longest = over(left * grains + takers - 1, takers) * grain;
         if (steps - longest > FIXUP) {
             whole = tiles - left;

@@ -15,7 +15,7 @@
 //   the end of k, both are zero.
 //
 // Template:  BM, BN, BK: the block's tile; STAGES: of the ring; TM, TN: a thread's sums; LANES_N: lanes of a warp along n
-//            (include/warp_tile.cuh); BLOCKS: of a multiprocessor; FIXUP, LEAST: see include/split_k.cuh.
+//            and APART, which lane has what (include/warp_tile.cuh); BLOCKS: of a multiprocessor; FIXUP, LEAST: see include/split_k.cuh.
 // Launch:    BM BN / (TM TN) threads (1-D), BLOCKS a multiprocessor: all run at a time; dynamic shared memory: STAGES times
 //            (BM + 4 + BN) BK floats. Workspace: 2 BM BN floats a block; flags: 4 bytes a block, zero before the first
 //            launch, and zero again after each.
@@ -31,14 +31,14 @@ struct Words {
     static constexpr int value = N;
 };
 
-template <int BM, int BN, int BK, int STAGES, int TM, int TN, int LANES_N, int BLOCKS, int FIXUP, int LEAST>
+template <int BM, int BN, int BK, int STAGES, int TM, int TN, int LANES_N, bool APART, int BLOCKS, int FIXUP,
+          int LEAST>
 __global__ void __launch_bounds__(BM* BN / (TM * TN), BLOCKS)
 sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C,
              int ldc, void* workspace, void* flags) {
     constexpr int THREADS = BM * BN / (TM * TN), LANES_M = 32 / LANES_N;
     constexpr int WM = TM * LANES_M, WN = TN * LANES_N;
     constexpr int A_LD = BM + 4;
-    constexpr bool APART = TN == 16;  // patches that large leave bandwidth for loads that are not served together
     constexpr int A_BYTES = BK * A_LD * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
     constexpr int ROWS_A = THREADS / 8, PASSES_A = BM / ROWS_A;  // rows of A that a pass copies, 8 k of each
     static_assert(BM % ROWS_A == 0 && BM % WM == 0 && BN % WN == 0 && BK % 8 == 0);
@@ -169,7 +169,7 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
         if (last - first < division.steps) return parts.put(sums, alpha, division.shared(tile - division.whole));
 
         // Four rows of each patch at a time through shared memory: then neighbouring lanes have neighbouring columns.
-        constexpr int LD = WN + 16, LINES = LANES_M * 4;
+        constexpr int LD = WN + 4, LINES = LANES_M * 4;
         static_assert(THREADS / 32 * LINES * LD * 4 <= STAGES * STAGE_BYTES);
         ptx::cp_async_wait<0>();
         __syncthreads();
