@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from contracts import UserError, choose, read_json, read_rows, read_yaml, run_command, validate, write_rows
 from contracts.dtypes import dtypes
+from kernels import cost
 from kernels.arguments import (
     SIGNATURE,
     TEXEL_BYTES,
@@ -288,31 +289,16 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Timed:
-    """A problem of a sweep, and the names of the kernels that were timed on it, the fastest first."""
-
-    m: int
-    n: int
-    k: int
-    fastest: tuple[str, ...]
-
-    def distance(self, problem: Problem) -> float:
-        """How unlike another problem is: squares of the logarithms of the ratios of m, n and k."""
-        own, other = (self.m, self.n, self.k), (problem.m, problem.n, problem.k)
-        return sum(math.log2(a / b) ** 2 for a, b in zip(own, other, strict=True))
-
-
-@dataclass(frozen=True)
 class Dispatcher:
-    """Runs each problem with one of several kernels: the one that a sweep found fastest on the most similar problem, of
-    those that take this one; where there is no sweep, the first of its choices that suits."""
+    """Runs each problem with one of several kernels: the first of its choices that suits or, with a model of their times
+    (`kernels.cost`), the one of those that suit which the model predicts to be fastest."""
 
     name: str
     choices: tuple[Choice, ...]
     builds_on: str | None
     idea: str
     origin: Mapping[str, str] | None
-    timed: tuple[Timed, ...] = ()  # the sweep
+    model: cost.Model | None = None
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -370,12 +356,9 @@ class Dispatcher:
         """
         if reason := self.refusal(problem, addresses):
             raise UserError(reason)
-        if self.timed:
-            kernels = {variant.name: variant for variant in self.variants}
-            for name in min(self.timed, key=lambda timed: timed.distance(problem)).fastest:
-                if kernels[name].refusal(problem, addresses) is None:
-                    return kernels[name]
-        return next(choice.variant for choice in self.choices if choice.suits(problem, addresses))
+        suiting = [choice.variant for choice in self.choices if choice.suits(problem, addresses)]
+        model = self.model
+        return suiting[0] if model is None else min(suiting, key=lambda variant: model.time_us(variant, problem))
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
         """Why no choice takes this problem: the last one's reason. None where one does."""
@@ -392,9 +375,9 @@ class Dispatcher:
 
     @property
     def source_hash(self) -> str:
-        """Changes with its choices, with their kernels, and with the sweep."""
+        """Changes with its choices, with their kernels, and with the model."""
         choices = (f"{choice} {choice.variant.source_hash}" for choice in self.choices)
-        return _digest(*choices, *map(str, self.timed))
+        return _digest(*choices, *([repr(self.model)] if self.model else []))
 
 
 Runnable = Variant | Dispatcher
@@ -591,16 +574,11 @@ def _record(archive: str, name: str) -> Path | None:
     return next((path for path in [*found, shipped] if path.is_file()), None)
 
 
-def _timed(name: str, archive: str, variants: Mapping[str, Variant]) -> tuple[Timed, ...]:
-    """The sweep behind the dispatcher `name`: what its rows say of these kernels as they are now."""
+def _model(name: str, archive: str, variants: tuple[Variant, ...]) -> cost.Model:
+    """The model behind the dispatcher `name`, of the sweep's rows of these kernels as they are now."""
     record = _record(archive, SWEPT)
-    problems: dict[tuple[int, int, int], dict[str, float]] = {}
     rows = [row for row in read_rows(record, "dispatch") if row["dispatcher"] == name] if record else []
-    hashes = {one: variants[one].source_hash for one in {row["variant"] for row in rows} & set(variants)}
-    for row in rows:
-        if hashes.get(row["variant"]) == row["source_hash"]:
-            problems.setdefault((row["m"], row["n"], row["k"]), {})[row["variant"]] = row["time_us"]
-    return tuple(Timed(*sizes, tuple(sorted(times, key=times.__getitem__))) for sizes, times in problems.items())
+    return cost.fitted(rows, variants)
 
 
 def _with_tuned(name: str, entry: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -733,9 +711,10 @@ def _dispatcher(name: str, entry: dict[str, Any], variants: dict[str, Variant], 
         values = list(dict.fromkeys(getattr(choice.variant, key) for choice in choices))
         if len(values) > 1:
             raise UserError(f"{path}: {name}.choices have {key} {' and '.join(values)}, but it must be one")
-    own = {choice.variant.name: choice.variant for choice in choices}
-    timed = _timed(name, entry["swept"], own) if "swept" in entry else ()
-    return Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"), timed)
+    dispatcher = Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"))
+    if "swept" in entry:
+        return replace(dispatcher, model=_model(name, entry["swept"], dispatcher.variants))
+    return dispatcher
 
 
 def find(name: str) -> Entry:

@@ -2,13 +2,13 @@
 
     python -m experiments.tuning.dispatch sgemm_best --build-dir results/build/sm_90a --out dispatch.csv
 
-The table is the dispatcher's own: from the next run on it predicts from it how long each kernel takes (kernels/cost.py)
-and runs the fastest. A part of the problems is held out: the fit does not see them, and on them `picked` marks the kernel
-that the dispatcher takes. A kernel whose output is wrong has no row. A library's call stands in the table where it is the
-fastest whose output is right.
+The table is the dispatcher's own: from the next run on, it predicts from it how long each kernel takes (kernels/cost.py)
+and runs the fastest. Part of the problems is held out: the fit does not see them, and `picked` marks the kernel that the
+dispatcher takes there. A kernel whose output is wrong has no row. The library's row is of its fastest call whose output
+is right.
 
-Problems are drawn with a seed: m, n and k log-uniform from 64 to 8192, half of them multiples of 8 and half multiples of
-nothing, where the kernels take that; squares; and tall, wide and deep ones.
+Problems are drawn with a seed: m, n and k log-uniform from 64 to 8192, half of them multiples of 8 and half of any size
+where the kernels take that; squares; and tall, wide and deep ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from contracts import UserError, run_command, write_rows
 from contracts.dtypes import dtypes
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
-from kernels import catalogue
+from kernels import catalogue, cost
 from kernels.catalogue import Dispatcher, Problem
 
 logger = logging.getLogger(__name__)
@@ -38,13 +38,14 @@ SHAPES = {  # of m, n and k: the range that each is drawn from, log-uniform
     "wide": ((64, 1024), (4096, 32768), (512, 4096)),
     "deep": ((64, 1024), (64, 1024), (8192, 65536)),
 }
-DRAWN = {"random": 160, "tall": 8, "wide": 8, "deep": 8}  # to fit, and per HELD_OUT of them one to try the fit on
-HELD_OUT = {"random": 64, "tall": 4, "wide": 4, "deep": 4}
+DRAWN = {"random": 160, "tall": 8, "wide": 8, "deep": 8}  # to fit
+HELD_OUT = {"random": 64, "tall": 4, "wide": 4, "deep": 4}  # to try the fit on
 SQUARES = tuple(int(round(2 ** (e / 2) / 64) * 64) for e in range(14, 27))
 SEED, HELD_OUT_SEED = 28, 2028
 WARM_UP_S, WARM_MOST_S = 0.02, 0.2  # all take turns, so that a clock that still falls meets each of them
 ROUNDS = (5, 15)
 ENOUGH_S = 0.06  # of samples, between these numbers of rounds
+SHORT_US = 10  # problems that the library takes less time for are reported apart
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def problems(step: int = 1, share: float = 1.0) -> list[Drawn]:
 
 
 def measure(dispatcher: Dispatcher, sizes: list[Drawn], build_dir: Path) -> Iterator[dict[str, Any]]:
-    """Rows of dispatch.csv, but for which kernel is picked; use inside `lease()`."""
+    """Rows of dispatch.csv, without `picked`; use inside `lease()`."""
     from experiments.gpu.device import Gpu
     from experiments.gpu.libraries import CublasGemm, load_gemm
     from experiments.gpu.timing import Stopwatch, warm_up
@@ -139,8 +140,41 @@ def measure(dispatcher: Dispatcher, sizes: list[Drawn], build_dir: Path) -> Iter
             shares.append((share, name))
             known = {"variant": name, "source_hash": kernels[name].source_hash}
             yield columns | known | {"time_us": medians[name], "share": share}
-        told = ", ".join(f"{name} {share:.3f}" for share, name in sorted(shares, reverse=True)[:3])
-        logger.info(f"{one.m} x {one.n} x {one.k}: {best} {medians[best]:.1f} us; shares of it: {told}")
+        best_three = ", ".join(f"{name} {share:.3f}" for share, name in sorted(shares, reverse=True)[:3])
+        logger.info(f"{one.m} x {one.n} x {one.k}: {best} {medians[best]:.1f} us; shares of it: {best_three}")
+
+
+def mark_picked(dispatcher: Dispatcher, rows: list[dict[str, Any]]) -> None:
+    """Sets `picked` in rows of held-out problems, by a model that is fitted to the other rows."""
+    fitted = replace(dispatcher, model=cost.fitted(rows, dispatcher.variants))
+    for row in rows:
+        if row["held_out"] and row["variant"] != dispatcher.baseline:
+            problem = Problem.packed(row["m"], row["n"], row["k"], dispatcher.b_layout)
+            row["picked"] = fitted.pick(problem).name == row["variant"]
+
+
+def shares_by_shape(rows: list[dict[str, Any]]) -> list[str]:
+    """A line for each shape: the shares of the picked kernels on problems that are held out, those below SHORT_US apart."""
+    library_us = {(row["m"], row["n"], row["k"]): row["time_us"] for row in rows if row.get("call")}
+    lines = []
+    for shape in SHAPES:
+        for short in (False, True):
+            shares = [
+                row["share"]
+                for row in rows
+                if row.get("picked")
+                and row["shape"] == shape
+                and (library_us[row["m"], row["n"], row["k"]] < SHORT_US) == short
+            ]
+            if shares:
+                mean = float(np.exp(np.mean(np.log(shares))))
+                below = sum(share < 0.8 for share in shares)
+                label = f"{shape}, {'below' if short else 'from'} {SHORT_US} us"
+                lines.append(
+                    f"{label:22} {len(shares):4} problems: geometric mean {mean:.3f}, least {min(shares):.3f}, "
+                    f"{below} below 0.8"
+                )
+    return lines
 
 
 def main() -> None:
@@ -161,7 +195,10 @@ def main() -> None:
         for entry in entries:
             assert isinstance(entry, Dispatcher)
             step = 1 if dtypes()[entry.dtype].bits == 32 else 8
-            rows += measure(entry, problems(step, options.share), options.build_dir)
+            own = list(measure(entry, problems(step, options.share), options.build_dir))
+            mark_picked(entry, own)
+            logger.info("\n".join([f"{entry.name} on problems that the fit has not seen:", *shares_by_shape(own)]))
+            rows += own
     write_rows(options.out, "dispatch", rows)
 
 
