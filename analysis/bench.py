@@ -21,10 +21,12 @@ import pandas as pd
 from analysis.statistics import interval
 from contracts import UserError, read_json, read_rows, run_command, schema, write_rows
 from contracts.samples import read_samples
+from contracts.schema_files import added_columns
 
 KEY: list[str] = schema("windows")["key"]  # of a window, in both tables
 COPIED = [
-    *("experiment", "variant", "dtype", "m", "n", "k", "regime", "mechanism", "data", "baseline"),
+    *("experiment", "variant", "dtype", "m", "n", "k", "alpha", "beta", "b_layout"),
+    *("regime", "mechanism", "data", "baseline"),
     *("power_w", "temperature_c", "throttle_reasons", "source_hash"),
 ]
 LEAST = 2  # kept samples of each role: of one alone there is no interval
@@ -127,7 +129,9 @@ def worklog_figure(replays: Launches) -> float | None:
 
 
 def _told(key: Iterable[Any]) -> str:
-    return " ".join(map(str, key))
+    """A window in words, without the alpha and beta of most problems; also what its resampling is seeded with."""
+    usual = added_columns("windows")
+    return " ".join(str(value) for name, value in zip(KEY, key, strict=True) if value != usual.get(name, ""))
 
 
 def main() -> None:

@@ -24,14 +24,16 @@ DAGGER = "†"  # stands at every label whose rows are stale
 class Measured:
     """One machine's measurements, ready to draw.
 
-    `bench` and `counters` hold only rows of variants that are in the catalogue and passed every check; `checks` holds
-    all cases of variants in the catalogue. Each has the variant's label, kind, family and order joined, and `stale`.
+    `bench`, `timed` and `counters` hold only rows of variants that are in the catalogue and passed every check: `timed`
+    of all problems, the others of plain squares (see `squares`). `checks` holds all cases of variants in the catalogue.
+    Each has the variant's label, kind, family and order joined, and `stale`.
     """
 
     machine: dict[str, Any]
     provenance: dict[str, Any]
     variants: pd.DataFrame
     bench: pd.DataFrame
+    timed: pd.DataFrame
     checks: pd.DataFrame
     counters: pd.DataFrame
     failed: pd.DataFrame
@@ -91,18 +93,29 @@ def combine(
         gone |= set(rows["variant"]) - set(variants["variant"])
         known.append(describe(rows, variants))
     bench, checks, counters = known
+    timed = bench[~bench["variant"].isin(failed["variant"])]
     return Measured(
         machine=machine,
         provenance=provenance,
         variants=variants,
-        bench=bench[~bench["variant"].isin(failed["variant"])],
+        bench=squares(timed),
+        timed=timed,
         checks=checks,
-        counters=counters[~counters["variant"].isin(failed["variant"])],
+        counters=squares(counters[~counters["variant"].isin(failed["variant"])]),
         failed=failed,
         gone=sorted(gone),
         archived=archived,
         emulated_here=emulated_here or not archived,
     )
+
+
+def squares(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of plain squares: m = n = k and, where a table has alpha and beta, 1 and 0."""
+    plain = (rows["m"] == rows["n"]) & (rows["n"] == rows["k"])
+    for column, value in (("alpha", 1.0), ("beta", 0.0)):
+        if column in rows:
+            plain &= rows[column] == value
+    return rows[plain].reset_index(drop=True)
 
 
 def with_hashes_of_today(rows: list[dict[str, Any]], same_code: list[dict[str, Any]]) -> list[dict[str, Any]]:

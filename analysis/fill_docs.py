@@ -1,8 +1,10 @@
-"""Fills the tables of docs/kernels.md from measurements, and checks what its sentences say of them.
+"""Fills the tables of documents from measurements, and judges the statements that their sentences rest on.
 
-    python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv --doc docs/kernels.md
+    python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv \\
+        --doc docs/kernels/*.md docs/statements/*.txt
 
-The text is written by hand, its numbers are not. HTML comments that stand on lines of their own say what belongs where:
+The text is written by hand, its numbers are not. In a Markdown file, HTML comments on lines of their own say what
+belongs where:
 
     <!-- origin --> ... <!-- end -->
         where and when all of this was measured
@@ -10,47 +12,42 @@ The text is written by hand, its numbers are not. HTML comments that stand on li
         a column per variant at n = 4096; rows: time, share of cuBLAS, registers, blocks per SM, then the keys
     <!-- sizes: VARIANT ... | N ... --> ... <!-- end -->
         the share of cuBLAS at these sizes
-    <!-- statements --> ... <!-- end -->
-        how many of the statements below hold, and which wait for a measurement
-    <!-- holds: EXPRESSION -->
-        what the sentences before it rest on
 
-Keys are those of contracts/metrics.yaml (ncu's counters), of `analysis.metrics.DERIVED`, columns of resources.csv, and
-the timings below; where resources.csv and the counters share a name, resources.csv is meant. An expression compares
-numbers, VARIANT.KEY and VARIANT.KEY[N] (a timing at another n; an error of sums of N products) by < <= > >=, also in a
-chain, with + - * / and brackets between; `share` is 1 for cuBLAS. Values of a kernel that was not measured, or whose
-source changed since (marked †), make a statement wait; a kernel that failed a check has no values.
+A text file has one statement a line: an expression that compares values by < <= > >=, also in a chain. Lines that begin
+with # say which sentences it is about. Keys and expressions are those of `analysis.quantities`; `python -m
+analysis.claims.judge --functions` lists them; `share` is 1 for cuBLAS. A statement about a kernel that was not
+measured, or whose source changed since (marked †), waits; a kernel that failed a check has no values.
 
-The tables are written in any case. Statements that are false are told, a line each, and the exit code is 1.
+The tables are written in any case. False statements are reported, one per line, and the exit code is 1.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import dataclasses
-import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
-from analysis.data import DAGGER
-from analysis.facts import ERRORS, SIZE, SWEPT, Facts
+from analysis.data import DAGGER, one_row_each
 from analysis.inputs import Inputs
+from analysis.quantities.estimates import Estimate, Truth, Undefined
+from analysis.quantities.expressions import evaluate
+from analysis.quantities.machine import SIZE, Machine, Missing
+from analysis.quantities.registry import quantities
 from analysis.words import data_text, regime_text, significant
 from contracts import UserError, choose, run_command, write_text
 
 ALWAYS = ["time_us", "share", "registers", "blocks_per_sm"]
 COMMENT = re.compile(r"^<!-- *(.*?) *-->$", re.MULTILINE | re.DOTALL)
-DIRECTIVES = {"origin": False, "statements": False, "table": True, "sizes": True, "holds": True, "end": False}
-FILLED = {"origin", "statements", "table", "sizes"}
+DIRECTIVES = {"origin": False, "table": True, "sizes": True, "end": False}
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One `holds`: where it stands, whether it is true (None: it waits), and why not or what for."""
+    """The line that it is in, whether it is true (None: it waits), and why not or what for."""
 
     line: int
     expression: str
@@ -80,11 +77,11 @@ def comments(text: str, source: Path) -> list[Comment]:
         if bool(rest) != takes:
             raise UserError(f"{source}:{line}: {name}{colon} {rest} is not allowed; allowed: {usage(name)}")
         found.append(Comment(name, rest, line, match.start(), match.end()))
-    for comment, following in zip(found, [*found[1:], None], strict=True):
+    for comment, following in zip_longest(found, found[1:]):
         closing = following if following is not None and following.name == "end" else None
-        if comment.name in FILLED and closing is None:
+        if comment.name != "end" and closing is None:
             raise UserError(f"{source}:{comment.line}: no <!-- end --> follows <!-- {comment.name} -->")
-        if closing is not None and comment.name not in FILLED:
+        if closing is not None and comment.name == "end":
             raise UserError(f"{source}:{closing.line}: <!-- end --> has nothing to end")
     if found and found[0].name == "end":
         raise UserError(f"{source}:{found[0].line}: <!-- end --> has nothing to end")
@@ -93,27 +90,27 @@ def comments(text: str, source: Path) -> list[Comment]:
 
 def usage(name: str) -> str:
     """How a directive is written."""
-    arguments = {"table": ": VARIANT ... | KEY ...", "sizes": ": VARIANT ... | N ...", "holds": ": EXPRESSION"}
+    arguments = {"table": ": VARIANT ... | KEY ...", "sizes": ": VARIANT ... | N ..."}
     return f"<!-- {name}{arguments.get(name, '')} -->"
 
 
-def columns(facts: Facts, comment: Comment, where: str) -> tuple[list[str], list[str]]:
+def columns(machine: Machine, comment: Comment, where: str) -> tuple[list[str], list[str]]:
     """The variants of a table, each in the catalogue, and what stands behind its bar."""
     names, _, rest = comment.text.partition("|")
     if not names.split() or (comment.name == "sizes" and not rest.split()):
         raise UserError(f"{where}: {comment.name}: {comment.text} is not allowed; allowed: {usage(comment.name)}")
     for name in names.split():
-        choose(facts.variants, name, "variant", where)
+        choose(machine.variants, name, "variant", where)
     return names.split(), rest.split()
 
 
-def absent(facts: Facts, variants: Sequence[str]) -> list[str]:
+def absent(machine: Machine, variants: Sequence[str]) -> list[str]:
     """A line for variants that have no timing: whether they failed, or are still to be measured."""
-    failed = [f"`{name}`" for name in variants if name in set(facts.measured.failed["variant"])]
+    failed = [f"`{name}`" for name in variants if name in set(machine.measured.failed["variant"])]
     missing = [f"`{name}`" for name in variants if f"`{name}`" not in failed]
     lines = [f"*Failed a check, so not shown: {', '.join(failed)}.*"] if failed else []
     if missing:
-        lines.append(f"*Not measured yet on {facts.measured.provenance['gpu']}: {', '.join(missing)}.*")
+        lines.append(f"*Not measured yet on {machine.measured.provenance['gpu']}: {', '.join(missing)}.*")
     return lines
 
 
@@ -123,10 +120,10 @@ def grid(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (head, rule, *body)]
 
 
-def mark(facts: Facts, variant: str, keys: Sequence[str], n: int = SIZE) -> str:
+def mark(machine: Machine, variant: str, keys: Sequence[str], n: int = SIZE) -> str:
     """A variant's label, with a dagger where one of its values is of an older source."""
-    stale = any(facts.stale(variant, key, n) for key in keys)
-    return f"{facts.variants[variant]['label']}{DAGGER if stale else ''}"
+    stale = any(machine.stale(variant, key, n) for key in keys)
+    return f"{machine.variants[variant]['label']}{DAGGER if stale else ''}"
 
 
 def scale(values: Sequence[float]) -> tuple[float, str]:
@@ -144,15 +141,15 @@ def number(value: float, *, percent: bool = False) -> str:
     return significant(value) if abs(value) >= 0.001 else "< 0.001"
 
 
-def quantity_row(facts: Facts, key: str, variants: Sequence[str]) -> list[str]:
+def quantity_row(machine: Machine, key: str, variants: Sequence[str]) -> list[str]:
     """Label and cells of one row of a table."""
-    quantity = facts.quantities[key]
-    values = [facts.value(variant, key) for variant in variants]
+    quantity = quantities()[key]
+    values = [machine.plain(variant, key) for variant in variants]
     if quantity.source == "variants":
         return [quantity.label, *(f"`{value}`" if value else "–" for value in values)]
     unit = quantity.unit
-    if key == "share":
-        values = [None if value is None else 100 * value for value in values]
+    if quantity.shown_times != 1:
+        values = [None if value is None else quantity.shown_times * value for value in values]
     if not unit:
         step, unit = scale([value for value in values if value is not None])
         values = [None if value is None else value / step for value in values]
@@ -160,43 +157,43 @@ def quantity_row(facts: Facts, key: str, variants: Sequence[str]) -> list[str]:
     return [label, *("–" if value is None else number(value, percent=unit == "%") for value in values)]
 
 
-def variant_table(facts: Facts, comment: Comment, where: str) -> list[str]:
+def variant_table(machine: Machine, comment: Comment, where: str) -> list[str]:
     """The lines of <!-- table -->."""
-    variants, keys = columns(facts, comment, where)
+    variants, keys = columns(machine, comment, where)
     for key in keys:
-        choose(facts.quantities, key, "key", where)
-    timed = [variant for variant in variants if facts.value(variant, "time_us") is not None]
-    rest = absent(facts, [variant for variant in variants if variant not in timed])
+        choose(quantities(), key, "quantity", where)
+    timed = [variant for variant in variants if machine.plain(variant, "time_us") is not None]
+    rest = absent(machine, [variant for variant in variants if variant not in timed])
     if not timed:
         return rest
     keys = [*ALWAYS, *keys]
-    head = ["", *(mark(facts, variant, keys) for variant in timed)]
-    return [*grid(head, [quantity_row(facts, key, timed) for key in keys]), *(["", *rest] if rest else [])]
+    head = ["", *(mark(machine, variant, keys) for variant in timed)]
+    return [*grid(head, [quantity_row(machine, key, timed) for key in keys]), *(["", *rest] if rest else [])]
 
 
-def size_table(facts: Facts, comment: Comment, where: str) -> list[str]:
+def size_table(machine: Machine, comment: Comment, where: str) -> list[str]:
     """The lines of <!-- sizes -->."""
-    variants, sizes = columns(facts, comment, where)
+    variants, sizes = columns(machine, comment, where)
     if odd := [text for text in sizes if not text.isdecimal()]:
         raise UserError(f"{where}: {odd[0]!r} is not a size; allowed: whole numbers, such as 4096")
     numbers = [int(text) for text in sizes]
     body, missing = [], []
     for variant in variants:
-        shares = [facts.value(variant, "share", n) for n in numbers]
+        shares = [machine.plain(variant, "share", n) for n in numbers]
         if all(share is None for share in shares):
             missing.append(variant)
             continue
-        stale = any(facts.stale(variant, "share", n) for n in numbers)
-        label = facts.variants[variant]["label"] + (DAGGER if stale else "")
+        stale = any(machine.stale(variant, "share", n) for n in numbers)
+        label = machine.variants[variant]["label"] + (DAGGER if stale else "")
         body.append([label, *("–" if share is None else number(100 * share, percent=True) for share in shares)])
-    rest = absent(facts, missing)
+    rest = absent(machine, missing)
     lines = grid(["Share of cuBLAS, %, at n =", *(f"{n:,}" for n in numbers)], body) if body else []
     return [*lines, *(["", *rest] if rest and body else rest)]
 
 
-def origin(facts: Facts) -> list[str]:
+def origin(machine: Machine) -> list[str]:
     """The lines of <!-- origin -->."""
-    provenance, bench = facts.measured.provenance, facts.bench
+    provenance, bench = machine.measured.provenance, one_row_each(machine.measured.bench)
     shown = bench[bench["n"] == SIZE]
     cublas = provenance.get("packages", {}).get("nvidia-cublas")
     parts = [
@@ -205,106 +202,73 @@ def origin(facts: Facts) -> list[str]:
         provenance["date"],
         *([regime_text(shown["regime"]), data_text(shown["data"])] if len(shown) else []),
         f"cuBLAS {cublas}" if cublas else "",
-        f"{DAGGER} source changed since measured" if facts.measured.bench["stale"].any() else "",
+        f"{DAGGER} source changed since measured" if machine.measured.bench["stale"].any() else "",
     ]
     return [f"*{' · '.join(part for part in parts if part)}.*"]
 
 
-def summary(facts: Facts, statements: Sequence[Statement]) -> list[str]:
-    """The lines of <!-- statements -->."""
+def summary(machine: Machine, statements: Sequence[Statement]) -> str:
+    """How many statements hold, and what the others wait for."""
     count = [sum(statement.verdict is verdict for statement in statements) for verdict in (True, False, None)]
-    gpu = facts.measured.provenance["gpu"]
-    lines = [f"*Of {len(statements)} statements that are checked, {count[0]} hold on {gpu}, {count[1]} do not.*"]
+    gpu = machine.measured.provenance["gpu"]
+    text = f"Of {len(statements)} statements that are checked, {count[0]} hold on {gpu}, {count[1]} do not."
     if count[2]:
         names = {name for statement in statements for name in statement.waits_for}
-        waiting = ", ".join(f"`{name}`" for name in facts.variants if name in names)
-        lines[0] = f"{lines[0][:-1]} {count[2]} wait for measurements of {waiting}.*"
-    return lines
+        waiting = ", ".join(f"`{name}`" for name in machine.variants if name in names)
+        text = f"{text[:-1]}; {count[2]} wait for measurements of {waiting}."
+    return text
 
 
-BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
-COMPARE = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+def judge(machine: Machine, expression: str, line: int, where: str) -> Statement:
+    """Whether a statement is true of the values, whatever their intervals."""
 
-
-def evaluate(node: ast.expr, value: Callable[[str, str, int], float]) -> float:
-    """An arithmetic expression over numbers and VARIANT.KEY. Raises ValueError, with its text, for any other."""
-    match node:
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return number
-        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in BINARY:
-            return BINARY[type(sign)](evaluate(left, value), evaluate(right, value))
-        case ast.Attribute(value=ast.Name(id=variant), attr=key):
-            return value(variant, key, SIZE)
-        case ast.Subscript(
-            value=ast.Attribute(value=ast.Name(id=variant), attr=key), slice=ast.Constant(value=int() as size)
-        ):
-            return value(variant, key, size)
-    raise ValueError(ast.unparse(node))
-
-
-def judge(facts: Facts, comment: Comment, where: str) -> Statement:
-    """Whether a <!-- holds --> is true."""
-    missing: list[str] = []
-
-    def value(variant: str, key: str, n: int) -> float:
-        choose(facts.variants, variant, "variant", where)
-        if choose(facts.quantities, key, "key", where).source == "variants":
-            raise UserError(f"{where}: {variant}.{key} is text; allowed in expressions: numbers")
-        found = facts.value(variant, key, n)
-        if found is None or facts.stale(variant, key, n):
-            missing.append(variant)
-            return float("nan")
-        return float(found)
+    def value(variant: str, key: str, **selectors: object) -> object:
+        found = machine.value(variant, key, **selectors)
+        return Estimate.of(found.value) if isinstance(found, Estimate) else found
 
     try:
-        node = ast.parse(comment.text, mode="eval").body
-        if not isinstance(node, ast.Compare) or any(type(op) not in COMPARE for op in node.ops):
-            raise ValueError(comment.text)
-        sides = [evaluate(side, value) for side in (node.left, *node.comparators)]
-    except (SyntaxError, ValueError) as error:
-        odd = comment.text if isinstance(error, SyntaxError) else error
-        allowed = "a comparison (< <= > >=) of numbers, VARIANT.KEY and VARIANT.KEY[N], with + - * /"
-        raise UserError(f"{where}: {odd} is not allowed; allowed: {allowed}") from error
-    except ZeroDivisionError:
-        return Statement(comment.line, comment.text, False, "division by zero")
-    if missing:
-        names = tuple(dict.fromkeys(missing))
-        return Statement(comment.line, comment.text, None, f"no values of {', '.join(names)}", names)
-    pairs = zip(node.ops, pairwise(sides), strict=True)
-    verdict = all(COMPARE[type(op)](*pair) for op, pair in pairs)
-    return Statement(comment.line, comment.text, verdict, "values: " + ", ".join(f"{side:.6g}" for side in sides))
+        found = evaluate(expression, {}, value)
+        if not isinstance(found, Truth):
+            raise UserError(f"{expression} is not allowed; allowed: a comparison")
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    except Undefined as error:
+        return Statement(line, expression, False, str(error))
+    except Missing as missing:
+        return Statement(line, expression, None, str(missing), (missing.variant,) if missing.variant else ())
+    return Statement(line, expression, found.holds, f"values: {found.told}")
 
 
-def fill(text: str, facts: Facts, source: Path) -> tuple[str, list[Statement]]:
-    """The document with every block made anew, and the verdict on every statement.
+def judged(text: str, machine: Machine, source: Path) -> list[Statement]:
+    """The verdict on every statement of a text file. Raises `UserError` with the line of one that cannot be judged."""
+    return [
+        judge(machine, line.strip(), number, f"{source}:{number}")
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip() and not line.startswith("#")
+    ]
+
+
+def fill(text: str, machine: Machine, source: Path) -> str:
+    """The Markdown document with every block made anew.
 
     Raises `UserError` for a comment, variant or key that is unknown, with the line it stands in.
     """
     found = comments(text, source)
-    where = {comment: f"{source}:{comment.line}" for comment in found}
-    statements = [judge(facts, comment, where[comment]) for comment in found if comment.name == "holds"]
-    fill: dict[str, Callable[[Comment], list[str]]] = {
-        "origin": lambda _: origin(facts),
-        "statements": lambda _: summary(facts, statements),
-        "table": lambda comment: variant_table(facts, comment, where[comment]),
-        "sizes": lambda comment: size_table(facts, comment, where[comment]),
+    fill: dict[str, Callable[[Comment, str], list[str]]] = {
+        "origin": lambda *_: origin(machine),
+        "table": lambda comment, where: variant_table(machine, comment, where),
+        "sizes": lambda comment, where: size_table(machine, comment, where),
     }
     parts, done = [], 0
-    for comment, following in zip(found, [*found[1:], None], strict=True):
-        if comment.name not in FILLED or following is None:
-            continue
-        lines = fill[comment.name](comment)
-        parts += [text[done : comment.stop], "\n\n", "\n".join(lines), "\n\n"]
-        done = following.start
-    return "".join([*parts, text[done:]]), statements
+    for comment, following in pairwise(found):
+        if comment.name != "end":
+            lines = fill[comment.name](comment, f"{source}:{comment.line}")
+            parts += [text[done : comment.stop], "\n\n", "\n".join(lines), "\n\n"]
+            done = following.start
+    return "".join([*parts, text[done:]])
 
 
-def read_facts(args: argparse.Namespace) -> Facts:
+def read_machine(args: argparse.Namespace) -> Machine:
     """The measurements that the options name, and their resources."""
     if args.inputs:
         inputs = Inputs.read(args.inputs)
@@ -316,14 +280,7 @@ def read_facts(args: argparse.Namespace) -> Facts:
         )
     if args.resources:
         inputs = dataclasses.replace(inputs, tables={**inputs.tables, "resources": args.resources})
-    return facts_of(inputs)
-
-
-def facts_of(inputs: Inputs) -> Facts:
-    """What statements speak of, from a run's tables."""
-    errors = inputs.offered(ERRORS, timed=False) if inputs.has(ERRORS) else None
-    swept = inputs.offered(SWEPT, timed=True) if inputs.has(SWEPT) else None
-    return Facts(inputs.measured(), inputs.rows("resources"), errors, swept)
+    return Machine(inputs)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -335,25 +292,38 @@ def parser() -> argparse.ArgumentParser:
         "--resources", type=Path, metavar="FILE", help="resources.csv (default: the measured folder's)"
     )
     options.add_argument("--inputs", type=Path, metavar="FILE.json", help="in place of the three above")
-    options.add_argument("--doc", required=True, type=Path, metavar="FILE.md", help="the document; filled in place")
+    about = "documents, filled in place, and files of statements"
+    options.add_argument("--doc", required=True, nargs="+", type=Path, metavar="FILE.md|FILE.txt", help=about)
     return options
 
 
 def main() -> int:
     args = parser().parse_args()
-    try:
-        text = args.doc.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {args.doc}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
-    facts = read_facts(args)
-    filled, statements = fill(text, facts, args.doc)
-    write_text(args.doc, filled, only_if_changed=True)
-    false = [statement for statement in statements if statement.verdict is False]
-    for statement in false:
-        gpu = facts.measured.provenance["gpu"]
-        print(f"{args.doc}:{statement.line}: false on {gpu}: {statement.expression} ({statement.detail})")
-    print("\n".join(summary(facts, statements)).strip("*"))
+    texts = {doc: read_text(doc) for doc in args.doc}
+    machine = read_machine(args)
+    statements: list[Statement] = []
+    false = 0
+    for doc, text in texts.items():
+        if doc.suffix != ".txt":
+            write_text(doc, fill(text, machine, doc), only_if_changed=True)
+            continue
+        found = judged(text, machine, doc)
+        statements += found
+        for statement in found:
+            if statement.verdict is False:
+                gpu = machine.measured.provenance["gpu"]
+                print(f"{doc}:{statement.line}: false on {gpu}: {statement.expression} ({statement.detail})")
+                false += 1
+    if statements:
+        print(summary(machine, statements))
     return 1 if false else 0
+
+
+def read_text(doc: Path) -> str:
+    try:
+        return doc.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {doc}: {getattr(error, 'strerror', None) or 'not a text file'}") from error
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 Measuring (`experiments`) writes these files and explaining (`analysis`) reads them; neither imports the other.
 """
 
+from contracts import worklogs
 from contracts.errors import UserError, choose, run_command
 from contracts.files import atomic_write, write_text
 from contracts.leftovers import scratch, sweep
@@ -24,6 +25,7 @@ __all__ = [
     "scratch",
     "sweep",
     "validate",
+    "worklogs",
     "write_json",
     "write_rows",
     "write_text",

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from contracts import archives
 from contracts.errors import UserError
 from contracts.files import atomic_write, read_bytes
-from contracts.schema_files import LIMIT_BYTES, schema, validate
+from contracts.schema_files import LIMIT_BYTES, added_columns, schema, validate
 
 GAP, NO_CLOCK, OFF_TARGET = "launch gap", "clock unknown", "clock off target"  # why a sample is not kept
 
@@ -36,7 +36,7 @@ def samples_table(rows: int, columns: dict[str, Any]) -> pa.Table:
     arrays = []
     for field in COLUMNS:
         value = columns[field.name]
-        if value is None or isinstance(value, str | int):
+        if value is None or isinstance(value, str | int | float):
             value = [value] * rows
         plain = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         array = pa.array(value, plain, from_pandas=True)
@@ -59,10 +59,17 @@ def read_samples(path: str | Path) -> pa.Table:
     try:
         file = pq.ParquetFile(pa.BufferReader(content))
         names = file.schema_arrow.names
-        if names != COLUMNS.names:
-            odd = sorted({*names} ^ {*COLUMNS.names}) or ["the order"]
+        added = {column: value for column, value in added_columns("samples").items() if column not in names}
+        columns = pa.schema([field for field in COLUMNS if field.name not in added])
+        if names != columns.names:
+            odd = sorted({*names} ^ {*columns.names}) or ["the order"]
             raise UserError(f"{path}: not a table of samples (columns: {', '.join(odd)}); foreign")
-        table = pq.read_table(pa.BufferReader(content), schema=COLUMNS)
+        table = pq.read_table(pa.BufferReader(content), schema=columns)
+        for column, value in added.items():
+            place = COLUMNS.get_field_index(column)
+            table = table.add_column(
+                place, COLUMNS.field(place), pa.repeat(pa.scalar(value, COLUMNS.types[place]), len(table))
+            )
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"{path}: not a table of samples, truncated or foreign") from error
     _check(table, path)

@@ -4,7 +4,7 @@ A schema is a JSON Schema in `contracts/schemas/NAME.schema.yaml`, or in the fol
 a CSV file it describes one row, and the order of its properties is the order of the columns; an empty cell is null.
 Three keywords of ours say more of a table: `key` lists the columns by which a row is known, which no two rows share;
 `ascending` lists groups of columns whose numbers do not fall from one to the next where they are given, such as an
-interval around its median; `added` lists columns that tables written before them lack, which reads as null.
+interval around its median; `added` lists columns that tables written before them lack, which read as their default.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def column_ranges(name: str) -> dict[str, tuple[frozenset[str], float, float]]:
     """Types, least and greatest value of each column of which the schema says no more: most of the numbers."""
     found = {}
     for column, one in schema(name)["properties"].items() if column_validators(name) else ():
-        if one.keys() <= {"type", "minimum", "maximum", "description"} and "type" in one:
+        if one.keys() <= {"type", "minimum", "maximum", "description", "default"} and "type" in one:
             types = frozenset([one["type"]] if isinstance(one["type"], str) else one["type"])
             found[column] = (types, one.get("minimum", -math.inf), one.get("maximum", math.inf))
     return found
@@ -99,6 +99,11 @@ def column_ranges(name: str) -> dict[str, tuple[frozenset[str], float, float]]:
 @functools.cache
 def required_columns(name: str) -> frozenset[str]:
     return frozenset(schema(name).get("required", ()))
+
+
+def added_columns(name: str) -> dict[str, Any]:
+    """The columns that older tables lack, with what each reads as there: its default, or null where it has none."""
+    return {column: schema(name)["properties"][column].get("default") for column in schema(name).get("added", ())}
 
 
 @functools.lru_cache(maxsize=1 << 16, typed=True)
@@ -127,7 +132,7 @@ def _explain(error: Any) -> str:
         key = f"{key}: a key"
     shown = json.dumps(error.instance, default=str)
     shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 3] + "..."
-    told: dict[str, Callable[[Any], str]] = {
+    phrases: dict[str, Callable[[Any], str]] = {
         "enum": lambda v: "one of " + ", ".join(map(str, v)),
         "minimum": lambda v: f"at least {v}",
         "exclusiveMinimum": lambda v: f"more than {v}",
@@ -142,5 +147,5 @@ def _explain(error: Any) -> str:
         "uniqueItems": lambda v: "each item once",
         "multipleOf": lambda v: f"a multiple of {v}",
     }
-    allowed = told.get(error.validator, lambda v: f"{error.validator}: {v}")(error.validator_value)
+    allowed = phrases.get(error.validator, lambda v: f"{error.validator}: {v}")(error.validator_value)
     return f"{key} = {shown} is not allowed; allowed: {allowed}"

@@ -19,6 +19,7 @@ from contracts.files import atomic_write, decoded, read_bytes, write_text
 from contracts.json_files import json_value
 from contracts.schema_files import (
     LIMIT_BYTES,
+    added_columns,
     column_allows,
     column_ranges,
     column_validators,
@@ -83,12 +84,13 @@ def _format(value: Any) -> str:
 
 
 def write_rows(path: str | Path, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write `rows` as CSV under schema `name`; every column of the schema is there, in its order.
+    """Write `rows` as CSV under schema `name`; every column of the schema is there, in its order. An added column
+    that a row lacks has its default.
 
     Raises `UserError` for a row that breaks the schema, with nothing written. NaN and infinity are refused.
     """
     columns = list(schema(name)["properties"])
-    table = [dict(row) for row in rows]
+    table = [added_columns(name) | dict(row) for row in rows]
     for number, row in enumerate(table, start=1):
         _check_row(row, name, f"{path} row {number}")
     _check_table(table, name, path)
@@ -114,7 +116,9 @@ def _check_table(rows: list[Row], name: str, source: object) -> None:
         for number, row in enumerate(rows, start=1):
             before = known.setdefault(tuple([row.get(column) for column in key]), number)
             if before != number:
-                shown = ", ".join(f"{column} = {_format(row.get(column))}" for column in key)
+                usual = added_columns(name)
+                named = [column for column in key if column not in usual or row.get(column) != usual[column]]
+                shown = ", ".join(f"{column} = {_format(row.get(column))}" for column in named)
                 said = f"a second row of {shown} is not allowed (the first is row {before}); allowed: one"
                 raise UserError(f"{source} row {number}: {one_line(said)}")
     for group in schema(name).get("ascending", ()):
@@ -138,7 +142,8 @@ def _cells_allowed(row: Row, name: str) -> bool:
 
 
 def read_rows(path: str | Path, name: str) -> list[Row]:
-    """Read a CSV file under schema `name`: typed rows, null for an empty cell and for an added column that it lacks.
+    """Read a CSV file under schema `name`: typed rows, null for an empty cell; an added column that it lacks has its
+    default, or null.
 
     Raises `UserError` naming the file, row, column and value of the first fault (also for a truncated file, and for an
     archived one that is not as it was archived).
@@ -154,7 +159,7 @@ def read_rows(path: str | Path, name: str) -> list[Row]:
     except csv.Error as error:
         raise UserError(f"{path}: not a {name} table ({one_line(str(error))}); foreign") from error
     header = lines[0] if lines else []
-    added = set(schema(name).get("added", ())) - set(header)
+    added = {column: default for column, default in added_columns(name).items() if column not in header}
     columns = [column for column in columns if column not in added]
     if header != columns:
         odd = next((c for c in [*header, *columns] if (c in header) != (c in columns)), "the order")
@@ -167,7 +172,7 @@ def read_rows(path: str | Path, name: str) -> list[Row]:
         row = {column: value for column, (value, _) in zip(columns, found, strict=True)}
         if not all([allowed for _, allowed in found]):
             _check_row(row, name, f"{path} row {number}")
-        rows.append(row | dict.fromkeys(added))
+        rows.append(row | added)
     _check_table(rows, name, path)
     archives.check(path, content)
     return rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, ClassVar
 
 import yaml
 
@@ -21,29 +21,74 @@ LIMIT_BYTES = 4_000_000
 LIMIT_VALUE = 10_000  # characters of one value of --config
 LIMIT_DEPTH = 32
 LIMIT_DIGITS = 40
-LIMIT_WORDS = 300_000  # characters up to which a file that is no YAML is read again for clearer words
 
-_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, ten times as fast, where PyYAML was built with it
+_SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, ten times as fast, where PyYAML has it
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
-_DECIMAL = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
-_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_WORDS = {
-    **{spelled: value for word, value in (("true", True), ("yes", True), ("on", True), ("false", False), ("no", False),
-                                          ("off", False), ("null", None))
-       for spelled in (word, word.capitalize(), word.upper())},
-    "~": None,
-    "": None,
-}  # fmt: skip
-_NUMBER_STARTS = frozenset("-+.0123456789")
+_PLAIN = {  # what a plain scalar may mean other than text
+    "null": r"(?:~|null|Null|NULL|)\Z",
+    "bool": r"(?:true|True|TRUE|yes|Yes|YES|on|On|ON|false|False|FALSE|no|No|NO|off|Off|OFF)\Z",
+    "int": r"[-+]?(?:0|[1-9][0-9]*)\Z",
+    "float": (
+        r"(?:[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+    ),
+}
 
 
 class _Fault(Exception):
-    """What is wrong, and on which line (from 1)."""
+    """What is wrong, and the node, event or line (from 1) at which it is."""
 
-    def __init__(self, line: int, said: str) -> None:
-        super().__init__(line, said)
-        self.line, self.said = line, said
+    def __init__(self, where: Any, said: str) -> None:
+        super().__init__(said)
+        self.line = where if isinstance(where, int) else where.start_mark.line + 1
+        self.said = said
+
+
+class _Loader(_SAFE):  # type: ignore[misc]  # of either kind
+    """PyYAML's safe loader, which reads plain scalars by `_PLAIN` alone."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    def text(self, node: Any) -> str:
+        if odd := _UNPRINTABLE.search(node.value):  # an escape can bring one
+            raise _Fault(node, _unprintable(odd[0]))
+        return str(node.value)
+
+    def number(self, node: Any) -> int | float:
+        if len(node.value) > LIMIT_DIGITS:
+            said = f"a number of {len(node.value)} characters is not allowed"
+            raise _Fault(node, f"{said}; allowed: at most {LIMIT_DIGITS}, or text in quotes")
+        if node.tag.endswith("int"):
+            return int(node.value)
+        value = float(node.value) if node.value[-1] in "0123456789." else math.inf  # .inf and .nan
+        if not math.isfinite(value):
+            raise _Fault(node, f"{node.value} is not allowed; allowed: finite numbers, or text in quotes")
+        return value
+
+    def mapping(self, node: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise _Fault(key_node, "a key that is a list or a mapping is not allowed; allowed: text")
+            key = self.construct_object(key_node)
+            if not isinstance(key, str):
+                said = f"the key {quoted(key_node.value, bare=True)} is not text"
+                raise _Fault(key_node, f"{said}; allowed: text, in quotes where it would be something else")
+            if key in found:
+                raise _Fault(key_node, f"the key {quoted(key)} stands twice; allowed: once")
+            found[key] = self.construct_object(value_node, deep=True)
+        return found
+
+
+for _name, _pattern in _PLAIN.items():
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(_pattern), None)
+for _name, _make in (
+    ("str", _Loader.text),
+    ("int", _Loader.number),
+    ("float", _Loader.number),
+    ("map", _Loader.mapping),
+):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_name}", _make)
 
 
 def load_yaml(path: str | Path) -> Any:
@@ -68,124 +113,39 @@ def _load(text: str) -> Any:
     if odd := _UNPRINTABLE.search(text):
         raise _Fault(text.count("\n", 0, odd.start()) + 1, _unprintable(odd[0]))
     try:
-        return _build(text, _PARSER)
+        _check(text)
+        return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        told = error
-        if len(text) <= LIMIT_WORDS:  # for its words: libyaml's point at another line
-            try:
-                _build(text, yaml.SafeLoader)
-            except yaml.YAMLError as clearer:
-                told = clearer
-            except (ValueError, OverflowError):  # PyYAML's own, of an escape or a version that is no number
-                pass
-        mark = getattr(told, "problem_mark", None)
-        problem = " ".join(str(getattr(told, "problem", None) or told).split())
-        raise _Fault(mark.line + 1 if mark else 1, f"not YAML ({problem})") from error
+        mark = getattr(error, "problem_mark", None)
+        problem = " ".join(str(getattr(error, "problem", None) or error).split())
+        line = min(mark.line, text.count("\n")) + 1 if mark else 1  # libyaml's may lie behind the end
+        raise _Fault(line, f"not YAML ({problem})") from error
 
 
-def _build(text: str, parser: Any) -> Any:
-    """The value of a text. Raises `_Fault` for what is YAML but not allowed here, `yaml.YAMLError` for what is none.
-
-    Goes through the parser's events in one loop, so that neither depth nor aliases can run away with it.
-    """
-    found: Any = None
-    holders: list[tuple[Any, Any]] = []  # around what is being read: the holder of each, and its key there
-    holder: Any = None
-    key: str | None = None  # of the value to come, where the holder is a mapping
-    documents = 0
-    event: Any  # which attributes it has goes by its kind
-    for event in yaml.parse(text, Loader=parser):
-        kind = type(event)
-        if kind is yaml.ScalarEvent:
-            if event.anchor is not None or event.tag is not None:
-                _refuse(event)
-            value = event.value
-            if not event.style:
-                if value in _WORDS:
-                    value = _WORDS[value]
-                elif value[0] in _NUMBER_STARTS:
-                    value = _number(value, event)
-            elif event.style == '"' and (odd := _UNPRINTABLE.search(value)):  # an escape can bring one
-                raise _Fault(
-                    _line(event), f"the character {odd[0]!r} is not allowed; allowed: those that can be printed"
-                )
-            if type(holder) is dict and key is None:
-                if type(value) is not str:
-                    said = f"the key {quoted(event.value, bare=True)} is not text"
-                    raise _Fault(_line(event), f"{said}; allowed: text, in quotes where it would be something else")
-                if value in holder:
-                    raise _Fault(_line(event), f"the key {quoted(value)} stands twice; allowed: once")
-                key = value
-                continue
-        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-            if event.anchor is not None or event.tag is not None:
-                _refuse(event)
-            if type(holder) is dict and key is None:
-                raise _Fault(_line(event), "a key that is a list or a mapping is not allowed; allowed: text")
-            if len(holders) >= LIMIT_DEPTH:
-                raise _Fault(_line(event), f"nested too deeply; allowed: {LIMIT_DEPTH} levels")
-            value = {} if kind is yaml.MappingStartEvent else []
-            holders.append((holder, key))
-            inner: Any = value
-        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            holder, key = holders.pop()
-            if type(holder) is dict:
-                key = None
-            continue
-        else:
-            if kind is yaml.AliasEvent:
-                _refuse(event)
-            if kind is yaml.DocumentStartEvent:
-                documents += 1
-                if documents > 1:
-                    raise _Fault(_line(event), "a second document is not allowed; allowed: one")
-                if event.tags:
-                    raise _Fault(_line(event), "%TAG is not allowed; allowed: values without tags")
-            continue
-        if holder is None:
-            found = value
-        elif type(holder) is list:
-            holder.append(value)
-        else:
-            holder[key] = value
-        if kind is yaml.ScalarEvent:
-            key = None
-        else:
-            holder, key = inner, None
-    return found
+def _check(text: str) -> None:
+    """Refuse what a value no longer shows: anchors, aliases, tags, a second document; and depth, before it is built."""
+    depth = documents = 0
+    event: Any
+    for event in yaml.parse(text, Loader=_SAFE):
+        if getattr(event, "tag", None) is not None:
+            shown = quoted(event.tag, bare=True)
+            raise _Fault(event, f"the tag {shown} is not allowed; allowed: values without tags")
+        if getattr(event, "anchor", None) is not None:
+            kind, sign = ("alias", "*") if isinstance(event, yaml.AliasEvent) else ("anchor", "&")
+            shown = quoted(f"{sign}{event.anchor}", bare=True)
+            raise _Fault(event, f"the {kind} {shown} is not allowed; allowed: the value itself, or text in quotes")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > LIMIT_DEPTH:
+                raise _Fault(event, f"nested too deeply; allowed: {LIMIT_DEPTH} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1 or event.tags:
+                what = "%TAG" if event.tags else "a second document"
+                raise _Fault(event, f"{what} is not allowed; allowed: one document without tags")
 
 
 def _unprintable(character: str) -> str:
     return f"the character {character!r} is not allowed; allowed: those that can be printed"
-
-
-def _line(event: Any) -> int:
-    return int(event.start_mark.line) + 1
-
-
-def _refuse(event: Any) -> NoReturn:
-    """An alias, an anchor or a tag, whichever it is."""
-    tag = getattr(event, "tag", None)
-    if tag is not None:
-        raise _Fault(_line(event), f"the tag {quoted(tag, bare=True)} is not allowed; allowed: values without tags")
-    kind, sign = ("alias", "*") if type(event) is yaml.AliasEvent else ("anchor", "&")
-    shown = quoted(f"{sign}{event.anchor}", bare=True)
-    raise _Fault(_line(event), f"the {kind} {shown} is not allowed; allowed: the value itself, or text in quotes")
-
-
-def _number(text: str, event: Any) -> int | float | str:
-    """A plain scalar that may be a number."""
-    whole = _WHOLE.fullmatch(text)
-    if not whole and not _DECIMAL.fullmatch(text):
-        if _NOT_FINITE.fullmatch(text):
-            raise _Fault(_line(event), f"{text} is not allowed; allowed: finite numbers, or text in quotes")
-        return text
-    if len(text) > LIMIT_DIGITS:
-        said = f"a number of {len(text)} characters is not allowed"
-        raise _Fault(_line(event), f"{said}; allowed: at most {LIMIT_DIGITS}, or text in quotes")
-    if whole:
-        return int(text)
-    value = float(text)
-    if not math.isfinite(value):
-        raise _Fault(_line(event), f"{text} is not allowed; allowed: finite numbers, or text in quotes")
-    return value

@@ -1,14 +1,17 @@
-"""Loads the experiments: one YAML file each, beside this module, checked against the schema and the catalogue."""
+"""Loads the experiments: one YAML file each, next to this module, checked against the schema and the catalogue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from contracts import UserError, choose, read_yaml
 from kernels import catalogue
-from kernels.catalogue import Problem
+from kernels.catalogue import Catalogue
+from kernels.problem import ProblemSpec
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -42,10 +45,10 @@ PROTOCOL = tuple(field.name for field in fields(Protocol))
 
 @dataclass(frozen=True)
 class Item:
-    """One measurement: a variant on square matrices, m = n = k, in a clock regime."""
+    """One measurement: a variant on a problem with data of one kind, in a clock regime."""
 
     variant: str
-    n: int
+    problem: ProblemSpec
     data: str
     regime: str
     protocol: Protocol
@@ -54,7 +57,7 @@ class Item:
     def stem(self) -> str:
         """Its name among those of the variant."""
         flushed = "" if self.protocol.flush_l2 else "-unflushed"
-        return f"{self.n}x{self.n}x{self.n}-{self.data}-{self.regime}{flushed}"
+        return f"{self.problem}-{self.data}-{self.regime}{flushed}"
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ class Experiment:
     title: str
     question: str
     variants: tuple[str, ...]
-    sizes: tuple[int, ...] = ()
+    problems: tuple[ProblemSpec, ...] = ()  # that are timed: plain sizes, those named, those drawn at random
+    profiled: tuple[ProblemSpec, ...] = ()  # whose hardware counters are read
     swept: bool = False  # sizes were given as a range
     data: tuple[str, ...] = ("uniform",)
     flush_l2: bool = True
@@ -77,8 +81,6 @@ class Experiment:
     power_s: float = 0.5
     power_precision: float = 0.01
     worklog_budget_s: float = 0.0
-    profile_size: int | None = None
-    beta: float = 0.0  # of the problem that is profiled
     by_name: bool = False  # no part of `all`
     every_lease: bool = False  # measured anew on each card that a run goes on with
 
@@ -90,21 +92,27 @@ class Experiment:
     @property
     def kind(self) -> str | None:
         """What its timings are drawn as: lines over sizes, by kind of data, or bars; None where it only profiles."""
-        if not self.sizes:
+        if not self.problems:
             return None
+        if any(problem != ProblemSpec.square(problem.n) for problem in self.problems):
+            return "problems"
         return "sizes" if self.swept else "data_kinds" if len(self.data) > 1 else "ladder"
 
 
-def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = None) -> Experiment:
+def load(
+    name: str, sizes_step: int | None = None, chosen: list[str] | None = None, known: Catalogue | None = None
+) -> Experiment:
     """The experiment called `name`; `sizes_step` replaces the step of a swept size, `chosen` limits the variants.
 
-    Raises `UserError` naming the file, the key and what is accepted, also for a size that a variant cannot take.
+    `known`: the catalogue; None: as it ships.
+
+    Raises `UserError` naming the file, the key and what is accepted, also for a problem that a variant cannot take.
     """
     paths = {name: FOLDER / f"{name}.yaml" for name in names()}
     path = choose(paths, name, "experiment", "experiments/")
     data = read_yaml(path, "experiment")
     shown = path.relative_to(FOLDER.parent)
-    sizes = data.pop("sizes", [])
+    sizes, drawn = data.pop("sizes", []), data.pop("random", None)
     swept = isinstance(sizes, dict)
     if swept:
         if sizes["last"] < sizes["first"]:
@@ -113,39 +121,82 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
     kinds = data.pop("data", list(Experiment.data))
     kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     if swept and len(kinds) > 1:
-        told = f"data = {', '.join(kinds)} over a range of sizes is not allowed"
-        raise UserError(f"{shown}: {told}; allowed: one kind of data, or a list of sizes")
-    if not sizes and "profile_size" not in data:
-        raise UserError(f"{shown}: neither sizes nor profile_size is given; at least one is needed")
-    if sizes and data.get("beta"):
-        raise UserError(f"{shown}: beta = {data['beta']:g} beside sizes is not allowed; allowed: profile_size alone")
+        given = f"data = {', '.join(kinds)} over a range of sizes is not allowed"
+        raise UserError(f"{shown}: {given}; allowed: one kind of data, or a list of sizes")
+    try:
+        problems = {
+            "sizes": [ProblemSpec.square(size) for size in sizes],
+            "problems": [ProblemSpec.parse(str(problem)) for problem in data.pop("problems", [])],
+            "random": [*draw(**drawn)] if drawn else [],
+        }
+        profiled = [ProblemSpec.parse(str(problem)) for problem in data.pop("profile", [])]
+    except UserError as error:
+        raise UserError(f"{shown}: {error}") from error
+    timed = [problem for named in problems.values() for problem in named]
+    if not timed and not profiled:
+        raise UserError(f"{shown}: no sizes, problems, random or profile is given; at least one is needed")
+    for key, named in (("problems", timed), ("profile", profiled)):
+        if twice := next((problem for problem, times in Counter(named).items() if times > 1), None):
+            raise UserError(f"{shown}: {key}: {twice} stands there twice; allowed: each problem once")
+    if scaled := next((problem for problem in profiled if problem.alpha != 1), None):
+        raise UserError(f"{shown}: profile: {scaled} is not allowed; allowed: alpha = 1, on which no counter depends")
+    entries = known or catalogue.load()
     for variant in data["variants"]:
-        entry = choose(catalogue.load(), variant, "variant", shown)
-        profiled = [data["profile_size"]] if "profile_size" in data else []
-        for key, size in [*(("sizes", size) for size in sizes), *(("profile_size", size) for size in profiled)]:
-            if reason := entry.refusal(Problem.square(size, entry.b_layout)):
-                raise UserError(f"{shown}: {key}: {reason}")
-    variants = [v for v in data.pop("variants") if chosen is None or v in chosen]
-    return Experiment(name=name, variants=tuple(variants), sizes=tuple(sizes), swept=swept, data=kinds, **data)
+        entry = choose(entries, variant, "variant", shown)
+        for key, named in {**problems, "profile": profiled}.items():
+            for problem in named:
+                if reason := entry.refusal(problem.of(entry.b_layout)):
+                    raise UserError(f"{shown}: {key}: {reason}")
+    variants = tuple(v for v in data.pop("variants") if chosen is None or v in chosen)
+    return Experiment(
+        name=name, variants=variants, problems=tuple(timed), profiled=tuple(profiled), swept=swept, data=kinds, **data
+    )
 
 
-def items(experiment: Experiment, variants: Iterable[str], regime: str, sizes_step: int | None = None) -> list[Item]:
+def draw(
+    count: int, seed: int, log2: list[float] | Mapping[str, list[float]], multiple: int = 1
+) -> Iterator[ProblemSpec]:
+    """`count` different problems, the same ones for the same arguments: the logarithms of m, n and k are uniform.
+
+    log2: the least and the greatest base-2 logarithm, of all three or by their names. multiple: what each is rounded
+    to a multiple of, in the logarithm's range as far as there is one.
+    """
+    generator, drawn = random.Random(seed), set[ProblemSpec]()
+    ranges = [log2[axis] if isinstance(log2, Mapping) else log2 for axis in "mnk"]
+    for _ in range(100 * count):
+        m, n, k = (max(round(2 ** generator.uniform(*sorted(ends)) / multiple), 1) * multiple for ends in ranges)
+        problem = ProblemSpec(m, n, k)
+        if problem not in drawn and len(drawn) < count:
+            drawn.add(problem)
+            yield problem
+    if len(drawn) < count:
+        raise UserError(f"random.count = {count} is not allowed; allowed: at most {len(drawn)}, for there are no more")
+
+
+def items(
+    experiment: Experiment,
+    variants: Iterable[str],
+    regime: str,
+    sizes_step: int | None = None,
+    known: Catalogue | None = None,
+) -> list[Item]:
     """What these variants are measured for, problem by problem.
 
     A measurement serves all experiments that ask for it: each has the protocol that serves this one and all that are
     part of `all`.
     """
-    others = [load(name, sizes_step) for name in names() if name != experiment.name]
+    entries = known or catalogue.load()
+    others = [load(name, sizes_step, known=entries) for name in names() if name != experiment.name]
     found = []
-    for n in experiment.sizes:
+    for problem in experiment.problems:
         for data in experiment.data:
             for variant in variants:
                 protocol = experiment.protocol
                 for other in others:
-                    asks = not other.by_name and variant in other.variants and n in other.sizes and data in other.data
-                    if asks and other.flush_l2 == experiment.flush_l2:
+                    asks = variant in other.variants and problem in other.problems and data in other.data
+                    if asks and not other.by_name and other.flush_l2 == experiment.flush_l2:
                         protocol = protocol.joined(other.protocol)
-                found.append(Item(variant, n, data, regime, protocol))
+                found.append(Item(variant, problem, data, regime, protocol))
     return found
 
 

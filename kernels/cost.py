@@ -1,9 +1,9 @@
 """Predicts how long a kernel takes on a problem: a sum of a few terms, whose factors are fitted to a sweep on one card.
 
 The terms follow from how a launch divides the problem (`schedule`): the launch itself; the steps over k of the busiest
-block, once as if it had a multiprocessor to itself and once in proportion to the blocks that share one; the tiles that it
-stores; the bytes that come from memory; and the cost of adding up a tile that several blocks share. Where there is no
-sweep, the factors come from the rates of a card (`typical`).
+block, once as if it had a multiprocessor to itself and once in proportion to the blocks that share one; the tiles that
+it stores; the bytes that come from memory; and the cost of adding up a tile that several blocks share. Where there is
+no sweep, the factors come from the rates of a card (`typical`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contracts.dtypes import dtypes
 from kernels.problem import Problem
 
 if TYPE_CHECKING:
-    from kernels.catalogue import Variant
+    from kernels.entries import Variant
 
 SMS = 132  # multiprocessors of the card that factors are for: the H100 and the H200 have as many
 GRAINS, PARTS = 1024, 32  # Division::MOST and Division::PARTS of include/split_k.cuh

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import Any, Literal
+
+from contracts import UserError
 
 Layout = Literal["row", "column"]
 MAX_ELEMENTS = 2**31 - 1  # kernels index with 32-bit integers
+_NUMBER = r"-?(?:\d+(?:\.\d*)?|\.\d+)(?:e-?\d+)?"
+_WRITTEN = re.compile(
+    rf"(\d+)(?:x(\d+)x(\d+))?(?:,alpha=({_NUMBER}))?(?:,beta=({_NUMBER}))?(?:,b=(row|column))?", re.ASCII
+)
 
 
 @dataclass(frozen=True)
@@ -64,3 +71,64 @@ class Problem:
             if rows * ld > MAX_ELEMENTS:
                 return f"{matrix} spans {rows * ld} elements, but at most {MAX_ELEMENTS} can be indexed"
         return None
+
+
+@dataclass(frozen=True)
+class ProblemSpec:
+    """A problem as an experiment or a command names it: packed matrices, and B in the layout that the kernel takes,
+    unless `b_layout` names one.
+
+    Written as "4096" (m = n = k), "64x11008x4096" (m x n x k) or, in this order, with more after commas:
+    "4096,alpha=0.5,beta=1,b=column".
+    """
+
+    m: int
+    n: int
+    k: int
+    alpha: float = 1.0
+    beta: float = 0.0
+    b_layout: Layout | None = None
+
+    @classmethod
+    def square(cls, n: int) -> ProblemSpec:
+        """m = n = k, alpha = 1, beta = 0."""
+        return cls(n, n, n)
+
+    @classmethod
+    def parse(cls, text: str) -> ProblemSpec:
+        """The problem that is written as `text`. Raises `UserError` for other text."""
+        found = _WRITTEN.fullmatch(text)
+        if not found:
+            allowed = "N or MxNxK, then ,alpha=NUMBER ,beta=NUMBER ,b=row or ,b=column: for instance 64x4096x512,beta=1"
+            raise UserError(f"problem = {text!r} is not allowed; allowed: {allowed}")
+        m, n, k, alpha, beta, b_layout = found.groups()
+        layout: Layout | None = "row" if b_layout == "row" else "column" if b_layout else None
+        return cls(int(m), int(n or m), int(k or m), float(alpha or cls.alpha), float(beta or cls.beta), layout)
+
+    def __str__(self) -> str:
+        parts = [f"{self.m}x{self.n}x{self.k}"]
+        parts += [f"{key}={value:g}" for key, value, usual in self._factors() if value != usual]
+        return ",".join([*parts, *([f"b={self.b_layout}"] if self.b_layout else [])])
+
+    def _factors(self) -> tuple[tuple[str, float, float], ...]:
+        return ("alpha", self.alpha, ProblemSpec.alpha), ("beta", self.beta, ProblemSpec.beta)
+
+    @property
+    def shown(self) -> str:
+        """For people: "n = 4096" for a plain square, else as it is written."""
+        return f"n = {self.n}" if self == ProblemSpec.square(self.n) else str(self)
+
+    def of(self, b_layout: Layout) -> Problem:
+        """The problem for a kernel that takes B in this layout, where none is named."""
+        problem = Problem.packed(self.m, self.n, self.k, self.b_layout or b_layout)
+        return replace(problem, alpha=self.alpha, beta=self.beta)
+
+    @property
+    def flop(self) -> int:
+        """Floating-point operations, 2mnk."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def row(self) -> dict[str, int]:
+        """m, n and k, as tables have them."""
+        return {"m": self.m, "n": self.n, "k": self.k}

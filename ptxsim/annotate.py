@@ -13,16 +13,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
 
 from .counters import Counters, Stats
 from .errors import PtxsimError
 from .issue import MERGED
+from .observer import Launched
 from .sources import choose_file, find_source, places, read_source
 from .syntax import Location
-
-if TYPE_CHECKING:
-    from .api import Kernel
 
 READS = ("ld", "ldmatrix", "atom", "cp_async_ld")
 CONTEXT = 2  # lines around an annotated one in an excerpt
@@ -137,7 +134,7 @@ def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
 
 
 def listing(
-    kernel: Kernel,
+    kernel: Launched,
     counters: Counters,
     source: Path | None = None,
     near: Sequence[Path] = (),
@@ -196,7 +193,7 @@ def _around(lines: Iterable[int], last: int) -> list[int]:
     return sorted({n + i for n in lines for i in range(-CONTEXT, CONTEXT + 1) if 1 <= n + i <= last})
 
 
-def _heading(kernel: Kernel, counters: Counters, totals: list[Stats]) -> list[str]:
+def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[str]:
     waves, ideal = sum(s.wavefronts for s in totals), sum(s.ideal for s in totals)
     sectors, best = sum(s.sectors for s in totals), sum(s.ideal_sectors for s in totals)
     lines = [f"{kernel.title}: grid {counters.grid}, block {counters.block}"]

@@ -21,18 +21,22 @@ import numpy as np
 
 from . import bounds, machines, merging, polling, sass, sizes
 from .annotate import listing
+from .arrays import Array, Texture
 from .bounds import Bounds
 from .clusters import in_clusters
 from .counters import Counters
 from .device_memory import DeviceMemory
 from .errors import KernelFault, NoEntryError, PtxsimError
 from .faults import Accepted, Faults, Found
-from .machine import WARP, Checks, Limits, Machine
+from .launch import NO_CHECKS, Checks, LaunchConfig, Limits
+from .linking import link, place_globals
+from .machine import Machine, names_special
 from .memory import Arena
 from .observer import Observer
 from .parser import parse
-from .program import align_up, link, place_globals
+from .program import align_up
 from .reading import prepare, why_not
+from .state import WARP, State
 from .syntax import Module, Variable, plain_name
 from .tensor_maps import BYTES as MAP_BYTES
 from .tensor_maps import TensorMap, encoded
@@ -42,51 +46,6 @@ MOST_CLUSTER = 16  # blocks, of any GPU, where a kernel asks for more than the p
 GRID_WORKSPACE = 64  # bytes that cooperative groups keep for a grid's barrier
 FIRST_TEXTURE = 0x7E0001  # the number that stands for the first texture of a launch
 REGISTERS = 65536  # of a multiprocessor
-
-
-class Array:
-    """A buffer on the device: copied there at a launch and back after it. `offset` bytes are before its data, for
-    instance to try a pointer that is not aligned. `unwritten`: it counts as memory that nobody has written, whatever is
-    in it, so that the first read of an element that the launch has not written is a fault."""
-
-    def __init__(self, data: np.ndarray, name: str = "array", offset: int = 0, unwritten: bool = False) -> None:
-        self._data = np.array(data, order="C")
-        self.name, self.offset, self.unwritten = name, offset, unwritten
-
-    @property
-    def nbytes(self) -> int:
-        return self._data.nbytes
-
-    def numpy(self) -> np.ndarray:
-        """What it holds, after the last launch."""
-        return self._data
-
-    def __repr__(self) -> str:
-        return f"Array({self.name!r}, {self._data.dtype}, {self._data.shape})"
-
-
-class Texture:
-    """A texture object over linear memory: elements of one to four components, fetched by tex1Dfetch.
-
-    CUDA wants such memory aligned to CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512 bytes on today's devices: with `align`
-    it begins at the last multiple of so many bytes at or before the array, as a host would let it. It ends `nbytes`
-    after the array's start; None: with the array."""
-
-    def __init__(self, array: Array, components: int = 4, align: int = 1, nbytes: int | None = None) -> None:
-        self.array, self.components, self.align = array, components, align
-        data = array.numpy()
-        self.dtype = data.dtype
-        self.element_bytes = data.dtype.itemsize * components
-        self.nbytes = data.nbytes if nbytes is None else nbytes
-        self.place(0)
-
-    def __repr__(self) -> str:
-        return f"Texture({self.array!r}, {self.components})"
-
-    def place(self, address: int) -> None:
-        """The array is at this address."""
-        before = address % self.align
-        self.address, self.elements = address - before, (before + self.nbytes) // self.element_bytes
 
 
 class Struct:
@@ -161,6 +120,11 @@ class Kernel:
         self.cubin = cubin
 
     @property
+    def state(self) -> State:
+        """The threads of the batch that runs."""
+        return self.machine.state
+
+    @property
     def name(self) -> str:
         return self.program.name
 
@@ -209,8 +173,8 @@ class Kernel:
         self._require_block(block)
         cluster = self.cluster_of(grid, cluster)
         if not isinstance(checks, Checks):
-            checks = Checks() if checks else Checks(False, False, False, False)
-        if not values and checks != Checks(False, False, False, False):
+            checks = Checks() if checks else NO_CHECKS
+        if not values and checks != NO_CHECKS:
             raise PtxsimError(f"{self.title}: values=False goes with checks=False only")
         limits = limits or Limits()
         memory = self.memory
@@ -231,18 +195,18 @@ class Kernel:
         if blocks is None and together > 1:
             chosen = in_clusters(grid, cluster, np.arange(total))
         at_once = max(1, limits.lanes // (padded * together))
-        if self.machine.grid_sync:
+        grid_workspace = 0
+        if names_special(self.program, "envreg"):  # where cooperative groups find what a grid's barrier needs
             self._require_cooperative(total, math.prod(grid), padded, shared_bytes)
-            self.machine.grid_workspace = arena.allocate(GRID_WORKSPACE, "the grid's barrier")
-            arena.write(self.machine.grid_workspace, np.array([GRID_WORKSPACE], np.uint32))
-        if polling.across_blocks(self.machine.polls) is not None:
+            grid_workspace = arena.allocate(GRID_WORKSPACE, "the grid's barrier")
+            arena.write(grid_workspace, np.array([GRID_WORKSPACE], np.uint32))
+        if polling.across_blocks(self.machine.scheduler.polls) is not None:
             at_once = max(at_once, sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes))
         per_batch = min(at_once * together, total)
         sizes.require_batch(self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
         if self.program.allocates:
             arena.make_heap()
         arena.finish()
-        self.machine.values = values
         machine = self.machine
         places, homes = self._places(args, arrays)
         unwritten = [(at, at + array.nbytes) for array, at in arrays.values() if array.unwritten]
@@ -250,22 +214,27 @@ class Kernel:
             places |= memory.places(self.program, params)
             unwritten += memory.unwritten()
             given |= set(symbols) - memory.never_written(self.module)
+        faults = Faults(stop_at_first, accept)
         machine.prepare(
-            arena,
-            symbols,
-            params,
-            grid,
-            block,
-            shared_bytes,
-            textures,
-            checks,
-            places,
-            unwritten,
-            cluster,
-            maps,
-            self._registers(block),
-            faults := Faults(stop_at_first, accept),
-            homes,
+            LaunchConfig(
+                grid,
+                block,
+                cluster,
+                shared_bytes,
+                arena,
+                symbols,
+                params,
+                places,
+                homes,
+                unwritten,
+                textures,
+                maps,
+                self._registers(block),
+                grid_workspace,
+                checks,
+                values,
+                faults,
+            )
         )
         steps = lanes = 0
         watching = tuple(observers)
@@ -281,8 +250,8 @@ class Kernel:
                     machine.run_batch(batch, limits, watching)
                 except KernelFault as fault:
                     faults.take(fault)
-                steps += machine.executed
-                lanes += machine.executed * machine.lanes
+                steps += machine.scheduler.executed
+                lanes += machine.scheduler.executed * machine.state.lanes
                 cost.after(min(first + per_batch, total), lanes)
         finally:
             if memory is not None:
@@ -293,7 +262,7 @@ class Kernel:
         for array, address in arrays.values() if values else ():
             raw = arena.read(address, array.nbytes)
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
-        notes = (*machine.notes, *self._unset_constants(given))
+        notes = (*machine.diag.notes, *self._unset_constants(given))
         return Launch(self.name, grid, block, steps, lanes, notes, tuple(faults.found.values()))
 
     def count(
@@ -373,7 +342,7 @@ class Kernel:
 
     def _unset_constants(self, given: set[str]) -> list[str]:
         """Constants that were read though neither the program nor the host says what they hold."""
-        read = self.machine.constants_read
+        read = self.machine.launch.constants_read
         return [
             f"constant {plain_name(v.name)} ({v.size} bytes) is read, but has no initialiser and was not set: it holds "
             "zeros"

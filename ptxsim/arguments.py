@@ -29,7 +29,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from .api import Array, Struct, Texture
+from .api import Struct
+from .arrays import Array, Texture
 from .errors import PtxsimError
 from .sizes import require_memory
 from .tensor_maps import TensorMap

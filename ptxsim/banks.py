@@ -17,7 +17,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +25,8 @@ from . import wavefronts
 from .api import Argument, Constant, Kernel, dimensions
 from .counters import Counters, Stats
 from .errors import PtxsimError
-from .machine import Checks, Limits
-from .observer import Observer
+from .launch import Checks, Limits
+from .observer import MemoryEvent, Observer
 from .sources import choose_file, find_source, places
 from .syntax import (
     Address,
@@ -42,9 +42,6 @@ from .syntax import (
     Vector,
 )
 from .wavefronts import BANKS, WORD, Part, Word
-
-if TYPE_CHECKING:
-    from .machine import MemoryEvent
 
 Run = tuple[int, int, tuple[int, ...], int]  # first bank, how many, lanes, address of the first
 VERBS = {"ld": "load", "st": "store", "atom": "atomic", "cp_async": "cp.async write"}

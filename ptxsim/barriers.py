@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .batch import Batch
 from .syntax import Instruction
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 WARP = 32
 
@@ -35,7 +32,7 @@ class Waiting:
 class Barriers:
     """The waiting threads of a batch."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Batch) -> None:
         self.machine = machine
         self.waiting: list[Waiting] = []
         self.arrived: dict[int, np.ndarray] = {}  # by bar.arrive: barrier number to count per block
@@ -52,9 +49,9 @@ class Barriers:
     ) -> int | None:
         """Threads reach a block's barrier. Where all threads of the batch do, they go on at once."""
         m = self.machine
-        everyone = m.whole and count is None and not self.waiting and not self.arrived
-        if everyone and (not m.checks.barriers or not m.exited.any()):
-            m.pass_barrier()
+        everyone = m.state.whole and count is None and not self.waiting and not self.arrived
+        if everyone and (not m.launch.checks.barriers or not m.state.exited.any()):
+            m.events.barrier()
             if finish is not None:
                 finish(threads, value, threads)
             return instruction.pc + 1
@@ -66,17 +63,17 @@ class Barriers:
         """bar.arrive: counts, and does not wait."""
         for n in np.unique(number[threads]).tolist():
             here = threads & (number == n)
-            counts = np.bincount(self.machine.block_of[here], minlength=len(self.machine.blocks))
+            counts = np.bincount(self.machine.state.block_of[here], minlength=len(self.machine.state.blocks))
             self.arrived[n] = self.arrived.get(n, 0) + counts
-            self.machine.pass_arrival(here, n)
+            self.machine.events.arrive(here, n)
         # the counted threads of the barrier are those of the instruction that waits
         self._release_blocks()
 
     def warp(self, instruction: Instruction, threads: np.ndarray, members: np.ndarray) -> int | None:
         """bar.warp.sync: threads wait for the named lanes of their warp."""
         m = self.machine
-        if m.whole and not self.waiting:
-            m.pass_warp_barrier(threads)
+        if m.state.whole and not self.waiting:
+            m.events.warp_sync(threads)
             return instruction.pc + 1
         self.waiting.append(Waiting(instruction, threads, None, None, members, None, None))
         self._release_warps()
@@ -91,9 +88,9 @@ class Barriers:
     def _expected(self) -> np.ndarray:
         """How many threads a barrier without a count waits for, in each block."""
         m = self.machine
-        if m.checks.barriers:
-            return np.full(len(m.blocks), m.threads)
-        return np.bincount(m.block_of[m.alive], minlength=len(m.blocks))
+        if m.launch.checks.barriers:
+            return np.full(len(m.state.blocks), m.state.threads)
+        return np.bincount(m.state.block_of[m.state.alive], minlength=len(m.state.blocks))
 
     def _release_blocks(self) -> None:
         m = self.machine
@@ -103,21 +100,21 @@ class Barriers:
             here = [(w, w.threads & (w.number == n)) for w in parked]
             here = [(w, threads) for w, threads in here if threads.any()]
             union = np.logical_or.reduce([threads for _, threads in here])
-            counts = np.bincount(m.block_of[union], minlength=len(m.blocks))
+            counts = np.bincount(m.state.block_of[union], minlength=len(m.state.blocks))
             expected = self._expected()
             for w, threads in here:
                 if w.count is not None:
-                    expected[m.block_of[threads]] = w.count[threads]
+                    expected[m.state.block_of[threads]] = w.count[threads]
             total = counts + self.arrived.get(n, 0)
             done = (counts > 0) & (total >= expected)
             if not done.any():
                 continue
-            freed = union & done[m.block_of]
+            freed = union & done[m.state.block_of]
             self._require_whole_warps(here, freed)
             if n in self.arrived:
                 self.arrived[n] = np.where(done, 0, self.arrived[n])
             self._note_parts(here, done)
-            m.pass_barrier(done, freed, n)
+            m.events.barrier(done, freed, n)
             for w, threads in here:
                 gone = threads & freed
                 if gone.any():
@@ -128,27 +125,27 @@ class Barriers:
         """Remember blocks of which parts passed this barrier at different instructions."""
         if len(here) < 2:
             return
-        block_of = self.machine.block_of
+        block_of = self.machine.state.block_of
         for block in np.flatnonzero(done).tolist():
             found = {w.instruction: None for w, threads in here if (threads & (block_of == block)).any()}
-            places = [self.machine.where(instruction) for instruction in found]
+            places = [self.machine.diag.where(instruction) for instruction in found]
             if len(places) > 1:
                 self.parted[block] = f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
 
     def hint(self, lane: int) -> str:
         """What may lie behind a race in this lane's block: a barrier that only a part of it reached."""
-        block = int(self.machine.block_of[lane])
+        block = int(self.machine.state.block_of[lane])
         if block in self.parted:
             return "; " + self.parted[block]
         for w in self.waiting:
-            if w.number is not None and (w.threads & (self.machine.block_of == block)).any():
-                return f"; only a part of the block has reached the barrier at {self.machine.where(w.instruction)}"
+            if w.number is not None and (w.threads & (self.machine.state.block_of == block)).any():
+                return f"; only a part of the block has reached the barrier at {self.machine.diag.where(w.instruction)}"
         return ""
 
     def _require_whole_warps(self, here: list[tuple[Waiting, np.ndarray]], freed: np.ndarray) -> None:
         """An aligned barrier asks that all threads of a warp execute the same one (PTX ISA 9.7.13.1)."""
         m = self.machine
-        if not m.checks.barriers:
+        if not m.launch.checks.barriers:
             return
         for w, threads in here:
             if not _aligned(w.instruction):
@@ -157,15 +154,15 @@ class Barriers:
                 [t for o, t in here if o.instruction is w.instruction]
             )  # also of others' turns
             warps = (threads & freed).reshape(-1, WARP)
-            alive = (m.alive & freed).reshape(-1, WARP)
+            alive = (m.state.alive & freed).reshape(-1, WARP)
             split = warps.any(axis=1) & (alive & ~warps).any(axis=1)
             if split.any():
                 number = int(np.flatnonzero(split)[0])
                 lane = number * WARP + int(np.flatnonzero((alive & ~warps)[number])[0])
                 other = next(o.instruction for o, t in here if t[lane])
-                raise m.fault(
+                raise m.diag.fault(
                     other,
-                    f"barrier reached by part of a warp here, by the other part at {m.where(w.instruction)}",
+                    f"barrier reached by part of a warp here, by the other part at {m.diag.where(w.instruction)}",
                     lane,
                 )
 
@@ -173,11 +170,11 @@ class Barriers:
         m = self.machine
         w.threads = w.threads & ~gone
         if w.finish is not None:
-            saved = m.mask, m.active, m.whole, m.count
-            m.mask = m.active = gone
+            saved = m.state.mask, m.state.active, m.state.whole, m.state.count
+            m.state.mask = m.state.active = gone
             w.finish(gone, w.value, of_barrier)
-            m.mask, m.active, m.whole, m.count = saved
-        m.join(w.instruction.pc + 1, gone)
+            m.state.mask, m.state.active, m.state.whole, m.state.count = saved
+        m.state.join(w.instruction.pc + 1, gone)
 
     def _release_warps(self) -> None:
         m = self.machine
@@ -185,17 +182,17 @@ class Barriers:
         if not parked:
             return
         union = np.logical_or.reduce([w.threads for w in parked])
-        lane_bit = np.uint64(1) << (np.arange(m.lanes) % WARP).astype(np.uint64)
+        lane_bit = np.uint64(1) << (np.arange(m.state.lanes) % WARP).astype(np.uint64)
         here = np.where(union, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
-        alive = np.where(m.alive, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
+        alive = np.where(m.state.alive, lane_bit, np.uint64(0)).reshape(-1, WARP).sum(axis=1)
         for w in parked:
             assert w.members is not None  # it waits at a warp barrier
             needed = w.members.astype(np.uint64) & np.repeat(alive, WARP)
             gone = w.threads & ((needed & ~np.repeat(here, WARP)) == 0)
             if gone.any():
-                m.pass_warp_barrier(gone)
+                m.events.warp_sync(gone)
                 w.threads = w.threads & ~gone
-                m.join(w.instruction.pc + 1, gone)
+                m.state.join(w.instruction.pc + 1, gone)
         self._tidy()
 
     def _tidy(self) -> None:
@@ -206,9 +203,9 @@ class Barriers:
         m = self.machine
         w = self.waiting[0]
         lane = int(np.flatnonzero(w.threads)[0])
-        block = m.block_of == m.block_of[lane]
+        block = m.state.block_of == m.state.block_of[lane]
         if w.members is not None:
-            block = block & (np.arange(m.lanes) // WARP == lane // WARP)
+            block = block & (np.arange(m.state.lanes) // WARP == lane // WARP)
         waits_here = np.logical_or.reduce(
             [
                 o.threads & (o.number == w.number[lane])
@@ -217,28 +214,34 @@ class Barriers:
                 for o in self.waiting
             ]
         )
-        missing = np.flatnonzero(block & (m.thread_of < m.threads) & ~waits_here)
+        missing = np.flatnonzero(block & (m.state.thread_of < m.state.threads) & ~waits_here)
         name = "warp barrier" if w.number is None else f"barrier {int(w.number[lane])}"
         if not len(missing):
-            raise m.fault(w.instruction, f"deadlock: {name} waits for more threads than the block has", lane)
+            raise m.diag.fault(w.instruction, f"deadlock: {name} waits for more threads than the block has", lane)
         other = int(missing[0])
-        thread = m.coordinates(other).split(", thread ")[1]
-        if m.exited[other]:
-            raise m.fault(
+        thread = m.state.coordinates(other).split(", thread ")[1]
+        if m.state.exited[other]:
+            raise m.diag.fault(
                 w.instruction, f"{name} is not reached by all threads: thread {thread} has exited before it", lane
             )
         where = next((o for o in self.waiting if o.threads[other]), None)
-        rest = m.waits_at(other) if where is None else f" waits at another barrier at {m.where(where.instruction)}"
-        raise m.fault(w.instruction, f"deadlock: {name} is not reached by all threads: thread {thread}{rest}", lane)
+        rest = (
+            m.diag.waits_at(other)
+            if where is None
+            else f" waits at another barrier at {m.diag.where(where.instruction)}"
+        )
+        raise m.diag.fault(
+            w.instruction, f"deadlock: {name} is not reached by all threads: thread {thread}{rest}", lane
+        )
 
 
 def _aligned(instruction: Instruction) -> bool:
     return instruction.opcode == "bar" or "aligned" in instruction.modifiers
 
 
-def require_barrier_number(machine: Machine, instruction: Instruction, number: np.ndarray, threads: np.ndarray) -> None:
+def require_barrier_number(machine: Batch, instruction: Instruction, number: np.ndarray, threads: np.ndarray) -> None:
     """Barriers are numbered 0 to 15."""
     bad = threads & ((number < 0) | (number > 15))
     if bad.any():
         lane = int(np.flatnonzero(bad)[0])
-        raise machine.fault(instruction, f"barrier {int(number[lane])} does not exist (0 to 15 do)", lane)
+        raise machine.diag.fault(instruction, f"barrier {int(number[lane])} does not exist (0 to 15 do)", lane)

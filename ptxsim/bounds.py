@@ -15,23 +15,20 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import issue, polling, sass, wavefronts
+from .arrays import Texture
 from .counters import Counters
 from .demangle import split
 from .executions import Executions, executions, require_same
 from .machines import Machine
-from .observer import Observer
+from .memory import Access
+from .observer import Launched, MemoryEvent, Observer
 from .program import Program, shortened
-
-if TYPE_CHECKING:
-    from .api import Kernel, Texture
-    from .machine import MemoryEvent
-    from .memory import Access
-    from .syntax import Instruction
+from .syntax import Instruction
 
 WARP = 32
 SECTOR, LINE = wavefronts.SECTOR, wavefronts.LINE
@@ -77,8 +74,8 @@ class Traffic(Observer):
         self._seen: list[np.ndarray] = []  # block and sector in one number
         self._held = 0
 
-    def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
-        self._machine = kernel.machine
+    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+        self._state = kernel.state
 
     def executed(self, instruction: Instruction, warps: int) -> None:
         self.executions[instruction.pc] += warps
@@ -97,17 +94,17 @@ class Traffic(Observer):
 
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         if kind == "ld":
-            block = self._machine.blocks[self._machine.block_of[access.lanes]]
+            block = self._state.blocks[self._state.block_of[access.lanes]]
             self._fetch(block, access.flat(), width)
 
     def texture(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
         inside = (index >= 0) & (index < texture.elements)
         lanes = lanes[inside]
         addresses = texture.address + index[inside].astype(np.int64) * texture.element_bytes
-        full, active = np.zeros(self._machine.lanes, np.int64), np.zeros(self._machine.lanes, bool)
+        full, active = np.zeros(self._state.lanes, np.int64), np.zeros(self._state.lanes, bool)
         full[lanes], active[lanes] = addresses, True
         self.lines += count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)
-        self._fetch(self._machine.blocks[self._machine.block_of[lanes]], addresses, texture.element_bytes)
+        self._fetch(self._state.blocks[self._state.block_of[lanes]], addresses, texture.element_bytes)
 
     def _fetch(self, blocks: np.ndarray, addresses: np.ndarray, width: int) -> None:
         """Remember which sectors the blocks touch."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .clock_monitor import ClockMonitor
-
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .memory import Access
-    from .syntax import Instruction
+from .batch import Batch
+from .memory import Access
+from .syntax import Instruction
 
 NEVER = 1 << 30  # the group of a store that is not committed yet
 
@@ -31,7 +27,7 @@ class Store:
 class BulkGroups:
     """The bulk stores of a batch."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Batch) -> None:
         self.machine = machine
         self.stores: dict[int, list[Store]] = {}  # by lane
         self.committed: dict[int, int] = {}  # groups of each lane
@@ -39,13 +35,12 @@ class BulkGroups:
     def add(self, store: Store) -> None:
         """A store begins."""
         self.stores.setdefault(store.lane, []).append(store)
-        if isinstance(self.machine.monitor, ClockMonitor):
-            self.machine.monitor.store_begins(store)
+        self.machine.events.store_begins(store)
 
     def commit(self) -> None:
         """cp.async.bulk.commit_group: the stores of each active thread since its last commit become a group."""
         m = self.machine
-        for lane in np.flatnonzero(m.alive if m.active is None else m.active).tolist():
+        for lane in np.flatnonzero(m.state.alive if m.state.active is None else m.state.active).tolist():
             number = self.committed.get(lane, 0)
             self.committed[lane] = number + 1
             for store in self.stores.get(lane, ()):
@@ -56,15 +51,15 @@ class BulkGroups:
         """cp.async.bulk.wait_group N, with or without .read: all but the last N groups have read their source."""
         m = self.machine
         for lane in list(self.stores):
-            if m.active is not None and not m.active[lane]:
+            if m.state.active is not None and not m.state.active[lane]:
                 continue
             bound = self.committed.get(lane, 0) - pending
             left = []
             for store in self.stores[lane]:
                 if store.group >= bound:
                     left.append(store)
-                elif isinstance(m.monitor, ClockMonitor):
-                    m.monitor.store_ends(store)
+                else:
+                    m.events.store_ends(store)
             if left:
                 self.stores[lane] = left
             else:
@@ -74,7 +69,7 @@ class BulkGroups:
         """Threads that end while a store of theirs still reads the block's shared memory: told in a note."""
         for lane in [lane for lane in self.stores if threads[lane]]:
             store = self.stores.pop(lane)[0]
-            self.machine.notes[
+            self.machine.diag.notes[
                 f"{store.instruction.where}: a thread ends without a wait_group for this bulk store: shared memory "
                 "must stay until it has been read"
             ] = None

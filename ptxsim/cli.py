@@ -31,15 +31,16 @@ import numpy as np
 from . import bounds as limits
 from . import fidelity, machines, prediction, sass
 from .annotate import listing
-from .api import Array, Kernel, Launch, load
+from .api import Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
+from .arrays import Array
 from .banks import accesses, distinct, draw
 from .counters import Counters, Stats
 from .errors import KernelFault, NoEntryError, PtxsimError
 from .exec import command as programs
 from .faults import KINDS, parse_accepted
-from .machine import Checks, Limits
+from .launch import Checks, Limits
 from .observer import Observer
 from .reading import prepare, why_not
 from .sources import require_writable, write_whole
@@ -300,7 +301,7 @@ def bounds(options: argparse.Namespace) -> int:
 
 
 def predict(options: argparse.Namespace) -> int:
-    """Foretell the counters of a whole grid from a few of its blocks, or say why that cannot be."""
+    """Predict the counters of a whole grid from a few of its blocks, or say why that cannot be."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     found = prediction.predict(
@@ -314,11 +315,12 @@ def predict(options: argparse.Namespace) -> int:
         parse_size(options.cluster) if options.cluster else None,
         _over(options.over),
     )
-    print(f"{kernel.title}: {found.blocks:,} blocks, as {found.sampled} of them foretell")
+    smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}" if found.over else ""
+    print(f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}")
     print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
         told = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
-        told["at_least"] = found.at_least
+        told |= {"at_least": found.at_least, "over": found.over}
         write_whole(options.out, json.dumps(told, indent=1) + "\n")
     return 0
 

@@ -21,19 +21,17 @@ each access, and one of the size of what a warp knows for each arrival, wait and
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from .memory import SHIFT
+from .batch import Batch
+from .bulk_groups import Store
+from .copies import Copy
+from .events import Monitor
+from .memory import SHIFT, Access
 from .monitor import PLAIN, SWAP, granules, strength
-
-if TYPE_CHECKING:
-    from .bulk_groups import Store
-    from .copies import Copy
-    from .machine import Machine
-    from .memory import Access
-    from .syntax import Instruction
+from .syntax import Instruction
 
 WARP = 32
 NOBODY = -1
@@ -45,32 +43,32 @@ WRITES = ("st", "st_ordered", "atom")
 ASYNC_READS = ("async_ld",)
 
 
-class ClockMonitor:
+class ClockMonitor(Monitor):
     """The shadow of the shared memory of a batch."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Batch) -> None:
         m = self.machine = machine
-        space = m.spaces["shared"]
-        self.size, self.shift = machine.granule, SHIFT[machine.granule]
+        space = m.memory.spaces["shared"]
+        self.size, self.shift = machine.memory.granule, SHIFT[machine.memory.granule]
         total = self.granules = len(space.data) >> self.shift
-        self.granules_per_block = total // len(m.blocks)
-        self.watch_unwritten, self.watch_races = m.checks.unwritten, m.checks.races
+        self.granules_per_block = total // len(m.state.blocks)
+        self.watch_unwritten, self.watch_races = m.launch.checks.unwritten, m.launch.checks.races
         self.written = np.zeros(total, bool)
-        own = m.own_shared
-        outside = self.written.reshape(len(m.blocks), -1)
+        own = m.memory.own_shared
+        outside = self.written.reshape(len(m.state.blocks), -1)
         outside[:, : own[0] >> self.shift] = outside[:, own[1] >> self.shift :] = True  # the system has zeroed its part
         self.under_way = np.zeros(total, np.int32)  # when the copy that is to land there began
         self.copies = 0  # pieces under way
         self.beginners: dict[int, int] = {}  # lanes of these copies, by when
         # agents of a cluster: its threads, then for each warp one that reads for its wgmma and one that reads for its
         # bulk stores, then a writer for each mbarrier
-        self.threads = m.clusters.lanes
+        self.threads = m.state.cluster_lanes
         self.warps = self.threads // WARP
         self.objects: dict[int, int] = {}  # agents of mbarriers, by their place
         self.used: dict[int, int] = {}  # how many each cluster has
         self.copiers = self.threads + 2 * self.warps  # the first of these writers
         self.width = self.copiers + OBJECTS
-        self.known = np.zeros((2, m.warps, self.width), np.int32)
+        self.known = np.zeros((2, m.state.warps, self.width), np.int32)
         self.events: list[Any] = [None]  # instructions by time
         self.writer = np.full(total, NOBODY, np.int32)  # agent in its cluster
         self.write_time = np.zeros(total, np.int32)
@@ -82,14 +80,16 @@ class ClockMonitor:
         columns = 3 * self.warps  # readers: warps, then their asynchronous ones
         self.read_time = np.zeros((total if self.watch_races else 0, columns), np.int32)
         self.read_lanes = np.zeros((total if self.watch_races else 0, self.warps), np.uint32)
-        self.remote = np.zeros((len(m.blocks), self.threads), np.int32)  # when a block was last accessed from others
-        self.ended = np.zeros(len(m.blocks), bool)
-        self.fenced = np.zeros(m.lanes, np.int32)  # when each thread last executed a fence
+        self.remote = np.zeros(
+            (len(m.state.blocks), self.threads), np.int32
+        )  # when a block was last accessed from others
+        self.ended = np.zeros(len(m.state.blocks), bool)
+        self.fenced = np.zeros(m.state.lanes, np.int32)  # when each thread last executed a fence
         self.made: dict[int, tuple[int, int, bool]] = {}  # mbarriers: who made it, when, and whether a fence came after
         self.left: dict[
             Hashable, np.ndarray
         ] = {}  # what arrivals left at a barrier, by which; and, by ("over", which), of phases that ended
-        lane = self.all_lanes = np.arange(m.lanes)
+        lane = self.all_lanes = np.arange(m.state.lanes)
         self.agent_of, self.warp_of = lane % self.threads, lane // WARP  # of each lane; warps of the batch
         self.column_of = self.agent_of // WARP  # its warp in its cluster
         self.bit_of = np.uint32(1) << (lane % WARP).astype(np.uint32)
@@ -112,7 +112,7 @@ class ClockMonitor:
         """The agent that writes for the mbarrier at a place."""
         found = self.objects.get(at)
         if found is None:
-            part = self.granules_per_block * self.machine.clusters.size << self.shift
+            part = self.granules_per_block * self.machine.state.cluster_size << self.shift
             cluster = at // part
             number = self.used[cluster] = self.used.get(cluster, 0) + 1
             found = self.objects[at] = self.copiers + number - 1
@@ -157,9 +157,8 @@ class ClockMonitor:
             row[GENERIC, lanes % self.threads] = self.fenced[lanes]
         self.left[key] = self._joined(self.left.get(key), row)
 
-    def fence(self, active: np.ndarray | None) -> None:
-        """The active threads execute a fence that reaches the cluster, or further."""
-        self.fenced[self.machine.alive if active is None else active] = self._stamp
+    def fence(self, threads: np.ndarray, beyond_cluster: bool) -> None:
+        self.fenced[threads] = self._stamp
 
     def phase_ends(self, key: Hashable) -> None:
         """Whoever sees that the present phase of a barrier ended knows what its arrivals left."""
@@ -175,27 +174,26 @@ class ClockMonitor:
     def barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None:
         """Blocks pass a barrier: all of them, or those marked; `threads`: those that took part."""
         m = self.machine
-        threads = m.alive if threads is None else threads
-        lanes = np.flatnonzero(threads if done is None else threads & done[m.block_of])
-        starts = np.flatnonzero(np.diff(lanes // m.padded)) + 1
+        threads = m.state.alive if threads is None else threads
+        lanes = np.flatnonzero(threads if done is None else threads & done[m.state.block_of])
+        starts = np.flatnonzero(np.diff(lanes // m.state.padded)) + 1
         for here in np.split(lanes, starts) if len(lanes) else ():
-            row = self._joined(self.left.pop((int(here[0]) // m.padded, number), None), self._what(here))
+            row = self._joined(self.left.pop((int(here[0]) // m.state.padded, number), None), self._what(here))
             self._learn(np.unique(here // WARP), row)
 
     def arrive(self, threads: np.ndarray, number: int) -> None:
         """bar.arrive: threads that do not wait."""
         lanes = np.flatnonzero(threads)
-        for block in np.unique(lanes // self.machine.padded).tolist():
-            self.release((block, number), lanes[lanes // self.machine.padded == block])
+        for block in np.unique(lanes // self.machine.state.padded).tolist():
+            self.release((block, number), lanes[lanes // self.machine.state.padded == block])
 
     def warp_sync(self, threads: np.ndarray) -> None:
         """Warps pass a barrier of their own."""
         lanes = np.flatnonzero(threads)
         self.known[GENERIC, lanes // WARP, lanes % self.threads] = self._stamp
 
-    def proxy_fence(self, active: np.ndarray | None) -> None:
-        """The active threads execute a fence.proxy.async."""
-        lanes = np.flatnonzero(self.machine.alive if active is None else active)
+    def proxy_fence(self, threads: np.ndarray) -> None:
+        lanes = np.flatnonzero(threads)
         warps = np.unique(lanes // WARP)
         self.known[FENCED, warps] = np.maximum(self.known[FENCED, warps], self.known[GENERIC, warps])
         self.known[FENCED, lanes // WARP, lanes % self.threads] = self._stamp
@@ -204,10 +202,9 @@ class ClockMonitor:
         """A lane initialises the mbarrier at a place."""
         self.made[at] = lane, self._now(instruction), False
 
-    def init_fence(self, active: np.ndarray | None) -> None:
-        """The active threads execute a fence.mbarrier_init."""
-        here = self.machine.alive if active is None else active
-        self.made = {at: (lane, time, fenced or bool(here[lane])) for at, (lane, time, fenced) in self.made.items()}
+    def init_fence(self, threads: np.ndarray) -> None:
+        self.fence(threads, beyond_cluster=False)
+        self.made = {at: (lane, time, fenced or bool(threads[lane])) for at, (lane, time, fenced) in self.made.items()}
 
     def _require_fenced_init(self, at: int, lane: int, instruction: Instruction) -> None:
         """A bulk copy signals an mbarrier: the asynchronous proxy must have been let see that it was initialised."""
@@ -220,12 +217,13 @@ class ClockMonitor:
         m = self.machine
         what = (
             f"signals an mbarrier that {self._agent_name(maker % self.threads, lane)} initialises at "
-            f"{m.where(self.events[time])}, without a fence.mbarrier_init or fence.proxy.async by that thread between"
+            f"{m.diag.where(self.events[time])}, without a fence.mbarrier_init or "
+            "fence.proxy.async by that thread between"
         )
         if "tensor" in instruction.modifiers:
-            m.report(instruction, what, lane)
+            m.diag.report(instruction, what, lane)
         else:
-            m.notes[f"{m.where(instruction)}: {what}"] = None  # CUDA's own memcpy_async does without, too
+            m.diag.notes[f"{m.diag.where(instruction)}: {what}"] = None  # CUDA's own memcpy_async does without, too
 
     # boxes that are stored
 
@@ -252,16 +250,16 @@ class ClockMonitor:
             here = np.flatnonzero(left[start:end]) + start
             if len(here) and covered[start:end].any():
                 m, (instruction, box) = self.machine, self.boxes[block]
-                at, place = m.where(self.events[int(self.write_time[first + here[0]])]), int(here[0]) << self.shift
-                m.notes[
+                at, place = (
+                    m.diag.where(self.events[int(self.write_time[first + here[0]])]),
+                    int(here[0]) << self.shift,
+                )
+                m.diag.notes[
                     f"{at}: {len(here) << self.shift} bytes of shared memory are written from 0x{place:x} on"
-                    f"{m.in_shared(place)}, which nothing reads, next to the box of {box} that "
-                    f"{m.where(instruction)} stores: is the box of its tensor map smaller than the tile?"
+                    f"{m.diag.in_shared(place)}, which nothing reads, next to the box of {box} that "
+                    f"{m.diag.where(instruction)} stores: is the box of its tensor map smaller than the tile?"
                 ] = None
                 return
-
-    def finish(self) -> None:
-        """The batch ends."""
 
     # accesses
 
@@ -270,9 +268,19 @@ class ClockMonitor:
         if kind == "cp_async":
             return
         lanes = self.all_lanes if access.lanes is None else access.lanes
-        self.access(access, lanes, width, instruction, kind)
+        self._access(access, lanes, width, instruction, kind)
 
-    def access(
+    def async_read(
+        self,
+        access: Access,
+        lanes: np.ndarray,
+        width: int,
+        instruction: Instruction,
+        readers: np.ndarray | None = None,
+    ) -> int:
+        return self._access(access, lanes, width, instruction, "async_ld", readers)
+
+    def _access(
         self,
         access: Access,
         lanes: np.ndarray,
@@ -281,8 +289,7 @@ class ClockMonitor:
         kind: str,
         readers: np.ndarray | None = None,
     ) -> int:
-        """As `touch`; `readers`: the warp (its number in the batch) that reads asynchronously for each lane, if not its
-        own. Gives the time."""
+        """An access of a lane each; `readers`: the warps that read asynchronously, if not their own. The time."""
         time, strong = self._now(instruction), strength(instruction, kind)
         where = access.where
         first = (where.low_bits & (self.size - 1)) + access.offset >> self.shift
@@ -295,7 +302,7 @@ class ClockMonitor:
             who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
             if self.copies:
                 self._require_landed(g, who, instruction, kind)
-            if self.machine.clusters.size > 1:
+            if self.machine.state.cluster_size > 1:
                 self._reach(g, who, time, instruction)
             if self.watch_unwritten:
                 if kind not in ("st", "st_ordered"):
@@ -359,7 +366,7 @@ class ClockMonitor:
             good |= self.write_strength.take(g) == SWAP
         if np.count_nonzero(good) != len(good):
             place = int(np.flatnonzero(~good)[0])
-            at = self.machine.where(self.events[int(times[place])])
+            at = self.machine.diag.where(self.events[int(times[place])])
             by = self._agent_name(int(agents[place]), int(who[place]))
             copied = agents[place] >= self.copiers
             lacks = "before this thread sees its mbarrier's phase end" if copied else "without a barrier between"
@@ -370,7 +377,7 @@ class ClockMonitor:
             good = (agents == NOBODY) | (agents >= self.copiers) | self._ordered(FENCED, who, agents, times)
             if np.count_nonzero(good) != len(good):
                 place = int(np.flatnonzero(~good)[0])
-                at = self.machine.where(self.events[int(times[place])])
+                at = self.machine.diag.where(self.events[int(times[place])])
                 by = self._agent_name(int(agents[place]), int(who[place]))
                 verb = "overwrites" if kind == "cp_async" else "reads"
                 what = f"{verb} what {by} writes at {at} by an ordinary store, without a fence.proxy.async between"
@@ -422,7 +429,7 @@ class ClockMonitor:
             wrong &= when > self.known[GENERIC, lanes // WARP, reader]
             if wrong.any():
                 place = int(np.flatnonzero(wrong)[0])
-                at = self.machine.where(self.events[int(when[place])])
+                at = self.machine.diag.where(self.events[int(when[place])])
                 by = self._agent_name(reader, int(lanes[place]))
                 what = f"race: {VERBS.get(kind, 'writes')} what {by} reads at {at}, without a barrier between"
                 self._fault(instruction, g, lanes, wrong, what)
@@ -437,7 +444,7 @@ class ClockMonitor:
         first = int(lanes[place]) // self.threads * self.warps
         agent = self.threads + column - self.warps
         over = int(when[place]) <= int(self.known[GENERIC, first + column % self.warps, agent])
-        at = self.machine.where(reading)
+        at = self.machine.diag.where(reading)
         if over:
             what = f"race: writes what {reading.opcode} at {at} has read, without a barrier after its wait_group"
         else:
@@ -471,7 +478,7 @@ class ClockMonitor:
             clash = self.writer.take(g) != agents
             if np.count_nonzero(clash) and not _same_values(access, g, kind):
                 by = self._agent_name(int(self.writer[g[clash][0]]), int(who[clash][0]))
-                at = self.machine.where(instruction)
+                at = self.machine.diag.where(instruction)
                 self._fault(
                     instruction, g, who, clash, f"race: writes what {by} writes at {at}, without a barrier between"
                 )
@@ -483,11 +490,11 @@ class ClockMonitor:
         if np.count_nonzero(began):
             bad = began != 0
             time = int(began[np.flatnonzero(bad)[0]])
-            copier = self.machine.coordinates(self.beginners[time]).split(", thread ")[1]
+            copier = self.machine.state.coordinates(self.beginners[time]).split(", thread ")[1]
             bulk = "bulk" in self.events[time].modifiers
             what = "read before the wait" if kind in ("ld", "ldmatrix", *ASYNC_READS) else "write"
             name = f"a {'bulk copy' if bulk else 'cp.async'} of thread {copier}"
-            at = f", at {self.machine.where(self.events[time])}," if bulk else ""
+            at = f", at {self.machine.diag.where(self.events[time])}," if bulk else ""
             self._fault(instruction, g, who, bad, f"{what}: {name}{at} to there has not been waited for")
 
     def _granules(self, access: Access, width: int) -> Iterator[np.ndarray]:
@@ -505,7 +512,7 @@ class ClockMonitor:
             who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])
             if self.copies:
                 self._require_landed(g, who, copy.instruction, "cp_async")
-            if self.machine.clusters.size > 1:
+            if self.machine.state.cluster_size > 1:
                 self._reach(g, who, None, copy.instruction)
             if self.watch_races:
                 self._after_write(g, who, copy.instruction, "cp_async", PLAIN, fenced=bulk)
@@ -548,12 +555,13 @@ class ClockMonitor:
                     size: f"a swizzle of {size} bytes" if size > 16 else "no swizzle" for size in (int(other[0]), row)
                 }
                 what = f"wgmma reads with {told[row]} what a tensor copy wrote with {told[int(other[0])]}"
-                self.machine.notes[f"{instruction.where}: {what}"] = None
+                self.machine.diag.notes[f"{instruction.where}: {what}"] = None
 
-    def reading_ends(self, warps: np.ndarray | int, reader: int, time: int, store: bool = False) -> None:
-        """Warps know that what the asynchronous reader of a warp began up to some time is over: that for its wgmma, or
-        for its bulk stores."""
-        column = self.threads + reader % self.warps + (self.warps if store else 0)
+    def reading_ends(self, warps: np.ndarray, reader: int, time: int) -> None:
+        self._reading_ends(warps, self.threads + reader % self.warps, time)
+
+    def _reading_ends(self, warps: np.ndarray | int, column: int, time: int) -> None:
+        """Warps know that what an asynchronous reader began up to some time is over."""
         self.known[GENERIC, warps, column] = np.maximum(self.known[GENERIC, warps, column], time)
 
     def store_begins(self, store: Store) -> None:
@@ -562,14 +570,15 @@ class ClockMonitor:
 
     def store_ends(self, store: Store) -> None:
         """Its thread waited for it."""
-        self.reading_ends(store.lane // WARP, store.lane // WARP, store.time, store=True)
+        warp = store.lane // WARP
+        self._reading_ends(warp, self.threads + self.warps + warp % self.warps, store.time)
 
     # blocks of a cluster end
 
     def _reach(self, g: np.ndarray, who: np.ndarray, time: int | None, instruction: Instruction) -> None:
         """Other blocks whose shared memory is accessed must not have ended; note the time, but not of a copy, which
         somebody there waits for."""
-        blocks, own = g // self.granules_per_block, self.machine.block_of[who]
+        blocks, own = g // self.granules_per_block, self.machine.state.block_of[who]
         other = blocks != own
         if other.any():
             over = other & self.ended[blocks]
@@ -586,21 +595,21 @@ class ClockMonitor:
         place = slice(block * self.granules_per_block, (block + 1) * self.granules_per_block)
         if self.copies and self.under_way[place].any():
             time = int(self.under_way[place].max())
-            m.report(
+            m.diag.report(
                 self.events[time],
                 "the block ends before anybody waits for this copy to its shared memory",
                 self.beginners[time],
             )
-        if m.clusters.size > 1 and self.watch_races and self.remote[block].any():
-            own = self.known[GENERIC, lane // WARP - lane % m.padded // WARP :][: m.padded // WARP]
+        if m.state.cluster_size > 1 and self.watch_races and self.remote[block].any():
+            own = self.known[GENERIC, lane // WARP - lane % m.state.padded // WARP :][: m.state.padded // WARP]
             late = np.flatnonzero(self.remote[block] > own.max(axis=0)[: self.threads])
             if len(late):
                 agent = int(late[0])
                 instruction = self.events[int(self.remote[block][agent])]
-                m.report(
+                m.diag.report(
                     instruction,
-                    f"accesses shared memory of block {m.block_index(lane)}, which may have ended: nothing orders its "
-                    "end after this, as a last barrier.cluster would",
+                    f"accesses shared memory of block {m.state.block_index(lane)}, which may have ended: nothing "
+                    "orders its end after this, as a last barrier.cluster would",
                     lane // self.threads * self.threads + agent,
                 )
 
@@ -612,8 +621,12 @@ class ClockMonitor:
         if agent >= self.copiers:
             return "a bulk copy"
         other = lane // self.threads * self.threads + agent
-        thread = f"thread {m.thread_index(int(m.thread_of[other]))}"
-        return thread if m.block_of[other] == m.block_of[lane] else f"block {m.block_index(other)}, {thread}"
+        thread = f"thread {m.state.thread_index(int(m.state.thread_of[other]))}"
+        return (
+            thread
+            if m.state.block_of[other] == m.state.block_of[lane]
+            else f"block {m.state.block_index(other)}, {thread}"
+        )
 
     def _fault(self, instruction: Instruction, g: np.ndarray, who: np.ndarray, bad: np.ndarray, what: str) -> None:
         m = self.machine
@@ -621,10 +634,10 @@ class ClockMonitor:
         lane = int(who[place])
         at = (int(g[place]) % self.granules_per_block) << self.shift
         of = int(g[place]) // self.granules_per_block
-        block = "" if of == m.block_of[lane] else f", of block {m.block_place(int(m.blocks[of]))}"
-        hint = m.barriers.hint(lane) if what.startswith("race") else ""
-        what = f"{what} (shared address 0x{at:x}{m.in_shared(at)}{block}){hint}"
-        m.report(instruction, what, lane, int(np.count_nonzero(bad)))
+        block = "" if of == m.state.block_of[lane] else f", of block {m.state.block_place(int(m.state.blocks[of]))}"
+        hint = self.machine.diag.hint(lane) if what.startswith("race") else ""
+        what = f"{what} (shared address 0x{at:x}{m.diag.in_shared(at)}{block}){hint}"
+        m.diag.report(instruction, what, lane, int(np.count_nonzero(bad)))
 
 
 VERBS = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "async_ld": "reads", "atom": "changes"}

@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .batch import Batch
 from .syntax import Instruction
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 WARP = 32
 
@@ -48,19 +45,19 @@ def _split(number: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, np.nda
 class Clusters:
     """The clusters of a batch of blocks."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Batch) -> None:
         m = self.machine = machine
-        self.size = math.prod(m.cluster)
-        self.rank = m.block_of % self.size  # by lane: blocks of a batch stand in the order of their ranks
-        self.lanes = self.size * m.padded  # of a cluster
-        self.arrived = np.zeros(m.lanes, np.int64)  # how often each thread arrived
-        self.waited = np.zeros(m.lanes, np.int64)
+        self.size = math.prod(m.state.cluster)
+        self.rank = m.state.block_of % self.size  # by lane: blocks of a batch stand in the order of their ranks
+        self.lanes = self.size * m.state.padded  # of a cluster
+        self.arrived = np.zeros(m.state.lanes, np.int64)  # how often each thread arrived
+        self.waited = np.zeros(m.state.lanes, np.int64)
         self.waiting: list[Waiting] = []
-        self.registers = np.full(m.warps, m.registers_at_start or 0, np.int64)  # a thread, by warp
+        self.registers = np.full(m.state.warps, m.launch.registers or 0, np.int64)  # a thread, by warp
 
     def place(self, axis: int) -> np.ndarray:
         """A lane's block in its cluster, along an axis."""
-        return _split(self.rank, self.machine.cluster)[axis]
+        return _split(self.rank, self.machine.state.cluster)[axis]
 
     # the barrier
 
@@ -68,11 +65,13 @@ class Clusters:
         """barrier.cluster.arrive; `orders`: what the threads did before it is ordered, as by `.release`."""
         self.arrived = self.arrived + threads
         for key, lanes in self._split(threads):
-            self.machine.release_at(key, lanes, relaxed=not orders)
+            self.machine.events.release(key, lanes, relaxed=not orders)
         twice = threads & (self.arrived > self.waited + 1)
         if twice.any():
             lane = int(np.flatnonzero(twice)[0])
-            raise self.machine.fault(instruction, "barrier.cluster.arrive a second time without a wait between", lane)
+            raise self.machine.diag.fault(
+                instruction, "barrier.cluster.arrive a second time without a wait between", lane
+            )
         self.release()
 
     def wait(self, instruction: Instruction, threads: np.ndarray) -> int | None:
@@ -80,7 +79,7 @@ class Clusters:
         early = threads & (self.arrived == self.waited)
         if early.any():
             lane = int(np.flatnonzero(early)[0])
-            raise self.machine.fault(instruction, "barrier.cluster.wait without an arrive before it", lane)
+            raise self.machine.diag.fault(instruction, "barrier.cluster.wait without an arrive before it", lane)
         self.waiting.append(Waiting(instruction, threads))
         self.release()
         return None
@@ -98,7 +97,7 @@ class Clusters:
 
     def _least(self) -> np.ndarray:
         """By cluster, how often its slowest thread arrived."""
-        arrived = np.where(self.machine.alive, self.arrived, 1 << 60)
+        arrived = np.where(self.machine.state.alive, self.arrived, 1 << 60)
         return arrived.reshape(-1, self.lanes).min(axis=1)
 
     def release(self) -> None:
@@ -112,9 +111,9 @@ class Clusters:
                 if not w.registers:
                     self.waited = self.waited + gone
                     for key, lanes in self._split(gone):
-                        m.phase_ends(key)
-                        m.acquire_at(key, lanes)
-                m.join(w.instruction.pc + 1, gone)
+                        m.events.phase_ends(key)
+                        m.events.acquire(key, lanes)
+                m.state.join(w.instruction.pc + 1, gone)
                 w.threads = w.threads & ~gone
             if w.threads.any():
                 self.waiting.append(w)
@@ -123,15 +122,15 @@ class Clusters:
 
     def set_registers(self, instruction: Instruction, threads: np.ndarray, count: int, more: bool) -> int | None:
         """setmaxnreg: so many registers a thread for the warps of these threads."""
-        m, start = self.machine, self.machine.registers_at_start
+        m, start = self.machine, self.machine.launch.registers
         if start is None:
-            m.notes[
+            m.diag.notes[
                 f"{instruction.where}: setmaxnreg is not checked: how many registers the kernel starts with is not "
                 "known (.maxnreg says so, or .maxntid with .minnctapersm, or a cubin)"
             ] = None
             return instruction.pc + 1
         if start == 0:
-            m.notes[
+            m.diag.notes[
                 f"{instruction.where}: setmaxnreg does nothing: ptxas ignored it, the machine code has no USETMAXREG "
                 "(its warnings C7507 and C7508 say why)"
             ] = None
@@ -142,7 +141,7 @@ class Clusters:
         if wrong.any():
             place = int(np.flatnonzero(wrong)[0])
             what = f"setmaxnreg.{'inc' if more else 'dec'} to {count} registers, but the warp has {int(held[place])}"
-            raise m.fault(instruction, what, int(lanes[place]))
+            raise m.diag.fault(instruction, what, int(lanes[place]))
         if more:
             self.waiting.append(Waiting(instruction, threads, count))
             self.release()
@@ -155,12 +154,12 @@ class Clusters:
     def _granted(self, w: Waiting) -> np.ndarray:
         """Threads at a setmaxnreg.inc whose block has registers enough."""
         m = self.machine
-        per_block = m.padded // WARP
-        gone = np.zeros(m.lanes, bool)
+        per_block = m.state.padded // WARP
+        gone = np.zeros(m.state.lanes, bool)
         for warp in np.unique(np.flatnonzero(w.threads) // WARP).tolist():
             first = warp // per_block * per_block
             block = self.registers[first : first + per_block]
-            if block.sum() - self.registers[warp] + w.registers <= (m.registers_at_start or 0) * per_block:
+            if block.sum() - self.registers[warp] + w.registers <= (m.launch.registers or 0) * per_block:
                 self.registers[warp] = w.registers
                 gone[warp * WARP : (warp + 1) * WARP] = True
         return gone & w.threads
@@ -172,22 +171,22 @@ class Clusters:
         m, w = self.machine, max(self.waiting, key=lambda w: w.registers)
         lane = int(np.flatnonzero(w.threads)[0])
         if w.registers:
-            block = self.registers.reshape(-1, m.padded // WARP)[m.block_of[lane]]
-            raise m.fault(
+            block = self.registers.reshape(-1, m.state.padded // WARP)[m.state.block_of[lane]]
+            raise m.diag.fault(
                 w.instruction,
                 f"deadlock: setmaxnreg.inc waits for registers: {w.registers} a thread are asked for, the block's "
-                f"{len(block)} warps started with {m.registers_at_start} a thread and hold "
+                f"{len(block)} warps started with {m.launch.registers} a thread and hold "
                 f"{', '.join(f'{int(n)}' for n in block)} now",
                 lane,
             )
-        cluster = np.arange(m.lanes) // self.lanes == lane // self.lanes
-        missing = np.flatnonzero(cluster & m.alive & (self.arrived <= self.waited[lane]))
+        cluster = np.arange(m.state.lanes) // self.lanes == lane // self.lanes
+        missing = np.flatnonzero(cluster & m.state.alive & (self.arrived <= self.waited[lane]))
         if not len(missing):
-            raise m.fault(w.instruction, "deadlock: barrier.cluster waits", lane)
+            raise m.diag.fault(w.instruction, "deadlock: barrier.cluster waits", lane)
         other = int(missing[0])
-        raise m.fault(
+        raise m.diag.fault(
             w.instruction,
             f"deadlock: the cluster's barrier waits for {len(missing)} threads that do not arrive; the first is "
-            f"{m.coordinates(other)}{m.waits_at(other)}",
+            f"{m.state.coordinates(other)}{m.diag.waits_at(other)}",
             lane,
         )

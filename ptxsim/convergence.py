@@ -8,14 +8,11 @@ who is missing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .batch import Batch
 from .syntax import Instruction
-
-if TYPE_CHECKING:
-    from .machine import Machine
 
 WARP, WARPGROUP = 32, 128
 WIDTHS = {
@@ -36,14 +33,16 @@ def width(instruction: Instruction) -> int | None:
 class Convergence:
     """The threads of a batch that are held at such instructions."""
 
-    def __init__(self, machine: Machine, masks: dict[int, Callable[[], np.ndarray]]) -> None:
-        """`masks`: of the instructions with one, by place, what reads it."""
-        self.machine, self.masks = machine, masks
+    def __init__(
+        self, machine: Batch, masks: dict[int, Callable[[], np.ndarray]], execute: Callable[[int], None]
+    ) -> None:
+        """`masks`: of the instructions with one, by place, what reads it; `execute`: one instruction, by its place."""
+        self.machine, self.masks, self.execute = machine, masks, execute
         self.held: dict[int, np.ndarray] = {}
         self._known: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # by width: threads found complete, who lived then
-        groups = -(-machine.padded // WARPGROUP)
-        self.warpgroup_of = machine.block_of * groups + machine.thread_of // WARPGROUP
-        self.warpgroups = len(machine.blocks) * groups
+        groups = -(-machine.state.padded // WARPGROUP)
+        self.warpgroup_of = machine.state.block_of * groups + machine.state.thread_of // WARPGROUP
+        self.warpgroups = len(machine.state.blocks) * groups
 
     def arrive(self, pc: int, threads: np.ndarray) -> np.ndarray | None:
         """Threads come to the instruction at `pc`; those that may execute it now, with any that were held there."""
@@ -55,12 +54,12 @@ class Convergence:
             threads = threads | early
         elif width_here:  # more than a mask
             known = self._known.get(width_here)
-            if known is not None and known[0] is threads and known[1] is m.alive:
+            if known is not None and known[0] is threads and known[1] is m.state.alive:
                 return threads
         ready = threads & ~self._short(pc, width_here, threads)
         rest = threads & ~ready
         if not rest.any():
-            self._known[width_here] = threads, m.alive
+            self._known[width_here] = threads, m.state.alive
             return threads
         self.held[pc] = rest
         return ready if ready.any() else None
@@ -68,7 +67,7 @@ class Convergence:
     def _short(self, pc: int, width_here: int, threads: np.ndarray) -> np.ndarray:
         """Which lanes wait for others that live and are not here."""
         m = self.machine
-        missing = m.alive & ~threads
+        missing = m.state.alive & ~threads
         if width_here == WARP:
             return np.repeat(missing.reshape(-1, WARP).any(axis=1), WARP)
         if width_here == WARPGROUP:
@@ -78,9 +77,10 @@ class Convergence:
 
     def after_exit(self) -> None:
         """Fewer threads may be waited for."""
-        held, self.held = self.held, {}
+        held = dict(self.held)
+        self.held.clear()
         for pc, threads in held.items():
-            self.machine.join(pc, threads)
+            self.machine.state.join(pc, threads)
 
     def release(self) -> None:
         """Nobody else can run: threads that wait say for whom; those with a mask go on, and find out themselves."""
@@ -93,11 +93,10 @@ class Convergence:
             what = "warp" if needed == WARP else "warpgroup"
             same = self.warpgroup_of == self.warpgroup_of[lane]
             if needed == WARP:
-                same = np.arange(m.lanes) // WARP == lane // WARP
-            other = int(np.flatnonzero(same & m.alive & ~threads)[0])
-            who = f"thread {m.thread_index(int(m.thread_of[other]))} is missing{m.waits_at(other)}"
-            raise m.fault(instruction, f"{instruction.name}: not all threads of the {what} are here: {who}", lane)
-        m.enter(self.held.pop(pc))
-        for step in m.runs.steps(pc, pc + 1, m.values):
-            step()
-        m.join(pc + 1, threads)
+                same = np.arange(m.state.lanes) // WARP == lane // WARP
+            other = int(np.flatnonzero(same & m.state.alive & ~threads)[0])
+            who = f"thread {m.state.thread_index(int(m.state.thread_of[other]))} is missing{m.diag.waits_at(other)}"
+            raise m.diag.fault(instruction, f"{instruction.name}: not all threads of the {what} are here: {who}", lane)
+        m.state.enter(self.held.pop(pc))
+        self.execute(pc)
+        m.state.join(pc + 1, threads)

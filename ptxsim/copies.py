@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .memory import Access
-    from .syntax import Instruction
+from .batch import Batch
+from .memory import Access
+from .syntax import Instruction
 
 NEVER = 1 << 30  # the group of a copy that is not committed yet
 
@@ -32,54 +30,64 @@ class Copy:
     pattern: int = 0  # of a tensor copy: bytes of the rows of its swizzle, 16 for none
 
 
-def commit(m: Machine) -> None:
-    """cp.async.commit_group: the copies since the last commit become a group, of each thread by itself."""
-    acting = slice(None) if m.active is None else m.active
-    for copy in m.copies:
-        open_ = copy.group == NEVER
-        if m.active is not None:
-            open_ &= m.active
-        copy.group = np.where(open_, m.committed, copy.group)
-    m.committed = m.committed.copy()
-    m.committed[acting] += 1
+class Copies:
+    """The cp.async of a batch that are under way."""
 
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.pending: list[Copy] = []
+        self.committed = np.zeros(batch.state.lanes, np.int64)  # groups of each thread
 
-def wait(m: Machine, pending: int, everything: bool) -> None:
-    """cp.async.wait_group N: all but the last N groups of the thread land; wait_all: every copy of it."""
-    bound = np.full(m.lanes, NEVER + 1) if everything else m.committed - pending
-    if m.active is not None:
-        bound = np.where(m.active, bound, -1)
-    left = []
-    for copy in m.copies:
-        landing = (copy.group >= 0) & (copy.group < bound)
-        if np.count_nonzero(landing):
-            _land(m, copy, landing)
-            copy.group = np.where(landing, -1, copy.group)
-        if (copy.group >= 0).any():
-            left.append(copy)
-    m.copies = left
+    def add(self, copy: Copy) -> None:
+        """A copy begins."""
+        self.pending.append(copy)
+        self.batch.events.copy_begins(copy)
 
+    def commit(self) -> None:
+        """cp.async.commit_group: the copies since the last commit become a group, of each thread by itself."""
+        active = self.batch.state.active
+        for copy in self.pending:
+            open_ = copy.group == NEVER
+            if active is not None:
+                open_ &= active
+            copy.group = np.where(open_, self.committed, copy.group)
+        self.committed = self.committed.copy()
+        self.committed[slice(None) if active is None else active] += 1
 
-def land_copies_of(m: Machine, copies: Sequence[Copy], lanes: np.ndarray) -> None:
-    """Copies of some lanes land."""
-    for copy in copies:
-        landing = np.zeros(m.lanes, bool)
-        landing[lanes] = copy.group[lanes] >= 0
-        if landing.any():
-            _land(m, copy, landing)
-            copy.group = np.where(landing, -1, copy.group)
+    def wait(self, groups: int, everything: bool) -> None:
+        """cp.async.wait_group N: all but the last N groups of the thread land; wait_all: every copy of it."""
+        state = self.batch.state
+        bound = np.full(state.lanes, NEVER + 1) if everything else self.committed - groups
+        if state.active is not None:
+            bound = np.where(state.active, bound, -1)
+        for copy in self.pending:
+            self._land(copy, (copy.group >= 0) & (copy.group < bound))
+        self.pending = [copy for copy in self.pending if (copy.group >= 0).any()]
 
+    def land(self, copies: Sequence[Copy], lanes: np.ndarray) -> None:
+        """Copies of some lanes land."""
+        for copy in copies:
+            landing = np.zeros(self.batch.state.lanes, bool)
+            landing[lanes] = copy.group[lanes] >= 0
+            self._land(copy, landing)
 
-def _land(m: Machine, copy: Copy, landing: np.ndarray) -> None:
-    if copy.lanes is None and landing.all():
-        for number, values in enumerate(copy.data):
-            copy.access.store(copy.size, values, number)
-        lanes = None
-    else:
-        lanes = np.flatnonzero(landing if copy.lanes is None else landing[copy.lanes])
-        view = copy.access.space.views[copy.size]
-        first = copy.access.flat()[lanes] // copy.size
-        for number, values in enumerate(copy.data):
-            view[first + number] = values[lanes]
-    if m.monitor is not None:
-        m.monitor.copy_lands(copy, lanes)
+    def release(self) -> None:
+        """Let go of what is under way."""
+        self.pending = []
+
+    def _land(self, copy: Copy, landing: np.ndarray) -> None:
+        """Of these lanes."""
+        if not np.count_nonzero(landing):
+            return
+        if copy.lanes is None and landing.all():
+            for number, values in enumerate(copy.data):
+                copy.access.store(copy.size, values, number)
+            lanes = None
+        else:
+            lanes = np.flatnonzero(landing if copy.lanes is None else landing[copy.lanes])
+            view = copy.access.space.views[copy.size]
+            first = copy.access.flat()[lanes] // copy.size
+            for number, values in enumerate(copy.data):
+                view[first + number] = values[lanes]
+        self.batch.events.copy_lands(copy, lanes)
+        copy.group = np.where(landing, -1, copy.group)

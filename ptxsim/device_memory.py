@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from .arrays import Texture
 from .errors import PtxsimError
+from .linking import initial_bytes
+from .machine import Machine
 from .memory import ALIGN, GLOBAL_BASE, GUARD, Allocation, Arena
-from .program import Program, initial_bytes
+from .program import Program
 from .syntax import Module, Symbol, Variable
 from .tensor_maps import BYTES as MAP_BYTES
-from .tensor_maps import MAGIC, decoded
-
-if TYPE_CHECKING:
-    from .api import Texture
-    from .machine import Machine
-    from .tensor_maps import TensorMap
-    from .texture_arrays import TextureArray
+from .tensor_maps import MAGIC, TensorMap, decoded
+from .texture_arrays import TextureArray
 
 PAGE = 4096
 OF_LAUNCH = 16 << 20  # bytes at the start that are for launches themselves; standins/core.cpp leaves them out

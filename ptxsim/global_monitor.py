@@ -19,19 +19,17 @@ on at barriers and fences. Only accesses that may meet a write are watched (see 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 
-from .memory import SHIFT
+from .batch import Batch
+from .events import Monitor
+from .memory import SHIFT, Access
 from .monitor import PLAIN, SWAP, granules, strength
 from .origins import UNKNOWN, Origins, access_bytes, named_spaces
 from .program import Program
 from .syntax import Instruction, Variable
-
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .memory import Access
 
 WARP = 32
 HALF, LOW = 32, (1 << 32) - 1
@@ -41,7 +39,7 @@ Known = dict[int, int]  # until when others' writes are known: by block, by ~thr
 
 
 def watched(
-    program: Program, origins: dict[int, Origins], places: dict[Variable, int], unwritten: set[int]
+    program: Program, origins: dict[int, Origins], places: Mapping[Variable, int], unwritten: set[int]
 ) -> set[int]:
     """Instructions whose accesses of global memory may meet a write, or unwritten memory, by pc. `places`: addresses of
     the buffers that parameters hold; `unwritten`: those of buffers that nobody has written."""
@@ -67,31 +65,32 @@ def _writes(i: Instruction) -> bool:
     return i.opcode in ("st", "atom", "red") or "store" in i.modifiers
 
 
-class GlobalMonitor:
+class GlobalMonitor(Monitor):
     """The shadow of global memory, from the first block of a launch to the last."""
 
-    def __init__(self, machine: Machine, pcs: set[int], unwritten: list[tuple[int, int]], races: bool) -> None:
-        """`unwritten`: buffers that nobody has written, as offsets into the arena, from and to."""
-        self.machine, self.races = machine, races
+    def __init__(self, machine: Batch, pcs: set[int], unwritten: list[tuple[int, int]]) -> None:
+        """`pcs`: the instructions that are watched; `unwritten`: buffers that nobody has written, as offsets into the
+        arena, from and to."""
+        self.machine, self.races = machine, machine.launch.checks.global_races
         code = machine.program.code
         self.size = min((min(access_bytes(code[pc]), 16) if code[pc].opcode != "cp" else 4 for pc in pcs), default=4)
         self.size = 1 if machine.program.code and any(code[pc].opcode == "wmma" for pc in pcs) else self.size
         self.shift = SHIFT[self.size]
-        granules = len(machine.arena.data) >> self.shift
+        granules = len(machine.launch.arena.data) >> self.shift
         nobody = np.zeros(granules if unwritten else 0, bool)
         for start, end in unwritten:
             nobody[start >> self.shift : -(-end >> self.shift)] = True
         self.unwritten = nobody if unwritten else None
-        blocks = machine.grid[0] * machine.grid[1] * machine.grid[2]
+        blocks = machine.state.grid[0] * machine.state.grid[1] * machine.state.grid[2]
         self.writes, self.reads = (
-            np.zeros(granules if races else 0, np.int64),
-            np.zeros(granules if races else 0, np.int64),
+            np.zeros(granules if self.races else 0, np.int64),
+            np.zeros(granules if self.races else 0, np.int64),
         )
         self.events: list[tuple[Instruction, int] | None] = [None]
         self.times, self.strengths = np.zeros(64, np.int64), np.zeros(64, np.int8)
         self.now = 1
         self.passed = np.zeros(blocks, np.int64)  # when each block last passed a barrier
-        self.warp_passed = np.zeros(blocks * machine.padded // WARP, np.int64)
+        self.warp_passed = np.zeros(blocks * machine.state.padded // WARP, np.int64)
         self.fenced = np.zeros(blocks, np.int64)
         self.acquired = np.zeros(blocks, np.int64)
         self.any_fence = False
@@ -104,29 +103,30 @@ class GlobalMonitor:
 
     # what orders accesses
 
-    def barrier(self, done: np.ndarray | None = None) -> None:
-        """Blocks pass a barrier: all of the batch, or those marked."""
-        blocks = self.machine.blocks if done is None else self.machine.blocks[done]
+    def barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None:
+        blocks = self.machine.state.blocks if done is None else self.machine.state.blocks[done]
         self.passed[blocks] = self.now
         self.now += 1
         if self.fresh:
             here = set(blocks.tolist())
-            for warp in [w for w in self.fresh if w * WARP // self.machine.padded in here]:
-                block = warp * WARP // self.machine.padded
+            for warp in [w for w in self.fresh if w * WARP // self.machine.state.padded in here]:
+                block = warp * WARP // self.machine.state.padded
                 _join(self.known.setdefault(block, {}), self.fresh.pop(warp))
                 self.covers.pop(block, None)
 
+    def acquire(self, key: Hashable, lanes: np.ndarray) -> None:
+        state = self.machine.state
+        self.barrier(np.bincount(state.block_of[lanes], minlength=len(state.blocks)) > 0)
+
     def warp_sync(self, threads: np.ndarray) -> None:
-        """Warps pass a barrier of their own."""
-        warps = self.machine.thread_numbers[threads] // WARP
+        warps = self.machine.state.thread_numbers[threads] // WARP
         self.warp_passed[warps] = self.now
         self.now += 1
 
-    def fence(self) -> None:
-        """The active threads order what they wrote for other blocks."""
-        m = self.machine
-        blocks = m.blocks if m.active is None else m.blocks[np.unique(m.block_of[m.active])]
-        self._fence(blocks)
+    def fence(self, threads: np.ndarray, beyond_cluster: bool) -> None:
+        if beyond_cluster:
+            state = self.machine.state
+            self._fence(state.blocks[np.unique(state.block_of[threads])])
 
     def _fence(self, blocks: np.ndarray) -> None:
         self.fenced[blocks] = self.now
@@ -135,7 +135,7 @@ class GlobalMonitor:
 
     def _lane(self, thread: int) -> int:
         """The lane of the batch that a thread has."""
-        return int(np.flatnonzero(self.machine.thread_numbers == thread)[0])
+        return int(np.flatnonzero(self.machine.state.thread_numbers == thread)[0])
 
     def _synchronise(self, instruction: Instruction, kind: str, at: np.ndarray, threads: np.ndarray) -> bool:
         """A strong access: it may release what its block wrote, and acquire what others released there. Whether it is a
@@ -143,7 +143,7 @@ class GlobalMonitor:
         words = set(instruction.modifiers)
         if "cta" in words:
             return False
-        padded = self.machine.padded
+        padded = self.machine.state.padded
         releases, acquires = kind != "ld_ordered", kind != "st_ordered"
         blocks = threads // padded
         itself = releases and bool(words & {"release", "acq_rel", "sc"})
@@ -176,7 +176,7 @@ class GlobalMonitor:
 
     def _ordered(self, who: np.ndarray, when: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Whether what threads did at some time comes before what others do now."""
-        padded = self.machine.padded
+        padded = self.machine.state.padded
         theirs, ours = who // padded, threads // padded
         same = theirs == ours
         good = same & (when <= self.passed[ours])
@@ -211,15 +211,15 @@ class GlobalMonitor:
         """An access is about to happen."""
         where, size = access.where, self.size
         first = (where.low_bits & (size - 1)) + access.offset >> self.shift
-        lanes = np.arange(self.machine.lanes) if where.lanes is None else where.lanes
+        lanes = np.arange(self.machine.state.lanes) if where.lanes is None else where.lanes
         base = where.index(self.shift)
         reading, writing = kind not in ("st", "st_ordered"), kind in ("st", "st_ordered", "atom")
-        threads = self.machine.thread_numbers[lanes]
+        threads = self.machine.state.thread_numbers[lanes]
         strong = strength(instruction, kind)
         released = strong != PLAIN and self.races and self._synchronise(instruction, kind, access.flat(), threads)
         for g in granules(base, first, max(1, width >> self.shift)):
             if len(g) != len(lanes):  # many of one thread
-                threads = np.full(len(g), self.machine.thread_numbers[lanes[0]])
+                threads = np.full(len(g), self.machine.state.thread_numbers[lanes[0]])
             if self.unwritten is not None:
                 if reading and np.count_nonzero(self.unwritten.take(g)):
                     self._report(access, instruction, int(np.flatnonzero(self.unwritten.take(g))[0]), threads)
@@ -254,13 +254,13 @@ class GlobalMonitor:
         return places[~self._ordered(who[places], self.times[old[places] & LOW], threads[places])]
 
     def _clash_with_readers(self, old: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        who, blocks = old >> HALF, threads // self.machine.padded
+        who, blocks = old >> HALF, threads // self.machine.state.padded
         places = np.flatnonzero((old != 0) & (who != threads + 1))
         if not len(places):
             return places
         who, when = who[places], self.times[old[places] & LOW]
         several = who < MANY
-        reader = np.where(several, (-2 - who) * self.machine.padded, np.maximum(who - 1, 0))
+        reader = np.where(several, (-2 - who) * self.machine.state.padded, np.maximum(who - 1, 0))
         good = self._ordered(reader, when, threads[places])
         good = np.where(who == MANY, self.acquired[blocks[places]] > when, good)
         return places[~good]
@@ -296,7 +296,7 @@ class GlobalMonitor:
         after: np.ndarray,
     ) -> None:
         """Threads store to one place with one instruction: harmless in a block if they store the same."""
-        padded = self.machine.padded
+        padded = self.machine.state.padded
         apart = places[(after[places] >> HALF) - 1 - threads[places] != 0]
         same_block = (((after[apart] >> HALF) - 1) // padded) == threads[apart] // padded
         if not self._same_values(access, g):
@@ -339,11 +339,11 @@ class GlobalMonitor:
         event = self._event(instruction, strong)
         new = (threads + 1 << HALF) | event
         before = self.reads.take(g)
-        blocks = threads // self.machine.padded
+        blocks = threads // self.machine.state.padded
         who = before >> HALF
         fresh = (before == 0) | (who == threads + 1)
         if np.count_nonzero(fresh) != len(fresh):
-            their = np.where(who > 0, (who - 1) // self.machine.padded, -2 - who)  # of several blocks: -1
+            their = np.where(who > 0, (who - 1) // self.machine.state.padded, -2 - who)  # of several blocks: -1
             fresh |= (their == blocks) & (self.times[before & LOW] <= self.passed[blocks])
             new = np.where(fresh, new, (np.where(their == blocks, -2 - blocks, MANY) << HALF) | event)
         self.reads[g] = new
@@ -351,7 +351,7 @@ class GlobalMonitor:
         apart = np.flatnonzero(after != new)
         if len(apart):  # threads read one place with one instruction
             who = after[apart] >> HALF
-            their = np.where(who > 0, (who - 1) // self.machine.padded, -2 - who)
+            their = np.where(who > 0, (who - 1) // self.machine.state.padded, -2 - who)
             mine = blocks[apart]
             near = their == mine
             self.reads[g[apart[near]]] = (-2 - mine[near] << HALF) | event
@@ -366,25 +366,25 @@ class GlobalMonitor:
         who, event = other >> HALF, self.events[other & LOW]
         assert event is not None  # the first, which is nobody's, is never noted
         their = event[0]
-        block, mine = (who - 1) // m.padded, int(threads[place]) // m.padded
+        block, mine = (who - 1) // m.state.padded, int(threads[place]) // m.state.padded
         if who < 0:
             block = -2 - who if who < MANY else -1
         if block == mine:
-            name = "another thread" if who < 0 else f"thread {m.thread_index((who - 1) % m.padded)}"
+            name = "another thread" if who < 0 else f"thread {m.state.thread_index((who - 1) % m.state.padded)}"
             between = "without a barrier between"
         else:
-            name = "other blocks" if who == MANY else f"block {m.block_place(block)}"
-            name += f", thread {m.thread_index((who - 1) % m.padded)}" if who > 0 else ""
+            name = "other blocks" if who == MANY else f"block {m.state.block_place(block)}"
+            name += f", thread {m.state.thread_index((who - 1) % m.state.padded)}" if who > 0 else ""
             between = "and no fence and atomic operation order the two"
         did = did.removesuffix("s") if who == MANY else did
         verb = "reads" if instruction.opcode in ("ld", "ldu") else "changes" if instruction.opcode != "st" else "writes"
-        what = f"race in global memory: {verb} what {name} {did} at {m.where(their)}, {between}"
+        what = f"race in global memory: {verb} what {name} {did} at {m.diag.where(their)}, {between}"
         lane = self._lane(int(threads[place]))
-        m.report(instruction, f"{what} ({self._place(access, place)}){m.barriers.hint(lane)}", lane)
+        m.diag.report(instruction, f"{what} ({self._place(access, place)}){self.machine.diag.hint(lane)}", lane)
 
     def _report(self, access: Access, instruction: Instruction, place: int, threads: np.ndarray) -> None:
         what = f"read of global memory that nobody wrote ({self._place(access, place)})"
-        self.machine.report(instruction, what, self._lane(int(threads[place])))
+        self.machine.diag.report(instruction, what, self._lane(int(threads[place])))
 
     def _place(self, access: Access, place: int) -> str:
         at = int(access.flat()[min(place, len(access.flat()) - 1)])

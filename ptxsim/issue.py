@@ -17,11 +17,9 @@ Loops of FFMAs with registers of our choosing, timed on an H200, showed all of t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from . import sass
-    from .executions import Executions
+from . import sass
+from .executions import Executions
 
 BANKS = 2  # of a scheduler's register file
 BACKLOG = 1  # operands that a bank may be behind

@@ -19,17 +19,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .memory import SHIFT
-
-if TYPE_CHECKING:
-    from .copies import Copy
-    from .machine import Machine
-    from .memory import Access, Addresses
-    from .syntax import Instruction
+from .batch import Batch
+from .copies import Copy
+from .events import Monitor
+from .memory import SHIFT, Access, Addresses
+from .syntax import Instruction
 
 WARP = 32
 BULK = 16  # granules a thread: more have only bulk copies, of one thread
@@ -73,22 +70,22 @@ class Event:
         self.strength = strength(instruction, kind)
 
 
-class SharedMonitor:
+class SharedMonitor(Monitor):
     """The shadow of the shared memory of a batch."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Batch) -> None:
         self.machine = machine
-        space = machine.spaces["shared"]
-        self.shift = SHIFT[machine.granule]
-        self.size = machine.granule
+        space = machine.memory.spaces["shared"]
+        self.shift = SHIFT[machine.memory.granule]
+        self.size = machine.memory.granule
         total = len(space.data) >> self.shift
         self.granules = total
-        self.granules_per_block = total // len(machine.blocks)
-        self.watch_unwritten = machine.checks.unwritten
-        self.watch_races = machine.checks.races
+        self.granules_per_block = total // len(machine.state.blocks)
+        self.watch_unwritten = machine.launch.checks.unwritten
+        self.watch_races = machine.launch.checks.races
         self.written = np.zeros(total, bool)
-        own = machine.own_shared
-        outside = self.written.reshape(len(machine.blocks), -1)
+        own = machine.memory.own_shared
+        outside = self.written.reshape(len(machine.state.blocks), -1)
         outside[:, : own[0] >> self.shift] = outside[:, own[1] >> self.shift :] = True  # the system has zeroed its part
         self.all_written = not self.watch_unwritten
         self.under_way = np.zeros(total, np.int32)  # lane + 1 of the copy that is to land
@@ -98,9 +95,9 @@ class SharedMonitor:
         self.unswapped: np.ndarray | None = None  # written by strong accesses other than compare-and-swap
         self.reads: list[Event] = []
         self.writes: list[Event] = []
-        self.all_lanes = np.arange(machine.lanes, dtype=np.int32)
-        self.epoch = np.zeros(len(machine.blocks), np.int64)
-        self.clock = np.zeros(machine.warps, np.int64)
+        self.all_lanes = np.arange(machine.state.lanes, dtype=np.int32)
+        self.epoch = np.zeros(len(machine.state.blocks), np.int64)
+        self.clock = np.zeros(machine.state.warps, np.int64)
         self.past: _Past | None = None  # what happened before in the present epoch, after a partial barrier
         self.looks_back = False  # whether anything did
 
@@ -152,7 +149,7 @@ class SharedMonitor:
             if np.count_nonzero(waiting):
                 bad = waiting != 0
                 lane = int(waiting[np.flatnonzero(bad)[0]]) - 1
-                copier = self.machine.coordinates(lane).split(", thread ")[1]
+                copier = self.machine.state.coordinates(lane).split(", thread ")[1]
                 what = "read before the wait" if event.kind in ("ld", "ldmatrix") else "write"
                 self._raise_at(event, g, bad, f"{what}: a cp.async of thread {copier} to there has not been waited for")
 
@@ -184,9 +181,6 @@ class SharedMonitor:
 
     # barriers
 
-    def arrive(self, threads: np.ndarray, number: int) -> None:
-        """bar.arrive: orders nothing here before the barrier is passed."""
-
     def barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None:
         """Blocks pass a barrier: all of them, or those marked; it counts for all threads of a block."""
         partial = done is not None and not done.all()
@@ -204,12 +198,6 @@ class SharedMonitor:
         if self.reads or self.writes:
             self._examine(keep=True)
         self.clock = self.clock + threads.reshape(-1, WARP).any(axis=1)
-
-    def fence(self, active: np.ndarray | None) -> None:
-        """A fence orders nothing here: barriers do."""
-
-    def block_ends(self, block: int, lane: int) -> None:
-        """The last thread of a block (the lane's) ends."""
 
     def finish(self) -> None:
         self._examine(keep=False)
@@ -302,7 +290,7 @@ class SharedMonitor:
     def _note_volatile(self, event: Event) -> None:
         """Volatile accesses of several threads meet."""
         if "volatile" in event.instruction.modifiers:
-            self.machine.notes[
+            self.machine.diag.notes[
                 f"{event.instruction.where}: volatile accesses of shared memory by several threads meet here without a "
                 "barrier between: no race by PTX's memory model, but nothing orders them either"
             ] = None
@@ -350,14 +338,14 @@ class SharedMonitor:
             found = [lanes[np.flatnonzero(h == granule) % len(lanes)] for h in self.indices(candidate)]
             there = [lane for part in found for lane in part.tolist() if lane == other or (other < 0 and lane != own)]
             if there:
-                where, other = f"at {self.machine.where(candidate.instruction)}", there[0]
+                where, other = f"at {self.machine.diag.where(candidate.instruction)}", there[0]
                 break
         self._raise_race(event, g, clash, other, where)
 
     def _raise_race(self, event: Event, g: np.ndarray, clash: np.ndarray, other: int, where: str) -> None:
         thread = "another thread"
         if other >= 0:
-            thread = f"thread {self.machine.thread_index(int(self.machine.thread_of[other]))}"
+            thread = f"thread {self.machine.state.thread_index(int(self.machine.state.thread_of[other]))}"
         verb = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "atom": "changes"}.get(event.kind, "writes")
         self._raise_at(event, g, clash, f"race: {verb} what {thread} writes {where}, without a barrier between")
 
@@ -366,10 +354,13 @@ class SharedMonitor:
         lanes = self._lanes(event)
         lane = int(lanes[min(place, len(lanes) - 1)])
         at = (int(g[place]) % self.granules_per_block) << self.shift
-        hint = self.machine.barriers.hint(lane) if what.startswith("race") else ""
+        hint = self.machine.diag.hint(lane) if what.startswith("race") else ""
         count = int(np.count_nonzero(bad))
-        self.machine.report(
-            event.instruction, f"{what} (shared address 0x{at:x}{self.machine.in_shared(at)}){hint}", lane, count
+        self.machine.diag.report(
+            event.instruction,
+            f"{what} (shared address 0x{at:x}{self.machine.diag.in_shared(at)}){hint}",
+            lane,
+            count,
         )
 
 
@@ -398,7 +389,7 @@ class _Past:
 
     def _now(self, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         m = self.monitor
-        return m.epoch[m.machine.block_of[lanes]], m.clock[lanes // WARP]
+        return m.epoch[m.machine.state.block_of[lanes]], m.clock[lanes // WARP]
 
     def _clash(
         self,
@@ -430,7 +421,7 @@ class _Past:
                 if clash.any():
                     who = int(self.reader[g][clash][0])
                     thread = (
-                        "thread " + self.monitor.machine.coordinates(who).split(", thread ")[1]
+                        "thread " + self.monitor.machine.state.coordinates(who).split(", thread ")[1]
                         if who >= 0
                         else "another thread"
                     )

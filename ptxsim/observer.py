@@ -1,16 +1,66 @@
-"""What can be told of a launch while it runs. A launch without observers pays nothing for this."""
+"""What can be observed of a launch while it runs. A launch without observers pays nothing for this."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
-    from .api import Kernel, Texture
-    from .machine import MemoryEvent
-    from .memory import Access
-    from .syntax import Instruction
+from .arrays import Texture
+from .memory import Access
+from .merging import Merges
+from .program import Program
+from .state import WARP, State
+from .syntax import Instruction
+
+
+class Launched(Protocol):
+    """The kernel of a launch, as observers see it."""
+
+    @property
+    def program(self) -> Program: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def merges(self) -> Merges: ...
+    @property
+    def state(self) -> State: ...
+
+
+class MemoryEvent:
+    """What an observer sees of a memory access. Arrays are made when asked for."""
+
+    __slots__ = ("access", "active", "instruction", "kind", "space", "state", "width")
+
+    def __init__(
+        self, state: State, instruction: Instruction, space: str, kind: str, width: int, access: Access
+    ) -> None:
+        self.state, self.instruction = state, instruction
+        self.space, self.kind, self.width, self.access = space, kind, width, access
+        self.active = state.active
+
+    def addresses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Byte addresses [warps, 32] within the space (for shared memory: within the block's), and the active mask."""
+        where = self.access.where
+        if where.lanes is None:
+            return (where.raw + self.access.offset).reshape(-1, WARP), np.ones((self.state.warps, WARP), bool)
+        full = np.zeros(self.state.lanes, np.int64)
+        full[where.lanes] = where.raw + self.access.offset
+        return full.reshape(-1, WARP), np.asarray(self.active).reshape(-1, WARP)
+
+    def blocks(self) -> np.ndarray:
+        """The linear number of the block that each warp of `addresses` belongs to."""
+        return np.asarray(self.state.blocks)[self.state.block_of[::WARP]]
+
+    @property
+    def cache(self) -> dict[Hashable, Any]:
+        """A place to remember what follows from the base addresses alone, whatever the offset."""
+        return self.access.where.cache
+
+    @property
+    def offset(self) -> int:
+        return self.access.offset
 
 
 class Observer:
@@ -18,7 +68,7 @@ class Observer:
 
     by_block = False  # whether numbers of warps and warpgroups are passed by block of the batch, as arrays
 
-    def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         """A launch begins."""
 
     def batch(self, blocks: np.ndarray) -> None:

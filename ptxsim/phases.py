@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .syntax import Instruction
+from .batch import Batch
+from .syntax import Instruction
 
 COUNT, BYTES = 20, 21  # bits of the fields
 MOST = (1 << COUNT) - 1
@@ -63,7 +61,7 @@ class Parked:
 class Phases:
     """The mbarrier objects of a batch."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Batch) -> None:
         self.machine = machine
         self.waiting: list[Parked] = []
         self.signals: dict[int, list[Callable[[], None]]] = {}  # by object: copies that have not landed
@@ -75,7 +73,7 @@ class Phases:
 
     @property
     def _words(self) -> np.ndarray:
-        return self.machine.spaces["shared"].views[8]
+        return self.machine.memory.spaces["shared"].views[8]
 
     def read(self, objects: np.ndarray) -> np.ndarray:
         return self._words[objects >> 3]
@@ -87,7 +85,7 @@ class Phases:
             self.made[at] = instruction, count
             for known in (self.came, self.ended, self.bytes):
                 known.pop(at, None)
-            self.machine.object_made(at, lane, instruction)
+            self.machine.events.object_made(at, lane, instruction)
 
     def note_arrivals(self, instruction: Instruction, objects: np.ndarray, counts: np.ndarray) -> None:
         """Arrivals begin, of so many each: for the words of a deadlock."""
@@ -146,15 +144,15 @@ class Phases:
     def _settle(self, instruction: Instruction, state: State, lane: int, at: int) -> None:
         """Refuse what no object may hold; end the phase when nothing is to come any more."""
         if state.pending < 0 or state.expected < 0:
-            raise self.machine.fault(instruction, "mbarrier: more arrivals than the phase expects", lane)
+            raise self.machine.diag.fault(instruction, "mbarrier: more arrivals than the phase expects", lane)
         if not -(1 << BYTES - 1) < state.bytes < 1 << BYTES - 1:
-            raise self.machine.fault(instruction, f"mbarrier: {state.bytes} bytes to come are too many", lane)
+            raise self.machine.diag.fault(instruction, f"mbarrier: {state.bytes} bytes to come are too many", lane)
         if state.pending == 0 and state.bytes == 0:
             state.parity ^= 1
             state.pending = state.expected
             self.bytes.pop(at, None)
             self.ended[at] = self.ended.get(at, (0, {}))[0] + 1, self.came.pop(at, {})
-            self.machine.phase_ends(at)
+            self.machine.events.phase_ends(at)
 
     def signal(self, at: int, land: Callable[[], None]) -> None:
         """A copy that will signal the object at `at` is under way."""
@@ -196,14 +194,14 @@ class Phases:
             lanes = np.flatnonzero(p.threads)
             done = self.over(p.objects[lanes], p.parity[lanes])
             if done.any():
-                gone = np.zeros(m.lanes, bool)
+                gone = np.zeros(m.state.lanes, bool)
                 gone[lanes[done]] = True
                 self.passed(lanes[done], p.objects[lanes[done]])
-                saved = m.mask, m.active, m.whole, m.count
-                m.mask = m.active = gone
-                p.write(m.uniform(np.bool_(True)))
-                m.mask, m.active, m.whole, m.count = saved
-                m.join(p.instruction.pc + 1, gone)
+                saved = m.state.mask, m.state.active, m.state.whole, m.state.count
+                m.state.mask = m.state.active = gone
+                p.write(m.state.uniform(np.bool_(True)))
+                m.state.mask, m.state.active, m.state.whole, m.state.count = saved
+                m.state.join(p.instruction.pc + 1, gone)
                 p.threads = p.threads & ~gone
             if p.threads.any():
                 self.waiting.append(p)
@@ -211,12 +209,12 @@ class Phases:
     def arrive(self, objects: np.ndarray, lanes: np.ndarray, relaxed: bool = False) -> None:
         """Threads arrive: what they did before is ordered before what those do who see the phase end."""
         for at in np.unique(objects).tolist():
-            self.machine.release_at(at, lanes[objects == at], relaxed)
+            self.machine.events.release(at, lanes[objects == at], relaxed)
 
     def passed(self, lanes: np.ndarray, objects: np.ndarray) -> None:
         """Threads have seen the phases of these objects end."""
         for at in np.unique(objects).tolist():
-            self.machine.acquire_at(at, lanes[objects == at])
+            self.machine.events.acquire(at, lanes[objects == at])
 
     def stuck(self) -> None:
         """Nobody can run, and some wait for a phase: say for what, and of several name one that waits for copies."""
@@ -231,7 +229,7 @@ class Phases:
         if state.bytes < 0:
             what += f"{' and ' if missing else ''}cannot end, as copies brought {-state.bytes} bytes more than expected"
         what += self._account(int(p.objects[lane])) + self._history(p, lane)
-        raise self.machine.fault(
+        raise self.machine.diag.fault(
             p.instruction, f"deadlock: the phase of this mbarrier {what}{self._others(p, lane)}", lane
         )
 
@@ -242,19 +240,19 @@ class Phases:
         parts = []
         if at in self.made:
             instruction, count = self.made[at]
-            parts.append(f"initialised for {count} arrival{'s' * (count != 1)} at {m.where(instruction)}")
+            parts.append(f"initialised for {count} arrival{'s' * (count != 1)} at {m.diag.where(instruction)}")
         number, last = self.ended.get(at, (0, {}))
         came = self.came.get(at, {})
         for when, arrivals in (("in this phase", came), ("in the one before", {} if came else last)):
             if arrivals:
-                listed = " and ".join(f"{n} at {m.where(i)}" for i, n in arrivals.items())
+                listed = " and ".join(f"{n} at {m.diag.where(i)}" for i, n in arrivals.items())
                 parts.append(f"arrived {when}: {listed}")
         if not came and not last:
             parts.append("nobody has arrived")
         parity = f"its phase {number} (parity {number & 1}) runs, and parity {int(p.parity[lane])} is waited for"
-        source = m.definition(p.instruction.operands[2]) if len(p.instruction.operands) > 2 else None
-        if source is not None and m.where(source) != m.where(p.instruction):
-            parity += f", which comes from {m.where(source)}"
+        source = m.diag.definition(p.instruction.operands[2]) if len(p.instruction.operands) > 2 else None
+        if source is not None and m.diag.where(source) != m.diag.where(p.instruction):
+            parity += f", which comes from {m.diag.where(source)}"
         parts.append(parity)
         return f" ({'; '.join(parts)})"
 
@@ -263,23 +261,24 @@ class Phases:
         m, parts = self.machine, []
         for instruction, size in self.bytes.get(at, {}).items():
             verb = "expects" if size > 0 else "brought"
-            parts.append(f"{m.where(instruction)} {verb} {abs(size)}")
+            parts.append(f"{m.diag.where(instruction)} {verb} {abs(size)}")
         return f" ({'; '.join(parts)})" if parts else ""
 
     def _others(self, first: Parked, lane: int) -> str:
         """In words, where other threads of the block wait."""
         m, found = self.machine, dict[str, str]()
         for p in self.waiting:
-            here = np.flatnonzero(p.threads & (m.block_of == m.block_of[lane]))
+            here = np.flatnonzero(p.threads & (m.state.block_of == m.state.block_of[lane]))
             if len(here) and p is not first:
                 state = State.unpack(int(self.read(p.objects[here[:1]])[0]))
                 what = f"{state.pending} of {state.expected} arrivals" if state.pending else f"{state.bytes} bytes"
-                thread = m.thread_index(int(m.thread_of[here[0]]))
-                found.setdefault(m.where(p.instruction), f"thread {thread} at {m.where(p.instruction)} for {what}")
-        for name, parked in (("barrier", m.barriers.waiting), ("barrier of the cluster", m.clusters.waiting)):
-            for w in parked:
-                here = np.flatnonzero(w.threads & (m.block_of == m.block_of[lane]))
+                thread = m.state.thread_index(int(m.state.thread_of[here[0]]))
+                at = m.diag.where(p.instruction)
+                found.setdefault(at, f"thread {thread} at {at} for {what}")
+        for name, park in m.diag.parks:
+            for w in park.waiting if park is not self else ():
+                here = np.flatnonzero(w.threads & (m.state.block_of == m.state.block_of[lane]))
                 if len(here):
-                    where, thread = m.where(w.instruction), m.thread_index(int(m.thread_of[here[0]]))
-                    found.setdefault(where, f"thread {thread} and {len(here) - 1} more at the {name} at {where}")
+                    at, thread = m.diag.where(w.instruction), m.state.thread_index(int(m.state.thread_of[here[0]]))
+                    found.setdefault(at, f"thread {thread} and {len(here) - 1} more at the {name} at {at}")
         return f"; also wait: {', '.join(found.values())}" if found else ""

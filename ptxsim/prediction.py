@@ -4,38 +4,39 @@
 
 Blocks at the first and the last place of an axis may do something else than those between (edges, ragged tiles); blocks
 between must all do the same. So one block stands for each combination of places, and further ones, spread over the
-grid, are run to see whether they come out as foretold. Where one does not, nothing is predicted.
+grid, are run to test the prediction. Where one does not, nothing is predicted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from . import polling
-from .api import Kernel, Texture, dimensions
+from .api import Kernel, dimensions
+from .arrays import Texture
 from .counters import Counters, at_least, named
 from .errors import PtxsimError
-from .extrapolation import extrapolate
+from .extrapolation import NotLinearError, extrapolate
 from .instructions import registry
-from .machine import WARP, Limits
-from .observer import Observer
+from .launch import Limits
+from .memory import Access
+from .observer import Launched, MemoryEvent, Observer
 from .origins import UNKNOWN, Origins, named_spaces
-from .program import Program, align_up
+from .program import Program
 from .slicing import PURE
 from .syntax import Address, Instruction, Register, registers_of
+from .trips import trip_counts
 
-if TYPE_CHECKING:
-    from .machine import MemoryEvent
-    from .memory import Access
-
-MORE = 4  # blocks at places drawn (from a fixed seed) to try what is foretold, beside those next to the edges
+SHORTER = ((256, 128), (512, 256))  # values of a count of trips to try in turn: the least, and the step from it
+MORE = 4  # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to the edges
 ANYWHERE = {"global", "shared", "local", "param"}
 
 
@@ -47,22 +48,25 @@ class Prediction:
     blocks: int
     sampled: int
     at_least: dict[str, str]  # those of which a device may count more, with the reason
+    # the place of an argument that counts trips of loops, and the smaller values from whose counts these follow
+    over: tuple[int, tuple[int, ...]] | None = None
 
 
 class _Apart(Observer):
-    """Counts each block by itself, where need be in batches of one."""
+    """Counts each block by itself."""
 
-    def __init__(self, alone: bool) -> None:
-        self.alone, self.by_block = alone, not alone
+    by_block = True
+
+    def __init__(self) -> None:
         self.batches: list[tuple[np.ndarray, Counters]] = []
-        self.launch: tuple[Kernel, tuple[int, int, int], tuple[int, int, int]]
+        self.launch: tuple[Launched, tuple[int, int, int], tuple[int, int, int]]
         self.now: Counters
 
-    def begins(self, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    def begins(self, kernel: Launched, grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
-        self.now = Counters(by_block=0 if self.alone else len(blocks))
+        self.now = Counters(by_block=len(blocks))
         self.now.begins(*self.launch)
         self.batches.append((blocks, self.now))
 
@@ -70,9 +74,6 @@ class _Apart(Observer):
         """Of each cluster of `together` blocks, by its first."""
         found: dict[int, dict[str, float]] = {}
         for blocks, counters in self.batches:
-            if self.alone:
-                found[int(blocks[0])] = counters.sums()
-                continue
             firsts = blocks[::together].tolist()
             for first in firsts:
                 found[first] = {}
@@ -208,40 +209,58 @@ def predict(
 
     `over`: the place of a whole-number argument by which the work of each block grows linearly (k of a matrix product,
     say), and three or more smaller values in steps of one size: it is run with these, and what the launch's own value
-    counts follows from them; all of them must lie on one line (`ptxsim.extrapolation`).
+    counts follows from them; all of them must lie on one line (`ptxsim.extrapolation`). Without it, a large argument
+    that does no more than count trips of loops (`ptxsim.trips`) is shortened so, where the counts lie on a line.
 
-    Raises `PtxsimError`, one line, with the reason where a few blocks do not foretell the others, or smaller values the
+    Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or smaller values the
     launch's own.
     """
     grid, block = dimensions(grid), dimensions(block)
     if (atom := waits_for_others(kernel.program)) is not None:
         raise PtxsimError(
-            f"{kernel.title}: {kernel.machine.where(atom)}: what a block does depends on what others did before, by "
-            "the result of this atomic operation: a few blocks do not foretell the rest; run the whole grid"
+            f"{kernel.title}: {kernel.machine.diag.where(atom)}: what a block does depends on what others did before, "
+            "by the result of this atomic operation: a few blocks do not predict the rest; run the whole grid"
         )
-    if (looks := polling.across_blocks(kernel.machine.polls)) is not None:
+    if (looks := polling.across_blocks(kernel.machine.scheduler.polls)) is not None:
         raise PtxsimError(
-            f"{kernel.title}: {kernel.machine.where(looks)}: a block waits here for what others write: a few blocks do "
-            "not foretell the rest; run the whole grid"
+            f"{kernel.title}: {kernel.machine.diag.where(looks)}: a block waits here for what others write: a few "
+            "blocks do not predict the rest; run the whole grid"
         )
     cluster = kernel.cluster_of(grid, cluster)
 
     def run(args: Sequence[Any]) -> tuple[dict[str, float], int]:
         return _of_grid(kernel, grid, block, args, shared_bytes, constants, limits or Limits(), cluster)
 
-    if over is None:
-        added, sampled = run(args)
-    else:
+    def from_smaller(place: int, values: Sequence[int], step: int) -> tuple[dict[str, float], int]:
+        ran = {value: run([*args[:place], value, *args[place + 1 :]]) for value in values}
+        sums = {value // step: found for value, (found, _) in ran.items()}
+        return extrapolate(sums, 1, int(args[place]) // step, 1), max(sampled for _, sampled in ran.values())
+
+    if over is not None:
         place, values, step = _steps(kernel, args, over)
-        ran = {}
-        for value in values:
-            found, sampled = run([*args[:place], value, *args[place + 1 :]])
-            ran[value // step] = found
         try:
-            added = extrapolate(ran, 1, int(args[place]) // step, 1)
-        except PtxsimError as error:
+            added, sampled = from_smaller(place, values, step)
+        except NotLinearError as error:
             raise PtxsimError(f"{kernel.title}: argument {place} in steps of {step}: {error}") from None
+        return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
+    for place, values in _shorter(kernel.program, args):
+        with contextlib.suppress(NotLinearError):
+            added, sampled = from_smaller(place, values, 1)
+            return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
+    added, sampled = run(args)
     return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program))
+
+
+def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:
+    """An argument that counts trips of loops and is large, with smaller values for it, of the same remainder."""
+    for place in trip_counts(program):
+        own = args[place]
+        if isinstance(own, int | np.integer) and not isinstance(own, bool):
+            for least, step in SHORTER:
+                values = [int(own) % step + least + n * step for n in range(3)]
+                if 2 * sum(values) <= own:
+                    yield place, values
+            return
 
 
 def _steps(kernel: Kernel, args: Sequence[Any], over: tuple[int, Sequence[int]]) -> tuple[int, list[int], int]:
@@ -275,9 +294,7 @@ def _of_grid(
     units, sizes = sample([g // c for g, c in zip(grid, cluster, strict=True)])
     chosen = {_first_block(number, grid, cluster): kind for number, kind in units.items()}
     together = math.prod(cluster)
-    apart = _Apart(alone=bool(kernel.merges.unrolled))
-    if apart.alone:
-        limits = replace(limits, lanes=align_up(math.prod(block), WARP))
+    apart = _Apart()
     kernel.launch(
         grid,
         block,
@@ -292,17 +309,17 @@ def _of_grid(
         cluster=cluster,
     )
     sums = apart.sums(together)
-    foretold: dict[tuple[Any, ...], int] = {}
+    representative: dict[tuple[Any, ...], int] = {}
     for number, kind in chosen.items():
-        first = foretold.setdefault(kind, number)
-        told = next(_differences(sums[first], sums[number]), None)
-        if told is not None:
-            one, other = (kernel.machine.block_place(n) for n in (first, number))
+        first = representative.setdefault(kind, number)
+        difference = next(_differences(sums[first], sums[number]), None)
+        if difference is not None:
+            one, other = (kernel.state.block_place(n) for n in (first, number))
             raise PtxsimError(
                 f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the same: "
-                f"{told}: a few blocks do not foretell the rest; run the whole grid"
+                f"{difference}: a few blocks do not predict the rest; run the whole grid"
             )
     names = {name for found in sums.values() for name in found}
     order = [name for name in next(iter(sums.values())) if name in names]
-    added = {name: sum(sizes[kind] * sums[n].get(name, 0.0) for kind, n in foretold.items()) for name in order}
+    added = {name: sum(sizes[kind] * sums[n].get(name, 0.0) for kind, n in representative.items()) for name in order}
     return added, len(chosen) * together

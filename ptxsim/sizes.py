@@ -6,12 +6,9 @@ import contextlib
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .errors import PtxsimError
-
-if TYPE_CHECKING:
-    from .program import Program
+from .program import Program
 
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)  # of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
 MOST_THREADS = (1024, 1024, 64)

@@ -7,14 +7,20 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .errors import PtxsimError
 from .program import Program
 from .syntax import Location
 
-if TYPE_CHECKING:
-    from .api import Kernel
+
+class Titled(Protocol):
+    """A kernel, by its program and name."""
+
+    @property
+    def program(self) -> Program: ...
+    @property
+    def title(self) -> str: ...
 
 
 def places(program: Program) -> dict[int, tuple[Location, ...]]:
@@ -42,7 +48,7 @@ def places(program: Program) -> dict[int, tuple[Location, ...]]:
     return {i.pc: found[i.location] for i in program.code if i.location is not None}
 
 
-def own_file(kernel: Kernel) -> str:
+def own_file(kernel: Titled) -> str:
     """The file of the kernel itself, as `.file` names it: the one that most of its entry's code goes back to.
 
     Raises `PtxsimError` for PTX without line information.
@@ -58,7 +64,7 @@ def own_file(kernel: Kernel) -> str:
     return files.most_common(1)[0][0]
 
 
-def choose_file(kernel: Kernel, wanted: str | Path | None) -> str:
+def choose_file(kernel: Titled, wanted: str | Path | None) -> str:
     """The file that `wanted` means: its name or the end of its path. None: the kernel's own file."""
     if wanted is None:
         return own_file(kernel)

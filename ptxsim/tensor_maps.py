@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
 
+from .arrays import Array
 from .errors import PtxsimError
-
-if TYPE_CHECKING:
-    from .api import Array
 
 BYTES = 128  # of a CUtensorMap
 MAGIC = b"ptxsim tensormap"

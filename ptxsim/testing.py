@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .api import Array, Kernel, Launch, load
+from .api import Kernel, Launch, load
+from .arrays import Array
 from .counters import Counters, Stats
 from .errors import PtxsimError
 from .faults import Accepted
-from .machine import Checks, Limits
+from .launch import Checks, Limits
 
 if TYPE_CHECKING:
     import pytest

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .clock_monitor import ClockMonitor
+from .batch import Batch
+from .program import Program
 from .syntax import Address, Immediate, Instruction, Register, Vector, registers_of
-
-if TYPE_CHECKING:
-    from .machine import Machine
-    from .program import Program
 
 WARP, WARPGROUP = 32, 128
 READS_FIRST = ("st", "red", "bar", "barrier", "setp")  # opcodes that are told apart from those that write operand 0
@@ -102,11 +98,11 @@ class Flight:
 class Warpgroups:
     """The warpgroups of a batch. Each wgmma has a number; those of a warpgroup end in their order."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Batch, watch: Watch) -> None:
         self.machine = machine
-        per_block = -(-machine.padded // WARPGROUP)
-        self.of_lane = machine.block_of * per_block + machine.thread_of // WARPGROUP
-        self.count = len(machine.blocks) * per_block
+        per_block = -(-machine.state.padded // WARPGROUP)
+        self.of_lane = machine.state.block_of * per_block + machine.state.thread_of // WARPGROUP
+        self.count = len(machine.state.blocks) * per_block
         none = np.zeros(self.count, np.int64)
         self.fences = none.copy()
         self.over = none.copy()  # the last that has been waited for
@@ -115,7 +111,7 @@ class Warpgroups:
         self.under_way = 0
         self.groups: list[list[int]] = [[] for _ in range(self.count)]  # of each: its last wgmma
         self.flights: list[dict[int, Flight]] = [{} for _ in range(self.count)]
-        size = len(machine.watch.rows), self.count  # of what is known of each watched register of each warpgroup:
+        size = len(watch.rows), self.count  # of what is known of each watched register of each warpgroup:
         self.pending = np.zeros(size, np.int64)  # the wgmma whose result it holds; 0: of none
         self.used = np.zeros(size, np.int64)  # the last wgmma that names it
         self.written = np.full(size, -1)  # fences before the last write
@@ -126,21 +122,21 @@ class Warpgroups:
     def active(self) -> np.ndarray:
         """Numbers of the warpgroups of the active threads."""
         m = self.machine
-        if self._active is None or self._active[0] is not m.active or m.active is None:
-            found = np.unique(self.of_lane if m.active is None else self.of_lane[m.active])
-            self._active = m.active, found
+        if self._active is None or self._active[0] is not m.state.active or m.state.active is None:
+            found = np.unique(self.of_lane if m.state.active is None else self.of_lane[m.state.active])
+            self._active = m.state.active, found
         return self._active[1]
 
     def lanes(self, instruction: Instruction) -> np.ndarray:
         """The lanes [warpgroups, 128] that execute a wgmma together."""
         m = self.machine
-        lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
+        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
         counts = np.bincount(self.of_lane[lanes], minlength=self.count)
         broken = (counts > 0) & (counts < WARPGROUP)
         if broken.any():
             lane = int(lanes[self.of_lane[lanes] == np.flatnonzero(broken)[0]][0])
             have = int(counts[self.of_lane[lane]])
-            raise m.fault(instruction, f"{instruction.name}: {have} of a warpgroup's 128 threads execute it", lane)
+            raise m.diag.fault(instruction, f"{instruction.name}: {have} of a warpgroup's 128 threads execute it", lane)
         return lanes.reshape(-1, WARPGROUP)
 
     # order
@@ -167,9 +163,9 @@ class Warpgroups:
         for number in [n for n in flights if n <= self.over[group]]:
             flight = flights.pop(number)
             self.under_way -= 1
-            if flight.time and isinstance(m.monitor, ClockMonitor):
+            if flight.time:
                 first = int(np.flatnonzero(self.of_lane == group)[0]) // WARP
-                m.monitor.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
+                m.events.reading_ends(np.arange(first, first + WARPGROUP // WARP), first, flight.time)
 
     # registers
 
@@ -209,15 +205,15 @@ class Warpgroups:
         if early.any():
             row, column = (int(at[0]) for at in np.nonzero(early))
             group, number = int(here[column]), int(numbers[row, column])
-            place = self.machine.where(self.flights[group][number].instruction)
+            place = self.machine.diag.where(self.flights[group][number].instruction)
             committed = number <= max(self.groups[group], default=0)
             rest = "before a wait_group for it" + ("" if committed else "; it is in no group yet (commit_group)")
             self._report(instruction, group, f"{what.format(place)} {rest}")
 
     def _report(self, instruction: Instruction, group: int, what: str) -> None:
         m = self.machine
-        lanes = np.flatnonzero((self.of_lane == group) & (m.alive if m.active is None else m.active))
-        m.report(instruction, what, int(lanes[0]))
+        lanes = np.flatnonzero((self.of_lane == group) & (m.state.alive if m.state.active is None else m.state.active))
+        m.diag.report(instruction, what, int(lanes[0]))
 
     # a wgmma
 
@@ -232,7 +228,7 @@ class Warpgroups:
             late = self.written[rows[:, None], here] == self.fences[here]
             if late.any():
                 row, column = (int(at[0]) for at in np.nonzero(late))
-                at = self.machine.where(self.writer[int(rows[row])])
+                at = self.machine.diag.where(self.writer[int(rows[row])])
                 what = f"wgmma.mma_async: its {name} is written at {at}, after the last wgmma.fence; {REMEDY}"
                 self._report(instruction, int(here[column]), what)
         self._require_over(self.pending, a, here, instruction, "takes as operand A the result of the wgmma at {}")

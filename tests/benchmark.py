@@ -18,7 +18,9 @@ from pathlib import Path
 from helpers import ARCH, BIN, ROOT, copy_tree, environment
 
 FAMILIES = ["sgemm_warptile", "hgemm_bcf_bf16", "tf32gemm_bcf"]  # a kernel of each
-PUBLISHED = "paper/published.csv"  # the table that is changed: neither made by the pipeline nor archived
+PUBLISHED = (
+    "paper/worklogs/boehm_sgemm/published.csv"  # the table that is changed: neither made by the pipeline nor archived
+)
 
 
 def calibration() -> float:

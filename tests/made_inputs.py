@@ -14,10 +14,9 @@ def planned() -> dict[str, dict[str, Any]]:
     found = {}
     for name in declarations.names():
         one = declarations.load(name)
-        kind = "sizes" if one.swept else "data_kinds" if len(one.data) > 1 else "ladder"
         found[name] = {
-            "title": one.title, "question": one.question, "kind": kind if one.sizes else None,
-            "variants": list(one.variants), "profile_size": one.profile_size, "by_name": one.by_name,
+            "title": one.title, "question": one.question, "kind": one.kind,
+            "variants": list(one.variants), "profiled": [problem.n for problem in one.profiled], "by_name": one.by_name,
         }  # fmt: skip
     return found
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml
 from helpers import ROOT
 
-from analysis.claims.machine_tables import Machine
-from analysis.claims.vocabulary import Vocabulary
+from analysis.claims import verdicts
+from analysis.claims.files import Paper
+from analysis.inputs import Inputs
+from analysis.quantities.machine import Machine
 from contracts import read_rows, registry, schema, write_json, write_rows
 
-EXPERIMENTS = [path.stem for path in (ROOT / "experiments").glob("*.yaml")]
 TIMES = {  # variant, n: time in us (its interval is 1% to each side), share (2%), SM clock in MHz
     ("sgemm_naive", 4096): (1000.0, 0.1, 1900.0),
     ("sgemm_warptile", 1024): (40.0, 0.5, 1980.0),
@@ -118,7 +118,11 @@ class Planted:
         size = {"m": 4096, "n": 4096, "k": 4096}
         return {"variant": "sgemm_naive", "metric": ncu, "value": value, "unit": unit, "kernel": "naive_kernel"} | size
 
-    def words(self) -> dict[str, Callable[..., Any]]:
-        machine = Machine.read(self.folder, self.variants, archived=True)
-        papers = {("a-case", "degree"): 8, ("a-case", "limiter"): "shared"}
-        return Vocabulary(machine, papers, {"a-number": 6.4}, EXPERIMENTS).functions()
+    def machine(self, **tables: Any) -> Machine:
+        return Machine(Inputs.of_folder(self.folder, self.variants, archived=True), **tables)
+
+    def ask(self, **tables: Any) -> verdicts.Ask:
+        """What evaluates expressions on this machine, with a worked case and a published number."""
+        cases = {("a-case", "degree"): 8, ("a-case", "limiter"): "shared"}
+        numbers = [{"id": "a-number", "value": 6.4}]
+        return verdicts.asking(Paper({}, numbers, [], cases), self.machine(**tables))

@@ -1,6 +1,6 @@
-"""The files of the claims, read and held against each other: sources.yaml, published.csv, claims.yaml, analytic.csv.
+"""The worklogs' files, read and checked against each other: source.yaml, published.csv, claims.yaml and analytic.csv.
 
-Each may come in several parts, which are read as one. Everything that is wrong is told, a line for each thing.
+Everything that is wrong is reported, one line for each fault.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.claims import tolerance
-from analysis.claims.estimates import Estimate, Undefined, shown
-from analysis.claims.expressions import evaluate
 from analysis.claims.tolerance import Level
-from contracts import UserError, choose, load_yaml, read_rows, read_yaml, schema, validate
+from analysis.quantities.estimates import Estimate, Undefined, shown
+from analysis.quantities.expressions import evaluate
+from contracts import UserError, choose, load_yaml, read_rows, schema, validate, worklogs
 from contracts.errors import LONGEST, one_line, suggest
 
 RULES = ("as", "between", "near", "within", "at_least", "at_most", "equals", "true")
@@ -31,7 +31,7 @@ LONGEST_QUOTE = 25  # words
 
 @dataclass(frozen=True)
 class Paper:
-    """What the files say, parts joined. `analytic`: value by (case, quantity); `compiled`: rows by (variant, arch);
+    """What the files of all worklogs say. `analytic`: value by (case, quantity); `compiled`: rows by (variant, arch);
     `emulated`: value by (variant, size, beta, metric).
     """
 
@@ -53,42 +53,32 @@ class Paper:
         return {row["id"]: row["value"] for row in self.published}
 
 
-def read(
-    sources: list[Path],
-    published: list[Path],
-    claims: list[Path],
-    analytic: list[Path],
-    compiled: Iterable[Path] = (),
-    emulated: Iterable[Path] = (),
-) -> Paper:
-    """Read all parts. Raises `UserError` with a line for each thing that is wrong."""
-    told: list[str] = []
+def read(root: Path = worklogs.FOLDER, analytic: Iterable[Path] = ()) -> Paper:
+    """Read the folders of all worklogs. Raises `UserError` with a line for each thing that is wrong."""
+    faults: list[str] = []
     found = Paper(
-        sources=dict(entry for path in sources for entry in read_yaml(path, "sources").items()),
-        published=[row for path in published for row in read_rows(path, "published")],
-        claims=[claim for path in claims for claim in read_claims(path, told)],
+        sources=worklogs.sources(root),
+        published=worklogs.published(root),
+        claims=[
+            claim | {"worklog": key}
+            for key, path in worklogs.files("claims.yaml", root).items()
+            for claim in read_claims(path, faults)
+        ],
         analytic={(r["case"], r["quantity"]): r["value"] for path in analytic for r in read_rows(path, "analytic")},
-        compiled={(r["variant"], r["arch"]): r for path in compiled for r in read_rows(path, "resources")},
+        compiled={(r["variant"], r["arch"]): r for r in worklogs.rows("compiled.csv", "resources", root)},
         emulated={
             (r["variant"], r["size"], r["beta"], r["metric"]): r["value"]
-            for path in emulated
-            for r in read_rows(path, "emulated")
+            for r in worklogs.rows("emulated.csv", "emulated", root)
         },
     )
-    told += source_faults(found, names(sources)) + row_faults(found, names(published))
-    told += claim_faults(found, names(claims))
-    if told:
-        raise UserError("\nerror: ".join(told))
+    faults += source_faults(found) + row_faults(found) + claim_faults(found)
+    if faults:
+        raise UserError("\nerror: ".join(faults))
     return found
 
 
-def names(paths: Iterable[Path]) -> str:
-    """How an error speaks of the files: by name, or by folder where parts are many."""
-    return ", ".join(str(path) for path in paths)
-
-
-def read_claims(path: Path, told: list[str]) -> list[dict[str, Any]]:
-    """The entries of a claims.yaml that its schema allows; what it forbids goes to `told`, by the entry's id."""
+def read_claims(path: Path, faults: list[str]) -> list[dict[str, Any]]:
+    """The entries of a claims.yaml that its schema allows; what it forbids goes to `faults`, by the entry's id."""
     entries = load_yaml(path) or []
     if not isinstance(entries, list):
         raise UserError(f"{path}: a {type(entries).__name__} is not allowed; allowed: a list of claims")
@@ -99,34 +89,33 @@ def read_claims(path: Path, told: list[str]) -> list[dict[str, Any]]:
             validate([entry], "claims", f"{path}: {one_line(str(name))[:LONGEST]}")
             good.append(entry)
         except UserError as error:
-            told.append(re.sub(r"(: | in )0\b", r"\1the claim", str(error), count=1).replace("the claim.", ""))
+            faults.append(re.sub(r"(: | in )0\b", r"\1the claim", str(error), count=1).replace("the claim.", ""))
     return good
 
 
-def source_faults(paper: Paper, where: str) -> list[str]:
+def source_faults(paper: Paper) -> list[str]:
     """Sections that overlap, end before they begin or after the text, or share a name."""
-    told = []
+    faults = []
     for key, source in paper.sources.items():
+        where = f"{source['folder']}/source.yaml: {key}"
         sections = sorted(source["sections"], key=lambda section: section["first"])
         for name, count in Counter(section["name"] for section in sections).items():
             if count > 1:
-                told.append(f"{where}: {key}: section {name!r} stands {count} times; allowed: once")
+                faults.append(f"{where}: section {name!r} stands {count} times; allowed: once")
         for section in sections:
             if not section["first"] <= section["last"] <= source["lines"]:
-                told.append(
-                    f"{where}: {key}: section {section['name']!r} = lines {section['first']} to {section['last']} is"
+                faults.append(
+                    f"{where}: section {section['name']!r} = lines {section['first']} to {section['last']} is"
                     f" not allowed; allowed: within lines 1 to {source['lines']}"
                 )
         for before, after in pairwise(sections):
             if after["first"] <= before["last"]:
-                told.append(f"{where}: {key}: sections {before['name']!r} and {after['name']!r} overlap")
-    return told
+                faults.append(f"{where}: sections {before['name']!r} and {after['name']!r} overlap")
+    return faults
 
 
 def section_of(paper: Paper, worklog: str, name: str) -> tuple[dict[str, Any] | None, str]:
     """A section, or what is wrong with naming it."""
-    if worklog not in paper.sources:
-        return None, f"worklog = {worklog!r} is not in sources.yaml; allowed: {', '.join(paper.sources)}"
     sections = {section["name"]: section for section in paper.sources[worklog]["sections"]}
     if name not in sections:
         return None, f"section = {name!r} is not one of worklog {worklog}'s; {suggest(name, sections)}"
@@ -139,27 +128,30 @@ def listed(kind: str) -> list[str]:
     return names
 
 
-def row_faults(paper: Paper, where: str) -> list[str]:
-    """Rows of published.csv with an id that another has, a unit of no list, or a line that is not in their section."""
-    told = []
-    for name, count in Counter(row["id"] for row in paper.published).items():
-        if count > 1:
-            told.append(f"{where}: {name}: the id stands {count} times; allowed: once")
+def row_faults(paper: Paper) -> list[str]:
+    """Published numbers with an id that another has, a unit of no list, or a line that is not in their section."""
+    faults = []
+    counts = Counter(row["id"] for row in paper.published)
     for row in paper.published:
+        found = [*id_faults(row), *count_faults(row, counts)]
         section, fault = section_of(paper, row["worklog"], row["section"])
         if section is None:
-            told.append(f"{where}: {row['id']}: {fault}")
+            found.append(fault)
         elif not section["first"] <= row["line"] <= section["last"]:
             allowed = f"{section['first']} to {section['last']}"
-            told.append(
-                f"{where}: {row['id']}: line = {row['line']} is not in section {section['name']!r}; allowed: {allowed}"
-            )
-        told += [f"{where}: {row['id']}: {fault}" for fault in id_faults(row)]
+            found.append(f"line = {row['line']} is not in section {section['name']!r}; allowed: {allowed}")
         for column, kind in (("unit", "units"), ("quantity", "quantities")):
             if row[column] not in listed(kind):
-                near = suggest(row[column], listed(kind))
-                told.append(f"{where}: {row['id']}: {column} = {row[column]!r} is not listed; {near}")
-    return told
+                found.append(f"{column} = {row[column]!r} is not listed; {suggest(row[column], listed(kind))}")
+        where = f"{paper.sources[row['worklog']]['folder']}/published.csv: {row['id']}"
+        faults += [f"{where}: {fault}" for fault in found]
+    return list(dict.fromkeys(faults))
+
+
+def count_faults(entry: dict[str, Any], counts: Counter[str]) -> list[str]:
+    """An id that stands more than once."""
+    count = counts[entry["id"]]
+    return [f"the id stands {count} times; allowed: once"] if count > 1 else []
 
 
 def id_faults(entry: dict[str, Any]) -> list[str]:
@@ -168,24 +160,23 @@ def id_faults(entry: dict[str, Any]) -> list[str]:
     return [] if entry["id"].startswith(prefix) else [f"id = {entry['id']!r} is not allowed; allowed: {prefix}..."]
 
 
-def claim_faults(paper: Paper, where: str) -> list[str]:
+def claim_faults(paper: Paper) -> list[str]:
     """Claims of no section or line, that rest on unknown rows, or whose rule makes no sense."""
-    told = []
-    for name, count in Counter(claim["id"] for claim in paper.claims).items():
-        if count > 1:
-            told.append(f"{where}: {name}: the id stands {count} times; allowed: once")
+    found = []
+    counts = Counter(claim["id"] for claim in paper.claims)
     known, claims = paper.numbers, {claim["id"]: claim for claim in paper.claims}
     for claim in paper.claims:
         faults = [*place_faults(paper, claim), *id_faults(claim), *same_faults(claim, claims)]
-        faults += rule_faults(asked(claim, claims))
+        faults += rule_faults(asked(claim, claims)) + count_faults(claim, counts)
         if claim["unit"] is not None and claim["unit"] not in listed("units"):
             faults.append(f"unit = {claim['unit']!r} is not listed; {suggest(claim['unit'], listed('units'))}")
         unknown = [i for i in claim["published"] if i not in known]
         faults += [f"published = {i!r} is not in published.csv; {suggest(i, known)}" for i in unknown]
         if not any(faults) and "as" in claim.get("rule", {}):
             faults += derived_faults(paper, claim)
-        told += [f"{where}: {claim['id']}: {fault}" for fault in faults if fault]
-    return told
+        where = f"{paper.sources[claim['worklog']]['folder']}/claims.yaml: {claim['id']}"
+        found += [f"{where}: {fault}" for fault in faults if fault]
+    return list(dict.fromkeys(found))
 
 
 def place_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:

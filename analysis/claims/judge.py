@@ -1,12 +1,13 @@
-"""What the five worklogs claim, tested on each machine's tables.
+"""What the worklogs claim, tested on each machine's tables.
 
     python -m analysis.claims.judge                 # prints the table, of every archive in data/
     python -m analysis.claims.judge --measured results/h200 --out claims.csv
     python -m analysis.claims.judge --check         # non-zero where a verdict is not the recorded one
     python -m analysis.claims.judge --record        # writes data/MACHINE/verdicts.csv
 
-paper/claims.yaml has each claim with an expression over the tables and the rule that turns its value into a verdict:
-holds, direction only, does not hold, or not testable here. `--functions` lists what an expression may call.
+claims.yaml of a worklog has each claim with an expression over the tables and the rule that turns its value into a
+verdict: holds, direction only, does not hold, or not testable here. `--functions` lists the quantities and functions
+that an expression may use.
 """
 
 from __future__ import annotations
@@ -22,24 +23,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis import registry
 from analysis.claims import files
-from analysis.claims.expressions import called
 from analysis.claims.files import Paper
-from analysis.claims.machine_tables import Machine
 from analysis.claims.verdicts import CLAIM, DIRECTION, FAILS, KINDS, VERDICTS, Row, across, rule_hash, table
 from analysis.claims.vocabulary import Vocabulary
 from analysis.inputs import Inputs
-from contracts import choose, read_rows, run_command, write_rows
+from analysis.quantities.expressions import usage
+from analysis.quantities.machine import Machine
+from analysis.quantities.registry import SOURCES, quantities
+from contracts import choose, read_rows, run_command, worklogs, write_rows
 
 NARROWEST, WIDEST = 60, 120
-FILES = (
-    "sources.yaml",
-    "published.csv",
-    "claims.yaml",
-    "compiled.csv",
-    "emulated.csv",
-)  # in paper/, as `files.read` takes them
 
 # ---- in a terminal --------------------------------------------------------------------------------------------------
 
@@ -160,12 +154,16 @@ def differences(rows: list[Row], claims: list[dict[str, Any]], folder: Path) -> 
 
 
 def judged(
-    paper: Paper, own: Inputs | None, archives: Mapping[Path, Inputs], experiments: list[str]
+    paper: Paper, own: Inputs | None, archives: Mapping[Path, Inputs]
 ) -> tuple[list[Row], dict[Path, list[Row]]]:
     """The rows of claims.csv, this run's where it measured and other machines' archives'; and each archive's."""
-    rows = table(paper, Machine(own), experiments) if own else []
+
+    def on(inputs: Inputs) -> list[Row]:
+        return table(paper, Machine(inputs, paper.compiled, paper.emulated))
+
+    rows = on(own) if own else []
     here = {row["machine"] for row in rows}
-    archived = {folder: table(paper, Machine(inputs), experiments) for folder, inputs in archives.items()}
+    archived = {folder: on(inputs) for folder, inputs in archives.items()}
     alone = {folder: [dict(row) for row in part] for folder, part in archived.items()}  # what is recorded beside each
     across([rows, *archived.values()])
     for part in archived.values():
@@ -178,82 +176,53 @@ def judged(
     return rows, alone
 
 
-def declared() -> list[str]:
-    """Every experiment that an expression may name, whether it takes part in a run or not."""
-    return [path.stem for path in sorted(Path("experiments").glob("*.yaml"))]
-
-
-@registry.table(
-    "claims",
-    category="7 Claims",
-    title="Claims and verdicts",
-    caption="workflow/report/claims.rst",
-    reads=(
-        "variants",
-        "analytic",
-        "archives",
-        "paper/claims.yaml",
-        "paper/published.csv",
-        "paper/sources.yaml",
-        "paper/compiled.csv",
-        "paper/emulated.csv",
-    ),
-    schema="claims_table",
-)
 def claims(inputs: Inputs) -> list[Row]:
-    sources, published, told, compiled, emulated = ([Path("paper") / name] for name in FILES)
-    paper = files.read(sources, published, told, [inputs.tables["analytic"]], compiled, emulated)
+    paper = files.read(analytic=[inputs.tables["analytic"]])
     own = None if inputs.archived else inputs
-    return judged(paper, own, {path: inputs.run_in(path) for path in inputs.archives}, declared())[0]
+    return judged(paper, own, {path: inputs.run_in(path) for path in inputs.archives})[0]
 
 
 # ---- the command ----------------------------------------------------------------------------------------------------
 
 
-def functions_text() -> str:
-    """What an expression may call, with what it gives."""
+def words_text() -> str:
+    """What an expression may name and call, with what it gives."""
     lines = []
+    for one in quantities().values():
+        selectors = ", ".join((*SOURCES[one.source].selectors, *one.selectors))
+        lines += [
+            f"VARIANT.{one.key}" + (f"[{selectors}]" if selectors else ""),
+            f"    {one.label}, from {one.source}.",
+        ]
     for name, function in Vocabulary.methods().items():
-        lines += [called(name, function).replace("'", '"'), f"    {(function.__doc__ or '').splitlines()[0]}"]
+        lines += [usage(name, function), f"    {(function.__doc__ or '').splitlines()[0]}"]
     return "\n".join(lines)
 
 
 def only(paper: Paper, wanted: list[str]) -> Paper:
     """The claims named. Raises `UserError` for a name that is none."""
     known = {claim["id"]: claim for claim in paper.claims}
-    chosen = [choose(known, name, "claim", "paper/claims.yaml") for name in wanted]
+    chosen = [choose(known, name, "claim", worklogs.FOLDER) for name in wanted]
     return replace(paper, claims=chosen)
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    files: dict[str, Any] = {"type": Path, "nargs": "+", "metavar": "FILE"}
-    parser.add_argument("--claims", default=[Path("paper/claims.yaml")], **files)
-    parser.add_argument("--published", default=[Path("paper/published.csv")], **files)
-    parser.add_argument("--sources", default=[Path("paper/sources.yaml")], **files)
-    parser.add_argument("--analytic", default=[Path("results/analytic.csv")], **files)
-    parser.add_argument("--compiled", default=[Path("paper/compiled.csv")], **files)
-    parser.add_argument("--emulated", default=[Path("paper/emulated.csv")], **files)
+    parser.add_argument("--worklogs", type=Path, default=worklogs.FOLDER, metavar="DIR", help="a folder for each")
+    parser.add_argument("--analytic", type=Path, nargs="+", default=[Path("results/analytic.csv")], metavar="FILE")
     parser.add_argument("--inputs", type=Path, metavar="FILE.json", help="a run's tables, in place of the next four")
     parser.add_argument("--measured", type=Path, metavar="DIR", help="tables of this run, for instance results/h200")
     parser.add_argument(
         "--archives", type=Path, nargs="*", metavar="DIR", help="archived tables (if left out: every folder of data/)"
     )
     parser.add_argument("--variants", type=Path, default=Path("results/variants.csv"), metavar="FILE")
-    parser.add_argument(
-        "--experiments",
-        type=Path,
-        nargs="+",
-        metavar="YAML",
-        help="those that may be named (default: experiments/*.yaml)",
-    )
     parser.add_argument("--only", nargs="+", metavar="ID", help="print these claims alone")
     parser.add_argument("--out", type=Path, metavar="FILE.csv", help="write the table in place of printing it")
     parser.add_argument(
         "--check", action="store_true", help="exit non-zero where an archive's verdicts are not those recorded"
     )
     parser.add_argument("--record", action="store_true", help="write each archive's verdicts beside its tables")
-    parser.add_argument("--functions", action="store_true", help="list what an expression may call, and end")
+    parser.add_argument("--functions", action="store_true", help="list quantities and functions, and end")
     return parser
 
 
@@ -261,7 +230,7 @@ def main() -> int:
     parser = arguments()
     args = parser.parse_args()
     if args.functions:
-        print(functions_text())
+        print(words_text())
         return 0
     if args.only and (args.check or args.record or args.out):
         parser.error("--only prints; without it --check, --record and --out have all claims")
@@ -272,14 +241,13 @@ def main() -> int:
     folders = args.archives
     if folders is None:
         folders = [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
-    experiments = [path.stem for path in args.experiments] if args.experiments else declared()
-    paper = files.read(args.sources, args.published, args.claims, args.analytic, args.compiled, args.emulated)
+    paper = files.read(args.worklogs, args.analytic)
     paper = only(paper, args.only) if args.only else paper
     own = Inputs.of_folder(args.measured, args.variants, archived=False) if args.measured else None
     if args.inputs and not inputs.archived:
         own = inputs
     archives = {folder: Inputs.of_folder(folder, args.variants, archived=True) for folder in folders}
-    rows, archived = judged(paper, own, archives, experiments)
+    rows, archived = judged(paper, own, archives)
     if args.out:
         write_rows(args.out, "claims_table", rows)
     else:

@@ -12,9 +12,9 @@ What a text says, and what of ours it allows (`Wording`):
 
 A number that follows from several of a text's has the interval that their digits give it (`derived`).
 
-To ours comes the noise of its kind of quantity (`NOISE`), which no interval of one run tells. What a text counts is
-held against ours with that noise; a side asks for all of our interval. A claim with another tolerance says why
-(`reason`).
+To ours comes the noise of its kind of quantity (`NOISE`), which the interval of one run does not show. What a text
+counts is held against ours with that noise; a side asks for all of our interval. A claim with another tolerance says
+why (`reason`).
 
 Each verdict is also given under two other rules (`Level`), so that one sees which verdicts hang on the choice.
 Stricter: digits only, "about" or not, and no noise; a side also with the noise against it. Looser: a fifth of a
@@ -23,14 +23,14 @@ measured number, a twentieth of one on paper; a side if our middle value is ther
 
 from __future__ import annotations
 
-import ast
 import enum
 import math
 import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from analysis.claims.estimates import EQUAL, Estimate
+from analysis.quantities.estimates import EQUAL, Estimate
+from analysis.quantities.registry import Noise
 
 SIGNIFICANT = 3  # digits of a whole number that count although they are zeros
 ABOUT = 0.05  # least relative width of "about", to either side
@@ -38,91 +38,22 @@ LOOSER = {"measured": 0.2, "computed": 0.05}
 
 
 class Level(enum.Enum):
-    """The rule that verdicts are told by, and one to either side of it."""
+    """The rule that verdicts follow, and one to either side of it."""
 
     STRICTER = "stricter"
     STANDARD = "standard"
     LOOSER = "looser"
 
 
-class Basis(enum.IntEnum):
-    """What a value rests on: the noisiest of what its expression asks for."""
-
-    PAPER = 0
-    COMPILER = 1
-    EMULATOR = 2
-    COUNTER = 3
-    TIME = 4
-    POWER = 5
-
-    @property
-    def word(self) -> str:
-        return self.name.lower()
-
-
 # Relative, of a value that was read once, or whose interval is of one run.
 NOISE = {
-    Basis.PAPER: 0.0,
-    Basis.COMPILER: 0.0,
-    Basis.EMULATOR: 0.0,
-    Basis.COUNTER: 0.01,  # ncu misses a few sectors of a thousand, and launches differ in their tails
-    Basis.TIME: 0.005,  # shares of three cards of one model differ by 0.45% at most
-    Basis.POWER: 0.05,  # windows of one kernel at one size differ by up to 4.8% between experiments
+    Noise.PAPER: 0.0,
+    Noise.COMPILER: 0.0,
+    Noise.EMULATOR: 0.0,
+    Noise.COUNTER: 0.01,  # ncu misses a few sectors of a thousand, and launches differ in their tails
+    Noise.TIME: 0.005,  # shares of three cards of one model differ by 0.45% at most
+    Noise.POWER: 0.05,  # windows of one kernel at one size differ by up to 4.8% between experiments
 }
-MACHINE_FREE = {
-    "analytic",
-    "published",
-    "compiled",
-    "emulated",
-    "contains",
-    "min",
-    "max",
-    "sum",
-    "tuple",
-    "abs",
-    "log2",
-}
-OF_COMPILER = {"resource", "compiled"}
-OF_EMULATOR = {"predicted", "predicted_conflicts", "emulated", "bound", "bottleneck", "waves"}
-OF_POWER = {"power_w", "gflop_per_j", "temperature_c", "throttle_reasons"}
-OF_COUNTERS = {
-    *("counter", "kernel_name", "inter_warp_conflicts", "bank_wavefronts", "bytes_per_sector", "sectors_per_request"),
-    *("wavefronts", "conflicts", "l1_hit", "l2_hit", "dram_bytes", "achieved_occupancy", "warps_eligible", "stall"),
-    *("issue_active", "instructions", "check_worst", "sanitizer_errors"),
-}
-
-OF = {
-    Basis.COMPILER: OF_COMPILER,
-    Basis.EMULATOR: OF_EMULATOR,
-    Basis.PAPER: MACHINE_FREE,
-    Basis.COUNTER: OF_COUNTERS,
-    Basis.POWER: OF_POWER,
-}
-
-
-def called(expression: str | float) -> set[str]:
-    """The functions that an expression calls; none where it is not an expression."""
-    try:
-        tree = ast.parse(str(expression).strip(), mode="eval")
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        return set()
-    return {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-
-
-def basis(expression: str | float) -> Basis:
-    """What a value rests on. A function of no list is of times, and so are the machine's ceilings."""
-    found = Basis.PAPER
-    for name in called(expression):
-        of = next((of for of, names in OF.items() if name in names), Basis.TIME)
-        if (of, name) == (Basis.TIME, "fastest") and "joule" in str(expression):
-            of = Basis.POWER
-        found = max(found, of)
-    return found
-
-
-def independent(expression: str | float) -> bool:
-    """Whether a value is the same on every machine: of the texts, of PTX's semantics, of a compiler's named target."""
-    return called(expression) <= MACHINE_FREE
 
 
 # ---- what a text allows ----------------------------------------------------------------------------------------------
@@ -177,25 +108,25 @@ def of_number(value: float, about: bool = False) -> Wording:
 # ---- whether ours is there -------------------------------------------------------------------------------------------
 
 
-def meets(ours: Estimate, theirs: Estimate, of: Basis, level: Level, own: bool = False) -> bool:
+def meets(ours: Estimate, theirs: Estimate, of: Noise, level: Level, own: bool = False) -> bool:
     """Whether ours is what a text allows; `own`: the claim's tolerance is its own, and is not widened for the text."""
     low, high = widened(ours, 0.0 if level is Level.STRICTER else NOISE[of])
     slack = 0.0
     if level is Level.LOOSER and not own:
-        slack = LOOSER["computed" if of < Basis.COUNTER else "measured"] * abs(theirs.value)
+        slack = LOOSER["computed" if of < Noise.COUNTER else "measured"] * abs(theirs.value)
     reach = EQUAL * max(abs(theirs.value), abs(ours.value))
     allowed = min(theirs.low, theirs.value - slack), max(theirs.high, theirs.value + slack)
     return high >= allowed[0] - reach and low <= allowed[1] + reach
 
 
-def equals(ours: Estimate, wanted: float, of: Basis, level: Level) -> bool:
+def equals(ours: Estimate, wanted: float, of: Noise, level: Level) -> bool:
     """Whether ours is exactly that: all of it, but for the noise of counting."""
     noise = 0.0 if level is Level.STRICTER else NOISE[of] * (2 if level is Level.LOOSER else 1)
     slack = max(EQUAL, noise * abs(wanted))
     return all(math.isclose(end, wanted, rel_tol=EQUAL, abs_tol=slack) for end in (ours.low, ours.high))
 
 
-def beyond(ours: Estimate, bound: float, side: int, of: Basis, level: Level, strictly: bool = False) -> bool:
+def beyond(ours: Estimate, bound: float, side: int, of: Noise, level: Level, strictly: bool = False) -> bool:
     """Whether ours is above (`side` 1) or below (-1) a bound: all of it; `strictly`: and not on it."""
     noise = NOISE[of] * max(abs(ours.value), abs(bound)) if math.isfinite(ours.value) else 0.0
     end = {

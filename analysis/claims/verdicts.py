@@ -8,21 +8,23 @@ for all claims alike. A verdict that is not "holds" has a kind, which says what 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from analysis.claims import files, tolerance
-from analysis.claims.estimates import Estimate, Truth, Undefined, number
-from analysis.claims.expressions import evaluate
 from analysis.claims.files import Paper
-from analysis.claims.machine_tables import Machine, Missing, Unreadable
 from analysis.claims.tolerance import Level
 from analysis.claims.vocabulary import Vocabulary
+from analysis.quantities.estimates import Estimate, Truth, Undefined, number
+from analysis.quantities.expressions import Expression
+from analysis.quantities.machine import Machine, Missing, Unreadable
+from analysis.quantities.registry import SOURCES, Noise
 from contracts import UserError
 
 HOLDS, DIRECTION, FAILS, UNTESTABLE = "holds", "direction only", "does not hold", "not testable here"
@@ -37,7 +39,7 @@ MISSING = "\N{REPLACEMENT CHARACTER}"  # stands in a remark for a value that is 
 SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z\d])")  # where one ends and another begins
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 
-Functions = Mapping[str, Callable[..., Any]]
+Ask = Callable[[str], Any]  # the value of an expression
 Row = dict[str, Any]
 
 
@@ -50,11 +52,32 @@ class Verdict:
     ours: Estimate | Truth | str | None = None
 
 
-def value_of(expression: str | float, functions: Functions, source: str) -> Estimate | Truth | str:
+@functools.cache
+def parsed(text: str) -> Expression:
+    return Expression.parse(text)
+
+
+def noise_of(measure: str | float) -> Noise:
+    """The noisiest of what a measure rests on."""
+    return parsed(str(measure)).noise(Vocabulary.sources())
+
+
+def independent(measure: str | float) -> bool:
+    """Whether a value is the same on every machine: of the texts, of PTX's semantics, of a compiler's named target."""
+    return all(SOURCES[name].anywhere for name in parsed(str(measure)).sources(Vocabulary.sources()))
+
+
+def asking(paper: Paper, machine: Machine) -> Ask:
+    """What evaluates expressions on one machine; each is evaluated once, however often it is asked for."""
+    functions = Vocabulary(machine, paper.analytic, paper.numbers).functions()
+    return functools.cache(lambda text: parsed(text).evaluate(functions, machine.value))
+
+
+def value_of(expression: str | float, ask: Ask, source: str) -> Estimate | Truth | str:
     """The value of a claim's expression. A `UserError` names the claim and the expression."""
     text = " ".join(str(expression).split())
     try:
-        found = evaluate(text, functions)
+        found = ask(text)
         return found if isinstance(found, (Truth, str)) else Estimate.of(found)
     except Unreadable:
         raise
@@ -62,14 +85,12 @@ def value_of(expression: str | float, functions: Functions, source: str) -> Esti
         raise UserError(f"{source}: {text}: {error}") from error
 
 
-def judge(
-    claim: dict[str, Any], functions: Functions, paper: Paper | None = None, level: Level = Level.STANDARD
-) -> Verdict:
+def judge(claim: dict[str, Any], ask: Ask, paper: Paper | None = None, level: Level = Level.STANDARD) -> Verdict:
     """The verdict on one claim. Raises `UserError` where its expression makes no sense on any machine."""
     if "untestable" in claim:
         return Verdict(UNTESTABLE, claim["untestable"])
     try:
-        ours = value_of(claim["measure"], functions, claim["id"])
+        ours = value_of(claim["measure"], ask, claim["id"])
     except (Missing, Undefined) as missing:
         return Verdict(UNTESTABLE, str(missing))
     return compared(claim, ours, paper, level)
@@ -107,7 +128,7 @@ def compared(claim: dict[str, Any], ours: Estimate | Truth | str, paper: Paper |
 
 
 def _number(claim: dict[str, Any], kind: str, ours: Estimate, paper: Paper | None, level: Level) -> Verdict:
-    rule, of = claim["rule"], tolerance.basis(claim["measure"])
+    rule, of = claim["rule"], noise_of(claim["measure"])
     wanted = rule[kind]
     if kind == "equals":
         holds = tolerance.equals(ours, wanted, of, level)
@@ -135,13 +156,13 @@ def kind_of(claim: dict[str, Any], verdict: Verdict) -> str | None:
     if verdict.verdict == HOLDS:
         return None
     key, otherwise = ("lacks", WAITS) if verdict.verdict == UNTESTABLE else ("kind", None)
-    if key == "kind" and tolerance.independent(claim["measure"]):
+    if key == "kind" and independent(claim["measure"]):
         otherwise = PAPER
     found: str | None = claim.get(key, otherwise)
     return found
 
 
-def remark(claim: dict[str, Any], verdict: Verdict, functions: Functions) -> str | None:
+def remark(claim: dict[str, Any], verdict: Verdict, ask: Ask) -> str | None:
     """A claim's remark with its placeholders filled, without the sentences of which a value is missing."""
     if "remark" not in claim:
         return None
@@ -155,7 +176,7 @@ def remark(claim: dict[str, Any], verdict: Verdict, functions: Functions) -> str
             allowed = "{ours}, {theirs}, {expr: ...}"
             raise UserError(f"{claim['id']}: remark: {match[0]} is not allowed; allowed: {allowed}")
         try:
-            return told(value_of(what.removeprefix("expr:"), functions, f"{claim['id']}: remark"))
+            return told(value_of(what.removeprefix("expr:"), ask, f"{claim['id']}: remark"))
         except (Missing, Undefined):
             return MISSING
 
@@ -181,19 +202,17 @@ def rule_hash(claim: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def table(paper: Paper, machine: Machine, experiments: list[str]) -> list[Row]:
+def table(paper: Paper, machine: Machine) -> list[Row]:
     """The rows of claims.csv for one machine. Raises `UserError` with a line for each claim that makes no sense."""
-    functions = Vocabulary(
-        machine, paper.analytic, paper.numbers, experiments, paper.compiled, paper.emulated
-    ).functions()
+    ask = asking(paper, machine)
     rows, faults = [], []
     known = {claim["id"]: claim for claim in paper.claims}
     for claim in paper.claims:
         asked = files.asked(claim, known)
         try:
-            verdicts = {level: judge(asked, functions, paper, level) for level in Level}
+            verdicts = {level: judge(asked, ask, paper, level) for level in Level}
             verdict = verdicts[Level.STANDARD]
-            note = remark(asked, verdict, functions)
+            note = remark(asked, verdict, ask)
             levels = {f"if_{level.value}": v.verdict for level, v in verdicts.items() if level is not Level.STANDARD}
             rows.append(_row(paper, machine, claim, asked, verdict, note) | levels)
         except Unreadable:
@@ -224,8 +243,8 @@ def _row(
         **_ours(verdict.ours),
         "verdict": verdict.verdict,
         "kind": kind_of(asked, verdict),
-        "basis": tolerance.basis(measure).word if measure is not None else None,
-        "independent": measure is not None and tolerance.independent(measure),
+        "basis": noise_of(measure).word if measure is not None else None,
+        "independent": measure is not None and independent(measure),
         "why": " ".join(verdict.why.split()),
         "reason": " ".join(asked["rule"]["reason"].split()) if "reason" in asked.get("rule", {}) else None,
         "remark": note,

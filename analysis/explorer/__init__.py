@@ -5,13 +5,13 @@
 `content` is what the page knows, `charts` how Vega-Lite draws it (through Altair), `page.js` what it does with a click.
 """
 
-# What it is made from, as `registry.figure` takes it
+# What it is made from, as captions.schema.yaml explains `reads` and `optional`
 READS = (
     *("variants", "machine", "provenance", "bench", "checks", "counters", "resources", "other_runs"),
     *("report:claims", "report:findings"),
 )
 OPTIONAL = ("emulated_checks", "predictions", "bounds")
-FILES = ("paper/claims.yaml", "paper/sources.yaml", "paper/steps.yaml")
+FILES = ("paper/worklogs/*/*.yaml", "paper/steps.yaml")
 PARTS = ("page.html", "page.css", "page.js")
 # Figures and tables that it stands for: they are not in Snakemake's report, but for the ladder that this opens with
 STANDS_FOR = (

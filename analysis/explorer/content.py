@@ -7,7 +7,6 @@ fractions, as in bench.csv; the page shows them in percent.
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -17,53 +16,36 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims.vocabulary import Vocabulary
-from analysis.claims.vocabulary_times import Times
-from analysis.data import Measured, metric_names, metrics, wide
+from analysis.data import Measured, metric_names, metrics, squares, wide
 from analysis.inputs import Inputs
 from analysis.metrics import COMPARISON, with_derived
+from analysis.quantities.expressions import Expression, shown_text
+from analysis.quantities.registry import quantities
 from analysis.tables import bounds
 from analysis.tables.compare import LEAST, STALLS
 from analysis.tables.machines import all_runs
-from contracts import UserError, load_yaml, read_json, read_yaml
+from contracts import UserError, load_yaml, read_json, worklogs
 
-FORETOLD = "ptxsim"  # stands among the machines: counters as the emulator foretells them
+PREDICTED = "ptxsim"  # listed among the machines: counters as the emulator predicts them
 
 Row = dict[str, Any]
 
-# Quantities of bench.csv: column, ends of its interval, label, unit, direction (+1: more is better)
+# Quantities of bench.csv, under the names of their columns
 QUANTITIES: list[Row] = [
-    {"key": "tflops", "label": "Speed", "unit": "TFLOP/s", "better": 1, "low": "tflops_low", "high": "tflops_high"},
-    {"key": "share_of_baseline", "label": "Share of cuBLAS", "unit": "%", "better": 1}
-    | {"low": "share_ci_low", "high": "share_ci_high"},
-    {"key": "flop_per_clock_sm", "label": "Work per clock", "unit": "FLOP/clock/SM", "better": 1}
-    | {"low": "flop_per_clock_sm_low", "high": "flop_per_clock_sm_high"},
-    {"key": "gflop_per_j", "label": "Work per joule", "unit": "GFLOP/J", "better": 1}
-    | {"low": "gflop_per_j_ci_low", "high": "gflop_per_j_ci_high"},
-    {"key": "time_us_median", "label": "Time", "unit": "µs", "better": -1}
-    | {"low": "time_us_ci_low", "high": "time_us_ci_high"},
-    {"key": "power_w", "label": "Power", "unit": "W", "better": 0, "low": "power_w_ci_low", "high": "power_w_ci_high"},
+    {"key": one.column, "label": one.label, "unit": one.unit, "better": one.better, "low": one.low, "high": one.high}
+    for key in ("tflops", "share", "flop_per_clock_sm", "gflop_per_j", "time_us", "power_w")
+    if (one := quantities()[key])
 ]
-LEAST_CYCLES: Row = {"key": "least_cycles", "label": "Least cycles, foretold", "unit": "cycles of an SM"}
+LEAST_CYCLES: Row = {"key": "least_cycles", "label": "Least cycles, predicted", "unit": "cycles of an SM"}
 LEAST_CYCLES |= {"better": -1, "low": "", "high": ""}
 BENCH = ["experiment", "variant", "dtype", "n", "regime", "data", "baseline", "sm_clock_mhz", "throttle_reasons"]
 BENCH += ["samples", "rejected", "stale"]
-RESOURCES = {
-    "registers": ("Registers per thread", "", -1),
-    "shared_bytes": ("Shared memory of a block", "byte", 0),
-    "spill_bytes": ("Spilled", "byte", -1),
-    "threads": ("Threads of a block", "", 0),
-    "blocks_per_sm": ("Blocks per SM", "", 1),
-    "occupancy": ("Theoretical occupancy, a share", "", 1),
-    "sass_total": ("Instructions in the SASS", "", 0),
-}
+RESOURCES = ("registers", "shared_bytes", "spill_bytes", "threads", "blocks_per_sm", "occupancy", "sass_total")
 COUNTED = (
     "global_memory",
     "shared_memory",
 )  # sections of metrics.yaml whose counts stand beside what is derived of them
-# What of bench.csv a function of the claims is about
-SHOWN_BY = {"time_us": "time_us_median", "speedup": "tflops", "tflops": "tflops", "share": "share_of_baseline"}
-SHOWN_BY |= {"flop_per_clock": "flop_per_clock_sm", "peak_share": "flop_per_clock_sm", "gflop_per_j": "gflop_per_j"}
-SHOWN_BY |= {"power_w": "power_w"}
+SHOWN_BY = {"speedup": "tflops", "peak_share": "flop_per_clock_sm"}  # timings that the page shows by another one
 
 
 def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
@@ -92,10 +74,12 @@ def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
         "steps": [
             {key: step[key] for key in ("part", "variant", "over", "changed")}
             | {"counters": [{"key": one["key"], "meant": one["meant"]} for one in step["counters"]]}
-            for step in read_yaml("paper/steps.yaml", "steps")
+            for step in worklogs.steps()
         ],
         "pictures": [picture(name, path) for name, path in pictures.items()],
-        "worklogs": worklogs(),
+        "worklogs": [
+            {"key": key, "title": one["title"], "author": one["author"]} for key, one in worklogs.sources().items()
+        ],
         "claims": claims(inputs, list(variants["variant"])),
         "findings": findings(inputs),
     }
@@ -122,17 +106,16 @@ def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
             }
         )
     if inputs.has("predictions"):
-        rows = inputs.described("predictions")
+        rows = squares(inputs.described("predictions"))
         told = counts(rows[~rows["variant"].isin(failed)], {})
-        origin = "foretold by ptxsim, the emulator, from the code of this tree; nothing is measured"
-        found.append({"name": FORETOLD, "gpu": None, "origin": origin, "power_limit_w": None, "bench": packed([], [])})
+        origin = "predicted by ptxsim, the emulator, from the code of this tree; nothing is measured"
+        found.append({"name": PREDICTED, "gpu": None, "origin": origin, "power_limit_w": None, "bench": packed([], [])})
         found[-1]["counters"] = told
     return [one for one in found if one["bench"]["rows"] or one["counters"]]
 
 
 def timings(bench: pd.DataFrame) -> Row:
-    """Square problems of bench.csv. `first`: of equal variant, size, clocks and data, the row of the most samples."""
-    bench = bench[(bench["m"] == bench["n"]) & (bench["n"] == bench["k"])].reset_index(drop=True)
+    """Rows of `Measured.bench`. `first`: of equal variant, size, clocks and data, the row of the most samples."""
     median, low, high = (bench[f"time_us_{end}"].astype(float) for end in ("median", "ci_low", "ci_high"))
     ends: dict[str, Any] = {}
     for rate in ("tflops", "flop_per_clock_sm"):  # the interval of the time alone, as the claims have it
@@ -178,7 +161,7 @@ def least_cycles(inputs: Inputs, failed: set[str]) -> Row:
     """Least cycles by variant, size and resource, from the emulator."""
     found: Row = {}
     for row in inputs.listed("bounds") if inputs.has("bounds") else []:
-        if row["variant"] not in failed:
+        if row["variant"] not in failed and row["m"] == row["n"] == row["k"]:
             of_size = found.setdefault(row["variant"], {}).setdefault(str(row["n"]), {})
             of_size[row["resource"]] = row["cycles_per_sm"]
     return found
@@ -200,15 +183,16 @@ def shown_metrics() -> list[Row]:
 
     for quantity in QUANTITIES:
         add("Speed and energy", "bench", *(quantity[key] for key in ("key", "label", "unit", "better")))
-    for key, (label, unit, better) in RESOURCES.items():
-        add("Resources, by the compiler", "resources", key, label, unit, better)
+    for key in RESOURCES:
+        one = quantities()[key]
+        add("Resources, by the compiler", "resources", key, one.label, one.unit, one.better)
     for key, label in (bounds.RESOURCES | bounds.ESTIMATES | {"tail": "largest, SM with the most blocks"}).items():
         told = f"{label} (estimate)" if key in bounds.ESTIMATES else label
         add("Least cycles of an SM, by the emulator", "bounds", key, told, "cycles", -1)
         add("Least cycles as a share of those measured", "counters", f"percent_{key}", told, "%", 0)
     for section, shown in COMPARISON.items():
-        for one in shown:
-            add(section, "counters", one.key, one.label, one.unit, one.better)
+        for counter in shown:
+            add(section, "counters", counter.key, counter.label, counter.unit, counter.better)
     known = {entry["id"] for entry in found}
     for section in COUNTED:
         for key, entry in metrics()[section].items():
@@ -261,19 +245,14 @@ def picture(name: str, path: Path) -> Row:
 # ---- claims ---------------------------------------------------------------------------------------------------------
 
 
-def worklogs() -> list[Row]:
-    """Whose claims they are."""
-    told = read_yaml("paper/sources.yaml", "sources")
-    return [{"key": key, "title": one["title"], "author": one["author"]} for key, one in told.items()]
-
-
 def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
     """Rows of claims.csv, whatever columns it has, with what each rests on: its measure, and where that is shown."""
     path = inputs.reports / "claims.csv"
     if not path.is_file():
         return []
     table = inputs.report("claims", "claims_table")
-    asked = {entry["id"]: entry for entry in load_yaml(Path("paper/claims.yaml"))}
+    files = worklogs.files("claims.yaml").values()
+    asked = {entry["id"]: entry for path in files for entry in load_yaml(path)}
     keys = {metric["id"] for metric in shown_metrics()}
     found = []
     for row in rows_of(table):
@@ -292,35 +271,30 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
 
 def findings(inputs: Inputs) -> list[Row]:
     """Those of findings.json, the list that the paper tells, without the rows that only its figures draw."""
-    path = inputs.reports / "findings.json"
     told = ("name", "part", "title", "holds", "why", "told", "evidence")
-    return [{key: row[key] for key in told} for row in json.loads(path.read_text())] if path.is_file() else []
+    return [{key: row[key] for key in told} for row in inputs.findings()]
 
 
 def rests_on(measure: str, variants: list[str], keys: set[str]) -> list[Row]:
-    """Of each call in a claim's measure: what it gives, its kernels, and the quantity or metric that shows it."""
-    try:
-        tree = ast.parse(measure, mode="eval")
-    except SyntaxError:
+    """Of each quantity and table in a claim's measure: what it is, its kernels, and where the page shows it."""
+    if not measure:
         return []
-    known, found = Vocabulary.methods(), []
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known):
-            continue
-        texts = [
-            part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)
-        ]
-        function = known[node.func.id]
-        of_times = vars(Times).get(function.__name__) is function
-        entry: Row = {
-            "call": ast.unparse(node).replace("'", '"'),
-            "gives": (function.__doc__ or "").splitlines()[0],
-            "kernels": [name for name in variants if name in texts],
-            "view": "sizes" if of_times else "pair",
-        }
-        source = {"resource": "resources", "bound": "bounds"}.get(node.func.id, "counters")
-        shown = SHOWN_BY.get(node.func.id) or next((i for t in texts if (i := identity(source, t)) in keys), None)
-        entry |= {"shows": shown} if shown else {}
-        if entry["kernels"]:
-            found.append(entry)
-    return found
+    expression = Expression.parse(measure)
+    found: list[Row] = []
+    for one in expression.references:
+        of = [one.name, *(part.id for part in one.selectors.values() if isinstance(part, ast.Name))]
+        entry: Row = {"call": one.text, "gives": f"{one.quantity.label}.", "view": "pair"}
+        table = {"compiled": "resources"}.get(one.source, one.source)
+        name = one.quantity.column if table in ("bench", "bounds") else one.quantity.key
+        if table in ("bench", "timing_methods"):
+            entry["view"] = "sizes"
+        shown = SHOWN_BY.get(one.quantity.key, identity(table, name))
+        entry |= {"kernels": [name for name in variants if name in of]} | ({"shows": shown} if shown in keys else {})
+        found.append(entry)
+    for name, call in expression.calls:
+        if name in Vocabulary.sources():
+            texts = [part.value for part in ast.walk(call) if isinstance(part, ast.Constant)]
+            gives = (Vocabulary.methods()[name].__doc__ or "").splitlines()[0]
+            of_call = [name for name in variants if name in texts]
+            found.append({"call": shown_text(call), "gives": gives, "kernels": of_call, "view": "pair"})
+    return [entry for entry in found if entry["kernels"]]

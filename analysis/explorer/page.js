@@ -575,7 +575,7 @@ function article(claim) {
     claim.remark ? el('p', {}, claim.remark) : null,
     el('details', { open }, el('summary', {}, 'What it rests on'),
       el('p', {}, `Worklog ${claim.worklog}, ${claim.section}${claim.lines ? `, line ${claim.lines}` : ''}`, claim.quote ? el('span', {}, ': ', el('q', {}, claim.quote)) : ''),
-      claim.published?.length ? el('p', {}, 'Numbers in paper/published.csv: ', el('code', {}, claim.published.join(', '))) : null,
+      claim.published?.length ? el('p', {}, 'Numbers in published.csv: ', el('code', {}, claim.published.join(', '))) : null,
       claim.measure ? el('p', {}, 'Measure: ', el('code', {}, claim.measure)) : null,
       claim.evidence ? el('p', {}, `Evidence: ${claim.evidence}`) : null,
       claim.basis ? el('p', {}, `Basis: ${claim.basis}`) : null,

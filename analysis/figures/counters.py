@@ -20,7 +20,6 @@ from analysis.data import Measured, fold_twins, marked, metric_names, wide
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.metrics import HEAT, with_derived
-from analysis.registry import figure
 from contracts import choose
 
 SHOWN = [row for rows in HEAT.values() for row in rows]
@@ -119,29 +118,19 @@ def draw(measured: Measured) -> Figure:
     return figure
 
 
-def only(measured: Measured, names: list[str], size: int | None = None) -> Measured:
-    """The same measurements, of the variants named, counted at one size."""
+def only(measured: Measured, names: list[str], sizes: list[int] | None = None) -> Measured:
+    """The same measurements, of the variants named, counted at these sizes."""
     for name in names:
         choose(dict.fromkeys(measured.variants["variant"]), name, "variant", "the catalogue")
     counters, failed = (rows[rows["variant"].isin(names)] for rows in (measured.counters, measured.failed))
-    at_size = counters[counters["n"] == size] if size else counters
+    at_size = counters[counters["n"].isin(sizes)] if sizes else counters
     return dataclasses.replace(measured, counters=at_size, failed=failed)
 
 
-@figure("counters", category="3 Counters", subcategory="All kernels", title="All kernels", reads=("measured",))
 def counters_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured())
 
 
-@figure(
-    "counters_of_experiment",
-    category="3 Counters",
-    caption="workflow/report/counters.rst",
-    per="experiment",
-    applies="profiled",
-    stem="counters",
-    reads=("measured",),
-)
 def counters_of_experiment(inputs: Inputs) -> Figure:
     experiment = inputs.experiments[str(inputs.experiment)]
-    return draw(only(inputs.measured(), list(experiment["variants"]), experiment["profile_size"]))
+    return draw(only(inputs.measured(), list(experiment["variants"]), experiment["profiled"]))

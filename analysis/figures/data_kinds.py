@@ -19,7 +19,6 @@ from matplotlib.lines import Line2D
 from analysis.data import Measured, marked, records
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.data_kinds import KEYS, spreads
 
 WIDE = 8  # from this ratio on, energies stand on a logarithmic axis
@@ -119,13 +118,12 @@ def draw(measured: Measured, experiment: str) -> Figure:
         figure,
         measured,
         "m = n = k",
-        "upper marks: TFLOP/s, lower: FLOP/clock/SM; the numbers beside them: largest over smallest, less one, in %, "
+        "upper marks: TFLOP/s, lower: FLOP/clock/SM; the numbers next to them: largest over smallest, less one, in %, "
         "bold where FLOP/clock/SM differs by more than 1%",
         stale=rows["stale"].any(),
     )
     return figure
 
 
-@figure("data_kinds", category="2 Ladder", per="experiment", applies="data_kinds", reads=("measured",))
 def data_kinds_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), str(inputs.experiment))

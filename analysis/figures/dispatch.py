@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.dispatch import SHAPES, best
 
 
@@ -50,20 +49,11 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
         axes.axhline(1, color=style.INK, linewidth=0.8, zorder=1)
     figure.legend(loc="outside upper center", ncols=len(marks), frameon=False)
     mean = float(np.exp(np.log(chosen.loc[chosen["shape"] == "square", "share"]).mean()))
-    told = f"the fastest: {mean:.2f} of cuBLAS over the squares, geometric mean" if np.isfinite(mean) else ""
-    style.note(figure, measured, told, stale=bool(rows["stale"].any()))
+    note = f"the fastest: {mean:.2f} of cuBLAS over the squares, geometric mean" if np.isfinite(mean) else ""
+    style.note(figure, measured, note, stale=bool(rows["stale"].any()))
     return figure
 
 
-@figure(
-    "dispatch",
-    category="2 Ladder",
-    subcategory="All kernels",
-    title="What a dispatcher picks from",
-    reads=("measured",),
-    optional=("dispatch",),
-    where_needed=("dispatch",),
-)
 def dispatch_figure(inputs: Inputs) -> Figure:
     rows = inputs.offered("dispatch", timed=True)
     return draw(inputs.measured(), rows[rows["dispatcher"] == rows["dispatcher"].iloc[0]])

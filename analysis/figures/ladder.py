@@ -2,7 +2,7 @@
 
 One panel per clock regime, size and kind of data. Where nothing was measured with locked clocks, FLOP/clock/SM stands
 in, labelled as derived; where that would outgrow a page, it is left to the tables, and rows stand closer. A bar of
-another dtype than the kernels' (TF32 beside fp32 kernels) that would squeeze all others is cut at the axis's end and
+another dtype than the kernels' (TF32 next to fp32 kernels) that would squeeze all others is cut at the axis's end and
 carries its number.
 """
 
@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked, records
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 PAGE = 10.0  # inches: a figure that is higher would be made too small to read in the supplement
 ROW, CLOSE_ROW = 0.2, 0.15  # inches
@@ -57,7 +56,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: floa
 
 
 def height(panels: Sized, columns: int, rows: int, pitch: float) -> float:
-    """Of the figure in inches: its panels with so many rows, each of the height `pitch`."""
+    """The height of the figure in inches: its panels with so many rows, each of the height `pitch`."""
     return 0.45 - (-len(panels) // columns) * (0.62 + pitch * rows)
 
 
@@ -114,6 +113,5 @@ def draw(measured: Measured, experiment: str) -> Figure:
     return figure
 
 
-@figure("ladder", category="2 Ladder", per="experiment", applies="ladder", reads=("measured",))
 def ladder_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), str(inputs.experiment))

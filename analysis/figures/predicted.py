@@ -1,4 +1,4 @@
-"""Counters that the emulator predicts beside those that the hardware counted: a mark per kernel and counter.
+"""Counters that the emulator predicts, next to those that the hardware counted: a mark per kernel and counter.
 
 The mark's place is the relative difference; bank conflicts are compared as a share of the wavefronts that they are
 among, since a count near zero has no useful relative difference. A kernel whose source changed since it was measured is
@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.predicted import differences, names
 from contracts.dtypes import dtypes
 
@@ -65,12 +64,5 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "predicted",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Predicted beside measured",
-    reads=("measured", "predictions"),
-)
 def predicted_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.rows("predictions"))

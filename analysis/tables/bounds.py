@@ -12,7 +12,6 @@ import pandas as pd
 
 from analysis.data import Measured, records
 from analysis.inputs import Inputs
-from analysis.registry import document, table
 
 RESOURCES = {
     "fma": "FMA pipe",
@@ -41,11 +40,11 @@ def shares(counters: pd.DataFrame, bounds: pd.DataFrame) -> pd.DataFrame:
     the slowest SM's cycles, the others of the average SM's.
     """
     current = counters[~counters["stale"].astype(bool)]
-    cycles = current[current["metric"].isin([AVERAGE, SLOWEST])][[*KEYS, "label", "order", "metric", "value"]]
+    cycles = current[current["metric"].isin([AVERAGE, SLOWEST])][[*KEYS, "m", "k", "label", "order", "metric", "value"]]
     wanted = bounds[bounds["resource"].isin([*RESOURCES, *ESTIMATES, "tail"])]
     wanted = wanted.assign(kind=wanted["resource"].map(lambda name: "estimate" if name in ESTIMATES else "bound"))
     wanted = wanted.assign(metric=wanted["resource"].map(lambda name: SLOWEST if name == "tail" else AVERAGE))
-    both = wanted.merge(cycles, on=[*KEYS, "metric"]).rename(columns={"value": "measured"})
+    both = wanted.merge(cycles, on=[*KEYS, "m", "k", "metric"]).rename(columns={"value": "measured"})
     both = both.assign(percent=100 * both["cycles_per_sm"] / both["measured"])
     columns = [*KEYS, "label", "order", "kind", "resource", "cycles_per_sm", "measured", "percent"]
     return both[columns].sort_values("order", kind="stable").reset_index(drop=True)
@@ -118,11 +117,9 @@ def rules(measured: Measured, bounds: pd.DataFrame) -> str:
     return "\n".join([*first, "", *second, ""])
 
 
-@table("bounds", title="Least cycles by resource", caption="workflow/report/bounds.rst", reads=("measured", "bounds"))
 def bounds_table(inputs: Inputs) -> pd.DataFrame:
     return in_words(shares(inputs.measured().counters, inputs.rows("bounds")))
 
 
-@document("bounds_rules", file="bounds_rules.md", reads=("measured", "bounds"))
 def bounds_rules(inputs: Inputs) -> str:
     return rules(inputs.measured(), inputs.rows("bounds"))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 
 from analysis import data
 from analysis.inputs import Inputs
-from analysis.registry import table
-from contracts import read_rows
+from contracts import worklogs
 
 COLUMNS = [
     "registers",
@@ -30,13 +27,6 @@ def beside(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     return theirs[["variant", "arch", *COLUMNS]].merge(here, on="variant", how="left", suffixes=("", "_here"))
 
 
-@table(
-    "compiled",
-    category="5 Tables",
-    title="Registers by architecture",
-    caption="workflow/report/compiled.rst",
-    reads=("resources", "paper/compiled.csv"),
-)
 def compiled(inputs: Inputs) -> pd.DataFrame:
-    rows = read_rows(Path("paper/compiled.csv"), "resources")
+    rows = worklogs.rows("compiled.csv", "resources")
     return beside(data.table(rows, "resources"), inputs.rows("resources"))

@@ -60,10 +60,10 @@ from analysis.data import (
     wide,
 )
 from analysis.inputs import Inputs
-from analysis.registry import document, table
 from analysis.tables import autotune, library_calls
 from analysis.tables.compare import compare
 from analysis.tables.data_kinds import spreads
+from contracts import worklogs
 from contracts.dtypes import dtypes
 
 PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")  # worklog 002's two kernels
@@ -232,6 +232,11 @@ def summary(
         "gone": measured.gone,
         "gone_experiments": sorted(set(measured.bench["experiment"]) - planned),
         "kernels": kernel_list(measured.variants),
+        "worklogs": [
+            {"key": key, "seed": source["file"].partition("_")[0]}
+            | {word: source[word] for word in ("name", "citation")}
+            for key, source in worklogs.sources().items()
+        ],
         "library_functions": library_functions(wide(measured.counters, metric_names())).to_dict(orient="records"),
         "compiler": next(iter(resources["compiler"].unique()), None),
         "arch": next(iter(resources["arch"].unique()), None),
@@ -248,7 +253,6 @@ def of_kind(inputs: Inputs, kind: str) -> pd.DataFrame:
     return rows[rows["experiment"].map(kinds) == kind]
 
 
-@document("summary", file="summary.json", reads=("measured", "resources", "windows"), optional=("tuning", "tuned"))
 def summary_document(inputs: Inputs) -> str:
     measured = inputs.measured()
     rows = timings(measured)
@@ -262,36 +266,29 @@ def summary_document(inputs: Inputs) -> str:
     return json.dumps(told, indent=2, allow_nan=False) + "\n"
 
 
-@table("ladder", title="Timings, ladders", reads=("measured",))
 def ladder(inputs: Inputs) -> pd.DataFrame:
     return of_kind(inputs, "ladder")
 
 
-@table("sizes", title="Timings, sweeps of sizes", reads=("measured",))
 def sizes(inputs: Inputs) -> pd.DataFrame:
     return of_kind(inputs, "sizes")
 
 
-@table("data_kinds", title="Timings on several kinds of data", reads=("measured",))
 def data_kinds(inputs: Inputs) -> pd.DataFrame:
     return spreads(of_kind(inputs, "data_kinds"))
 
 
-@table("resources", title="Resources of each kernel", reads=("variants", "resources"))
 def resources(inputs: Inputs) -> pd.DataFrame:
     return resource_table(inputs.rows("resources"), inputs.variants)
 
 
-@table("checks", title="Correctness", reads=("measured",))
 def checks(inputs: Inputs) -> pd.DataFrame:
     return check_table(inputs.measured())
 
 
-@table("counters", title="Hardware counters", reads=("measured",))
 def counters(inputs: Inputs) -> pd.DataFrame:
     return counter_table(inputs.measured())
 
 
-@table("comparison", title="2D block tiling against vectorized accesses", reads=("measured",))
 def comparison(inputs: Inputs) -> pd.DataFrame:
     return compare(inputs.measured(), *PAIR)

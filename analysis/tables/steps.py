@@ -14,18 +14,17 @@ timings nor counters are there, has no rows.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.facts import SIZE, Facts
 from analysis.inputs import Inputs
-from analysis.registry import table
+from analysis.quantities.estimates import Estimate
+from analysis.quantities.machine import SIZE, Machine
+from analysis.quantities.registry import quantities
 from analysis.tables import bounds
-from contracts import choose, read_yaml
+from contracts import choose, worklogs
 
-PLAN = "paper/steps.yaml"  # what each step was meant to do
 ALIKE = 0.02  # of the value before: a counter that moves by less has hardly moved
 COLUMNS = ["part", "variant", "label", "over", "over_label", "n", "changed", "control", "stale"]
 COLUMNS += ["counter", "counter_label", "unit", "before", "after", "meant", "moved"]
@@ -43,78 +42,75 @@ def movement(before: float | None, after: float | None, meant: str) -> str:
     return "as meant" if (after > before) == (meant == "rise") else "the other way"
 
 
-def longest_stall(facts: Facts, variant: str) -> tuple[str | None, float | None]:
+def longest_stall(machine: Machine, variant: str) -> tuple[str | None, float | None]:
     """The reason for which warps wait longest, and its cycles per issued instruction. Being ready is no wait."""
     waits = {
-        key: facts.value(variant, key)
-        for key in facts.quantities
+        key: machine.plain(variant, key)
+        for key in quantities()
         if key.startswith("stall_") and key not in ("stall_selected", "stall_not_selected")
     }
     known = {key: value for key, value in waits.items() if value is not None}
     if not known:
         return None, None
     key = max(known, key=lambda name: known[name])
-    return facts.quantities[key].label.removeprefix("Stalled: "), known[key]
+    return quantities()[key].label.removeprefix("Stalled: "), known[key]
 
 
-def speedup(facts: Facts, before: str, after: str) -> dict[str, float | None]:
+def speedup(machine: Machine, before: str, after: str) -> dict[str, float | None]:
     """Times at n = 4096, their ratio, and its interval from the ends of both."""
-    old, new = (facts.row(name, "time_us") for name in (before, after))
-    times = [facts.value(name, "time_us") for name in (before, after)]
-    found: dict[str, float | None] = {"time_before_us": times[0], "time_after_us": times[1]}
-    if old is None or new is None or None in times:
-        return found
-    return found | {
-        "speedup": times[0] / times[1],
-        "speedup_ci_low": old["time_us_ci_low"] / new["time_us_ci_high"],
-        "speedup_ci_high": old["time_us_ci_high"] / new["time_us_ci_low"],
+    old, new = (machine.marked(name, "time_us") for name in (before, after))
+    found: dict[str, float | None] = {
+        "time_before_us": machine.plain(before, "time_us"),
+        "time_after_us": machine.plain(after, "time_us"),
     }
+    if not isinstance(old, Estimate) or not isinstance(new, Estimate):
+        return found
+    ratio = {
+        "speedup": old.value / new.value,
+        "speedup_ci_low": old.low / new.high,
+        "speedup_ci_high": old.high / new.low,
+    }
+    return found | ratio
 
 
-def step_rows(facts: Facts, least: pd.DataFrame, step: dict[str, Any], where: str) -> list[dict[str, Any]]:
+def step_rows(machine: Machine, least: pd.DataFrame, step: dict[str, Any], where: str) -> list[dict[str, Any]]:
     """The rows of one step; none where a variant is not in the catalogue, or nothing of the two was measured."""
     pair = (step["over"], step["variant"])
-    if any(name not in facts.variants for name in pair):
+    if any(name not in machine.variants for name in pair):
         return []
     row: dict[str, Any] = {key: step[key] for key in ("part", "variant", "over", "changed")}
     row["control"] = step.get("control", False)
-    row |= {"label": facts.variants[pair[1]]["label"], "over_label": facts.variants[pair[0]]["label"], "n": SIZE}
-    row |= speedup(facts, *pair)
+    row |= {"label": machine.variants[pair[1]]["label"], "over_label": machine.variants[pair[0]]["label"], "n": SIZE}
+    row |= speedup(machine, *pair)
     for when, name in zip(("before", "after"), pair, strict=True):
-        row[f"stall_{when}"], row[f"stall_{when}_cycles"] = longest_stall(facts, name)
+        row[f"stall_{when}"], row[f"stall_{when}_cycles"] = longest_stall(machine, name)
         if name in least.index:
             row[f"bound_{when}"] = bounds.RESOURCES[least.loc[name, "resource"]]
             row[f"bound_{when}_percent"] = least.loc[name, "percent"]
     rows = []
     for counter in step["counters"]:
         key = counter["key"]
-        quantity = choose(facts.quantities, key, "key", where)
-        before, after = (facts.value(name, key) for name in pair)
+        quantity = choose(quantities(), key, "quantity", where)
+        before, after = (machine.plain(name, key) for name in pair)
         keys = ("time_us", key)
         rows.append(
             row
             | {"counter": key, "counter_label": quantity.label, "unit": quantity.unit, "before": before, "after": after}
             | {"meant": counter["meant"], "moved": movement(before, after, counter["meant"])}
-            | {"stale": any(facts.stale(name, key) for name in pair for key in keys)}
+            | {"stale": any(machine.stale(name, key) for name in pair for key in keys)}
         )
     empty = all(row["before"] is None and row["after"] is None for row in rows)
     return [] if empty and row.get("speedup") is None else rows
 
 
-def steps(facts: Facts, least: pd.DataFrame, plan: list[dict[str, Any]], source: Path) -> pd.DataFrame:
+def steps(machine: Machine, least: pd.DataFrame, plan: list[dict[str, Any]]) -> pd.DataFrame:
     """The table of every step of a plan. `least` is `bounds.bottlenecks` of the same measurements."""
     at_size = least[least["n"] == SIZE].set_index("variant")
-    rows = [row for step in plan for row in step_rows(facts, at_size, step, f"{source}: {step['variant']}")]
+    rows = [row for step in plan for row in step_rows(machine, at_size, step, f"steps.yaml: {step['variant']}")]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-@table(
-    "steps",
-    title="Steps: counters and time, before and after",
-    caption="workflow/report/steps.rst",
-    reads=("measured", "resources", "bounds", "paper/steps.yaml"),
-)
 def steps_table(inputs: Inputs) -> pd.DataFrame:
     measured = inputs.measured()
     least = bounds.bottlenecks(bounds.shares(measured.counters, inputs.rows("bounds")))
-    return steps(Facts(measured, inputs.rows("resources")), least, read_yaml(PLAN, "steps"), Path(PLAN))
+    return steps(Machine(inputs), least, worklogs.steps())

@@ -1,4 +1,4 @@
-"""The least cycles that each resource of a GPU needs for a kernel, and estimates beside them: rows of bounds.csv."""
+"""The least cycles that each resource of a GPU needs for a kernel, and estimates next to them: rows of bounds.csv."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import ptxsim
 from contracts import UserError
 from experiments.emulation.scaling import Scaled
 from kernels.catalogue import Variant
+from kernels.problem import ProblemSpec
 from ptxsim import bounds, sass
 from ptxsim.machines import Machine
 
 
 def rows(
-    variant: Variant, size: int, kernel: ptxsim.Kernel, cubin: Path, scaled: Scaled, machine: Machine
+    variant: Variant, problem: ProblemSpec, kernel: ptxsim.Kernel, cubin: Path, scaled: Scaled, machine: Machine
 ) -> list[dict[str, Any]]:
-    """For m = n = k = `size`. Raises `UserError` where there can be none."""
+    """For one problem. Raises `UserError` where there can be none."""
     try:
         function = sass.read(cubin, kernel.name)
         found = bounds.compute(function, kernel.program, scaled.work, machine, variant.shared_bytes)
@@ -24,11 +25,11 @@ def rows(
         raise UserError(f"ptxsim: {error}") from error
     if found.unrated:
         raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")
-    shape = {"variant": variant.name, "m": size, "n": size, "k": size, "machine": machine.name}
-    told = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *found.estimates)]
-    told.append(("tail", found.tail, found.waves, "waves"))
+    shape = {"variant": variant.name, **problem.row, "machine": machine.name}
+    entries = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *found.estimates)]
+    entries.append(("tail", found.tail, found.waves, "waves"))
     return [
         {**shape, "resource": resource, "cycles_per_sm": cycles, "amount": amount, "unit": unit}
         | {"disagreement": found.disagreement, "source_hash": variant.source_hash}
-        for resource, cycles, amount, unit in told
+        for resource, cycles, amount, unit in entries
     ]

@@ -20,19 +20,19 @@ class Owners(Observer):
         self.found = np.full(array.nbytes // element_bytes, -1, np.int64)
 
     def begins(self, kernel: Any, grid: Any, block: Any) -> None:
-        self._machine = kernel.machine
-        arena = self._machine.arena
+        self._state = kernel.state
+        arena = kernel.machine.launch.arena
         names = [allocation.name for allocation in arena.allocations]
         self._start = arena.starts[names.index(self.array.name)] + self.array.offset
 
     def memory(self, event: Any) -> None:
         if event.space != "global" or not event.kind.startswith(("st", "atom")):
             return
-        machine = self._machine
+        state = self._state
         addresses, active = event.addresses()
         lanes = np.arange(addresses.size)
-        blocks = np.asarray(machine.blocks)[machine.block_of]
-        who = blocks * machine.threads + lanes % machine.padded
+        blocks = np.asarray(state.blocks)[state.block_of]
+        who = blocks * state.threads + lanes % state.padded
         chosen = active.ravel()
         at, who = addresses.ravel()[chosen] - self._start, who[chosen]
         for part in range(0, event.width, self.element_bytes):

@@ -1,4 +1,4 @@
-"""Hardware counters of a kernel as the emulator foretells them: rows of predictions.csv.
+"""Hardware counters of a kernel as the emulator predicts them: rows of predictions.csv.
 
 Counts follow the cubin where ptxas merged shared accesses; `widths` says where a rule would err.
 """
@@ -9,13 +9,14 @@ from typing import Any
 
 from experiments.emulation.scaling import Scaled
 from kernels.catalogue import Runnable
+from kernels.problem import ProblemSpec
 
 UNITS = {"inst_executed": "inst", "bytes_per_sector": "byte/sector", "sectors": "sector"}
 
 
-def rows(entry: Runnable, size: int, kernel: str, scaled: Scaled) -> list[dict[str, Any]]:
-    """For m = n = k = `size`; `kernel` is the name of the function that runs."""
-    shape = {"variant": entry.name, "m": size, "n": size, "k": size}
+def rows(entry: Runnable, problem: ProblemSpec, kernel: str, scaled: Scaled) -> list[dict[str, Any]]:
+    """For one problem; `kernel` is the name of the function that runs."""
+    shape = {"variant": entry.name, **problem.row}
     return [
         {
             **shape,

@@ -1,10 +1,9 @@
-"""What a large square problem asks of the GPU, from launches of 2 x 2 tiles.
+"""What a large problem asks of the GPU, from launches of 2 x 2 tiles.
 
 They run with three, four and five stretches of k, or with more (`STRETCHES`), in matrices as wide as the large
-problem's. Where the last comes out as the others foretell, every block does the same and every stretch costs the same,
-and the sums of the large problem follow (`ptxsim.extrapolate`). Stream-K divides the last tiles of a large problem
-among its blocks: what each part of a tile costs comes from small launches that divide one.
-"""
+problem's. If the last agrees with the prediction from the others, every block does the same and every stretch costs the
+same, and the sums of the large problem follow (`ptxsim.extrapolate`). Stream-K divides the last tiles of a large
+problem among its blocks: what each part of a tile costs comes from small launches that divide one."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ import ptxsim
 from contracts import UserError
 from experiments.emulation import launching
 from kernels.catalogue import Problem, Variant
+from kernels.problem import ProblemSpec
 from ptxsim.bounds import Traffic, Work
 from ptxsim.counters import Counters, named
 from ptxsim.extrapolation import extrapolate
@@ -32,7 +32,7 @@ DIVIDED = 3  # stretches of k, times the last of `STRETCHES`, in which tiles are
 
 @dataclass(frozen=True)
 class Scaled:
-    """What m = n = k = `size` asks."""
+    """What a launch asks."""
 
     totals: dict[str, float]  # under Nsight Compute's names
     work: Work
@@ -45,27 +45,27 @@ def unit(variant: Variant) -> int:
     return math.lcm(*sides, math.lcm(variant.tile["k"], STRETCH), *variant.multiples.values())
 
 
-def emulate(kernel: ptxsim.Kernel, variant: Variant, size: int, sms: int, beta: float = 0.0) -> Scaled:
+def emulate(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: int) -> Scaled:
     """From small launches. Raises `UserError` where their counts do not add up to those of a larger one.
 
-    `sms`: of the GPU, which the grid of a persistent kernel follows. `beta`: other than 0, C is read, too.
+    `sms`: of the GPU, which the grid of a persistent kernel follows.
     """
-    large = replace(Problem.square(size, variant.b_layout), beta=beta)
+    large = problem.of(variant.b_layout)
     if reason := variant.refusal(large):
         raise UserError(reason)
     stretch = math.lcm(variant.tile["k"], STRETCH)
     m, n = (TILES * variant.tile[axis] for axis in "mn")
-    if size % stretch or size % m or size % n:
-        raise UserError(f"{variant.name}: size = {size} is not made of whole tiles and stretches of k = {stretch}")
+    if large.k % stretch or large.m % m or large.n % n:
+        raise UserError(f"{variant.name}: {problem} is not made of whole tiles and stretches of k = {stretch}")
     refused = None
     for stretches in STRETCHES:
-        if (size // stretch - stretches[0]) % (stretches[1] - stretches[0]):
+        if (large.k // stretch - stretches[0]) % (stretches[1] - stretches[0]):
             continue  # another remainder than these launches have
         try:
             return _scaled(kernel, variant, large, sms, stretches, stretch)
         except ptxsim.PtxsimError as error:
             refused = refused or error
-    raise UserError(f"{variant.name}: the counts of n = {size} cannot be told: {refused}") from refused
+    raise UserError(f"{variant.name}: the counts of {problem.shown} cannot be predicted: {refused}") from refused
 
 
 def parts(variant: Variant, problem: Problem, sms: int) -> int:
@@ -130,7 +130,7 @@ def _scaled(
     else:
         ran = small.run(sms)
         sums = extrapolate(ran, small.tiles, steps, blocks)
-    sums["sectors"] = _sectors(small, ran, large.n)
+    sums["sectors"] = _sectors(small, ran, large)
     return Scaled(
         named({name: value for name, value in sums.items() if name in small.counted}),
         Work(blocks, variant.threads, {name: value for name, value in sums.items() if name in small.asked}),
@@ -142,7 +142,7 @@ def _of_persistent(
     small: _Small, large: Problem, sms: int, steps: int
 ) -> tuple[dict[int, dict[str, float]], dict[str, float]]:
     """The launches with most blocks, and the sums of a large one: a block costs something, and each of its tiles. Two
-    grids over the same tiles tell the two apart.
+    grids over the same tiles separate the two.
     """
     grids = {math.prod(small.variant.grid(small.problem, sms)): sms for sms in (1, small.tiles)}
     if len(grids) < 2:
@@ -195,7 +195,7 @@ def _of_part(small: _Small, whole: Callable[[int, int, int], dict[str, float]]) 
     return {name: min(one[name], other.get(name, 0.0)) for name in one if name != "parts"}
 
 
-def _sectors(small: _Small, ran: dict[int, dict[str, float]], size: int) -> float:
+def _sectors(small: _Small, ran: dict[int, dict[str, float]], large: Problem) -> float:
     """Blocks of a row share A, those of a column share B: sectors of a launch grow with its area, not with its blocks.
 
     An element of A and one of B being read alike, those of a step of k grow with m + n, and the rest with m n.
@@ -203,4 +203,5 @@ def _sectors(small: _Small, ran: dict[int, dict[str, float]], size: int) -> floa
     first, second, _ = small.stretches
     step = (ran[second]["sectors"] - ran[first]["sectors"]) / small.stretch / (second - first)
     rest = ran[first]["sectors"] - step * first * small.stretch
-    return step * size * 2 * size / (small.m + small.n) + rest * size * size / (small.m * small.n)
+    grown = step * large.k * (large.m + large.n) / (small.m + small.n)
+    return grown + rest * large.m * large.n / (small.m * small.n)

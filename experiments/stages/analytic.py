@@ -3,7 +3,7 @@ addresses. No GPU is needed.
 
     python -m experiments.stages.analytic --out results/analytic.csv
 
-The cases are those of paper/analytic.yaml (contracts/schemas/analytic_cases.schema.yaml). Occupancy is by
+The cases are those of paper/worklogs/*/analytic.yaml (contracts/schemas/analytic_cases.schema.yaml). Occupancy is by
 kernels/occupancy.py, wavefronts and where shared memory begins are by ptxsim's rules (docs/shared-memory.md).
 """
 
@@ -15,10 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, read_yaml, run_command, write_rows
+from contracts import UserError, read_yaml, run_command, worklogs, write_rows
 from kernels.occupancy import occupancy
 
-CASES = Path("paper/analytic.yaml")
 OPERATORS = (
     ast.Add,
     ast.Sub,
@@ -158,16 +157,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description="Occupancies, bank conflicts and addresses that follow from numbers alone."
     )
-    parser.add_argument("--cases", type=Path, nargs="+", default=[CASES], metavar="FILE.yaml")
+    parser.add_argument(
+        "--cases", type=Path, nargs="+", metavar="FILE.yaml", help="default: every worklog's analytic.yaml"
+    )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv")
     options = parser.parse_args()
     cases: dict[str, Any] = {}
-    for path in options.cases:
+    paths = options.cases or list(worklogs.files("analytic.yaml").values())
+    for path in paths:
         for name, case in (read_yaml(path, "analytic_cases")).items():
             if name in cases:
                 raise UserError(f"{path}: {name}: the case stands twice; allowed: once")
             cases[name] = case
-    write_rows(options.out, "analytic", rows(cases, ", ".join(map(str, options.cases))))
+    write_rows(options.out, "analytic", rows(cases, ", ".join(map(str, paths))))
 
 
 if __name__ == "__main__":

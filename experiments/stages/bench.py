@@ -3,7 +3,7 @@
     python -m experiments.stages.bench sgemm_ladder sgemm_warptile sgemm_naive --build-dir results/build/sm_90a \
         --windows windows.csv --samples samples.parquet --checks checks.csv
 
-For each variant, size and kind of data that the experiment names: warm up until steady; a window in which variant and
+For each variant, problem and kind of data of the experiment: warm up until steady; a window in which variant and
 baseline take turns (which comes first in a pair is drawn), for time, clock and share; the same outputs checked where
 they lie; a window of the variant alone for power; and, within the experiment's budget, worklog C's own protocol. The
 baseline is the fastest call that its library has for the problem, by a contest that is held once and kept. A window
@@ -16,7 +16,7 @@ measures the rest.
 
 Clocks are left as they are, unless `--regime locked` says to lock them through NVML while it runs
 (`experiments.gpu.clocks`). A sample whose SM clock, by the stamps around it, is then more than 1% off is rejected; a
-size at which too few are left is left out, and `--left-out` says why.
+problem with too few left is left out, and `--left-out` says why.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from experiments.stages.contests import Contests
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
-from kernels import catalogue
-from kernels.catalogue import Dispatcher, Entry, Problem
+from kernels.catalogue import Catalogue, Dispatcher, Entry, Problem
+from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
@@ -61,8 +61,27 @@ AS_FOUND = "back to back until steady, clocks as found"
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What all items of a process share: the catalogue, and the SM and memory clock to lock (None: the usual one)."""
+
+    entries: Catalogue
+    sm_mhz: int | None = None
+    memory_mhz: int | None = None
+
+    @property
+    def clocks(self) -> tuple[int | None, int | None]:
+        """As `clocks.locked` takes them."""
+        return self.sm_mhz, self.memory_mhz
+
+    def pair(self, item: Item) -> tuple[Entry, Entry]:
+        """The entry of an item, and the baseline that it is measured next to."""
+        entry = self.entries.find(item.variant)
+        return entry, self.entries[entry.baseline]
+
+
+@dataclass(frozen=True)
 class Taken:
-    """What was measured at one size on one kind of data."""
+    """What was measured on one problem with one kind of data."""
 
     problem: Problem
     data: str
@@ -81,9 +100,9 @@ class Bench:
     """Measures on the leased GPU; `target`: what its clocks are locked at, if they are."""
 
     def __init__(
-        self, build_dir: Path, handle: object, contests: Contests, target: clocks.Target | None = None
+        self, build_dir: Path, handle: object, contests: Contests, asked: Asked, target: clocks.Target | None = None
     ) -> None:
-        self.handle, self.target, self.contests = handle, target, contests
+        self.handle, self.target, self.contests, self.asked = handle, target, contests, asked
         self.gpu = Gpu(build_dir)
         self._gemms: dict[str, Gemm] = {}
         self._stopwatches: dict[bool, Stopwatch] = {}
@@ -92,12 +111,12 @@ class Bench:
     def measure(self, item: Item, lease: str, seconds: Seconds) -> Taken:
         """Measure one variant next to its baseline; `lease`: what the GPU that is held is called."""
         gpu, protocol = self.gpu, item.protocol
-        entry = catalogue.find(item.variant)
-        problem = Problem.square(item.n, entry.b_layout)
+        entry, baseline_entry = self.asked.pair(item)
+        problem = item.problem.of(entry.b_layout)
         with seconds.of("inputs"):
             matrices = self._filled(problem, entry.dtype, item.data)
         with seconds.of("load"):
-            gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_of(entry)), strict=True)}
+            gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
         with seconds.of("contest"):
             for gemm in gemms.values():
                 self.contests.settle(gemm, matrices, lease)
@@ -115,12 +134,11 @@ class Bench:
         with seconds.of("window"):
             for role in works:  # what is checked below was written by timed runs
                 matrices.poison(gpu, role)
-            turns, half_width, ended = turns_until(
-                self._stopwatch(protocol, item.n), works, pair_us, protocol, matrices.seed
-            )
+            stopwatch = self._stopwatch(protocol, item.problem)
+            turns, half_width, ended = turns_until(stopwatch, works, pair_us, protocol, matrices.seed)
             memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
         with seconds.of("check"):
-            checked = {role: check_output(gpu, matrices, role) for role in works}
+            checked = {role: check_output(gpu, matrices, role, work) for role, work in works.items()}
         with seconds.of("power"):
             alone_us = duration_us(gpu, variant)
             window = power.watch(gpu, self.handle, variant, alone_us, protocol.power_s, protocol.power_precision)
@@ -143,27 +161,19 @@ class Bench:
             self._gemms[entry.name] = load_gemm(self.gpu, entry)
         return self._gemms[entry.name]
 
-    def _stopwatch(self, protocol: Protocol, n: int) -> Stopwatch:
-        most = max(2 * protocol.samples, worklog_replays(n) if protocol.worklog_budget_s else 0)
+    def _stopwatch(self, protocol: Protocol, problem: ProblemSpec) -> Stopwatch:
+        most = max(2 * protocol.samples, worklog_replays(problem.n) if protocol.worklog_budget_s else 0)
         known = self._stopwatches.get(protocol.flush_l2)
         if known is None or known.capacity < most:
             self._stopwatches[protocol.flush_l2] = known = Stopwatch(self.gpu, most, protocol.flush_l2)
         return known
 
     def _worklog(self, item: Item, work: Work) -> Samples | None:
-        replays = worklog_replays(item.n)
+        replays = worklog_replays(item.problem.n)
         expected = replays * (duration_us(self.gpu, work, 3) + self.gpu.l2_bytes / 3e6)
         if expected > item.protocol.worklog_budget_s * 1e6:
             return None
-        return self._stopwatch(item.protocol, item.n).run([work] * replays)
-
-
-def baseline_of(entry: Entry) -> Entry:
-    """What it is measured next to."""
-    return catalogue.load()[entry.baseline]
-
-
-Asked = tuple[int | None, int | None]  # the SM and the memory clock to lock; None: the usual one
+        return self._stopwatch(item.protocol, item.problem).run([work] * replays)
 
 
 def measurement(
@@ -173,7 +183,7 @@ def measurement(
 
     Raises `UserError` where launch gaps leave too few samples: that is the host's fault, and worth another try.
     """
-    entry = catalogue.find(item.variant)
+    entry, _ = asked.pair(item)
     reasons = why_rejected(taken.turns.samples, target)
     passed = all(result.passed for result in taken.checked.values())
     left_out = None
@@ -183,7 +193,7 @@ def measurement(
     if passed and not left_out and min(kept) < LEAST_KEPT:
         spoilt, unknown = (int((reasons == reason).sum()) for reason in (GAP, NO_CLOCK))
         raise UserError(
-            f"{entry.name} at n = {item.n}: launch gaps spoilt {spoilt} of {len(reasons)} samples, "
+            f"{entry.name} at {item.problem.shown}: launch gaps spoilt {spoilt} of {len(reasons)} samples, "
             f"and the clock of {unknown} is not known; leave the host's processor to the measurement"
         )
     samples = [_samples(item, "interleaved", taken.turns.samples, taken.turns.roles, reasons)]
@@ -191,6 +201,7 @@ def measurement(
         samples.append(_samples(item, "worklog", taken.worklog, ROLES[0], why_rejected(taken.worklog, target)))
     window = _head(item) | {
         "dtype": entry.dtype,
+        "b_layout": taken.problem.b_layout,
         "mechanism": target.mechanism if target else AS_FOUND,
         "locked_sm_mhz": target.sm_mhz if target else None,
         "baseline": entry.baseline,
@@ -207,23 +218,23 @@ def measurement(
         "half_width": taken.half_width,
         "ended": taken.ended,
     }
-    checks = [_check(item, taken.problem, role, taken.seed, taken.checked[role]) for role in ROLES]
+    checks = [_check(item, asked, taken.problem, role, taken.seed, taken.checked[role]) for role in ROLES]
     rows = {"windows": [window], "checks": checks}
     return Measurement(basis_of(item, asked), lease, rows, seconds.taken(), samples=pa.concat_tables(samples))
 
 
 def lost(item: Item, reason: str, asked: Asked) -> Measurement:
     """What is kept of one whose kernel faulted or hung: a check that failed, and no window."""
-    problem = Problem.square(item.n, catalogue.find(item.variant).b_layout)
+    problem = item.problem.of(asked.pair(item)[0].b_layout)
     failed = verify.CheckResult(None, reason)
-    return Measurement(basis_of(item, asked), UNKNOWN, {"checks": [_check(item, problem, ROLES[0], 0, failed)]})
+    return Measurement(basis_of(item, asked), UNKNOWN, {"checks": [_check(item, asked, problem, ROLES[0], 0, failed)]})
 
 
 def basis_of(item: Item, asked: Asked) -> dict[str, Any]:
     """What the measurement rests on."""
-    entry = catalogue.find(item.variant)
-    locked = list(asked) if item.regime == "locked" else None
-    own = {"baseline": store.basis_of(baseline_of(entry)), "locked_mhz": locked, "protocol": asdict(item.protocol)}
+    entry, baseline = asked.pair(item)
+    locked = list(asked.clocks) if item.regime == "locked" else None
+    own = {"baseline": store.basis_of(baseline), "locked_mhz": locked, "protocol": asdict(item.protocol)}
     return store.basis_of(entry) | own
 
 
@@ -239,7 +250,8 @@ def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
 
 
 def _head(item: Item) -> dict[str, Any]:
-    key = {"variant": item.variant, "m": item.n, "n": item.n, "k": item.n}
+    p = item.problem
+    key = {"variant": item.variant, **p.row, "alpha": p.alpha, "beta": p.beta}
     return {**key, "regime": item.regime, "data": item.data}
 
 
@@ -250,9 +262,9 @@ def _samples(item: Item, window: str, samples: Samples, roles: Any, reasons: np.
     return samples_table(len(reasons), {"experiment": ""} | _head(item) | columns)
 
 
-def _check(item: Item, p: Problem, role: str, seed: int, result: verify.CheckResult) -> dict[str, Any]:
-    entry = catalogue.find(item.variant)
-    timed = entry if role == ROLES[0] else baseline_of(entry)
+def _check(item: Item, asked: Asked, p: Problem, role: str, seed: int, result: verify.CheckResult) -> dict[str, Any]:
+    entry, baseline = asked.pair(item)
+    timed = entry if role == ROLES[0] else baseline
     return {
         "variant": timed.name,
         "source_hash": timed.source_hash,
@@ -277,7 +289,8 @@ class Record:
 
     def add(self, item: Item, one: Measurement) -> None:
         """Append the rows of a measurement, as this experiment's."""
-        of_data = f", {item.data}" if len(self.experiment.data) > 1 else ""
+        scalars = str(item.problem).partition(",")[2]  # rows of checks.csv are known by their case and m, n and k
+        of_data = "".join(f", {part}" for part in (item.data if len(self.experiment.data) > 1 else "", scalars) if part)
         after = f"after timing {self.experiment.name}"
         self.windows += [{"experiment": self.experiment.name} | row for row in one.rows.get("windows", [])]
         self.checks += [row | {"case": f"{after}{row['case']}{of_data}"} for row in one.rows["checks"]]
@@ -291,16 +304,20 @@ class Record:
         """What was left out, each with why."""
         several = len(self.experiment.data) > 1
         return [
-            f"{row['variant']}, n = {row['n']}{', ' + row['data'] if several else ''}: {row['left_out']}"
+            f"{row['variant']}, {_problem_of(row).shown}{', ' + row['data'] if several else ''}: {row['left_out']}"
             for row in self.windows
             if row["left_out"]
         ]
 
 
-def _picked(item: Item) -> str:
+def _problem_of(row: dict[str, Any]) -> ProblemSpec:
+    return ProblemSpec(*(row[key] for key in ("m", "n", "k", "alpha", "beta")))
+
+
+def _picked(item: Item, asked: Asked) -> str:
     """Of a dispatcher, which kernel runs this problem."""
-    entry = catalogue.find(item.variant)
-    return f" by {entry.pick(Problem.square(item.n, entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
+    entry, _ = asked.pair(item)
+    return f" by {entry.pick(item.problem.of(entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
 
 
 def outcome(item: Item, one: Measurement) -> str:
@@ -311,10 +328,10 @@ def outcome(item: Item, one: Measurement) -> str:
     if not window["passed"]:
         return "FAILED its check after timing"  # a wrong result has no speed
     if window["left_out"]:
-        return f"left out: {item.variant}, n = {item.n}: {window['left_out']}"
+        return f"left out: {item.variant}, {item.problem.shown}: {window['left_out']}"
     medians = _medians(one)
     ours, theirs = medians["time_us_median"], medians["baseline_time_us_median"]
-    flop = Problem.square(item.n).flop
+    flop = item.problem.flop
     by = f" ({window['baseline_call']})" if window["baseline_call"] else ""
     return f"{flop / ours / 1e6:.2f} TFLOP/s, {theirs / ours:.1%} of {window['baseline']}{by}"
 
@@ -348,9 +365,9 @@ def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttl
     )
 
 
-def expected_s(protocol: Protocol | declarations.Experiment, n: int) -> float:
-    """A guess at the seconds that one size takes with one kind of data: fixed windows, and samples at 40 TFLOP/s."""
-    pair = 2 * 2 * n**3 / 40e12
+def expected_s(protocol: Protocol | declarations.Experiment, problem: ProblemSpec) -> float:
+    """A guess at the seconds that a problem takes with one kind of data: fixed windows, and samples at 40 TFLOP/s."""
+    pair = 2 * problem.flop / 40e12
     window = max(protocol.window_s, protocol.least_samples * pair)
     return protocol.warmup_s + protocol.power_s + window + 5 * pair
 
@@ -360,12 +377,13 @@ def worklog_replays(n: int) -> int:
     return int(800000 / n)
 
 
-def in_order(items: Iterable[Item]) -> list[Item]:
-    """Such that items on the same matrices follow each other, as they do within one layout and size."""
+def in_order(items: Iterable[Item], asked: Asked) -> list[Item]:
+    """Such that items on the same matrices follow each other, as they do within one layout and problem."""
 
-    def matrices(item: Item) -> tuple[str, str, int]:
-        entry = catalogue.find(item.variant)
-        return entry.dtype, entry.b_layout, item.n
+    def matrices(item: Item) -> tuple[Any, ...]:
+        entry, _ = asked.pair(item)
+        problem = item.problem.of(entry.b_layout)
+        return entry.dtype, problem.b_layout, *problem.numbers.values()
 
     return sorted(items, key=matrices)
 
@@ -377,23 +395,23 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_
     Raises `UserError` for what the host is to blame for (launch gaps, too little memory), once the others are measured.
     """
     here = names_here() if every_lease else None
-    asked = (options.sm_mhz, options.memory_mhz)
+    asked = asked_by(options)
     found: Found = {}
     for item in items:
         if one := kept.find(_place(item), _serves(item, asked), here):
             found[item] = one
     failed = []
-    todo = [item for item in in_order(items) if item not in found]
-    start, done, whole = time.monotonic(), 0.0, sum(expected_s(item.protocol, item.n) for item in todo)
+    todo = [item for item in in_order(items, asked) if item not in found]
+    start, done, whole = time.monotonic(), 0.0, sum(expected_s(item.protocol, item.problem) for item in todo)
     for item, result in work_through(todo, functools.partial(_opened, todo, options, kept, here)):
         if isinstance(result, Failure) and not result.of_kernel:
-            failed.append(f"{item.variant}, n = {item.n}: {result.reason}")
+            failed.append(f"{item.variant}, {item.problem.shown}: {result.reason}")
             continue
         one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
         found[item] = one = one if one.measured else kept.keep(_place(item), one)
-        done += expected_s(item.protocol, item.n)
+        done += expected_s(item.protocol, item.problem)
         left = (time.monotonic() - start) * (whole / done - 1)
-        shown = f"{item.variant}{_picked(item)}, n = {item.n}, {item.data} ({len(found)}/{len(items)})"
+        shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"
         logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
     if failed:
         raise UserError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else ""))
@@ -409,9 +427,9 @@ def _opened(
 ) -> Iterator[Callable[[Item], Measurement]]:
     """Measures one item after the other in this process; with locked clocks, nobody else gets the GPU meanwhile."""
     for name in dict.fromkeys(item.variant for item in items):
-        import_early(catalogue.find(name))
+        import_early(options.catalogue.find(name))
     seconds, lease, started = Seconds(), Lease(), since_start()
-    asked = (options.sm_mhz, options.memory_mhz)
+    asked = asked_by(options)
     opened: list[tuple[Bench, clocks.Target | None]] = []
     with contextlib.ExitStack() as stack:
 
@@ -420,8 +438,8 @@ def _opened(
                 lease.choose()
                 handle = stack.enter_context(discovery.nvml())
                 locks = items[0].regime == "locked"
-                target = stack.enter_context(clocks.locked(handle, *asked)) if locks else None
-                return Bench(options.build_dir, handle, Contests(kept), target), target
+                target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
+                return Bench(options.build_dir, handle, Contests(kept, asked.entries), asked, target), target
 
         def measure(item: Item) -> Measurement:
             if not opened:
@@ -446,22 +464,27 @@ def _opened(
         yield measure
 
 
+def asked_by(options: argparse.Namespace) -> Asked:
+    """What the command's options ask of all items."""
+    return Asked(options.catalogue, options.sm_mhz, options.memory_mhz)
+
+
 def _place(item: Item) -> Place:
     return Place("bench", item.variant, item.stem)
 
 
 def run(options: argparse.Namespace) -> Record:
     """Measure what the experiment asks for of these variants, or take what is kept."""
-    experiment = declarations.load(options.experiment, options.sizes_step)
+    experiment = declarations.load(options.experiment, options.sizes_step, known=options.catalogue)
     for name in options.variants:
-        if catalogue.find(name).name not in experiment.variants:
+        if options.catalogue.find(name).name not in experiment.variants:
             raise UserError(f"{name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}")
     wrong = failures(options)
     for name in wrong.keys() & set(options.variants):
         logger.warning(f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0]['case']}")
     passed = [name for name in options.variants if name not in wrong]
     record = Record(experiment)
-    items = declarations.items(experiment, passed, options.regime, options.sizes_step)
+    items = declarations.items(experiment, passed, options.regime, options.sizes_step, options.catalogue)
     with store.opened(options.store) as kept:
         found = measured(items, options, kept, experiment.every_lease)
         for item in items:
@@ -470,7 +493,7 @@ def run(options: argparse.Namespace) -> Record:
             repeated = items if experiment.every_lease else []
             write_rows(options.leases, "lease_medians", lease_medians(repeated, kept, options))
         if options.contests:
-            Contests(kept).write(options.contests, items)
+            Contests(kept, options.catalogue).write(options.contests, items)
     if options.seconds:
         write_seconds(options.seconds, ((_place(item), one) for item, one in found.items()))
     return record
@@ -481,7 +504,7 @@ def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace) -
     columns = ("variant", "dtype", "baseline", "m", "n", "k", "regime", "data", "lease", "source_hash")
     rows = []
     for item in items:
-        for one in kept.every(_place(item), _serves(item, (options.sm_mhz, options.memory_mhz))):
+        for one in kept.every(_place(item), _serves(item, asked_by(options))):
             for window in one.rows.get("windows", []):
                 if window["passed"] and not window["left_out"]:
                     rows.append({name: window[name] for name in columns} | {"measured": one.measured} | _medians(one))

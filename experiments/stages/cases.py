@@ -5,11 +5,12 @@ A dispatcher has those of its last choice, and others that show where it changes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from contracts.dtypes import dtypes
 from kernels.catalogue import Dispatcher, Problem, Runnable, Variant
+from kernels.problem import ProblemSpec
 
 OTHER_ALPHA, OTHER_BETA = 0.75, -1.5
 ODD = ((1, 1, 1), (1, 127, 7), (127, 1, 129), (7, 129, 1000), (127, 129, 33), (1000, 7, 127), (129, 1000, 1))
@@ -44,6 +45,13 @@ def cases(entry: Runnable, large: int | None = None) -> Iterator[Case]:
     Without, for an emulator, there is nothing larger than what shows a fault.
     """
     return _of_dispatcher(entry, large) if isinstance(entry, Dispatcher) else _of_variant(entry, large)
+
+
+def of_problems(entry: Runnable, problems: Iterable[ProblemSpec]) -> Iterator[Case]:
+    """A case for each problem that somebody names; one that the entry does not take must be refused."""
+    for problem in problems:
+        named = problem.of(entry.b_layout)
+        yield Case(f"problem {problem}", named, refused=entry.refusal(named) is not None)
 
 
 def _of_variant(variant: Variant, large: int | None) -> Iterator[Case]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,15 +23,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
-from experiments.command_line import add_build_dir, add_store, add_variants, find_runnable
+from contracts.archives import checksum
+from experiments.command_line import add_build_dir, add_problems, add_store, add_variants, find_runnable
 from experiments.gpu.lease import UNKNOWN
 from experiments.gpu.seconds import Seconds, since_start
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
-from experiments.stages.cases import Case, cases
+from experiments.stages.cases import Case, cases, of_problems
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Problem, Runnable, Variant
+from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
@@ -187,7 +189,7 @@ def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> v
     if variant.narrowing not in inputs.judges:
         a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
         made = _judge_whole(p, variant.dtype, a, b, inputs.c0) if p.flop <= WHOLE_FLOP else None
-        inputs.judges[variant.narrowing] = made or _judge_large(p, variant.dtype, a, b, inputs.seed)
+        inputs.judges[variant.narrowing] = made or _judge_large(p, variant.dtype, a, b, inputs.c0, inputs.seed)
     return inputs.judges[variant.narrowing](c)
 
 
@@ -226,17 +228,20 @@ def _judge_whole(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.nd
     return lambda c: verify.judge(c, reference, allowed)
 
 
-def _judge_large(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, seed: int) -> Judge:
-    """Compares a sample of exact rows, and makes Freivalds' test over all of C; for beta = 0."""
+def _judge_large(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, seed: int) -> Judge:
+    """Compares a sample of exact rows, and makes Freivalds' test over all of C."""
     rng = np.random.default_rng([seed, 1])
     rows, x = rng.choice(p.m, SAMPLED_ROWS, replace=False), rng.choice([-1.0, 1.0], p.n)
-    sampled = Problem(len(rows), p.n, p.k, p.lda, p.ldb, p.ldc, p.alpha)
+    sampled = replace(p, m=len(rows))
     b64 = b.astype(np.float64)
     bx, b_sums = b64 @ x, np.abs(b64).sum(axis=1)
-    reference, allowed = verify.expected(sampled, dtype, a[rows], b64, np.zeros((len(rows), p.n)))
+    reference, allowed = verify.expected(sampled, dtype, a[rows], b64, c0[rows])
     del b64
     a64 = a.astype(np.float64)
     abx, magnitudes = p.alpha * (a64 @ bx), abs(p.alpha) * (np.abs(a64) @ b_sums)
+    if p.beta:
+        c64 = c0.astype(np.float64)
+        abx, magnitudes = abx + p.beta * (c64 @ x), magnitudes + abs(p.beta) * np.abs(c64).sum(axis=1)
 
     def judge(c: np.ndarray) -> verify.CheckResult:
         c64 = c.astype(np.float64)
@@ -283,8 +288,9 @@ def check_cases(
     large: int | None = LARGE,
     shared: Shared | None = None,
     seconds: Seconds | None = None,
+    problems: Sequence[ProblemSpec] = (),
 ) -> list[Checked]:
-    """Every case of a variant, run and judged.
+    """Every case of a variant, run and judged; or, where `problems` are named, a case for each of these.
 
     The device is held only while kernels run, not for inputs and judging. `seed`: of the first case (None: drawn);
     `shared`: where inputs are kept for the next variant.
@@ -293,7 +299,8 @@ def check_cases(
         seed = verify.fresh_seed()
     seconds, make = seconds or Seconds(), shared.prepared if shared else prepare
     with seconds.of("prepare"):
-        prepared = [make(variant, case, seed + number) for number, case in enumerate(cases(variant, large))]
+        chosen = of_problems(variant, problems) if problems else cases(variant, large)
+        prepared = [make(variant, case, seed + number) for number, case in enumerate(chosen)]
     with held(device, seconds) as opened, seconds.of("check"):
         outputs = [attempt(opened, variant, inputs) for inputs in prepared]
     with seconds.of("judge"):
@@ -405,7 +412,11 @@ class HeldGpu:
 
 
 def measured(
-    variants: list[Runnable], build_dir: Path, kept: store.Store, seed: int | None = None
+    variants: list[Runnable],
+    build_dir: Path,
+    kept: store.Store,
+    seed: int | None = None,
+    problems: Sequence[ProblemSpec] = (),
 ) -> dict[str, Measurement]:
     """The checks of each variant, by name: those that are kept, and those that are made now.
 
@@ -414,8 +425,7 @@ def measured(
     found: dict[str, Measurement] = {}
     failed = []
     for variant in variants:
-        basis = store.basis_of(variant)
-        if one := kept.find(_place(variant), basis.__eq__):
+        if one := kept.find(_place(variant, problems), basis_of(variant, problems).__eq__):
             found[variant.name] = one
 
     @contextmanager
@@ -425,11 +435,11 @@ def measured(
         device = HeldGpu(build_dir, watch, seconds)
 
         def check(variant: Runnable) -> Measurement:
-            if one := kept.find(_place(variant), store.basis_of(variant).__eq__):
+            if one := kept.find(_place(variant, problems), basis_of(variant, problems).__eq__):
                 return one  # another job asked for it meanwhile
-            rows = [one.row for one in check_cases(device, variant, seed, LARGE, shared, seconds)]
+            rows = [one.row for one in check_cases(device, variant, seed, LARGE, shared, seconds, problems)]
             device.require_sound(next((row["case"] for row in rows if not row["passed"]), ""))
-            return Measurement(store.basis_of(variant), device.lease.name, {"checks": rows}, seconds.taken())
+            return Measurement(basis_of(variant, problems), device.lease.name, {"checks": rows}, seconds.taken())
 
         yield check
 
@@ -438,16 +448,23 @@ def measured(
             if not result.of_kernel:
                 failed.append(f"{variant.name}: {result.reason}")
                 continue
-            result = Measurement(store.basis_of(variant), UNKNOWN, {"checks": [_lost(variant, result.reason)]})
+            rows = [_lost(variant, result.reason)]
+            result = Measurement(basis_of(variant, problems), UNKNOWN, {"checks": rows})
         report(variant, result.rows["checks"])
-        found[variant.name] = result if result.measured else kept.keep(_place(variant), result)
+        found[variant.name] = result if result.measured else kept.keep(_place(variant, problems), result)
     if failed:
         raise UserError("; ".join(failed))
     return found
 
 
-def _place(variant: Runnable) -> Place:
-    return Place("check", variant.name, "cases")
+def basis_of(variant: Runnable, problems: Sequence[ProblemSpec]) -> store.Basis:
+    """What its checks rest on."""
+    return store.basis_of(variant) | ({"problems": list(map(str, problems))} if problems else {})
+
+
+def _place(variant: Runnable, problems: Sequence[ProblemSpec] = ()) -> Place:
+    named = " ".join(map(str, problems))
+    return Place("check", variant.name, f"problems-{checksum(named.encode())[:8]}" if problems else "cases")
 
 
 def _lost(variant: Runnable, reason: str) -> dict[str, Any]:
@@ -463,16 +480,21 @@ def main() -> None:
     add_variants(parser)
     add_build_dir(parser)
     add_store(parser)
+    add_problems(parser, "that are checked in place of the usual cases")
     parser.add_argument("--seed", type=int, help="of the first case of each; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     options = parser.parse_args()
-    variants = [find_runnable(name, "its output is checked where it is timed") for name in options.variants]
+    variants = [
+        find_runnable(options.catalogue, name, "its output is checked where it is timed") for name in options.variants
+    ]
     with store.opened(options.store) as kept:
-        found = measured(variants, options.build_dir, kept, options.seed)
+        found = measured(variants, options.build_dir, kept, options.seed, options.problem)
     rows = [row for variant in variants for row in found[variant.name].rows["checks"]]
     if options.seconds:
-        write_seconds(options.seconds, ((_place(variant), found[variant.name]) for variant in variants))
+        write_seconds(
+            options.seconds, ((_place(variant, options.problem), found[variant.name]) for variant in variants)
+        )
     write_rows(options.out, "checks", rows)
 
 

@@ -1,7 +1,7 @@
 """Reads the hardware counters of catalogue entries with Nsight Compute, which starts once for many of them.
 
-    python -m experiments.stages.profile sgemm_warptile sgemm_naive --size 4096 --build-dir results/build/sm_90a \
-        --out counters.csv --left-out left_out.txt
+    python -m experiments.stages.profile sgemm_warptile sgemm_naive --problem 4096 --build-dir results/build/sm_90a \
+        --out counters.csv --with-beta counters_with_beta.csv --left-out left_out.txt
 
 An entry that fails costs its own counters; ncu starts again for those after it. Clocks are left alone
 (--clock-control none). The .ncu-rep is read with the `ncu_report` module that ships with ncu; its text output changes
@@ -28,13 +28,13 @@ from typing import Any
 import contracts
 from contracts import UserError, load_yaml, run_command, scratch, write_rows, write_text
 from contracts.archives import checksum
-from experiments.command_line import add_build_dir, add_checked, add_store, add_variants, failures
+from experiments.command_line import add_build_dir, add_checked, add_problems, add_store, add_variants, failures
 from experiments.gpu.lease import UNKNOWN
 from experiments.stages import store
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
-from kernels import catalogue
-from kernels.catalogue import Entry
+from kernels.catalogue import Catalogue, Entry
+from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
@@ -105,13 +105,8 @@ def of_entries(kernels: Kernels) -> list[Kernels]:
     return groups
 
 
-def longest_kernel(
-    kernels: Kernels, entry: Entry, size: int, names: list[str], beta: float = 0.0
-) -> list[dict[str, Any]]:
-    """Rows of counters.csv from the longest of an entry's kernels; a counter that it does not have has no row.
-
-    With beta, of counters_with_beta.csv.
-    """
+def longest_kernel(kernels: Kernels, entry: Entry, problem: ProblemSpec, names: list[str]) -> list[dict[str, Any]]:
+    """Rows of `table_of(problem)` from the longest of an entry's kernels; a counter that it lacks has no row."""
     action = max(kernels, key=lambda kernel: kernel["metrics"]["gpu__time_duration.sum"][0])
     rows = []
     for name in names:
@@ -121,10 +116,8 @@ def longest_kernel(
         rows.append(
             {
                 "variant": entry.name,
-                "m": size,
-                "n": size,
-                "k": size,
-                **({"beta": beta} if beta else {}),
+                **problem.row,
+                **({"beta": problem.beta} if problem.beta else {}),
                 "metric": name,
                 "value": value,
                 "unit": unit,
@@ -147,14 +140,11 @@ class Counted:
 
 @dataclass(frozen=True)
 class Session:
-    """ncu, and what it is to count on square matrices of one size. `beta`: other than 0, C is read, too.
+    """ncu, and the problem on which it is to count. Raises `LeftOut` where counters cannot be read here."""
 
-    Raises `LeftOut` where counters cannot be read here.
-    """
-
-    size: int
+    problem: ProblemSpec
     build_dir: Path
-    beta: float = 0.0
+    known: Catalogue
     store: Path | None = None
     ncu: Path = field(default_factory=lambda: find_ncu())
     names: list[str] = field(default_factory=lambda: metric_names())
@@ -180,8 +170,8 @@ class Session:
     def _started(self, entries: list[Entry], named: Sequence[str]) -> list[Counted | str]:
         """Of the first entry, and of those after it until one fails."""
         first, *then = entries
-        command = ["-m", "experiments.stages.profile_target", *(named or [first.name]), "--size", str(self.size)]
-        command += [f"--beta={self.beta:g}", "--build-dir", str(self.build_dir), *catalogue.tuned_option()]
+        command = ["-m", "experiments.stages.profile_target", *(named or [first.name])]
+        command += ["--problem", str(self.problem), "--build-dir", str(self.build_dir), *self.known.option]
         command += ["--then", *(entry.name for entry in then)] if then else []
         command += ["--store", str(self.store)] if self.store else []
         names, unknown = list(self.names), list[str]()
@@ -205,7 +195,7 @@ class Session:
         starting = time.monotonic() - began - sum(sum(one["seconds"].values()) for one in done)
         found: list[Counted | str] = []
         for entry, one, group in zip(entries, done or [{}], groups, strict=False):
-            rows = longest_kernel(group, entry, self.size, names, self.beta) if group else []
+            rows = longest_kernel(group, entry, self.problem, names) if group else []
             read = {row["metric"] for row in rows}
             missing = unknown + [name for name in names if name not in read]
             seconds = one.get("seconds", {}) | ({} if found else {"ncu": max(starting, 0.0)})
@@ -216,13 +206,13 @@ class Session:
 
 
 def profile(
-    entry: Entry, size: int, build_dir: Path, named: Sequence[str] = (), beta: float = 0.0
+    entry: Entry, problem: ProblemSpec, build_dir: Path, known: Catalogue, named: Sequence[str] = ()
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The counters of one entry (see `Session`): its rows, and the counters that this ncu or GPU does not know.
 
     Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process failed.
     """
-    ((_, result),) = Session(size, build_dir, beta).count([entry], named)
+    ((_, result),) = Session(problem, build_dir, known).count([entry], named)
     if isinstance(result, str):
         raise UserError(result)
     return result.rows, result.unknown
@@ -288,14 +278,18 @@ def explain(output: str, entry: Entry) -> str:
     return f"ncu failed on {entry.name}: {lines[-1].strip()}"
 
 
+def table_of(problem: ProblemSpec) -> str:
+    """The recorded table of a problem's counters: where C is read, they are apart."""
+    return "counters_with_beta" if problem.beta else "counters"
+
+
 def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple[dict[Place, Measurement], list[str]]:
     """The counters of each entry, kept or read now, and why others have none. Raises `LeftOut`."""
     found: dict[Place, Measurement] = {}
     failed = []
-    suffix = f"-beta{session.beta:g}" if session.beta else ""
 
     def place(entry: Entry) -> Place:
-        return Place("profile", entry.name, f"{session.size}x{session.size}x{session.size}{suffix}")
+        return Place("profile", entry.name, str(session.problem))
 
     def basis(entry: Entry) -> store.Basis:
         return store.basis_of(entry) | {"metrics": checksum(" ".join(session.names).encode())[:16]}
@@ -308,7 +302,7 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple
             failed.append(result)
             continue
         note = f"counters that this ncu or GPU does not know: {', '.join(result.unknown)}" if result.unknown else ""
-        rows = {"counters_with_beta" if session.beta else "counters": result.rows}
+        rows = {table_of(session.problem): result.rows}
         new = Measurement(basis(entry), result.lease, rows, result.seconds, note)
         found[place(entry)] = kept.keep(place(entry), new)
     return {at: found[at] for at in map(place, entries) if at in found}, failed  # in the order asked for
@@ -317,29 +311,33 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple
 def main() -> None:
     parser = argparse.ArgumentParser(description="Read hardware counters with Nsight Compute.")
     add_variants(parser)
-    parser.add_argument("--size", type=int, required=True, help="m = n = k")
-    parser.add_argument("--beta", type=float, default=0.0, help="other than 0, C is read, too (default: 0)")
+    add_problems(parser, "whose counters are read", required=True)
     add_build_dir(parser)
     add_store(parser)
     add_checked(parser)
     parser.add_argument("--out", required=True, type=Path, help="written: rows of counters.csv")
+    parser.add_argument("--with-beta", type=Path, help="written: rows of counters_with_beta.csv")
     parser.add_argument("--left-out", required=True, type=Path, help="written: why there are none, or nothing")
     parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     required = REQUIRED in os.environ
     parser.add_argument("--required", action="store_true", default=required, help="fail where there can be no counters")
     options = parser.parse_args()
-    entries = [catalogue.find(name) for name in options.variants]
+    entries = [options.catalogue.find(name) for name in options.variants]
     wrong = failures(options)
     for entry in entries:
         if entry.name in wrong:
             logger.warning(f"{entry.name} is not profiled: it failed a check")
     entries = [entry for entry in entries if entry.name not in wrong]
     found: dict[Place, Measurement] = {}
-    reasons: list[str] = []
+    failed, reasons = list[str](), list[str]()
     try:
-        session = Session(options.size, options.build_dir, options.beta, options.store)
         with store.opened(options.store) as kept:
-            found, failed = measured(entries, session, kept)
+            for problem in options.problem:
+                of_problem, errors = measured(
+                    entries, Session(problem, options.build_dir, options.catalogue, options.store), kept
+                )
+                found |= of_problem
+                failed += errors
     except LeftOut as left_out:
         if options.required:
             raise UserError(f"no counters of {', '.join(options.variants)}: {left_out}") from left_out
@@ -351,11 +349,12 @@ def main() -> None:
         reasons = list(dict.fromkeys(one.note for one in found.values() if one.note))
         for reason in reasons:
             logger.warning(reason)
-    kind = "counters_with_beta" if options.beta else "counters"
     if options.seconds:
         write_seconds(options.seconds, found.items())
     write_text(options.left_out, "\n".join(reasons))
-    write_rows(options.out, kind, [row for one in found.values() for row in one.rows[kind]])
+    for path, kind in ((options.with_beta, "counters_with_beta"), (options.out, "counters")):
+        if path:
+            write_rows(path, kind, [row for one in found.values() for row in one.rows.get(kind, [])])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Runs catalogue entries for a profiler, one after the other: what `experiments.stages.profile` starts under ncu.
 
-    python -m experiments.stages.profile_target sgemm_warptile --size 4096 --build-dir results/build/sm_90a
+    python -m experiments.stages.profile_target sgemm_warptile --problem 4096 --build-dir results/build/sm_90a
 
 Each entry runs once before it is profiled. In the profile, the harness's kernel `next_entry` stands before the launches
 of each. The GPU is held for one entry at a time.
@@ -12,14 +12,13 @@ import argparse
 import json
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cuda.bindings import driver
 
 from contracts import UserError, run_command
-from experiments.command_line import add_build_dir, add_kernel, add_store, find_kernel
+from experiments.command_line import add_build_dir, add_kernel, add_problems, add_store, find_kernel
 from experiments.gpu.device import Gpu, Memory, cuda
 from experiments.gpu.fastest_call import FastestCall, by_events
 from experiments.gpu.lease import Lease
@@ -30,17 +29,17 @@ from experiments.stages import verify
 from experiments.stages.contests import Contests
 from experiments.stages.profile import MARK
 from experiments.stages.store import Store
-from kernels import catalogue
-from kernels.catalogue import Entry, Problem
+from kernels.catalogue import Catalogue, Entry
+from kernels.problem import ProblemSpec
 
 HUNG = 70  # exit code
 
 
 class Target:
-    """Entries on square matrices of one size, on one GPU."""
+    """Entries on one problem, on one GPU."""
 
-    def __init__(self, size: int, beta: float, build_dir: Path, store: Path | None) -> None:
-        self.size, self.beta, self.build_dir, self.store = size, beta, build_dir, store
+    def __init__(self, problem: ProblemSpec, build_dir: Path, store: Path | None, entries: Catalogue) -> None:
+        self.problem, self.build_dir, self.store, self.entries = problem, build_dir, store, entries
         self.lease, self._gpu = Lease(), list[Gpu]()
 
     def run(self, entry: Entry) -> dict[str, Any]:
@@ -63,16 +62,16 @@ class Target:
         return {"variant": entry.name, "lease": self.lease.name, "seconds": seconds.parts}
 
     def _profile(self, gpu: Gpu, entry: Entry, seconds: Seconds) -> None:
-        n, kind = self.size, entry.dtype
+        problem, kind = self.problem.of(entry.b_layout), entry.dtype
         with seconds.of("inputs"):
-            matrices = [Memory(n * n * verify.NUMPY_DTYPES[kind].itemsize) for _ in "abc"]
-            for seed, memory in enumerate(matrices[: 3 if self.beta else 2], start=1):
-                gpu.fill(memory, kind, n * n, seed, "uniform")
+            counts = [rows * ld for rows, _, ld in problem.stored.values()]
+            matrices = [Memory(count * verify.NUMPY_DTYPES[kind].itemsize) for count in counts]
+            for seed, (memory, count) in enumerate(zip(matrices, counts, strict=True), start=1):
+                gpu.fill(memory, kind, count, seed, "uniform")
         with seconds.of("load"):
-            problem = replace(Problem.square(n, entry.b_layout), beta=self.beta)
             gemm = load_gemm(gpu, entry)
             if self.store and isinstance(gemm, FastestCall):
-                Contests(Store(self.store)).known(gemm, problem)
+                Contests(Store(self.store), self.entries).known(gemm, problem)
             a, b, c = (memory.address for memory in matrices)
             work = bind_for_timing(gemm, problem, a, b, c, by_events)
             work()
@@ -89,16 +88,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run catalogue entries under a profiler.")
     add_kernel(parser)
     parser.add_argument("--then", nargs="+", default=[], metavar="VARIANT", help="further entries of the catalogue")
-    parser.add_argument("--size", type=int, required=True, help="m = n = k")
-    parser.add_argument("--beta", type=float, default=0.0, help="other than 0, C is read, too (default: 0)")
+    add_problems(parser, "of which each entry runs the first", required=True)
     parser.add_argument("--done", type=Path, help="written: a line of JSON for each entry that ran")
     add_build_dir(parser)
     add_store(parser)
     options = parser.parse_args()
-    entries = [find_kernel(options), *map(catalogue.find, options.then)]
+    entries = [find_kernel(options), *map(options.catalogue.find, options.then)]
     for entry in entries:
         import_early(entry)
-    target = Target(options.size, options.beta, options.build_dir, options.store)
+    target = Target(options.problem[0], options.build_dir, options.store, options.catalogue)
     for entry in entries:
         try:
             done = target.run(entry)

@@ -1,11 +1,12 @@
-"""Tells of which kernels only the source has changed since an archive was measured: data/MACHINE/same_code.csv.
+"""Records the kernels of which only the source has changed since an archive was measured: data/MACHINE/same_code.csv.
 
     python -m experiments.stages.same_code --data data/h200 --commit COMMIT
 
 A row that was measured with another source is stale. But a change of a header that many kernels share often leaves most
 of them, instruction for instruction, as they were; then what was measured is still what runs. This builds each kernel
 of which the archive has such rows twice, from COMMIT and from this checkout, and records those whose machine code and
-launch are the same; of a dispatcher, where its kernels and choices are. Rows of these are not stale. No GPU is needed.
+launch are the same; of a dispatcher, where its kernels and choices are. Rows of these are not stale. Earlier rows
+of the table stay where they still hold. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ FIELDS = ("threads", "shared_bytes", "tile", "grid_axes", "textures", "b_layout"
 LISTING = """
 import json, sys
 from kernels import catalogue
-told = {}
+listed = {}
 for name, entry in catalogue.load().items():
     launch = {field: str(getattr(entry, field)) for field in sys.argv[1:] if getattr(entry, field, None)}
     choices = getattr(entry, "choices", ())
     launch["choices"] = list(map(str, choices))
-    told[name] = {"hash": entry.source_hash, "launch": launch, "kernels": [choice.variant.name for choice in choices]}
-print(json.dumps(told))
+    listed[name] = {"hash": entry.source_hash, "launch": launch, "kernels": [choice.variant.name for choice in choices]}
+print(json.dumps(listed))
 """  # is run by each tree, with its own code
 
 logger = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ def code_hash(cubin: bytes) -> str:
     for name, _, _, _, offset, length, *_ in headers:
         begin = headers[of_names][4] + name
         kind = re.match(rb"\.text|\.nv\.constant\d", cubin[begin : begin + 16])
-        if kind:  # without the name of the function, which tells the template's values
+        if kind:  # without the name of the function, which contains the template's values
             sections.append(kind[0] + b" %d " % length + cubin[offset : offset + length])
     return hashlib.sha256(b"".join(sorted(sections))).hexdigest()
 
@@ -99,8 +100,8 @@ def find(archive: Path, before: Tree, now: Tree) -> list[dict[str, Any]]:
     def compare(name: str) -> None:
         row, code = before.build(name, measured[name]["arch"])
         if other := [key for key, value in row.items() if measured[name].get(key) != value]:
-            told = f"{other[0]} = {row[other[0]]} in the commit, {measured[name].get(other[0])} in the archive"
-            raise UserError(f"{name}: {told}; name the commit that was measured, and use its compiler")
+            found = f"{other[0]} = {row[other[0]]} in the commit, {measured[name].get(other[0])} in the archive"
+            raise UserError(f"{name}: {found}; name the commit that was measured, and use its compiler")
         if before.entries[name]["launch"] == now.entries[name]["launch"] and now.build(name, row["arch"])[1] == code:
             same[name] = {"arch": row["arch"], "compiler": row["compiler"], "code": code}
 
@@ -122,6 +123,20 @@ def find(archive: Path, before: Tree, now: Tree) -> list[dict[str, Any]]:
     ]
 
 
+def chained(earlier: list[dict[str, Any]], rows: list[dict[str, Any]], now: Tree) -> list[dict[str, Any]]:
+    """`rows`, and of the table's `earlier` rows those that still hold: of a source that has not changed since, or that
+    `rows` show to have kept its code once more."""
+    moved = {(row["variant"], row["measured_hash"]): row["source_hash"] for row in rows}
+    held = []
+    for row in earlier:
+        here = now.entries.get(row["variant"], {}).get("hash")
+        if here and here in (row["source_hash"], moved.get((row["variant"], row["source_hash"]))):
+            held.append(row | {"source_hash": here})
+    known = {(row["variant"], row["measured_hash"]) for row in rows}
+    held = [row for row in held if (row["variant"], row["measured_hash"]) not in known]
+    return sorted([*rows, *held], key=lambda row: (row["variant"], row["measured_hash"]))
+
+
 def unpack(commit: str, folder: Path) -> None:
     """A commit's files. Raises `UserError` where git has no such commit."""
     done = subprocess.run(["git", "archive", "--format=tar", commit], capture_output=True)
@@ -138,10 +153,13 @@ def main() -> None:
     options = parser.parse_args()
     with scratch() as folder:
         unpack(options.commit, folder)
-        rows = find(options.data, Tree(folder), Tree(catalogue.ROOT.parent))
-    write_rows(options.data / FILE, "same_code", rows)
+        now = Tree(catalogue.ROOT.parent)
+        rows = find(options.data, Tree(folder), now)
+    table = options.data / FILE
+    rows = chained(read_rows(table, "same_code") if table.is_file() else [], rows, now)
+    write_rows(table, "same_code", rows)
     record_origin(options.data, [FILE], origin(f"python -m experiments.stages.same_code --commit {options.commit}"))
-    logger.info(f"{options.data / FILE}: {len(rows)} kernels of which only the source changed")
+    logger.info(f"{table}: {len(rows)} kernels of which only the source changed")
 
 
 if __name__ == "__main__":

@@ -49,8 +49,10 @@ class Matrices:
         return bind_for_timing(gemm, self.problem, self.a.address, self.b.address, self.c[role].address)
 
     def poison(self, gpu: Gpu, role: str) -> None:
-        """NaN in all of an output, so that what is checked later was written since."""
-        gpu.fill(self.c[role], self.dtype, self.problem.m * self.problem.n, 0, "nans")
+        """NaN in all of an output, so that what is checked later was written since; where beta is not 0, and so C is
+        read, numbers of the kind `data`."""
+        kind = self.data if self.problem.beta else "nans"
+        gpu.fill(self.c[role], self.dtype, self.problem.m * self.problem.n, self.seed + 2, kind)
 
 
 @dataclass(frozen=True)
@@ -140,8 +142,12 @@ def drawn_order(roles: Sequence[T], pairs: int, seed: int) -> list[T]:
     return [role for flip in reverse for role in (reversed(roles) if flip else roles)]
 
 
-def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.CheckResult:
-    """Rows of C and all of C by Freivalds' test, in float64 on the device."""
+def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work) -> verify.CheckResult:
+    """Rows of C and all of C by Freivalds' test, in float64 on the device.
+
+    Where beta is not 0, the timed runs added to what the ones before them had left: then one more run of `work`, on a
+    fresh C, is checked.
+    """
     p, dtype = matrices.problem, matrices.dtype
     kind = dtypes()[dtype].stored_as
     of_b = matrices.b if p.b_layout == "row" else _transposed(gpu, matrices.b, p.n, p.k, verify.NUMPY_DTYPES[dtype])
@@ -156,6 +162,9 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.CheckResult:
         gpu.harness(f"matvec_{kind}", shape[0], 256, matrix, i32(shape[1]), i32(shape[1]), x, i32(mode), out.address)
         return out
 
+    def of_c(x: int, mode: int) -> np.ndarray:
+        return gpu.download(matvec(c, (p.m, p.n), x, mode), np.float64, p.m)
+
     def exact_rows(mode: int) -> np.ndarray:
         out = Memory(len(rows) * p.n * 8)
         sizes = i32(p.lda), b, i32(p.n), i32(p.n), i32(p.k)
@@ -165,11 +174,19 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str) -> verify.CheckResult:
 
     plain, absolute, square = 0, 1, 2
     bx, b_sums = (matvec(b, (p.k, p.n), x, mode) for x, mode in ((signs.address, plain), (0, absolute)))
-    abx, ab_sums = matvec(a, (p.m, p.k), bx.address, plain), matvec(a, (p.m, p.k), b_sums.address, absolute)
-    cx, norms = matvec(c, (p.m, p.n), signs.address, plain), matvec(c, (p.m, p.n), 0, square)
-    sums, wanted, magnitudes, squares = (gpu.download(x, np.float64, p.m) for x in (cx, abx, ab_sums, norms))
-    whole = verify.freivalds(p, dtype, sums, wanted, magnitudes, np.sqrt(squares))
-    reference, magnitude = exact_rows(plain), exact_rows(absolute)
+    products = [matvec(a, (p.m, p.k), x.address, mode) for x, mode in ((bx, plain), (b_sums, absolute))]
+    abx, magnitudes = (gpu.download(x, np.float64, p.m) for x in products)
+    abx, magnitudes = p.alpha * abx, abs(p.alpha) * magnitudes
+    reference, magnitude = p.alpha * exact_rows(plain), abs(p.alpha) * exact_rows(absolute)
+    if p.beta:
+        matrices.poison(gpu, role)
+        gpu.sync()
+        c0 = _rows_of(matrices.c[role], rows, p.n, verify.NUMPY_DTYPES[dtype]).astype(np.float64)
+        reference, magnitude = reference + p.beta * c0, magnitude + abs(p.beta * c0)
+        abx, magnitudes = abx + p.beta * of_c(signs.address, plain), magnitudes + abs(p.beta) * of_c(0, absolute)
+        work()
+        gpu.sync()
+    whole = verify.freivalds(p, dtype, of_c(signs.address, plain), abx, magnitudes, np.sqrt(of_c(0, square)))
     output = _rows_of(matrices.c[role], rows, p.n, verify.NUMPY_DTYPES[dtype])
     sampled = verify.judge(output, reference, verify.bound(p, dtype, reference, magnitude))
     return verify.combine(sampled, whole)

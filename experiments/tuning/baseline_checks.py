@@ -2,9 +2,9 @@
 
     python -m experiments.tuning.baseline_checks cublas_fp32 --build-dir results/build/sm_90a --out baseline_checks.csv
 
-The sizes are off multiples of 8 and 64, or have a long k, which a library divides: a call that drops the last columns of A
-leaves a sum that is too small by a whole number. B is all ones. A is all ones, then ones in the last TAIL columns alone,
-so that 16 bits hold the sum exactly. C is NaN before each call.
+The sizes are off multiples of 8 and 64, or have a long k, which a library divides: a call that drops the last columns
+of A leaves a sum that is too small by a whole number. B is all ones. A is all ones, then ones in the last TAIL columns
+alone, so that 16 bits hold the sum exactly. C is NaN before each call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from experiments.stages.verify import NUMPY_DTYPES
-from kernels import catalogue
 from kernels.catalogue import Baseline, Problem
 
 logger = logging.getLogger(__name__)
@@ -88,7 +87,7 @@ def main() -> None:
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path, metavar="baseline_checks.csv")
     options = parser.parse_args()
-    entries = [catalogue.find(name) for name in options.baseline]
+    entries = [options.catalogue.find(name) for name in options.baseline]
     for entry in entries:
         if not isinstance(entry, Baseline) or entry.library != "cublas":
             raise UserError(f"{entry.name} is not a cuBLAS baseline; kernels/catalogue.yaml lists them")

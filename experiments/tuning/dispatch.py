@@ -2,10 +2,10 @@
 
     python -m experiments.tuning.dispatch sgemm_best --build-dir results/build/sm_90a --out dispatch.csv
 
-The table is the dispatcher's own: from the next run on, it predicts from it how long each kernel takes (kernels/cost.py)
-and runs the fastest. Part of the problems is held out: the fit does not see them, and `picked` marks the kernel that the
-dispatcher takes there. A kernel whose output is wrong has no row. The library's row is of its fastest call whose output
-is right.
+The table is the dispatcher's own: from the next run on, it predicts from it how long each kernel takes
+(kernels/cost.py) and runs the fastest. Part of the problems is held out: the fit does not see them, and `picked` marks
+the kernel that the dispatcher takes there. A kernel whose output is wrong has no row. The library's row is that of its
+fastest call whose output is right.
 
 Problems are drawn with a seed: m, n and k log-uniform from 64 to 8192, half of them multiples of 8 and half of any size
 where the kernels take that; squares; and tall, wide and deep ones.
@@ -26,8 +26,8 @@ from contracts import UserError, run_command, write_rows
 from contracts.dtypes import dtypes
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
-from kernels import catalogue, cost
-from kernels.catalogue import Dispatcher, Problem
+from kernels import cost
+from kernels.catalogue import Dispatcher, Entry, Problem
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def problems(step: int = 1, share: float = 1.0) -> list[Drawn]:
     return list({(one.m, one.n, one.k): one for one in reversed(found)}.values())[::-1]
 
 
-def measure(dispatcher: Dispatcher, sizes: list[Drawn], build_dir: Path) -> Iterator[dict[str, Any]]:
+def measure(dispatcher: Dispatcher, baseline: Entry, sizes: list[Drawn], build_dir: Path) -> Iterator[dict[str, Any]]:
     """Rows of dispatch.csv, without `picked`; use inside `lease()`."""
     from experiments.gpu.device import Gpu
     from experiments.gpu.libraries import CublasGemm, load_gemm
@@ -83,7 +83,6 @@ def measure(dispatcher: Dispatcher, sizes: list[Drawn], build_dir: Path) -> Iter
     gpu = Gpu(build_dir)
     kernels = {variant.name: variant for variant in dispatcher.variants}
     loaded = {name: load_gemm(gpu, variant) for name, variant in kernels.items()}
-    baseline = catalogue.find(dispatcher.baseline)
     library = load_gemm(gpu, baseline)
     assert isinstance(library, CublasGemm)
     stopwatch = Stopwatch(gpu, 512)
@@ -119,7 +118,7 @@ def measure(dispatcher: Dispatcher, sizes: list[Drawn], build_dir: Path) -> Iter
         for call in sorted((call for call in calls if call in medians), key=medians.__getitem__):
             matrices.poison(gpu, "baseline")
             calls[call]()
-            if (result := check_output(gpu, matrices, "baseline")).passed:
+            if (result := check_output(gpu, matrices, "baseline", calls[call])).passed:
                 best = call
                 break
             logger.warning(f"WRONG {call} at {one.m} x {one.n} x {one.k}: {result.detail or 'out of its bound'}")
@@ -132,7 +131,7 @@ def measure(dispatcher: Dispatcher, sizes: list[Drawn], build_dir: Path) -> Iter
         for name in names:
             if name not in medians:
                 continue
-            result = check_output(gpu, matrices, name)
+            result = check_output(gpu, matrices, name, works[name])
             if not result.passed:
                 logger.warning(f"FAILED {name} at {one.m} x {one.n} x {one.k}: {result.detail or 'out of its bound'}")
                 continue
@@ -154,7 +153,7 @@ def mark_picked(dispatcher: Dispatcher, rows: list[dict[str, Any]]) -> None:
 
 
 def shares_by_shape(rows: list[dict[str, Any]]) -> list[str]:
-    """A line for each shape: the shares of the picked kernels on problems that are held out, those below SHORT_US apart."""
+    """A line for each shape: shares of the picked kernels on held-out problems, those below SHORT_US apart."""
     library_us = {(row["m"], row["n"], row["k"]): row["time_us"] for row in rows if row.get("call")}
     lines = []
     for shape in SHAPES:
@@ -186,7 +185,7 @@ def main() -> None:
     options = parser.parse_args()
     if not 0 < options.share <= 1:
         raise UserError(f"--share = {options.share} is not allowed; allowed: above 0, at most 1")
-    entries = [catalogue.find(name) for name in options.dispatcher]
+    entries = [options.catalogue.find(name) for name in options.dispatcher]
     for entry in entries:
         if not isinstance(entry, Dispatcher):
             raise UserError(f"{entry.name} is no dispatcher; kernels/catalogue.yaml lists them")
@@ -195,7 +194,9 @@ def main() -> None:
         for entry in entries:
             assert isinstance(entry, Dispatcher)
             step = 1 if dtypes()[entry.dtype].bits == 32 else 8
-            own = list(measure(entry, problems(step, options.share), options.build_dir))
+            own = list(
+                measure(entry, options.catalogue[entry.baseline], problems(step, options.share), options.build_dir)
+            )
             mark_picked(entry, own)
             logger.info("\n".join([f"{entry.name} on problems that the fit has not seen:", *shares_by_shape(own)]))
             rows += own

@@ -5,7 +5,7 @@
 Each configuration is built and a small launch of it counted on the emulator. It needs the cycles of its busiest
 resource, or those of the model of issue (docs/bounds.md) where that has more, on the multiprocessor with the most
 blocks. Few warps hide little of each other's waiting: that is WAITING, one number for all tiles and kernels, and the
-only one here that was fitted to times. docs/kernels.md tells how the order agrees with a sweep on an H200.
+only one here that was fitted to times. docs/kernels/worklog_a.md compares the order with a sweep on an H200.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from contracts import UserError
 from experiments.emulation import launching, scaling
 from experiments.tuning.space import Configuration
 from kernels.catalogue import Variant
+from kernels.problem import ProblemSpec
 from ptxsim import PtxsimError, bounds, machines, sass
 
 WAITING = 0.6  # of a warp's cycles, added where it is alone; fitted to the sweep of sgemm_autotuned, tried on the other
@@ -36,7 +37,7 @@ def cycles(variant: Variant, size: int, build_dir: Path, machine: machines.Machi
     Raises `UserError` where the emulator cannot tell.
     """
     kernel = launching.load(variant, build_dir)
-    scaled = scaling.emulate(kernel, variant, size, machine.sms)
+    scaled = scaling.emulate(kernel, variant, ProblemSpec.square(size), machine.sms)
     try:
         function = sass.read(build_dir / f"{variant.name}.cubin", kernel.name)
         found = bounds.compute(function, kernel.program, scaled.work, machine, variant.shared_bytes)

@@ -46,14 +46,14 @@ class GpuMeasurer:
         self.device = GpuDevice(harness_dir)
         self.gpu = self.device.gpu
         self.gpu.build_dir = build_dir  # the harness is loaded; configurations come from here
-        swept = catalogue.kernels()[next(iter(sweep.kernels))]
+        swept = catalogue.load().kernels[next(iter(sweep.kernels))]
         baseline = catalogue.load()[swept.baseline]
         self.matrices = Matrices.fill(self.gpu, Problem.square(sweep.size, swept.b_layout), swept.dtype, sweep.data)
         self.stopwatch = Stopwatch(self.gpu, 2 * max(sweep.samples, sweep.final_samples), sweep.flush_l2)
         self.library = load_gemm(self.gpu, baseline)  # keeps its handle
         self.cublas = self.matrices.bind(self.library, "baseline")
         warm_up(self.gpu, self.cublas, WARM_UP_S)
-        result = check_output(self.gpu, self.matrices, "baseline")
+        result = check_output(self.gpu, self.matrices, "baseline", self.cublas)
         if not result.passed:
             raise UserError(f"{baseline.name} failed its check at size = {sweep.size}: {result.detail}")
 
@@ -74,7 +74,7 @@ class GpuMeasurer:
         self.matrices.poison(self.gpu, "variant")  # what is checked below was written by timed runs
         works = {"variant": ours, "baseline": self.cublas}
         turns = take_turns(self.stopwatch, works, samples, self.matrices.seed)
-        result = check_output(self.gpu, self.matrices, "variant")
+        result = check_output(self.gpu, self.matrices, "variant", ours)
         if not result.passed:
             return {"checked": False, "reason": f"check after timing: {result.detail}"}
         of_us, of_cublas = (turns.of(role) for role in works)

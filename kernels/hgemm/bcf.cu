@@ -3,7 +3,7 @@
 // The one idea it adds to `naive`: where an element lies in shared memory. As they come, the rows
 // of A's tile are 64 bytes apart and those of B's 256, so the eight rows that one phase of ldmatrix
 // reads fall on two groups of four banks (A: 4-way conflicts), or all on one (B: 8-way). Here each
-// piece of 16 bytes goes to a place in its row that depends on the row's number, and is read from
+// piece of 16 bytes goes to a state in its row that depends on the row's number, and is read from
 // there: eight rows, eight groups of four banks (include/swizzle.cuh).
 //
 //     banks of the pieces that one   naive    A   0-3, 16-19, 0-3, 16-19, 0-3, ...
@@ -22,9 +22,9 @@
 // Source:    worklog on hgemm (seed 004), section 2 (hgemm_bcf).
 
 #include "include/epilogue.cuh"
-#include "include/grid.cuh"
 #include "include/ptx.cuh"
 #include "include/swizzle.cuh"
+#include "include/tile_scheduler.cuh"
 
 template <typename T, int BM, int BN, int BK>
 __global__ void __launch_bounds__(256, 2)
@@ -56,7 +56,7 @@ hgemm_bcf(int m, int n, int k, float alpha, const T* A, int lda, const T* B, int
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    const TilePlace tile = tile_in_strips();
+    const TileCoord tile = block_tile();
     if (alpha == 0.0f) return scale_c<BM, BN>(tile.m * BM, tile.n * BN, m, n, beta, C, ldc);
     A += (tile.m * BM + load_a_row) * lda + load_a_col;
     B += load_b_row * ldb + tile.n * BN + load_b_col;

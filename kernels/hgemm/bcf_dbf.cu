@@ -15,9 +15,9 @@
 // Source:    worklog on hgemm (seed 004), section 3 (hgemm_bcf_dbf).
 
 #include "include/epilogue.cuh"
-#include "include/grid.cuh"
 #include "include/ptx.cuh"
 #include "include/swizzle.cuh"
+#include "include/tile_scheduler.cuh"
 
 template <typename T, int BM, int BN, int BK>
 __global__ void __launch_bounds__(256, 2)
@@ -51,7 +51,7 @@ hgemm_bcf_dbf(int m, int n, int k, float alpha, const T* A, int lda, const T* B,
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    const TilePlace tile = tile_in_strips();
+    const TileCoord tile = block_tile();
     A += (tile.m * BM + load_a_row) * lda + load_a_col;
     B += load_b_row * ldb + tile.n * BN + load_b_col;
     C += tile.m * BM * ldc + tile.n * BN;

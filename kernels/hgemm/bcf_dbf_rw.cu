@@ -1,6 +1,6 @@
 // bcf_dbf_rw: C in whole lines, by way of shared memory.
 //
-// The one idea it adds to `bcf_dbf`: the tile of C takes the place of the tiles of A and B, which
+// The one idea it adds to `bcf_dbf`: the tile of C takes the state of the tiles of A and B, which
 // nobody needs after the last step. A lane's sums are pairs of neighbours, and four lanes together
 // have 16 bytes of a row, half a sector. So the pairs meet in shared memory, and from there threads
 // move 16 bytes each, a warp two rows of 256. Where beta is not zero, the old C comes the same way:
@@ -18,16 +18,16 @@
 // an SM without), and strips that need a grid as wide as a multiple of eight; ours take any.
 //
 // Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STRIP: tile columns of a strip
-//            (include/grid.cuh), 0 for blocks row by row.
+//            (include/tile_scheduler.cuh), 0 for blocks row by row.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 8; A, B, C 16-byte
 //            aligned; sm_80 or newer.
 // Source:    worklog on hgemm (seed 004), section 4 (hgemm_bcf_dbf_rw).
 
 #include "include/epilogue.cuh"
-#include "include/grid.cuh"
 #include "include/ptx.cuh"
 #include "include/swizzle.cuh"
+#include "include/tile_scheduler.cuh"
 
 template <typename T, int BM, int BN, int BK, int STRIP>
 __global__ void __launch_bounds__(256, 2)
@@ -65,7 +65,7 @@ hgemm_bcf_dbf_rw(int m, int n, int k, float alpha, const T* A, int lda, const T*
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    const TilePlace tile = tile_in_strips<STRIP>();
+    const TileCoord tile = block_tile<STRIP>();
     A += (tile.m * BM + load_a_row) * lda + load_a_col;
     B += load_b_row * ldb + tile.n * BN + load_b_col;
     C += tile.m * BM * ldc + tile.n * BN;

@@ -1,7 +1,7 @@
 // naive: tensor cores, fed from shared memory by the instructions made for that.
 //
 // The first rung of the 16-bit ladder: the tiling of the fp32 kernels, with three instructions in
-// place of their inner loops. cp.async copies from global to shared memory without passing through
+// state of their inner loops. cp.async copies from global to shared memory without passing through
 // registers; ldmatrix hands 8x8 matrices to the lanes in the layout that the tensor cores expect;
 // mma.sync multiplies a 16x16 by a 16x8 matrix, a warp at a time. What it still lacks: rows lie in
 // shared memory as they come, so the eight rows of an ldmatrix phase collide on banks; and there is
@@ -19,7 +19,7 @@
 //                                 +----+----+----+----+       A lane has, of C, rows lane/4 and +8
 //                                                             of columns lane%4*2 and +1.
 //
-// Blocks run in strips of 8 tile columns, which keeps L2 warm (include/grid.cuh).
+// Blocks run in strips of 8 tile columns, which keeps L2 warm (include/tile_scheduler.cuh).
 //
 // Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
@@ -28,8 +28,8 @@
 // Source:    worklog on hgemm (seed 004), section 1 (hgemm_naive).
 
 #include "include/epilogue.cuh"
-#include "include/grid.cuh"
 #include "include/ptx.cuh"
+#include "include/tile_scheduler.cuh"
 
 template <typename T, int BM, int BN, int BK>
 __global__ void __launch_bounds__(256, 2)
@@ -61,7 +61,7 @@ hgemm_naive(int m, int n, int k, float alpha, const T* A, int lda, const T* B, i
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    const TilePlace tile = tile_in_strips();
+    const TileCoord tile = block_tile();
     if (alpha == 0.0f) return scale_c<BM, BN>(tile.m * BM, tile.n * BN, m, n, beta, C, ldc);
     A += (tile.m * BM + load_a_row) * lda + load_a_col;
     B += load_b_row * ldb + tile.n * BN + load_b_col;

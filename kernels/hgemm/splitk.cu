@@ -13,18 +13,18 @@
 // A product of some microseconds waits for its own code, which comes from DRAM as its matrices do. So there is little of
 // it: old elements of C, where they count, go another way than through shared memory.
 //
-// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STAGES: of the ring; RANKS: blocks of a cluster, 1
+// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STAGES: of the pipeline; RANKS: blocks of a cluster, 1
 //            or 2; BLOCKS: of a multiprocessor; FIXUP, LEAST: see include/split_k.cuh.
 // Launch:    2 BM + 32 threads (1-D), BLOCKS a multiprocessor: all run at a time; dynamic shared memory: BN / 64 times BM
-//            rows of 128 bytes for C, then the ring (include/tile_ring.cuh). Workspace: 2 BM BN floats a block; flags: 4
+//            rows of 128 bytes for C, then the pipeline (include/tile_pipeline.cuh). Workspace: 2 BM BN floats a block; flags: 4
 //            bytes a block, zero before the first launch, and zero again after each.
 // Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of A, BK / RANKS x 64 of B,
 //            16 x 64 of C, swizzled over 128 bytes.
 
 #include "include/fragments.cuh"
 #include "include/split_k.cuh"
-#include "include/tile_order.cuh"
-#include "include/tile_ring.cuh"
+#include "include/tile_scheduler.cuh"
+#include "include/tile_pipeline.cuh"
 #include "include/warpgroup.cuh"
 
 // alpha * sum for 64 columns of a warp's 16 rows to a buffer in shared memory, as include/fragments.cuh has it.
@@ -56,13 +56,13 @@ hgemm_splitk(int m, int n, int k, float alpha, const __grid_constant__ CUtensorM
              const __grid_constant__ CUtensorMap tma_b, float beta, T* C, int ldc,
              const __grid_constant__ CUtensorMap tma_c, void* workspace, void* flags) {
     constexpr int CONSUMERS = BM / wgmma::ROWS, THREADS = CONSUMERS * wgmma::THREADS;
-    using Ring = TileRing<T, BM, BN, BK, STAGES>;
+    using Pipeline = TilePipeline<T, BM, BN, BK, STAGES>;
     using Shares = Parts<THREADS, BN / 2, RANKS>;
     const int rows_m = (m + RANKS * BM - 1) / (RANKS * BM), tiles_n = (n + BN - 1) / BN;
     const Division<FIXUP, LEAST> division(gridDim.x / RANKS, rows_m * tiles_n, (k + BK - 1) / BK);
     auto corner = [&](int tile) {
-        const TileAt at = tile_at<8>(tile, rows_m, tiles_n);
-        return TileAt{(at.m * RANKS + Shares::rank()) * BM, at.n * BN};
+        const TileCoord at = tile_coord<8>(tile, rows_m, tiles_n);
+        return TileCoord{(at.m * RANKS + Shares::rank()) * BM, at.n * BN};
     };
     if (alpha == 0.0f) {
         return division.for_each(Shares::mine(), [&](int tile, int first, int) {
@@ -71,74 +71,75 @@ hgemm_splitk(int m, int n, int k, float alpha, const __grid_constant__ CUtensorM
     }
 
     extern __shared__ uint8_t memory[];
-    const uint32_t staged = Ring(memory).tiles;  // C first, the ring behind it
-    const Ring ring(memory + BM * BN * sizeof(T));
+    const uint32_t staged = Pipeline(memory).tiles;  // C first, the pipeline behind it
+    const Pipeline pipeline(memory + BM * BN * sizeof(T));
     if (threadIdx.x == THREADS) {
-        tma::prefetch(tma_a);
-        tma::prefetch(tma_b);
-        tma::prefetch(tma_c);
-        ring.make_barriers(RANKS * CONSUMERS);
+        tma::prefetch_descriptor(tma_a);
+        tma::prefetch_descriptor(tma_b);
+        tma::prefetch_descriptor(tma_c);
+        pipeline.init_barriers(RANKS * CONSUMERS);
     }
     if constexpr (RANKS > 1) {
-        cluster::meet_relaxed();
+        cluster::arrive_relaxed();
+        cluster::wait();
     } else {
         __syncthreads();
     }
 
-    RingPlace<STAGES> place;
+    PipelineState<STAGES> state;
     if (threadIdx.x >= THREADS) {
         if (threadIdx.x > THREADS) return;
         division.for_each(Shares::mine(), [&](int tile, int first, int last) {
-            const TileAt at = corner(tile);
-            for (int step = first; step < last; ++step, place.advance()) {
-                tma::wait(ring.empty(place.stage), place.parity ^ 1);
+            const TileCoord at = corner(tile);
+            for (int step = first; step < last; ++step, state.advance()) {
+                mbarrier::wait(pipeline.empty(state.stage), state.phase ^ 1);
                 if constexpr (RANKS > 1) {
-                    ring.load_shared_b(place.stage, tma_a, tma_b, at.m, at.n, step * BK, Shares::rank());
+                    pipeline.load_multicast_b(state.stage, tma_a, tma_b, at.m, at.n, step * BK, Shares::rank());
                 } else {
-                    ring.load(place.stage, tma_a, tma_b, at.m, at.n, step * BK);
+                    pipeline.load(state.stage, tma_a, tma_b, at.m, at.n, step * BK);
                 }
             }
         });
-        if constexpr (RANKS > 1) ring.drain(place);
+        if constexpr (RANKS > 1) pipeline.producer_tail(state);
         return;
     }
 
     const int group = threadIdx.x / wgmma::THREADS, warp_row = threadIdx.x / 32 * 16;
     const Shares parts{static_cast<float4*>(workspace), static_cast<unsigned*>(flags), static_cast<int>(threadIdx.x), 1};
-    auto give_back = [&](int stage) {
+    auto release = [&](int stage) {
         if constexpr (RANKS > 1) {
-            if (threadIdx.x % wgmma::THREADS < RANKS) tma::arrive_in(ring.empty(stage), threadIdx.x % wgmma::THREADS);
+            if (threadIdx.x % wgmma::THREADS < RANKS) mbarrier::arrive_remote(pipeline.empty(stage), threadIdx.x % wgmma::THREADS);
         } else {
-            if (threadIdx.x % wgmma::THREADS == 0) tma::arrive(ring.empty(stage));
+            if (threadIdx.x % wgmma::THREADS == 0) mbarrier::arrive(pipeline.empty(stage));
         }
     };
     division.for_each(Shares::mine(), [&](int tile, int first, int last) {
         float sum[1][BN / 2];
-        ring.multiply_all(sum, place, group, last - first, give_back);
+        pipeline.mainloop(sum, state, group, last - first, release);
         if (last - first < division.steps) return parts.put(sum[0], alpha, division.shared(tile - division.whole));
-        const TileAt at = corner(tile);
+        const TileCoord at = corner(tile);
         // TMA stores whole pieces of 16 bytes, the last one of a row too, with zeros beyond the edge.
         if (beta != 0.0f || n % 8 != 0) {
             return store_fragments(sum[0], at.m + group * wgmma::ROWS, at.n, m, n, alpha, beta, C, ldc);
         }
         const bool leader = threadIdx.x % 32 == 0;
-        if (leader) tma::wait_stores_read<0>();  // the tile before has left shared memory
+        if (leader) tma::store_wait_read<0>();  // the tile before has left shared memory
         __syncwarp();
         const uint32_t buffer = staged + warp_row * BN * sizeof(T);
 #pragma unroll
         for (int c = 0; c < BN / 64; ++c) stage_scaled<T>(&sum[0][c * 32], buffer + c * 16 * 128, alpha);
-        tma::fence_async();
+        tma::fence_proxy_async();
         __syncwarp();
         if (leader) {
             for (int c = 0; c < BN / 64 && at.n + c * 64 < n && at.m + warp_row < m; ++c) {
                 tma::store(tma_c, at.m + warp_row, at.n + c * 64, buffer + c * 16 * 128);
             }
-            tma::commit_stores();
+            tma::store_commit();
         }
     });
-    if (threadIdx.x % 32 == 0) tma::wait_stores_read<0>();
+    if (threadIdx.x % 32 == 0) tma::store_wait_read<0>();
     division.for_each_shared(Shares::mine(), [&](const auto& tile) {
-        const TileAt at = corner(division.whole + tile.number);
+        const TileCoord at = corner(division.whole + tile.number);
         parts.add_up(tile, [&](int four, int thread, const float4& sum) {  // two neighbours, and two more eight rows below
             const int row = at.m + thread / 32 * 16 + thread % 32 / 4, col = at.n + four * 8 + thread % 4 * 2;
             const float pairs[] = {sum.x, sum.y, sum.z, sum.w};

@@ -1,24 +1,32 @@
-// wgmma_cluster: two SMs fetch B once.
+// wgmma_cluster: two SMs share each load of B.
 //
-// The one idea it adds to `wgmma_persistent`: clusters with multicast. There two blocks one below the other
-// fetch the same tile of B, each from L2. Here they are a cluster: each fetches half of the tile and the copy
-// arrives in both, so that per step an SM asks L2 for 128 x 64 elements of A and 64 x 128 of B, not 64 x 256.
+// The one idea it adds to `wgmma_persistent`: clusters with multicast. There two blocks with tiles one below the other
+// load the same tile of B, each from L2. Here they form a cluster: each requests half of the tile, and TMA writes the
+// half to both blocks. Per step an SM then reads 128 x 64 elements of A and 32 x 256 of B from L2, instead of 64 x 256
+// of B.
 //
 //     block 0   A rows 0..127     B rows 0..31 of the step ----+---> both
 //     block 1   A rows 128..255   B rows 32..63 of the step ---+---> both
 //
-// A stage is empty only when the consumers of both blocks have done with it, so they tell both. No block may
-// end while the other still writes to it: the producer waits until all its stages have been handed back.
+// Roles:     consumers (warp groups 0 .. BM / 64 - 1, 64 rows each); producer (the last warp group, one thread of it).
+// Pipeline:  full[STAGES]: 1 arrival, the own producer's, and the bytes of a stage, which both producers load.
+//            empty[STAGES]: an arrival per consumer of both blocks: a stage may be overwritten once neither block reads
+//            it, so each consumer arrives in both blocks.
+// Timeline:  producer    wait empty, load A and half of B | ... | producer tail
+//            consumer    wait full, wgmma, release in both blocks | ... | epilogue | next tile
 //
-// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STAGES: of the ring; STRIP: tile
-//            columns of a strip (include/tile_order.cuh).
-// Launch:    2 BM + 128 threads (1-D): a consumer group per 64 rows, then the producer; clusters of two blocks
-//            in x, any number; dynamic shared memory: the ring (include/tile_ring.cuh).
+// The producer tail waits until all stages have been released: a block must not exit while the other one still writes
+// to its shared memory.
+//
+// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STAGES: of the pipeline; STRIP: tile columns of
+//            a strip (include/tile_scheduler.cuh).
+// Launch:    2 BM + 128 threads (1-D); clusters of two blocks in x, any number of them; dynamic shared memory: the
+//            pipeline (include/tile_pipeline.cuh).
 // Requires:  as wgmma_tma, but boxes of B have 32 rows.
 
 #include "include/fragments.cuh"
-#include "include/tile_order.cuh"
-#include "include/tile_ring.cuh"
+#include "include/tile_pipeline.cuh"
+#include "include/tile_scheduler.cuh"
 #include "include/warpgroup.cuh"
 
 template <typename T, int BM, int BN, int BK, int STAGES, int STRIP>
@@ -29,9 +37,9 @@ hgemm_wgmma_cluster(int m, int n, int k, float alpha, const __grid_constant__ CU
     const int rank = cluster::rank();
     const int pairs_m = (m + 2 * BM - 1) / (2 * BM);  // a cluster computes two tiles, one below the other
     const int tiles_n = (n + BN - 1) / BN;
-    auto for_each_tile = [&](auto work) {
+    auto for_each_tile = [&](auto work) {  // work(row, column)
         for (int i = blockIdx.x / 2; i < pairs_m * tiles_n; i += gridDim.x / 2) {
-            const TileAt pair = tile_at<STRIP>(i, pairs_m, tiles_n);
+            const TileCoord pair = tile_coord<STRIP>(i, pairs_m, tiles_n);
             work((2 * pair.m + rank) * BM, pair.n * BN);
         }
     };
@@ -40,37 +48,38 @@ hgemm_wgmma_cluster(int m, int n, int k, float alpha, const __grid_constant__ CU
     }
 
     extern __shared__ uint8_t memory[];
-    const TileRing<T, BM, BN, BK, STAGES> ring(memory);
+    const TilePipeline<T, BM, BN, BK, STAGES> pipeline(memory);
     if (threadIdx.x == 0) {
-        tma::prefetch(tma_a);
-        tma::prefetch(tma_b);
-        ring.make_barriers(2 * CONSUMERS);
+        tma::prefetch_descriptor(tma_a);
+        tma::prefetch_descriptor(tma_b);
+        pipeline.init_barriers(2 * CONSUMERS);
     }
-    cluster::meet_relaxed();
+    cluster::arrive_relaxed();
+    cluster::wait();
 
     const int group = threadIdx.x / wgmma::THREADS;
     const int thread = threadIdx.x % wgmma::THREADS;
     const int steps = (k + BK - 1) / BK;
-    RingPlace<STAGES> place;
+    PipelineState<STAGES> state;
     if (group == CONSUMERS) {
-        warpgroup::keep_registers<40>();
+        warpgroup::reg_dealloc<40>();
         if (thread == 0) {
             for_each_tile([&](int row, int col) {
-                for (int step = 0; step < steps; ++step, place.advance()) {
-                    tma::wait(ring.empty(place.stage), place.parity ^ 1);
-                    ring.load_shared_b(place.stage, tma_a, tma_b, row, col, step * BK, rank);
+                for (int step = 0; step < steps; ++step, state.advance()) {
+                    mbarrier::wait(pipeline.empty(state.stage), state.phase ^ 1);
+                    pipeline.load_multicast_b(state.stage, tma_a, tma_b, row, col, step * BK, rank);
                 }
             });
-            ring.drain(place);
+            pipeline.producer_tail(state);
         }
     } else {
-        warpgroup::take_registers<232>();
-        auto give_back = [&](int stage) {
-            if (thread < 2) tma::arrive_in(ring.empty(stage), thread);
+        warpgroup::reg_alloc<232>();
+        auto release = [&](int stage) {
+            if (thread < 2) mbarrier::arrive_remote(pipeline.empty(stage), thread);
         };
         for_each_tile([&](int row, int col) {
             float sum[1][BN / 2];
-            ring.multiply_all(sum, place, group, steps, give_back);
+            pipeline.mainloop(sum, state, group, steps, release);
             store_fragments(sum[0], row + group * wgmma::ROWS, col, m, n, alpha, beta, C, ldc);
         });
     }

@@ -1,12 +1,13 @@
-// C = alpha * sum + beta * C from the registers of a warp group (include/wgmma.cuh), within m x n.
+// The epilogue from the accumulator fragments of a warp group (include/wgmma.cuh): C = alpha * sum + beta * C, within m
+// x n.
 #pragma once
 
 #include <cstdint>
 
 #include "include/epilogue.cuh"
 
-// `sum`: N columns from `col` on, of 64 rows from `row` on. Pairs of neighbours share a store: C is 4-byte
-// aligned and ldc even.
+// Stores the fragments of 64 rows from `row` and 2 * REGISTERS columns from `col` straight to global memory. Two
+// neighbours share a store, for which C is 4-byte aligned and ldc even.
 template <typename T, int REGISTERS>
 __device__ __forceinline__ void store_fragments(const float (&sum)[REGISTERS], int row, int col, int m, int n,
                                                 float alpha, float beta, T* C, int ldc) {
@@ -29,30 +30,30 @@ __device__ __forceinline__ void store_fragments(const float (&sum)[REGISTERS], i
     }
 }
 
-// The same for 64 columns, of 16-bit elements, but a warp's 16 rows of them go to a buffer in shared memory: rows of 128
-// bytes, piece p of row r at p ^ (r % 8), as a tensor map's 128-byte swizzle has it. Aligned to 1024 bytes. `row`: the
-// warp's first. stmatrix stores four pieces of eight rows at a time, and meets all banks.
+// Stages a warp's 16 rows from `row` and 64 columns from `col`, of 16-bit elements, in a buffer in shared memory, for
+// TMA to store. The buffer is aligned to 1024 bytes and has rows of 128 bytes with the 128-byte swizzle: chunk c of row
+// r lies at c ^ (r % 8). stmatrix stores four chunks of eight rows at a time, without bank conflicts.
 template <typename T>
 __device__ __forceinline__ void stage_fragments(const float* sum, uint32_t buffer, int row, int col, int m, int n,
                                                 float alpha, float beta, const T* C, int ldc) {
     static_assert(sizeof(T) == 2, "rows of 64 elements, 128 bytes");
     const int lane = threadIdx.x % 32;
-    const int to_row = lane % 16;  // of the row whose address this lane gives
+    const int to_row = lane % 16;  // the row whose address this lane provides
     row += lane / 4;
     col += lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
         uint32_t packed[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {  // eight rows, then eight more; eight columns, then eight more
-            const int h = i % 2, piece = j + i / 2;
+        for (int i = 0; i < 4; ++i) {  // two blocks of eight rows for each of two blocks of eight columns
+            const int h = i % 2, chunk = j + i / 2;
             alignas(4) T pair[2] = {};
             if (beta != 0.0f && row + 8 * h < m) {
-                const T* c = &C[static_cast<int64_t>(row + 8 * h) * ldc + col + 8 * piece];
-                if (col + 8 * piece < n) pair[0] = c[0];
-                if (col + 8 * piece + 1 < n) pair[1] = c[1];
+                const T* c = &C[static_cast<int64_t>(row + 8 * h) * ldc + col + 8 * chunk];
+                if (col + 8 * chunk < n) pair[0] = c[0];
+                if (col + 8 * chunk + 1 < n) pair[1] = c[1];
             }
-            update_c2(pair, alpha, &sum[4 * piece + 2 * h], beta);
+            update_c2(pair, alpha, &sum[4 * chunk + 2 * h], beta);
             packed[i] = *reinterpret_cast<const uint32_t*>(pair);
         }
         const uint32_t to = buffer + to_row * 128 + ((j + lane / 16) ^ lane % 8) * 16;

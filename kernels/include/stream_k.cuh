@@ -1,5 +1,11 @@
-// Stream-K: tiles divided among blocks by their steps over k (Osama et al., "Stream-K: Work-centric Parallel
-// Decomposition for Dense Matrix-Matrix Multiplication on the GPU", 2023).
+// Stream-K: a tile scheduler that divides the last tiles among blocks along k (Osama et al., "Stream-K: Work-centric
+// Parallel Decomposition for Dense Matrix-Matrix Multiplication on the GPU", 2023).
+//
+// The unit of scheduling is a cluster; a kernel without clusters has clusters of one block. Full waves of tiles are
+// computed data-parallel, a tile a cluster. The tiles of the last, partial wave are laid end to end along k, and every
+// cluster gets an equal range of these steps. A range may end in the middle of a tile: the cluster that computes the
+// first steps of a tile owns it, the others are its peers. A peer stores its partial sums to the workspace and sets a
+// flag; the owner waits for the flags, adds the partial sums to its own (the fix-up), and runs the epilogue.
 #pragma once
 
 #include <cstdint>
@@ -7,58 +13,58 @@
 #include "include/warpgroup.cuh"
 #include "include/wgmma.cuh"
 
-// What warp groups leave of a tile for each other: each thread its registers as they lie. GROUPS of a block leave some,
-// SUMS a thread.
+// The workspace: for each block GROUPS warp groups' partial sums, SUMS floats a thread in the order of its registers,
+// rotated by FIRST, and GROUPS flags, which are zero before and after the kernel.
 template <int GROUPS, int SUMS, int FIRST = 0>
 struct PartialSums {
     float4* sums;     // GROUPS x 128 x SUMS floats a block
-    unsigned* flags;  // GROUPS a block; zero before and after
+    unsigned* flags;  // GROUPS a block
 
-    __device__ __forceinline__ float4* of(int block, int group) const {
+    __device__ __forceinline__ float4* address(int block, int group) const {
         return sums + (block * GROUPS + group) * (wgmma::THREADS * SUMS / 4) + threadIdx.x % wgmma::THREADS;
     }
 
-    // st.release: all that the warp group wrote before it met can be seen by whoever sees the flag.
-    static __device__ __forceinline__ void raise(unsigned* flag) {
+    // st.release: whoever sees the flag also sees all that the warp group wrote before its barrier.
+    static __device__ __forceinline__ void set(unsigned* flag) {
         asm volatile("st.release.gpu.u32 [%0], 1;" : : "l"(flag) : "memory");
     }
 
-    // ld.acquire
-    static __device__ __forceinline__ bool raised(const unsigned* flag) {
+    // ld.acquire.
+    static __device__ __forceinline__ bool is_set(const unsigned* flag) {
         unsigned value;
         asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
         return value != 0;
     }
 
-    static __device__ __forceinline__ void lower(unsigned* flag) {
+    static __device__ __forceinline__ void clear(unsigned* flag) {
         asm volatile("st.relaxed.gpu.u32 [%0], 0;" : : "l"(flag) : "memory");
     }
 
-    // By a warp group: leave its sums. It meets at named barrier `barrier`.
+    // Called by a warp group of a peer: stores its partial sums. `barrier` is a named barrier of the warp group's own.
     template <int HEIGHT, int WIDTH>
-    __device__ __forceinline__ void put(const float (&sum)[HEIGHT][WIDTH], int group, int barrier) const {
+    __device__ __forceinline__ void store(const float (&sum)[HEIGHT][WIDTH], int group, int barrier) const {
         static_assert(HEIGHT * WIDTH == SUMS, "all of them");
-        float4* to = of(blockIdx.x, group);
+        float4* to = address(blockIdx.x, group);
 #pragma unroll
         for (int i = 0; i < SUMS; i += 4) {
             auto s = [&](int j) { return sum[(i + FIRST + j) % SUMS / WIDTH][(i + FIRST + j) % WIDTH]; };
             __stcg(&to[i / 4 * wgmma::THREADS], make_float4(s(0), s(1), s(2), s(3)));
         }
-        warpgroup::meet(barrier);
-        if (threadIdx.x % wgmma::THREADS == 0) raise(&flags[blockIdx.x * GROUPS + group]);
+        warpgroup::sync(barrier);
+        if (threadIdx.x % wgmma::THREADS == 0) set(&flags[blockIdx.x * GROUPS + group]);
     }
 
-    // By a warp group: add what that of `block` has left, and lower its flag.
+    // Called by a warp group of the owner: waits for the partial sums of `block`, adds them, and clears the flag.
     template <int HEIGHT, int WIDTH>
-    __device__ __forceinline__ void add(float (&sum)[HEIGHT][WIDTH], int block, int group, int barrier) const {
+    __device__ __forceinline__ void reduce(float (&sum)[HEIGHT][WIDTH], int block, int group, int barrier) const {
         if (threadIdx.x % wgmma::THREADS == 0) {
             unsigned* flag = &flags[block * GROUPS + group];
-            while (!raised(flag)) {
+            while (!is_set(flag)) {
             }
-            lower(flag);
+            clear(flag);
         }
-        warpgroup::meet(barrier);
-        const float4* from = of(block, group);
+        warpgroup::sync(barrier);
+        const float4* from = address(block, group);
 #pragma unroll
         for (int i = 0; i < SUMS; i += 4) {
             const float4 part = __ldcg(&from[i / 4 * wgmma::THREADS]);
@@ -71,42 +77,41 @@ struct PartialSums {
     }
 };
 
-// A cluster's share: whole tiles in turn, then a stretch of the steps over k of those that are left, which would not have
-// filled all clusters. So that no tile has to be put together from many parts, at most WAYS clusters share one. Putting
-// together costs about FIXUP steps' time: where dividing saves less, tiles stay whole.
+// FIXUP: what a fix-up costs, in steps over k; where dividing saves less than that, tiles stay whole. WAYS: the most
+// clusters that share a tile, for its owner adds their partial sums one after the other.
 template <int FIXUP, int WAYS>
-struct Share {
-    int clusters, mine;  // how many there are, and this one's number
-    int tiles, steps;    // of the problem, and over k of each
-    int whole, sharing;  // tiles that are not divided, and clusters that divide the others
+struct StreamKScheduler {
+    int clusters, cluster;           // how many there are, and the index of this one
+    int tiles, steps;                // of the problem, and of each tile over k
+    int whole_tiles, peer_clusters;  // the tiles that are not divided, and the clusters that divide the others
 
-    __device__ __forceinline__ Share(int clusters, int mine, int tiles, int steps)
-        : clusters(clusters), mine(mine), tiles(tiles), steps(steps), whole(tiles), sharing(1) {
+    __device__ __forceinline__ StreamKScheduler(int clusters, int cluster, int tiles, int steps)
+        : clusters(clusters), cluster(cluster), tiles(tiles), steps(steps), whole_tiles(tiles), peer_clusters(1) {
         const int left = tiles % clusters;
-        // Each of them has a step: others would wait for what it leaves. FIXUP >= WAYS says that already.
+        // Every one of these clusters needs at least a step, since the owner waits for it. FIXUP >= WAYS implies that.
         const int ways = FIXUP < WAYS ? min(WAYS, steps) : WAYS;
         const int most = min(clusters, ways * left);
         if (left > 0 && steps - left * steps / most > FIXUP) {
-            whole = tiles - left;
-            sharing = most;
+            whole_tiles = tiles - left;
+            peer_clusters = most;
         }
     }
 
-    // Where the stretch of a cluster begins: a step, counted over all divided tiles, fewer than there are clusters.
-    __device__ __forceinline__ int begin(int cluster) const {
-        return (tiles - whole) * steps * min(cluster, sharing) / sharing;
+    // The first step of a cluster's range, counted over all divided tiles, of which there are fewer than clusters.
+    __device__ __forceinline__ int range_begin(int cluster) const {
+        return (tiles - whole_tiles) * steps * min(cluster, peer_clusters) / peer_clusters;
     }
 
-    // work(tile, first step, the step after the last)
+    // Calls work(tile, first step, the step after the last) for each work unit of this cluster.
     template <typename Work>
     __device__ __forceinline__ void for_each(Work work) const {
-        const int end = begin(mine + 1);
-        for (int next = mine, at = begin(mine); next < whole || at < end;) {
+        const int end = range_begin(cluster + 1);
+        for (int next = cluster, at = range_begin(cluster); next < whole_tiles || at < end;) {
             int tile = next, first = 0, last = steps;
-            if (next < whole) {
+            if (next < whole_tiles) {
                 next += clusters;
             } else {
-                tile = whole + at / steps;
+                tile = whole_tiles + at / steps;
                 first = at % steps;
                 last = min(steps, first + end - at);
                 at += last - first;
@@ -115,10 +120,10 @@ struct Share {
         }
     }
 
-    // Of a tile that this cluster began and did not end, each that goes on: others(cluster).
-    template <typename Others>
-    __device__ __forceinline__ void for_others(int tile, Others others) const {
-        const int end = (tile - whole + 1) * steps;
-        for (int cluster = mine + 1; cluster < sharing && begin(cluster) < end; ++cluster) others(cluster);
+    // Calls peer(cluster) for each peer of a tile that this cluster owns.
+    template <typename Peer>
+    __device__ __forceinline__ void for_each_peer(int tile, Peer peer) const {
+        const int end = (tile - whole_tiles + 1) * steps;
+        for (int c = cluster + 1; c < peer_clusters && range_begin(c) < end; ++c) peer(c);
     }
 };

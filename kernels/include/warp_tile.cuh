@@ -18,7 +18,7 @@
 // a half-warp are served together only if all pairs of lanes (i, i ^ 1), or all (i, i ^ 2), want the
 // same address. Bit 0 of the lane counts along n and bit 1 along m, so that this holds for the loads
 // of A by the first rule, and for those of B by the second. APART: it holds for neither, for lanes
-// 8 x 4; a load that is served together keeps FMAs from being issued (docs/kernels.md).
+// 8 x 4; a load that is served together keeps FMAs from being issued (docs/kernels/fp32_fma.md).
 template <int LANES_N, bool APART = false>
 struct Lane {
     int row, col;

@@ -1,23 +1,25 @@
-// What the warp groups of a block do differently: one brings tiles, the others multiply.
+// What warp-specialized kernels need besides the pipeline: register reallocation, named barriers, and the cluster
+// barrier.
 #pragma once
 
 #include <cstdint>
 
 namespace warpgroup {
 
-// setmaxnreg: this warp group gives registers back, or waits until it can have so many a thread.
+// setmaxnreg.dec: lowers this warp group's limit to REGISTERS a thread and returns the rest to the block's pool.
 template <int REGISTERS>
-__device__ __forceinline__ void keep_registers() {
+__device__ __forceinline__ void reg_dealloc() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(REGISTERS));
 }
 
+// setmaxnreg.inc: raises the limit to REGISTERS a thread, and waits until the pool has that many.
 template <int REGISTERS>
-__device__ __forceinline__ void take_registers() {
+__device__ __forceinline__ void reg_alloc() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(REGISTERS));
 }
 
-// bar.sync: the 128 threads of a group meet; barrier 0 is __syncthreads().
-__device__ __forceinline__ void meet(int barrier) {
+// bar.sync for the 128 threads of a warp group, on a named barrier; barrier 0 belongs to __syncthreads().
+__device__ __forceinline__ void sync(int barrier) {
     asm volatile("bar.sync %0, 128;" : : "r"(barrier) : "memory");
 }
 
@@ -25,18 +27,21 @@ __device__ __forceinline__ void meet(int barrier) {
 
 namespace cluster {
 
-// The block's number in its cluster.
+// The rank of this block in its cluster.
 __device__ __forceinline__ int rank() {
     uint32_t rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
 
-// barrier.cluster: all threads of all its blocks meet. It orders no writes: that takes a fence of its own, as
-// tma::fence_init() is one.
-__device__ __forceinline__ void meet_relaxed() {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;"
-                 "barrier.cluster.wait.aligned;" ::: "memory");
+// barrier.cluster.arrive.relaxed: it orders no writes, which takes a fence of its own, such as mbarrier::fence_init().
+__device__ __forceinline__ void arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
+// barrier.cluster.wait: until every thread of every block in the cluster has arrived.
+__device__ __forceinline__ void wait() {
+    asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
 }  // namespace cluster

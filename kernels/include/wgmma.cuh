@@ -1,18 +1,18 @@
-// wgmma: a warp group of 128 threads multiplies a 64 x K tile of A by a K x N tile of B, both in shared
-// memory, into sums in its registers. It runs on its own: the threads go on, and wait for the sums later.
+// wgmma: a warp group of 128 threads multiplies a 64 x K tile of A by a K x N tile of B, both in shared memory, and
+// accumulates in its registers. The instruction is asynchronous: the threads go on, and wait for the sums later.
 //
-//     wgmma::fence();                                  // the registers are ours to hand over
-//     wgmma::multiply<T>(sum, a, b);  ...              // any number of them
-//     wgmma::commit();                                 // these are one group
-//     wgmma::wait<0>();                                // at most 0 groups are under way
+//     wgmma::fence();                                  // earlier writes to the accumulators are ordered before
+//     wgmma::mma<T>(sum, a, b);  ...                   // any number of them
+//     wgmma::commit();                                 // closes the group
+//     wgmma::wait<0>();                                // until at most 0 groups are in flight
 //
-// What shared memory holds is told by a 64-bit descriptor (PTX ISA, "Matrix Descriptor Format"). Here
-// rows of both tiles are 128 bytes, 64 elements of 16 bits or 32 of 32, and their 16-byte pieces change
-// places as the 128-byte swizzle has it: piece p of row r lies at p ^ (r % 8). Eight rows are 1024 bytes, an
-// atom, aligned to as much. A's rows run along k, as they lie in global memory. B's, 16-bit elements only,
-// run along n, as they lie there too: a tile of B is 64 columns wide, the next 64 columns are the next tile.
+// A 64-bit descriptor says how a tile lies in shared memory (PTX ISA, "Matrix Descriptor Format"). Here the rows of
+// both tiles are 128 bytes, 64 elements of 16 bits or 32 of 32, with the 128-byte swizzle: 16-byte chunk c of row r
+// lies at c ^ (r % 8). Eight rows are an atom, 1024 bytes aligned to 1024 bytes. Tiles of A are K-major (rows along k),
+// as A lies in global memory. Tiles of B are N-major (rows along n), as B lies there, which wgmma takes for 16-bit
+// elements only; such a tile is 64 columns wide, and the next 64 columns are the next tile.
 //
-// Sums of thread t = 32 w + l of the group, columns from 0 to N:
+// The accumulator fragment of thread t = 32 w + l of the group, for columns 0 .. N - 1:
 //     sum[4 j + 2 h + e] is at row 16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e.
 #pragma once
 
@@ -27,53 +27,53 @@ constexpr int ROWS = 64;        // of A and of the sums
 constexpr int ROW_BYTES = 128;  // of a tile in shared memory
 constexpr int ATOM_BYTES = 1024;
 
-// wgmma.fence: what this warp group wrote to registers and to shared memory by then comes first.
+// wgmma.fence: orders the warp group's earlier accesses to registers and shared memory before the wgmma that follow.
 __device__ __forceinline__ void fence() {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// wgmma.commit_group: those since the last commit are a group.
+// wgmma.commit_group: closes the group of wgmma issued since the last commit.
 __device__ __forceinline__ void commit() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// wgmma.wait_group: wait until at most PENDING groups are under way.
+// wgmma.wait_group: waits until at most PENDING groups are in flight.
 template <int PENDING>
 __device__ __forceinline__ void wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(PENDING) : "memory");
 }
 
-// No instruction: the compiler must have the sums in their registers here, and moves no use of them across.
+// No instruction: a fence for the compiler, which must have the sums in their registers here and moves no use of them
+// across.
 template <int N>
-__device__ __forceinline__ void hold(float (&sum)[N]) {
+__device__ __forceinline__ void fence_operand(float (&sum)[N]) {
 #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+f"(sum[i])::"memory");
 }
 
-// A descriptor: the tile's shared address, the bytes from one atom to the next along the rows' direction
-// (`leading`, where the rows run along n) and down the rows (`stride`), and the 128-byte swizzle.
+// A descriptor: the tile's shared address, the bytes from an atom to the next along the rows (`leading`, of an N-major
+// tile) and down the rows (`stride`), and the 128-byte swizzle.
 __device__ __forceinline__ uint64_t descriptor(uint32_t address, int leading, int stride) {
     constexpr uint64_t SWIZZLE_128 = 1;
     return (address & 0x3FFFF) >> 4 | static_cast<uint64_t>(leading >> 4) << 16 |
            static_cast<uint64_t>(stride >> 4) << 32 | SWIZZLE_128 << 62;
 }
 
-// Of a tile of A, rows along k, from element `k0` on.
+// Of a K-major tile, from element `k0` of its rows on.
 template <typename T>
-__device__ __forceinline__ uint64_t rows_along_k(uint32_t tile, int k0) {
+__device__ __forceinline__ uint64_t descriptor_k_major(uint32_t tile, int k0) {
     return descriptor(tile + k0 * sizeof(T), 0, ATOM_BYTES);
 }
 
-// Of a tile of B, BK rows along n, from row `k0` on; 64 columns further is `BK` rows further.
+// Of an N-major tile of B with BK rows, from row `k0` on; the next 64 columns are BK rows further.
 template <typename T, int BK>
-__device__ __forceinline__ uint64_t rows_along_n(uint32_t tile, int k0) {
+__device__ __forceinline__ uint64_t descriptor_mn_major(uint32_t tile, int k0) {
     static_assert(sizeof(T) == 2, "wgmma transposes 16-bit elements only");
     return descriptor(tile + k0 * ROW_BYTES, BK * ROW_BYTES, ATOM_BYTES);
 }
 
-// wgmma.mma_async: sum += A * B, or sum = A * B where not `add`. fp32 sums; K is 16 elements of 16 bits.
-// The two numbers before the last say that nothing is negated, the last two that A's rows run along k and
-// B's along n.
+// wgmma.mma_async: sum += A * B, or sum = A * B if not `add`; fp32 sums, K = 16 elements of 16 bits. The last four
+// immediates say that neither operand is negated (1, 1), that A is K-major (0) and that B is N-major (1).
 #define WGMMA_REGISTERS_0 \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -109,7 +109,7 @@ __device__ __forceinline__ uint64_t rows_along_n(uint32_t tile, int k0) {
                  : "memory")
 
 template <typename T>
-__device__ __forceinline__ void multiply(float (&sum)[32], uint64_t a, uint64_t b, bool add) {
+__device__ __forceinline__ void mma(float (&sum)[32], uint64_t a, uint64_t b, bool add) {
     if constexpr (__is_same(T, __half)) {
         WGMMA(64, "f16", "%32", "%33", "%34");
     } else {
@@ -118,7 +118,7 @@ __device__ __forceinline__ void multiply(float (&sum)[32], uint64_t a, uint64_t 
 }
 
 template <typename T>
-__device__ __forceinline__ void multiply(float (&sum)[64], uint64_t a, uint64_t b, bool add) {
+__device__ __forceinline__ void mma(float (&sum)[64], uint64_t a, uint64_t b, bool add) {
     if constexpr (__is_same(T, __half)) {
         WGMMA(128, "f16", "%64", "%65", "%66");
     } else {
@@ -127,7 +127,7 @@ __device__ __forceinline__ void multiply(float (&sum)[64], uint64_t a, uint64_t 
 }
 
 template <typename T>
-__device__ __forceinline__ void multiply(float (&sum)[96], uint64_t a, uint64_t b, bool add) {
+__device__ __forceinline__ void mma(float (&sum)[96], uint64_t a, uint64_t b, bool add) {
     if constexpr (__is_same(T, __half)) {
         WGMMA(192, "f16", "%96", "%97", "%98");
     } else {
@@ -136,7 +136,7 @@ __device__ __forceinline__ void multiply(float (&sum)[96], uint64_t a, uint64_t 
 }
 
 template <typename T>
-__device__ __forceinline__ void multiply(float (&sum)[128], uint64_t a, uint64_t b, bool add) {
+__device__ __forceinline__ void mma(float (&sum)[128], uint64_t a, uint64_t b, bool add) {
     if constexpr (__is_same(T, __half)) {
         WGMMA(256, "f16", "%128", "%129", "%130");
     } else {

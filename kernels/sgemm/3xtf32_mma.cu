@@ -24,10 +24,10 @@
 //            surpassing the FP32 theoretical peak performance", 2022.
 
 #include "include/epilogue.cuh"
-#include "include/grid.cuh"
 #include "include/ptx.cuh"
 #include "include/split.cuh"
 #include "include/swizzle.cuh"
+#include "include/tile_scheduler.cuh"
 
 template <bool OUTSIDE, int BM, int BN, int BK>
 __global__ void __launch_bounds__(256)
@@ -61,7 +61,7 @@ sgemm_3xtf32_mma(int m, int n, int k, float alpha, const float* A, int lda, cons
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    const TilePlace tile = tile_in_strips();
+    const TileCoord tile = block_tile();
     A += (tile.m * BM + load_a_row) * lda + load_a_col;
     B += load_b_row * ldb + tile.n * BN + load_b_col;
     C += tile.m * BM * ldc + tile.n * BN;

@@ -14,7 +14,7 @@
 // - Rows of A beyond the last are read from the last, columns of B likewise, and what becomes of them is not stored. Beyond
 //   the end of k, both are zero.
 //
-// Template:  BM, BN, BK: the block's tile; STAGES: of the ring; TM, TN: a thread's sums; LANES_N: lanes of a warp along n
+// Template:  BM, BN, BK: the block's tile; STAGES: of the pipeline; TM, TN: a thread's sums; LANES_N: lanes of a warp along n
 //            and APART, which lane has what (include/warp_tile.cuh); BLOCKS: of a multiprocessor; FIXUP, LEAST: see include/split_k.cuh.
 // Launch:    BM BN / (TM TN) threads (1-D), BLOCKS a multiprocessor: all run at a time; dynamic shared memory: STAGES times
 //            (BM + 4 + BN) BK floats. Workspace: 2 BM BN floats a block; flags: 4 bytes a block, zero before the first
@@ -23,7 +23,7 @@
 
 #include "include/ptx.cuh"
 #include "include/split_k.cuh"
-#include "include/tile_order.cuh"
+#include "include/tile_scheduler.cuh"
 #include "include/warp_tile.cuh"
 
 template <int N>
@@ -47,8 +47,8 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
     const int tiles_m = (m + BM - 1) / BM, tiles_n = (n + BN - 1) / BN;
     const Division<FIXUP, LEAST> division(gridDim.x, tiles_m * tiles_n, (k + BK - 1) / BK);
     auto corner = [&](int tile) {
-        const TileAt at = tile_at<8>(tile, tiles_m, tiles_n);
-        return TileAt{at.m * BM, at.n * BN};
+        const TileCoord at = tile_coord<8>(tile, tiles_m, tiles_n);
+        return TileCoord{at.m * BM, at.n * BN};
     };
     if (alpha == 0.0f) {
         return division.for_each(blockIdx.x, [&](int tile, int first, int) {
@@ -75,7 +75,7 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
     const uint32_t b_load = shared + A_BYTES + (warp_col + lane.col * 4) * 4;
 
     division.for_each(blockIdx.x, [&](int tile, int first, int last) {
-        const TileAt at = corner(tile);
+        const TileCoord at = corner(tile);
         unsigned a_at[PASSES_A];
 #pragma unroll
         for (int i = 0; i < PASSES_A; ++i) a_at[i] = min(at.m + a_row + i * ROWS_A, m - 1) * lda + a_col;
@@ -200,7 +200,7 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
         }
     });
     division.for_each_shared(blockIdx.x, [&](const auto& shared_tile) {
-        const TileAt at = corner(division.whole + shared_tile.number);
+        const TileCoord at = corner(division.whole + shared_tile.number);
         parts.add_up(shared_tile, [&](int four, int thread, const float4& sum) {
             const Lane<LANES_N, APART> lane(thread);
             const int i = four * 4 / TN, j = four * 4 % TN;

@@ -1,22 +1,26 @@
-// tma: tiles by TMA, FMAs all the time.
+// tma: TMA loads the tiles, and the threads issue FMAs.
 //
-// The one idea it adds to `t128x256x8_cpasync`, with its lanes apart: the Tensor Memory Accelerator brings the tiles. One
-// thread asks for a whole tile; there twelve copies a thread and their addresses took 4% of the issue slots. Tiles are
-// four times as long along k, so the block meets a quarter as often. What A costs is a transpose, which TMA does not do
-// (include/fma_ring.cuh).
+// The one idea it adds to `t128x256x8_cpasync` with APART lanes: the Tensor Memory Accelerator. One thread requests a
+// whole tile; there, twelve copies a thread and their addresses took 4% of the issue slots. Tiles are four times as
+// long along k, so the block synchronizes a quarter as often. The price is a transpose of A, which TMA does not do
+// (include/fma_pipeline.cuh).
 //
-// All is done by the same 256 threads. A warp of its own for TMA would cost registers, 168 instead of 255 a thread. And
-// with setmaxnreg, which moves them, ptxas no longer takes care in which bank a register lies: 58% of the FMAs then read
-// two new ones of the same bank, instead of 10%.
+// Roles:     none; the same 256 threads request tiles (thread 0), transpose A and multiply. A producer warp would cost
+//            registers, 168 instead of 255 a thread. And with setmaxnreg, which moves registers, ptxas stops
+//            considering register banks: 58% of the FMAs then read two new registers of the same bank, instead of 10%.
+// Pipeline:  full[STAGES]: 1 arrival, thread 0's, and the bytes of a stage. The block's barrier takes the place of
+//            `empty`.
+// Timeline:  thread 0    load STAGES stages                | load
+//            all         wait full 0, transpose 0 | FMAs 0 | wait full 1, transpose 1 | __syncthreads | FMAs 1 | ...
 //
-// Template:  BM, BN, BK: the block's tile; STAGES: of the ring; STRIP: tile columns of a strip (include/tile_order.cuh);
-//            FLIP: the order of the sums' rows (include/fma_ring.cuh).
-// Launch:    256 threads (1-D), a block an SM; dynamic shared memory: the ring and two more tiles of A.
-// Requires:  lda, ldb, ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of A, swizzled over 128 bytes,
-//            BK x BN of B.
+// Template:  BM, BN, BK: the block's tile; STAGES: of the pipeline; STRIP: tile columns of a strip
+//            (include/tile_scheduler.cuh); FLIP: the order of the sums' rows (include/fma_pipeline.cuh).
+// Launch:    256 threads (1-D), a block per SM; dynamic shared memory: the pipeline and two more tiles of A.
+// Requires:  lda, ldb, ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of A, swizzled over 128
+//            bytes, BK x BN of B.
 
-#include "include/fma_ring.cuh"
-#include "include/tile_order.cuh"
+#include "include/fma_pipeline.cuh"
+#include "include/tile_scheduler.cuh"
 
 template <int BM, int BN, int BK, int STAGES, int STRIP, int FLIP>
 __global__ void __launch_bounds__(256, 1)
@@ -24,9 +28,9 @@ sgemm_tma(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap 
           const __grid_constant__ CUtensorMap tma_b, float beta, float* C, int ldc) {
     const int tiles_m = (m + BM - 1) / BM;
     const int tiles_n = (n + BN - 1) / BN;
-    auto for_each_tile = [&](auto work) {
+    auto for_each_tile = [&](auto work) {  // work(row, column)
         for (int i = blockIdx.x; i < tiles_m * tiles_n; i += gridDim.x) {
-            const TileAt tile = tile_at<STRIP>(i, tiles_m, tiles_n);
+            const TileCoord tile = tile_coord<STRIP>(i, tiles_m, tiles_n);
             work(tile.m * BM, tile.n * BN);
         }
     };
@@ -35,17 +39,17 @@ sgemm_tma(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap 
     }
 
     extern __shared__ uint8_t memory[];
-    using Ring = FmaRing<BM, BN, BK, STAGES, FLIP>;
-    const Ring ring(memory);
-    if (threadIdx.x == 0) ring.make_barriers();
+    using Pipeline = FmaPipeline<BM, BN, BK, STAGES, FLIP>;
+    const Pipeline pipeline(memory);
+    if (threadIdx.x == 0) pipeline.init_barriers();
 
-    RingPlace<STAGES> place;
+    PipelineState<STAGES> state;
     for_each_tile([&](int row, int col) {
-        __syncthreads();  // the barriers are there; later: all tiles have been read
-        float sum[Ring::TM][Ring::TN] = {};
-        ring.multiply_all(sum, place, (k + BK - 1) / BK, [&](int stage, int step) {
-            ring.load(stage, tma_a, tma_b, row, col, step * BK);
+        __syncthreads();  // the barriers are initialized; later: all tiles have been read
+        float sum[Pipeline::TM][Pipeline::TN] = {};
+        pipeline.mainloop(sum, state, (k + BK - 1) / BK, [&](int stage, int step) {
+            pipeline.load(stage, tma_a, tma_b, row, col, step * BK);
         });
-        ring.store(sum, row, col, m, n, alpha, beta, C, ldc);
+        pipeline.store(sum, row, col, m, n, alpha, beta, C, ldc);
     });
 }

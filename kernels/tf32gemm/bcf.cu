@@ -14,8 +14,8 @@
 //                     2     0-7   16-23
 //                     3     0-7   24-31
 //
-// The text takes the row modulo 8 instead of 4, which sends rows 4-7 to the line of banks beside: the
-// same bank for every word. `tf32gemm_bcf_8rows` has that.
+// The text takes the row modulo 8 instead of 4, which moves rows 4-7 by a whole line of banks: every word
+// stays in its bank. `tf32gemm_bcf_8rows` does that.
 //
 // Template:  BM, BN, BK: the block's tile; SWIZZLED_ROWS: 4, or 8 as in the text.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
@@ -24,9 +24,9 @@
 // Source:    worklog on hgemm (seed 004), section 2, which gives two swizzles for tf32.
 
 #include "include/epilogue.cuh"
-#include "include/grid.cuh"
 #include "include/ptx.cuh"
 #include "include/swizzle.cuh"
+#include "include/tile_scheduler.cuh"
 
 template <int BM, int BN, int BK, int SWIZZLED_ROWS>
 __global__ void __launch_bounds__(256, 2)
@@ -58,7 +58,7 @@ tf32gemm_bcf(int m, int n, int k, float alpha, const float* A, int lda, const fl
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    const TilePlace tile = tile_in_strips();
+    const TileCoord tile = block_tile();
     if (alpha == 0.0f) return scale_c<BM, BN>(tile.m * BM, tile.n * BN, m, n, beta, C, ldc);
     A += (tile.m * BM + load_a_row) * lda + load_a_col;
     B += load_b_row * ldb + tile.n * BN + load_b_col;

@@ -6,7 +6,7 @@
 // the same bytes; what differs is how fragments are read.
 //
 //     A 16x8    an 8x8 matrix of 16-bit elements is one of 8x4 words. ldmatrix gives lane l the
-//               pair at row l/4, place l%4, where mma wants A's word: a pair is a number.
+//               pair at row l/4, state l%4, where mma wants A's word: a pair is a number.
 //     B 8x8     row-major, mma wants columns, and .trans would tear the pairs apart: two plain
 //               loads, of rows l%4 and l%4 + 4 of column l/4.
 //
@@ -32,8 +32,8 @@
 //            tf32 kernel; the kernel itself is in none of the worklogs.
 
 #include "include/epilogue.cuh"
-#include "include/grid.cuh"
 #include "include/ptx.cuh"
+#include "include/tile_scheduler.cuh"
 
 template <int BM, int BN, int BK>
 __global__ void __launch_bounds__(256, 2)
@@ -65,7 +65,7 @@ tf32gemm_naive(int m, int n, int k, float alpha, const float* A, int lda, const 
     const int warp_row = warp / 4 * WM;
     const int warp_col = warp % 4 * WN;
 
-    const TilePlace tile = tile_in_strips();
+    const TileCoord tile = block_tile();
     if (alpha == 0.0f) return scale_c<BM, BN>(tile.m * BM, tile.n * BN, m, n, beta, C, ldc);
     A += (tile.m * BM + load_a_row) * lda + load_a_col;
     B += load_b_row * ldb + tile.n * BN + load_b_col;

@@ -1,28 +1,32 @@
-// wgmma: TF32 by tensor cores that run on their own, fed by TMA.
+// wgmma: TF32 by asynchronous tensor cores, fed by TMA.
 //
-// The one idea it adds to `bcf_dbf`: wgmma. It multiplies TF32 numbers that lie along k only, as A's rows do, and B's do
-// not. So C is computed transposed: 64 columns of B come first, from registers, which may have them in any order, and
-// the tile of A second, from shared memory. The tensor core cuts the numbers off, as in `bcf_dbf`.
+// The one idea it adds to `bcf_dbf`: wgmma. For TF32 it takes K-major operands only; A is K-major in memory, B is not.
+// So C is computed transposed: the first operand is 64 columns of B from registers, which may be gathered in any order,
+// and the second is the tile of A in shared memory. The tensor core truncates the words to TF32, as in `bcf_dbf`.
 //
-//     group 0, 1   multiply: each reads its 64 columns of the tile of B into registers, one step ahead
-//     group 2      one thread of it brings tiles, a ring of STAGES ahead
+// Roles:     consumers (warp groups 0 and 1, 64 columns of C each); producer (warp group 2, one thread of it).
+// Pipeline:  full[STAGES]: 1 arrival, the producer's, and the bytes of a stage. empty[STAGES]: 8 arrivals, one from
+//            each consumer warp.
+// Timeline:  producer    wait empty, load A and B | ...
+//            consumer    wait full, B to registers, wgmma | ..., wait for the previous wgmma, release | ... | epilogue
 //
-// With 256 rows of A a number of B that was read once is multiplied 256 times. Both groups multiply at a time, for one has
-// to read while the other multiplies.
+// With 256 rows of A, a word of B is read once and multiplied 256 times. The two consumers are not ordered: one of them
+// has to read while the other one multiplies.
 //
-// A box of B is 32 columns, eight pieces of 16 bytes a row, and two warps share it. Of lane l, r = l / 4 has two
-// neighbouring columns: piece 4 (r % 2) + r / 4, two further in every other warp, and of it half r / 2 % 2. Row l % 4 has
-// sent its pieces elsewhere by the swizzle, and the 16 lanes of a half-warp meet in no bank. In the end four lanes have
-// whole sectors of a row of C.
+// A box of B is 32 columns, eight 16-byte chunks a row, and is shared by two warps. Lane l, with r = l / 4, has two
+// neighbouring columns: half r / 2 % 2 of chunk 4 (r % 2) + r / 4, plus two in every other warp. Since row l % 4 is
+// swizzled by its own number, the 16 lanes of a half-warp have no bank conflicts. In the epilogue four lanes have whole
+// sectors of a row of C.
 //
-// Template:  BM, BN, BK: the block's tile; STAGES: of the ring; STRIP: tile columns of a strip (include/tile_order.cuh).
-// Launch:    384 threads (1-D), a block an SM; dynamic shared memory: the ring (include/tile_ring.cuh).
+// Template:  BM, BN, BK: the block's tile; STAGES: of the pipeline; STRIP: tile columns of a strip
+//            (include/tile_scheduler.cuh).
+// Launch:    384 threads (1-D), a block per SM; dynamic shared memory: the pipeline (include/tile_pipeline.cuh).
 // Requires:  lda, ldb, ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x 32 of A, 32 x 32 of B, swizzled
 //            over 128 bytes.
 
 #include "include/epilogue.cuh"
-#include "include/tile_order.cuh"
-#include "include/tile_ring.cuh"
+#include "include/tile_pipeline.cuh"
+#include "include/tile_scheduler.cuh"
 #include "include/warpgroup.cuh"
 #include "include/wgmma_tf32_256.cuh"
 
@@ -32,13 +36,13 @@ tf32gemm_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUtenso
                const __grid_constant__ CUtensorMap tma_b, float beta, float* C, int ldc) {
     static_assert(BM == 256 && BN == 128 && BK == 32, "two groups with 64 columns each");
     constexpr int CONSUMERS = 2;
-    constexpr int STEPS = BK / 8;  // instructions of a step
+    constexpr int STEPS = BK / 8;  // instructions per step
     const int tiles_m = (m + BM - 1) / BM;
     const int tiles_n = (n + BN - 1) / BN;
     const int steps = (k + BK - 1) / BK;
-    auto for_each_tile = [&](auto work) {
+    auto for_each_tile = [&](auto work) {  // work(row, column)
         for (int i = blockIdx.x; i < tiles_m * tiles_n; i += gridDim.x) {
-            const TileAt tile = tile_at<STRIP>(i, tiles_m, tiles_n);
+            const TileCoord tile = tile_coord<STRIP>(i, tiles_m, tiles_n);
             work(tile.m * BM, tile.n * BN);
         }
     };
@@ -47,69 +51,69 @@ tf32gemm_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUtenso
     }
 
     extern __shared__ uint8_t memory[];
-    const TileRing<float, BM, BN, BK, STAGES> ring(memory);
-    if (threadIdx.x == 0) ring.make_barriers(CONSUMERS * 4);  // a lane of each warp gives a stage back
+    const TilePipeline<float, BM, BN, BK, STAGES> pipeline(memory);
+    if (threadIdx.x == 0) pipeline.init_barriers(CONSUMERS * 4);  // one lane of each consumer warp releases a stage
     __syncthreads();
 
     const int group = threadIdx.x / wgmma::THREADS;
     const int thread = threadIdx.x % wgmma::THREADS;
     const int lane = thread % 32;
-    RingPlace<STAGES> place;
+    PipelineState<STAGES> state;
     if (group == CONSUMERS) {
-        warpgroup::keep_registers<40>();
+        warpgroup::reg_dealloc<40>();
         if (thread == 0) {
             for_each_tile([&](int row, int col) {
-                for (int step = 0; step < steps; ++step, place.advance()) {
-                    tma::wait(ring.empty(place.stage), place.parity ^ 1);
-                    ring.load(place.stage, tma_a, tma_b, row, col, step * BK);
+                for (int step = 0; step < steps; ++step, state.advance()) {
+                    mbarrier::wait(pipeline.empty(state.stage), state.phase ^ 1);
+                    pipeline.load(state.stage, tma_a, tma_b, row, col, step * BK);
                 }
             });
         }
     } else {
-        warpgroup::take_registers<232>();
+        warpgroup::reg_alloc<232>();
         const int warp = threadIdx.x / 32;
         const int r = lane / 4;
-        const int piece = r % 2 * 4 + warp % 2 * 2 + r / 4;
+        const int chunk = r % 2 * 4 + warp % 2 * 2 + r / 4;
         const int half = r / 2 % 2;
-        const int in_tile = warp / 2 * 32 + piece * 4 + half * 2;  // its first column
-        const uint32_t from = (warp / 2 * BK + lane % 4) * wgmma::ROW_BYTES + (piece ^ lane % 4) * 16 + half * 8;
+        const int in_tile = warp / 2 * 32 + chunk * 4 + half * 2;  // the first column
+        const uint32_t from = (warp / 2 * BK + lane % 4) * wgmma::ROW_BYTES + (chunk ^ lane % 4) * 16 + half * 8;
 
         auto read = [&](uint32_t(&columns)[STEPS][4], int stage) {
 #pragma unroll
             for (int p = 0; p < STEPS; ++p) {
 #pragma unroll
-                for (int i = 0; i < 2; ++i) {  // four rows further, pieces have changed places by four
-                    const uint32_t at = (ring.b(stage) + from) ^ (i * 64);
+                for (int i = 0; i < 2; ++i) {  // in the next four rows the swizzle differs by four chunks
+                    const uint32_t at = (pipeline.b(stage) + from) ^ (i * 64);
                     const float2 b = ptx::load_shared_2(at + (8 * p + 4 * i) * wgmma::ROW_BYTES);
                     columns[p][2 * i] = __float_as_uint(b.x);
                     columns[p][2 * i + 1] = __float_as_uint(b.y);
                 }
             }
         };
-        auto give_back = [&](int stage) {
+        auto release = [&](int stage) {
             __syncwarp();
-            if (lane == 0) tma::arrive(ring.empty(stage));
+            if (lane == 0) mbarrier::arrive(pipeline.empty(stage));
         };
 
         for_each_tile([&](int row, int col) {
             float sum[BM / 2];
-            uint32_t columns[2][STEPS][4];  // of this step and of the one before, which may still be multiplied
-            int before = 0;
+            uint32_t columns[2][STEPS][4];  // of this step, and of the previous one, which wgmma may still read
+            int previous = 0;
             auto one_step = [&](uint32_t(&mine)[STEPS][4], int step) {
-                tma::wait(ring.full(place.stage), place.parity);
-                read(mine, place.stage);
-                wgmma::hold(mine);
+                mbarrier::wait(pipeline.full(state.stage), state.phase);
+                read(mine, state.stage);
+                wgmma::fence_operand(mine);
                 wgmma::fence();
 #pragma unroll
                 for (int p = 0; p < STEPS; ++p) {
-                    wgmma::multiply_tf32(sum, mine[p], wgmma::rows_along_k<float>(ring.a(place.stage), 8 * p),
+                    wgmma::mma_tf32(sum, mine[p], wgmma::descriptor_k_major<float>(pipeline.a(state.stage), 8 * p),
                                          step > 0 || p > 0);
                 }
                 wgmma::commit();
-                wgmma::wait<1>();  // the step before
-                if (step > 0) give_back(before);
-                before = place.stage;
-                place.advance();
+                wgmma::wait<1>();  // for the previous step
+                if (step > 0) release(previous);
+                previous = state.stage;
+                state.advance();
             };
             int step = 0;
             for (; step + 1 < steps; step += 2) {
@@ -118,8 +122,8 @@ tf32gemm_wgmma(int m, int n, int k, float alpha, const __grid_constant__ CUtenso
             }
             if (step < steps) one_step(columns[0], step);
             wgmma::wait<0>();
-            wgmma::hold(sum);
-            give_back(before);
+            wgmma::fence_operand(sum);
+            release(previous);
 
             const int c_col = col + in_tile;
 #pragma unroll

@@ -22,13 +22,14 @@ import numpy as np
 
 from .. import bounds, machines, polling, prediction, sass
 from ..annotate import listing
-from ..api import Array, Kernel, Texture
+from ..api import Kernel
+from ..arrays import Array, Texture
 from ..clusters import in_clusters
 from ..counters import BYTES, SECTORS, Counters
 from ..demangle import split
 from ..device_memory import DeviceMemory
 from ..errors import NoEntryError, PtxError, PtxsimError
-from ..machine import Checks, Limits
+from ..launch import Checks, Limits
 from ..memory import GLOBAL_BASE
 from ..observer import Observer
 from ..parser import parse
@@ -564,7 +565,7 @@ class Emulator:
         total, wanted = int(np.prod(work.grid)), self.options.sample
         if wanted is None or total <= wanted:
             return None
-        if polling.across_blocks(work.kernel.machine.polls) is not None:
+        if polling.across_blocks(work.kernel.machine.scheduler.polls) is not None:
             self.once(f"{work.kernel.title}: its blocks wait for each other: all of them are run, despite --sample")
             return None
         cluster = work.kernel.cluster_of(work.grid, work.cluster)

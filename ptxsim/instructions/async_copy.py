@@ -1,27 +1,24 @@
 """cp.async: copies from global to shared memory that are under way until waited for (PTX ISA 9.7.9.25).
 
 The source is read when the copy is issued; the data land in shared memory when the thread waits for the group. What
-reads the destination before that is told of (see monitor.py), and gets the old bytes.
+reads the destination before that is found (see monitor.py), and gets the old bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..copies import NEVER, Copy, commit, wait
+from ..copies import NEVER, Copy
 from ..errors import PtxError
 from ..memory import Access
 from ..ptx_types import TYPES
 from ..syntax import Immediate, Instruction, Register
 from .bulk import bulk
 from .mbarrier import signal_by_copies
+from .needs import AsyncCopies
 from .registry import ADDRESS, BOX, NUMBER, VALUE, Modifiers, Step, effect, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 U32 = TYPES["u32"]
 Read = Callable[[], np.ndarray]  # of a register
@@ -43,7 +40,7 @@ Read = Callable[[], np.ndarray]  # of a register
     takes(ADDRESS, ADDRESS, VALUE, ADDRESS, optional=(VALUE,), when="bulk"),
     takes(ADDRESS, ADDRESS, VALUE, optional=(VALUE, VALUE)),
 )
-def cp(m: Machine, instruction: Instruction) -> Step:
+def cp(m: AsyncCopies, instruction: Instruction) -> Step:
     """cp.async and its commit_group, wait_group and wait_all (PTX ISA 9.7.9.25.3)."""
     modifiers = Modifiers(instruction)
     if not modifiers.flag("async"):
@@ -55,16 +52,16 @@ def cp(m: Machine, instruction: Instruction) -> Step:
     action = modifiers.one_of(("commit_group", "wait_group", "wait_all"))
     if action == "commit_group":
         modifiers.done()
-        return lambda: commit(m)
+        return lambda: m.copies.commit()
     if action:
         modifiers.done()
         pending = int(instruction.operands[0].value) if action == "wait_group" else 0
         everything = action == "wait_all"
-        return lambda: wait(m, pending, everything)
+        return lambda: m.copies.wait(pending, everything)
     return _copy(m, instruction, modifiers)
 
 
-def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _copy(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.{ca,cg}.shared.global [dst], [src], size{, src-size | ignore-src}{, policy}."""
     level = modifiers.one_of(("ca", "cg"))
     if not modifiers.one_of(("shared", "shared::cta")) or not modifiers.flag("global"):
@@ -75,38 +72,36 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     width = int(amount.value) if isinstance(amount, Immediate) else 0
     if width not in ((4, 8, 16) if level == "ca" else (16,)):
         raise PtxError(f"{instruction.where}: cp.async.{level} cannot copy {width or amount} bytes")
-    _, to_slot, to_offset = m.address(destination, "shared")
-    _, from_slot, from_offset = m.address(source, "global")
+    _, to_slot, to_offset = m.operands.address(destination, "shared")
+    _, from_slot, from_offset = m.operands.address(source, "global")
     source_size = ignore = None
     if more:
         operand = more[0]
         if isinstance(operand, Register) and operand.type.name == "pred":
-            ignore = m.reader(operand, TYPES["pred"])
+            ignore = m.operands.reader(operand, TYPES["pred"])
         elif not (isinstance(operand, Register) and operand.type.bits == 64):  # a cache policy
-            source_size = m.reader(operand, U32)
+            source_size = m.operands.reader(operand, U32)
     size = min(width, 8)
     count = width // size
 
     def step() -> None:
         if source_size is None and ignore is None:
-            taken = m.access("global", from_slot, from_offset, width, instruction, "cp_async_ld")
+            taken = m.memory.access("global", from_slot, from_offset, width, instruction, "cp_async_ld")
             data = [taken.load(size, i) for i in range(count)]
         else:
             data = _partial(m, instruction, from_slot, from_offset, width, source_size, ignore, size, count)
-        to = m.access("shared", to_slot, to_offset, width, instruction, "cp_async")
-        group = np.full(m.lanes, -1, np.int64)
+        to = m.memory.access("shared", to_slot, to_offset, width, instruction, "cp_async")
+        group = np.full(m.state.lanes, -1, np.int64)
         group[to.lanes if to.lanes is not None else slice(None)] = NEVER
         assert isinstance(to, Access)  # of one space
         copy = Copy(instruction, to.lanes, to, data, size, width, group)
-        m.copies.append(copy)
-        if m.monitor is not None:
-            m.monitor.copy_begins(copy)
+        m.copies.add(copy)
 
     return step
 
 
 def _partial(
-    m: Machine,
+    m: AsyncCopies,
     instruction: Instruction,
     slot: int,
     offset: int,
@@ -117,32 +112,32 @@ def _partial(
     count: int,
 ) -> list[np.ndarray]:
     """With a source size: that many bytes are read, the others are zero; nothing is read for size 0."""
-    lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
-    wanted = np.full(m.lanes, width, np.int64) if source_size is None else source_size().astype(np.int64)
+    lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
+    wanted = np.full(m.state.lanes, width, np.int64) if source_size is None else source_size().astype(np.int64)
     if ignore is not None:
         wanted = np.where(ignore(), 0, wanted)
     too_long = wanted[lanes] > width
     if too_long.any():
         lane = int(lanes[np.flatnonzero(too_long)[0]])
-        raise m.fault(instruction, f"cp.async: source size {int(wanted[lane])} is more than {width}", lane)
+        raise m.diag.fault(instruction, f"cp.async: source size {int(wanted[lane])} is more than {width}", lane)
     raw = np.zeros((len(lanes), width), np.uint8)
-    saved = m.mask, m.active, m.whole, m.count
+    saved = m.state.mask, m.state.active, m.state.whole, m.state.count
     for amount in np.unique(wanted[lanes]).tolist():
         if amount == 0:
             continue
         places = np.flatnonzero(wanted[lanes] == amount)
-        threads = np.zeros(m.lanes, bool)
+        threads = np.zeros(m.state.lanes, bool)
         threads[lanes[places]] = True
-        m.mask = m.active = threads
+        m.state.mask = m.state.active = threads
         try:
-            space = m.spaces["global"]
-            where = m.addresses(space, slot)
-            taken = m.checked(
+            space = m.memory.spaces["global"]
+            where = m.memory.addresses(space, slot)
+            taken = m.memory.checked(
                 space, where, offset, amount if amount & (amount - 1) == 0 else 1, instruction, "cp_async_ld"
             )
             for byte in range(amount):
                 raw[places, byte] = taken.load(1, byte)
         finally:
-            m.mask, m.active, m.whole, m.count = saved
+            m.state.mask, m.state.active, m.state.whole, m.state.count = saved
     elements = raw.view(f"u{size}")
     return [np.ascontiguousarray(elements[:, i]) for i in range(count)]

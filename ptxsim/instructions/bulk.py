@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import tensor_maps
 from ..bulk_groups import Store
-from ..clock_monitor import ClockMonitor
 from ..copies import Copy
 from ..errors import PtxError, PtxsimError
 from ..memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
@@ -23,10 +22,8 @@ from ..ptx_types import TYPES, Type
 from ..syntax import Address, Instruction, Vector
 from .mbarrier import objects_at
 from .memory import combination
+from .needs import AsyncCopies
 from .registry import Compute, Modifiers, Step
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 U16, U32, S32, U64 = TYPES["u16"], TYPES["u32"], TYPES["s32"], TYPES["u64"]
 OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
@@ -53,7 +50,7 @@ class Pieces(Access):
 Box = tuple[int, tensor_maps.TensorMap, Pieces, list[int]]  # of a lane: its map, pieces of shared memory, coordinates
 
 
-def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+def bulk(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.bulk, with tensor maps or without, cp.reduce.async.bulk, and the groups of stores."""
     if modifiers.flag("prefetch"):
         return _prefetch(m, instruction, modifiers)
@@ -76,7 +73,7 @@ def bulk(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     return _plain(m, instruction, modifiers, spaces, multicast, operation)
 
 
-def _prefetch(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _prefetch(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
     """To L2: nothing moves, but the map must be one."""
     modifiers.drop(("global", *HINTS))
     if not modifiers.flag("tensor"):
@@ -92,16 +89,16 @@ def _prefetch(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Ste
     return step
 
 
-def _lanes(m: Machine) -> list[int]:
+def _lanes(m: AsyncCopies) -> list[int]:
     """The active threads."""
-    return np.flatnonzero(m.alive if m.active is None else m.active).tolist()
+    return np.flatnonzero(m.state.alive if m.state.active is None else m.state.active).tolist()
 
 
 # plain
 
 
 def _plain(
-    m: Machine,
+    m: AsyncCopies,
     instruction: Instruction,
     modifiers: Modifiers,
     spaces: list[str],
@@ -114,18 +111,18 @@ def _plain(
         raise PtxError(f"{instruction.where}: {instruction.name}: a copy between these spaces is not supported")
     to_space, from_space = spaces
     destination, source, amount, *more = instruction.operands
-    _, to_slot, to_offset = m.address(destination, to_space.removesuffix("::cta"))
-    _, from_slot, from_offset = m.address(source, from_space.removesuffix("::cta"))
-    read_amount = m.reader(amount, U32)
+    _, to_slot, to_offset = m.operands.address(destination, to_space.removesuffix("::cta"))
+    _, from_slot, from_offset = m.operands.address(source, from_space.removesuffix("::cta"))
+    read_amount = m.operands.reader(amount, U32)
     signals = to_space != "global"
     signal = _signal(m, instruction, more.pop(0)) if signals else None
-    read_mask = m.reader(more.pop(0), U16) if multicast else None
+    read_mask = m.operands.reader(more.pop(0), U16) if multicast else None
     update = _update(operation, modifiers.type, modifiers) if operation else None
 
     def pieces(name: str, slot: int, offset: int, size: int, kind: str, lanes: list[int]) -> list[Pieces]:
-        space = m.spaces[name.removesuffix("::cta")]
-        where = space.addresses(m.registers[slot], _only(m, lanes))
-        m.require_valid(space, where, offset, size, PIECE, instruction, kind)
+        space = m.memory.spaces[name.removesuffix("::cta")]
+        where = space.addresses(m.state.registers[slot], _only(m, lanes))
+        m.memory.require_valid(space, where, offset, size, PIECE, instruction, kind)
         steps = np.arange(0, size, PIECE) + offset
         found = zip(where.flat.tolist(), where.raw.tolist(), lanes, strict=True)
         return [Pieces(space, flat + steps, raw + steps, lane) for flat, raw, lane in found]
@@ -137,7 +134,7 @@ def _plain(
         for lane in lanes:
             if int(amounts[lane]) % 16:
                 what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
-                raise m.fault(instruction, what, lane)
+                raise m.diag.fault(instruction, what, lane)
         for size in np.unique(amounts[lanes]).tolist():
             here = [lane for lane in lanes if amounts[lane] == size]
             if not size:
@@ -147,7 +144,7 @@ def _plain(
             for lane, a, b in zip(here, taken, to, strict=True):
                 read = None
                 if from_space == "global":
-                    _touch_global(m, instruction, a, PIECE, "ld")
+                    m.events.bulk(a, PIECE, instruction, "ld")
                 else:
                     read = _require_readable(m, instruction, a)
                 data = [a.load(8, i) for i in range(2)]
@@ -160,33 +157,23 @@ def _plain(
     return step
 
 
-def _only(m: Machine, lanes: list[int]) -> np.ndarray:
-    threads = np.zeros(m.lanes, bool)
+def _only(m: AsyncCopies, lanes: list[int]) -> np.ndarray:
+    threads = np.zeros(m.state.lanes, bool)
     threads[lanes] = True
     return threads
 
 
-def _touch_global(m: Machine, instruction: Instruction, access: Access, width: int, kind: str) -> None:
-    """Tell the watch over global memory and the observers."""
-    if m.global_monitor is not None and instruction.pc in m.watched:
-        m.global_monitor.touch(access, width, instruction, kind)
-    for observer in m.observers:
-        observer.bulk(instruction, access, width, kind)
-
-
-def _require_readable(m: Machine, instruction: Instruction, access: Access, width: int = PIECE) -> int | None:
+def _require_readable(m: AsyncCopies, instruction: Instruction, access: Access, width: int = PIECE) -> int:
     """A bulk copy reads shared memory, `width` bytes at each place; the time, where it is watched."""
-    if not isinstance(m.monitor, ClockMonitor):
-        return None
-    return m.monitor.access(access, np.asarray(access.lanes), width, instruction, "async_ld")
+    return m.events.async_read(access, np.asarray(access.lanes), width, instruction)
 
 
 # into shared memory
 
 
-def _signal(m: Machine, instruction: Instruction, operand: Address) -> Callable[[], dict[int, int]]:
+def _signal(m: AsyncCopies, instruction: Instruction, operand: Address) -> Callable[[], dict[int, int]]:
     """Where the mbarriers of the active threads' copies lie in the batch's shared memory."""
-    _, slot, offset = m.address(operand, "shared::cluster")
+    _, slot, offset = m.operands.address(operand, "shared::cluster")
 
     def at() -> dict[int, int]:
         objects, lanes = objects_at(m, "shared::cluster", slot, offset, instruction, "atom")
@@ -196,7 +183,7 @@ def _signal(m: Machine, instruction: Instruction, operand: Address) -> Callable[
 
 
 def _deliver(
-    m: Machine,
+    m: AsyncCopies,
     instruction: Instruction,
     lane: int,
     to: Pieces,
@@ -208,35 +195,33 @@ def _deliver(
     read: int | None = None,
 ) -> None:
     """Data are on their way to shared memory, of the block itself or of those in the mask, and signal there."""
-    part = len(m.spaces["shared"].data) // len(m.blocks)
+    part = len(m.memory.spaces["shared"].data) // len(m.state.blocks)
     own = bar // part  # the block in the batch that the mbarrier is in
     if mask is None:
         blocks = [own]
     else:
-        first = int(m.block_of[lane]) // m.clusters.size * m.clusters.size
-        if mask >> m.clusters.size or not mask:
-            what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {m.clusters.size}"
-            raise m.fault(instruction, what, lane)
-        blocks = [first + rank for rank in range(m.clusters.size) if mask >> rank & 1]
+        first = int(m.state.block_of[lane]) // m.state.cluster_size * m.state.cluster_size
+        if mask >> m.state.cluster_size or not mask:
+            what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {m.state.cluster_size}"
+            raise m.diag.fault(instruction, what, lane)
+        blocks = [first + rank for rank in range(m.state.cluster_size) if mask >> rank & 1]
     for block in blocks:
         at = bar + (block - own) * part
         shift = (block - own) * part
         access = to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
         copy = Copy(instruction, access.lanes, access, data, 8, PIECE, NO_GROUP, at, read, pattern)
-        if m.monitor is not None:
-            m.monitor.copy_begins(copy)
+        m.events.copy_begins(copy)
         m.phases.signal(at, _landing(m, instruction, copy, lane, at, size))
 
 
-def _landing(m: Machine, instruction: Instruction, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
+def _landing(m: AsyncCopies, instruction: Instruction, copy: Copy, lane: int, at: int, size: int) -> Callable[[], None]:
     def complete(state: State, index: int) -> None:
         state.bytes -= size
 
     def land() -> None:
         for number, values in enumerate(copy.data):
             copy.access.store(copy.size, values, number)
-        if m.monitor is not None:
-            m.monitor.copy_lands(copy, None)
+        m.events.copy_lands(copy, None)
         m.phases.count(at, instruction, -size)
         m.phases.change(instruction, np.array([at]), np.array([lane]), complete)
 
@@ -259,7 +244,7 @@ def _update(operation: str, t: Type, modifiers: Modifiers) -> Update:
 
 
 def _send(
-    m: Machine,
+    m: AsyncCopies,
     instruction: Instruction,
     lane: int,
     taken: Pieces,
@@ -270,7 +255,7 @@ def _send(
 ) -> None:
     """Data go to global memory; the source is being read until the thread waits for the store's group."""
     kind = "st" if update is None else "atom"
-    _touch_global(m, instruction, to, width, kind)
+    m.events.bulk(to, width, instruction, kind)
     size = min(width, 8)
     if update is not None:
         combine, size = update
@@ -291,17 +276,17 @@ def _dimensions(modifiers: Modifiers) -> int:
     return int(found[0])
 
 
-def _maps(m: Machine, instruction: Instruction, operand: Any, dimensions: int) -> ReadMaps:
+def _maps(m: AsyncCopies, instruction: Instruction, operand: Any, dimensions: int) -> ReadMaps:
     """A function: for each of some threads its tensor map and its coordinates, the innermost last."""
-    space, slot, offset = m.address(operand, "generic")
+    space, slot, offset = m.operands.address(operand, "generic")
     base = BASES.get(space, 0)
     items = operand.index.items if isinstance(operand.index, Vector) else (operand.index,)
     if len(items) != dimensions:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
-    readers = [m.reader(item, S32) for item in reversed(items)]
+    readers = [m.operands.reader(item, S32) for item in reversed(items)]
 
     def read(lanes: list[int]) -> list[tuple[tensor_maps.TensorMap, list[int]]]:
-        addresses = m.registers[slot].view(np.uint64)
+        addresses = m.state.registers[slot].view(np.uint64)
         coordinates = [read() for read in readers]
         return [
             (
@@ -314,44 +299,46 @@ def _maps(m: Machine, instruction: Instruction, operand: Any, dimensions: int) -
     return read
 
 
-def _map_at(m: Machine, instruction: Instruction, address: int, dimensions: int, lane: int) -> tensor_maps.TensorMap:
+def _map_at(
+    m: AsyncCopies, instruction: Instruction, address: int, dimensions: int, lane: int
+) -> tensor_maps.TensorMap:
     """The tensor map at a generic address."""
     window, at = divmod(address, WINDOW)
-    space = m.spaces["param" if window == BASES["param"] // WINDOW else "global"]
-    at = at if space is m.param_space else address - GLOBAL_BASE
+    space = m.memory.spaces["param" if window == BASES["param"] // WINDOW else "global"]
+    at = at if space is m.memory.param_space else address - GLOBAL_BASE
     raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
     if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
         try:
             made = tensor_maps.made_by_device(raw)
         except PtxsimError as error:
-            raise m.fault(instruction, str(error), lane) from None
+            raise m.diag.fault(instruction, str(error), lane) from None
         return _fitting(m, instruction, made, address, dimensions, lane)
     number = tensor_maps.decoded(raw)
-    if number is None or number >= len(m.tensor_maps):
+    if number is None or number >= len(m.launch.tensor_maps):
         which = ""
-        if space is m.param_space:
+        if space is m.memory.param_space:
             known = [(n, p) for n, p in enumerate(m.program.parameters) if p.offset <= at < p.offset + p.variable.size]
             which = "".join(f", byte {at - p.offset} of parameter {n}" for n, p in known)
         what = f"there is no tensor map at generic address 0x{address:x}{which}: pass a ptxsim.TensorMap for it"
-        raise m.fault(instruction, what, lane)
-    return _fitting(m, instruction, m.tensor_maps[number], address, dimensions, lane)
+        raise m.diag.fault(instruction, what, lane)
+    return _fitting(m, instruction, m.launch.tensor_maps[number], address, dimensions, lane)
 
 
 def _fitting(
-    m: Machine, instruction: Instruction, found: tensor_maps.TensorMap, address: int, dimensions: int, lane: int
+    m: AsyncCopies, instruction: Instruction, found: tensor_maps.TensorMap, address: int, dimensions: int, lane: int
 ) -> tensor_maps.TensorMap:
     """A map at a generic address, which must be aligned and have so many dimensions."""
     if address % 64:
         what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
-        raise m.fault(instruction, what, lane)
+        raise m.diag.fault(instruction, what, lane)
     if found.rank != dimensions:
         what = f"{dimensions} coordinates, but the tensor map of {found.name} has {found.rank} dimensions"
-        raise m.fault(instruction, what, lane)
+        raise m.diag.fault(instruction, what, lane)
     return found
 
 
 def _tensor(
-    m: Machine,
+    m: AsyncCopies,
     instruction: Instruction,
     modifiers: Modifiers,
     spaces: list[str],
@@ -369,11 +356,11 @@ def _tensor(
     return _tensor_store(m, instruction, modifiers, dimensions, operation)
 
 
-def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicast: bool) -> Step:
+def _tensor_load(m: AsyncCopies, instruction: Instruction, dimensions: int, multicast: bool) -> Step:
     destination, source, bar, *more = instruction.operands
     boxes = _boxes(m, instruction, destination, "shared::cluster", _maps(m, instruction, source, dimensions))
     signal = _signal(m, instruction, bar)
-    read_mask = m.reader(more[0], U16) if multicast else None
+    read_mask = m.operands.reader(more[0], U16) if multicast else None
 
     def step() -> None:
         found = list(boxes("cp_async"))
@@ -383,7 +370,7 @@ def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicas
             part = _inside(m, instruction, box, coordinates, lane)
             if part is not None:
                 access, unit, inside, first, end = part
-                _touch_global(m, instruction, access, unit, "ld")
+                m.events.bulk(access, unit, instruction, "ld")
                 data[inside, first:end] = access.load(unit).view(np.uint8).reshape(-1, end - first)
             words = data.view(np.uint64).reshape(-1, 2)
             parts = [np.ascontiguousarray(words[:, i]) for i in range(2)]
@@ -394,15 +381,14 @@ def _tensor_load(m: Machine, instruction: Instruction, dimensions: int, multicas
 
 
 def _tensor_store(
-    m: Machine, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation: str | None
+    m: AsyncCopies, instruction: Instruction, modifiers: Modifiers, dimensions: int, operation: str | None
 ) -> Step:
     destination, source = instruction.operands[:2]
     boxes = _boxes(m, instruction, source, "shared", _maps(m, instruction, destination, dimensions))
 
     def step() -> None:
         for lane, box, taken, coordinates in boxes("cp_async_ld"):
-            if isinstance(m.monitor, ClockMonitor):
-                m.monitor.box_stored(taken, instruction, f"{'x'.join(map(str, box.box))} elements of {box.name}")
+            m.events.box_stored(taken, instruction, f"{'x'.join(map(str, box.box))} elements of {box.name}")
             update = None
             if operation:
                 update = _update(operation, TYPES[REDUCED[box.dtype.name]], modifiers)
@@ -420,7 +406,7 @@ def _tensor_store(
 
 
 def _read_inside(
-    m: Machine,
+    m: AsyncCopies,
     instruction: Instruction,
     taken: Pieces,
     box: tensor_maps.TensorMap,
@@ -436,7 +422,7 @@ def _read_inside(
     lane, origin = int(np.asarray(taken.lanes)[0]), int(taken.where.flat[0] - taken.where.raw[0])
     space = taken.space
     read = Pieces(space, at + origin, at, lane)
-    m.require_valid(space, read.where, 0, unit, unit, instruction, "cp_async_ld")
+    m.memory.require_valid(space, read.where, 0, unit, unit, instruction, "cp_async_ld")
     _require_readable(m, instruction, read, unit)
     step = min(unit, 8)
     data = np.stack([read.load(step, i) for i in range(unit // step)], axis=1)
@@ -444,24 +430,24 @@ def _read_inside(
 
 
 def _boxes(
-    m: Machine, instruction: Instruction, operand: Address, space_name: str, read_maps: ReadMaps
+    m: AsyncCopies, instruction: Instruction, operand: Address, space_name: str, read_maps: ReadMaps
 ) -> Callable[[str], Iterator[Box]]:
     """A function: for each active thread its tensor map, the pieces of shared memory of its box, and coordinates."""
-    _, slot, offset = m.address(operand, space_name)
+    _, slot, offset = m.operands.address(operand, space_name)
 
     def each(kind: str) -> Iterator[Box]:
         lanes = _lanes(m)
-        space, found = m.spaces[space_name], read_maps(lanes)
-        where = space.addresses(m.registers[slot], _only(m, lanes))
+        space, found = m.memory.spaces[space_name], read_maps(lanes)
+        where = space.addresses(m.state.registers[slot], _only(m, lanes))
         size = max(box.span for box, _ in found) if kind == "cp_async" else PIECE  # a store reads what is inside
-        m.require_valid(space, where, offset, size, PIECE, instruction, kind)
+        m.memory.require_valid(space, where, offset, size, PIECE, instruction, kind)
         starts = zip(lanes, (where.raw + offset).tolist(), (where.flat - where.raw).tolist(), strict=True)
         for (lane, raw, origin), (box, coordinates) in zip(starts, found, strict=True):
             if raw % ALIGN:
                 what = f"misaligned box at {space.shown(raw)}, which tensor copies take at multiples of {ALIGN} bytes"
-                raise m.fault(instruction, what + m.in_shared(raw), lane)
+                raise m.diag.fault(instruction, what + m.diag.in_shared(raw), lane)
             if box.inner_bytes < box.swizzle:
-                m.notes[
+                m.diag.notes[
                     f"{instruction.where}: rows of {box.inner_bytes} bytes with a swizzle of {box.swizzle}: taken as "
                     f"{box.swizzle} bytes apart in shared memory, which was not confirmed on a device"
                 ] = None
@@ -472,7 +458,7 @@ def _boxes(
 
 
 def _inside(
-    m: Machine,
+    m: AsyncCopies,
     instruction: Instruction,
     box: tensor_maps.TensorMap,
     coordinates: list[int],
@@ -492,7 +478,9 @@ def _inside(
         end = min(-(-(at + end) // 16) * 16 - at, box.inner_bytes)
     unit = math.gcd(most, coordinates[-1] * box.item % 16 or 16, first or 16, end)
     at = (starts[inside][:, None] - GLOBAL_BASE + np.arange(first, end, unit)).reshape(-1)
-    access = Pieces(m.spaces["global"], at, at, lane)
+    access = Pieces(m.memory.spaces["global"], at, at, lane)
     if box.by_device:
-        m.require_valid(access.space, access.where, 0, unit, unit, instruction, "cp_async" if whole else "cp_async_ld")
+        m.memory.require_valid(
+            access.space, access.where, 0, unit, unit, instruction, "cp_async" if whole else "cp_async_ld"
+        )
     return access, unit, inside, first, end

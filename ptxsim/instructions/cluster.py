@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ..errors import PtxError
 from ..memory import RANK_AT
 from ..ptx_types import TYPES
 from ..syntax import Instruction
+from .needs import Waits
 from .registry import NUMBER, RESULT, VALUE, Control, Modifiers, Step, control, effect, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 U32 = TYPES["u32"]
 
 
 @control("mapa", takes(RESULT, VALUE, VALUE))
-def mapa(m: Machine, instruction: Instruction) -> Control:
+def mapa(m: Waits, instruction: Instruction) -> Control:
     """mapa: a shared address as it is in another block of the cluster (PTX ISA 9.7.9.23)."""
     modifiers = Modifiers(instruction)
     modifiers.flag("shared::cluster")
     t = modifiers.type
     modifiers.done()
     destination, source, rank = instruction.operands
-    read, read_rank, write = m.reader(source, t), m.reader(rank, U32), m.writer(destination, t)
+    read, read_rank, write = (
+        m.operands.reader(source, t),
+        m.operands.reader(rank, U32),
+        m.operands.writer(destination, t),
+    )
 
     def step(active: np.ndarray) -> int:
         ranks = read_rank()
-        other = active & (ranks >= m.clusters.size)
+        other = active & (ranks >= m.state.cluster_size)
         if other.any():
             lane = int(np.flatnonzero(other)[0])
-            blocks = f"{m.clusters.size} block{'s' * (m.clusters.size > 1)}"
-            raise m.fault(instruction, f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}", lane)
-        address, own = read(), m.clusters.rank.astype(t.dtype)
+            blocks = f"{m.state.cluster_size} block{'s' * (m.state.cluster_size > 1)}"
+            raise m.diag.fault(instruction, f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}", lane)
+        address, own = read(), m.state.rank.astype(t.dtype)
         write(address + ((ranks.astype(t.dtype) - own) << t.dtype.type(RANK_AT)))
         return instruction.pc + 1
 
@@ -43,19 +43,19 @@ def mapa(m: Machine, instruction: Instruction) -> Control:
 
 
 @effect("getctarank", takes(RESULT, VALUE))
-def getctarank(m: Machine, instruction: Instruction) -> Step:
+def getctarank(m: Waits, instruction: Instruction) -> Step:
     """getctarank: the rank of the block that a shared address lies in (PTX ISA 9.7.9.24)."""
     modifiers = Modifiers(instruction)
     modifiers.flag("shared::cluster")
     t = modifiers.type
     modifiers.done()
     destination, source = instruction.operands
-    read, write = m.reader(source, t), m.writer(destination, U32)
+    read, write = m.operands.reader(source, t), m.operands.writer(destination, U32)
     return lambda: write((read() >> t.dtype.type(RANK_AT)).astype(np.uint32) & np.uint32(0xFF))
 
 
 @control("setmaxnreg", takes(NUMBER))
-def setmaxnreg(m: Machine, instruction: Instruction) -> Control:
+def setmaxnreg(m: Waits, instruction: Instruction) -> Control:
     """setmaxnreg: how many registers a thread of a warp has; .inc waits until the block has them (PTX ISA 9.7.19.5)."""
     modifiers = Modifiers(instruction)
     more = modifiers.one_of(("inc", "dec"))

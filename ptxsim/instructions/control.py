@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +19,8 @@ from ..memory import BASES, WINDOW
 from ..ptx_types import TYPES
 from ..syntax import Function, Immediate, Instruction, Register, Symbol, Variable
 from ..values import merged
+from .needs import Flow
 from .registry import ARGUMENTS, CALLEE, LABEL, RESULT, VALUE, Control, Modifiers, control, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 U32, PRED = TYPES["u32"], TYPES["pred"]
 BARRIER = (
@@ -34,7 +32,7 @@ BARRIER = (
 
 
 @control("bra", takes(LABEL))
-def bra(m: Machine, instruction: Instruction) -> Control:
+def bra(m: Flow, instruction: Instruction) -> Control:
     """bra: jump, where the predicate holds (PTX ISA 9.7.12.3); `.uni` says that all threads do the same."""
     modifiers = Modifiers(instruction)
     modifiers.flag("uni")
@@ -42,85 +40,85 @@ def bra(m: Machine, instruction: Instruction) -> Control:
     target, after = instruction.operands[0].place, instruction.pc + 1
     if instruction.predicate is None:
         return lambda active: target
-    registers, slot, negated = m.registers, instruction.predicate.slot, instruction.negated
+    registers, slot, negated = m.state.registers, instruction.predicate.slot, instruction.negated
 
     def step(active: np.ndarray) -> int | None:
         taken = registers[slot]
         if negated:
             taken = ~taken
-        if m.active is not None:
+        if m.state.active is not None:
             taken = taken & active
         count = np.count_nonzero(taken)
-        if count == m.count:
+        if count == m.state.count:
             return target
         if count == 0:
             return after
-        m.join(target, taken & active)
-        m.join(after, active & ~taken)
+        m.state.join(target, taken & active)
+        m.state.join(after, active & ~taken)
         return None
 
     return step
 
 
 @control("brx", takes(VALUE, LABEL))
-def brx(m: Machine, instruction: Instruction) -> Control:
+def brx(m: Flow, instruction: Instruction) -> Control:
     """brx.idx: jump to an entry of a table (PTX ISA 9.7.12.4)."""
     places = np.array([label.place for label in instruction.operands[1]])
-    read = m.reader(instruction.operands[0], U32)
+    read = m.operands.reader(instruction.operands[0], U32)
 
     def step(active: np.ndarray) -> int | None:
         index = read()
         bad = active & (index >= len(places))
         if bad.any():
             lane = int(np.flatnonzero(bad)[0])
-            raise m.fault(instruction, f"brx.idx: index {int(index[lane])} is beyond the table", lane)
+            raise m.diag.fault(instruction, f"brx.idx: index {int(index[lane])} is beyond the table", lane)
         for number in np.unique(index[active]).tolist():
-            m.join(int(places[number]), active & (index == number))
+            m.state.join(int(places[number]), active & (index == number))
         return None
 
     return step
 
 
 @control("exit", takes())
-def exit_(m: Machine, instruction: Instruction) -> Control:
+def exit_(m: Flow, instruction: Instruction) -> Control:
     """exit: the thread ends (PTX ISA 9.7.12.7)."""
 
     def step(active: np.ndarray) -> None:
-        m.leave(active)
+        m.scheduler.leave(active)
 
     return step
 
 
 @control("trap", takes())
-def trap(m: Machine, instruction: Instruction) -> Control:
+def trap(m: Flow, instruction: Instruction) -> Control:
     """trap: an error (PTX ISA 9.7.19.4)."""
 
     def step(active: np.ndarray) -> None:
-        raise m.fault(instruction, "trap", int(np.flatnonzero(active)[0]))
+        raise m.diag.fault(instruction, "trap", int(np.flatnonzero(active)[0]))
 
     return step
 
 
 @control("brkpt", takes())
-def brkpt(m: Machine, instruction: Instruction) -> Control:
+def brkpt(m: Flow, instruction: Instruction) -> Control:
     """brkpt: a breakpoint; nothing stops here (PTX ISA 9.7.19.1)."""
     return lambda active: instruction.pc + 1
 
 
 @control("bar", *BARRIER)
-def bar(m: Machine, instruction: Instruction) -> Control:
+def bar(m: Flow, instruction: Instruction) -> Control:
     """bar.sync, bar.red, bar.arrive, bar.warp.sync: as barrier, aligned (PTX ISA 9.7.13.1, 9.7.13.2)."""
     modifiers = Modifiers(instruction)
     if modifiers.flag("warp"):
         modifiers.flag("sync")
         modifiers.done()
-        read = m.reader(instruction.operands[0], U32)
+        read = m.operands.reader(instruction.operands[0], U32)
         return lambda active: m.barriers.warp(instruction, active, read())
     return _barrier(m, instruction, modifiers)
 
 
 @control("barrier", *BARRIER)
-def barrier(m: Machine, instruction: Instruction) -> Control:
+def barrier(m: Flow, instruction: Instruction) -> Control:
     """barrier.sync, .red, .arrive: threads of a block wait for each other (PTX ISA 9.7.13.1)."""
     modifiers = Modifiers(instruction)
     if modifiers.flag("cluster"):
@@ -128,7 +126,7 @@ def barrier(m: Machine, instruction: Instruction) -> Control:
     return _barrier(m, instruction, modifiers)
 
 
-def _cluster_barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
+def _cluster_barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) -> Control:
     """barrier.cluster.arrive, .wait (PTX ISA 9.7.13.4)."""
     waits = modifiers.flag("wait")
     if not waits and not modifiers.flag("arrive"):
@@ -146,7 +144,7 @@ def _cluster_barrier(m: Machine, instruction: Instruction, modifiers: Modifiers)
     return step
 
 
-def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
+def _barrier(m: Flow, instruction: Instruction, modifiers: Modifiers) -> Control:
     modifiers.flag("cta")
     modifiers.flag("aligned")
     action = modifiers.one_of(("sync", "red", "arrive"))
@@ -157,9 +155,9 @@ def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
     operands = list(instruction.operands)
     destination = operands.pop(0) if action == "red" else None
     source = operands.pop() if action == "red" else None
-    number = m.reader(operands[0] if operands else Immediate(0), U32)
+    number = m.operands.reader(operands[0] if operands else Immediate(0), U32)
     constant = not operands or isinstance(operands[0], Immediate)
-    count = m.reader(operands[1], U32) if len(operands) > 1 else None
+    count = m.operands.reader(operands[1], U32) if len(operands) > 1 else None
     if action == "arrive":
 
         def arrive(active: np.ndarray) -> int:
@@ -171,8 +169,8 @@ def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
         return arrive
     finish = read = None
     if action == "red":
-        read = m.reader(source, PRED)
-        finish = _reduction(m, reduction, m.writer(destination, U32 if reduction == "popc" else PRED))
+        read = m.operands.reader(source, PRED)
+        finish = _reduction(m, reduction, m.operands.writer(destination, U32 if reduction == "popc" else PRED))
 
     def step(active: np.ndarray) -> int | None:
         which = number().astype(np.int64)
@@ -184,16 +182,16 @@ def _barrier(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Cont
     return step
 
 
-def _reduction(m: Machine, name: str, write: Callable[[np.ndarray], None]) -> Finish:
+def _reduction(m: Flow, name: str, write: Callable[[np.ndarray], None]) -> Finish:
     """bar.red: how many, whether all or any of the barrier's threads have the predicate set."""
 
     def finish(threads: np.ndarray, value: np.ndarray | None, of_barrier: np.ndarray) -> None:
         assert value is not None  # the predicate
-        taking = of_barrier & m.alive
-        total = np.bincount(m.block_of[taking], minlength=len(m.blocks))
-        yes = np.bincount(m.block_of[taking & value], minlength=len(m.blocks))
+        taking = of_barrier & m.state.alive
+        total = np.bincount(m.state.block_of[taking], minlength=len(m.state.blocks))
+        yes = np.bincount(m.state.block_of[taking & value], minlength=len(m.state.blocks))
         result = {"popc": yes.astype(np.uint32), "and": yes == total, "or": yes > 0}[name]
-        write(result[m.block_of])
+        write(result[m.state.block_of])
 
     return finish
 
@@ -202,69 +200,69 @@ def _reduction(m: Machine, name: str, write: Callable[[np.ndarray], None]) -> Fi
 
 
 @control("ret", takes())
-def ret(m: Machine, instruction: Instruction) -> Control:
+def ret(m: Flow, instruction: Instruction) -> Control:
     """ret: back to where the thread came from; from the entry: the end (PTX ISA 9.7.12.6)."""
 
     function = m.program.owner[instruction.pc].name
 
     def step(active: np.ndarray) -> int | None:
-        depth = m.depth
+        depth = m.calls.depth
         outermost = active & (depth == 0)
-        if m.count == np.count_nonzero(outermost):
-            m.leave(active)
+        if m.state.count == np.count_nonzero(outermost):
+            m.scheduler.leave(active)
             return None
         if outermost.any():
-            m.leave(outermost)
+            m.scheduler.leave(outermost)
         return _return(m, active & ~outermost, function)
 
     return step
 
 
-def _return(m: Machine, active: np.ndarray, function: str) -> int | None:
-    level = m.depth[active] - 1
-    if m.saved:
+def _return(m: Flow, active: np.ndarray, function: str) -> int | None:
+    level = m.calls.depth[active] - 1
+    if m.calls.saved:
         _restore(m, active)
-    stack = np.stack(m.return_to)
-    back = np.full(m.lanes, -1)
+    stack = np.stack(m.calls.return_to)
+    back = np.full(m.state.lanes, -1)
     back[active] = stack[level, np.flatnonzero(active)]
-    m.depth = m.depth - active
+    m.calls.depth = m.calls.depth - active
     places = np.unique(back[active]).tolist()
-    finishers = m.after_call
-    saved = m.mask, m.active, m.whole, m.count
+    finishers = m.calls.after_call
+    saved = m.state.mask, m.state.active, m.state.whole, m.state.count
     for place in places:
         here = active & (back == place)
-        m.mask = m.active = here
+        m.state.mask = m.state.active = here
         finishers[place, function]()
-        m.mask, m.active, m.whole, m.count = saved
-        if len(places) == 1 and m.count == np.count_nonzero(here):
+        m.state.mask, m.state.active, m.state.whole, m.state.count = saved
+        if len(places) == 1 and m.state.count == np.count_nonzero(here):
             return place
-        m.join(place, here)
+        m.state.join(place, here)
     return None
 
 
-def _restore(m: Machine, active: np.ndarray) -> None:
+def _restore(m: Flow, active: np.ndarray) -> None:
     """Recursion: give the caller its registers and its local memory back."""
-    moved = np.zeros(m.lanes, np.int64)
-    for level, frame in enumerate(m.saved):
-        here = active & (m.depth == level + 1)
+    moved = np.zeros(m.state.lanes, np.int64)
+    for level, frame in enumerate(m.calls.saved):
+        here = active & (m.calls.depth == level + 1)
         if not here.any():
             continue
         callers = {caller for caller, _ in frame}
         for caller in callers:
-            mine = here & (m.caller_at[level] == caller)
+            mine = here & (m.calls.caller_at[level] == caller)
             if not mine.any():
                 continue
             for (owner, slot), array in frame.items():
                 if owner == caller:
-                    m.registers[slot] = merged(mine, array, m.registers[slot])
+                    m.state.registers[slot] = merged(mine, array, m.state.registers[slot])
         moved[here] -= m.program.local_bytes
     if moved.any():
-        m.pending_return = moved
+        m.calls.pending_return = moved
         # the results are still addressed by the callee's frame: the stack moves once they are copied
 
 
 @control("call", takes(ARGUMENTS, CALLEE, ARGUMENTS))
-def call(m: Machine, instruction: Instruction) -> Control:
+def call(m: Flow, instruction: Instruction) -> Control:
     """call: a device function, by name or by address (PTX ISA 9.7.12.5); vprintf and __assertfail are the system's."""
     modifiers = Modifiers(instruction)
     modifiers.flag("uni")
@@ -286,7 +284,7 @@ def call(m: Machine, instruction: Instruction) -> Control:
 
 
 def _direct(
-    m: Machine, instruction: Instruction, function: Function, returns: tuple[Any, ...], arguments: tuple[Any, ...]
+    m: Flow, instruction: Instruction, function: Function, returns: tuple[Any, ...], arguments: tuple[Any, ...]
 ) -> Control:
     if len(arguments) != len(function.params) or len(returns) != len(function.returns):
         raise PtxError(f"{instruction.where}: {function.name} is called with {len(arguments)} arguments")
@@ -298,64 +296,64 @@ def _direct(
     place, after = m.program.start[function.name], instruction.pc + 1
     copies_in = list(zip(arguments, function.params, strict=True))
     copies_out = list(zip(returns, function.returns, strict=True))
-    m.after_call[after, function.name] = lambda: _finish_call(m, copies_out)
+    m.calls.after_call[after, function.name] = lambda: _finish_call(m, copies_out)
     caller = m.program.owner[instruction.pc].name
 
     def step(active: np.ndarray) -> int:
-        level = m.depth[active]
-        if int(level.max()) >= m.limits.depth:
+        level = m.calls.depth[active]
+        if int(level.max()) >= m.calls.limit:
             lane = int(np.flatnonzero(active)[int(level.argmax())])
-            raise m.fault(instruction, f"calls nest deeper than {m.limits.depth}: raise the limit `depth`", lane)
+            raise m.diag.fault(instruction, f"calls nest deeper than {m.calls.limit}: raise the limit `depth`", lane)
         shift = m.program.local_bytes if m.program.recursive else 0
         for given, formal in copies_in:
             _pass(m, given, formal, to_shift=shift)
-        while len(m.return_to) <= int(level.max()):
-            m.return_to.append(np.full(m.lanes, -1))
-        stack = np.stack(m.return_to)
+        while len(m.calls.return_to) <= int(level.max()):
+            m.calls.return_to.append(np.full(m.state.lanes, -1))
+        stack = np.stack(m.calls.return_to)
         stack[level, np.flatnonzero(active)] = after
-        m.return_to = list(stack)
+        m.calls.return_to = list(stack)
         if m.program.recursive:
             _save(m, active, caller)
-        m.depth = m.depth + active
+        m.calls.depth = m.calls.depth + active
         if shift:
-            m.move_stack(np.where(active, shift, 0))
+            m.operands.move_stack(np.where(active, shift, 0))
         return place
 
     return step
 
 
-def _save(m: Machine, active: np.ndarray, caller: str) -> None:
-    for level in np.unique(m.depth[active]).tolist():
-        while len(m.saved) <= level:
-            m.saved.append({})
-            m.caller_at.append(np.full(m.lanes, "", dtype=object))
-        here = active & (m.depth == level)
-        m.caller_at[level][here] = caller
-        frame = m.saved[level]
+def _save(m: Flow, active: np.ndarray, caller: str) -> None:
+    for level in np.unique(m.calls.depth[active]).tolist():
+        while len(m.calls.saved) <= level:
+            m.calls.saved.append({})
+            m.calls.caller_at.append(np.full(m.state.lanes, "", dtype=object))
+        here = active & (m.calls.depth == level)
+        m.calls.caller_at[level][here] = caller
+        frame = m.calls.saved[level]
         for slot in m.program.saved_slots[caller]:
-            now = m.registers[slot]
+            now = m.state.registers[slot]
             old = frame.get((caller, slot))
             frame[caller, slot] = now if old is None else merged(here, now, old)
 
 
-def _finish_call(m: Machine, copies_out: Sequence[tuple[Any, Any]]) -> None:
+def _finish_call(m: Flow, copies_out: Sequence[tuple[Any, Any]]) -> None:
     """The results to where the caller wants them."""
-    moved = getattr(m, "pending_return", None)
+    moved = m.calls.pending_return
     if moved is not None:
-        m.pending_return = None
-        m.move_stack(moved)
+        m.calls.pending_return = None
+        m.operands.move_stack(moved)
     shift = m.program.local_bytes if m.program.recursive else 0
     for wanted, formal in copies_out:
         _pass(m, formal, wanted, from_shift=shift)
 
 
-def _pass(m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0) -> None:
+def _pass(m: Flow, source: Any, destination: Any, from_shift: int = 0, to_shift: int = 0) -> None:
     """Copy a parameter: from a variable, register or constant to a variable or register."""
-    lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
-    space = m.spaces["local"]
+    lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
+    space = m.memory.spaces["local"]
     base = np.asarray(space.origin)[lanes]
-    if m.stack_slot is not None:
-        base = base + m.registers[m.stack_slot][lanes]
+    if m.operands.stack_slot is not None:
+        base = base + m.state.registers[m.operands.stack_slot][lanes]
     to_variable, from_variable = _variable(destination), _variable(source)
     if from_variable is not None:
         size = from_variable.size
@@ -363,14 +361,14 @@ def _pass(m: Machine, source: Any, destination: Any, from_shift: int = 0, to_shi
         data = space.data[at[:, None] + np.arange(size)]
     else:
         t = (to_variable or destination).type
-        values = m.reader(source, TYPES[f"b{t.bits}"])()[lanes]
+        values = m.operands.reader(source, TYPES[f"b{t.bits}"])()[lanes]
         data = np.ascontiguousarray(values).view(np.uint8).reshape(len(lanes), -1)
     if to_variable is not None:
         at = base + m.program.frames[to_variable] + to_shift
         space.data[at[:, None] + np.arange(min(to_variable.size, data.shape[1]))] = data[:, : to_variable.size]
     else:
         t = TYPES[f"b{destination.type.bits}"]
-        m.lane_writer(destination, t)(np.ascontiguousarray(data).view(t.dtype).reshape(-1), lanes)
+        m.operands.lane_writer(destination, t)(np.ascontiguousarray(data).view(t.dtype).reshape(-1), lanes)
 
 
 def _variable(operand: Any) -> Any:
@@ -380,7 +378,7 @@ def _variable(operand: Any) -> Any:
     return operand.variable if isinstance(operand, Symbol) else operand
 
 
-def _size(m: Machine, operand: Any) -> int | None:
+def _size(m: Flow, operand: Any) -> int | None:
     """Bytes of an argument; a constant has as many as it must."""
     if isinstance(operand, Immediate):
         return None
@@ -392,10 +390,10 @@ def _size(m: Machine, operand: Any) -> int | None:
     return variable.size
 
 
-def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control:
+def _indirect(m: Flow, instruction: Instruction, target: Register) -> Control:
     """A call through a pointer: each thread to the function whose number it holds."""
     returns, _, arguments = instruction.operands
-    read = m.reader(target, TYPES["u64"])
+    read = m.operands.reader(target, TYPES["u64"])
     steps = {}
     for function in m.program.functions:
         given, formal = (*arguments.items, *returns.items), (*function.params, *function.returns)
@@ -410,11 +408,11 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
         for number in np.unique(value[active]).tolist():
             here = active & (value == number)
             if number not in steps:
-                raise m.fault(instruction, f"call of 0x{number:x}: no function", int(np.flatnonzero(here)[0]))
-            m.enter(here)
+                raise m.diag.fault(instruction, f"call of 0x{number:x}: no function", int(np.flatnonzero(here)[0]))
+            m.state.enter(here)
             place = steps[number](here)
             assert place is not None  # where the function begins
-            m.join(place, here)
+            m.state.join(place, here)
         return None
 
     return step
@@ -423,31 +421,31 @@ def _indirect(m: Machine, instruction: Instruction, target: Register) -> Control
 # the system's functions
 
 
-def _argument_reader(m: Machine, argument: Symbol) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
+def _argument_reader(m: Flow, argument: Symbol) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     """Values of an argument in a .param variable of the caller, as uint64 of the active threads."""
 
     def read() -> tuple[np.ndarray, np.ndarray]:
-        lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
+        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
         variable = argument.variable
         assert isinstance(variable, Variable)
-        at = np.asarray(m.spaces["local"].origin)[lanes] + m.program.frames[variable]
-        if m.stack_slot is not None:
-            at = at + m.registers[m.stack_slot][lanes]
-        raw = m.spaces["local"].data[at[:, None] + np.arange(variable.size)]
+        at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[variable]
+        if m.operands.stack_slot is not None:
+            at = at + m.state.registers[m.operands.stack_slot][lanes]
+        raw = m.memory.spaces["local"].data[at[:, None] + np.arange(variable.size)]
         return lanes, raw.view(f"u{variable.size}").reshape(-1).astype(np.uint64)
 
     return read
 
 
-def _assertfail(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+def _assertfail(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """__assertfail(message, file, line, function, char size): a failed device-side assert."""
     readers = [_argument_reader(m, a) for a in arguments]
 
     def step(active: np.ndarray) -> None:
         lanes, _ = readers[0]()
         message, file, line, function = (int(read()[1][0]) for read in readers[:4])
-        text = m.arena.string
-        raise m.fault(
+        text = m.launch.arena.string
+        raise m.diag.fault(
             instruction,
             f"assertion `{text(message)}` failed at {text(file)}:{line} in {text(function)}",
             int(lanes[0]),
@@ -456,7 +454,7 @@ def _assertfail(m: Machine, instruction: Instruction, arguments: tuple[Any, ...]
     return step
 
 
-def _vprintf(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+def _vprintf(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """vprintf(format, arguments): printed on stdout, thread by thread."""
     readers = [_argument_reader(m, a) for a in arguments]
 
@@ -464,16 +462,16 @@ def _vprintf(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], r
         lanes, formats = readers[0]()
         _, places = readers[1]()
         for lane, address, place in zip(lanes.tolist(), formats.tolist(), places.tolist(), strict=True):
-            sys.stdout.write(formatted(m, lane, m.arena.string(address), place))
+            sys.stdout.write(formatted(m, lane, m.launch.arena.string(address), place))
         return instruction.pc + 1
 
     return step
 
 
-def formatted(m: Machine, lane: int, text: str, place: int) -> str:
+def formatted(m: Flow, lane: int, text: str, place: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the other."""
     offset = place % WINDOW
-    local = m.spaces["local"]
+    local = m.memory.spaces["local"]
     start = int(np.asarray(local.origin)[lane])
 
     def take(size: int) -> bytes:
@@ -494,7 +492,7 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
         size = 8 if length in ("l", "ll", "z", "j", "t") or kind in "ps" else 4
         value = int.from_bytes(take(size), "little", signed=kind in "di")
         if kind == "s":
-            return ("%" + flags + "s") % m.arena.string(value)
+            return ("%" + flags + "s") % m.launch.arena.string(value)
         if kind == "p":
             return hex(value)
         return ("%" + flags + ("d" if kind in "diu" else kind)) % value
@@ -502,31 +500,31 @@ def formatted(m: Machine, lane: int, text: str, place: int) -> str:
     return re.sub(r"%([-+ #0]*\d*(?:\.\d+)?)(hh|h|ll|l|z|j|t)?([diuoxXcsfFeEgGaAp%])", one, text)
 
 
-def _malloc(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+def _malloc(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """malloc(bytes): memory of the device's heap, thread by thread; null where none is left."""
     read = _argument_reader(m, arguments[0])
     (returned,) = returns
 
     def step(active: np.ndarray) -> int:
         lanes, sizes = read()
-        given = np.array([m.arena.malloc(min(size, 1 << 62)) for size in sizes.tolist()], np.uint64)
-        at = np.asarray(m.spaces["local"].origin)[lanes] + m.program.frames[_variable(returned)]
-        if m.stack_slot is not None:
-            at = at + m.registers[m.stack_slot][lanes]
-        m.spaces["local"].data[at[:, None] + np.arange(8)] = given.view(np.uint8).reshape(-1, 8)
+        given = np.array([m.launch.arena.malloc(min(size, 1 << 62)) for size in sizes.tolist()], np.uint64)
+        at = np.asarray(m.memory.spaces["local"].origin)[lanes] + m.program.frames[_variable(returned)]
+        if m.operands.stack_slot is not None:
+            at = at + m.state.registers[m.operands.stack_slot][lanes]
+        m.memory.spaces["local"].data[at[:, None] + np.arange(8)] = given.view(np.uint8).reshape(-1, 8)
         return instruction.pc + 1
 
     return step
 
 
-def _free(m: Machine, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
+def _free(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
     """free(address): back to the heap."""
     read = _argument_reader(m, arguments[0])
 
     def step(active: np.ndarray) -> int:
         for lane, address in zip(*(values.tolist() for values in read()), strict=True):
-            if address and (wrong := m.arena.free(address)):
-                raise m.fault(instruction, wrong, lane)
+            if address and (wrong := m.launch.arena.free(address)):
+                raise m.diag.fault(instruction, wrong, lane)
         return instruction.pc + 1
 
     return step

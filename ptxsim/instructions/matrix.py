@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from .. import floats, tensor_cores
 from ..errors import PtxError
 from ..memory import Access, MixedAccess
-from ..ptx_types import TYPES
+from ..ptx_types import TYPES, Type
 from ..syntax import Instruction, Vector
+from .needs import Memory
 from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 WARP = 32
 B32 = TYPES["b32"]
@@ -25,23 +23,23 @@ def _items(operand: Any) -> tuple[Any, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
-def require_whole_warps(m: Machine, instruction: Instruction) -> None:
+def require_whole_warps(m: Memory, instruction: Instruction) -> None:
     """These instructions need all 32 threads of a warp."""
-    if m.active is not None:
-        here = m.active.reshape(-1, WARP)
+    if m.state.active is not None:
+        here = m.state.active.reshape(-1, WARP)
         broken = here.any(axis=1) & ~here.all(axis=1)
         if broken.any():
             lane = int(np.flatnonzero(broken)[0]) * WARP + int(here[np.flatnonzero(broken)[0]].argmax())
-            raise m.fault(instruction, f"{instruction.name}: not all threads of the warp are here", lane)
+            raise m.diag.fault(instruction, f"{instruction.name}: not all threads of the warp are here", lane)
 
 
 @effect("ldmatrix", takes(RESULTS, ADDRESS))
-def ldmatrix(m: Machine, instruction: Instruction) -> Step:
+def ldmatrix(m: Memory, instruction: Instruction) -> Step:
     """ldmatrix: one, two or four 8x8 matrices of 16-bit elements; thread 8i+j gives the address of row j of matrix i;
     a thread receives elements (lane/4, lane%4*2) and the next, of the transposed matrix with `.trans`
     (PTX ISA 9.7.14.5.15)."""
     access, count, trans = matrix_access(m, instruction)
-    writers = [m.writer(item, B32) for item in _items(instruction.operands[0])]
+    writers = [m.operands.writer(item, B32) for item in _items(instruction.operands[0])]
 
     def step() -> None:
         taken = access()
@@ -52,20 +50,20 @@ def ldmatrix(m: Machine, instruction: Instruction) -> Step:
             elements = matrices.view(np.uint16).reshape(warps, count, 8, 8).transpose(0, 1, 3, 2)
             matrices = np.ascontiguousarray(elements).view(np.uint32)
         values = np.ascontiguousarray(matrices.reshape(warps, count, WARP).transpose(1, 0, 2)).reshape(count, -1)
-        if warps == m.warps:
+        if warps == m.state.warps:
             for write, value in zip(writers, values, strict=True):
                 write(value)
         else:
-            lanes = np.flatnonzero(np.asarray(m.active))
+            lanes = np.flatnonzero(np.asarray(m.state.active))
             for write, value in zip(writers, values, strict=True):
-                full = np.zeros(m.lanes, np.uint32)
+                full = np.zeros(m.state.lanes, np.uint32)
                 full[lanes] = value
                 write(full)
 
     return step
 
 
-def matrix_access(m: Machine, instruction: Instruction) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
+def matrix_access(m: Memory, instruction: Instruction) -> tuple[Callable[[], Access | MixedAccess], int, bool]:
     """What makes the access to memory of an ldmatrix or stmatrix; how many matrices there are, and whether they are
     transposed."""
     modifiers = Modifiers(instruction)
@@ -79,32 +77,32 @@ def matrix_access(m: Machine, instruction: Instruction) -> tuple[Callable[[], Ac
     modifiers.done()
     stores = instruction.opcode == "stmatrix"
     address, registers = instruction.operands if stores else instruction.operands[::-1]
-    space, slot, offset = m.address(address, space)
+    space, slot, offset = m.operands.address(address, space)
     if len(_items(registers)) != count:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers")
     row_givers = np.arange(WARP) < 8 * count
 
     def access() -> Access | MixedAccess:
         require_whole_warps(m, instruction)
-        saved = m.mask, m.active, m.whole, m.count
+        saved = m.state.mask, m.state.active, m.state.whole, m.state.count
         if count < 4:
-            m.active = m.row_givers(count, row_givers)
+            m.state.active = m.memory.row_givers(count, row_givers)
         try:
-            return m.access(space, slot, offset, 16, instruction, "st" if stores else "ldmatrix")
+            return m.memory.access(space, slot, offset, 16, instruction, "st" if stores else "ldmatrix")
         finally:
-            m.mask, m.active, m.whole, m.count = saved
+            m.state.mask, m.state.active, m.state.whole, m.state.count = saved
 
     return access, count, trans
 
 
 @effect("stmatrix", takes(ADDRESS, VALUES))
-def stmatrix(m: Machine, instruction: Instruction) -> Step:
+def stmatrix(m: Memory, instruction: Instruction) -> Step:
     """stmatrix: the opposite of ldmatrix (PTX ISA 9.7.14.5.16)."""
     make_access, count, trans = matrix_access(m, instruction)
-    readers = [m.reader(item, B32) for item in _items(instruction.operands[1])]
+    readers = [m.operands.reader(item, B32) for item in _items(instruction.operands[1])]
 
     def step() -> None:
-        here = slice(None) if m.active is None else m.active
+        here = slice(None) if m.state.active is None else m.state.active
         access = make_access()
         values = np.stack([read()[here] for read in readers]).reshape(count, -1, 8, 4).transpose(1, 0, 2, 3)
         matrices = np.ascontiguousarray(values)  # [warps, count, rows, words]
@@ -122,12 +120,12 @@ def stmatrix(m: Machine, instruction: Instruction) -> Step:
 
 
 @effect("movmatrix", takes(RESULT, VALUE))
-def movmatrix(m: Machine, instruction: Instruction) -> Step:
+def movmatrix(m: Memory, instruction: Instruction) -> Step:
     """movmatrix: transpose an 8x8 matrix of 16-bit elements across the warp (PTX ISA 9.7.14.5.17)."""
     modifiers = Modifiers(instruction)
     modifiers.drop(("sync", "aligned", "m8n8", "trans"))
     modifiers.done()
-    read, write = m.reader(instruction.operands[1], B32), m.writer(instruction.operands[0], B32)
+    read, write = m.operands.reader(instruction.operands[1], B32), m.operands.writer(instruction.operands[0], B32)
 
     def step() -> None:
         require_whole_warps(m, instruction)
@@ -199,12 +197,18 @@ def _rows_of_words(registers: list[np.ndarray], height: int) -> np.ndarray:
 
 
 @effect("mma", anything("sp"), anything("block_scale"), takes(RESULTS, VALUES, VALUES, VALUES))
-def mma(m: Machine, instruction: Instruction) -> Step:
+def mma(m: Memory, instruction: Instruction) -> Step:
     """mma.sync: D = A B + C of a warp (PTX ISA 9.7.14.5.14).
 
     Of floats as Hopper's tensor cores do it (tensor_cores.py); of f64 summed and rounded once. Of a tf32 operand the
     upper 19 bits count. Sums of integers wrap, or with .satfinite stop at the ends.
     """
+    return mma_together(m, [instruction])
+
+
+def mma_together(m: Memory, group: Sequence[Instruction]) -> Step:
+    """Several mma.sync of one form, none of which reads or writes what another writes: as one of more warps."""
+    instruction, numbers = group[0], len(group)
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
     modifiers.flag("aligned")
@@ -236,14 +240,19 @@ def mma(m: Machine, instruction: Instruction) -> Step:
     if tuple(map(len, (d, a, b, c))) != wanted:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(d)}, {len(a)}, {len(b)}, {len(c)} registers")
     word = TYPES["b64"] if a_type == "f64" else B32
-    read_a, read_b = [m.reader(x, word) for x in a], [m.reader(x, word) for x in b]
     held = {"f16": B32}
-    read_c = [m.reader(x, held.get(c_type) or TYPES[c_type]) for x in c]
-    writers = [m.writer(x, held.get(d_type) or TYPES[d_type]) for x in d]
+    fragments = [[_items(o) for o in each.operands] for each in group]
+
+    def readers(operand: int, t: Type) -> list[Callable[[], np.ndarray]]:
+        columns = zip(*(each[operand] for each in fragments), strict=True)
+        return [_joined([m.operands.reader(x, t) for x in column]) for column in columns]
+
+    read_a, read_b, read_c = readers(1, word), readers(2, word), readers(3, held.get(c_type) or TYPES[c_type])
+    writers = [[m.operands.writer(x, held.get(d_type) or TYPES[d_type]) for x in each] for each, *_ in fragments]
 
     def product(c: np.ndarray) -> np.ndarray:
-        left = _elements(_rows_of_words([np.ascontiguousarray(read()) for read in read_a], height), a_type)
-        right = _elements(_rows_of_words([np.ascontiguousarray(read()) for read in read_b], 8), b_type)
+        left = _elements(_rows_of_words([read() for read in read_a], height), a_type)
+        right = _elements(_rows_of_words([read() for read in read_b], 8), b_type)
         if d_type in ("f16", "f32"):
             return tensor_cores.mma(left, right, c, (a_type, b_type), d_type)
         inner = np.matmul(left, right.transpose(0, 2, 1))  # [warps, height, 8]
@@ -266,10 +275,20 @@ def mma(m: Machine, instruction: Instruction) -> Step:
             total = [x.astype(np.int32) for x in total]
         else:
             total = [x.astype(TYPES[d_type].dtype) for x in total]
-        for write, value in zip(writers, total, strict=True):
-            write(value)
+        for number, into in enumerate(writers):
+            own = slice(number * m.state.lanes, (number + 1) * m.state.lanes)
+            for write, value in zip(into, total, strict=True):
+                write(value if numbers == 1 else value[own])
 
     return step
+
+
+def _joined(readers: list[Callable[[], np.ndarray]]) -> Callable[[], np.ndarray]:
+    """One register of several instructions, one after the other."""
+    if len(readers) == 1:
+        (read,) = readers
+        return lambda: np.ascontiguousarray(read())
+    return lambda: np.concatenate([read() for read in readers])
 
 
 def _accumulators(read_c: list[Callable[[], np.ndarray]], c_type: str) -> list[np.ndarray]:

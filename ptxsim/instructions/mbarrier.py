@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..copies import Copy, land_copies_of
+from ..copies import Copy
 from ..memory import MixedAccess
 from ..phases import MOST, State
 from ..ptx_types import TYPES
 from ..syntax import Immediate, Instruction
+from .needs import AsyncCopies
 from .registry import ADDRESS, RESULT, VALUE, Control, Modifiers, Step, control, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 U32, B64, PRED = TYPES["u32"], TYPES["b64"], TYPES["pred"]
 ORDER = ("release", "acquire", "relaxed", "acq_rel")
@@ -33,20 +31,20 @@ ACTIONS = (
 
 
 def objects_at(
-    m: Machine, space: str, slot: int, offset: int, instruction: Instruction, kind: str
+    m: AsyncCopies, space: str, slot: int, offset: int, instruction: Instruction, kind: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Where the active threads' objects lie in the batch's shared memory, and their lanes."""
-    access = m.access(space, slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
-    lanes = np.arange(m.lanes) if access.lanes is None else access.lanes
+    access = m.memory.access(space, slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
+    lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
     if isinstance(access, MixedAccess) or not access.space.is_shared:
-        raise m.fault(instruction, f"{instruction.name}: an mbarrier that is not in shared memory", int(lanes[0]))
+        raise m.diag.fault(instruction, f"{instruction.name}: an mbarrier that is not in shared memory", int(lanes[0]))
     return access.flat(), lanes
 
 
-def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> tuple[str, int, int]:
+def _shared_address(m: AsyncCopies, operand: Any, modifiers: Modifiers) -> tuple[str, int, int]:
     """Space, slot and offset of an object's address; one without a space is generic, and in shared memory, too."""
     space = modifiers.one_of(("shared::cta", "shared::cluster", "shared"), "generic")
-    return m.address(operand, space.removesuffix("::cta"))
+    return m.operands.address(operand, space.removesuffix("::cta"))
 
 
 @control(
@@ -59,7 +57,7 @@ def _shared_address(m: Machine, operand: Any, modifiers: Modifiers) -> tuple[str
     takes(ADDRESS, when="inval"),
     takes(ADDRESS, VALUE),
 )
-def mbarrier(m: Machine, instruction: Instruction) -> Control:
+def mbarrier(m: AsyncCopies, instruction: Instruction) -> Control:
     """mbarrier: init, inval, expect_tx, complete_tx, arrive, arrive_drop, test_wait, try_wait, pending_count."""
     modifiers = Modifiers(instruction)
     action = next((name for name in ACTIONS if modifiers.flag(name)), None)
@@ -73,7 +71,7 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
     operands = list(instruction.operands)
     after = instruction.pc + 1
     if action == "pending_count":
-        tell, read = m.writer(operands[0], U32), m.reader(operands[1], B64)
+        tell, read = m.operands.writer(operands[0], U32), m.operands.reader(operands[1], B64)
 
         def pending(active: np.ndarray) -> int:
             tell(np.array([State.unpack(int(word)).pending for word in read()], np.uint32))
@@ -85,8 +83,8 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
     modifiers.done()
     if action in ("test_wait", "try_wait"):
         return _wait(m, instruction, action, result, place, operands[0], parity)
-    number = m.reader(operands[0] if operands else Immediate(1), U32) if action != "inval" else None
-    write = m.lane_writer(result, B64) if result is not None else None
+    number = m.operands.reader(operands[0] if operands else Immediate(1), U32) if action != "inval" else None
+    write = m.operands.lane_writer(result, B64) if result is not None else None
 
     def step(active: np.ndarray) -> int:
         kind = "st" if action == "init" else "atom"
@@ -96,7 +94,9 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
             wrong = (values < 1) | (values > MOST)
             if wrong.any():
                 lane = int(lanes[np.flatnonzero(wrong)[0]])
-                raise m.fault(instruction, f"mbarrier.init: count {int(values[wrong][0])} is not in 1 to {MOST}", lane)
+                raise m.diag.fault(
+                    instruction, f"mbarrier.init: count {int(values[wrong][0])} is not in 1 to {MOST}", lane
+                )
             m.phases.init(instruction, objects, lanes, values)
             return after
 
@@ -117,7 +117,7 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
                 if action == "arrive_drop":
                     state.expected -= 1 if expects else value
                 if no_complete and state.pending == 0:
-                    raise m.fault(instruction, "mbarrier: .noComplete, but this ends the phase", int(lanes[index]))
+                    raise m.diag.fault(instruction, "mbarrier: .noComplete, but this ends the phase", int(lanes[index]))
 
         if action in ("arrive", "arrive_drop"):
             m.phases.arrive(objects, lanes, relaxed)
@@ -127,14 +127,14 @@ def mbarrier(m: Machine, instruction: Instruction) -> Control:
         else:
             before = m.phases.change(instruction, objects, lanes, act)
         if write is not None:
-            write(before, None if len(lanes) == m.lanes else lanes)
+            write(before, None if len(lanes) == m.state.lanes else lanes)
         return after
 
     return step
 
 
 def _wait(
-    m: Machine,
+    m: AsyncCopies,
     instruction: Instruction,
     action: str,
     result: Any,
@@ -143,18 +143,18 @@ def _wait(
     parity: bool,
 ) -> Control:
     """test_wait tells whether a phase is over; try_wait comes back when it is."""
-    write = m.writer(result, PRED)
-    read = m.reader(token, U32 if parity else B64)
+    write = m.operands.writer(result, PRED)
+    read = m.operands.reader(token, U32 if parity else B64)
     after = instruction.pc + 1
 
     def step(active: np.ndarray) -> int | None:
         objects, lanes = objects_at(m, *place, instruction, "ld_ordered")
         wanted = (read()[lanes] & read().dtype.type(1)).astype(np.uint64)
-        all_objects, all_wanted = np.zeros(m.lanes, np.int64), np.zeros(m.lanes, np.uint64)
+        all_objects, all_wanted = np.zeros(m.state.lanes, np.int64), np.zeros(m.state.lanes, np.uint64)
         all_objects[lanes], all_wanted[lanes] = objects, wanted
         if action == "try_wait":
             return m.phases.wait(instruction, active, all_objects, all_wanted, write)
-        over = np.zeros(m.lanes, bool)
+        over = np.zeros(m.state.lanes, bool)
         over[lanes] = m.phases.over(objects, wanted)
         if over.any():
             m.phases.passed(np.flatnonzero(over), all_objects[over])
@@ -164,14 +164,14 @@ def _wait(
     return step
 
 
-def _land(m: Machine, instruction: Instruction, at: int, here: np.ndarray, copies: tuple[Copy, ...]) -> None:
+def _land(m: AsyncCopies, instruction: Instruction, at: int, here: np.ndarray, copies: tuple[Copy, ...]) -> None:
     """Copies of some lanes are done, and arrive."""
-    land_copies_of(m, copies, here)
+    m.copies.land(copies, here)
     m.phases.arrive(np.full(len(here), at), here)
     m.phases.change(instruction, np.full(len(here), at), here, _arrive)
 
 
-def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+def signal_by_copies(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cp.async.mbarrier.arrive: the thread's cp.async so far, once done, arrive at an object (PTX ISA 9.7.13.15.18)."""
     if not modifiers.flag("arrive"):
         modifiers.reject("this operation")
@@ -190,7 +190,7 @@ def signal_by_copies(m: Machine, instruction: Instruction, modifiers: Modifiers)
         for at in np.unique(objects).tolist():
             here = lanes[objects == at]
 
-            m.phases.signal(at, partial(_land, m, instruction, at, here, tuple(m.copies)))
+            m.phases.signal(at, partial(_land, m, instruction, at, here, tuple(m.copies.pending)))
 
     return step
 

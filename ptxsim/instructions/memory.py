@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from ..errors import PtxError
 from ..memory import Access
 from ..ptx_types import TYPES, Type
 from ..syntax import Address, Instruction, Symbol, Vector
+from .needs import Memory, Tensors
 from .registry import ADDRESS, NUMBER, RESULT, RESULTS, VALUE, VALUES, Compute, Modifiers, Step, anything, effect, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 SPACES = (
     "global",
@@ -61,17 +59,17 @@ def elements(operand: Any, vector: int, instruction: Instruction) -> tuple[Any, 
 
 
 @effect("ld", takes(RESULTS, ADDRESS, optional=(VALUE,)))
-def ld(m: Machine, instruction: Instruction) -> Step:
+def ld(m: Memory, instruction: Instruction) -> Step:
     """ld: load from a space, a vector at once (PTX ISA 9.7.9.8); `.nc` and cache hints change nothing (9.7.9.9)."""
     _, space, vector, t, ordered = parse_access(instruction)
     destination, address = instruction.operands[:2]
-    if space == "param" and isinstance(address.base, Symbol) and m.symbol_space(address.base) == "param":
+    if space == "param" and isinstance(address.base, Symbol) and m.operands.symbol_space(address.base) == "param":
         return _parameter(m, instruction, vector, t)
     constants = m.origins[instruction.pc] if space == "const" else ()
-    space, slot, offset = m.address(address, space)
+    space, slot, offset = m.operands.address(address, space)
     size, width = t.bytes, t.bytes * vector
     writers = [
-        (i, m.lane_writer(item, t))
+        (i, m.operands.lane_writer(item, t))
         for i, item in enumerate(elements(destination, vector, instruction))
         if item is not None
     ]
@@ -80,13 +78,13 @@ def ld(m: Machine, instruction: Instruction) -> Step:
         ((number, write),) = writers
 
         def step() -> None:
-            access = m.access(space, slot, offset, width, instruction, kind)
+            access = m.memory.access(space, slot, offset, width, instruction, kind)
             write(access.load(size, number), access.lanes)
 
     else:
 
         def step() -> None:
-            access = m.access(space, slot, offset, width, instruction, kind)
+            access = m.memory.access(space, slot, offset, width, instruction, kind)
             lanes = access.lanes
             values = [access.load(size, i) for i, _ in writers]  # before a destination that is the address changes
             for (_, write), value in zip(writers, values, strict=True):
@@ -96,29 +94,29 @@ def ld(m: Machine, instruction: Instruction) -> Step:
         return step
 
     def noted() -> None:
-        m.constants_read.update(constants)
+        m.launch.constants_read.update(constants)
         step()
 
     return noted
 
 
 @effect("ldu", takes(RESULTS, ADDRESS))
-def ldu(m: Machine, instruction: Instruction) -> Step:
+def ldu(m: Memory, instruction: Instruction) -> Step:
     """ldu: load read-only data at a common address; as ld (PTX ISA 9.7.9.10)."""
     return ld(m, instruction)
 
 
-def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> Step:
+def _parameter(m: Memory, instruction: Instruction, vector: int, t: Type) -> Step:
     """ld.param of the entry: one value for all threads."""
     destination, address = instruction.operands
     base = address.base
 
     def maker(number: int) -> Callable[[], np.ndarray]:
         def make() -> np.ndarray:
-            at = m.symbol_address(base) + address.offset + number * t.bytes
-            if at + t.bytes > len(m.param_space.data):
-                raise m.fault(instruction, f"parameter {base.name} is read beyond its end", 0)
-            return m.uniform(m.param_space.data[at : at + t.bytes].view(f"u{t.bytes}")[0])
+            at = m.operands.symbol_address(base) + address.offset + number * t.bytes
+            if at + t.bytes > len(m.memory.param_space.data):
+                raise m.diag.fault(instruction, f"parameter {base.name} is read beyond its end", 0)
+            return m.state.uniform(m.memory.param_space.data[at : at + t.bytes].view(f"u{t.bytes}")[0])
 
         return make
 
@@ -127,11 +125,11 @@ def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> St
         if item is None:
             continue
         slot, write = (
-            m._constant(("param", base.name, address.offset + number * t.bytes, t.bytes), maker(number)),
-            m.writer(item, t),
+            m.operands.constant(("param", base.name, address.offset + number * t.bytes, t.bytes), maker(number)),
+            m.operands.writer(item, t),
         )
         moves.append((slot, write))
-    registers = m.registers
+    registers = m.state.registers
 
     def step() -> None:
         for slot, write in moves:
@@ -141,26 +139,26 @@ def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> St
 
 
 @effect("st", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
-def st(m: Machine, instruction: Instruction) -> Step:
+def st(m: Memory, instruction: Instruction) -> Step:
     """st: store to a space, a vector at once (PTX ISA 9.7.9.11)."""
     _, space, vector, t, ordered = parse_access(instruction)
     address, source = instruction.operands[:2]
-    if space == "const" or (space == "param" and m.symbol_space(address.base) == "param"):
+    if space == "const" or (space == "param" and m.operands.symbol_space(address.base) == "param"):
         raise PtxError(f"{instruction.where}: {instruction.name} stores to read-only memory")
-    space, slot, offset = m.address(address, space)
+    space, slot, offset = m.operands.address(address, space)
     bits = TYPES[f"b{t.bits}"]
-    readers = [m.reader(item, bits) for item in elements(source, vector, instruction)]
+    readers = [m.operands.reader(item, bits) for item in elements(source, vector, instruction)]
     size, width = t.bytes, t.bytes * vector
     kind = "st_ordered" if ordered else "st"
 
     def step() -> None:
-        m.access(space, slot, offset, width, instruction, kind, [read() for read in readers]).put(size)
+        m.memory.access(space, slot, offset, width, instruction, kind, [read() for read in readers]).put(size)
 
     return step
 
 
-def blind(m: Machine, instruction: Instruction) -> Step:
-    """A load, store, ldmatrix, stmatrix or wgmma that is checked and told to the observers, without its values."""
+def blind(m: Tensors, instruction: Instruction) -> Step:
+    """A load, store, ldmatrix, stmatrix or wgmma that is checked and passed on to the observers, without its values."""
     if instruction.opcode == "wgmma":
         from . import wgmma
 
@@ -172,49 +170,49 @@ def blind(m: Machine, instruction: Instruction) -> Step:
     _, space, vector, t, ordered = parse_access(instruction)
     address = instruction.operands[0 if instruction.opcode == "st" else 1]
     kind = ("st" if instruction.opcode == "st" else "ld") + ("_ordered" if ordered else "")
-    space, slot, offset = m.address(address, space)
+    space, slot, offset = m.operands.address(address, space)
     width = t.bytes * vector
 
     def step() -> None:
-        m.access(space, slot, offset, width, instruction, kind)
+        m.memory.access(space, slot, offset, width, instruction, kind)
 
     return step
 
 
-def ignored(m: Machine, instruction: Instruction) -> Step:
+def ignored(m: Memory, instruction: Instruction) -> Step:
     """An instruction without an effect here."""
     return lambda: None
 
 
 @effect("prefetch", takes(ADDRESS))
-def prefetch(m: Machine, instruction: Instruction) -> Step:
+def prefetch(m: Memory, instruction: Instruction) -> Step:
     """prefetch: a hint to a cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
 @effect("prefetchu", takes(ADDRESS))
-def prefetchu(m: Machine, instruction: Instruction) -> Step:
+def prefetchu(m: Memory, instruction: Instruction) -> Step:
     """prefetchu: a hint to the uniform cache (PTX ISA 9.7.9.15)."""
     return ignored(m, instruction)
 
 
 @effect("applypriority", takes(ADDRESS, NUMBER))
-def applypriority(m: Machine, instruction: Instruction) -> Step:
+def applypriority(m: Memory, instruction: Instruction) -> Step:
     """applypriority: a hint to a cache (PTX ISA 9.7.9.16)."""
     return ignored(m, instruction)
 
 
 @effect("discard", takes(ADDRESS, NUMBER))
-def discard(m: Machine, instruction: Instruction) -> Step:
+def discard(m: Memory, instruction: Instruction) -> Step:
     """discard: data may be dropped from L2; here they stay (PTX ISA 9.7.9.17)."""
     return ignored(m, instruction)
 
 
 @effect("createpolicy", takes(RESULT, ADDRESS, VALUE, VALUE, when="range"), takes(RESULT, optional=(VALUE, VALUE)))
-def createpolicy(m: Machine, instruction: Instruction) -> Step:
+def createpolicy(m: Memory, instruction: Instruction) -> Step:
     """createpolicy: a cache policy, here the number 0 (PTX ISA 9.7.9.18)."""
-    write = m.writer(instruction.operands[0], TYPES["b64"])
-    return lambda: write(m.uniform(np.uint64(0)))
+    write = m.operands.writer(instruction.operands[0], TYPES["b64"])
+    return lambda: write(m.state.uniform(np.uint64(0)))
 
 
 def combination(name: str, t: Type) -> Compute | None:
@@ -245,9 +243,7 @@ def combination(name: str, t: Type) -> Compute | None:
     return operations.get(name)
 
 
-def _atomic(
-    m: Machine, instruction: Instruction, destination: Any, address: Address, operands: tuple[Any, ...]
-) -> Step:
+def _atomic(m: Memory, instruction: Instruction, destination: Any, address: Address, operands: tuple[Any, ...]) -> Step:
     modifiers = Modifiers(instruction)
     modifiers.one_of(ORDER)
     modifiers.one_of(SCOPES)
@@ -261,16 +257,16 @@ def _atomic(
     modifiers.done()
     update = combination(name, t) or modifiers.reject("this operation")
     operands = operands[: 2 if name == "cas" else 1]
-    space, slot, offset = m.address(address, space)
-    readers = [m.reader(operand, t) for operand in operands]
-    write = m.lane_writer(destination, t) if destination is not None else None
+    space, slot, offset = m.operands.address(address, space)
+    readers = [m.operands.reader(operand, t) for operand in operands]
+    write = m.operands.lane_writer(destination, t) if destination is not None else None
     size = t.bytes
 
     def step() -> None:
         """Threads that meet at one address take turns, in the order of their numbers; the others go together."""
-        access = m.access(space, slot, offset, size, instruction, "atom")
+        access = m.memory.access(space, slot, offset, size, instruction, "atom")
         parts = getattr(access, "parts", None) or [(None, access)]
-        lanes = np.arange(m.lanes) if access.lanes is None else access.lanes
+        lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
         values = [read()[lanes] for read in readers]
         before = np.zeros(len(lanes), f"u{size}")
         for places, part in parts:
@@ -301,28 +297,32 @@ def _in_turns(access: Access, size: int, t: Type, update: Compute, values: list[
 
 
 @effect("atom", takes(RESULTS, ADDRESS, VALUES, optional=(VALUE, VALUE)))
-def atom(m: Machine, instruction: Instruction) -> Step:
+def atom(m: Memory, instruction: Instruction) -> Step:
     """atom: read, change and write in one; gives the old value (PTX ISA 9.7.13.5)."""
     destination, address, *operands = instruction.operands
     return _atomic(m, instruction, destination, address, tuple(operands))
 
 
 @effect("red", anything("async"), takes(ADDRESS, VALUES, optional=(VALUE,)))
-def red(m: Machine, instruction: Instruction) -> Step:
+def red(m: Memory, instruction: Instruction) -> Step:
     """red: as atom, without the old value (PTX ISA 9.7.13.6)."""
     address, *operands = instruction.operands
     return _atomic(m, instruction, None, address, tuple(operands))
 
 
 @effect("membar", takes())
-def membar(m: Machine, instruction: Instruction) -> Step:
-    """membar: orders memory accesses (PTX ISA 9.7.13.4). Here they are in order; the watch over races is told."""
-    return ignored(m, instruction) if "cta" in instruction.modifiers else m.pass_fence
+def membar(m: Memory, instruction: Instruction) -> Step:
+    """membar: orders memory accesses (PTX ISA 9.7.13.4). Here they are in order; the watch over races learns of it."""
+    return ignored(m, instruction) if "cta" in instruction.modifiers else _fence(m, True)
+
+
+def _fence(m: Memory, beyond_cluster: bool) -> Step:
+    return lambda: m.events.fence(m.state.living(), beyond_cluster)
 
 
 @effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
-def fence(m: Machine, instruction: Instruction) -> Step:
-    """fence: as membar (PTX ISA 9.7.13.4). The watch over races is told of those that reach beyond the block, and of
+def fence(m: Memory, instruction: Instruction) -> Step:
+    """fence: as membar (PTX ISA 9.7.13.4). The watch over races learns of those that reach beyond the block, and of
     those between the generic and the asynchronous proxy."""
     modifiers = Modifiers(instruction)
     reaches, in_cluster = {"gpu", "sys"} & set(modifiers.left), "cluster" in modifiers.left
@@ -333,58 +333,58 @@ def fence(m: Machine, instruction: Instruction) -> Step:
         )
         modifiers.drop(("sc", "acq_rel", "sys", "cluster"))
         modifiers.done()
-        return m.pass_proxy_fence if to_async else ignored(m, instruction)
+        return (lambda: m.events.proxy_fence(m.state.living())) if to_async else ignored(m, instruction)
     if modifiers.flag("mbarrier_init"):
         modifiers.drop(("release", "cluster"))
         modifiers.done()
-        return m.pass_init_fence
+        return lambda: m.events.init_fence(m.state.living())
     modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster"))
     modifiers.done()
     if reaches:
-        return m.pass_fence
-    return m.pass_cluster_fence if in_cluster else ignored(m, instruction)
+        return _fence(m, True)
+    return _fence(m, False) if in_cluster else ignored(m, instruction)
 
 
 @effect("alloca", takes(RESULT, VALUE, optional=(NUMBER,)))
-def alloca(m: Machine, instruction: Instruction) -> Step:
+def alloca(m: Memory, instruction: Instruction) -> Step:
     """alloca: so many bytes of the thread's local memory, until it ends (PTX ISA 9.7.15.3)."""
     modifiers = Modifiers(instruction)
     t = modifiers.type
     modifiers.done()
     destination, size, *align = instruction.operands
-    read, write = m.reader(size, t), m.writer(destination, t)
+    read, write = m.operands.reader(size, t), m.operands.writer(destination, t)
     boundary = int(align[0].value) if align else 8
 
     def step() -> None:
-        here = np.ones(m.lanes, bool) if m.active is None else m.active
-        start = -(-m.stack_top // boundary) * boundary
+        here = np.ones(m.state.lanes, bool) if m.state.active is None else m.state.active
+        start = -(-m.calls.stack_top // boundary) * boundary
         top = start + read().astype(np.int64)
-        full = here & (top > m.stack_end)
+        full = here & (top > m.calls.stack_end)
         if full.any():
             lane = int(np.flatnonzero(full)[0])
-            raise m.fault(instruction, f"alloca: more than {STACK} bytes in all", lane)
-        m.stack_top = np.where(here, top, m.stack_top)
+            raise m.diag.fault(instruction, f"alloca: more than {STACK} bytes in all", lane)
+        m.calls.stack_top = np.where(here, top, m.calls.stack_top)
         write(start.astype(t.dtype))
 
     return step
 
 
 @effect("stacksave", takes(RESULT))
-def stacksave(m: Machine, instruction: Instruction) -> Step:
+def stacksave(m: Memory, instruction: Instruction) -> Step:
     """stacksave: where alloca would take the next bytes (PTX ISA 9.7.15.1)."""
     t = Modifiers(instruction).type
-    write = m.writer(instruction.operands[0], t)
-    return lambda: write(m.stack_top.astype(t.dtype))
+    write = m.operands.writer(instruction.operands[0], t)
+    return lambda: write(m.calls.stack_top.astype(t.dtype))
 
 
 @effect("stackrestore", takes(VALUE))
-def stackrestore(m: Machine, instruction: Instruction) -> Step:
+def stackrestore(m: Memory, instruction: Instruction) -> Step:
     """stackrestore: back to what stacksave said (PTX ISA 9.7.15.2)."""
     t = Modifiers(instruction).type
-    read = m.reader(instruction.operands[0], t)
+    read = m.operands.reader(instruction.operands[0], t)
 
     def step() -> None:
-        here = True if m.active is None else m.active
-        m.stack_top = np.where(here, read().astype(np.int64), m.stack_top)
+        here = True if m.state.active is None else m.state.active
+        m.calls.stack_top = np.where(here, read().astype(np.int64), m.calls.stack_top)
 
     return step

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ..errors import PtxError
 from ..memory import BASES, RANK_AT, WINDOW
 from ..ptx_types import STORAGE, TYPES, Type
 from ..syntax import Immediate, Instruction, Special, Symbol, Vector
+from .needs import Clocks
 from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, effect, takes
 from .special import CLOCKS, clock_value
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 U64 = np.uint64
 
 
 @effect("mov", takes(RESULTS, VALUES))
-def mov(m: Machine, instruction: Instruction) -> Step:
+def mov(m: Clocks, instruction: Instruction) -> Step:
     """mov: copy a register, constant, special register or address; pack or unpack a vector (PTX ISA 9.7.9.3, 9.7.9.4).
 
     The array moves as it is: a move keeps bits, and which array they are in does not matter.
@@ -34,13 +30,13 @@ def mov(m: Machine, instruction: Instruction) -> Step:
     if isinstance(destination, Vector):
         return _unpack(m, instruction, t)
     if isinstance(source, Special) and source.name in CLOCKS:
-        write = m.writer(destination, TYPES["b64" if t.bits == 64 else "b32"])
+        write = m.operands.writer(destination, TYPES["b64" if t.bits == 64 else "b32"])
         return lambda: write(clock_value(m, source.name))
-    slot = m.operand_slot(source, t)
+    slot = m.operands.operand_slot(source, t)
     if isinstance(source, Symbol) or (isinstance(source, (Special, Immediate)) and t.bits != destination.type.bits):
-        read, write = m.reader(source, t), m.writer(destination, t)
+        read, write = m.operands.reader(source, t), m.operands.writer(destination, t)
         return lambda: write(read())
-    write, registers = m.writer(destination, t), m.registers
+    write, registers = m.operands.writer(destination, t), m.state.registers
     return lambda: write(registers[slot])
 
 
@@ -52,12 +48,12 @@ def _part(instruction: Instruction, t: Type, vector: Vector) -> Type:
     return TYPES[f"b{t.bits // count}"]
 
 
-def _pack(m: Machine, instruction: Instruction, t: Type) -> Step:
+def _pack(m: Clocks, instruction: Instruction, t: Type) -> Step:
     """mov.b64 d, {a, b}: the first element is the least significant."""
     destination, source = instruction.operands
     part = _part(instruction, t, source)
-    readers = [m.reader(item, part) for item in source.items]
-    write = m.writer(destination, t)
+    readers = [m.operands.reader(item, part) for item in source.items]
+    write = m.operands.writer(destination, t)
     wide = STORAGE[t.bits]
 
     def step() -> None:
@@ -69,13 +65,13 @@ def _pack(m: Machine, instruction: Instruction, t: Type) -> Step:
     return step
 
 
-def _unpack(m: Machine, instruction: Instruction, t: Type) -> Step:
+def _unpack(m: Clocks, instruction: Instruction, t: Type) -> Step:
     """mov.b64 {a, b}, d; `_` leaves an element out."""
     destination, source = instruction.operands
     part = _part(instruction, t, destination)
-    read = m.reader(source, TYPES[f"b{t.bits}"])
+    read = m.operands.reader(source, TYPES[f"b{t.bits}"])
     wide, narrow = STORAGE[t.bits], STORAGE[part.bits]
-    writers = [(i, m.writer(item, part)) for i, item in enumerate(destination.items) if item is not None]
+    writers = [(i, m.operands.writer(item, part)) for i, item in enumerate(destination.items) if item is not None]
 
     def step() -> None:
         value = read()
@@ -86,7 +82,7 @@ def _unpack(m: Machine, instruction: Instruction, t: Type) -> Step:
 
 
 @effect("cvta", takes(RESULT, VALUE))
-def cvta(m: Machine, instruction: Instruction) -> Step:
+def cvta(m: Clocks, instruction: Instruction) -> Step:
     """cvta: an address in a space to a generic one; `.to` the other way (PTX ISA 9.7.9.20)."""
     modifiers = Modifiers(instruction)
     to = modifiers.flag("to")
@@ -97,7 +93,7 @@ def cvta(m: Machine, instruction: Instruction) -> Step:
     if space is None:
         raise PtxError(f"{instruction.where}: {instruction.name} does not name a space")
     base = BASES.get(space.removesuffix("::cta"), 0)
-    read, write = m.reader(instruction.operands[1], t), m.writer(instruction.operands[0], t)
+    read, write = m.operands.reader(instruction.operands[1], t), m.operands.writer(instruction.operands[0], t)
     if base == 0:
         return lambda: write(read())
     shift = t.dtype.type(base & (2**t.bits - 1))
@@ -105,7 +101,7 @@ def cvta(m: Machine, instruction: Instruction) -> Step:
 
 
 @effect("isspacep", takes(RESULT, VALUE))
-def isspacep(m: Machine, instruction: Instruction) -> Step:
+def isspacep(m: Clocks, instruction: Instruction) -> Step:
     """isspacep: whether a generic address lies in a space's window (PTX ISA 9.7.9.19)."""
     modifiers = Modifiers(instruction)
     space = modifiers.one_of(("global", "const", "shared", "local", "param", "shared::cta", "shared::cluster"))
@@ -114,16 +110,16 @@ def isspacep(m: Machine, instruction: Instruction) -> Step:
     modifiers.drop(("entry",))
     modifiers.done()
     window = U64(BASES.get(space.split("::")[0], 0) >> 48)
-    read = m.reader(instruction.operands[1], TYPES["u64"])
-    write = m.writer(instruction.operands[0], TYPES["pred"])
+    read = m.operands.reader(instruction.operands[1], TYPES["u64"])
+    write = m.operands.writer(instruction.operands[0], TYPES["pred"])
     if space in ("shared", "shared::cta"):
 
         def own() -> None:
             address = read()
             rank = (address & U64(WINDOW - 1)) >> U64(RANK_AT)
-            write(((address >> U64(48)) == window) & (rank == m.clusters.rank.astype(U64)))
+            write(((address >> U64(48)) == window) & (rank == m.state.rank.astype(U64)))
 
         return own
     if space == "const":
-        return lambda: write(m.uniform(np.bool_(False)))
+        return lambda: write(m.state.uniform(np.bool_(False)))
     return lambda: write((read() >> U64(48)) == window)

@@ -18,16 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 import numpy as np
 
 from ..errors import PtxError
 from ..ptx_types import TYPES, Type
 from ..syntax import Address, Arguments, Immediate, Instruction, Negated, Pair, Register, Special, Symbol, Vector
-
-if TYPE_CHECKING:
-    from ..machine import Machine
+from .needs import Everything
 
 
 @dataclass(frozen=True)
@@ -164,8 +162,10 @@ class Modifiers:
 Build = Callable[[Modifiers], Elementwise]
 Step = Callable[[], object]  # for the active threads; what it gives is not used
 Control = Callable[[np.ndarray], int | None]  # the mask of active threads to the place where they all go on
-BuildStep = Callable[["Machine", Instruction], Step]
-BuildControl = Callable[["Machine", Instruction], Control]
+BuildStep = Callable[[Everything, Instruction], Step]
+BuildControl = Callable[[Everything, Instruction], Control]
+BuiltStep = TypeVar("BuiltStep", bound=BuildStep)  # which may need less of the machine than everything
+BuiltControl = TypeVar("BuiltControl", bound=BuildControl)
 
 ELEMENTWISE: dict[tuple[str, str | None], Build] = {}
 EFFECTS: dict[str, BuildStep] = {}
@@ -187,27 +187,28 @@ def elementwise(opcode: str, types: Iterable[str] | None = None) -> Callable[[Bu
     return register
 
 
-def effect(opcode: str, *forms: Form) -> Callable[[BuildStep], BuildStep]:
-    """Register the builder of a step that touches memory or other threads: `build(machine, instruction)`.
+def effect(opcode: str, *forms: Form) -> Callable[[BuiltStep], BuiltStep]:
+    """Register the builder of a step that touches memory or other threads: `build(machine, instruction)`,
+    where the machine is what it needs of one (needs.py).
 
-    The step is a function without arguments; `machine.active` says for which threads it runs.
+    The step is a function without arguments; `machine.state.active` says for which threads it runs.
     """
 
-    def register(build: BuildStep) -> BuildStep:
+    def register(build: BuiltStep) -> BuiltStep:
         EFFECTS[opcode], OPERANDS[opcode] = build, forms
         return build
 
     return register
 
 
-def control(opcode: str, *forms: Form) -> Callable[[BuildControl], BuildControl]:
+def control(opcode: str, *forms: Form) -> Callable[[BuiltControl], BuiltControl]:
     """Register the builder of an instruction that decides what comes next: `build(machine, instruction)`.
 
     Its step takes the mask of active threads and returns the pc at which they all go on, or None after it has put
     them elsewhere: in the machine's groups, at a barrier, or out of the program.
     """
 
-    def register(build: BuildControl) -> BuildControl:
+    def register(build: BuiltControl) -> BuiltControl:
         CONTROLS[opcode], OPERANDS[opcode] = build, forms
         return build
 

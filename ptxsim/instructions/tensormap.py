@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from .. import tensor_maps
@@ -11,17 +9,15 @@ from ..errors import PtxError
 from ..memory import Access, MixedAccess
 from ..ptx_types import TYPES
 from ..syntax import Immediate, Instruction
+from .needs import Memory
 from .registry import ADDRESS, NUMBER, VALUE, Modifiers, Step, effect, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 U64 = TYPES["u64"]
 PIECE = 16  # bytes of a map that are accessed at once
 
 
 @effect("tensormap", takes(ADDRESS, ADDRESS, NUMBER, when="cp_fenceproxy"), takes(ADDRESS, VALUE, optional=(VALUE,)))
-def tensormap(m: Machine, instruction: Instruction) -> Step:
+def tensormap(m: Memory, instruction: Instruction) -> Step:
     """tensormap.replace: set a field of a map; tensormap.cp_fenceproxy: copy one from shared to global memory."""
     modifiers = Modifiers(instruction)
     if modifiers.flag("cp_fenceproxy"):
@@ -34,43 +30,43 @@ def tensormap(m: Machine, instruction: Instruction) -> Step:
     t = modifiers.type
     modifiers.done()
     address, *more = instruction.operands
-    name, slot, offset = m.address(address, space)
+    name, slot, offset = m.operands.address(address, space)
     ordinal = more.pop(0) if len(more) > 1 else Immediate(0)
     if not isinstance(ordinal, Immediate) or not 0 <= int(ordinal.value) < tensor_maps.MOST_RANK:
         raise PtxError(f"{instruction.where}: {instruction.name}: the ordinal must be a whole number from 0 to 4")
     at, size = tensor_maps.field_at(field, int(ordinal.value) if field in tensor_maps.ORDINALS else 0)
-    read = m.reader(more[0], t)
+    read = m.operands.reader(more[0], t)
 
     def step() -> None:
         for data, start, lane in _maps(m, instruction, name, slot, offset):
             own = data[start : start + tensor_maps.BYTES]
             number = tensor_maps.decoded(own.tobytes())
-            if number is not None and number < len(m.tensor_maps):
-                own[:] = np.frombuffer(tensor_maps.fields_of(m.tensor_maps[number]), np.uint8)
+            if number is not None and number < len(m.launch.tensor_maps):
+                own[:] = np.frombuffer(tensor_maps.fields_of(m.launch.tensor_maps[number]), np.uint8)
             own[: len(tensor_maps.MADE)] = np.frombuffer(tensor_maps.MADE, np.uint8)
-            value = int(np.broadcast_to(read(), m.lanes)[lane]) & (1 << 8 * size) - 1
+            value = int(np.broadcast_to(read(), m.state.lanes)[lane]) & (1 << 8 * size) - 1
             own[at : at + size] = np.frombuffer(value.to_bytes(size, "little"), np.uint8)
 
     return step
 
 
-def _maps(m: Machine, instruction: Instruction, name: str, slot: int, offset: int) -> list[tuple[np.ndarray, int, int]]:
+def _maps(m: Memory, instruction: Instruction, name: str, slot: int, offset: int) -> list[tuple[np.ndarray, int, int]]:
     """Where the maps of the active threads lie: an array of bytes, a place in it; and the thread."""
-    access = m.access(name, slot, offset, PIECE, instruction, "atom", observed=False)
+    access = m.memory.access(name, slot, offset, PIECE, instruction, "atom", observed=False)
     parts = [part for _, part in access.parts] if isinstance(access, MixedAccess) else [access]
     found = []
     for part in parts:
         _require_whole(m, part, instruction)
-        lanes = np.arange(m.lanes) if part.lanes is None else np.asarray(part.lanes)
+        lanes = np.arange(m.state.lanes) if part.lanes is None else np.asarray(part.lanes)
         found += [(part.space.data, at, lane) for at, lane in zip(part.flat().tolist(), lanes.tolist(), strict=True)]
     return found
 
 
-def _require_whole(m: Machine, access: Access, instruction: Instruction) -> None:
-    m.require_valid(access.space, access.where, access.offset, tensor_maps.BYTES, 64, instruction, "atom")
+def _require_whole(m: Memory, access: Access, instruction: Instruction) -> None:
+    m.memory.require_valid(access.space, access.where, access.offset, tensor_maps.BYTES, 64, instruction, "atom")
 
 
-def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _copy(m: Memory, instruction: Instruction, modifiers: Modifiers) -> Step:
     """[to], [from], 128: by one lane of the warp is enough; the fence orders what is not reordered here."""
     modifiers.drop(("global", "shared::", "tensormap::", "release", "acquire", "cta", "cluster", "gpu", "sys", "sync"))
     modifiers.drop(("aligned",))
@@ -78,8 +74,8 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     destination, source, size = instruction.operands
     if int(size.value) != tensor_maps.BYTES:
         raise PtxError(f"{instruction.where}: {instruction.name} copies {tensor_maps.BYTES} bytes, not {size.value}")
-    _, to_slot, to_offset = m.address(destination, "global")
-    _, from_slot, from_offset = m.address(source, "shared")
+    _, to_slot, to_offset = m.operands.address(destination, "global")
+    _, from_slot, from_offset = m.operands.address(source, "shared")
 
     def step() -> None:
         taken = _maps(m, instruction, "shared", from_slot, from_offset)

@@ -7,7 +7,7 @@ an index outside gives zeros.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,10 +15,8 @@ from ..errors import PtxError
 from ..ptx_types import TYPES
 from ..syntax import Address, Instruction, Register, Symbol, Vector
 from ..texture_arrays import TextureArray
+from .needs import Memory
 from .registry import RESULT_VECTOR, RESULTS, TEXEL, VALUES, Modifiers, Step, effect, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 S32, U32, U64, F32 = TYPES["s32"], TYPES["u32"], TYPES["u64"], TYPES["f32"]
 GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1), "cube": (3, 0), "acube": (3, 1)}
@@ -27,45 +25,45 @@ MODES = ("trap", "clamp", "zero")
 Coordinates = Callable[[np.ndarray], tuple[list[np.ndarray], np.ndarray | None]]  # of lanes: along x, y, z; layers
 
 
-def _object(m: Machine, instruction: Instruction, address: Any) -> tuple[Callable[[], np.ndarray], tuple[Any, ...]]:
+def _object(m: Memory, instruction: Instruction, address: Any) -> tuple[Callable[[], np.ndarray], tuple[Any, ...]]:
     """The numbers of the objects, and the coordinates."""
     if not isinstance(address, Address) or not isinstance(address.base, (Register, Symbol)) or address.index is None:
         raise PtxError(f"{instruction.where}: {instruction.name}: a texture or surface object must be in a register")
     index = address.index.items if isinstance(address.index, Vector) else (address.index,)
-    return m.reader(address.base, U64), tuple(index)
+    return m.operands.reader(address.base, U64), tuple(index)
 
 
 def _coordinates(
-    m: Machine, instruction: Instruction, items: tuple[Any, ...], geometry: str, of_floats: bool
+    m: Memory, instruction: Instruction, items: tuple[Any, ...], geometry: str, of_floats: bool
 ) -> Coordinates:
     dims, layered = GEOMETRIES[geometry]
     if len(items) < dims + layered:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
-    read_layer = m.reader(items[0], U32) if layered else None
-    readers = [m.reader(item, F32 if of_floats else S32) for item in items[layered : layered + dims]]
+    read_layer = m.operands.reader(items[0], U32) if layered else None
+    readers = [m.operands.reader(item, F32 if of_floats else S32) for item in items[layered : layered + dims]]
 
     def read(lanes: np.ndarray) -> tuple[list[np.ndarray], np.ndarray | None]:
-        layer = None if read_layer is None else np.broadcast_to(read_layer(), m.lanes)[lanes]
-        return [np.broadcast_to(each(), m.lanes)[lanes] for each in readers], layer
+        layer = None if read_layer is None else np.broadcast_to(read_layer(), m.state.lanes)[lanes]
+        return [np.broadcast_to(each(), m.state.lanes)[lanes] for each in readers], layer
 
     return read
 
 
 def _of_each(
-    m: Machine, instruction: Instruction, handles: np.ndarray, lanes: np.ndarray, geometry: str
+    m: Memory, instruction: Instruction, handles: np.ndarray, lanes: np.ndarray, geometry: str
 ) -> list[tuple[TextureArray, np.ndarray]]:
     """The arrays that threads mean, each with their places among these."""
     found = []
     for number in np.unique(handles).tolist():
         here = np.flatnonzero(handles == number)
-        array = m.textures.get(number)
+        array = m.launch.textures.get(number)
         if array is None:
-            raise m.fault(instruction, f"0x{number:x} is not a texture or surface object", int(lanes[here[0]]))
+            raise m.diag.fault(instruction, f"0x{number:x} is not a texture or surface object", int(lanes[here[0]]))
         dims, layered = GEOMETRIES[geometry]
         cube = geometry.endswith("cube")
         fits = isinstance(array, TextureArray) and array.cube == cube and (cube or array.dims == dims)
         if not isinstance(array, TextureArray) or not fits or (not cube and array.layered != bool(layered)):
-            raise m.fault(
+            raise m.diag.fault(
                 instruction, f"{instruction.name} of {array!r}, which is no texture of {geometry}", int(lanes[0])
             )
         found.append((array, here))
@@ -73,7 +71,7 @@ def _of_each(
 
 
 @effect("tex", takes(RESULT_VECTOR, TEXEL, optional=(VALUES, VALUES)))
-def tex(m: Machine, instruction: Instruction) -> Step:
+def tex(m: Memory, instruction: Instruction) -> Step:
     """tex: fetch four components (PTX ISA 9.7.10.3); of 1d with an index, out of linear memory or an array."""
     modifiers = Modifiers(instruction)
     geometry = modifiers.one_of(GEOMETRIES)
@@ -84,16 +82,16 @@ def tex(m: Machine, instruction: Instruction) -> Step:
     t, coordinate = modifiers.types
     modifiers.done()
     destination, address = instruction.operands[:2]
-    writers = [m.writer(item, t) if item is not None else None for item in destination.items]
+    writers = [m.operands.writer(item, t) if item is not None else None for item in destination.items]
     handle, items = _object(m, instruction, address)
     read = _coordinates(m, instruction, items, geometry, coordinate.name == "f32")
 
     def step() -> None:
-        lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
-        handles = np.broadcast_to(handle(), m.lanes)[lanes]
-        results = [np.zeros(m.lanes, t.dtype) for _ in range(4)]
+        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
+        handles = np.broadcast_to(handle(), m.state.lanes)[lanes]
+        results = [np.zeros(m.state.lanes, t.dtype) for _ in range(4)]
         linear = geometry == "1d" and coordinate.name == "s32" and not level
-        of_memory = [n for n in np.unique(handles).tolist() if not isinstance(m.textures.get(n), TextureArray)]
+        of_memory = [n for n in np.unique(handles).tolist() if not isinstance(m.launch.textures.get(n), TextureArray)]
         if linear and of_memory:
             _of_memory(m, instruction, handles, lanes, read(lanes)[0][0].astype(np.int64), results, t.kind == "f")
         else:
@@ -102,7 +100,7 @@ def tex(m: Machine, instruction: Instruction) -> Step:
                 values = array.fetch([c[here] for c in along], None if layer is None else layer[here])
                 if (values.dtype.kind == "f") != (t.kind == "f"):
                     what = f"{instruction.name} reads elements of {values.dtype} from {array!r}"
-                    raise m.fault(instruction, what, int(lanes[here[0]]))
+                    raise m.diag.fault(instruction, what, int(lanes[here[0]]))
                 for channel in range(values.shape[1]):
                     results[channel][lanes[here]] = values[:, channel].astype(t.dtype)
                 if values.shape[1] < 4 and t.kind == "f":
@@ -115,7 +113,7 @@ def tex(m: Machine, instruction: Instruction) -> Step:
 
 
 def _of_memory(
-    m: Machine,
+    m: Memory,
     instruction: Instruction,
     handles: np.ndarray,
     lanes: np.ndarray,
@@ -125,22 +123,22 @@ def _of_memory(
 ) -> None:
     """Elements of linear memory."""
     for number in np.unique(handles).tolist():
-        texture = m.textures.get(number)
+        texture = m.launch.textures.get(number)
         if texture is None or isinstance(texture, TextureArray):
-            raise m.fault(instruction, f"0x{number:x} is not a texture object of linear memory", int(lanes[0]))
+            raise m.diag.fault(instruction, f"0x{number:x} is not a texture object of linear memory", int(lanes[0]))
         here = np.flatnonzero(handles == number)
         inside = here[(x[here] >= 0) & (x[here] < texture.elements)]
-        raw = m.arena.read(texture.address, texture.elements * texture.element_bytes)
+        raw = m.launch.arena.read(texture.address, texture.elements * texture.element_bytes)
         table = raw.view(texture.dtype).reshape(texture.elements, -1)
         for channel in range(table.shape[1]):
             results[channel][lanes[inside]] = table[x[inside], channel]
         if table.shape[1] < 4 and of_floats:
             results[3][lanes[here]] = 1
-        m.fetched(instruction, texture, lanes, x)
+        m.events.fetched(instruction, texture, lanes, x)
 
 
 def _surface(
-    m: Machine, instruction: Instruction, address: Any
+    m: Memory, instruction: Instruction, address: Any
 ) -> tuple[Callable[[], list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]], int, int]:
     """A function: of each array its threads, where they begin in its bytes, and whether they lie inside; bytes of a
     component; components."""
@@ -156,17 +154,17 @@ def _surface(
     read = _coordinates(m, instruction, items, geometry, False)
 
     def at() -> list[tuple[TextureArray, np.ndarray, np.ndarray, np.ndarray]]:
-        lanes = np.arange(m.lanes) if m.active is None else np.flatnonzero(m.active)
+        lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
         along, layer = read(lanes)
         found = []
-        for array, here in _of_each(m, instruction, np.broadcast_to(handle(), m.lanes)[lanes], lanes, geometry):
+        for array, here in _of_each(m, instruction, np.broadcast_to(handle(), m.state.lanes)[lanes], lanes, geometry):
             own, which = [c[here] for c in along], None if layer is None else layer[here]
             places, inside = array.bytes_at(own, which, size * count)
             if mode == "trap" and not inside.all():
                 bad = here[np.flatnonzero(~inside)[0]]
                 where = ", ".join(str(int(c[bad])) for c in along)
                 what = f"out-of-bounds surface access of {size * count} bytes at ({where}), x in bytes, of {array!r}"
-                raise m.fault(instruction, what, int(lanes[bad]))
+                raise m.diag.fault(instruction, what, int(lanes[bad]))
             if mode == "clamp" and not inside.all():
                 _, depth, height, width, components = array.elements.shape
                 row = width * components * array.elements.itemsize
@@ -180,16 +178,16 @@ def _surface(
 
 
 @effect("suld", takes(RESULTS, TEXEL))
-def suld(m: Machine, instruction: Instruction) -> Step:
+def suld(m: Memory, instruction: Instruction) -> Step:
     """suld.b: load from a surface, x in bytes (PTX ISA 9.7.11.1); outside: a fault (.trap), the edge, or zeros."""
     destination, address = instruction.operands
     at, size, count = _surface(m, instruction, address)
     items = destination.items if isinstance(destination, Vector) else (destination,)
     t = TYPES[f"b{8 * size}"]
-    writers = [m.writer(item, t) if item is not None else None for item in items]
+    writers = [m.operands.writer(item, t) if item is not None else None for item in items]
 
     def step() -> None:
-        results = [np.zeros(m.lanes, t.dtype) for _ in range(count)]
+        results = [np.zeros(m.state.lanes, t.dtype) for _ in range(count)]
         for array, lanes, places, inside in at():
             for i, result in enumerate(results):
                 raw = array.raw[(places[inside] + i * size)[:, None] + np.arange(size)]
@@ -202,17 +200,17 @@ def suld(m: Machine, instruction: Instruction) -> Step:
 
 
 @effect("sust", takes(TEXEL, VALUES))
-def sust(m: Machine, instruction: Instruction) -> Step:
+def sust(m: Memory, instruction: Instruction) -> Step:
     """sust.b: store to a surface, x in bytes (PTX ISA 9.7.11.2)."""
     address, source = instruction.operands
     at, size, count = _surface(m, instruction, address)
     items = source.items if isinstance(source, Vector) else (source,)
-    readers = [m.reader(item, TYPES[f"b{8 * size}"]) for item in items]
+    readers = [m.operands.reader(item, TYPES[f"b{8 * size}"]) for item in items]
     if len(readers) != count:
         raise PtxError(f"{instruction.where}: {instruction.name} takes {count} values")
 
     def step() -> None:
-        values = [np.broadcast_to(read(), m.lanes) for read in readers]
+        values = [np.broadcast_to(read(), m.state.lanes) for read in readers]
         for array, lanes, places, inside in at():
             for i, value in enumerate(values):
                 raw = np.ascontiguousarray(value[lanes[inside]]).view(np.uint8).reshape(-1, size)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ..ptx_types import TYPES
 from ..syntax import Instruction, Pair
+from .needs import Threads
 from .registry import PAIR, RESULT, VALUE, Modifiers, Step, effect, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 WARP = 32
 U32, B32, PRED = TYPES["u32"], TYPES["b32"], TYPES["pred"]
@@ -19,11 +15,11 @@ LANE = np.arange(WARP)
 BIT = np.uint64(1) << LANE.astype(np.uint64)
 
 
-def active_masks(m: Machine) -> np.ndarray:
+def active_masks(m: Threads) -> np.ndarray:
     """For each warp, a bit for each active lane (uint64)."""
-    if m.active is None:
-        return np.full(m.warps, 0xFFFFFFFF, np.uint64)
-    return ballots(m.active)
+    if m.state.active is None:
+        return np.full(m.state.warps, 0xFFFFFFFF, np.uint64)
+    return ballots(m.state.active)
 
 
 def ballots(flags: np.ndarray) -> np.ndarray:
@@ -36,19 +32,19 @@ def spread(per_warp: np.ndarray, dtype: type[np.generic] = np.uint32) -> np.ndar
     return np.repeat(per_warp.astype(dtype), WARP)
 
 
-def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -> np.ndarray:
+def require_members(m: Threads, instruction: Instruction, members: np.ndarray) -> np.ndarray:
     """The threads that execute the instruction must be named, and the named ones that live must be here
     (PTX ISA: otherwise undefined). Gives the masks, per thread."""
     here = spread(active_masks(m), np.uint64)
-    alive = spread(ballots(m.alive), np.uint64)
-    own = np.tile(BIT, m.warps)
+    alive = spread(ballots(m.state.alive), np.uint64)
+    own = np.tile(BIT, m.state.warps)
     named = members.astype(np.uint64)
     bad = ((named & own) == 0) | ((named & alive & ~here) != 0)
-    if m.active is not None:
-        bad &= m.active
+    if m.state.active is not None:
+        bad &= m.state.active
     if bad.any():
         lane = int(np.flatnonzero(bad)[0])
-        raise m.fault(
+        raise m.diag.fault(
             instruction,
             f"{instruction.name}: member mask 0x{int(named[lane]):08x}, but the threads that are here are "
             f"0x{int(here[lane]):08x}",
@@ -58,19 +54,19 @@ def require_members(m: Machine, instruction: Instruction, members: np.ndarray) -
 
 
 @effect("activemask", takes(RESULT))
-def activemask(m: Machine, instruction: Instruction) -> Step:
+def activemask(m: Threads, instruction: Instruction) -> Step:
     """activemask: which threads of the warp execute this now (PTX ISA 9.7.13.11)."""
-    write = m.writer(instruction.operands[0], U32)
+    write = m.operands.writer(instruction.operands[0], U32)
     return lambda: write(spread(active_masks(m)))
 
 
 @effect("elect", takes(PAIR, VALUE))
-def elect(m: Machine, instruction: Instruction) -> Step:
+def elect(m: Threads, instruction: Instruction) -> Step:
     """elect.sync: one leader, here the lowest named lane (PTX ISA 9.7.13.14)."""
     pair, mask = instruction.operands
-    read = m.reader(mask, U32)
-    write_lane = m.writer(pair.first, U32) if pair.first is not None else None
-    write = m.writer(pair.second, PRED)
+    read = m.operands.reader(mask, U32)
+    write_lane = m.operands.writer(pair.first, U32) if pair.first is not None else None
+    write = m.operands.writer(pair.second, PRED)
 
     def step() -> None:
         members = require_members(m, instruction, read())
@@ -78,26 +74,26 @@ def elect(m: Machine, instruction: Instruction) -> Step:
         leader = np.log2(low.astype(np.float64)).astype(np.uint32)
         if write_lane is not None:
             write_lane(leader)
-        write(np.tile(LANE, m.warps) == leader)
+        write(np.tile(LANE, m.state.warps) == leader)
 
     return step
 
 
 @effect("vote", takes(RESULT, VALUE, VALUE, when="sync"), takes(RESULT, VALUE))
-def vote(m: Machine, instruction: Instruction) -> Step:
+def vote(m: Threads, instruction: Instruction) -> Step:
     """vote.sync: all, any, uni or ballot of a predicate over the named threads (PTX ISA 9.7.13.9)."""
     modifiers = Modifiers(instruction)
     sync = modifiers.flag("sync")
     mode = modifiers.one_of(("all", "any", "uni", "ballot"))
     modifiers.done()
     destination, source, *mask = instruction.operands
-    read = m.reader(source, PRED)
-    read_mask = m.reader(mask[0], U32) if sync else (lambda: spread(active_masks(m)))
-    write = m.writer(destination, B32 if mode == "ballot" else PRED)
+    read = m.operands.reader(source, PRED)
+    read_mask = m.operands.reader(mask[0], U32) if sync else (lambda: spread(active_masks(m)))
+    write = m.operands.writer(destination, B32 if mode == "ballot" else PRED)
 
     def step() -> None:
         members = require_members(m, instruction, read_mask())
-        flags = read() if m.active is None else read() & m.active
+        flags = read() if m.state.active is None else read() & m.state.active
         votes = spread(ballots(flags), np.uint64) & members
         match mode:
             case "all":
@@ -113,7 +109,7 @@ def vote(m: Machine, instruction: Instruction) -> Step:
 
 
 @effect("shfl", takes(PAIR, VALUE, VALUE, VALUE, VALUE, when="sync"), takes(PAIR, VALUE, VALUE, VALUE))
-def shfl(m: Machine, instruction: Instruction) -> Step:
+def shfl(m: Threads, instruction: Instruction) -> Step:
     """shfl.sync: the value of another lane, by index, up, down or butterfly, within segments (PTX ISA 9.7.9.6).
 
     The predicate destination says whether the source lane lay in range; if not, a thread gets its own value. Reading
@@ -125,15 +121,19 @@ def shfl(m: Machine, instruction: Instruction) -> Step:
     modifiers.done()
     destination, source, by, clamp, *mask = instruction.operands
     pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
-    read, read_by, read_clamp = m.reader(source, B32), m.reader(by, U32), m.reader(clamp, U32)
-    read_mask = m.reader(mask[0], U32) if sync else None
-    write = m.writer(pair[0], B32) if pair[0] is not None else None
-    write_in_range = m.writer(pair[1], PRED) if pair[1] is not None else None
+    read, read_by, read_clamp = (
+        m.operands.reader(source, B32),
+        m.operands.reader(by, U32),
+        m.operands.reader(clamp, U32),
+    )
+    read_mask = m.operands.reader(mask[0], U32) if sync else None
+    write = m.operands.writer(pair[0], B32) if pair[0] is not None else None
+    write_in_range = m.operands.writer(pair[1], PRED) if pair[1] is not None else None
 
     def step() -> None:
         if read_mask is not None:
             require_members(m, instruction, read_mask())
-        lane = np.tile(LANE, m.warps)
+        lane = np.tile(LANE, m.state.warps)
         b = read_by().astype(np.int64) & 31
         c = read_clamp().astype(np.int64)
         segment = (c >> 8) & 31
@@ -154,7 +154,7 @@ def shfl(m: Machine, instruction: Instruction) -> Step:
                 inside = chosen <= limit
         chosen = np.where(inside, chosen, lane)
         if write is not None:
-            write(read()[np.arange(m.lanes) // WARP * WARP + chosen])
+            write(read()[np.arange(m.state.lanes) // WARP * WARP + chosen])
         if write_in_range is not None:
             write_in_range(inside)
 
@@ -162,7 +162,7 @@ def shfl(m: Machine, instruction: Instruction) -> Step:
 
 
 @effect("match", takes(PAIR, VALUE, VALUE))
-def match_(m: Machine, instruction: Instruction) -> Step:
+def match_(m: Threads, instruction: Instruction) -> Step:
     """match.sync: which named threads hold the same value; `.all` whether all do (PTX ISA 9.7.13.10)."""
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
@@ -171,9 +171,9 @@ def match_(m: Machine, instruction: Instruction) -> Step:
     modifiers.done()
     destination, source, mask = instruction.operands
     pair = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, None)
-    read, read_mask = m.reader(source, t), m.reader(mask, U32)
-    write = m.writer(pair[0], B32)
-    write_same = m.writer(pair[1], PRED) if pair[1] is not None else None
+    read, read_mask = m.operands.reader(source, t), m.operands.reader(mask, U32)
+    write = m.operands.writer(pair[0], B32)
+    write_same = m.operands.writer(pair[1], PRED) if pair[1] is not None else None
 
     def step() -> None:
         members = require_members(m, instruction, read_mask())
@@ -192,7 +192,7 @@ def match_(m: Machine, instruction: Instruction) -> Step:
 
 
 @effect("redux", takes(RESULT, VALUE, VALUE))
-def redux(m: Machine, instruction: Instruction) -> Step:
+def redux(m: Threads, instruction: Instruction) -> Step:
     """redux.sync: a sum, extreme or bitwise operation over the named threads (PTX ISA 9.7.13.12)."""
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
@@ -202,7 +202,11 @@ def redux(m: Machine, instruction: Instruction) -> Step:
         modifiers.reject("a floating-point type")
     modifiers.done()
     destination, source, mask = instruction.operands
-    read, read_mask, write = m.reader(source, t), m.reader(mask, U32), m.writer(destination, t)
+    read, read_mask, write = (
+        m.operands.reader(source, t),
+        m.operands.reader(mask, U32),
+        m.operands.writer(destination, t),
+    )
     operation = {
         "add": np.add,
         "min": np.minimum,
@@ -216,8 +220,8 @@ def redux(m: Machine, instruction: Instruction) -> Step:
         members = require_members(m, instruction, read_mask())
         value = read()
         result = value.copy()
-        acting = np.ones(m.lanes, bool) if m.active is None else m.active
-        keys = np.arange(m.lanes) // WARP * (1 << 32) + members.astype(np.int64)
+        acting = np.ones(m.state.lanes, bool) if m.state.active is None else m.state.active
+        keys = np.arange(m.state.lanes) // WARP * (1 << 32) + members.astype(np.int64)
         for key in np.unique(keys[acting]):  # in a warp, threads with one mask reduce together
             group = np.flatnonzero(acting & (keys == key))
             result[group] = operation.reduce(value[group], dtype=t.dtype)
@@ -227,12 +231,12 @@ def redux(m: Machine, instruction: Instruction) -> Step:
 
 
 @effect("nanosleep", takes(VALUE))
-def nanosleep(m: Machine, instruction: Instruction) -> Step:
+def nanosleep(m: Threads, instruction: Instruction) -> Step:
     """nanosleep: nothing to wait for here (PTX ISA 9.7.19.2)."""
     return lambda: None
 
 
 @effect("griddepcontrol", takes())
-def griddepcontrol(m: Machine, instruction: Instruction) -> Step:
+def griddepcontrol(m: Threads, instruction: Instruction) -> Step:
     """griddepcontrol: launches do not overlap here (PTX ISA 9.7.13.13)."""
     return lambda: None

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import floats, tensor_cores
-from ..clock_monitor import ClockMonitor
 from ..errors import PtxError
 from ..memory import Access, Addresses
 from ..ptx_types import TYPES
@@ -17,10 +15,8 @@ from ..syntax import Immediate, Instruction, Vector
 from ..values import viewed
 from ..warpgroups import WARPGROUP
 from .matrix import _elements, _rows_of_words
+from .needs import Tensors
 from .registry import NUMBER, RESULT_VECTOR, VALUE, VALUES, Modifiers, Step, anything, effect, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 B32, B64, F32, PRED = TYPES["b32"], TYPES["b64"], TYPES["f32"], TYPES["pred"]
 ROWS = 64  # of A and D
@@ -110,7 +106,7 @@ def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
     anything("sp"),
     takes(RESULT_VECTOR, VALUES, VALUE, VALUE, optional=(VALUE,) * 4),
 )
-def wgmma(m: Machine, instruction: Instruction) -> Step:
+def wgmma(m: Tensors, instruction: Instruction) -> Step:
     """wgmma.fence, mma_async, commit_group, wait_group (PTX ISA 9.7.15.7, 9.7.15.5.2).
 
     Operands are read and sums made when the instruction is issued; what uses them too early is told of, see
@@ -196,23 +192,23 @@ def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> For
     return Form(int(n), names[0], names[1], names[2], in_registers, scale_a, scale_b, trans[0], trans[1], saturates)
 
 
-def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+def _mma(m: Tensors, instruction: Instruction, modifiers: Modifiers) -> Step:
     form = form_of(instruction, modifiers)
     d, a, b, scale, *_ = instruction.operands
     n, half = form.n, form.d_type == "f16"
     d_rows, a_rows = m.watch.rows_of([d]), m.watch.rows_of([a] if form.in_registers else [])
     whole = form.d_type == "s32"
-    sums = Sums(m, [m.target(x, B32 if half or whole else F32)[0] for x in d.items])
-    read_a = [m.reader(x, B32) for x in a.items] if form.in_registers else []
-    read_scale = m.reader(scale, PRED)
-    fetch_b = Fetch(m, instruction, m.reader(b, B64), n, form.b_type, form.trans_b)
+    sums = Sums(m, [m.operands.target(x, B32 if half or whole else F32)[0] for x in d.items])
+    read_a = [m.operands.reader(x, B32) for x in a.items] if form.in_registers else []
+    read_scale = m.operands.reader(scale, PRED)
+    fetch_b = Fetch(m, instruction, m.operands.reader(b, B64), n, form.b_type, form.trans_b)
     fetch_a = None
     if not form.in_registers:
-        fetch_a = Fetch(m, instruction, m.reader(a, B64), ROWS, form.a_type, form.trans_a)
+        fetch_a = Fetch(m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a)
 
     def step() -> None:
         lanes = m.warpgroups.lanes(instruction)
-        checked = m.checks.races
+        checked = m.launch.checks.races
         note = m.warpgroups.issue(instruction, lanes, d_rows, a_rows) if checked else None
         if fetch_a is None:
             words = [np.ascontiguousarray(read()[lanes]) for read in read_a]
@@ -220,7 +216,7 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         else:
             left = fetch_a(lanes, note)
         right = fetch_b(lanes, note)
-        m.tensor_operands(instruction, lanes, form.operand_bytes)
+        m.events.operands(instruction, lanes, form.operand_bytes)
         c = _accumulators(sums.read(lanes), form.d_type, n)
         scaled = read_scale()[lanes]
         if not scaled.all():
@@ -241,13 +237,13 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 class Sums:
     """The registers of D. Those that one wgmma wrote are rows of one array, and the next finds them together."""
 
-    def __init__(self, m: Machine, slots: list[int]) -> None:
+    def __init__(self, m: Tensors, slots: list[int]) -> None:
         self.m, self.slots = m, slots
         self.key = tuple(slots)
 
     def _words(self) -> np.ndarray:
         """The bits of all lanes [registers, lanes]."""
-        registers = self.m.registers
+        registers = self.m.state.registers
         words, rows = self.m.warpgroups.sums.get(self.key, (None, ()))
         if words is not None and all(registers[s] is row for s, row in zip(self.slots, rows, strict=True)):
             return words
@@ -255,7 +251,7 @@ class Sums:
 
     def _parts(self, words: np.ndarray, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The same, and the lanes, by whole warpgroups where all are: they are copied sooner."""
-        if self.m.padded % WARPGROUP:
+        if self.m.state.padded % WARPGROUP:
             return words, lanes
         return words.reshape(len(words), -1, WARPGROUP), lanes[:, 0] // WARPGROUP
 
@@ -272,7 +268,7 @@ class Sums:
         rows = list(words)
         self.m.warpgroups.sums[self.key] = words, rows
         for slot, row in zip(self.slots, rows, strict=True):
-            self.m.registers[slot] = row
+            self.m.state.registers[slot] = row
 
 
 def _accumulators(words: np.ndarray, d_type: str, n: int) -> np.ndarray:
@@ -305,7 +301,7 @@ class Fetch:
 
     def __init__(
         self,
-        m: Machine,
+        m: Tensors,
         instruction: Instruction,
         read: Callable[[], np.ndarray],
         lines: int,
@@ -322,12 +318,12 @@ class Fetch:
         if found is None:
             descriptor = Descriptor.unpack(word)
             if what := descriptor.wrong(word):
-                raise self.m.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
+                raise self.m.diag.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
             if what := descriptor.doubtful():
-                self.m.notes[f"{self.instruction.where}: wgmma: matrix descriptor 0x{word:016x}: {what}"] = None
+                self.m.diag.notes[f"{self.instruction.where}: wgmma: matrix descriptor 0x{word:016x}: {what}"] = None
             found = descriptor.pieces(self.lines, self.across)
             if what := descriptor.overlapping(found):
-                raise self.m.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
+                raise self.m.diag.fault(self.instruction, f"wgmma: matrix descriptor 0x{word:016x}: {what}", lane)
             self.places[word] = found
         return found
 
@@ -338,46 +334,45 @@ class Fetch:
         differ = words != words[:, :1]
         if differ.any():
             lane = int(lanes[differ][0])
-            raise m.fault(
+            raise m.diag.fault(
                 self.instruction, "wgmma: the threads of the warpgroup have different matrix descriptors", lane
             )
         self.row = Descriptor.unpack(int(words[0, 0])).row
         raw = np.stack([self._pieces(int(w), int(lane)) for w, lane in zip(words[:, 0], lanes[:, 0], strict=True)])
-        space = m.spaces["shared"]
+        space = m.memory.spaces["shared"]
         firsts = np.repeat(lanes[:, 0], raw[0].size)
         flat = raw.reshape(-1)
         outside = (flat < space.first) | (flat + PIECE > space.size)
         if outside.any():
             at = int(flat[outside][0])
             what = f"out-of-bounds wgmma read of 16 bytes at {space.shown(at)}: {space.describe(at)}"
-            raise m.fault(self.instruction, what, int(firsts[outside][0]))
+            raise m.diag.fault(self.instruction, what, int(firsts[outside][0]))
         return Access(space, Addresses(None, None, flat, firsts, np.asarray(space.origin)[firsts]), 0), firsts
 
     def __call__(self, lanes: np.ndarray, note: Callable[[int], None] | None) -> np.ndarray:
         m = self.m
         access, firsts = self.addresses(lanes)
-        if isinstance(m.monitor, ClockMonitor):
-            time = m.monitor.access(access, firsts, PIECE, self.instruction, "async_ld")
-            m.monitor.read_by_pattern(access, self.row, self.instruction)
-            if note is not None:
-                note(time)
+        time = m.events.async_read(access, firsts, PIECE, self.instruction)
+        m.events.read_by_pattern(access, self.row, self.instruction)
+        if note is not None:
+            note(time)
         words = np.stack([access.load(8), access.load(8, 1)], axis=1)
         shape = (len(lanes), self.lines * 2 // PIECE, 32) if self.across else (len(lanes), self.lines, 4)
         return matrix_of(words.reshape(shape), self.name, self.across)
 
 
-def blind(m: Machine, instruction: Instruction) -> Step:
+def blind(m: Tensors, instruction: Instruction) -> Step:
     """What a wgmma.mma_async does without values: its operands are looked up, and counted."""
     form = form_of(instruction)
     _, a, b, *_ = instruction.operands
-    fetches = [Fetch(m, instruction, m.reader(b, B64), form.n, form.b_type, form.trans_b)]
+    fetches = [Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)]
     if not form.in_registers:
-        fetches.append(Fetch(m, instruction, m.reader(a, B64), ROWS, form.a_type, form.trans_a))
+        fetches.append(Fetch(m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a))
 
     def step() -> None:
         lanes = m.warpgroups.lanes(instruction)
         for fetch in fetches:
             fetch.addresses(lanes)
-        m.tensor_operands(instruction, lanes, form.operand_bytes)
+        m.events.operands(instruction, lanes, form.operand_bytes)
 
     return step

@@ -8,7 +8,6 @@ accessed by itself, so counters of these loads and stores do not tell what the h
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +17,8 @@ from ..ptx_types import TYPES, Type
 from ..syntax import Instruction
 from .matrix import require_whole_warps
 from .memory import SPACES
+from .needs import Memory
 from .registry import ADDRESS, RESULT_VECTOR, VALUE, VALUE_VECTOR, Modifiers, Step, effect, takes
-
-if TYPE_CHECKING:
-    from ..machine import Machine
 
 WARP = 32
 SHAPES = {
@@ -47,7 +44,7 @@ def _size(role: str, shape: str) -> tuple[int, int]:
     takes(ADDRESS, VALUE_VECTOR, optional=(VALUE,), when="store"),
     takes(RESULT_VECTOR, VALUE_VECTOR, VALUE_VECTOR, VALUE_VECTOR),
 )
-def wmma(m: Machine, instruction: Instruction) -> Step:
+def wmma(m: Memory, instruction: Instruction) -> Step:
     """wmma.load, wmma.store, wmma.mma (PTX ISA 9.7.14.4.3 to 9.7.14.4.5); sums as of mma.sync."""
     modifiers = Modifiers(instruction)
     action = modifiers.one_of(("load", "store", "mma")) or modifiers.reject("this operation")
@@ -71,37 +68,37 @@ def wmma(m: Machine, instruction: Instruction) -> Step:
 
 
 def _transfer(
-    m: Machine, instruction: Instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str
+    m: Memory, instruction: Instruction, action: str, size: tuple[int, int], layout: str, space: str, name: str
 ) -> Step:
     fragment, address = instruction.operands[:2] if action == "load" else instruction.operands[1::-1]
     stride = instruction.operands[2] if len(instruction.operands) > 2 else None
-    space, slot, offset = m.address(address, space)
+    space, slot, offset = m.operands.address(address, space)
     width, rows, columns = ELEMENT[name], *size
     natural = columns if layout == "row" else rows
-    read_stride = m.reader(stride, U32) if stride is not None else lambda: m.uniform(np.uint32(natural))
+    read_stride = m.operands.reader(stride, U32) if stride is not None else lambda: m.state.uniform(np.uint32(natural))
     needed, each = rows * columns // WARP, max(1, 4 // width)  # elements of a thread, of a register
     held = len(fragment.items) * each
     if held % needed:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(fragment.items)} registers")
     word = B64 if width == 8 else B32
-    readers = [m.reader(item, word) for item in fragment.items] if action == "store" else []
-    writers = [m.writer(item, word) for item in fragment.items] if action == "load" else []
-    own = m._new_slot()  # addresses of one element of each thread
+    readers = [m.operands.reader(item, word) for item in fragment.items] if action == "store" else []
+    writers = [m.operands.writer(item, word) for item in fragment.items] if action == "load" else []
+    own = m.state.new_slot()  # addresses of one element of each thread
 
     def place(number: int) -> None:
-        element = np.tile(np.arange(WARP), m.warps) + number * WARP
+        element = np.tile(np.arange(WARP), m.state.warps) + number * WARP
         row, column = element // columns, element % columns
         line, within = (row, column) if layout == "row" else (column, row)
-        base = m.registers[slot].astype(np.uint64)
-        m.registers[own] = base + ((line * read_stride().astype(np.int64) + within) * width).astype(np.uint64)
+        base = m.state.registers[slot].astype(np.uint64)
+        m.state.registers[own] = base + ((line * read_stride().astype(np.int64) + within) * width).astype(np.uint64)
 
     def load() -> None:
         require_whole_warps(m, instruction)
         values = []
         for number in range(needed):
             place(number)
-            access = m.access(space, own, offset, width, instruction, "ld")
-            full = np.zeros(m.lanes, word.dtype)
+            access = m.memory.access(space, own, offset, width, instruction, "ld")
+            full = np.zeros(m.state.lanes, word.dtype)
             full[slice(None) if access.lanes is None else access.lanes] = access.load(width)
             values.append(full)
         values *= held // needed
@@ -118,13 +115,13 @@ def _transfer(
             value = readers[number // each]()
             if each > 1:
                 value = (value >> np.uint32(8 * width * (number % each))).astype(f"u{width}")
-            access = m.access(space, own, offset, width, instruction, "st")
+            access = m.memory.access(space, own, offset, width, instruction, "st")
             access.store(width, value if access.lanes is None else value[access.lanes])
 
     return load if action == "load" else store
 
 
-def _matrix(m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
+def _matrix(m: Memory, readers: list[Callable[[], np.ndarray]], size: tuple[int, int], name: str) -> np.ndarray:
     """A fragment as matrices [warps, rows, columns] in float64, which holds whole numbers of 32 bits exactly."""
     needed = size[0] * size[1] // WARP
     words = [read() for read in readers]
@@ -143,12 +140,12 @@ def _matrix(m: Machine, readers: list[Callable[[], np.ndarray]], size: tuple[int
         values = [floats.unpack(word, "tf32") for word in words[:needed]]
     else:
         values = [np.ascontiguousarray(word).view(np.float32) for word in words[:needed]]
-    stacked = np.stack(values).astype(np.float64).reshape(needed, m.warps, WARP)
-    return stacked.transpose(1, 0, 2).reshape(m.warps, *size)
+    stacked = np.stack(values).astype(np.float64).reshape(needed, m.state.warps, WARP)
+    return stacked.transpose(1, 0, 2).reshape(m.state.warps, *size)
 
 
 def _mma(
-    m: Machine, instruction: Instruction, shape: str, types: list[Type], layouts: list[str], saturates: bool
+    m: Memory, instruction: Instruction, shape: str, types: list[Type], layouts: list[str], saturates: bool
 ) -> Step:
     d_name, c_name = types[0].name, types[-1].name
     input_name = types[1].name if len(types) == 4 else "f16"
@@ -157,8 +154,8 @@ def _mma(
         raise PtxError(f"{instruction.where}: {instruction.name} is not supported")
     d, a, b, c = (operand.items for operand in instruction.operands)
     word = B64 if input_name == "f64" else B32
-    reading = [[m.reader(item, word) for item in operand] for operand in (a, b, c)]
-    writers = [m.writer(item, word) for item in d]
+    reading = [[m.operands.reader(item, word) for item in operand] for operand in (a, b, c)]
+    writers = [m.operands.writer(item, word) for item in d]
 
     def step() -> None:
         require_whole_warps(m, instruction)
@@ -169,7 +166,7 @@ def _mma(
             total = np.matmul(left, right) + c
         else:
             total = tensor_cores.wmma(left, right.transpose(0, 2, 1), c, input_name, d_name)
-        by_element = total.reshape(m.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.lanes)
+        by_element = total.reshape(m.state.warps, -1, WARP).transpose(1, 0, 2).reshape(-1, m.state.lanes)
         if d_name == "f32":
             results = [value.astype(np.float32).view(np.uint32) for value in by_element]
         elif d_name == "f64":

@@ -34,19 +34,11 @@ def test_it_imports_its_dependencies_and_nothing_else() -> None:
 
 
 def imports(path: Path) -> set[str]:
-    """Names, relative to the package, of the modules that a file imports from it, wherever it does; those that only a
-    type checker sees are left out."""
+    """Names, relative to the package, of the modules that a file imports from it, wherever it does."""
     package = path.relative_to(ROOT).parent.parts
-    tree = ast.parse(path.read_text())
-    hidden = {
-        child
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
-        for child in ast.walk(node)
-    }
     found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level and node not in hidden:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
             base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
             base = [part for part in base if part]
             for name in node.names:

@@ -530,13 +530,13 @@ def test_partial_sums_are_handed_over_by_flags(kernel, blocks, fault):
     ],
 )
 def test_faults_of_such_a_handover_are_found(kernel, monkeypatch, fault, message):
-    monkeypatch.setattr("ptxsim.machine.IDLE", 500)
+    monkeypatch.setattr("ptxsim.scheduler.IDLE", 500)
     with pytest.raises(PtxsimError, match=message):
         fix_up(kernel, 5, fault)
 
 
 def test_a_grid_that_no_device_holds_at_once_is_told(kernel, monkeypatch):
-    monkeypatch.setattr("ptxsim.machine.IDLE", 500)
+    monkeypatch.setattr("ptxsim.scheduler.IDLE", 500)
     monkeypatch.setattr("ptxsim.sizes.SMS", 1)
     with pytest.raises(PtxsimError, match="32 of the grid's 40 blocks run side by side here, and a block may wait for"):
         fix_up(kernel, 40, limits=ptxsim.Limits(lanes=64))
@@ -559,7 +559,7 @@ def test_a_missing_barrier_of_warps_is_found(kernel):
         warp_flags(kernel, 1)
 
 
-def test_counters_of_such_grids_are_not_foretold(kernel):
+def test_counters_of_such_grids_are_not_predicted(kernel):
     x = Array(np.zeros((40, 4, 64), np.float32), "in")
     with pytest.raises(PtxsimError, match="a block waits here for what others write"):
         ptxsim.predict(kernel("fix_up"), 40, 64, [x, x, x, x, 0])
@@ -593,7 +593,7 @@ def test_sectors_of_stored_boxes(kernel):
     )
 
 
-def test_counters_of_clusters_are_foretold(kernel):
+def test_counters_of_clusters_are_predicted(kernel):
     values = np.zeros((64 * 5, 32), np.float32)
     args = [Array(np.zeros(24 * 128, np.float32)), TensorMap(Array(values, "A"), (32, 32)), 5, 0]
     launch = 24, 160, args, 4 * 32 * 128

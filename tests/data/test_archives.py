@@ -117,8 +117,8 @@ def test_the_archive_has_the_experiments_that_are_measured_by_name(archive: Path
 def require_every_variant(archive: Path, experiments: list[declarations.Experiment]) -> None:
     timed = {(row["experiment"], row["variant"]) for row in rows(archive / "bench.csv")}
     counted = {row["variant"] for row in rows(archive / "counters.csv")}
-    assert {(e.name, variant) for e in experiments if e.sizes for variant in e.variants} <= timed
-    assert {variant for e in experiments if e.profile_size for variant in e.variants} <= counted
+    assert {(e.name, variant) for e in experiments if e.problems for variant in e.variants} <= timed
+    assert {variant for e in experiments if e.profiled for variant in e.variants} <= counted
 
 
 @CUT

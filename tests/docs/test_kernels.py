@@ -1,5 +1,5 @@
-"""docs/kernels.md shows what was measured, has a section for each kernel of the worklogs, and says nothing that its
-tables deny."""
+"""docs/kernels/ shows what was measured, has a section for each kernel of the worklogs, and says nothing that the
+archive's tables contradict; nor does README.md."""
 
 from __future__ import annotations
 
@@ -12,55 +12,68 @@ import pytest
 from helpers import ROOT, assert_one_line, run_module
 
 from analysis import fill_docs
-from analysis.facts import Facts
 from analysis.inputs import Inputs
+from analysis.quantities.machine import Machine
 from contracts import read_rows, registry, write_rows
 from kernels import catalogue
 
-DOC = Path("docs/kernels.md")
-SECTION = re.compile(r"^### (.*)\n((?:(?!^##).*\n?)*)", re.MULTILINE)
+FAMILIES = ["worklog_a", "padding", "worklog_b", "worklog_c", "fp32_fma", "hgemm", "hopper", "tf32", "3xtf32"]
+DOCS = [ROOT / "docs" / "kernels" / f"{name}.md" for name in FAMILIES]
+STATEMENTS = sorted((ROOT / "docs" / "statements").glob("*.txt"))
+SECTION = re.compile(r"^## (.*)\n((?:(?!^##? ).*\n?)*)", re.MULTILINE)
 
 
-def facts(measured: Path, variants: Path) -> Facts:
-    return fill_docs.read_facts(argparse.Namespace(measured=measured, variants=variants, resources=None, inputs=None))
+def machine(measured: Path, variants: Path) -> Machine:
+    return fill_docs.read_machine(argparse.Namespace(measured=measured, variants=variants, resources=None, inputs=None))
 
 
 @pytest.fixture(scope="module")
 def current(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A catalogue by which nothing in the archive is stale."""
     hashes = {row["variant"]: row["source_hash"] for row in read_rows(archive / "bench.csv", "bench")}
-    rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.rows()]
+    rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.load().rows()]
     path = tmp_path_factory.mktemp("current") / "variants.csv"
     write_rows(path, "variants", rows)
     return path
 
 
 @pytest.fixture(scope="module")
-def known(archive: Path, current: Path) -> Facts:
-    return facts(archive, current)
+def known(archive: Path, current: Path) -> Machine:
+    return machine(archive, current)
 
 
-def filled(known: Facts, text: str) -> tuple[str, list[fill_docs.Statement]]:
+def filled(known: Machine, text: str) -> str:
     return fill_docs.fill(text, known, Path("doc.md"))
 
 
-# ---- the document -----------------------------------------------------------------------------------------------
+def judged(known: Machine, text: str) -> list[fill_docs.Statement]:
+    return fill_docs.judged(text, known, Path("doc.txt"))
 
 
-def test_the_document_is_what_the_command_makes_of_the_archive(archive: Path, variants_csv: Path) -> None:
-    text = (ROOT / DOC).read_text()
-    made, statements = fill_docs.fill(text, facts(archive, variants_csv), DOC)
-    again = "python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv --doc docs/kernels.md"
-    assert made == text, f"out of date: {again}"
-    assert [statement for statement in statements if statement.verdict is False] == []
+# ---- the documents ----------------------------------------------------------------------------------------------
+
+
+def test_the_documents_are_what_the_command_makes_of_the_archive(archive: Path, variants_csv: Path) -> None:
+    known = machine(archive, variants_csv)
+    again = "python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv --doc docs/kernels/*.md"
+    stale = [doc.name for doc in DOCS if fill_docs.fill(doc.read_text(), known, doc) != doc.read_text()]
+    assert not stale, f"out of date: {stale}: {again}"
+    assert {doc.name for doc in (ROOT / "docs" / "kernels").glob("*.md")} == {doc.name for doc in DOCS} | {"README.md"}
+
+
+@pytest.mark.parametrize("statements", STATEMENTS, ids=lambda path: path.stem)
+def test_what_a_document_says_holds_in_the_archive(statements: Path, archive: Path, variants_csv: Path) -> None:
+    found = fill_docs.judged(statements.read_text(), machine(archive, variants_csv), statements)
+    assert found and [statement for statement in found if statement.verdict is False] == []
+    assert statements.stem in {"README", *FAMILIES}
 
 
 def test_every_kernel_and_dispatcher_of_the_worklogs_has_a_section_with_its_source_and_a_table() -> None:
-    runnable = catalogue.runnable()
+    runnable = catalogue.load().runnable
     shown = []
-    for title, body in SECTION.findall((ROOT / DOC).read_text()):
+    for title, body in SECTION.findall("".join(doc.read_text() for doc in DOCS)):
         names = re.findall(r"`(\w+)`", title)
-        assert names and set(names) <= set(runnable), title
+        assert set(names) <= set(runnable), title
         shown += names
         tables = " ".join(re.findall(r"^<!-- (?:table|sizes): (.*?)\|", body, re.MULTILINE)).split()
         links = re.findall(r"\]\(([^)]+)\)", body)
@@ -68,25 +81,28 @@ def test_every_kernel_and_dispatcher_of_the_worklogs_has_a_section_with_its_sour
             assert name in tables, name
             entry = runnable[name]
             source = entry.source if isinstance(entry, catalogue.Variant) else catalogue.CATALOGUE
-            assert f"../kernels/{source.relative_to(catalogue.ROOT)}" in links, name
+            assert f"../../kernels/{source.relative_to(catalogue.ROOT)}" in links, name
     assert len(shown) == len(set(shown))
     assert {name for name, entry in runnable.items() if entry.origin} <= set(shown)
-    kernels = catalogue.kernels()
+    kernels = catalogue.load().kernels
     assert [name for name in shown if name in kernels] == [name for name in kernels if name in shown]
 
 
 def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", (ROOT / DOC).read_text())
-    assert links and [link for link in links if not (ROOT / "docs" / link).exists()] == []
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    links = [(doc, link) for doc in documents for link in re.findall(r"\]\(((?!https?:)[^)#]+)", doc.read_text())]
+    assert links and [link for doc, link in links if not (doc.parent / link).exists()] == []
+    named = {name for doc in documents for name in re.findall(r"`(docs/[\w./-]*)`", doc.read_text())}
+    assert [name for name in named if not (ROOT / name).exists()] == []
 
 
 # ---- tables -----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(known: Facts, archive: Path) -> None:
+def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(known: Machine, archive: Path) -> None:
     names = "sgemm_naive sgemm_warptile cublas_fp32"
     text = f"Before\n<!-- table: {names} | global_load_requests lds_128 -->\nold\n<!-- end -->\n"
-    made, _ = filled(known, text)
+    made = filled(known, text)
     bench = [row for row in read_rows(archive / "bench.csv", "bench") if row["n"] == 4096]
     naive, warptile = (
         {f"{row['time_us_median']:,.0f}" for row in bench if row["variant"] == name}  # of some experiment
@@ -98,10 +114,10 @@ def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(kn
     assert "| Global load requests, billions | 4.29 | 0.008 | 0.025 |" in made  # 4096^3 * 2 / 32 for naive
     assert re.search(r"^\| LDS\.128 in the SASS \| 0 \| [1-9]\d* \| – \|$", made, re.MULTILINE)
     assert re.search(r"^\| Registers per thread \| 32 \| \d+ \| 2\d\d \|$", made, re.MULTILINE)  # the library's by ncu
-    assert "old" not in made and filled(known, made)[0] == made
+    assert "old" not in made and filled(known, made) == made
 
 
-def test_what_is_not_measured_stale_or_failed_is_told(archive: Path, current: Path, tmp_path: Path) -> None:
+def test_what_is_not_measured_stale_or_failed_is_reported(archive: Path, current: Path, tmp_path: Path) -> None:
     bench = read_rows(archive / "bench.csv", "bench")
     folder = tmp_path / "data"
     folder.mkdir()
@@ -122,9 +138,9 @@ def test_what_is_not_measured_stale_or_failed_is_told(archive: Path, current: Pa
     text = (
         "<!-- origin -->\n<!-- end -->\n"
         f"<!-- table: {names} | -->\n<!-- end -->\n<!-- sizes: {names} | 4096 -->\n<!-- end -->\n"
-        "<!-- holds: sgemm_coalesced.share < 1 -->\n<!-- holds: sgemm_naive.share < 1 -->\n"
     )
-    made, statements = filled(facts(folder, variants), text)
+    made = filled(machine(folder, variants), text)
+    statements = judged(machine(folder, variants), "sgemm_coalesced.share < 1\nsgemm_naive.share < 1\n")
     assert "|  | coalesced† | vectorized |" in made and "| coalesced† | 12" in made
     assert made.count("*Not measured yet on NVIDIA H200: `sgemm_warptile`.*") == 2
     assert made.count("*Failed a check, so not shown: `sgemm_naive`.*") == 2
@@ -152,12 +168,12 @@ def test_what_is_not_measured_stale_or_failed_is_told(archive: Path, current: Pa
         ("cublas_fp32.share / sgemm_naive.shared_load_conflicts > 0", False),
     ],
 )
-def test_statements_are_judged(known: Facts, expression: str, verdict: bool | None) -> None:
-    text = f"<!-- statements -->\n<!-- end -->\n<!-- holds: {expression} -->\n"
-    made, (statement,) = filled(known, text)
+def test_statements_are_judged(known: Machine, expression: str, verdict: bool | None) -> None:
+    (statement,) = judged(known, f"# a sentence\n\n{expression}\n")
     assert statement.verdict is verdict and statement.line == 3
     counts = {True: "1 hold on", False: "1 do not", None: "1 wait for measurements of `sgemm_warptile`"}
-    assert "Of 1 statements" in made and counts[verdict] in made
+    text = fill_docs.summary(known, [statement])
+    assert "Of 1 statements" in text and counts[verdict] in text
 
 
 def test_statements_speak_of_errors_at_k(archive: Path, current: Path, tmp_path: Path) -> None:
@@ -182,71 +198,81 @@ def test_statements_speak_of_errors_at_k(archive: Path, current: Path, tmp_path:
             "sgemm_naive.error_rms_wide[128] > 0",
             "sgemm_warptile.error_rms_wide[64] > 0",
         )
-        _, statements = filled(fill_docs.facts_of(told), "".join(f"<!-- holds: {one} -->\n" for one in expressions))
-        assert [statement.verdict for statement in statements] == verdicts
+        assert [statement.verdict for statement in judged(Machine(told), "\n".join(expressions))] == verdicts
 
 
-def command(doc: Path, archive: Path, variants: Path) -> tuple[object, ...]:
-    return ("analysis.fill_docs", "--measured", archive, "--variants", variants, "--doc", doc)
+def command(archive: Path, variants: Path, *docs: Path) -> tuple[object, ...]:
+    return ("analysis.fill_docs", "--measured", archive, "--variants", variants, "--doc", *docs)
 
 
 def test_the_command_writes_the_tables_and_fails_for_a_false_statement(
     archive: Path, current: Path, tmp_path: Path
 ) -> None:
-    doc = tmp_path / "doc.md"
-    doc.write_text("<!-- table: sgemm_naive | -->\n<!-- end -->\n\nToo good.\n<!-- holds: sgemm_naive.share > 1 -->\n")
-    done = run_module(*command(doc, archive, current))
+    doc, statements = tmp_path / "doc.md", tmp_path / "doc.txt"
+    doc.write_text("<!-- table: sgemm_naive | -->\n<!-- end -->\n")
+    statements.write_text("# Too good.\nsgemm_naive.share > 1\n")
+    done = run_module(*command(archive, current, statements, doc))
     assert done.returncode == 1 and "| Share of cuBLAS, % | 0.9" in doc.read_text()
-    assert f"{doc}:5: false on NVIDIA H200: sgemm_naive.share > 1 (values: 0.0097" in done.stdout
-    doc.write_text(doc.read_text().replace("share > 1", "share < 1"))
-    assert run_module(*command(doc, archive, current)).returncode == 0
+    assert f"{statements}:2: false on NVIDIA H200: sgemm_naive.share > 1 (values: 0.0097" in done.stdout
+    statements.write_text(statements.read_text().replace("share > 1", "share < 1"))
+    assert run_module(*command(archive, current, statements, doc)).returncode == 0
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
         ("<!-- table: sgemm_niave | -->", ["unknown variant 'sgemm_niave'", "doc.md:2", "nearest: sgemm_naive"]),
-        ("<!-- table: sgemm_naive | fma_pip -->", ["unknown key 'fma_pip'", "doc.md:2", "nearest: fma_pipe"]),
+        ("<!-- table: sgemm_naive | fma_pip -->", ["unknown quantity 'fma_pip'", "doc.md:2", "nearest: fma_pipe"]),
         ("<!-- tabel: sgemm_naive | -->", ["unknown comment 'tabel'", "nearest: table"]),
         ("<!-- table -->", ["doc.md:2", "allowed: <!-- table: VARIANT ... | KEY ... -->"]),
         ("<!-- sizes: sgemm_naive | big -->", ["'big' is not a size"]),
-        ("<!-- holds: sgemm_naive.shares > 1 -->", ["unknown key 'shares'", "share"]),
-        ("<!-- holds: sgemm_naive.template > 1 -->", ["sgemm_naive.template is text"]),
-        ("<!-- holds: sgemm_naive.share -->", ["sgemm_naive.share is not allowed; allowed: a comparison"]),
-        ("<!-- holds: __import__('os').getpid() > 1 -->", ["__import__('os').getpid() is not allowed"]),
-        ("<!-- holds: sgemm_naive.share ** 9 > 1 -->", ["sgemm_naive.share ** 9 is not allowed"]),
-        ("<!-- holds: 1 < -->", ["1 < is not allowed"]),
     ],
 )
 def test_a_wrong_comment_is_one_line_and_nothing_is_written(
-    line: str, words: list[str], known: Facts, tmp_path: Path
+    line: str, words: list[str], known: Machine, tmp_path: Path
 ) -> None:
     with pytest.raises(fill_docs.UserError) as error:
-        filled(known, f"Text\n{line}\n<!-- end -->\n" if "holds" not in line else f"Text\n{line}\n")
+        filled(known, f"Text\n{line}\n<!-- end -->\n")
     assert all(word in str(error.value) for word in words) and "\n" not in str(error.value), error.value
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sgemm_naive.shares > 1", ["unknown quantity 'shares'", "share"]),
+        ("sgemm_naive.template > 1", ["names are compared with == and != to names only"]),
+        ("sgemm_naive.share", ["sgemm_naive.share is not allowed; allowed: a comparison"]),
+        ("__import__('os').getpid() > 1", ["is not allowed; allowed: VARIANT.QUANTITY"]),
+        ("sgemm_naive.share ** 99 > 1", ["allowed: an exact exponent up to 64"]),
+        ("1 <", ["not an expression"]),
+    ],
+)
+def test_a_wrong_statement_is_one_line(line: str, words: list[str], known: Machine) -> None:
+    with pytest.raises(fill_docs.UserError) as error:
+        judged(known, f"# Text\n{line}\n")
+    assert all(word in str(error.value) for word in ["doc.txt:2", *words]) and "\n" not in str(error.value), error.value
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "<!-- table: sgemm_naive | -->\n",
-        "<!-- table: sgemm_naive | -->\n<!-- holds: 1 < 2 -->\n<!-- end -->\n",
-        "<!-- holds: 1 < 2 -->\n<!-- end -->\n",
+        "<!-- table: sgemm_naive | -->\n<!-- origin -->\n<!-- end -->\n",
         "<!-- end -->\n",
         "<!-- table: sgemm_naive | -->\n<!-- end -->\n<!-- end -->\n",
     ],
 )
-def test_a_block_has_a_beginning_and_an_end(text: str, known: Facts) -> None:
+def test_a_block_has_a_beginning_and_an_end(text: str, known: Machine) -> None:
     with pytest.raises(fill_docs.UserError, match="<!-- end -->"):
         filled(known, text)
 
 
-def test_the_command_tells_a_fault_in_one_line_and_leaves_the_document(
+def test_the_command_reports_a_fault_in_one_line_and_leaves_the_document(
     archive: Path, current: Path, tmp_path: Path
 ) -> None:
     doc = tmp_path / "doc.md"
     text = "<!-- table: sgemm_naive | -->\n<!-- end -->\n<!-- table: sgemm_niave | -->\n<!-- end -->\n"
     doc.write_text(text)
-    assert_one_line(run_module(*command(doc, archive, current)), "sgemm_niave", "nearest: sgemm_naive", f"{doc}:3")
+    assert_one_line(run_module(*command(archive, current, doc)), "sgemm_niave", "nearest: sgemm_naive", f"{doc}:3")
     assert doc.read_text() == text and [path.name for path in tmp_path.iterdir()] == ["doc.md"]
-    assert_one_line(run_module(*command(tmp_path / "none.md", archive, current)), "cannot read", "none.md")
+    assert_one_line(run_module(*command(archive, current, tmp_path / "none.md")), "cannot read", "none.md")

@@ -11,8 +11,11 @@ import yaml
 from contracts import UserError
 from experiments import declarations
 from experiments.stages.bench import expected_s
+from kernels.problem import ProblemSpec
 
 GOOD = {"title": "T", "question": "Q?", "variants": ["sgemm_vectorized", "cublas_fp32"], "sizes": [1024, 2048]}
+
+DRAWN = ["120x3904x2600", "224x712x568", "1512x2936x104"]
 
 
 @pytest.fixture
@@ -30,23 +33,28 @@ def load(folder: Path, leave_out: str | None = None, **changes: Any) -> declarat
     return declarations.load("mine")
 
 
+def squares(*sizes: int) -> tuple[ProblemSpec, ...]:
+    return tuple(map(ProblemSpec.square, sizes))
+
+
 def test_the_experiments_load() -> None:
     expected = {"hgemm_ladder", "tf32_ladder", "profile_2d_vs_vectorized", "sgemm_ladder", "sgemm_sizes"}
     assert expected <= set(declarations.names())
     loaded = {name: declarations.load(name) for name in declarations.names()}
-    assert loaded["sgemm_ladder"].sizes == (4096,) and not loaded["sgemm_ladder"].swept
+    assert loaded["sgemm_ladder"].problems == squares(4096) and not loaded["sgemm_ladder"].swept
     assert loaded["sgemm_ladder"].variants[0] == "sgemm_naive" and "cublas_fp32" in loaded["sgemm_ladder"].variants
     assert loaded["tf32_ladder"].variants[-1] == "cublas_tf32"
-    assert loaded["profile_2d_vs_vectorized"].sizes == ()
-    assert loaded["profile_2d_vs_vectorized"].profile_size == 4096
+    assert loaded["profile_2d_vs_vectorized"].problems == ()
+    assert loaded["profile_2d_vs_vectorized"].profiled == squares(4096)
+    assert list(map(str, loaded["profile_reading_c"].profiled)) == ["4096x4096x4096,beta=1"]
     assert all(experiment.title and experiment.question.endswith("?") for experiment in loaded.values())
 
 
 def test_the_sweep_runs_to_its_end_in_its_step_or_another() -> None:
     swept = declarations.load("sgemm_sizes")
-    assert swept.swept and swept.sizes == tuple(range(1024, 12801, 1024))
-    assert declarations.load("sgemm_sizes", sizes_step=128).sizes == tuple(range(1024, 12801, 128))
-    assert declarations.load("sgemm_ladder", sizes_step=128).sizes == (4096,)
+    assert swept.swept and swept.problems == squares(*range(1024, 12801, 1024))
+    assert declarations.load("sgemm_sizes", sizes_step=128).problems == squares(*range(1024, 12801, 128))
+    assert declarations.load("sgemm_ladder", sizes_step=128).problems == squares(4096)
 
 
 def test_chosen_variants_limit_an_experiment() -> None:
@@ -60,24 +68,58 @@ def test_the_experiments_of_no_run_but_their_own() -> None:
     alone = {"clock_regimes", "sgemm_sweep", "hgemm_sweep", "profile_reading_c"}
     assert {name for name, e in loaded.items() if e.by_name} == alone
     assert loaded["clock_regimes"].data == ("zeros", "uniform", "normal")
-    assert loaded["sgemm_sweep"].sizes == tuple(range(1024, 12801, 128))
-    assert loaded["hgemm_sweep"].sizes[:2] == (1024, 1280) and loaded["hgemm_sweep"].sizes[-1] == 16384
+    assert loaded["sgemm_sweep"].problems == squares(*range(1024, 12801, 128))
+    swept = loaded["hgemm_sweep"].problems
+    assert swept[:2] == squares(1024, 1280) and swept[-1:] == squares(16384)
 
 
 def test_a_process_ends_within_ten_minutes_and_the_full_sweeps_within_twelve() -> None:
     """A process is what a killed run repeats. As `experiments.stages.bench` expects it, which is slow for 16 bits."""
     for name in declarations.names():
         experiment = declarations.load(name)
-        one = len(experiment.data) * sum(expected_s(experiment, n) for n in experiment.sizes)
+        one = len(experiment.data) * sum(expected_s(experiment, problem) for problem in experiment.problems)
         assert one < 600, name
         assert one * len(experiment.variants) < 720, name
 
 
 def test_defaults_fill_what_is_left_out(folder: Path) -> None:
     experiment = load(folder)
-    assert (experiment.data, experiment.flush_l2, experiment.profile_size) == (("uniform",), True, None)
+    assert (experiment.data, experiment.flush_l2, experiment.profiled) == (("uniform",), True, ())
     assert (experiment.least_samples, experiment.power_s, experiment.by_name) == (10, 0.5, False)
     assert experiment.name == "mine" and declarations.names() == ["mine"]
+
+
+def test_problems_are_named_or_drawn_beside_plain_sizes(folder: Path) -> None:
+    assert load(folder).kind == "ladder"
+    named = load(folder, problems=[512, "128x256x64", "1024,alpha=0.5,beta=-1.5"])
+    assert named.problems == (
+        *squares(1024, 2048, 512),
+        ProblemSpec(128, 256, 64),
+        ProblemSpec(1024, 1024, 1024, 0.5, -1.5),
+    )
+    assert named.kind == "problems" and load(folder, problems=[512]).kind == "ladder"
+    item = declarations.items(named, ["sgemm_vectorized"], "unlocked")[-1]
+    assert item.stem == "1024x1024x1024,alpha=0.5,beta=-1.5-uniform-unlocked"
+    lone = load(folder, "sizes", problems=["128x128x8"])
+    assert lone.problems == (ProblemSpec(128, 128, 8),)
+
+
+def test_random_problems_are_the_same_for_a_seed_and_lie_in_their_range(folder: Path) -> None:
+    drawn = load(folder, "sizes", random={"count": 60, "seed": 1, "log2": [7, 13], "multiple": 128}).problems
+    assert len(set(drawn)) == 60
+    assert all(128 <= size <= 8192 and size % 128 == 0 for problem in drawn for size in problem.row.values())
+    assert len({problem.m for problem in drawn}) > 10 and sum(problem.m < 1024 for problem in drawn) > 15
+    # written out, so that no version of Python and no edit of the drawing moves what an archive measured
+    assert list(map(str, declarations.draw(count=3, seed=1, log2=[6, 13], multiple=8))) == DRAWN
+    flat = {"m": [6, 6], "n": [12, 13], "k": [9, 10]}
+    assert all(p.m == 64 and p.n >= 4096 and p.k <= 1024 for p in declarations.draw(count=9, seed=2, log2=flat))
+
+
+@pytest.mark.parametrize("text", ["64", "64x128x32", "64x64x64,alpha=0.5", "1x2x3,beta=-1.5,b=column", "7,b=row"])
+def test_a_problem_reads_as_it_is_written(text: str) -> None:
+    problem = ProblemSpec.parse(text)
+    assert ProblemSpec.parse(str(problem)) == problem
+    assert problem.of("row").b_layout == ("column" if "column" in text else "row")
 
 
 def test_one_kind_of_data_or_several(folder: Path) -> None:
@@ -115,8 +157,17 @@ def test_an_unknown_experiment_gives_the_nearest() -> None:
         ({"windows_s": 1}, "unknown key 'windows_s' in the file; nearest: window_s"),
         ({"sizes": [1000]}, "sizes: sgemm_vectorized cannot take this problem: m = 1000, but m must be a mu"),
         ({"sizes": {"first": 1024, "last": 1152, "step": 64}}, "m = 1088, but m must be a multiple of 128"),
-        ({"beta": 1}, "beta = 1 beside sizes is not allowed; allowed: profile_size alone"),
-        ({"profile_size": 1000}, "profile_size: sgemm_vectorized cannot take this problem: m = 1000, but m must"),
+        ({"profile": [1000]}, "profile: sgemm_vectorized cannot take this problem: m = 1000, but m must"),
+        ({"profile": ["128,alpha=2"]}, "profile: 128x128x128,alpha=2 is not allowed; allowed: alpha = 1, on which"),
+        ({"problems": ["128x128"]}, 'problems.0 = "128x128" is not allowed; allowed: text like'),
+        ({"problems": ["128,gamma=1"]}, "problem = '128,gamma=1' is not allowed; allowed: N or MxNxK, then ,alpha="),
+        ({"problems": ["128x64x0"]}, "problems: sgemm_vectorized cannot take this problem: k = 0, but k must be at"),
+        ({"problems": ["128,b=column"]}, "sgemm_vectorized cannot take this problem: B is column-major, but it must"),
+        ({"problems": [1024]}, "problems: 1024x1024x1024 stands there twice; allowed: each problem once"),
+        ({"random": {"count": 2, "seed": 1, "log2": [7, 9]}}, "random: sgemm_vectorized cannot take this problem: m ="),
+        ({"random": {"count": 2, "seed": 1, "log2": [7]}}, "random.log2 = [7] is not allowed; allowed: at least 2"),
+        ({"random": {"count": 9, "seed": 1, "log2": [7, 8], "multiple": 128}},
+         "random.count = 9 is not allowed; allowed: at most 8, for there are no more"),
     ],
 )  # fmt: skip
 def test_a_value_out_of_range_names_file_key_value_and_allowed(
@@ -129,7 +180,7 @@ def test_a_value_out_of_range_names_file_key_value_and_allowed(
 
 
 def test_an_experiment_without_any_size_is_refused(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"experiments/mine\.yaml: neither sizes nor profile_size is given"):
+    with pytest.raises(UserError, match=r"experiments/mine\.yaml: no sizes, problems, random or profile is given"):
         load(folder, leave_out="sizes")
 
 

@@ -25,19 +25,26 @@ from planted import Planted
 
 import contracts
 from analysis.claims import files as claim_files
-from analysis.claims.estimates import Estimate, Undefined
-from analysis.claims.machine_tables import Missing
 from analysis.claims.verdicts import value_of
+from analysis.quantities.estimates import Estimate, Undefined
+from analysis.quantities.machine import Missing
 from contracts import load_yaml, parse_yaml_value, read_json, read_rows, registry, validate
 from experiments import declarations
 from kernels import catalogue
 
-YAML_FILES = ["kernels/catalogue.yaml", "paper/sources.yaml", "experiments/sgemm_ladder.yaml", "config.yaml"]
+YAML_FILES = [
+    "kernels/catalogue.yaml",
+    "paper/worklogs/boehm_sgemm/source.yaml",
+    "experiments/sgemm_ladder.yaml",
+    "config.yaml",
+]
 ARCHIVED = {table.file: table.schema for table in registry.tables().values()} | {"verdicts.csv": "verdicts"}
 TABLES = {path.name: path for path in sorted((ROOT / "data" / "h200").glob("*.csv")) if path.name in ARCHIVED}
 DOCUMENTS = {path.name: path for path in sorted((ROOT / "data" / "h200").glob("*.json"))}
 ROWS = 12  # of each table: enough for a key to stand twice
-CLAIMS = [entry for entry in load_yaml(ROOT / "paper" / "claims.yaml") if "measure" in entry]
+CLAIMS = [
+    entry for entry in load_yaml(ROOT / "paper" / "worklogs" / "boehm_sgemm" / "claims.yaml") if "measure" in entry
+]
 
 
 def either(whole: bytes, value: Any, written: Any) -> st.SearchStrategy[bytes]:
@@ -107,7 +114,14 @@ def test_experiments(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (experiments / "mine.yaml").write_bytes(content)
         with told_in_one_line("mine.yaml"):
             found = declarations.load("mine")
-            assert all(type(n) is int for n in (*found.sizes, found.samples, found.least_samples))
+            assert all(
+                type(n) is int
+                for n in (
+                    *(n for problem in found.problems for n in problem.row.values()),
+                    found.samples,
+                    found.least_samples,
+                )
+            )
 
     shutil.copyfile(files[0], experiments / "mine.yaml")
     declarations.load("mine")
@@ -227,6 +241,9 @@ PARTS = [
         " and ",
         "%",
         "n=",
+        ".share",
+        "[512]",
+        "[data=zeros]",
         "__import__('os')",
         "/0",
         "1<2",
@@ -251,14 +268,14 @@ def changed_expression(draw: st.DrawFn) -> str:
 
 
 def test_expressions(folder: Path, variants_csv: Path) -> None:
-    functions = Planted(folder, variants_csv).words()
+    ask = Planted(folder, variants_csv).ask()
 
     @FUZZ
     @given(changed_expression())
     def mutated(expression: str) -> None:
         with told_in_one_line("a-claim: "):
             try:
-                value = value_of(expression, functions, "a-claim")
+                value = value_of(expression, ask, "a-claim")
             except (Missing, Undefined):
                 return
             if isinstance(value, Estimate):

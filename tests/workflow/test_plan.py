@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,9 @@ import pytest
 from helpers import ROOT
 
 from analysis import registry as registered
-from contracts import UserError, load_yaml, registry, validate
+from contracts import UserError, load_yaml, registry, validate, worklogs
 from kernels import catalogue
+from kernels.problem import ProblemSpec
 from workflow.plan import (
     BUILT,
     CHECKED,
@@ -33,13 +33,7 @@ LAPTOP = Device(TOOLCHAIN | {"gpu": None, "driver": None})
 H200 = Device(TOOLCHAIN | {"gpu": "NVIDIA H200", "driver": "580.0"})
 WHOLE = [t.file for t in registry.tables().values() if t.archive == "always"]
 ARCHIVE = Inventory(frozenset(f"data/h200/{file}" for file in WHOLE))
-WORKLOGS = load_yaml(ROOT / "paper" / "sources.yaml")
-
-
-@pytest.fixture(autouse=True)
-def catalogue_as_shipped() -> Iterator[None]:
-    yield
-    catalogue.use(None)
+WORKLOGS = worklogs.sources(ROOT / worklogs.FOLDER)
 
 
 def made(*targets: str, device: Device = LAPTOP, files: Inventory = ARCHIVE, more: Any = (), **config: Any) -> Plan:
@@ -241,7 +235,7 @@ def test_the_variants_of_an_experiment_are_measured_in_parts_of_one_dtype_each()
         found.everything["hopper_ladder"].variants
     )
     for part, names in parts.items():
-        assert {catalogue.find(name).dtype for name in names} == {part.partition("-")[0]}
+        assert {catalogue.load().find(name).dtype for name in names} == {part.partition("-")[0]}
     libraries = made("all", device=H200, variants=["cublas_fp32"])
     assert libraries.timed("/only/sgemm_ladder") == ("sgemm_ladder/fp32-1-unlocked",)
     assert libraries.checked("/only/sgemm_ladder") == ()  # libraries are checked where they are timed
@@ -254,9 +248,9 @@ def test_clocks_are_locked_only_where_that_is_asked_for() -> None:
 
 
 def test_the_tuned_record_is_this_machine_s_own_before_an_archive_s(tmp_path: Path) -> None:
-    assert made("all").tuned is None
+    assert made("all").catalogue.record is None
     real = made("all", more={"data/h200/tuned.json", "data/h200/tuning.csv"})
-    assert (real.tuned, real.tuning) == ("data/h200/tuned.json", "data/h200")
+    assert (real.catalogue.record, real.tuning) == (Path("data/h200/tuned.json"), "data/h200")
     assert made("all", more={"data/h200/tuned.json"}).tuning is None
     assert made("tile_autotune", device=H200).sweeping
 
@@ -271,17 +265,18 @@ def test_variants_limit_everything() -> None:
 def test_a_pair_is_an_experiment_that_only_profiles() -> None:
     pair = {"variant_a": "sgemm_naive", "variant_b": "sgemm_warptile"}
     found = made("compare", device=H200, **pair)
-    assert found.compared and found.profiled([found.compared]) == (("sgemm_naive", 4096), ("sgemm_warptile", 4096))
+    assert found.compared and found.compared.profiled == (ProblemSpec.square(4096),)
+    assert found.compared.variants == ("sgemm_naive", "sgemm_warptile") and not found.compared.problems
     assert found.folder_of("compare") == "results/h200/only/compare" and not found.counters_required
     assert made("all", device=H200).compared is None
 
 
 def test_a_problem_with_beta_is_profiled_beside_the_one_without() -> None:
+    """Predictions do not read C, so that one serves both."""
     found = made("profile_reading_c", device=H200)
-    chosen = [found.everything["profile_reading_c"], found.everything["profile_2d_vs_vectorized"]]
-    pair = ("sgemm_blocktile_2d", "sgemm_vectorized")
-    assert found.profiles(chosen) == tuple((name, 4096, beta) for beta in (1.0, 0.0) for name in pair)
-    assert found.profiled(chosen) == tuple((name, 4096) for name in pair)
+    assert [problem.beta for problem in found.everything["profile_reading_c"].profiled] == [1.0]
+    assert found.predicted("sgemm_blocktile_2d") == (ProblemSpec.square(4096),)
+    assert made("all").predicted("sgemm_c_texld") == ()
 
 
 def test_inputs_meet_their_schema() -> None:

@@ -21,11 +21,11 @@ if "emulate" not in PLAN.kept:
             emulator=EMULATOR,
             build=BUILD,
             tuned=TUNED,
-            sizes=lambda wildcards: _sizes(wildcards.variant),
+            problems=lambda wildcards: PLAN.predicted(wildcards.variant),
             out=subpath(output[0], parent=True),
             results="--results" if PLAN.measuring else "",
         shell:
-            "python -m experiments.emulation {wildcards.variant} --size {params.sizes} --build-dir {params.build} {params.tuned}"
+            "python -m experiments.emulation {wildcards.variant} --problem {params.problems} --build-dir {params.build} {params.tuned}"
             " {params.results} --out-dir {params.out} 2>&1 | tee {log}"
 
 
@@ -67,7 +67,7 @@ if PICTURES:
                 if _are_there
                 else [
                     "results/toolchain.json",
-                    *sorted({path for name in _pictured for path in relative(catalogue.kernels()[name].sources())}),
+                    *sorted({path for name in _pictured for path in relative(PLAN.catalogue.kernels[name].sources())}),
                 ]
             ),
         output:
@@ -89,7 +89,7 @@ rule analytic:
     input:
         "experiments/stages/analytic.py",
         "kernels/occupancy.py",
-        cases="paper/analytic.yaml",
+        cases=sorted(path.as_posix() for path in contracts.worklogs.files("analytic.yaml").values()),
     output:
         "results/analytic.csv",
     log:

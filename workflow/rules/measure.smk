@@ -121,6 +121,7 @@ rule profile:
         ],
     output:
         counters=f"{PARTS}/profile/{{experiment}}.csv",
+        with_beta=f"{PARTS}/profile/{{experiment}}.with_beta.csv",
         seconds=f"{PARTS}/profile/{{experiment}}.seconds.csv",
         left_out=f"{PARTS}/profile/{{experiment}}.left_out.txt",
     log:
@@ -130,15 +131,15 @@ rule profile:
         gpu=1,
     params:
         variants=lambda wildcards: PLAN.everything[wildcards.experiment].variants,
-        size=lambda wildcards: PLAN.everything[wildcards.experiment].profile_size,
-        beta=lambda wildcards: PLAN.everything[wildcards.experiment].beta,
+        problems=lambda wildcards: PLAN.everything[wildcards.experiment].profiled,
         build=BUILD,
         store=STORE,
         tuned=TUNED,
         checked=_checked_option,
     shell:
-        "python -m experiments.stages.profile {params.variants} --size {params.size} --beta={params.beta}"
+        "python -m experiments.stages.profile {params.variants} --problem {params.problems}"
         " --build-dir {params.build} --store {params.store} {params.tuned} {params.checked} --out {output.counters}"
+        " --with-beta {output.with_beta}"
         " --seconds {output.seconds} --left-out {output.left_out} 2>&1 | tee {log}"
 
 

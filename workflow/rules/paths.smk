@@ -9,12 +9,12 @@ def relative(paths):
 def swept_sources():
     """Of the kernels whose tiles are swept."""
     swept = ("sgemm_autotuned", "sgemm_warptile")
-    return sorted({path for name in swept for path in relative(catalogue.kernels()[name].sources())})
+    return sorted({path for name in swept for path in relative(PLAN.catalogue.kernels[name].sources())})
 
 
 def built(variant):
     """The cubin and PTX that running a catalogue entry needs, of a dispatcher all its kernels'; none for a library."""
-    kernels = catalogue.runnable()[variant].variants if variant in PLAN.runnable else []
+    kernels = PLAN.catalogue.runnable[variant].variants if variant in PLAN.runnable else []
     return [path for kernel in kernels for path in multiext(f"{BUILD}/{kernel.name}", ".cubin", ".ptx")]
 
 
@@ -28,22 +28,17 @@ def checked(experiment, part):
     return f"{RESULTS}/parts/check/{experiment}/{part}.csv" if PLAN.runnable_of(experiment, part) else []
 
 
-def _sizes(variant):
-    """The sizes at which an entry is profiled, and so predicted."""
-    return sorted({size for name, size in PLAN.profiled(PLAN.everything.values()) if name == variant})
-
-
 def _bench(suffix):
     """What was timed in a scope: parts of this run, and those that earlier ones left."""
     return lambda wildcards: [f"{RESULTS}/parts/bench/{stem}{suffix}" for stem in PLAN.timed(wildcards.scope)]
 
 
-def _profile(suffix, with_beta=(False, True)):
-    """What profiling the experiments of a scope leaves: those whose beta is 0, the others, or both."""
+def _profile(suffix):
+    """What profiling the experiments of a scope leaves."""
     return lambda wildcards: [
         f"{RESULTS}/parts/profile/{experiment.name}{suffix}"
         for experiment in PLAN.in_scope(wildcards.scope)
-        if experiment.profile_size and bool(experiment.beta) in with_beta
+        if experiment.profiled
     ]
 
 
@@ -82,7 +77,7 @@ def sources(one, experiment=None):
             found += [path for path in files if PLAN.inventory.has(path)]
             found += own.values() if PLAN.measuring else []
         else:
-            found.append(name if "/" in name else own[name])
+            found += sorted(map(str, Path().glob(name))) if "/" in name else [own[name]]
     return found
 
 

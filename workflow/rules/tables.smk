@@ -11,8 +11,8 @@ _JOINED = {
             "windows": _bench(".csv"),
             "checks": _checks,
             "contests": _bench(".contests.csv"),
-            "counters": _profile(".csv", with_beta=(False,)),
-            "counters_with_beta": _profile(".csv", with_beta=(True,)),
+            "counters": _profile(".csv"),
+            "counters_with_beta": _profile(".with_beta.csv"),
             "gpu_seconds": _seconds,
             "lease_medians": _bench(".leases.csv"),
         }

@@ -12,13 +12,12 @@ import pandas as pd
 
 from analysis.data import Measured, difference_percent, metric_names, one_row_each, wide
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 WITHIN_PERCENT = 1.0
 
 
 def ncu_pairs(measured: Measured) -> pd.DataFrame:
-    """Rows like those of cross_checks.csv as measured: our timings beside ncu's duration and mean SM clock."""
+    """Rows like those of cross_checks.csv as measured: our timings next to ncu's duration and mean SM clock."""
     counted = wide(measured.counters, metric_names())
     counted = counted.assign(**{key: counted.get(key) for key in ("duration", "sm_frequency")})
     counted = counted[["variant", "n", "stale", "duration", "sm_frequency"]]
@@ -59,13 +58,5 @@ def within(percent: pd.Series) -> pd.Series:
     return (percent.abs() <= WITHIN_PERCENT).map({True: "true", False: "false"}).where(percent.notna(), None)
 
 
-@table(
-    "cross_checks",
-    category="6 Second opinions",
-    title="Other tools",
-    caption="experiments/studies/cross_checks/cross_checks.rst",
-    reads=("measured",),
-    optional=("cross_checks",),
-)
 def cross_checks_table(inputs: Inputs) -> pd.DataFrame:
     return cross_checks(inputs.offered("cross_checks", timed=True), inputs.measured())

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 TITLES = {"uniform": "uniform", "normal": "normal", "positive": "positive", "wide": "exponents ±30"}
 STATISTICS = {"rms": "RMS", "worst": "worst"}
@@ -31,7 +30,7 @@ class Origin:
 
 
 def origin(measured: Measured, devices: set[str]) -> Measured | Origin:
-    """That of a GPU's rows is the machine's; the emulator's say so."""
+    """Where the rows come from: the machine, for a GPU's rows; the emulator's say so themselves."""
     return measured if devices == {"gpu"} else Origin("emulated (ptxsim, with the H200's tensor cores bit by bit)")
 
 
@@ -69,19 +68,10 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
         handles, labels, loc="outside upper center", ncols=min(4, style.legend_columns(labels)), frameon=False
     )
     side = int(rows["elements"].min() ** 0.5)
-    told = f"{side} x {side} elements a point, against float64"
-    style.note(figure, origin(measured, set(rows["device"])), told, stale=bool(rows["stale"].any()))
+    note = f"{side} x {side} elements a point, against float64"
+    style.note(figure, origin(measured, set(rows["device"])), note, stale=bool(rows["stale"].any()))
     return figure
 
 
-@figure(
-    "error_over_k",
-    category="4 Correctness",
-    subcategory="All kernels",
-    title="Error over k",
-    reads=("measured",),
-    optional=("error_over_k",),
-    where_needed=("error_over_k",),
-)
 def error_over_k_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.offered("error_over_k", timed=True))

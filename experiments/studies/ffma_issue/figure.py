@@ -1,6 +1,6 @@
-"""Issue of FFMA: cycles of loops beside the model's, and what a load of shared memory takes of issue.
+"""Issue of FFMA: cycles of loops against the model's, and what a load of shared memory takes of issue.
 
-Left: loops of FFMAs alone, each against the model of ptxsim/issue.py; on the line, both agree. Right: loads beside
+Left: loops of FFMAs alone, each against the model of ptxsim/issue.py; on the line, both agree. Right: loads next to
 FFMAs, by their width and by whether neighbouring lanes are merged.
 """
 
@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from ptxsim import issue, sass
 
 WARPS = 8  # of the block: two a scheduler, so that one issues while the other branches
@@ -28,8 +27,8 @@ def instructions(operands: str) -> list[sass.Instruction]:
     found = []
     for part in operands.split(";"):
         name, *registers = ["FFMA", *part.split()] if " " in part else [part]
-        told = tuple(f"R{r[:-1]}.reuse" if r.endswith("*") else f"R{r}" for r in registers)
-        found.append(sass.Instruction(0, name, told, None, "", 0, 0))
+        names = tuple(f"R{r[:-1]}.reuse" if r.endswith("*") else f"R{r}" for r in registers)
+        found.append(sass.Instruction(0, name, names, None, "", 0, 0))
     return found
 
 
@@ -56,8 +55,8 @@ def loads(rows: pd.DataFrame) -> pd.DataFrame:
     """Loads without bank conflicts: bits, lanes (merged or not), extra issue cycles of one."""
     own = rows[(rows["beside"] == "load") & (rows["warps"] == WARPS) & ~rows["lanes"].isin(CONFLICTS)]
     merged = own["wavefronts"] <= own["bits"] / 64  # with only one half-warp merged, a load is as the others
-    told = merged.map({True: "merged", False: "not merged"})
-    return pd.DataFrame({"bits": own["bits"].astype(int), "lanes": told, "extra": own["extra"]})
+    labels = merged.map({True: "merged", False: "not merged"})
+    return pd.DataFrame({"bits": own["bits"].astype(int), "lanes": labels, "extra": own["extra"]})
 
 
 def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
@@ -100,19 +99,10 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     right.legend(title=None, loc="upper left", frameon=False)
     right.grid(axis="y")
     close = int(((found["model"] / found["measured"] - 1).abs() <= CLOSE).sum())
-    told = f"{WARPS} warps on one SM; model within {CLOSE:.0%} in {close} of {len(found)} loops"
-    style.note(figure, measured, told, withheld=False)
+    note = f"{WARPS} warps on one SM; model within {CLOSE:.0%} in {close} of {len(found)} loops"
+    style.note(figure, measured, note, withheld=False)
     return figure
 
 
-@figure(
-    "ffma_issue",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Issue of FFMA",
-    reads=("measured",),
-    optional=("ffma_issue",),
-    where_needed=("ffma_issue",),
-)
 def ffma_issue_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.rows("ffma_issue"))

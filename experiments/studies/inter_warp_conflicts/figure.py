@@ -1,7 +1,7 @@
 """Shared-memory wavefronts that the hardware counts beyond those that the addresses within each warp need.
 
 A line per catalogue kernel over the warps of its block, with one and with two blocks on each SM: with a single warp on
-an SM there is nothing beside it to collide with.
+an SM there is nothing else to collide with.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 PANELS = {"store": "stores", "load": "loads"}
 SHORT = "sgemm_"  # prefix of names that labels leave out
@@ -32,7 +31,7 @@ def excess(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
-    """The figure: stores beside loads."""
+    """The figure: stores next to loads."""
     rows = excess(rows)
     gemms = rows[rows["bits"].isna() & (rows["source"].isin(["A and B", "L2"]))]
     swept = gemms.groupby("kernel")["warps"].nunique()
@@ -68,14 +67,5 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "inter_warp_conflicts",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Shared-memory wavefronts between warps",
-    reads=("measured",),
-    optional=("inter_warp_conflicts",),
-    where_needed=("inter_warp_conflicts",),
-)
 def inter_warp_conflicts_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.rows("inter_warp_conflicts"))

@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from experiments.studies.timing_methods.report import OURS, timing_methods
 
 # Protocol and its row's name; one that is not here keeps its own
@@ -58,7 +57,7 @@ def cells(rows: pd.DataFrame) -> pd.DataFrame:
     return made.loc[[name for name in names if name in made.index], columns]
 
 
-def told(value: float) -> str:
+def in_percent(value: float) -> str:
     """A difference in a few characters: "-21", "+3.2", "0.0"; a dash where there is none."""
     if not np.isfinite(value):
         return "–"
@@ -86,7 +85,7 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     )
     figure.set_layout_engine("constrained", hspace=0, h_pad=0.04)
     for panel, part in zip(panels.flat, parts, strict=True):
-        style.cells(panel, part.to_numpy(), COLOURS, Normalize(-FULL, FULL), part.map(told).to_numpy())
+        style.cells(panel, part.to_numpy(), COLOURS, Normalize(-FULL, FULL), part.map(in_percent).to_numpy())
         panel.set_yticks(np.arange(len(part)) + 0.5, part.index)
         panel.tick_params(length=0, pad=1)
     axes = panels.flat[0]
@@ -112,13 +111,5 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "timing_methods",
-    category="6 Second opinions",
-    subcategory="All kernels",
-    title="Ways of timing",
-    reads=("measured",),
-    optional=("timing_methods",),
-)
 def timing_methods_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), timing_methods(inputs.offered("timing_methods", timed=True)))

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from analysis.claims import files, tolerance, verdicts
-from analysis.claims.estimates import Estimate
-from analysis.claims.tolerance import Basis, Level
+from analysis.claims.tolerance import Level
+from analysis.quantities.estimates import Estimate
+from analysis.quantities.registry import Noise
 
 
 @pytest.mark.parametrize(
@@ -42,22 +43,21 @@ def test_the_stricter_level_takes_about_for_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "basis", "independent"),
+    ("expression", "noise", "independent"),
     [
-        ('published("a") / 2', Basis.PAPER, True),
-        ('analytic("a", "degree")', Basis.PAPER, True),
-        ('compiled("a", "sm_86", "registers")', Basis.COMPILER, True),
-        ('resource("a", "registers")', Basis.COMPILER, False),
-        ('bottleneck("a")', Basis.EMULATOR, False),
-        ('stall("a", "wait") / published("x")', Basis.COUNTER, False),
-        ('min_over(lambda n: share("a", n), sizes("a"))', Basis.TIME, False),
-        ('power_w("a") / time_us("a")', Basis.POWER, False),
-        ('fastest(8192, "a", "b", per="joule")', Basis.POWER, False),
-        ("8 * 8 % 32", Basis.PAPER, True),
+        ('published("a") / 2', Noise.PAPER, True),
+        ('analytic("a", "degree")', Noise.PAPER, True),
+        ("a.registers[arch=sm_86]", Noise.COMPILER, True),
+        ("a.registers", Noise.COMPILER, False),
+        ("tuned(BK)", Noise.TIME, False),
+        ("a.dram_read[beta=1, device=ptxsim]", Noise.EMULATOR, True),
+        ("fastest(a.gflop_per_j, b.gflop_per_j)", Noise.POWER, False),
+        ("8 * 8 % 32", Noise.PAPER, True),
+        (3, Noise.PAPER, True),
     ],
 )
-def test_what_a_value_rests_on(expression: str, basis: Basis, independent: bool) -> None:
-    assert (tolerance.basis(expression), tolerance.independent(expression)) == (basis, independent)
+def test_what_a_measure_rests_on(expression: str | float, noise: Noise, independent: bool) -> None:
+    assert (verdicts.noise_of(expression), verdicts.independent(expression)) == (noise, independent)
 
 
 def verdict(rule: dict[str, Any], measure: str, ours: Estimate, theirs: float, level: Level, **more: Any) -> str:
@@ -69,24 +69,24 @@ def verdict(rule: dict[str, Any], measure: str, ours: Estimate, theirs: float, l
     ("rule", "measure", "ours", "theirs", "three"),
     [
         # 1.41 where a text has 1.5: within a fifth, not within its digits
-        ({"as": "written", "neutral": 1}, "share()", 1.41, 1.5, ("direction only", "direction only", "holds")),
+        ({"as": "written", "neutral": 1}, "a.share", 1.41, 1.5, ("direction only", "direction only", "holds")),
         # noise carries 37.6 to 37.5, and a count has none
-        ({"as": "written"}, "share()", 37.6, 37, ("does not hold", "holds", "holds")),
-        ({"as": "written"}, "resource()", 37.6, 37, ("does not hold", "does not hold", "holds")),
-        ({"as": "about"}, "share()", 79, 75, ("does not hold", "holds", "holds")),
+        ({"as": "written"}, "a.share", 37.6, 37, ("does not hold", "holds", "holds")),
+        ({"as": "written"}, "a.registers", 37.6, 37, ("does not hold", "does not hold", "holds")),
+        ({"as": "about"}, "a.share", 79, 75, ("does not hold", "holds", "holds")),
         # on paper a twentieth is all that the looser rule adds
-        ({"as": "written"}, "published()", 44, 50, ("does not hold", "does not hold", "does not hold")),
-        ({"between": [5, 10]}, "share()", 10.4, 7.5, ("holds", "holds", "holds")),
-        ({"between": [5, 10]}, "share()", 14, 7.5, ("does not hold",) * 3),
-        ({"equals": 32}, "counter()", 32.02, 32, ("does not hold", "holds", "holds")),
-        ({"equals": 32}, "resource()", 32.02, 32, ("does not hold", "does not hold", "does not hold")),
+        ({"as": "written"}, "published(1)", 44, 50, ("does not hold", "does not hold", "does not hold")),
+        ({"between": [5, 10]}, "a.share", 10.4, 7.5, ("holds", "holds", "holds")),
+        ({"between": [5, 10]}, "a.share", 14, 7.5, ("does not hold",) * 3),
+        ({"equals": 32}, "a.dram_read", 32.02, 32, ("does not hold", "holds", "holds")),
+        ({"equals": 32}, "a.registers", 32.02, 32, ("does not hold", "does not hold", "does not hold")),
         # a side: all of it; with noise to spare; and the middle alone
-        ({"at_least": 1}, "share()", 1.003, None, ("does not hold", "holds", "holds")),
-        ({"at_least": 1}, "share()", 0.997, None, ("does not hold", "does not hold", "holds")),
-        ({"at_least": 1}, "published()", 1, None, ("holds", "holds", "holds")),
+        ({"at_least": 1}, "a.share", 1.003, None, ("does not hold", "holds", "holds")),
+        ({"at_least": 1}, "a.share", 0.997, None, ("does not hold", "does not hold", "holds")),
+        ({"at_least": 1}, "published(1)", 1, None, ("holds", "holds", "holds")),
         # a tolerance of its own: half, as it is, and twice
-        ({"within": 2, "reason": "x"}, "published()", 13, 10, ("does not hold", "does not hold", "holds")),
-        ({"within": 2, "reason": "x"}, "published()", 11.5, 10, ("does not hold", "holds", "holds")),
+        ({"within": 2, "reason": "x"}, "published(1)", 13, 10, ("does not hold", "does not hold", "holds")),
+        ({"within": 2, "reason": "x"}, "published(1)", 11.5, 10, ("does not hold", "holds", "holds")),
     ],
 )  # fmt: skip
 def test_each_rule_under_the_three_levels(

@@ -104,11 +104,11 @@ def test_every_claim_is_there_with_what_it_rests_on(page: Path) -> None:
 def test_a_measure_leads_to_its_kernels_and_metric() -> None:
     keys = {metric["id"] for metric in shown_metrics()}
     variants = ["sgemm_naive", "sgemm_coalesced", "cublas_fp32"]
-    measure = 'speedup("cublas_fp32", "sgemm_naive") + counter("sgemm_coalesced", "dram_read") - published("a-b")'
+    measure = 'cublas_fp32.speedup[over=sgemm_naive] + sgemm_coalesced.dram_read - published("a-b")'
     shown = [(rest["view"], rest["kernels"], rest.get("shows")) for rest in rests_on(measure, variants, keys)]
     assert shown == [("sizes", ["sgemm_naive", "cublas_fp32"], "tflops"), ("pair", ["sgemm_coalesced"], "dram_read")]
-    assert rests_on('resource("sgemm_naive", "registers")', variants, keys)[0]["shows"] == "resources.registers"
-    assert rests_on("not ( Python", variants, keys) == []
+    assert rests_on("sgemm_naive.registers", variants, keys)[0]["shows"] == "resources.registers"
+    assert rests_on("", variants, keys) == []
 
 
 def test_metrics_have_a_name_each() -> None:

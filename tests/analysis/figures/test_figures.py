@@ -18,6 +18,7 @@ from made_inputs import write_inputs
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
+from analysis import findings, registry
 from analysis.data import Measured, metric_names, table, wide
 from analysis.figures import (
     autotune,
@@ -28,10 +29,10 @@ from analysis.figures import (
     data_kinds,
     dispatch,
     energy,
-    findings,
     ladder,
     machines,
     occupancy,
+    paper_ladder,
     predicted,
     published,
     roofline,
@@ -42,7 +43,7 @@ from analysis.figures import (
 )
 from analysis.tables import autotune as tables_autotune
 from analysis.tables import machines as tables_machines
-from contracts import read_json, read_rows, write_json, write_rows
+from contracts import read_json, read_rows, worklogs, write_json, write_rows
 from kernels import catalogue
 
 SMALLEST = 7.0  # points, as printed
@@ -70,7 +71,7 @@ def rows_of(folder: Folder, name: str) -> pd.DataFrame:
     return table(folder.rows(name), name)
 
 
-# What the worklogs say, as rows of paper/published.csv: line, rung, gpu, n, quantity, value, unit.
+# What the worklogs say, as rows of published.csv: line, rung, gpu, n, quantity, value, unit.
 TOLD = {
     "A": [
         (7, "sgemm_warptile", "RTX A6000", None, "share_of_cublas", 94, "%"),
@@ -98,13 +99,28 @@ def told() -> pd.DataFrame:
             text = {"section": "-", "as_written": str(value), "subject": "speed of a kernel"}
             number = {"id": f"{worklog.lower()}-{number}", "worklog": worklog, "line": line}
             rows.append(number | text | known | {"quantity": quantity, "value": float(value), "unit": unit})
-    return table(rows, "published")
+    return pd.DataFrame(rows)
 
 
 def of_tuning(folder: Folder) -> Figure:
     return autotune.draw(tables_autotune.of(folder.inputs()))
 
 
+def of_finding(name: str) -> Callable[[Folder, Measured], Figure]:
+    """The figure of a finding, drawn from a findings.json of the folder's tables."""
+
+    def drawn(folder: Folder, _: Measured) -> Figure:
+        inputs = dataclasses.replace(folder.inputs(), reports=folder.variants.parent)
+        if not (path := inputs.reports / "findings.json").is_file():
+            path.write_text(findings.document(inputs))
+        figure: Figure = registry.figures()[f"finding_{name}"].load()(inputs)
+        return figure
+
+    return drawn
+
+
+# Of `alignment` the archive has no tables: it is worked out
+FINDINGS = [name for name, one in findings.manifests().items() if "figure" in one and name != "alignment"]
 FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "ladder": lambda _, measured: ladder.draw(measured, "sgemm_ladder"),
     "sizes": lambda _, measured: sizes.draw(measured, "sgemm_sizes"),
@@ -123,18 +139,9 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     ),
     "published": lambda _, measured: published.draw(measured, told()),
     "autotune": lambda folder, _: of_tuning(folder),
-    "paper_ladder": lambda folder, _: findings.paper_ladder(folder.inputs()),
-    "finding_ladders": lambda folder, _: findings.finding_ladders(folder.inputs()),
-    "finding_counters": lambda folder, _: findings.finding_counters(folder.inputs()),
-    "finding_wavefronts": lambda folder, _: findings.finding_wavefronts(folder.inputs()),
-    "finding_blocks": lambda folder, _: findings.finding_blocks(folder.inputs()),
-    "finding_power": lambda folder, _: findings.finding_power(folder.inputs()),
-    "finding_hopper": lambda folder, _: findings.finding_hopper(folder.inputs()),
-    "finding_fma": lambda folder, _: findings.finding_fma(folder.inputs()),
-    "finding_merged": lambda folder, _: findings.finding_merged(folder.inputs()),
-    "finding_fp32_tensor": lambda folder, _: findings.finding_fp32_tensor(folder.inputs()),
+    "paper_ladder": lambda _, measured: paper_ladder.draw(measured),
     "dispatch": lambda folder, _: dispatch.dispatch_figure(folder.inputs()),
-}
+} | {f"finding_{name}": of_finding(name) for name in FINDINGS}
 COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
 NEW = ["clock_split", "energy", "occupancy", "published"]  # those that draw nothing stale
 
@@ -339,9 +346,9 @@ def test_both_ladders_are_drawn_at_their_shares(still: Folder) -> None:
 
 
 def test_the_paper_s_own_file_gives_a_ladder_of_each_worklog_with_one(still: Folder) -> None:
-    rows = table(read_rows(ROOT / "paper" / "published.csv", "published"), "published")
+    rows = pd.DataFrame(worklogs.published(ROOT / worklogs.FOLDER))
     found = published.shares(rows, still.read().variants)
-    ladders = {"A", "B", "C", "H"} & set(rows["worklog"])
+    ladders = set(rows.loc[rows["quantity"].isin(list(published.SHARES)) & rows["rung"].notna(), "worklog"])
     assert len(ladders) > 2 and ladders <= set(found["worklog"])
     assert found["share"].between(0.001, 2).all()
     assert set(found.loc[found["worklog"] == "A", "variant"]) >= {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_warptile"}
@@ -460,7 +467,7 @@ def test_every_kernel_of_the_catalogue_has_its_place_in_the_roofline(still: Fold
     rows, _ = roofline.points(measured)
     timed = {row["variant"] for row in still.rows("bench") if row["n"] == 4096}
     counted = {row["variant"] for row in still.rows("counters")}
-    kernels = set(catalogue.runnable())
+    kernels = set(catalogue.load().runnable)
     assert set(rows["variant"]) >= timed & counted & kernels
     at = {(round(x, 6), round(y, 6)) for x, y in marks(roofline.draw(measured), 0)}
     assert at == {(round(row.intensity, 6), round(row.tflops, 6)) for row in rows.itertuples()}

@@ -6,16 +6,13 @@ import csv
 from pathlib import Path
 
 import pytest
-import yaml
 from helpers import ROOT
 from machine_folder import Folder
 
-from analysis.facts import Facts
+from analysis.quantities.machine import Machine
 from analysis.tables import bounds, steps
-from contracts import UserError, read_rows
+from contracts import UserError, read_rows, worklogs
 from kernels import catalogue
-
-PLAN = ROOT / "paper" / "steps.yaml"
 
 
 @pytest.fixture
@@ -41,8 +38,8 @@ def bench(folder: Folder, variant: str) -> dict[str, float]:
 
 
 def test_every_step_is_of_rungs_of_the_catalogue_and_none_is_told_twice() -> None:
-    plan = yaml.safe_load(PLAN.read_text())
-    names = set(catalogue.runnable())
+    plan = worklogs.steps(ROOT / worklogs.FOLDER)
+    names = set(catalogue.load().runnable)
     assert {step["variant"] for step in plan} | {step["over"] for step in plan} <= names
     assert len({(step["variant"], step["over"]) for step in plan}) == len(plan) > 20
 
@@ -110,7 +107,6 @@ def test_an_unknown_counter_is_one_line(folder: Folder) -> None:
     step = {"part": "A", "variant": "sgemm_coalesced", "over": "sgemm_naive", "changed": "its order"}
     plan = [step | {"counters": [{"key": "global_load_sector", "meant": "fall"}]}]
     inputs = folder.inputs()
-    facts = Facts(inputs.measured(), inputs.rows("resources"))
     least = bounds.bottlenecks(bounds.shares(inputs.measured().counters, inputs.rows("bounds")))
     with pytest.raises(UserError, match=r"global_load_sector.*sgemm_coalesced.*nearest: global_load_sectors"):
-        steps.steps(facts, least, plan, Path("plan.yaml"))
+        steps.steps(Machine(inputs), least, plan)

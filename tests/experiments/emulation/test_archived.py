@@ -11,6 +11,7 @@ from contracts import read_rows
 from experiments.emulation import launching, predictions, scaling
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
+from kernels.problem import ProblemSpec
 from ptxsim.counters import LOWER_BOUNDS, at_least
 
 SIZE, SMS = 4096, 132
@@ -19,7 +20,7 @@ IDEAL = {  # ncu's own ideal, which is not understood; of wavefronts and sectors
     ("sgemm_tiling", "memory_l1_wavefronts_shared_ideal"),
     ("sgemm_naive_16x16", "memory_l2_theoretical_sectors_global_ideal"),
 }
-KERNELS = catalogue.kernels()
+KERNELS = catalogue.load().kernels
 
 
 def divides(variant: Variant) -> bool:
@@ -78,8 +79,10 @@ def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured)
     if name not in measured:
         pytest.skip(f"{name}: not measured at n = {SIZE}")
     kernel = launching.load(variant, builds(name))
-    scaled = scaling.emulate(kernel, variant, SIZE, SMS)
-    predicted = {row["metric"]: row["value"] for row in predictions.rows(variant, SIZE, kernel.name, scaled)}
+    scaled = scaling.emulate(kernel, variant, ProblemSpec.square(SIZE), SMS)
+    predicted = {
+        row["metric"]: row["value"] for row in predictions.rows(variant, ProblemSpec.square(SIZE), kernel.name, scaled)
+    }
     bounds = set(at_least(kernel.program))
     if divides(variant):
         assert predicted["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] > 0

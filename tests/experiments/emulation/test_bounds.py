@@ -14,10 +14,12 @@ from analysis.tables import bounds as told
 from contracts import read_json, read_rows
 from experiments.emulation import bounds, launching, predictions, scaling
 from kernels import catalogue
+from kernels.problem import ProblemSpec
 from ptxsim import bounds as rules
 from ptxsim import machines, polling
 
 SIZE = 4096
+PROBLEM = ProblemSpec.square(SIZE)
 EXACT = [
     "smsp__inst_executed_op_shared_ld.sum",
     "smsp__inst_executed_op_shared_st.sum",
@@ -31,7 +33,7 @@ EXACT = [
 ]
 # one of each kind; the rest with -m slow
 QUICK = {"sgemm_vectorized", "hgemm_naive_bf16", "sgemm_t128x128x8_cpasync", "sgemm_t128x128x8_texld"}
-EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in catalogue.kernels()]
+EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in catalogue.load().kernels]
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +42,11 @@ def found(builds):
 
     @functools.cache
     def of(name: str) -> tuple[dict[str, float], dict[str, dict]]:
-        variant, folder = catalogue.kernels()[name], builds(name)
+        variant, folder = catalogue.load().kernels[name], builds(name)
         kernel = launching.load(variant, folder)
-        scaled = scaling.emulate(kernel, variant, SIZE, 132)
-        predicted = predictions.rows(variant, SIZE, kernel.name, scaled)
-        least = bounds.rows(variant, SIZE, kernel, folder / f"{name}.cubin", scaled, machines.find("h200"))
+        scaled = scaling.emulate(kernel, variant, PROBLEM, 132)
+        predicted = predictions.rows(variant, PROBLEM, kernel.name, scaled)
+        least = bounds.rows(variant, PROBLEM, kernel, folder / f"{name}.cubin", scaled, machines.find("h200"))
         return {row["metric"]: row["value"] for row in predicted}, {row["resource"]: row for row in least}
 
     return of
@@ -60,7 +62,7 @@ def counted(archive: Path):
             hashes[row["variant"]].add(row["source_hash"])
 
     def of(name: str) -> dict[str, float]:
-        if hashes[name] != {catalogue.kernels()[name].source_hash}:
+        if hashes[name] != {catalogue.load().kernels[name].source_hash}:
             pytest.skip(f"{name}: not measured since its source changed")
         return values[name]
 
@@ -79,7 +81,7 @@ def test_instructions_and_pipes_are_ncu_s(name: str, found, counted, builds) -> 
     them: of these the instructions are a lower bound, as are those of wgmma kernels whose branches the counts leave
     open."""
     ncu, least = counted(name), found(name)[1]
-    program = launching.load(catalogue.kernels()[name], builds(name), cubin=False).program
+    program = launching.load(catalogue.load().kernels[name], builds(name), cubin=False).program
     exact = not polling.waits(program, polling.loops(program)) and all(i.opcode != "wgmma" for i in program.code)
     if exact:
         assert least["issue"]["amount"] == pytest.approx(ncu["sm__inst_executed.sum"], rel=1e-8)
@@ -130,7 +132,7 @@ def test_both_sides_call_the_same_resources_estimates() -> None:
 def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
     to = tmp_path / "out"
     done = run_module(
-        "experiments.emulation", "sgemm_vectorized", "--size", 4096, 4224, "--build-dir", built, "--out-dir", to
+        "experiments.emulation", "sgemm_vectorized", "--problem", 4096, 4224, "--build-dir", built, "--out-dir", to
     )
     assert done.returncode == 0, done.stderr
     assert "n = 4224, left out: sgemm_vectorized: size = 4224 is not made of whole tiles" in done.stderr

@@ -71,10 +71,9 @@ from experiments.gpu import power
 from experiments.gpu.timing import Samples
 from experiments.stages import bench, verify
 from experiments.stages.turns import ROLES, Turns
-from kernels.catalogue import Problem
 
 class Bench:
-    def __init__(self, build_dir, handle, contests, target=None):
+    def __init__(self, build_dir, handle, contests, asked, target=None):
         self.handle = handle
 
     def measure(self, item, lease, seconds):
@@ -87,7 +86,7 @@ class Bench:
         samples = Samples(1e6 / mhz, mhz, np.arange(40) != 0)
         checked = {role: verify.CheckResult(float(os.environ.get("WORST", 0.1)), "") for role in ROLES}
         window = power.Window(power_w=500.0, temperature_c=50.0, run_us=600.0, reasons={"power_cap"})
-        return bench.Taken(Problem.square(item.n), item.data, 1, Turns(samples, roles), checked, window, samples)
+        return bench.Taken(item.problem.of("row"), item.data, 1, Turns(samples, roles), checked, window, samples)
 
 bench.Bench = Bench
 run_command(bench.main)

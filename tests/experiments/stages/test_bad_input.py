@@ -22,8 +22,8 @@ def outputs(tmp_path: Path, *names: str) -> list[object]:
 COMMANDS = {
     "build": ["--arch", "sm_90a", "--out-dir"],
     "check": ["--build-dir", "b", "--out"],
-    "profile_target": ["--size", "1024", "--build-dir"],
-    "profile": ["--size", "1024", "--build-dir", "b", "--left-out", "left_out", "--out"],
+    "profile_target": ["--problem", "1024", "--build-dir"],
+    "profile": ["--problem", "1024", "--build-dir", "b", "--left-out", "left_out", "--out"],
 }
 
 
@@ -55,7 +55,11 @@ def test_what_cannot_be_timed_is_one_line(experiment: str, variant: str, words: 
 
 @pytest.mark.parametrize(
     ("command", "arguments"),
-    [("check", ["sgemm_naive"]), ("profile_target", ["sgemm_naive", "--size", "128"]), ("machine", ["--machine", "m"])],
+    [
+        ("check", ["sgemm_naive"]),
+        ("profile_target", ["sgemm_naive", "--problem", "128"]),
+        ("machine", ["--machine", "m"]),
+    ],
 )
 def test_no_gpu_is_one_line(command: str, arguments: list[str], tmp_path: Path) -> None:
     out = [] if command == "profile_target" else outputs(tmp_path, "out")

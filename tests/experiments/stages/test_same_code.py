@@ -10,7 +10,7 @@ from helpers import ROOT, assert_one_line, copy_tree, run_module
 from analysis.data import with_hashes_of_today
 from contracts import UserError, read_json, write_rows
 from experiments.stages.build import build_variant
-from experiments.stages.same_code import Tree, find
+from experiments.stages.same_code import Tree, chained, find
 
 NAIVE = Path("kernels", "sgemm", "naive.cu")
 
@@ -38,7 +38,7 @@ def edited(to: Path, old: str, new: str) -> Tree:
     return Tree(tree)
 
 
-def test_another_source_of_the_same_code_is_told(before: Tree, archive: Path, tmp_path: Path) -> None:
+def test_another_source_of_the_same_code_is_found(before: Tree, archive: Path, tmp_path: Path) -> None:
     now = edited(tmp_path / "tree", "float sum = 0.0f;", "float total = 0.0f;\n    float& sum = total;")
     (row,) = find(archive, before, now)
     assert (row["variant"], row["arch"]) == ("sgemm_naive", "sm_90a") and len(row["code"]) == 64
@@ -60,10 +60,20 @@ def test_another_launch_of_the_same_code_stays_stale(before: Tree, archive: Path
     assert find(archive, before, now) == []
 
 
-def test_an_archive_of_another_commit_is_told(before: Tree, archive: Path, tmp_path: Path) -> None:
+def test_an_archive_of_another_commit_is_refused(before: Tree, archive: Path, tmp_path: Path) -> None:
     now = edited(tmp_path / "tree", "sum = 0.0f", "sum = 1.0f")
     with pytest.raises(UserError, match=r"sgemm_naive: \w+ = .* in the archive; name the commit that was measured"):
         find(archive, now, before)
+
+
+def test_earlier_rows_are_kept_where_they_still_hold(before: Tree) -> None:
+    now = before.entries["sgemm_naive"]["hash"]
+    row = {"variant": "sgemm_naive", "measured_hash": "0", "source_hash": now}
+    again = row | {"measured_hash": "1"}
+    assert chained([row], [], before) == [row]  # the source has not changed since
+    assert chained([row | {"source_hash": "1"}], [again], before) == [row, again]  # its code is the same once more
+    assert chained([row | {"source_hash": "1"}, row | {"source_hash": "2"}], [], before) == []
+    assert chained([row | {"variant": "gone"}, again], [again], before) == [again]
 
 
 def test_a_commit_that_is_not_there_is_one_line(archive: Path) -> None:

@@ -15,6 +15,8 @@ from experiments import declarations
 from experiments.declarations import Item, Protocol
 from experiments.stages import bench
 from experiments.stages.store import Measurement, Place, Store
+from kernels import catalogue
+from kernels.problem import ProblemSpec
 
 PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-unlocked")
 BASIS = {"source": "a"}
@@ -27,7 +29,8 @@ def kept(store: Store, lease: str = "0000000a", **changes: object) -> Measuremen
 
 def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    head = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "regime": "unlocked", "data": "uniform"}
+    head = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
+    head |= {"regime": "unlocked", "data": "uniform"}
     columns = head | {"window": "worklog", "role": "variant", "index": np.arange(3), "time_us": np.array([1.0, 2, 3])}
     columns |= {"sm_clock_mhz": np.full(3, 1500, np.float32), "kept": np.ones(3, bool), "reason": None}
     one = kept(store, samples=samples_table(3, columns))
@@ -61,7 +64,17 @@ def test_of_two_that_measured_the_same_the_first_is_kept_and_both_get_it(tmp_pat
 
 def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    columns = {"experiment": "", "variant": "v", "m": 1, "n": 1, "k": 1, "regime": "unlocked", "data": "zeros"}
+    columns = {
+        "experiment": "",
+        "variant": "v",
+        "m": 1,
+        "n": 1,
+        "k": 1,
+        "alpha": 1.0,
+        "beta": 0.0,
+        "regime": "unlocked",
+        "data": "zeros",
+    }
     columns |= {"window": "worklog", "role": "variant", "index": np.arange(1), "time_us": np.ones(1)}
     columns |= {"sm_clock_mhz": np.ones(1, np.float32), "kept": np.ones(1, bool), "reason": None}
     kept(store, samples=samples_table(1, columns))
@@ -101,22 +114,23 @@ def test_a_measurement_serves_who_asks_for_no_more(changes: dict[str, float], co
 def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> None:
     """What several experiments ask for is measured once, so that one measurement must serve them all."""
     loaded = {name: declarations.load(name) for name in declarations.names()}
-    shared: dict[tuple[str, int, str], list[Protocol]] = {}
+    shared: dict[tuple[str, ProblemSpec, str], list[Protocol]] = {}
     for experiment in loaded.values():
         if not experiment.by_name:
             for item in declarations.items(experiment, experiment.variants, "unlocked"):
                 assert item.protocol.covers(experiment.protocol)
-                shared.setdefault((item.variant, item.n, item.data), []).append(item.protocol)
+                shared.setdefault((item.variant, item.problem, item.data), []).append(item.protocol)
     assert sum(len(protocols) > 1 for protocols in shared.values()) > 20
     assert all(len(set(protocols)) == 1 for protocols in shared.values())
 
 
 def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
-    item = Item("sgemm_naive", 64, "uniform", "unlocked", PROTOCOL)
-    asked = (None, None)
+    item = Item("sgemm_naive", ProblemSpec.square(64), "uniform", "unlocked", PROTOCOL)
+    asked = bench.Asked(catalogue.load())
     basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
     serves = bench._serves(item, asked)
     assert serves(basis) and not serves(basis | {"source": "other"}) and not serves(basis | {"baseline": "other"})
     assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
     locked = replace(item, regime="locked")
-    assert not bench._serves(locked, (1500, None))(json.loads(json.dumps(bench.basis_of(locked, (1400, None)))))
+    other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
+    assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)

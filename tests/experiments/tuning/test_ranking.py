@@ -18,6 +18,7 @@ from experiments.stages import toolchain
 from experiments.tuning import ranking, space
 from experiments.tuning.space import Configuration
 from experiments.tuning.sweep import Builder
+from kernels.problem import ProblemSpec
 from ptxsim import machines
 
 NAMES = ("sgemm_autotuned_128x128x8_8x8", "sgemm_autotuned_32x32x8_4x4")
@@ -51,8 +52,8 @@ def test_the_cycles_are_those_of_the_bounds(built: tuple) -> None:
     variant = next(c for c in configurations if c.name == NAMES[1]).variant()
     least, resource = ranking.cycles(variant, 1024, folder, H200)
     kernel = launching.load(variant, folder)
-    scaled = scaling.emulate(kernel, variant, 1024, H200.sms)
-    rows = bounds.rows(variant, 1024, kernel, folder / f"{variant.name}.cubin", scaled, H200)
+    scaled = scaling.emulate(kernel, variant, ProblemSpec.square(1024), H200.sms)
+    rows = bounds.rows(variant, ProblemSpec.square(1024), kernel, folder / f"{variant.name}.cubin", scaled, H200)
     (row,) = [row for row in rows if row["resource"] == resource]
     assert least == pytest.approx(row["cycles_per_sm"] * 8 / (1024 / 132))
     assert row["cycles_per_sm"] == max(r["cycles_per_sm"] for r in rows if r["resource"] not in ("l2", "tail"))

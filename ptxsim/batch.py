@@ -1,0 +1,29 @@
+"""What those who keep account of a batch (monitors, barriers, copies under way) take from the machine that runs it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .accesses import Accesses
+from .diagnostics import Diagnostics
+from .events import Events
+from .launch import LaunchConfig
+from .program import Program
+from .state import State
+
+
+class Batch(Protocol):
+    """A batch of blocks that run together."""
+
+    @property
+    def program(self) -> Program: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def diag(self) -> Diagnostics: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def memory(self) -> Accesses: ...
+    @property
+    def launch(self) -> LaunchConfig: ...

@@ -1,0 +1,61 @@
+"""What is common to all batches of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .arrays import Texture
+from .faults import Faults
+from .memory import Arena
+from .syntax import Variable
+from .tensor_maps import TensorMap
+from .texture_arrays import TextureArray
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds a launch; the fields are arguments of `launch`."""
+
+    steps: int = 20_000_000  # instructions a batch may execute: an endless loop ends here
+    lanes: int = 16_384  # threads that run together
+    thread_instructions: float = 1e10  # that a grid may cost, as its first blocks tell: minutes
+    depth: int = 32  # of recursive calls
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Which checks are made. Bounds and alignment always are."""
+
+    races: bool = True  # in shared memory
+    global_races: bool = True
+    unwritten: bool = True  # reads of shared memory, and of buffers in global memory, that nobody wrote
+    barriers: bool = True  # an exited thread counts as missing at a barrier, not as arrived
+
+
+NO_CHECKS = Checks(False, False, False, False)
+
+
+@dataclass
+class LaunchConfig:
+    """Geometry, memory and checks of a launch."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]  # blocks
+    dynamic_shared_bytes: int
+    arena: Arena
+    symbols: Mapping[str, int]  # addresses of variables in global and constant memory
+    params: bytes
+    places: Mapping[Variable, int]  # addresses of the buffers that parameters hold
+    homes: Mapping[int, int] = field(default_factory=dict)  # of these, those that stand for several in a struct
+    unwritten: Sequence[tuple[int, int]] = ()  # addresses, from and to, of buffers that nobody has written
+    textures: Mapping[int, Texture | TextureArray] = field(default_factory=dict)
+    tensor_maps: Sequence[TensorMap] = ()
+    registers: int | None = None  # of a thread when it starts, where that is known; 0: setmaxnreg does nothing
+    grid_workspace: int = 0  # the address of what a grid's barrier needs
+    checks: Checks = Checks()
+    values: bool = True  # whether what does not bear on the launch's counts is computed, too
+    faults: Faults = field(default_factory=Faults)
+    shared_bytes: int = 0  # of a block, static and dynamic
+    constants_read: set[Variable | None] = field(default_factory=set)  # as far as the launch has come

@@ -1,0 +1,354 @@
+"""The findings: their numbers follow from the measured tables, and a statement that does not hold is not told as if."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from helpers import ROOT, run_module
+from machine_folder import Folder
+from made_inputs import write_inputs
+
+from analysis import findings, registry
+from analysis.findings.merged.finding import APART
+from analysis.findings.sources import Sources
+from contracts import read_json, read_rows, worklogs, write_rows
+from kernels import catalogue
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, archive: Path) -> Folder:
+    return Folder(tmp_path, archive)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory, archive: Path, variants_csv: Path) -> dict[str, Row]:
+    """Every finding of the archive by name; of claims there are none."""
+    folder = tmp_path_factory.mktemp("findings")
+    return {row["name"]: row for row in made(folder, archive, variants_csv)}
+
+
+def made(folder: Path, measured: Path, variants: Path) -> list[Row]:
+    """The document as the command makes it."""
+    analytic = folder / "analytic.csv"
+    done = run_module("experiments.stages.analytic", "--out", analytic)
+    assert done.returncode == 0, done.stderr
+    inputs = write_inputs(folder / "inputs.json", measured, variants, tables={"analytic": analytic})
+    done = run_module("analysis.tabulate", "--inputs", inputs, "--out", folder, "findings")
+    assert done.returncode == 0, done.stderr
+    found: list[Row] = json.loads((folder / "findings.json").read_text())
+    return found
+
+
+def at_size(archive: Path, experiment: str = "sgemm_ladder") -> dict[str, Row]:
+    """Rows of bench.csv at 4096 by variant."""
+    rows = read_rows(archive / "bench.csv", "bench")
+    return {row["variant"]: row for row in rows if row["experiment"] == experiment and row["n"] == 4096}
+
+
+def test_the_findings_hold_on_the_archive(told: dict[str, Row]) -> None:
+    assert list(told) == list(findings.manifests())
+    assert {name: row["holds"] for name, row in told.items()} == dict.fromkeys(told, True) | {"on_paper": None}
+    assert told["on_paper"]["why"] == "the claims were not judged"
+
+
+def test_shares_that_a_ladder_keeps_are_of_those_published(told: dict[str, Row], archive: Path) -> None:
+    numbers, rows = told["ladders"]["numbers"], {row["variant"]: row for row in told["ladders"]["rows"]}
+    bench, published = at_size(archive), worklogs.published(ROOT / worklogs.FOLDER)
+    shares = [
+        row["value"]
+        for row in published
+        if row["rung"] == "sgemm_warptile" and row["quantity"] == "share_of_cublas" and row["unit"] == "%"
+    ]
+    gaps = [
+        100 - row["value"]
+        for row in published
+        if row["rung"] == "sgemm_warptile" and row["quantity"] == "gap_to_cublas"
+    ]
+    warptile = rows["sgemm_warptile"]
+    assert warptile["here"] == pytest.approx(bench["sgemm_warptile"]["share_of_baseline"])
+    assert 100 * warptile["theirs"] == pytest.approx(statistics.mean(shares + gaps))
+    assert numbers["fp32_least_kept_percent"] == pytest.approx(100 * warptile["here"] / warptile["theirs"])
+    plain = [row["here"] / row["theirs"] for row in rows.values() if row["variant"].startswith("sgemm_")]
+    assert numbers["fp32_rungs"] == len(plain) > 10
+    assert numbers["fp32_median_kept_percent"] == pytest.approx(100 * statistics.median(plain))
+    ceilings = read_json(archive / "machine.json", "machine")["ceilings"]
+    rate = ceilings["bf16_mma_flop_per_clock_sm"] / ceilings["bf16_wgmma_flop_per_clock_sm"]
+    assert numbers["mma_of_wgmma_percent"] == pytest.approx(100 * rate)
+
+
+def test_steps_are_counted_as_the_table_of_steps_has_them(told: dict[str, Row]) -> None:
+    numbers, rows = told["counters"]["numbers"], told["counters"]["rows"]
+    meant = [row for row in rows if row["meant"]]
+    assert numbers["steps"] == len(rows) and numbers["meant"] == len(meant) > 20
+    assert numbers["faster"] == sum(row["speedup"] > 1.02 for row in meant)
+    assert numbers["slower"] == sum(row["speedup"] < 0.98 for row in meant)
+    assert numbers["faster"] + numbers["same"] + numbers["slower"] == numbers["meant"]
+    assert not {row["variant"] for row in rows} & {
+        "sgemm_t128x128x8_direct",
+        "tf32gemm_bcf_dbf_rna",
+    }  # slowed on purpose
+
+
+def test_a_step_that_misses_one_of_its_counters_is_not_as_meant(told: dict[str, Row]) -> None:
+    by_name = {row["variant"]: row["meant"] for row in told["counters"]["rows"]}
+    assert by_name["sgemm_coalesced"] and not by_name["sgemm_blocktile_2d_padded_ab"]
+    assert not by_name["sgemm_at_swizzle_dbf_rw_3blocks"]  # more warps are active, fewer are eligible
+
+
+def test_wavefronts_of_copies_and_stores_are_those_counted(told: dict[str, Row], archive: Path) -> None:
+    numbers = told["wavefronts"]["numbers"]
+    single = read_rows(archive / "smem_microbench.csv", "smem_microbench")
+    counted = {row["pattern"]: row["wavefronts"] for row in single if row["access"] == "cp_async_ca_16"}
+    assert numbers["short_wavefronts"] == round(counted["stride 1 from rows of 32 bytes"]) - 3 == 16
+    assert numbers["long_wavefronts"] == round(counted["XOR swizzle from rows of 512 bytes"]) - 3 == 4
+    between = pd.read_csv(archive / "inter_warp_conflicts.csv")
+    between = between[between["bits"].isna() & (between["stores_need"] > 0)]
+    excess = 100 * (between["store_wavefronts"] / between["stores_need"] - 1)
+    assert numbers["worst_percent"] == pytest.approx(excess.max())
+    assert numbers["constant_most_percent"] == pytest.approx(excess[between["source"] == "neither"].max())
+
+
+def test_blocks_and_power_are_those_measured(told: dict[str, Row], archive: Path) -> None:
+    numbers, rows = told["blocks"]["numbers"], told["blocks"]["rows"]
+    bench = at_size(archive, "occupancy")
+    for row in rows:
+        fast, slow = (bench[row[key]]["time_us_median"] for key in ("over", "variant"))
+        assert row["speedup"] == pytest.approx(fast / slow, rel=0.01), row["variant"]  # of another experiment's row
+    more = [row for row in rows if row["blocks_per_sm_after"] > row["blocks_per_sm_before"]]
+    assert numbers["more"] == len(more) == numbers["slower"]
+    power = told["power"]["numbers"]
+    timed = [row for row in read_rows(archive / "bench.csv", "bench") if row["dtype"] == "fp32" and row["n"] >= 4096]
+    kernels = [r for r in timed if not r["variant"].startswith(("cublas", "torch", "triton", "sgemm_3xtf32"))]
+    fastest = max(row["tflops"] for row in kernels)  # of any experiment; one row a problem is told of
+    assert power["best_tflops"] == pytest.approx(fastest, rel=0.005)
+    assert power["reachable_tflops"] == pytest.approx(power["frugal_gflop_per_j"] * power["limit_w"] / 1000)
+
+
+def test_where_the_xor_leads_is_worked_out(told: dict[str, Row]) -> None:
+    numbers = told["alignment"]["numbers"]
+    first, slot = numbers["first_address"], numbers["slot_bytes"]
+    buffer = range(first + numbers["before_bytes"], first + numbers["before_bytes"] + slot)
+    assert numbers["astray_bytes"] == sum(address ^ slot != address + slot for address in buffer) == slot // 4
+
+
+def test_a_finding_is_a_folder(archive: Path) -> None:
+    """Its figure and what it reads are registered by its manifest alone, and changes of its code are known."""
+    document = registry.tables()["findings"]
+    for name, manifest in findings.manifests().items():
+        folder = ROOT / "analysis" / "findings" / name
+        assert (folder / "text.typ").is_file() and f"analysis/findings/{name}/finding.py" in document.code
+        assert (folder / "figure.py").is_file() == ("figure" in manifest)
+        assert set(manifest["reads"]) - {"measured"} <= set(document.reads), name
+        if "figure" in manifest:
+            figure = registry.figures()[f"finding_{name}"]
+            assert figure.title == manifest["figure"] and "report:findings" in figure.reads
+            assert f"analysis/findings/{name}/figure.py" in figure.code
+
+
+def slower_copies(row: Row) -> Row | None:
+    return {"wavefronts": row["wavefronts"] + 9} if row["pattern"].startswith("XOR swizzle from rows") else None
+
+
+def no_power_cap(row: Row) -> Row | None:
+    return {"throttle_reasons": "none", "power_w": row["power_w"] and row["power_w"] / 2}
+
+
+def faster_half(row: Row) -> Row | None:
+    share = dict.fromkeys(("share_ci_low", "share_of_baseline", "share_ci_high"), 0.98)
+    return share if row["variant"].startswith("hgemm_bcf_dbf_rw") else None
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "edit"),
+    [
+        ("wavefronts", "smem_microbench", slower_copies),
+        ("power", "bench", no_power_cap),
+        ("ladders", "bench", faster_half),
+    ],
+)
+def test_a_statement_that_the_tables_contradict_does_not_hold(
+    name: str, file: str, edit: Callable[[Row], Row | None], folder: Folder
+) -> None:
+    def holds() -> bool:
+        return findings.compute(name, Sources(folder.inputs())).holds
+
+    assert holds()
+    folder.edit(file, edit)
+    assert not holds()
+
+
+def test_what_is_not_there_is_named(folder: Folder) -> None:
+    for name in ("smem_microbench", "inter_warp_conflicts"):
+        (folder.measured / f"{name}.csv").unlink()
+    folder.edit("bench", lambda row: None, keep=lambda row: False)
+    rows = {row["name"]: row for row in findings.findings(folder.inputs())}
+    assert all(
+        rows[name]["holds"] is None and rows[name]["why"] for name in ("wavefronts", "ladders", "power", "blocks")
+    )
+    assert rows["wavefronts"]["why"] == "smem_microbench.csv has no rows here"
+
+
+# ---- past the worklogs ----------------------------------------------------------------------------------------------
+
+
+def test_the_hopper_ladder_tells_its_last_rung_at_each_size(told: dict[str, Row], archive: Path) -> None:
+    numbers, rows = told["hopper"]["numbers"], read_rows(archive / "bench.csv", "bench")
+    rows = [row for row in rows if row["experiment"] == "hopper_ladder" and row["dtype"] == "bf16"]
+    last = {row["n"]: 100 * row["share_of_baseline"] for row in rows if row["variant"] == "hgemm_wgmma_pingpong_bf16"}
+    assert {row["n"]: row["percent"] for row in numbers["by_size"]} == pytest.approx(last)
+    assert numbers["last_percent"] == pytest.approx(last[numbers["n"]])
+    assert numbers["rungs"] == len({row["variant"] for row in rows if "wgmma" in row["variant"]})
+    shares = {row["label"]: row["share_of_baseline"] for row in told["hopper"]["rows"]}
+    tma = 100 * (shares["wgmma_tma_bf16"] / shares["wgmma_smem_bf16"] - 1)
+    assert numbers["steps"][0] == {"label": "wgmma_tma_bf16", "percent": pytest.approx(tma)}
+
+
+def test_a_last_rung_far_from_the_library_closes_no_gap(folder: Folder, variants_csv: Path) -> None:
+    def slow(row: Row) -> Row:
+        shares = dict.fromkeys(("share_of_baseline", "share_ci_low", "share_ci_high"), 0.9)
+        return row | (shares if row["variant"] == "hgemm_wgmma_pingpong_bf16" else {})
+
+    folder.edit("bench", slow)
+    assert {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["hopper"][
+        "holds"
+    ] is False
+
+
+def test_merged_loads_are_told_with_their_price(told: dict[str, Row], archive: Path) -> None:
+    found, rows = told["merged"], read_rows(archive / "ffma_issue.csv", "ffma_issue")
+    loads = [row for row in rows if row["beside"] == "load" and row["bits"] == 128 and row["warps"] == 8]
+    apart = [row["extra"] for row in loads if row["lanes"] == "distinct"]
+    assert found["part"] == "beyond" and found["holds"] and found["numbers"]["least_more_cycles"] > 1
+    assert {(row["bits"], row["merged"]) for row in found["rows"]} == {
+        (32, False), (64, False), (64, True), (128, False), (128, True)
+    }  # fmt: skip
+    assert min(apart) <= found["numbers"]["plain_cycles"] <= max(apart) < found["numbers"]["merged_cycles"]
+
+
+def times(row: Row, factor: float) -> Row:
+    """The same timing so many times as long."""
+    return {key: row[key] * factor for key in ("time_us_median", "time_us_ci_low", "time_us_ci_high")}
+
+
+@pytest.mark.parametrize(("share", "holds"), [(1.0, True), (0.9, False)])
+def test_a_kernel_that_loses_by_unmerged_loads_speaks_against_it(
+    share: float, holds: bool, folder: Folder, variants_csv: Path
+) -> None:
+    """The kernel without merged loads, as fast as another one, beside that with them, slowed or not."""
+    with_merged, without = APART
+
+    def rename(row: Row) -> Row:
+        return row | (times(row, 1 / 0.97) if row["variant"] == with_merged else {})
+
+    folder.edit("bench", rename)
+    rows = read_rows(folder.measured / "bench.csv", "bench")
+    now = {row["variant"]: row["source_hash"] for row in read_rows(variants_csv, "variants")}
+    twins = [
+        row | {"variant": without, "source_hash": now[without]} | times(row, 0.97 / share)
+        for row in rows
+        if row["variant"] == with_merged
+    ]
+    known = [row | {"source_hash": now[with_merged]} if row["variant"] == with_merged else row for row in rows]
+    kept = [row for row in known if row["variant"] != without]
+    write_rows(folder.measured / "bench.csv", "bench", [*kept, *twins])
+    found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["merged"]
+    assert found["holds"] is holds and "faster for it" in found["told"]
+
+
+def test_plain_fmas_are_beside_the_fastest_call_of_the_library(told: dict[str, Row], archive: Path) -> None:
+    """The best of each size, worked out again from the timings."""
+    found, best = told["fma"], {}
+    for row in read_rows(archive / "bench.csv", "bench"):
+        if row["experiment"] == "sgemm_sizes" and row["variant"] in catalogue.load().kernels:
+            best[row["n"]] = max(best.get(row["n"], 0.0), row["share_of_baseline"])
+    numbers = found["numbers"]
+    assert found["part"] == "beyond" and found["holds"] and numbers["ahead"] == numbers["squares"] == len(best) == 12
+    assert 1 + numbers["mean_percent"] / 100 == pytest.approx(math.prod(best.values()) ** (1 / len(best)))
+    assert 1 + numbers["least_percent"] / 100 == pytest.approx(min(best.values()))
+
+
+def test_a_square_behind_the_library_speaks_against_plain_fmas(folder: Folder, variants_csv: Path) -> None:
+    behind = {"share_ci_low": 0.89, "share_of_baseline": 0.9, "share_ci_high": 0.91}
+    folder.edit("bench", lambda row: behind if row["experiment"] == "sgemm_sizes" and row["n"] == 4096 else None)
+    found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["fma"]
+    assert found["holds"] is False and found["numbers"]["ahead"] == found["numbers"]["squares"] - 1
+
+
+def test_other_problems_are_told_if_the_sweep_is_of_these_kernels(folder: Folder, variants_csv: Path) -> None:
+    """The best of each problem, worked out again from the sweep."""
+    now = {row["variant"]: row["source_hash"] for row in read_rows(variants_csv, "variants")}
+    folder.edit("dispatch", lambda row: {"source_hash": now[row["variant"]]})
+    best: dict[tuple[int, ...], float] = {}
+    for row in read_rows(folder.measured / "dispatch.csv", "dispatch"):
+        problem = row["m"], row["n"], row["k"]
+        if len(set(problem)) > 1:
+            best[problem] = max(best.get(problem, 0.0), row["share"])
+    told = [{row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["fma"]["numbers"]]
+    folder.edit("dispatch", lambda row: {"source_hash": "0" * 16} if row["variant"] == "sgemm_tma_streamk" else None)
+    told += [
+        {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["fma"]["numbers"]
+    ]
+    assert [(one["others"], one["others_ahead"]) for one in told] == [
+        (len(best), sum(share > 1 for share in best.values())),
+        (0, 0),
+    ]
+
+
+def test_the_error_of_split_products_is_beside_that_of_fp32(told: dict[str, Row], archive: Path) -> None:
+    numbers, rows = told["fp32_tensor"]["numbers"], read_rows(archive / "error_over_k.csv", "error_over_k")
+    rms = {(row["variant"], row["data"], row["k"]): row["rms"] for row in rows}
+    longest, own = max(row["k"] for row in rows), "sgemm_3xtf32_wgmma"
+    for data in ("uniform", "positive", "wide"):
+        fp32 = rms["sgemm_naive", data, longest]
+        assert numbers[f"{data}_error_of_fp32"] == pytest.approx(rms[f"{own}_outside", data, longest] / fp32)
+        assert numbers[f"{data}_inside_error_of_fp32"] == pytest.approx(rms[own, data, longest] / fp32)
+    assert numbers["wide_most_error_of_fp32"] > 1 > numbers["positive_most_error_of_fp32"]
+
+
+def test_without_errors_the_speed_is_told_alone(folder: Folder, variants_csv: Path) -> None:
+    (folder.measured / "error_over_k.csv").unlink()
+    found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["fp32_tensor"]
+    assert found["holds"] and "error" not in found["told"] and "longest_k" not in found["numbers"]
+
+
+# ---- what bears them out --------------------------------------------------------------------------------------------
+
+
+def entry(name: str, of: str | None) -> Row:
+    """A row of claims.csv of the class `finding`."""
+    texts = {"machine": "h200", "origin": "archived", "worklog": "A", "section": "x", "claim": f"{name} is so."}
+    states = {
+        "class": "finding",
+        "counted": False,
+        "verdict": "holds",
+        "independent": False,
+        "why": "so",
+        "about": "power",
+    }
+    return (
+        texts | states | {"id": name, "bears_out": of, "remark": "Seen.", "if_stricter": "holds", "if_looser": "holds"}
+    )
+
+
+def test_a_measure_bears_out_a_finding_or_is_a_smaller_one(folder: Folder, variants_csv: Path) -> None:
+    write_rows(folder.measured.parent / "claims.csv", "claims_table", [entry("a-one", "power"), entry("a-two", None)])
+    found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}
+    assert found["power"]["evidence"] == ["a-one"] and found["power"]["part"] == "worklogs"
+    assert list(found) == [*findings.manifests(), "a-two"]
+    small = {key: found["a-two"][key] for key in ("part", "title", "holds", "told", "evidence")}
+    assert small == {"part": "smaller", "title": "a-two is so", "holds": True, "told": "Seen.", "evidence": ["a-two"]}
+
+
+def test_a_measure_of_no_finding_is_named(folder: Folder, variants_csv: Path) -> None:
+    write_rows(folder.measured.parent / "claims.csv", "claims_table", [entry("a-one", "powr")])
+    with pytest.raises(AssertionError, match="unknown finding 'powr' in bears_out of a-one; nearest: power"):
+        made(folder.measured.parent, folder.measured, variants_csv)
