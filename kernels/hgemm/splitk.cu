@@ -21,6 +21,8 @@
 // Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of A, BK / RANKS x 64 of B,
 //            16 x 64 of C, swizzled over 128 bytes.
 
+#include "include/wgmma_n64.cuh"
+
 #include "include/fragments.cuh"
 #include "include/split_k.cuh"
 #include "include/tile_scheduler.cuh"

@@ -29,17 +29,6 @@ __device__ __forceinline__ void update_c4(float* c, float alpha, const float* pr
     *reinterpret_cast<float4*>(c) = result;
 }
 
-// C = product + beta * C for the first `count` of four floats, with one access each way where all count and `wide`: c is
-// 16-byte aligned then.
-__device__ __forceinline__ void update_row(float* c, const float4& product, int count, bool wide, float beta) {
-    const float four[] = {product.x, product.y, product.z, product.w};
-    if (wide && count >= 4) return update_c4(c, 1.0f, four, beta);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        if (i < count) update_c(&c[i], 1.0f, four[i], beta);
-    }
-}
-
 // Two floats through one 64-bit access each way; c is 8-byte aligned.
 __device__ __forceinline__ void update_c2(float* c, float alpha, const float* product, float beta) {
     float2 result = make_float2(alpha * product[0], alpha * product[1]);

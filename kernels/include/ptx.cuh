@@ -78,14 +78,6 @@ __device__ __forceinline__ void cp_async_16(uint32_t to_shared, const void* from
                  : "memory");
 }
 
-// The same; zeros, and nothing is read, where not `inside`.
-__device__ __forceinline__ void cp_async_16(uint32_t to_shared, const void* from_global, bool inside) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
-                 :
-                 : "r"(to_shared), "l"(from_global), "r"(inside ? 16 : 0)
-                 : "memory");
-}
-
 // cp.async.commit_group: close the group of copies issued since the last commit.
 __device__ __forceinline__ void cp_async_commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");

@@ -14,6 +14,27 @@
 
 #include <cstdint>
 
+#include "include/epilogue.cuh"
+
+// cp.async.cg.shared.global: copy 16 bytes past L1 and the registers; zeros, and nothing is read, where not `inside`.
+__device__ __forceinline__ void copy_16(uint32_t to_shared, const void* from_global, bool inside) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+                 :
+                 : "r"(to_shared), "l"(from_global), "r"(inside ? 16 : 0)
+                 : "memory");
+}
+
+// C = product + beta * C for the first `count` of four floats, with one access each way where all count and `wide`: c is
+// 16-byte aligned then.
+__device__ __forceinline__ void update_row(float* c, const float4& product, int count, bool wide, float beta) {
+    const float four[] = {product.x, product.y, product.z, product.w};
+    if (wide && count >= 4) return update_c4(c, 1.0f, four, beta);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        if (i < count) update_c(&c[i], 1.0f, four[i], beta);
+    }
+}
+
 // a / b for quotients below 2^20, in a few instructions: a kernel of some microseconds waits for each line of its code.
 __device__ __forceinline__ int over(int a, int b) {
     const int quotient = static_cast<int>(__fdividef(static_cast<float>(a), static_cast<float>(b)));

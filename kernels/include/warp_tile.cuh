@@ -23,8 +23,8 @@ template <int LANES_N, bool APART = false>
 struct Lane {
     int row, col;
 
-    __device__ explicit Lane(int thread = threadIdx.x) {
-        const int lane = thread % 32;
+    __device__ Lane() {
+        const int lane = threadIdx.x % 32;
         if constexpr (APART) {
             static_assert(LANES_N == 4);
             row = lane % 8;

@@ -91,11 +91,9 @@ __device__ __forceinline__ uint64_t descriptor_mn_major(uint32_t tile, int k0) {
     "+f"(sum[i + 6]), "+f"(sum[i + 7])
 #define WGMMA_SUMS_32(i) WGMMA_SUMS_8(i), WGMMA_SUMS_8(i + 8), WGMMA_SUMS_8(i + 16), WGMMA_SUMS_8(i + 24)
 
-#define WGMMA_REGISTERS_TO_64 WGMMA_REGISTERS_0
 #define WGMMA_REGISTERS_TO_128 WGMMA_REGISTERS_0 ", " WGMMA_REGISTERS_32
 #define WGMMA_REGISTERS_TO_192 WGMMA_REGISTERS_TO_128 ", " WGMMA_REGISTERS_64
 #define WGMMA_REGISTERS_TO_256 WGMMA_REGISTERS_TO_192 ", " WGMMA_REGISTERS_96
-#define WGMMA_SUMS_TO_64 WGMMA_SUMS_32(0)
 #define WGMMA_SUMS_TO_128 WGMMA_SUMS_32(0), WGMMA_SUMS_32(32)
 #define WGMMA_SUMS_TO_192 WGMMA_SUMS_TO_128, WGMMA_SUMS_32(64)
 #define WGMMA_SUMS_TO_256 WGMMA_SUMS_TO_192, WGMMA_SUMS_32(96)
@@ -107,15 +105,6 @@ __device__ __forceinline__ uint64_t descriptor_mn_major(uint32_t tile, int k0) {
                  : WGMMA_SUMS_TO_##N                                                           \
                  : "l"(a), "l"(b), "r"(static_cast<int>(add))                                  \
                  : "memory")
-
-template <typename T>
-__device__ __forceinline__ void mma(float (&sum)[32], uint64_t a, uint64_t b, bool add) {
-    if constexpr (__is_same(T, __half)) {
-        WGMMA(64, "f16", "%32", "%33", "%34");
-    } else {
-        WGMMA(64, "bf16", "%32", "%33", "%34");
-    }
-}
 
 template <typename T>
 __device__ __forceinline__ void mma(float (&sum)[64], uint64_t a, uint64_t b, bool add) {

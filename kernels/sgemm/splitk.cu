@@ -97,7 +97,7 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
                     const float* word = from + min(at.n + col + j * THREADS * WIDTH, n - WIDTH);
                     const uint32_t there = to + (i * BN + j * THREADS * WIDTH) * 4;
                     if constexpr (WIDTH == 4) {
-                        ptx::cp_async_16(there, word, k0 + row + i < k);
+                        copy_16(there, word, k0 + row + i < k);
                     } else {
                         ptx::cp_async_4(there, word, k0 + row + i < k);
                     }
@@ -202,10 +202,12 @@ sgemm_splitk(int m, int n, int k, float alpha, const float* A, int lda, const fl
     division.for_each_shared(blockIdx.x, [&](const auto& shared_tile) {
         const TileCoord at = corner(division.whole + shared_tile.number);
         parts.add_up(shared_tile, [&](int four, int thread, const float4& sum) {
-            const Lane<LANES_N, APART> lane(thread);
+            const int l = thread % 32;  // its place in the warp's tile, as include/warp_tile.cuh has it
+            const int lane_row = APART ? l % 8 : l / 2 % 2 + l / 4 / (LANES_N / 2) * 2;
+            const int lane_col = APART ? l / 8 ^ l % 4 : l % 2 + l / 4 % (LANES_N / 2) * 2;
             const int i = four * 4 / TN, j = four * 4 % TN;
-            const int row = at.m + thread / 32 / (BN / WN) * WM + (i / 4 * LANES_M + lane.row) * 4 + i % 4;
-            const int col = at.n + thread / 32 % (BN / WN) * WN + (j / 4 * LANES_N + lane.col) * 4;
+            const int row = at.m + thread / 32 / (BN / WN) * WM + (i / 4 * LANES_M + lane_row) * 4 + i % 4;
+            const int col = at.n + thread / 32 % (BN / WN) * WN + (j / 4 * LANES_N + lane_col) * 4;
             if (row < m) update_row(&C[static_cast<int64_t>(row) * ldc + col], sum, n - col, wide_c, beta);
         });
     });
