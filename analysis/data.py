@@ -267,7 +267,7 @@ def library_functions(counted: pd.DataFrame) -> pd.DataFrame:
 
 
 def at_usual_size(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of rows with columns variant and n, those of the n that most variants have; of equals, the largest."""
+    """The rows (columns variant and n) of the n that most variants have; if several have as many, of the largest."""
     if rows.empty:
         return rows
     variants = rows.groupby("n")["variant"].nunique()

@@ -81,7 +81,7 @@ class _Apart(Observer):
         self.batches.append((blocks, self.now))
 
     def sums(self, together: int) -> dict[int, dict[str, float]]:
-        """Of each cluster of `together` blocks, by its first."""
+        """The sums of each cluster of `together` blocks, by its first."""
         found: dict[int, dict[str, float]] = {}
         for blocks, counters in self.batches:
             firsts = blocks[::together].tolist()

@@ -279,13 +279,13 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
 
 
 def findings(inputs: Inputs) -> list[Row]:
-    """Those of findings.json, the list that the paper tells, without the rows that only its figures draw."""
+    """The findings of findings.json, the list that the paper presents, without the rows that only its figures draw."""
     told = ("name", "part", "title", "holds", "why", "told", "evidence")
     return [{key: row[key] for key in told} for row in inputs.findings()]
 
 
 def rests_on(measure: str, variants: list[str], keys: set[str]) -> list[Row]:
-    """Of each quantity and table in a claim's measure: what it is, its kernels, and where the page shows it."""
+    """For each quantity and table in a claim's measure: what it is, its kernels, and where the page shows it."""
     if not measure:
         return []
     expression = Expression.parse(measure)

@@ -29,8 +29,8 @@ def timings(measured: Measured, experiments: list[str]) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of rows of `timings`, by variant in their order: label, problems, mean (geometric, of the share in percent),
-    least (share in percent)."""
+    """A summary of rows of `timings`, by variant in their order: label, problems, mean (geometric, of the share in
+    percent), least (share in percent)."""
     found = rows.groupby("variant", sort=False).agg(
         label=("label", "first"),
         problems=("share_percent", "size"),

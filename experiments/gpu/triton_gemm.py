@@ -60,8 +60,8 @@ class Config:
     @property
     def name(self) -> str:
         """For instance "128x256x64, 3 stages, 8 warps, persistent"."""
-        text = f"{self.m}x{self.n}x{self.k}, {self.stages} stages, {self.warps} warps"
-        return f"{text}, persistent" if self.persistent else text
+        told = f"{self.m}x{self.n}x{self.k}, {self.stages} stages, {self.warps} warps"
+        return f"{told}, persistent" if self.persistent else told
 
 
 GROUP_M = 8
@@ -99,7 +99,7 @@ def configs(dtype: Dtype) -> tuple[Config, ...]:
 
 
 def precision(dtype: Dtype) -> str:
-    """The precision of Triton's products: only matrices of fp32 elements have a choice."""
+    """Of Triton's products: only matrices of fp32 elements have a choice."""
     return "tf32" if dtype.tensor else "ieee"
 
 
