@@ -1,8 +1,13 @@
 """Temporary files and folders that carry their owner's name, so that what a killed process left behind can be swept.
 
-A name ends in `-PLACE-PID-START-TOKEN`: PLACE identifies the host, its boot and the container (one numbering of
-processes), START when the process began, in the kernel's ticks. In another place nobody can know whether the process
-lives: from there, what is a day old is swept."""
+A name ends in `-PLACE-PID-START-TOKEN`: PLACE identifies the host's boot and the container (one numbering of
+processes), START is when the process began, in the kernel's ticks. Whether a process of another place lives cannot be
+known: from there, what is a day old is swept.
+
+A process number alone would not do. On a cluster, results/ lies on a file system that several hosts write to, and a
+number that is free here may be in use there; after a reboot, a number is another process's. The age alone would not do
+either: a run that lasts for days would lose its files, and what a killed run left would fill the disk for a day.
+"""
 
 from __future__ import annotations
 

@@ -387,7 +387,7 @@ def totals(stats: list[Stats]) -> dict[str, float]:
 
 
 def named(added: Mapping[str, float]) -> dict[str, float]:
-    """Of `sums`, those that Nsight Compute has, and the ratios that follow from the others."""
+    """The sums in `added` that Nsight Compute has, and the ratios that follow from the others."""
     found = {}
     for name, value in added.items():
         if name.endswith(BYTES):

@@ -14,7 +14,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from . import polling
 from .api import Kernel, dimensions
 from .arrays import Texture
 from .counters import Counters, at_least, named
-from .errors import PtxsimError
+from .errors import PtxsimError, TooCostlyError
 from .extrapolation import NotLinearError, extrapolate
 from .instructions import registry
 from .launch import Limits
@@ -35,9 +35,19 @@ from .slicing import PURE
 from .syntax import Address, Instruction, Register, registers_of
 from .trips import trip_counts
 
-SHORTER = ((256, 128), (512, 256))  # values of a count of trips to try in turn: the least, and the step from it
+SHORTER = (
+    (128, 64),
+    (256, 128),
+    (512, 256),
+)  # values of a count of trips to try in turn: the least, and the step from it
 MORE = 4  # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to the edges
+WHOLE = 2e9  # thread-instructions that each such run may cost: seconds
+FEW = 512  # blocks that are all run, with smaller counts of trips, where some do not predict the others
 ANYWHERE = {"global", "shared", "local", "param"}
+
+
+class BlocksDifferError(PtxsimError):
+    """A few blocks do not predict the others."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ class _Apart(Observer):
         self.batches.append((blocks, self.now))
 
     def sums(self, together: int) -> dict[int, dict[str, float]]:
-        """Of each cluster of `together` blocks, by its first."""
+        """The sums of each cluster of `together` blocks, by its first."""
         found: dict[int, dict[str, float]] = {}
         for blocks, counters in self.batches:
             firsts = blocks[::together].tolist()
@@ -210,7 +220,8 @@ def predict(
     `over`: the place of a whole-number argument by which the work of each block grows linearly (k of a matrix product,
     say), and three or more smaller values in steps of one size: it is run with these, and what the launch's own value
     counts follows from them; all of them must lie on one line (`ptxsim.extrapolation`). Without it, a large argument
-    that does no more than count trips of loops (`ptxsim.trips`) is shortened so, where the counts lie on a line.
+    that does no more than count trips of loops (`ptxsim.trips`) is shortened so, where the counts lie on a line; then
+    a small grid whose blocks differ, as of a persistent kernel, is run as a whole.
 
     Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or smaller values the
     launch's own.
@@ -228,11 +239,11 @@ def predict(
         )
     cluster = kernel.cluster_of(grid, cluster)
 
-    def run(args: Sequence[Any]) -> tuple[dict[str, float], int]:
-        return _of_grid(kernel, grid, block, args, shared_bytes, constants, limits or Limits(), cluster)
+    def run(args: Sequence[Any], whole: bool = False) -> tuple[dict[str, float], int]:
+        return _of_grid(kernel, grid, block, args, shared_bytes, constants, limits or Limits(), cluster, whole)
 
-    def from_smaller(place: int, values: Sequence[int], step: int) -> tuple[dict[str, float], int]:
-        ran = {value: run([*args[:place], value, *args[place + 1 :]]) for value in values}
+    def from_smaller(place: int, values: Sequence[int], step: int, whole: bool = False) -> tuple[dict[str, float], int]:
+        ran = {value: run([*args[:place], value, *args[place + 1 :]], whole) for value in values}
         sums = {value // step: found for value, (found, _) in ran.items()}
         return extrapolate(sums, 1, int(args[place]) // step, 1), max(sampled for _, sampled in ran.values())
 
@@ -245,7 +256,15 @@ def predict(
         return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
     for place, values in _shorter(kernel.program, args):
         with contextlib.suppress(NotLinearError):
-            added, sampled = from_smaller(place, values, 1)
+            try:
+                added, sampled = from_smaller(place, values, 1)
+            except BlocksDifferError as error:
+                if math.prod(grid) > FEW:
+                    raise
+                try:  # of a persistent kernel, say
+                    added, sampled = from_smaller(place, values, 1, whole=True)
+                except (NotLinearError, TooCostlyError):
+                    raise error from None
             return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
     added, sampled = run(args)
     return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program))
@@ -289,8 +308,15 @@ def _of_grid(
     constants: Mapping[Any, Any] | None,
     limits: Limits,
     cluster: tuple[int, int, int],
+    whole: bool,
 ) -> tuple[dict[str, float], int]:
-    """Sums of the grid, and from how many of its blocks."""
+    """Sums of the grid, and from how many of its blocks: all where the `whole` grid is to be run."""
+    if whole:
+        every = Counters()
+        limits = replace(limits, thread_instructions=min(limits.thread_instructions, WHOLE))
+        launch = grid, block, args, shared_bytes, [every], False, limits
+        kernel.launch(*launch, values=False, constants=constants, cluster=cluster)
+        return every.sums(), math.prod(grid)
     units, sizes = sample([g // c for g, c in zip(grid, cluster, strict=True)])
     chosen = {_first_block(number, grid, cluster): kind for number, kind in units.items()}
     together = math.prod(cluster)
@@ -315,7 +341,7 @@ def _of_grid(
         difference = next(_differences(sums[first], sums[number]), None)
         if difference is not None:
             one, other = (kernel.state.block_place(n) for n in (first, number))
-            raise PtxsimError(
+            raise BlocksDifferError(
                 f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the same: "
                 f"{difference}: a few blocks do not predict the rest; run the whole grid"
             )

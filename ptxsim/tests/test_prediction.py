@@ -56,6 +56,13 @@ extern "C" __global__ void histogram(int* counts, const int* in, int* old) {  //
     atomicAdd(counts + threadIdx.x % 8, in[blockIdx.x * 32 + threadIdx.x]);
     old[blockIdx.x * 32 + threadIdx.x] = atomicAdd(counts + 8, 1);
 }
+extern "C" __global__ void persistent(float* out, const float* in, int n) {
+    for (int tile = blockIdx.x; tile < 10; tile += gridDim.x) {
+        float sum = 0;
+        for (int k = 0; k < n; ++k) sum += in[k % 640 * 32 + threadIdx.x];
+        out[tile * 32 + threadIdx.x] = sum;
+    }
+}
 """
 
 
@@ -174,7 +181,18 @@ def test_a_large_count_of_trips_is_shortened(ptx_text):
     data = [ptxsim.Array(np.zeros(32 * 40, np.float32)), ptxsim.Array(np.zeros(32 * 640, np.float32))]
     found = ptxsim.predict(kernel, 40, 32, [*data, 10_000_000])
     assert found.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 40 * 4 * 10_000_000
-    assert found.over == (2, (256, 384, 512)) and ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
+    assert found.over == (2, (128, 192, 256)) and ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
+
+
+def test_a_persistent_kernel_whose_blocks_differ_is_run_as_a_whole(ptx_text):
+    """Of 10 tiles, two blocks have three, and two have two."""
+    kernel = ptxsim.load(ptx_text, "persistent")
+    data = [ptxsim.Array(np.zeros(32 * 10, np.float32)), ptxsim.Array(np.zeros(32 * 640, np.float32))]
+    found = ptxsim.predict(kernel, 4, 32, [*data, 1_000_000])
+    assert found.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 10 * 4 * 1_000_000
+    assert found.sampled == found.blocks == 4 and found.over == (2, (128, 192, 256))
+    with pytest.raises(ptxsim.PtxsimError, match=r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"):
+        ptxsim.predict(kernel, 4, 32, [*data, 100])
 
 
 @pytest.mark.parametrize(
