@@ -9,12 +9,11 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from contracts import UserError
 from contracts.dtypes import dtypes
 from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
-from kernels.cost import Model
 from kernels.occupancy import capability
 from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, digest, included, without_comments
@@ -267,6 +266,14 @@ class Choice:
         return self.variant.name + (f" for {least}" if least else "")
 
 
+class TimeModel(Protocol):
+    """Predicts times: `kernels.cost.Model` is one."""
+
+    def time_us(self, variant: Variant, problem: Problem) -> float:
+        """How long the kernel takes, in microseconds."""
+        ...
+
+
 @dataclass(frozen=True)
 class Dispatcher:
     """Runs each problem with one of several kernels: the first of its choices that suits or, with a model of their
@@ -277,7 +284,7 @@ class Dispatcher:
     builds_on: str | None
     idea: str
     origin: Mapping[str, str] | None
-    model: Model | None = None
+    model: TimeModel | None = None
 
     @property
     def variants(self) -> tuple[Variant, ...]:
