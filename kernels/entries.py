@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from contracts import UserError
 from contracts.dtypes import dtypes
@@ -266,32 +266,25 @@ class Choice:
         return self.variant.name + (f" for {least}" if least else "")
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A problem of a sweep, and the names of the kernels that were timed on it, the fastest first."""
+class TimeModel(Protocol):
+    """Predicts times: `kernels.cost.Model` is one."""
 
-    m: int
-    n: int
-    k: int
-    fastest: tuple[str, ...]
-
-    def distance(self, problem: Problem) -> float:
-        """How unlike another problem is: squares of the logarithms of the ratios of m, n and k."""
-        own, other = (self.m, self.n, self.k), (problem.m, problem.n, problem.k)
-        return sum(math.log2(a / b) ** 2 for a, b in zip(own, other, strict=True))
+    def time_us(self, variant: Variant, problem: Problem) -> float:
+        """How long the kernel takes, in microseconds."""
+        ...
 
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """Runs each problem with one of several kernels: the one that a sweep found fastest on the most similar problem, of
-    those that take this one; where there is no sweep, the first of its choices that suits."""
+    """Runs each problem with one of several kernels: the first of its choices that suits or, with a model of their
+    times (`kernels.cost`), the one of those that suit which the model predicts to be fastest."""
 
     name: str
     choices: tuple[Choice, ...]
     builds_on: str | None
     idea: str
     origin: Mapping[str, str] | None
-    timed: tuple[Timed, ...] = ()  # the sweep
+    model: TimeModel | None = None
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -349,12 +342,9 @@ class Dispatcher:
         """
         if reason := self.refusal(problem, addresses):
             raise UserError(reason)
-        if self.timed:
-            kernels = {variant.name: variant for variant in self.variants}
-            for name in min(self.timed, key=lambda timed: timed.distance(problem)).fastest:
-                if kernels[name].refusal(problem, addresses) is None:
-                    return kernels[name]
-        return next(choice.variant for choice in self.choices if choice.suits(problem, addresses))
+        suiting = [choice.variant for choice in self.choices if choice.suits(problem, addresses)]
+        model = self.model
+        return suiting[0] if model is None else min(suiting, key=lambda variant: model.time_us(variant, problem))
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
         """Why no choice takes this problem: the last one's reason. None where one does."""
@@ -371,9 +361,9 @@ class Dispatcher:
 
     @property
     def source_hash(self) -> str:
-        """Changes with its choices, with their kernels, and with the sweep."""
+        """Changes with its choices, with their kernels, and with the model."""
         choices = (f"{choice} {choice.variant.source_hash}" for choice in self.choices)
-        return digest(*choices, *map(str, self.timed))
+        return digest(*choices, *([repr(self.model)] if self.model else []))
 
 
 Runnable = Variant | Dispatcher

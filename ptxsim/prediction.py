@@ -14,7 +14,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ SHORTER = (
     (512, 256),
 )  # values of a count of trips to try in turn: the least, and the step from it
 MORE = 4  # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to the edges
+WHOLE = 2e9  # thread-instructions that each such run may cost: seconds
 FEW = 512  # blocks that are all run, with smaller counts of trips, where some do not predict the others
 ANYWHERE = {"global", "shared", "local", "param"}
 
@@ -253,18 +254,16 @@ def predict(
         except NotLinearError as error:
             raise PtxsimError(f"{kernel.title}: argument {place} in steps of {step}: {error}") from None
         return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
-    whole = False
     for place, values in _shorter(kernel.program, args):
         with contextlib.suppress(NotLinearError):
             try:
-                added, sampled = from_smaller(place, values, 1, whole)
+                added, sampled = from_smaller(place, values, 1)
             except BlocksDifferError as error:
                 if math.prod(grid) > FEW:
                     raise
-                whole = True  # of a persistent kernel, say
-                try:
-                    added, sampled = from_smaller(place, values, 1, whole)
-                except TooCostlyError:
+                try:  # of a persistent kernel, say
+                    added, sampled = from_smaller(place, values, 1, whole=True)
+                except (NotLinearError, TooCostlyError):
                     raise error from None
             return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
     added, sampled = run(args)
@@ -314,6 +313,7 @@ def _of_grid(
     """Sums of the grid, and from how many of its blocks: all where the `whole` grid is to be run."""
     if whole:
         every = Counters()
+        limits = replace(limits, thread_instructions=min(limits.thread_instructions, WHOLE))
         launch = grid, block, args, shared_bytes, [every], False, limits
         kernel.launch(*launch, values=False, constants=constants, cluster=cluster)
         return every.sums(), math.prod(grid)
