@@ -80,12 +80,11 @@ class Inputs:
     def run_in(self, folder: Path) -> Inputs:
         """Another run's folder, which is an archive, by this one's catalogue."""
         other = Inputs.of_folder(folder, self.tables["variants"], archived=True)
-        made = {
-            name: self.tables[name]
-            for name, one in recorded.tables().items()
-            if one.derived and all(self.tables.get(source) == other.tables[source] for source in one.derived.sources)
-        }
-        return dataclasses.replace(other, tables={**other.tables, **made}, _read=self._read)
+        own = {name: self.tables[name] for name in ("analytic",) if name in self.tables}
+        for name, one in recorded.tables().items():
+            if one.derived and all(self.tables.get(source) == other.tables[source] for source in one.derived.sources):
+                own[name] = self.tables[name]
+        return dataclasses.replace(other, tables={**other.tables, **own}, reports=self.reports, _read=self._read)
 
     def of(self, experiment: str) -> Inputs:
         """The same for the figures of one experiment, with tables of its own where it has some."""

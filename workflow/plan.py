@@ -14,10 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, registry, validate
+from contracts import UserError, choose, registry, schema, validate
 from experiments import declarations
 from experiments.declarations import Experiment
+from experiments.stages import store
 from kernels import catalogue
+from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
 
 CONFIG = "config.yaml"
@@ -25,6 +27,11 @@ DRAWING = ("paper", "explorer", "claims")  # targets that draw what is there: no
 DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")  # files that are drawn, too; but those
 PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulator does today
 COMPARE = "compare"
+# Keys of the configuration that say what a run is about, or that `Plan.job` has under the name of an option
+INTERPRETED = (
+    *("machine", "archive", "mode", "gpu_node", "resume", "variants", "variant_a", "variant_b"),
+    *("lock_clocks", "lock_sm_mhz", "lock_memory_mhz"),
+)
 SWEEP = "tile_autotune"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
 PART = 8  # variants that one job checks or times
@@ -101,10 +108,8 @@ class Plan:
     unfit: Mapping[str, str]  # of the catalogue, left out for want of another architecture or a library: why
     made: tuple[str, ...]  # recorded tables that the run makes
     regimes: tuple[str, ...]
-    tuned: (
-        str | None
-    )  # the record of the sweep over tiles that stands behind the catalogue's tuned entries, or its place
-    records: tuple[str, ...]  # that record and the sweep behind dispatchers beside it, where they are there
+    catalogue: Catalogue  # with the record of the sweep over tiles that stands behind its tuned entries, if any
+    records: tuple[str, ...]  # that record and the sweep behind dispatchers next to it, where they are there
     tuning: str | None  # folder of the sweep that is drawn
     sweeping: bool
     compared: Experiment | None  # the pair of `snakemake compare`
@@ -121,6 +126,20 @@ class Plan:
     def build(self) -> str:
         """Folder of the cubins."""
         return f"results/build/{self.device.arch}"
+
+    @property
+    def job(self) -> Mapping[str, Any]:
+        """What the stages take as `--job`: options by name, resolved, with the keys of the configuration that nothing
+        here interprets."""
+        return {key: value for key, value in self.config.items() if key not in INTERPRETED} | {
+            "arch": self.device.arch,
+            "build_dir": self.build,
+            "store": f"{self.results}/{store.FOLDER}",
+            "tuned": str(self.catalogue.record) if self.catalogue.record else None,
+            "lock": self.config["lock_clocks"],
+            "sm_mhz": self.config["lock_sm_mhz"],
+            "memory_mhz": self.config["lock_memory_mhz"],
+        }
 
     @property
     def everything(self) -> Mapping[str, Experiment]:
@@ -146,7 +165,7 @@ class Plan:
         """The variants of an experiment as jobs take them, by the names of the parts: some of one dtype each."""
         by_dtype: dict[str, list[str]] = {}
         for name in self.everything[experiment].variants:
-            by_dtype.setdefault(catalogue.find(name).dtype, []).append(name)
+            by_dtype.setdefault(self.catalogue.find(name).dtype, []).append(name)
         return {
             f"{dtype}-{first // PART + 1}": tuple(names[first : first + PART])
             for dtype, names in by_dtype.items()
@@ -250,7 +269,7 @@ class Plan:
 
     @property
     def checking(self) -> bool:
-        """Whether the run ends with all checks passed: on the GPU, or, beside an archive, on the emulator."""
+        """Whether the run ends with all checks passed: on the GPU, or, with an archive, on the emulator."""
         return self.measuring or self.archived
 
     def inputs(self, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -272,25 +291,24 @@ class Plan:
                 name: {table.name: f"{self.folder_of(name)}/{table.file}" for table in scoped} for name in alone
             },
             "tuning": {"archived": self.tuning != self.results} if self.tuning else None,
-            "experiments": {name: _told(experiment, worklogs) for name, experiment in self.experiments.items()},
+            "experiments": {name: self._shown(experiment, worklogs) for name, experiment in self.experiments.items()},
             "other_runs": list(self.other_runs),
             "archives": list(self.archives),
             "left_out": {stage: path for stage, path in reasons.items() if self.inventory.has(path)},
         }
 
-
-def _told(experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """An experiment, for people: with the worklog whose kernels it times or profiles."""
-    entries = [catalogue.find(name) for name in experiment.variants]
-    origins = [entry.origin for entry in entries if not isinstance(entry, catalogue.Baseline)]
-    seeds = {origin["seed"] for origin in origins if origin}
-    keys = [key for key, worklog in worklogs.items() if worklog["file"].split("_")[0] in seeds]
-    return {
-        **{key: getattr(experiment, key) for key in ("title", "question", "kind", "by_name")},
-        "profiled": [problem.n for problem in experiment.profiled if problem == ProblemSpec.square(problem.n)],
-        "variants": list(experiment.variants),
-        "worklog": f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries",
-    }
+    def _shown(self, experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """An experiment as inputs.json has it: with the worklog whose kernels it times or profiles."""
+        entries = [self.catalogue.find(name) for name in experiment.variants]
+        origins = [entry.origin for entry in entries if not isinstance(entry, catalogue.Baseline)]
+        seeds = {origin["seed"] for origin in origins if origin}
+        keys = [key for key, worklog in worklogs.items() if worklog["file"].split("_")[0] in seeds]
+        return {
+            **{key: getattr(experiment, key) for key in ("title", "question", "kind", "by_name")},
+            "profiled": [problem.n for problem in experiment.profiled if problem == ProblemSpec.square(problem.n)],
+            "variants": list(experiment.variants),
+            "worklog": f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries",
+        }
 
 
 def drawn(target: str) -> bool:
@@ -301,16 +319,22 @@ def drawn(target: str) -> bool:
 def mode_for(mode: str, targets: Iterable[str]) -> str:
     """The mode that targets imply: `auto` becomes `redraw` where all that is asked for is drawing (`DRAWING`).
 
-    With another target beside them (`all paper`), the run is what the other one asks for.
+    With another target next to them (`all paper`), the run is what the other one asks for.
     """
     asked = list(targets)
     return "redraw" if mode == "auto" and asked and all(target in DRAWING for target in asked) else mode
 
 
 def named_in(targets: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Of `names` (of experiments), those that a target asks for: by name, or by a file that belongs to one alone."""
+    """The experiments among `names` that a target asks for: by name, or by a file that belongs to one alone."""
     stems = {Path(target).stem for target in targets} | {part for target in targets for part in Path(target).parts}
     return [name for name in names if any(stem == name or stem.endswith(f"_{name}") for stem in stems)]
+
+
+def whole_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with the default of each key that it lacks. Raises `UserError` for one that is not allowed."""
+    validate(dict(config), "config", CONFIG)
+    return {key: value["default"] for key, value in schema("config")["properties"].items()} | dict(config)
 
 
 def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, targets: Iterable[str] = ()) -> Plan:
@@ -319,8 +343,8 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     Raises `UserError`, one line that names key, value and what is accepted, for what cannot be run here.
     """
     targets = list(targets) or ["all"]
-    validate(dict(config), "config", CONFIG)
-    config = dict(config) | {"mode": mode_for(config["mode"], targets)}
+    config = whole_config(config)
+    config |= {"mode": mode_for(config["mode"], targets)}
     if config["mode"] == "measure" and not device.gpu:
         raise UserError(
             f"{CONFIG}: mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto, redraw"
@@ -342,7 +366,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     folders = dict.fromkeys([results, f"data/{machine}", archive])
     swept = ("tuned.json", catalogue.SWEPT)
     record = next((folder for folder in folders if any(inventory.has(f"{folder}/{name}") for name in swept)), None)
-    catalogue.use(Path(record, "tuned.json") if record else None)
+    entries = catalogue.load(Path(record, "tuned.json") if record else None)
     sweeping = measuring and SWEEP in targets
     tuning = results if sweeping else record if record and inventory.has(f"{record}/tuning.csv") else None
     if SWEEP in targets and tuning is None:
@@ -350,16 +374,16 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
 
     chosen = config["variants"]
     for name in chosen or []:
-        choose(catalogue.load(), name, "variant", f"{CONFIG}: variants")
-    unfit = _unfit(device.arch, device.missing if measuring else {}, chosen)
-    fit = [name for name in catalogue.load() if name not in unfit and (chosen is None or name in chosen)]
-    loaded = {name: declarations.load(name, config["sizes_step"], fit) for name in declarations.names()}
+        choose(entries, name, "variant", f"{CONFIG}: variants")
+    unfit = _unfit(entries, device.arch, device.missing if measuring else {}, chosen)
+    fit = [name for name in entries if name not in unfit and (chosen is None or name in chosen)]
+    loaded = {name: declarations.load(name, config["sizes_step"], fit, entries) for name in declarations.names()}
     experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
     named = named_in(targets, experiments)
     planned = tuple(name for name, e in experiments.items() if not e.by_name or name in named)
     variants = tuple(fit)
-    runnable = tuple(name for name in variants if name in catalogue.runnable())
-    built = dict.fromkeys(kernel.name for name in runnable for kernel in catalogue.runnable()[name].variants)
+    runnable = tuple(name for name in variants if name in entries.runnable)
+    built = dict.fromkeys(kernel.name for name in runnable for kernel in entries.runnable[name].variants)
     _require_lock(config)
     own = registry.tables().values()
     made = tuple(t.name for t in own if t.needs_gpu and measuring and (t.target == "all" or t.target in targets))
@@ -382,11 +406,11 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         kernels=tuple(built),
         made=made,
         regimes=("unlocked", "locked") if config["lock_clocks"] else ("unlocked",),
-        tuned=f"{record}/tuned.json" if record else None,
+        catalogue=entries,
         records=tuple(f"{record}/{name}" for name in swept if record and inventory.has(f"{record}/{name}")),
         tuning=tuning,
         sweeping=sweeping,
-        compared=_pair(config, COMPARE in targets),
+        compared=_pair(config, entries, COMPARE in targets),
         unfit=unfit,
         counters_required=any(not experiments[name].problems for name in named),
         archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
@@ -394,13 +418,13 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     )
 
 
-def _unfit(arch: str, missing: Mapping[str, str], chosen: list[str] | None) -> dict[str, str]:
+def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: list[str] | None) -> dict[str, str]:
     """What cannot be built for `arch`, or whose library is missing, and why.
 
     Raises `UserError` where one of these was asked for by name.
     """
-    reasons = {name: entry.unfit(arch) for name, entry in catalogue.runnable().items()}
-    baselines = {name: entry for name, entry in catalogue.load().items() if isinstance(entry, catalogue.Baseline)}
+    reasons = {name: entry.unfit(arch) for name, entry in entries.runnable.items()}
+    baselines = {name: entry for name, entry in entries.items() if isinstance(entry, catalogue.Baseline)}
     reasons |= {name: f"{name} {missing[e.library]}" for name, e in baselines.items() if e.library in missing}
     found = {name: reason for name, reason in reasons.items() if reason}
     for name in chosen or []:
@@ -416,12 +440,12 @@ def _require_lock(config: Mapping[str, Any]) -> None:
         raise UserError(f"{CONFIG}: {named[0]} = {config[named[0]]} needs lock_clocks = true")
 
 
-def _pair(config: Mapping[str, Any], asked: bool) -> Experiment | None:
+def _pair(config: Mapping[str, Any], entries: Catalogue, asked: bool) -> Experiment | None:
     """The two variants to set side by side, as an experiment that only profiles; None where none are named."""
     pair = {key: config[key] for key in ("variant_a", "variant_b")}
     for key, name in pair.items():
         if name is not None:
-            choose(catalogue.load(), name, "variant", f"{CONFIG}: {key}")
+            choose(entries, name, "variant", f"{CONFIG}: {key}")
     names = tuple(name for name in pair.values() if name)
     if len(set(names)) < 2:
         if asked:

@@ -126,7 +126,8 @@ def _jobs(
 
 
 def flop_per_clock(variant: Variant, machine: Machine) -> float:
-    """Of one SM, by the instructions that a kernel of this dtype and architecture multiplies with."""
+    """The FLOP per clock of one SM, by the instructions that a kernel of this dtype and architecture multiplies
+    with."""
     if not variant.tensor_cores:
         return 2 * 32 * machine.fma_per_clock
     wide = dtypes()[variant.dtype].bytes == 4
@@ -200,7 +201,7 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Of the estimate, relative."""
+        """The relative error of the estimate."""
         return self.estimated / self.measured - 1
 
 
@@ -210,7 +211,7 @@ def measured(archive: Path | None) -> Iterator[dict[str, Any]]:
     if archive is None:
         return
     machine = read_json(archive / "machine.json", "machine")["machine"]
-    kernels = catalogue.kernels()
+    kernels = catalogue.load().kernels
     for row in read_rows(archive / "counters.csv", "counters"):
         known = kernels.get(row["variant"])
         if (
@@ -228,7 +229,7 @@ def compare(archive: Path | None, build_dir: Path | None, drift: float = l2.DRIF
     found = []
     for row in measured(archive):
         machine = machines.find(row["machine"])
-        variant = catalogue.kernels()[row.get("like") or row["variant"]]
+        variant = catalogue.load().kernels[row.get("like") or row["variant"]]
         changed = {key: row[key] for key in ("tile", "cluster", "strip") if row.get(key)}
         variant = altered(variant, **changed)
         problem = Problem.square(row["n"], variant.b_layout)
@@ -246,7 +247,8 @@ def compare(archive: Path | None, build_dir: Path | None, drift: float = l2.DRIF
 
 
 def root_mean_square(errors: Sequence[Compared]) -> float:
-    """Of the logarithms of estimate over measurement, as a relative error: 0.2 is a factor of 1.2 either way."""
+    """The root mean square of the logarithms of estimate over measurement, as a relative error: 0.2 is a factor of 1.2
+    either way."""
     return math.exp(math.sqrt(sum(math.log1p(one.error) ** 2 for one in errors) / len(errors))) - 1
 
 
@@ -336,7 +338,7 @@ def main() -> None:
         raise UserError("nothing to do: give the name of a kernel, or --compare ARCHIVE")
     if options.strip is not None and options.strip < 0:
         raise UserError(f"strip = {options.strip} is not allowed; allowed: 0 or more tile columns")
-    entry = find_runnable(options.variant, "its tiles are not known")
+    entry = find_runnable(catalogue.load(), options.variant, "its tiles are not known")
     try:
         machine = machines.find(options.machine)
     except PtxsimError as error:

@@ -1,7 +1,8 @@
-"""The kernel author's loop: build, check, emulate and, where there is a GPU, measure one kernel; told on one screen.
+"""The kernel author's loop: build, check, emulate and, where there is a GPU, measure one kernel, and report on one
+screen.
 
-    python -m experiments.try_kernel sgemm_mine            a kernel of the catalogue, beside the rung that it builds on
-    python -m experiments.try_kernel mine.cu --like sgemm_vectorized --template BK=16 --watch
+    python -m experiments.try_kernel sgemm_mine            a kernel of the catalogue, compared with the rung that it
+    builds on python -m experiments.try_kernel mine.cu --like sgemm_vectorized --template BK=16 --watch
                                                            one that is not in the catalogue, again whenever it is saved
 
 The exit code is 1 where a check failed. Everything goes into results/try; what the rung's part needs is kept there.
@@ -43,10 +44,11 @@ def chosen(options: argparse.Namespace) -> Variant:
 def once(options: argparse.Namespace) -> int:
     """One round: prints the screen; 1 where a check failed, else 0."""
     variant = chosen(options)
-    beside = options.beside or variant.builds_on
-    base = catalogue.find(beside) if beside else None
+    against = options.against or variant.builds_on
+    known: catalogue.Catalogue = options.catalogue
+    base = known.find(against) if against else None
     if base is not None and not isinstance(base, Variant):
-        raise UserError(f"--beside {beside}: not a kernel; allowed: a variant of the catalogue")
+        raise UserError(f"--against {against}: not a kernel; allowed: a variant of the catalogue")
     gpu = discovery.gpu()
     arch, root = gpu.arch if gpu else options.arch, options.out_dir
     size = findings.common_size(options.size, *([variant, base] if base else [variant]))
@@ -55,7 +57,7 @@ def once(options: argparse.Namespace) -> int:
     measured, why = None, "no NVIDIA GPU is visible here"
     if gpu and own.passed:
         named = kernel_arguments(options)
-        measured = on_gpu.measure(variant, base, size, gpu, root, named, options.nvcc)
+        measured = on_gpu.measure(known, variant, base, size, gpu, root, named, options.nvcc)
         why = "a check failed on the GPU"
     elif gpu:
         why = "a check failed"
@@ -67,17 +69,21 @@ def _round(options: argparse.Namespace) -> None:
     """One round in a process of its own, that sees the files as they are now."""
     with contextlib.suppress(KeyboardInterrupt):
         try:
-            once(options)
+            once(reread(options))
         except (UserError, OSError) as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
 
 
+def reread(options: argparse.Namespace) -> argparse.Namespace:
+    """The same options with the catalogue as its file is now."""
+    return argparse.Namespace(**vars(options) | {"catalogue": catalogue.load(options.catalogue.record)})
+
+
 def stamps(options: argparse.Namespace, before: dict[Path, int]) -> dict[Path, int]:
     """When the kernel's files and the catalogue were saved last; while they cannot be read, those of `before`."""
-    catalogue.forget()
     paths = [catalogue.CATALOGUE, *before]
     with contextlib.suppress(UserError, OSError):
-        paths = [catalogue.CATALOGUE, *chosen(options).sources()]
+        paths = [catalogue.CATALOGUE, *chosen(reread(options)).sources()]
     found = {}
     for path in paths:
         with contextlib.suppress(OSError):  # an editor may be replacing it
@@ -107,7 +113,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Try one kernel: build, check, emulate, measure.")
     add_kernel(parser)
     catalogue.add_tuned_argument(parser)
-    parser.add_argument("--beside", metavar="VARIANT", help="compared with; the rung that it builds on when left out")
+    parser.add_argument("--against", metavar="VARIANT", help="compared with; default: the rung that it builds on")
     parser.add_argument("--size", type=int, default=4096, metavar="N", help="m = n = k; rounded to what both take")
     parser.add_argument("--arch", default="sm_90a", help="built for where there is no GPU")
     parser.add_argument("--nvcc", help="path of the compiler")

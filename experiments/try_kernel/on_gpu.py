@@ -15,7 +15,7 @@ from experiments.stages import build, profile, toolchain
 from experiments.stages.verify import CheckResult
 from experiments.try_kernel import findings
 from kernels import catalogue
-from kernels.catalogue import Entry, Problem, Variant
+from kernels.catalogue import Catalogue, Entry, Problem, Variant
 from kernels.problem import ProblemSpec
 
 HARNESS = catalogue.ROOT.parent / "experiments" / "gpu" / "harness.cu"
@@ -36,7 +36,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a GPU told. Counters are under ncu's names; `why_not` has why there are none."""
+    """What a GPU measured. Counters are under ncu's names; `why_not` has why there are none."""
 
     gpu: str
     checks: findings.Checks = field(default_factory=list)
@@ -48,6 +48,7 @@ class Measured:
 
 
 def measure(
+    known: Catalogue,
     variant: Variant,
     base: Variant | None,
     size: int,
@@ -61,10 +62,10 @@ def measure(
 
     build_dir = findings.folder_of(root, gpu.arch)
     _ensure_harness(build_dir, gpu.arch, nvcc)
-    told, passed = findings.check_on(leased_gpu(build_dir), variant, LARGE)
-    baseline = catalogue.load()[variant.baseline]
+    checks, passed = findings.check_on(leased_gpu(build_dir), variant, LARGE)
+    baseline = known[variant.baseline]
     if not passed:  # a wrong result has no speed
-        return Measured(gpu.name, told, False, baseline.name)
+        return Measured(gpu.name, checks, False, baseline.name)
     problem = Problem.square(size, variant.b_layout)
     others = [base] if base and base.dtype == variant.dtype and base.refusal(problem) is None else []
     for other in others:
@@ -72,17 +73,19 @@ def measure(
     speeds, result = _times([variant, *others, baseline], problem, build_dir)
     if not result.passed:
         line = f"FAILED {variant.name} at n = {size} after timing: {result.detail or 'out of its bound'}"
-        return Measured(gpu.name, [line, *told], False, baseline.name)
+        return Measured(gpu.name, [line, *checks], False, baseline.name)
     counters: dict[str, dict[str, float]] = {}
     try:
-        counters[variant.name] = _counters(variant, size, build_dir, named)
+        counters[variant.name] = _counters(known, variant, size, build_dir, named)
         version = subprocess.run([profile.find_ncu(), "--version"], capture_output=True, text=True).stdout
         parts = ["counters", size, gpu, version, build.compiler_name(toolchain.nvcc(nvcc))]
         for one in others:
-            counters[one.name] = findings.kept(root, one, parts, functools.partial(_counters, one, size, build_dir, ()))
+            counters[one.name] = findings.kept(
+                root, one, parts, functools.partial(_counters, known, one, size, build_dir, ())
+            )
     except profile.LeftOut as reason:
-        return Measured(gpu.name, told, True, baseline.name, speeds, why_not=str(reason))
-    return Measured(gpu.name, told, True, baseline.name, speeds, counters)
+        return Measured(gpu.name, checks, True, baseline.name, speeds, why_not=str(reason))
+    return Measured(gpu.name, checks, True, baseline.name, speeds, counters)
 
 
 def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:
@@ -97,8 +100,8 @@ def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:
         write_text(stamp, known)
 
 
-def _counters(entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
-    rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, named)
+def _counters(known: Catalogue, entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
+    rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, known, named)
     return {row["metric"]: row["value"] for row in rows}
 
 

@@ -9,12 +9,12 @@ def relative(paths):
 def swept_sources():
     """Of the kernels whose tiles are swept."""
     swept = ("sgemm_autotuned", "sgemm_warptile")
-    return sorted({path for name in swept for path in relative(catalogue.kernels()[name].sources())})
+    return sorted({path for name in swept for path in relative(PLAN.catalogue.kernels[name].sources())})
 
 
 def built(variant):
     """The cubin and PTX that running a catalogue entry needs, of a dispatcher all its kernels'; none for a library."""
-    kernels = catalogue.runnable()[variant].variants if variant in PLAN.runnable else []
+    kernels = PLAN.catalogue.runnable[variant].variants if variant in PLAN.runnable else []
     return [path for kernel in kernels for path in multiext(f"{BUILD}/{kernel.name}", ".cubin", ".ptx")]
 
 
@@ -72,7 +72,7 @@ def sources(one, experiment=None):
     for name in (*one.reads, *(name for name in one.optional if name in own)):
         if name.startswith("report:"):
             found.append(f"results/tables/{drawn.tables()[name.removeprefix('report:')].file}")
-        elif name in drawn.FOLDERS:  # the archives' tables, and this run's own beside them
+        elif name in drawn.FOLDERS:  # the archives' tables, and this run's own next to them
             files = [f"{folder}/{table.file}" for folder in PLACES[name] for table in registry.tables().values()]
             found += [path for path in files if PLAN.inventory.has(path)]
             found += own.values() if PLAN.measuring else [own[n] for n, t in registry.tables().items() if t.derived]

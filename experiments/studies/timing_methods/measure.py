@@ -4,7 +4,7 @@
         --build-dir results/build/sm_90a --out timing_methods.csv
 
 Ours is the reference: median of single launches, L2 flushed before each, no launch latency, random data, steady clock.
-Each other protocol departs from it in what its name says; DEPARTURES tells how.
+Each other protocol departs from it in what its name says; DEPARTURES says how.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
 from experiments.stages import verify
 from experiments.stages.bench import worklog_replays
-from kernels import catalogue
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
@@ -133,7 +132,7 @@ def main() -> None:
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    entry = catalogue.find(options.variant)
+    entry = options.catalogue.find(options.variant)
     for size in options.size:
         if reason := entry.refusal(Problem.square(size, entry.b_layout)):
             raise UserError(reason)
@@ -142,8 +141,10 @@ def main() -> None:
         for size in options.size:
             rows += measure(entry, size, options.build_dir)
             ours = rows[-len(DEPARTURES)]["time_us"]
-            told = ", ".join(f"{r['protocol']} {r['time_us'] / ours - 1:+.1%}" for r in rows[-len(DEPARTURES) + 1 :])
-            logger.info(f"{entry.name}, n = {size}: ours {ours:.2f} us; {told}")
+            differences = ", ".join(
+                f"{r['protocol']} {r['time_us'] / ours - 1:+.1%}" for r in rows[-len(DEPARTURES) + 1 :]
+            )
+            logger.info(f"{entry.name}, n = {size}: ours {ours:.2f} us; {differences}")
     write_rows(options.out, "timing_methods", rows)
 
 

@@ -43,6 +43,7 @@ from analysis.figures import (
 )
 from analysis.tables import autotune as tables_autotune
 from analysis.tables import machines as tables_machines
+from analysis.tables import published as tables_published
 from contracts import read_json, read_rows, worklogs, write_json, write_rows
 from kernels import catalogue
 
@@ -348,8 +349,8 @@ def test_both_ladders_are_drawn_at_their_shares(still: Folder) -> None:
 def test_the_paper_s_own_file_gives_a_ladder_of_each_worklog_with_one(still: Folder) -> None:
     rows = pd.DataFrame(worklogs.published(ROOT / worklogs.FOLDER))
     found = published.shares(rows, still.read().variants)
-    ladders = set(rows.loc[rows["quantity"].isin(list(published.SHARES)) & rows["rung"].notna(), "worklog"])
-    assert len(ladders) > 2 and ladders <= set(found["worklog"]), set(found["worklog"])
+    ladders = set(rows.loc[rows["quantity"].isin(list(tables_published.SHARES)) & rows["rung"].notna(), "worklog"])
+    assert len(ladders) > 2 and ladders <= set(found["worklog"])
     assert found["share"].between(0.001, 2).all()
     assert set(found.loc[found["worklog"] == "A", "variant"]) >= {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_warptile"}
     figure = published.draw(still.read(), rows)
@@ -467,7 +468,7 @@ def test_every_kernel_of_the_catalogue_has_its_place_in_the_roofline(still: Fold
     rows, _ = roofline.points(measured)
     timed = {row["variant"] for row in still.rows("bench") if row["n"] == 4096}
     counted = {row["variant"] for row in still.rows("counters")}
-    kernels = set(catalogue.runnable())
+    kernels = set(catalogue.load().runnable)
     assert set(rows["variant"]) >= timed & counted & kernels
     at = {(round(x, 6), round(y, 6)) for x, y in marks(roofline.draw(measured), 0)}
     assert at == {(round(row.intensity, 6), round(row.tflops, 6)) for row in rows.itertuples()}
