@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis import data
 from analysis.data import Measured
-from contracts import UserError, read_json, read_rows
+from contracts import UserError, read_json, read_rows, scratch, write_rows
 from contracts import registry as recorded
 
 Row = dict[str, Any]
@@ -201,11 +201,14 @@ class Inputs:
 
 
 def derived(table: recorded.Table, files: Mapping[str, Path]) -> list[Row]:
-    """The rows of a table that is derived from others, of which these are the files, by name."""
+    """The rows of a table that is derived from others, of which these are the files by name: as written and read."""
     assert table.derived
     module = importlib.import_module(table.derived.module)
-    rows: list[Row] = module.made(**{name: files[name] for name in table.derived.sources})
-    return rows
+    with scratch() as folder:
+        write_rows(
+            folder / table.file, table.schema, module.made(**{name: files[name] for name in table.derived.sources})
+        )
+        return read_rows(folder / table.file, table.schema)
 
 
 def _paths(told: Mapping[str, str]) -> dict[str, Path]:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import ROOT, assert_one_line, run_module
 
-from analysis import bench
-from contracts import UserError, read_rows, write_rows
+from analysis import bench, inputs
+from contracts import UserError, read_rows, registry, write_rows
 from contracts.samples import GAP, OFF_TARGET, read_samples, samples_table, write_samples
 from experiments.stages.bench import worklog_replays
 from experiments.stages.turns import drawn_order
@@ -54,7 +54,7 @@ def derived(samples: pd.DataFrame, **window: Any) -> list[dict[str, Any]]:
 def test_a_row_of_an_archive_depends_on_its_own_samples_alone(folder: Path, tmp_path: Path) -> None:
     """To the last digit: a part of the windows gives the same rows as all of them."""
     files = {name: folder / file for name, file in FILES.items()}
-    table = bench.made(**files, machine=folder / "machine.json")
+    table = inputs.derived(registry.tables()["bench"], files | {"machine": folder / "machine.json"})
     windows = read_rows(files["windows"], "windows")
     assert [bench_key(row) for row in windows if row["passed"] and not row["left_out"]] == list(map(bench_key, table))
     chosen = {bench_key(row) for row in table if row["experiment"] == "sgemm_ladder"}
