@@ -36,7 +36,7 @@ test-gpu: .venv/installed
 	mkdir -p results
 	$(BIN)/python -m pytest -m gpu --no-header -rA > results/gpu-tests.txt; status=$$?; cat results/gpu-tests.txt; exit $$status
 
-.venv/installed: pyproject.toml ptxsim/pyproject.toml
+.venv/installed: pyproject.toml ptxsim/pyproject.toml ptxsim/native.c
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"error: Python {sys.version.split()[0]}; 3.11 or newer is needed: make PYTHON=python3.x")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ./ptxsim --editable '.[test]'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -131,6 +132,13 @@ class Inputs:
         """A report table of this run, which has a schema."""
         path = self.reports / f"{name}.csv"
         return self._once(("frame", path, schema), lambda: data.table(read_rows(path, schema), schema))
+
+    def findings(self) -> list[Row]:
+        """findings.json of this run; none where it was not made."""
+        path = self.reports / "findings.json"
+        if not path.is_file():
+            return []
+        return self._once(("findings", path), lambda: json.loads(path.read_text()))
 
     @cached_property
     def variants(self) -> pd.DataFrame:

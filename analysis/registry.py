@@ -15,20 +15,22 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contracts import UserError
+from contracts import UserError, read_yaml
 from contracts import registry as recorded
 from contracts.errors import suggest
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACES = ("analysis/figures/*.py", "analysis/tables/*.py", "analysis/claims/*.py")
 STUDIES = ("experiments/studies/*/figure.py", "experiments/studies/*/report.py")
+FINDINGS = "analysis/findings"  # a folder each; all are computed into one document, and a finding may have a figure
 SOURCES = "analysis/ and experiments/studies/"
 MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what reads=("measured",) stands for
+EMULATED = "emulated_checks"  # what "measured" may take in their place
 DERIVED = ("variants", "analytic")  # tables that every run makes, beside those recorded
 FOLDERS = ("other_runs", "archives")  # what reads= may name of inputs.json: all tables in these folders
 KINDS = ("ladder", "sizes", "data_kinds", "problems", "profiled")  # of experiments that a figure may be drawn for
@@ -174,17 +176,51 @@ def _all(root: Path) -> tuple[Registered, ...]:
     """Both, checked: names differ, and what they read is there. A `UserError` names the file and what is wrong."""
     files = [path for pattern in (*PLACES, *STUDIES) for path in sorted(root.glob(pattern))]
     found: dict[tuple[bool, str], Registered] = {}
-    for path in files:
-        for one in _declared(path, root):
-            key = (one.kind == "figure", one.name)
-            if key in found:
-                raise UserError(f"{one.path}: {one.kind} {one.name!r} is registered twice (also in {found[key].path})")
-            found[key] = one
+    declared = [one for path in files for one in _declared(path, root)]
+    for one in (*declared, *_of_findings(root)):
+        key = (one.kind == "figure", one.name)
+        if key in found:
+            raise UserError(f"{one.path}: {one.kind} {one.name!r} is registered twice (also in {found[key].path})")
+        found[key] = one
     told = {name for of_figure, name in found if not of_figure}
     for one in found.values():
         for name in (*one.reads, *one.optional, *one.where_needed):
             _check_source(name, one, told, root)
     return tuple(found.values())
+
+
+def findings(root: Path = ROOT) -> dict[str, dict[str, Any]]:
+    """finding.yaml of each finding by name, in the paper's order."""
+    paths = {path.parent.name: path for path in sorted((root / FINDINGS).glob("*/finding.yaml"))}
+    told: dict[str, dict[str, Any]] = {name: read_yaml(path, "finding") for name, path in paths.items()}
+    return dict(sorted(told.items(), key=lambda item: item[1]["order"]))
+
+
+def _of_findings(root: Path) -> Iterator[Registered]:
+    """The document of all findings, and the figure of each that has one."""
+    told = findings(root)
+    reads, optional = ([read for one in told.values() for read in one.get(key, ())] for key in ("reads", "optional"))
+    where = {
+        "path": f"{FINDINGS}/__init__.py",
+        "module": "analysis.findings",
+        "caption": "workflow/report/findings.rst",
+    }
+    common: dict[str, Any] = {"root": root, **where, "subcategory": "Findings"}
+    if told:
+        yield Registered("findings", "document", function="document", category=None, title="Findings",
+                         file="findings.json", reads=_expanded([*reads, "measured", "report:claims"]),
+                         optional=tuple(dict.fromkeys([*optional, EMULATED])), **common)  # fmt: skip
+    for name, one in told.items():
+        if "figure" in one:
+            common |= {"path": f"{FINDINGS}/{name}/figure.py", "module": f"analysis.findings.{name}.figure"}
+            yield Registered(f"finding_{name}", "figure", function="draw", category="1 Paper", title=one["figure"],
+                             stem=f"finding_{name}", file=f"finding_{name}.svg", optional=(EMULATED,),
+                             reads=_expanded(["measured", "report:findings"]), **common)  # fmt: skip
+
+
+def _expanded(reads: Iterable[str]) -> tuple[str, ...]:
+    """Each once, with the tables that "measured" stands for."""
+    return tuple(dict.fromkeys(part for read in reads for part in (MEASURED if read == "measured" else (read,))))
 
 
 def _check_source(name: str, one: Registered, told: set[str], root: Path) -> None:
@@ -242,9 +278,9 @@ def _registered(kind: str, call: ast.Call, function: str, where: str, root: Path
         odd = f"per = {per!r}, applies = {applies!r}"
         known = f"'run', or 'experiment' with applies = one of {', '.join(KINDS)}"
         raise UserError(f"{where}: {kind} {name!r}: {odd} is not allowed; allowed: {known}")
-    told["reads"] = tuple(part for read in told["reads"] for part in (MEASURED if read == "measured" else (read,)))
-    if "measured" in dict(given).get("reads", ()) and "emulated_checks" not in told["optional"]:
-        told["optional"] = (*told["optional"], "emulated_checks")
+    told["reads"] = _expanded(told["reads"])
+    if "measured" in dict(given).get("reads", ()) and EMULATED not in told["optional"]:
+        told["optional"] = (*told["optional"], EMULATED)
     own = f"{where.rpartition('/')[0]}/{name}.rst"  # a study's, in its folder
     told["caption"] = told["caption"] or (own if (root / own).is_file() else f"workflow/report/{name}.rst")
     if not (root / told["caption"]).is_file():
@@ -275,6 +311,8 @@ def _imported(path: Path, root: Path) -> tuple[Path, ...]:
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    if path == root / FINDINGS / "__init__.py":  # it imports the findings that are there
+        names += [f"analysis.findings.{name}.finding" for name in findings(root)]
     ours = [name for name in names if name.startswith(("analysis.", "experiments.studies."))]
     return tuple(p for name in dict.fromkeys(ours) if (p := root / f"{name.replace('.', '/')}.py").is_file())
 

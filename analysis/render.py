@@ -22,6 +22,7 @@ from contracts import UserError, atomic_write, run_command
 # What sources read whatever this copy has, and other sources that they take in
 READS = re.compile(r'rows-of\("(\w+)"\)|(?:#|\()drawn\(\s*"(\w+)"')
 TAKES = re.compile(r'#(?:include|import) "([^"@]+)"')
+TAKES_EACH = re.compile(r'include "([^"]+/)" \+ [\w.]+ \+ "(/[^"]+)"')  # one of each folder
 
 
 def sources(document: Path) -> list[Path]:
@@ -35,7 +36,10 @@ def sources(document: Path) -> list[Path]:
         if not path.is_file():
             raise UserError(f"no such file: {path} (taken in by {document})")
         found[path] = None
-        wanted += [(path.parent / name).resolve() for name in TAKES.findall(path.read_text())]
+        text = path.read_text()
+        wanted += [(path.parent / name).resolve() for name in TAKES.findall(text)]
+        wanted += [one for folder, rest in TAKES_EACH.findall(text)
+                   for one in sorted((path.parent / folder).resolve().glob(f"*{rest}"))]  # fmt: skip
     return list(found)
 
 
@@ -70,7 +74,7 @@ def render(document: Path, tables: Path, figures: Path, out: Path, bank_pictures
         if not path.is_file():
             raise UserError(f"no such file: {path} (made by python -m {command})")
     document, tables, figures = (path.resolve() for path in (document, tables, figures))
-    root = Path(os.path.commonpath([document.parent, tables, figures]))
+    root = Path(os.path.commonpath([*(path.parent for path in sources(document)), tables, figures]))
     folders = {"tables": tables, "figures": figures}
     inputs = {name: f"/{path.relative_to(root).as_posix()}" for name, path in folders.items()}
     inputs["bank_pictures"] = ",".join(bank_pictures or [])

@@ -315,7 +315,7 @@ def predict(options: argparse.Namespace) -> int:
         parse_size(options.cluster) if options.cluster else None,
         _over(options.over),
     )
-    print(f"{kernel.title}: {found.blocks:,} blocks, as {found.sampled} of them foretell")
+    print(f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them")
     print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
         told = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}

@@ -4,7 +4,7 @@
     extrapolate(runs, blocks=4, to_steps=128, to_blocks=1024)
 
 Where every block does the same, and a step costs the same each time, a sum is blocks * (a + b * steps). Two launches
-give a and b; each further one must come out as they foretell. Only sums grow so: a ratio is made of sums afterwards.
+give a and b; each further one must agree with their prediction. Only sums grow so: a ratio is made of sums afterwards.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ def extrapolate(
     few, more, *others = sorted(runs)
     names = dict.fromkeys(name for steps in (few, more, *others) for name in runs[steps])
 
-    def foretold(name: str, steps: int, of_blocks: int) -> float:
+    def predicted(name: str, steps: int, of_blocks: int) -> float:
         first, second = runs[few].get(name, 0.0), runs[more].get(name, 0.0)
         slope = (second - first) / (more - few) / blocks
         return of_blocks * (first / blocks - slope * few + slope * steps)
 
     for steps in others:
         for name in names:
-            told, counted = foretold(name, steps, blocks), runs[steps].get(name, 0.0)
-            if abs(told - counted) > EXACT * abs(counted):
+            expected, counted = predicted(name, steps, blocks), runs[steps].get(name, 0.0)
+            if abs(expected - counted) > EXACT * abs(counted):
                 raise PtxsimError(
                     f"{name} does not grow linearly: {runs[few].get(name, 0.0):,.0f}, {runs[more].get(name, 0.0):,.0f} "
                     f"and {counted:,.0f} with {few}, {more} and {steps} steps"
                 )
-    return {name: foretold(name, to_steps, to_blocks) for name in names}
+    return {name: predicted(name, to_steps, to_blocks) for name in names}

@@ -42,10 +42,13 @@ class Operands:
         self.carry = state.new_slot()
         self.stack_slot = state.new_slot() if program.recursive else None
         self.stacked: list[tuple[int, int]] = []  # slots with addresses of local variables, and their offsets
+        # registers that were written together, by their slots, as one array of rows: found together, too
+        self.rows: dict[tuple[int, ...], tuple[np.ndarray, list[np.ndarray]]] = {}
 
     def start(self) -> None:
         """A batch begins: registers are zero, constants are what they are."""
         state, registers = self.state, self.state.registers
+        self.rows.clear()
         zero = {t: state.uniform(t.type(0)) for t in STORAGE.values()}
         for function in self.program.functions:
             for register in function.registers:

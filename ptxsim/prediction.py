@@ -4,7 +4,7 @@
 
 Blocks at the first and the last place of an axis may do something else than those between (edges, ragged tiles); blocks
 between must all do the same. So one block stands for each combination of places, and further ones, spread over the
-grid, are run to see whether they come out as foretold. Where one does not, nothing is predicted.
+grid, are run to test the prediction. Where one does not, nothing is predicted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .slicing import PURE
 from .state import WARP
 from .syntax import Address, Instruction, Register, registers_of
 
-MORE = 4  # blocks at places drawn (from a fixed seed) to try what is foretold, beside those next to the edges
+MORE = 4  # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to the edges
 ANYWHERE = {"global", "shared", "local", "param"}
 
 
@@ -209,19 +209,19 @@ def predict(
     say), and three or more smaller values in steps of one size: it is run with these, and what the launch's own value
     counts follows from them; all of them must lie on one line (`ptxsim.extrapolation`).
 
-    Raises `PtxsimError`, one line, with the reason where a few blocks do not foretell the others, or smaller values the
+    Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or smaller values the
     launch's own.
     """
     grid, block = dimensions(grid), dimensions(block)
     if (atom := waits_for_others(kernel.program)) is not None:
         raise PtxsimError(
             f"{kernel.title}: {kernel.machine.diag.where(atom)}: what a block does depends on what others did before, "
-            "by the result of this atomic operation: a few blocks do not foretell the rest; run the whole grid"
+            "by the result of this atomic operation: a few blocks do not predict the rest; run the whole grid"
         )
     if (looks := polling.across_blocks(kernel.machine.scheduler.polls)) is not None:
         raise PtxsimError(
             f"{kernel.title}: {kernel.machine.diag.where(looks)}: a block waits here for what others write: a few "
-            "blocks do not foretell the rest; run the whole grid"
+            "blocks do not predict the rest; run the whole grid"
         )
     cluster = kernel.cluster_of(grid, cluster)
 
@@ -291,17 +291,17 @@ def _of_grid(
         cluster=cluster,
     )
     sums = apart.sums(together)
-    foretold: dict[tuple[Any, ...], int] = {}
+    representative: dict[tuple[Any, ...], int] = {}
     for number, kind in chosen.items():
-        first = foretold.setdefault(kind, number)
-        told = next(_differences(sums[first], sums[number]), None)
-        if told is not None:
+        first = representative.setdefault(kind, number)
+        difference = next(_differences(sums[first], sums[number]), None)
+        if difference is not None:
             one, other = (kernel.state.block_place(n) for n in (first, number))
             raise PtxsimError(
                 f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the same: "
-                f"{told}: a few blocks do not foretell the rest; run the whole grid"
+                f"{difference}: a few blocks do not predict the rest; run the whole grid"
             )
     names = {name for found in sums.values() for name in found}
     order = [name for name in next(iter(sums.values())) if name in names]
-    added = {name: sum(sizes[kind] * sums[n].get(name, 0.0) for kind, n in foretold.items()) for name in order}
+    added = {name: sum(sizes[kind] * sums[n].get(name, 0.0) for kind, n in representative.items()) for name in order}
     return added, len(chosen) * together

@@ -6,21 +6,24 @@ together: one array operation for many instructions. Where only counts are, what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
 
-from . import floats
+from . import floats, native
+from .instructions.matrix import mma_together
 from .instructions.memory import blind
 from .instructions.needs import Everything
 from .instructions.registry import Step
 from .lowering import Lowering
 from .ptx_types import TYPES
 from .slicing import slice_of
-from .syntax import Instruction, Register, Variable
+from .syntax import Instruction, Register, Variable, registers_of
+from .values import viewed
 
 F32 = TYPES["f32"]
+FMA = ("rn", "f32")
 FEWEST = 4  # FMAs that are worth being computed together
 CHUNK = 1 << 15  # elements that are computed at once: they stay in a cache
 
@@ -72,36 +75,93 @@ class Runs:
         m, each = self.machine, self.lowering.steps
         steps: list[Step] = []
         group: list[Instruction] = []
+        kind: tuple[str, ...] = ()  # of those in the group
         written: set[Register] = set()
 
         def finish() -> None:
             alone = [step for i in group if (step := each[i.pc]) is not None]
-            steps.extend(alone if len(group) < FEWEST else [fused(m, group, alone)])
+            if kind == FMA and len(group) >= FEWEST:
+                steps.append(fused(m, group, alone))
+            elif kind != FMA and len(group) > 1:
+                steps.append(_products(m, group, alone))
+            else:
+                steps.extend(alone)
             group.clear()
             written.clear()
 
         for pc in range(first, end):
             instruction = m.program.code[pc]
-            if not _is_fma(instruction) or pc in m.watch.uses:
+            own = _kind(instruction)
+            if own is None or pc in m.watch.uses:
                 finish()
                 if (step := each[pc]) is not None:
                     steps.append(step)
                 continue
-            if not written.isdisjoint(instruction.operands):
+            if own != kind or not written.isdisjoint(registers_of(instruction.operands)):
                 finish()
+            kind = own
             group.append(instruction)
-            written.add(instruction.operands[0])
+            written.update(registers_of(instruction.operands[0]))
         finish()
         return steps
 
 
-def _is_fma(i: Instruction) -> bool:
-    plain = i.opcode == "fma" and i.modifiers == ("rn", "f32") and i.predicate is None
-    return plain and all(isinstance(o, Register) and o.type.bits == 32 for o in i.operands)
+def _kind(i: Instruction) -> tuple[str, ...] | None:
+    """Instructions of one kind may be computed together; None: it may not."""
+    if i.predicate is None and i.opcode == "fma" and i.modifiers == FMA:
+        return FMA if all(isinstance(o, Register) and o.type.bits == 32 for o in i.operands) else None
+    return i.modifiers if i.predicate is None and i.opcode == "mma" else None
+
+
+def _products(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
+    """mma.sync of one form; where not all threads act, one after the other, as what is wrong is said of each."""
+    together = mma_together(m, group)
+
+    def step() -> None:
+        for one in [together] if m.state.active is None else alone:
+            one()
+
+    return step
 
 
 def fused(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
     """FMAs none of which reads or writes what another writes; `alone`: the steps of each by itself."""
+    return _by_rows(m, group, alone) if native.library is None else _native(m, group)
+
+
+def _native(m: Everything, group: list[Instruction]) -> Step:
+    """In C, all at once."""
+    state, sums = m.state, m.operands.rows
+    factors = list(dict.fromkeys(o.slot for i in group for o in i.operands[1:3]))
+    left, right = (np.array([factors.index(i.operands[at].slot) for i in group], np.int32) for at in (1, 2))
+    addends = tuple(i.operands[3].slot for i in group)
+    results = tuple(i.operands[0].slot for i in group)
+    writers = [m.operands.writer(i.operands[0], F32) for i in group]
+    registers, f4 = state.registers, F32.dtype
+
+    def rows_of(slots: Iterable[int]) -> np.ndarray:
+        found = [registers[slot] for slot in slots]
+        return np.stack([x if x.dtype is f4 else viewed(x, f4) for x in found])
+
+    def step() -> None:
+        known = sums.get(addends)  # mostly what another such group left, so that it need not be gathered
+        if known is None or any(registers[slot] is not row for slot, row in zip(addends, known[1], strict=True)):
+            known = rows_of(addends), []
+        found = native.fma_rows(rows_of(factors), left, right, known[0])
+        rows = list(found)
+        if state.mask is None:
+            sums[results] = found, rows
+            for slot, row in zip(results, rows, strict=True):
+                registers[slot] = row
+        else:
+            for write, row in zip(writers, rows, strict=True):
+                write(row)
+
+    return step
+
+
+def _by_rows(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
+    """In NumPy, as many at once as stay in a cache."""
     slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
     readers = {o.slot: m.operands.reader(o, F32) for i in group for o in i.operands[1:]}
     factors = {slot for a, b, _ in slots for slot in (a, b)}

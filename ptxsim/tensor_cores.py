@@ -34,6 +34,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import native
+
 F8 = np.dtype("f8")
 NO_EXPONENT = -5000  # of a zero
 LEAST = -133  # exponent that terms are aligned to at the least
@@ -90,6 +92,10 @@ def multiply(
     """One step: all of k at once. Shapes as of `mma`; float64 values of the result's format."""
     (m, k), n = a.shape[-2:], b.shape[-2]
     left, right, c_ = a.reshape(-1, m, k), b.reshape(-1, n, k), c.reshape(-1, m, n)
+    least = SUBNORMAL[names[0]], SUBNORMAL[names[1]], SUBNORMAL[result]
+    if (total := native.multiply(left, right, c_, least, rule.fraction)) is not None:
+        with np.errstate(all="ignore"):
+            return _rounded(total, result, rule.keeps).reshape(c.shape)
     many = len(c_) > n  # NumPy's loops are over the last axis: the longer one
     if many:
         left, right, c_ = left.transpose(2, 1, 0)[:, :, None], right.transpose(2, 1, 0)[:, None], c_.transpose(1, 2, 0)

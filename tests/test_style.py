@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 from helpers import ROOT, copy_tree, run, snakemake
 
@@ -13,7 +15,62 @@ PYTHON = [
     for name in ("analysis", "contracts", "experiments", "kernels", "ptxsim", "tests", "workflow")
     if (ROOT / name).is_dir()
 ]
+STUDIES = [path for path in sorted((ROOT / "experiments" / "studies").iterdir()) if (path / "tables.yaml").is_file()]
 SNAKEFILES = ["Snakefile", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "workflow" / "rules").glob("*.smk"))]
+
+
+# Words of translated or private English, and what to write instead. docs/glossary.md has the terms of the field.
+BANNED = {
+    r"told|tells": "reports, shows, says, expected; name a variable for what it holds",
+    r"beside": "next to, with, compared with",
+    r"foret[eo]l[dl]\w*": "predicted",
+    r"keep_registers|take_registers|meet_relaxed|give_back|RingPlace|TileOut": "the names of docs/glossary.md",
+}
+PROSE = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "kernels", "workflow/report", "ptxsim/README.md"]
+PROSE += [
+    "ptxsim/QUESTIONS.md",
+    "ptxsim/CHANGELOG.md",
+    *sorted(f"experiments/studies/{s.name}/{s.name}.rst" for s in STUDIES),
+]
+FOLDERS: list[str] = []  # of Python; grows until it is PYTHON
+# (ffma_issue.csv, an archived table, has a column `beside`.)
+FRAGMENT = re.compile(r"(Of|That of|Those|Now|These)\b")  # how a docstring that is no sentence begins
+
+
+def written(places: list[str], *suffixes: str) -> list[Path]:
+    """The files of these places with one of these suffixes."""
+    paths = [ROOT / place for place in places]
+    found = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*")))]
+    return [file for file in found if file.suffix in suffixes and file != Path(__file__)]
+
+
+@pytest.mark.parametrize("word", BANNED)
+def test_prose_and_kernels_use_the_field_s_words(word: str) -> None:
+    files = [*written(PROSE, ".md", ".rst", ".cu", ".cuh", ".yaml"), *written(FOLDERS, ".py", ".yaml", ".rst", ".cu")]
+    found = [
+        f"{file.relative_to(ROOT)}:{number}: {line.strip()}"
+        for file in files
+        for number, line in enumerate(file.read_text().splitlines(), 1)
+        if re.search(rf"\b({word})\b", line) and not (word == "beside" and "ffma_issue" in str(file))
+    ]
+    assert len(files) > 100 and not found, f"write instead: {BANNED[word]}\n" + "\n".join(found)
+
+
+def test_docstrings_are_sentences() -> None:
+    found = []
+    for file in written(FOLDERS, ".py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node) or "A docstring."
+                if FRAGMENT.match(text) or len(text.split()) < 2:
+                    found.append(f"{file.relative_to(ROOT)}: {text.splitlines()[0]}")
+    assert not found, "\n".join(found)
+
+
+def test_every_folder_with_python_has_tests_under_its_path() -> None:
+    folders = {file.parent.relative_to(ROOT) for name in PYTHON for file in (ROOT / name).rglob("__init__.py")}
+    folders = {folder for folder in folders if folder.parts[0] not in ("ptxsim", "tests")}
+    assert [str(f) for f in sorted(folders) if not list((ROOT / "tests" / f).rglob("test_*.py"))] == []
 
 
 def test_ruff_has_nothing_to_say() -> None:
@@ -73,7 +130,7 @@ WRONG = [
 
 
 def test_an_import_the_wrong_way_is_found(tmp_path: Path) -> None:
-    """All are planted at once; each is told of by itself."""
+    """All are planted at once; each is reported by itself."""
     tree = copy_tree(tmp_path / "project")
     for number, (importer, imported) in enumerate(WRONG):
         (tree / importer / f"planted_{number}.py").write_text(f"import {imported}\n")

@@ -7,7 +7,6 @@ fractions, as in bench.csv; the page shows them in percent.
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -272,9 +271,8 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
 
 def findings(inputs: Inputs) -> list[Row]:
     """Those of findings.json, the list that the paper tells, without the rows that only its figures draw."""
-    path = inputs.reports / "findings.json"
     told = ("name", "part", "title", "holds", "why", "told", "evidence")
-    return [{key: row[key] for key in told} for row in json.loads(path.read_text())] if path.is_file() else []
+    return [{key: row[key] for key in told} for row in inputs.findings()]
 
 
 def rests_on(measure: str, variants: list[str], keys: set[str]) -> list[Row]:

@@ -13,7 +13,8 @@
 //            group 1                 | mainloop 1      | epilogue 1      | mainloop 3 ...
 //
 // The order barriers also keep the pipeline correct: without them a group could wait for a stage that the producer
-// fills only several rounds later, and the parity of an mbarrier tells a phase only from its neighbours.
+// fills only several rounds later, and the parity of an mbarrier distinguishes a phase only from its
+// neighbours.
 //
 // A byte from L2 feeds a third fewer FLOP than with 256 columns, but there are twice as many tiles, which fill a GPU
 // more evenly.

@@ -1,6 +1,6 @@
 // wgmma_pingpong_bcol: a column-major B.
 //
-// What differs from `wgmma_pingpong`: B is column-major, as in the kernels of a worklog that multiplies a matrix by the
+// What differs from `wgmma_pingpong`: B is column-major, as many public kernels require, which multiply a matrix by the
 // transpose of another. The tiles of A and B are then both K-major: wgmma transposes neither, and a tile of B is one
 // box.
 //

@@ -1,8 +1,8 @@
 // mbarriers, the barriers in shared memory that TMA reports to, and the state of a pipeline that is built on them.
 //
 // A phase of an mbarrier completes when all its arrivals and all the bytes announced for it have come; the next phase
-// then begins. A thread waits for a phase by its parity: 0 for the first, then 1, 0, 1, ... The parity only tells a
-// phase from its neighbours, so that a waiter must never be more than one phase behind.
+// then begins. A thread waits for a phase by its parity: 0 for the first, then 1, 0, 1, ... The parity only
+// distinguishes a phase from its neighbours, so a waiter must never be more than one phase behind.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 //
 // The words that wait take 16 registers. The text keeps the whole below 128, for with more only one block
 // fits on an SM; here MIN_BLOCKS = 2 asks for that. nvcc 13.0 would keep to it by itself, with neither
-// bounds (127) nor a number of blocks (126); told that one block is enough it takes 138, and for three,
+// bounds (127) nor a number of blocks (126); with a bound of one block it takes 138, and for three,
 // 80 of them, it must spill.
 //
 // Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C; ORDER: of its

@@ -11,7 +11,7 @@
 //                              3   6  7  4  5  2  3  0  1
 //
 // `at_swizzle` has the formula that keeps four words together. The text goes straight on to it and builds
-// no kernel of this one; here it is, to tell what the difference is. nvcc would fetch all words of A ahead
+// no kernel of this one; here it is, to measure the difference. nvcc would fetch all words of A ahead
 // and take 208 registers; it is held to two blocks an SM, which its neighbours have.
 //
 // Template:  BM, BN, BK: the block's tile; a thread has 8 x 8 elements of C; ORDER: of its

@@ -11,7 +11,7 @@
 //   stores a float4; rows of 128 + 4 words put the eight lanes that store together on all 32 banks.
 // - The two buffers lie SLOT bytes apart, a power of two: one XOR of an address changes over.
 // - The sums go through shared memory to C, so that a warp writes whole lines. `t128x128x8_direct` has
-//   this taken away and nothing else, to tell what it gives.
+//   this taken away and nothing else, to measure what it gives.
 // - Any size: rows of A beyond the last are read from the last row, and never stored; columns of B
 //   beyond the last are not read. What lies beyond the end of k counts, and must be zero in both.
 //   So k runs backwards: only the first step can have such a rest, and the loop need not know.

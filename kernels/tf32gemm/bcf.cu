@@ -14,8 +14,8 @@
 //                     2     0-7   16-23
 //                     3     0-7   24-31
 //
-// The text takes the row modulo 8 instead of 4, which sends rows 4-7 to the line of banks beside: the
-// same bank for every word. `tf32gemm_bcf_8rows` has that.
+// The text takes the row modulo 8 instead of 4, which moves rows 4-7 by a whole line of banks: every word
+// stays in its bank. `tf32gemm_bcf_8rows` does that.
 //
 // Template:  BM, BN, BK: the block's tile; SWIZZLED_ROWS: 4, or 8 as in the text.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from .. import floats, tensor_cores
 from ..errors import PtxError
 from ..memory import Access, MixedAccess
-from ..ptx_types import TYPES
+from ..ptx_types import TYPES, Type
 from ..syntax import Instruction, Vector
 from .needs import Memory
 from .registry import ADDRESS, RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, anything, effect, takes
@@ -203,6 +203,12 @@ def mma(m: Memory, instruction: Instruction) -> Step:
     Of floats as Hopper's tensor cores do it (tensor_cores.py); of f64 summed and rounded once. Of a tf32 operand the
     upper 19 bits count. Sums of integers wrap, or with .satfinite stop at the ends.
     """
+    return mma_together(m, [instruction])
+
+
+def mma_together(m: Memory, group: Sequence[Instruction]) -> Step:
+    """Several mma.sync of one form, none of which reads or writes what another writes: as one of more warps."""
+    instruction, numbers = group[0], len(group)
     modifiers = Modifiers(instruction)
     modifiers.flag("sync")
     modifiers.flag("aligned")
@@ -234,14 +240,19 @@ def mma(m: Memory, instruction: Instruction) -> Step:
     if tuple(map(len, (d, a, b, c))) != wanted:
         raise PtxError(f"{instruction.where}: {instruction.name} with {len(d)}, {len(a)}, {len(b)}, {len(c)} registers")
     word = TYPES["b64"] if a_type == "f64" else B32
-    read_a, read_b = [m.operands.reader(x, word) for x in a], [m.operands.reader(x, word) for x in b]
     held = {"f16": B32}
-    read_c = [m.operands.reader(x, held.get(c_type) or TYPES[c_type]) for x in c]
-    writers = [m.operands.writer(x, held.get(d_type) or TYPES[d_type]) for x in d]
+    fragments = [[_items(o) for o in each.operands] for each in group]
+
+    def readers(operand: int, t: Type) -> list[Callable[[], np.ndarray]]:
+        columns = zip(*(each[operand] for each in fragments), strict=True)
+        return [_joined([m.operands.reader(x, t) for x in column]) for column in columns]
+
+    read_a, read_b, read_c = readers(1, word), readers(2, word), readers(3, held.get(c_type) or TYPES[c_type])
+    writers = [[m.operands.writer(x, held.get(d_type) or TYPES[d_type]) for x in each] for each, *_ in fragments]
 
     def product(c: np.ndarray) -> np.ndarray:
-        left = _elements(_rows_of_words([np.ascontiguousarray(read()) for read in read_a], height), a_type)
-        right = _elements(_rows_of_words([np.ascontiguousarray(read()) for read in read_b], 8), b_type)
+        left = _elements(_rows_of_words([read() for read in read_a], height), a_type)
+        right = _elements(_rows_of_words([read() for read in read_b], 8), b_type)
         if d_type in ("f16", "f32"):
             return tensor_cores.mma(left, right, c, (a_type, b_type), d_type)
         inner = np.matmul(left, right.transpose(0, 2, 1))  # [warps, height, 8]
@@ -264,10 +275,20 @@ def mma(m: Memory, instruction: Instruction) -> Step:
             total = [x.astype(np.int32) for x in total]
         else:
             total = [x.astype(TYPES[d_type].dtype) for x in total]
-        for write, value in zip(writers, total, strict=True):
-            write(value)
+        for number, into in enumerate(writers):
+            own = slice(number * m.state.lanes, (number + 1) * m.state.lanes)
+            for write, value in zip(into, total, strict=True):
+                write(value if numbers == 1 else value[own])
 
     return step
+
+
+def _joined(readers: list[Callable[[], np.ndarray]]) -> Callable[[], np.ndarray]:
+    """One register of several instructions, one after the other."""
+    if len(readers) == 1:
+        (read,) = readers
+        return lambda: np.ascontiguousarray(read())
+    return lambda: np.concatenate([read() for read in readers])
 
 
 def _accumulators(read_c: list[Callable[[], np.ndarray]], c_type: str) -> list[np.ndarray]:

@@ -197,7 +197,11 @@ def test_the_command(text, tmp_path, capsys):
     options = ["--grid", "500,500", "--block", "8,8", "--arg", "zeros:f32:4000x4000", "--arg", "zeros:f32:4000x4000"]
     assert main(["predict", str(path), "--entry", "edges", *options, "--arg", "4000", "--out", str(out)]) == 0
     shown, told = capsys.readouterr().out, json.loads(out.read_text())
-    assert shown.startswith("edges: 250,000 blocks, as ") and told["blocks"] == 250_000 and told["sampled"] <= 15
+    assert (
+        shown.startswith("edges: 250,000 blocks, predicted from ")
+        and told["blocks"] == 250_000
+        and told["sampled"] <= 15
+    )
     assert told["totals"]["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 4000 * 4000 * 4 / 32
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import bounds, floats, origins, runs, slicing
+from ptxsim import bounds, floats, native, origins, runs, slicing
 from ptxsim.counters import Counters
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
@@ -47,6 +47,31 @@ def test_rows_of_fmas_are_rounded_as_one_by_one() -> None:
     assert floats.canonical_bits(rows).tobytes() == floats.canonical_bits(np.stack(one_by_one)).tobytes()
 
 
+PRODUCTS = """
+ld.global.u32 %r1, [%y0]; ld.global.u32 %r2, [%y0+512]; mov.b32 %f0, %r1; mov.b32 %f1, %r2;
+mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f2,%f3,%f4,%f5}, {%r1,%r2,%r2,%r1}, {%r2,%r1}, {%f0,%f1,%f0,%f1};
+mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f6,%f7,%f8,%f9}, {%r2,%r2,%r1,%r1}, {%r1,%r1}, {%f0,%f0,%f0,%f0};
+mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0,%f1,%f0,%f1}, {%r2,%r1,%r1,%r1}, {%r1,%r2}, {%f0,%f1,%f1,%f0};
+mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f6,%f7,%f8,%f9}, {%r2,%r2,%r1,%r1}, {%r1,%r1}, {%f6,%f7,%f2,%f1};
+add.f32 %f0, %f0, %f2; add.f32 %f0, %f0, %f3; add.f32 %f0, %f0, %f4; add.f32 %f0, %f0, %f5; add.f32 %f1, %f1, %f6;
+add.f32 %f1, %f1, %f7; add.f32 %f1, %f1, %f8; add.f32 %f1, %f1, %f9; st.global.f32 [%y0], %f0;
+st.global.f32 [%y0+512], %f1;
+"""
+
+
+def test_products_of_matrices_together_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some need results of others, one overwrites what the others read."""
+    data = np.random.default_rng(2).standard_normal(256).astype(F4)
+    found = []
+    for apart in (False, True):
+        if apart:
+            monkeypatch.setattr(runs, "_kind", lambda instruction: None)
+        array = ptxsim.Array(data)
+        kernel(PRODUCTS).launch(1, 128, [array])
+        found.append(array.numpy().tobytes())
+    assert found[0] == found[1] != data.tobytes()
+
+
 OUTER = """
 ld.global.f32 %f0, [%y0]; ld.global.f32 %f1, [%y0+512]; ld.global.f32 %f2, [%y0+1024]; ld.global.f32 %f3, [%y0+1536];
 setp.lt.u32 %q0, %t, 40; @%q0 bra L;
@@ -64,6 +89,15 @@ def test_fmas_together_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
     """Some need results of others, some overwrite what others read; a part of the threads branches around them."""
     data = hard_values(640)
     found = []
+    if native.library is not None:
+        together = native.fma_rows
+        calls = []
+        monkeypatch.setattr(native, "fma_rows", lambda *given: calls.append(1) or together(*given))
+        array = ptxsim.Array(data)
+        kernel(OUTER).launch(1, 128, [array])
+        assert calls
+        found.append(array.numpy().tobytes())
+    monkeypatch.setattr(native, "library", None)
     for chunk in (runs.CHUNK, 1):  # with 1, each by itself
         monkeypatch.setattr(runs, "CHUNK", chunk)
         fused = []
@@ -74,7 +108,7 @@ def test_fmas_together_are_those_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(floats, "fma32_rows", together)
         found.append(array.numpy().tobytes())
         assert bool(fused) == (chunk > 1)
-    assert found[0] == found[1] and found[0] != data.tobytes()
+    assert len(set(found)) == 1 and found[0] != data.tobytes()
 
 
 # ---- without values ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxsim import tensor_cores
+from ptxsim import native, tensor_cores
 
 DTYPES = {
     "f16": np.float16,
@@ -19,6 +19,16 @@ DTYPES = {
     "f32": np.float32,
 }
 LEAST = {"f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14, "f32": -126}  # exponents of normal numbers
+
+
+@pytest.fixture(params=["C", "NumPy"], autouse=True)
+def loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who multiplies: native.c, where it was built, and NumPy."""
+    if request.param == "NumPy":
+        monkeypatch.setattr(native, "library", None)
+    elif native.library is None:
+        pytest.skip("native.c was not built")
+    return request.param
 
 
 def rounded_to(x: np.ndarray, name: str) -> np.ndarray:
@@ -183,3 +193,27 @@ def test_subnormal_results_and_zeros():
     assert below == 0 and math.copysign(1, below) == -1  # what is cut off leaves its sign
     zero = single([-0.0], [1.0], -0.0, names)
     assert zero == 0 and math.copysign(1, zero) == 1
+
+
+@pytest.mark.parametrize("names", [("f16", "f16"), ("bf16", "bf16"), ("tf32", "tf32"), ("e5m2", "e4m3")], ids="-".join)
+@pytest.mark.parametrize("result", ["f32", "f16"])
+@pytest.mark.parametrize("shape", [(1, 64, 128, 16), (9, 16, 8, 8)])
+def test_both_loops_give_the_same_bits(loops, monkeypatch, names, result, shape) -> None:
+    """Of zeros of both signs, subnormal, infinite and NaN values among others."""
+    if loops == "NumPy":
+        pytest.skip("compared with C")
+    rng, (count, m, n, k) = np.random.default_rng(3), shape
+
+    def values(size: tuple[int, ...], name: str) -> np.ndarray:
+        x = rng.standard_normal(size) * 2.0 ** rng.integers(-20, 12, size)
+        for odd in (0.0, -0.0, 2.0**-130, np.inf, np.nan):
+            x[rng.random(size) < (0.05 if abs(odd) < 1 else 0.002)] = odd
+        return rounded_to(x, name)
+
+    a, b, c = values((count, m, k), names[0]), values((count, n, k), names[1]), values((count, m, n), result)
+    in_c = tensor_cores.multiply(a, b, c, names, result)
+    monkeypatch.setattr(native, "library", None)
+    in_numpy = tensor_cores.multiply(a, b, c, names, result)
+    nan = np.isnan(in_numpy)
+    assert 0 < np.count_nonzero(nan) < nan.size and (nan == np.isnan(in_c)).all()
+    assert in_c[~nan].tobytes() == in_numpy[~nan].tobytes()

@@ -559,7 +559,7 @@ def test_a_missing_barrier_of_warps_is_found(kernel):
         warp_flags(kernel, 1)
 
 
-def test_counters_of_such_grids_are_not_foretold(kernel):
+def test_counters_of_such_grids_are_not_predicted(kernel):
     x = Array(np.zeros((40, 4, 64), np.float32), "in")
     with pytest.raises(PtxsimError, match="a block waits here for what others write"):
         ptxsim.predict(kernel("fix_up"), 40, 64, [x, x, x, x, 0])
@@ -593,7 +593,7 @@ def test_sectors_of_stored_boxes(kernel):
     )
 
 
-def test_counters_of_clusters_are_foretold(kernel):
+def test_counters_of_clusters_are_predicted(kernel):
     values = np.zeros((64 * 5, 32), np.float32)
     args = [Array(np.zeros(24 * 128, np.float32)), TensorMap(Array(values, "A"), (32, 32)), 5, 0]
     launch = 24, 160, args, 4 * 32 * 128

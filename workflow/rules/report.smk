@@ -11,7 +11,7 @@ DOCUMENTS = {"paper": "The paper", "supplement": "The supplement: all claims, ta
 rule paper_pdf:
     input:
         "analysis/render.py",
-        sorted(path.as_posix() for path in Path("paper").rglob("*.typ")),
+        sorted(path.as_posix() for folder in ("paper", "analysis/findings") for path in Path(folder).rglob("*.typ")),
         "paper/references.bib",
         [f"results/tables/{one.file}" for one in REPORT_TABLES.values()],
         [f"results/figures/{name}.pdf" for name in OUTPUTS],

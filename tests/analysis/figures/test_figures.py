@@ -18,6 +18,7 @@ from made_inputs import write_inputs
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
+from analysis import findings, registry
 from analysis.data import Measured, metric_names, table, wide
 from analysis.figures import (
     autotune,
@@ -28,10 +29,10 @@ from analysis.figures import (
     data_kinds,
     dispatch,
     energy,
-    findings,
     ladder,
     machines,
     occupancy,
+    paper_ladder,
     predicted,
     published,
     roofline,
@@ -105,6 +106,21 @@ def of_tuning(folder: Folder) -> Figure:
     return autotune.draw(tables_autotune.of(folder.inputs()))
 
 
+def of_finding(name: str) -> Callable[[Folder, Measured], Figure]:
+    """The figure of a finding, drawn from a findings.json of the folder's tables."""
+
+    def drawn(folder: Folder, _: Measured) -> Figure:
+        inputs = dataclasses.replace(folder.inputs(), reports=folder.variants.parent)
+        if not (path := inputs.reports / "findings.json").is_file():
+            path.write_text(findings.document(inputs))
+        figure: Figure = registry.figures()[f"finding_{name}"].load()(inputs)
+        return figure
+
+    return drawn
+
+
+# Of `alignment` the archive has no tables: it is worked out
+FINDINGS = [name for name, one in findings.manifests().items() if "figure" in one and name != "alignment"]
 FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "ladder": lambda _, measured: ladder.draw(measured, "sgemm_ladder"),
     "sizes": lambda _, measured: sizes.draw(measured, "sgemm_sizes"),
@@ -123,18 +139,9 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     ),
     "published": lambda _, measured: published.draw(measured, told()),
     "autotune": lambda folder, _: of_tuning(folder),
-    "paper_ladder": lambda folder, _: findings.paper_ladder(folder.inputs()),
-    "finding_ladders": lambda folder, _: findings.finding_ladders(folder.inputs()),
-    "finding_counters": lambda folder, _: findings.finding_counters(folder.inputs()),
-    "finding_wavefronts": lambda folder, _: findings.finding_wavefronts(folder.inputs()),
-    "finding_blocks": lambda folder, _: findings.finding_blocks(folder.inputs()),
-    "finding_power": lambda folder, _: findings.finding_power(folder.inputs()),
-    "finding_hopper": lambda folder, _: findings.finding_hopper(folder.inputs()),
-    "finding_fma": lambda folder, _: findings.finding_fma(folder.inputs()),
-    "finding_merged": lambda folder, _: findings.finding_merged(folder.inputs()),
-    "finding_fp32_tensor": lambda folder, _: findings.finding_fp32_tensor(folder.inputs()),
+    "paper_ladder": lambda _, measured: paper_ladder.draw(measured),
     "dispatch": lambda folder, _: dispatch.dispatch_figure(folder.inputs()),
-}
+} | {f"finding_{name}": of_finding(name) for name in FINDINGS}
 COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
 NEW = ["clock_split", "energy", "occupancy", "published"]  # those that draw nothing stale
 

@@ -15,7 +15,9 @@ from helpers import ROOT, run_module
 from machine_folder import Folder
 from made_inputs import write_inputs
 
-from analysis.tables import findings
+from analysis import findings, registry
+from analysis.findings.merged.finding import APART
+from analysis.findings.sources import Sources
 from contracts import read_json, read_rows, worklogs, write_rows
 from kernels import catalogue
 
@@ -53,7 +55,7 @@ def at_size(archive: Path, experiment: str = "sgemm_ladder") -> dict[str, Row]:
 
 
 def test_the_findings_hold_on_the_archive(told: dict[str, Row]) -> None:
-    assert list(told) == list(findings.FINDINGS)
+    assert list(told) == list(findings.manifests())
     assert {name: row["holds"] for name, row in told.items()} == dict.fromkeys(told, True) | {"on_paper": None}
     assert told["on_paper"]["why"] == "the claims were not judged"
 
@@ -138,6 +140,20 @@ def test_where_the_xor_leads_is_worked_out(told: dict[str, Row]) -> None:
     assert numbers["astray_bytes"] == sum(address ^ slot != address + slot for address in buffer) == slot // 4
 
 
+def test_a_finding_is_a_folder(archive: Path) -> None:
+    """Its figure and what it reads are registered by its manifest alone, and changes of its code are known."""
+    document = registry.tables()["findings"]
+    for name, manifest in findings.manifests().items():
+        folder = ROOT / "analysis" / "findings" / name
+        assert (folder / "text.typ").is_file() and f"analysis/findings/{name}/finding.py" in document.code
+        assert (folder / "figure.py").is_file() == ("figure" in manifest)
+        assert set(manifest["reads"]) - {"measured"} <= set(document.reads), name
+        if "figure" in manifest:
+            figure = registry.figures()[f"finding_{name}"]
+            assert figure.title == manifest["figure"] and "report:findings" in figure.reads
+            assert f"analysis/findings/{name}/figure.py" in figure.code
+
+
 def slower_copies(row: Row) -> Row | None:
     return {"wavefronts": row["wavefronts"] + 9} if row["pattern"].startswith("XOR swizzle from rows") else None
 
@@ -163,7 +179,7 @@ def test_a_statement_that_the_tables_contradict_does_not_hold(
     name: str, file: str, edit: Callable[[Row], Row | None], folder: Folder
 ) -> None:
     def holds() -> bool:
-        return findings.FINDINGS[name][1](findings.Sources(folder.inputs())).holds
+        return findings.compute(name, Sources(folder.inputs())).holds
 
     assert holds()
     folder.edit(file, edit)
@@ -218,22 +234,26 @@ def test_merged_loads_are_told_with_their_price(told: dict[str, Row], archive: P
     assert min(apart) <= found["numbers"]["plain_cycles"] <= max(apart) < found["numbers"]["merged_cycles"]
 
 
+def times(row: Row, factor: float) -> Row:
+    """The same timing so many times as long."""
+    return {key: row[key] * factor for key in ("time_us_median", "time_us_ci_low", "time_us_ci_high")}
+
+
 @pytest.mark.parametrize(("share", "holds"), [(1.0, True), (0.9, False)])
 def test_a_kernel_that_loses_by_unmerged_loads_speaks_against_it(
     share: float, holds: bool, folder: Folder, variants_csv: Path
 ) -> None:
     """The kernel without merged loads, as fast as another one, beside that with them, slowed or not."""
-    with_merged, without = findings.APART
+    with_merged, without = APART
 
     def rename(row: Row) -> Row:
-        slowed = {"tflops": 0.97 * row["tflops"]} if row["variant"] == with_merged else {}
-        return row | slowed
+        return row | (times(row, 1 / 0.97) if row["variant"] == with_merged else {})
 
     folder.edit("bench", rename)
     rows = read_rows(folder.measured / "bench.csv", "bench")
     now = {row["variant"]: row["source_hash"] for row in read_rows(variants_csv, "variants")}
     twins = [
-        row | {"variant": without, "tflops": row["tflops"] / 0.97 * share, "source_hash": now[without]}
+        row | {"variant": without, "source_hash": now[without]} | times(row, 0.97 / share)
         for row in rows
         if row["variant"] == with_merged
     ]
@@ -323,7 +343,7 @@ def test_a_measure_bears_out_a_finding_or_is_a_smaller_one(folder: Folder, varia
     write_rows(folder.measured.parent / "claims.csv", "claims_table", [entry("a-one", "power"), entry("a-two", None)])
     found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}
     assert found["power"]["evidence"] == ["a-one"] and found["power"]["part"] == "worklogs"
-    assert list(found) == [*findings.FINDINGS, "a-two"]
+    assert list(found) == [*findings.manifests(), "a-two"]
     small = {key: found["a-two"][key] for key in ("part", "title", "holds", "told", "evidence")}
     assert small == {"part": "smaller", "title": "a-two is so", "holds": True, "told": "Seen.", "evidence": ["a-two"]}
 

@@ -1,0 +1,80 @@
+"""The findings: what the measurements show beyond single verdicts. A finding is a folder here.
+
+    finding.yaml    its title (the statement), part, order, what it reads, and the title of its figure
+    finding.py      compute(of: Sources) -> Statement: whether it holds on a machine, with thresholds, numbers and rows
+    figure.py       draw(measured, found) of these, if it has a figure
+    text.typ        what the paper says of it
+
+All are computed once, into findings.json, which paper, figures, explorer and README read: a list of {name, part, title,
+holds, why, told, numbers, rows, evidence}.
+
+    part: "worklogs", of what they say; "beyond", of our kernels past them; "smaller", for supplement and explorer alone
+    holds: true, false where the measurements here say otherwise, null where a table is missing (why: which)
+    told: a sentence or two with the numbers, names in backticks
+    numbers: by name, in the units that their names end in; rows: what the figure or table of the finding shows
+    evidence: ids of the entries of class `finding` in claims.yaml that bear it out, each judged by itself; an entry
+    that bears out none of the findings here is a smaller one of its own
+
+A statement is held against the tables each time, so that another GPU's copy does not repeat what was found on this one.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+from typing import Any
+
+from analysis import registry
+from analysis.findings.sources import Row, Sources, Statement
+from analysis.inputs import Inputs
+from analysis.quantities.machine import Missing
+from contracts import choose
+
+HOLDS, UNTESTABLE = "holds", "not testable here"  # verdicts
+
+
+@functools.cache
+def manifests() -> dict[str, dict[str, Any]]:
+    """finding.yaml of each finding by name, in the paper's order."""
+    return registry.findings()
+
+
+def compute(name: str, of: Sources) -> Statement:
+    """One finding on one machine. Raises `Missing` for a table that is not there."""
+    found: Statement = importlib.import_module(f"analysis.findings.{name}.finding").compute(of)
+    return found
+
+
+def findings(inputs: Inputs) -> list[Row]:
+    """Every finding: those that the paper states, in its order, then the smaller ones."""
+    of, found = Sources(inputs), []
+    judged = [row for row in of.judged if row["class"] == "finding"]
+    for name, manifest in manifests().items():
+        row = blank(name, manifest["part"], manifest["title"])
+        row["evidence"] = [entry["id"] for entry in judged if entry["bears_out"] == name]
+        try:
+            row |= vars(compute(name, of))
+        except Missing as missing:
+            row["why"] = str(missing)
+        found.append(row)
+    for entry in judged:
+        if entry["bears_out"] is not None:
+            choose(manifests(), entry["bears_out"], "finding", f"bears_out of {entry['id']}")
+        else:
+            row = blank(entry["id"], "smaller", entry["claim"].rstrip(".")) | {"evidence": [entry["id"]]}
+            known = entry["verdict"] != UNTESTABLE
+            row |= {"holds": entry["verdict"] == HOLDS, "told": entry["remark"]} if known else {"why": entry["why"]}
+            found.append(row)
+    return found
+
+
+def blank(name: str, part: str, title: str) -> Row:
+    """A finding of which nothing is computed yet."""
+    return {"name": name, "part": part, "title": title, "holds": None, "why": None, "told": None, "numbers": {},
+            "rows": [], "evidence": []}  # fmt: skip
+
+
+def document(inputs: Inputs) -> str:
+    """findings.json."""
+    return json.dumps(findings(inputs), indent=2, allow_nan=False) + "\n"

@@ -1,0 +1,39 @@
+"""Figures of findings, as wide as a column of the paper, drawn from findings.json."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from matplotlib.figure import Figure
+
+from analysis.data import Measured
+from analysis.figures import style
+from analysis.findings.sources import Statement
+from analysis.inputs import Inputs
+from analysis.quantities.machine import Missing
+from contracts import UserError
+
+BY_HEIGHT = 0.145  # inches of a row of a list
+
+
+def of_finding(name: str) -> Callable[[Callable[[Measured, Statement], Figure]], Callable[[Inputs], Figure]]:
+    """The figure of a finding as it was computed, or a panel that says what is missing for it."""
+
+    def decorate(draw: Callable[[Measured, Statement], Figure]) -> Callable[[Inputs], Figure]:
+        @functools.wraps(draw)
+        def drawn(inputs: Inputs) -> Figure:
+            measured = inputs.measured()
+            row = next((row for row in inputs.findings() if row["name"] == name), None)
+            if row is None:
+                raise UserError(f"findings.json has no {name}; python -m analysis.tabulate findings makes it")
+            try:
+                if row["why"] is not None:
+                    raise Missing(row["why"])
+                return draw(measured, Statement(*(row[key] for key in ("holds", "told", "numbers", "rows"))))
+            except Missing as missing:
+                return style.left_out(measured, row["title"], f"{missing}.", width=style.COLUMN)
+
+        return drawn
+
+    return decorate

@@ -1,0 +1,58 @@
+"""From the last rung of `mma.sync` to Hopper's own instructions, one idea a rung."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from analysis.findings.sources import Sources, Statement
+from analysis.quantities.machine import Missing, rows_of
+
+CARRIED = 0.8  # of its published share of cuBLAS: a rung that reaches so much carries over
+HOPPER, HALF = "hopper_ladder", "bf16"  # the experiment of Hopper's rungs, and which of their types is told
+LARGE = 8192  # the size at which 16-bit kernels fill the GPU, and the rungs are set side by side
+CLOSE = 0.95  # of the library: a kernel that has as much at each size has closed the gap
+
+
+def compute(of: Sources) -> Statement:
+    timed = of.timed[(of.timed["experiment"] == HOPPER) & (of.timed["dtype"] == HALF)].sort_values(
+        "order", kind="stable"
+    )
+    rungs = timed[timed["kind"] == "kernel"]
+    if rungs[rungs["n"] == LARGE].empty:
+        raise Missing(f"{HOPPER} was not timed at n = {LARGE}")
+    columns = ["variant", "label", "kind", "tflops", "flop_per_clock_sm", "sm_clock_mhz"]
+    shares = ["share_of_baseline", "share_ci_low", "share_ci_high"]
+    rows = rows_of(timed.loc[timed["n"] == LARGE, [*columns, *shares]].astype(dict.fromkeys(shares, float)))
+    kernels = [row for row in rows if row["kind"] == "kernel"]
+    for before, row in pairwise(kernels):
+        row["gain"] = row["share_of_baseline"] / before["share_of_baseline"]
+    first, last = kernels[0], kernels[-1]
+    steps = sorted(kernels[1:], key=lambda row: -row["gain"])[:2]
+    sizes = rows_of(rungs.loc[rungs["variant"] == last["variant"], ["n", "share_of_baseline"]].sort_values("n"))
+    by_size = [{"n": int(row["n"]), "percent": 100 * float(row["share_of_baseline"])} for row in sizes]
+    library = next((row for row in rows if row["variant"] == f"cublas_{HALF}"), None)
+    numbers = {
+        "n": LARGE,
+        "rungs": len(kernels) - 1,
+        "first_label": first["label"],
+        "first_percent": 100 * first["share_of_baseline"],
+        "last_label": last["label"],
+        "last_percent": 100 * last["share_of_baseline"],
+        "last_tflops": last["tflops"],
+        "last_mhz": last["sm_clock_mhz"],
+        "last_flop_per_clock_sm": last["flop_per_clock_sm"],
+        "by_size": by_size,
+        "steps": [{"label": row["label"], "percent": 100 * (row["gain"] - 1)} for row in steps],
+    }
+    if library is not None:
+        numbers |= {f"library_{key}": library[key] for key in ("flop_per_clock_sm", "sm_clock_mhz")}
+    others = [row for row in by_size if row["n"] != LARGE]
+    told = ", ".join(f"{row['percent']:.0f}% at {row['n']}" for row in others)
+    return Statement(
+        holds=first["share_of_baseline"] < CARRIED and min(row["percent"] for row in by_size) >= 100 * CLOSE,
+        told=f"{len(kernels) - 1} rungs with `wgmma` take {HALF} from {numbers['first_percent']:.0f}% to "
+        f"{numbers['last_percent']:.0f}% of the fastest call of cuBLAS at n = {LARGE}"
+        + (f" ({told})." if told else "."),
+        numbers=numbers,
+        rows=rows,
+    )

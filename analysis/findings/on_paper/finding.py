@@ -1,0 +1,25 @@
+"""Claims whose own arithmetic is off."""
+
+from __future__ import annotations
+
+from analysis.findings.sources import Sources, Statement
+from analysis.quantities.machine import Missing
+
+ON_PAPER = "wrong on paper"  # the kind of a verdict that no GPU could save
+
+
+def compute(of: Sources) -> Statement:
+    rows = [row for row in of.judged if row["counted"]]
+    if not rows:
+        raise Missing("the claims were not judged")
+    wrong = [row for row in rows if row["kind"] == ON_PAPER]
+    columns = ("id", "worklog", "claim", "theirs", "ours", "unit", "basis")
+    told = [{name: row[name] for name in columns} for row in wrong]
+    worklogs = len({row["worklog"] for row in wrong})
+    return Statement(
+        holds=bool(wrong),
+        told=f"{len(wrong)} claims, of {worklogs} of the worklogs, contradict arithmetic or the documented rules of "
+        "their hardware; no measurement could save them.",
+        numbers={"wrong": len(wrong), "worklogs": worklogs, "judged": len(rows)},
+        rows=told,
+    )
