@@ -1,11 +1,18 @@
-"""The registry of figures and report tables: each is declared where it is drawn or computed, and nowhere else.
+"""The registry of figures and report tables. Each is registered in the head of its caption, YAML in an RST comment:
 
-    @figure("stalls", category="3 Counters", title="Stall reasons", reads=("measured",))
-    def stalls(inputs: Inputs) -> Figure: ...
+    ..
+       figures:
+         stalls:
+           function: analysis.figures.stalls.stalls_figure
+           category: 3 Counters
+           title: Stall reasons
+           reads: [measured]
 
-A figure's function gives a Matplotlib figure, a table's a DataFrame (or rows, under a schema), a document's its text.
-They stand in analysis/figures, analysis/tables and analysis/claims, and those of a side study in its own folder as
-figure.py and report.py. What is registered is read from the source text: nothing is imported before it is made.
+    Why warps wait: the cycles of a warp for each instruction ...
+
+Captions lie in workflow/report/ and in the folders of side studies; contracts/schemas/captions.schema.yaml explains the
+keys. A figure's function takes `Inputs` and gives a Matplotlib figure, a table's a DataFrame (or rows, under a schema),
+a document's its text. Its module is imported when it is made, and not before.
 """
 
 from __future__ import annotations
@@ -13,38 +20,36 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
-import inspect
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from contracts import UserError, read_yaml
+from contracts import UserError, parse_yaml_value, read_yaml, validate
 from contracts import registry as recorded
 from contracts.errors import suggest
 
 ROOT = Path(__file__).resolve().parent.parent
-PLACES = ("analysis/figures/*.py", "analysis/tables/*.py", "analysis/claims/*.py")
-STUDIES = ("experiments/studies/*/figure.py", "experiments/studies/*/report.py")
+CAPTIONS = ("workflow/report/*.rst", "experiments/studies/*/*.rst")
 FINDINGS = "analysis/findings"  # a folder each; all are computed into one document, and a finding may have a figure
-SOURCES = "analysis/ and experiments/studies/"
-MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what reads=("measured",) stands for
-EMULATED = "emulated_checks"  # what "measured" may take in their place
+SOURCES = "workflow/report/ and experiments/studies/"
+MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what `measured` stands for
+EMULATED = "emulated_checks"  # what may stand in for measured checks
 DERIVED = ("variants", "analytic")  # tables that every run makes, beside those recorded
-FOLDERS = ("other_runs", "archives")  # what reads= may name of inputs.json: all tables in these folders
-KINDS = ("ladder", "sizes", "data_kinds", "problems", "profiled")  # of experiments that a figure may be drawn for
+FOLDERS = ("other_runs", "archives")  # what `reads` may name of inputs.json: all tables in these folders
 METRICS = "contracts/metrics.yaml"  # what analysis/data.py reads
-F = TypeVar("F", bound=Callable[..., Any])
+IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]+(?:\([^)]*\)|[^\n(]+)|import[ \t]+[^\n]+)", re.M)
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A figure, table or document. `figure`, `table` and `document` explain the fields that they take.
+    """A figure, table or document: what captions.schema.yaml explains, and where it is.
 
-    kind: "figure", "table" or "document". module: dotted. path, caption: files of the project. function: in the
-    module. reads, optional: recorded tables and DERIVED, "report:NAME", or files by path (*: any text).
-    root: the project's folder.
+    kind: "figure", "table" or "document". module: dotted. path, caption: files of the project. function: in the module.
+    reads, optional: recorded tables and DERIVED, "report:NAME", or files by path (*: any text). root: the project's
+    folder.
     """
 
     name: str
@@ -53,15 +58,14 @@ class Registered:
     path: str
     function: str
     category: str | None
-    subcategory: str | None
     title: str
     caption: str
+    subcategory: str | None = None
     reads: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     where_needed: tuple[str, ...] = ()
     reported_with: tuple[str, ...] = ()
-    per: str = "run"
-    applies: str | None = None
+    each: str | None = None
     stem: str = ""
     file: str = ""
     schema: str | None = None
@@ -79,86 +83,15 @@ class Registered:
         return f"{self.stem}_{experiment}" if experiment else self.stem
 
     def applies_to(self, kind: str | None, profiled: list[int]) -> bool:
-        """Whether a figure of one experiment is drawn of one of this kind, which profiles at these sizes, if any."""
-        return self.per == "experiment" and (bool(profiled) if self.applies == "profiled" else kind == self.applies)
+        """Whether it is drawn of each experiment of this kind, which profiles at these sizes, if any."""
+        return bool(profiled) if self.each == "profiled" else self.each is not None and kind == self.each
 
     def load(self) -> Callable[..., Any]:
-        """The function itself; imports its module."""
-        loaded: Callable[..., Any] = getattr(importlib.import_module(self.module), self.function)
+        """The function itself; imports its module. Raises `UserError` where the module has no such function."""
+        loaded: Callable[..., Any] | None = getattr(importlib.import_module(self.module), self.function, None)
+        if loaded is None:
+            raise UserError(f"{self.caption}: {self.kind} {self.name!r}: {self.path} has no function {self.function}")
         return loaded
-
-
-def figure(
-    name: str,
-    *,
-    category: str,
-    title: str = "",
-    subcategory: str | None = None,
-    caption: str | None = None,
-    reads: tuple[str, ...] = (),
-    optional: tuple[str, ...] = (),
-    where_needed: tuple[str, ...] = (),
-    reported_with: tuple[str, ...] = (),
-    per: str = "run",
-    applies: str | None = None,
-    stem: str | None = None,
-) -> Callable[[F], F]:
-    """Register a figure: NAME.svg and NAME.pdf, drawn by a function of `Inputs`.
-
-    category, subcategory, title, caption: its place in the report (default: workflow/report/NAME.rst, or NAME.rst in
-    the study's folder).
-    reads: what it needs, "measured" for all that `Inputs.measured` reads. optional: recorded tables that need not be
-    there. where_needed: optional tables without which it is not drawn; reported_with: or is in no report
-    ("other_runs": there is a second run). per: "run", or "experiment" for one of each that `applies`: a kind, or
-    "profiled"; then files are called STEM_EXPERIMENT (default: NAME), and the title is the experiment's.
-    """
-    return lambda function: function
-
-
-def table(
-    name: str,
-    *,
-    title: str,
-    category: str = "5 Tables",
-    subcategory: str | None = None,
-    caption: str = "workflow/report/tables.rst",
-    reads: tuple[str, ...] = (),
-    optional: tuple[str, ...] = (),
-    where_needed: tuple[str, ...] = (),
-    reported_with: tuple[str, ...] = (),
-    schema: str | None = None,
-    digits: int = 6,
-    page: bool = True,
-) -> Callable[[F], F]:
-    """Register a report table: NAME.csv, made by a function of `Inputs`; see `figure` for the place and what it reads.
-
-    It gives a DataFrame, of which floats are written to so many significant digits, or rows under a `schema`.
-    page: whether it may be on a page that can be sorted and searched.
-    """
-    return lambda function: function
-
-
-def document(
-    name: str,
-    *,
-    file: str,
-    title: str = "",
-    category: str | None = None,
-    subcategory: str | None = None,
-    caption: str = "workflow/report/tables.rst",
-    reads: tuple[str, ...] = (),
-    optional: tuple[str, ...] = (),
-    where_needed: tuple[str, ...] = (),
-) -> Callable[[F], F]:
-    """Register a text that stands among the report tables as `file`, made by a function of `Inputs`."""
-    return lambda function: function
-
-
-REGISTER: dict[str, Callable[..., Any]] = {"figure": figure, "table": table, "document": document}
-DECORATOR = re.compile(rf"@(?:registry\.)?({'|'.join(REGISTER)})\(")
-# Whole files are not parsed: that took a third of the time in which a Snakefile is read
-DECORATED = re.compile(r"^(?:@.*\n(?:[ \t)#].*\n|\n)*)+def \w+\(", re.M)  # a function's decorators, and its name
-IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]+(?:\([^)]*\)|[^\n(]+)|import[ \t]+[^\n]+)", re.M)
 
 
 def figures(root: Path = ROOT) -> dict[str, Registered]:
@@ -174,43 +107,77 @@ def tables(root: Path = ROOT) -> dict[str, Registered]:
 @functools.cache
 def _all(root: Path) -> tuple[Registered, ...]:
     """Both, checked: names differ, and what they read is there. A `UserError` names the file and what is wrong."""
-    files = [path for pattern in (*PLACES, *STUDIES) for path in sorted(root.glob(pattern))]
     found: dict[tuple[bool, str], Registered] = {}
-    declared = [one for path in files for one in _declared(path, root)]
-    for one in (*declared, *_of_findings(root)):
+    captions = [path for pattern in CAPTIONS for path in sorted(root.glob(pattern))]
+    for one in (*(one for path in captions for one in _registered(path, root)), *_of_findings(root)):
         key = (one.kind == "figure", one.name)
         if key in found:
-            raise UserError(f"{one.path}: {one.kind} {one.name!r} is registered twice (also in {found[key].path})")
+            other = found[key].caption
+            raise UserError(f"{one.caption}: {one.kind} {one.name!r} is registered twice (also in {other})")
         found[key] = one
-    told = {name for of_figure, name in found if not of_figure}
+    made = {name for of_figure, name in found if not of_figure}
     for one in found.values():
         for name in (*one.reads, *one.optional, *one.where_needed):
-            _check_source(name, one, told, root)
+            _check_source(name, one, made, root)
     return tuple(found.values())
+
+
+def _check_source(name: str, one: Registered, made: set[str], root: Path) -> None:
+    known = {*recorded.tables(), *DERIVED, *FOLDERS, *(f"report:{name}" for name in made)}
+    if name in known or ("/" in name and any(root.glob(name))):
+        return
+    if name in one.optional and next(root.glob(f"data/*/{name}.csv"), None):
+        return  # the table of a side study whose folder is gone; archives still have it
+    what = "no such file" if "/" in name else suggest(name, known)
+    raise UserError(f"{one.caption}: {one.kind} {one.name!r} reads {name!r}, which is not registered; {what}")
+
+
+def _registered(path: Path, root: Path) -> Iterator[Registered]:
+    """What a caption is of, as the comment in its head says."""
+    comment, _, _ = path.read_text().partition("\n\n")
+    if not comment.startswith("..\n"):
+        return
+    caption = path.relative_to(root).as_posix()
+    head = parse_yaml_value(textwrap.dedent(comment[3:]), caption)
+    validate(head, "captions", caption)
+    for kinds, entries in head.items():
+        for name, entry in entries.items():
+            kind, (module, _, function) = kinds.removesuffix("s"), entry.pop("function").rpartition(".")
+            code = f"{module.replace('.', '/')}.py"
+            if not (root / code).is_file():
+                raise UserError(f"{caption}: {kind} {name!r}: no such file: {code}")
+            standard = {"category": "5 Tables", "page": True} if kind == "table" else {"category": None, "title": ""}
+            reads = {key: tuple(value) for key, value in entry.items() if isinstance(value, list)}
+            if "measured" in reads.get("reads", ()):
+                reads["optional"] = tuple(dict.fromkeys([*reads.get("optional", ()), EMULATED]))
+            reads["reads"] = _expanded(reads.get("reads", ()))
+            place = {"module": module, "path": code, "function": function, "caption": caption, "root": root}
+            place |= {"stem": name, "file": f"{name}.{'svg' if kind == 'figure' else 'csv'}"}
+            yield Registered(name=name, kind=kind, **(place | standard | entry | reads))
 
 
 def findings(root: Path = ROOT) -> dict[str, dict[str, Any]]:
     """finding.yaml of each finding by name, in the paper's order."""
     paths = {path.parent.name: path for path in sorted((root / FINDINGS).glob("*/finding.yaml"))}
-    told: dict[str, dict[str, Any]] = {name: read_yaml(path, "finding") for name, path in paths.items()}
-    return dict(sorted(told.items(), key=lambda item: item[1]["order"]))
+    found: dict[str, dict[str, Any]] = {name: read_yaml(path, "finding") for name, path in paths.items()}
+    return dict(sorted(found.items(), key=lambda item: item[1]["order"]))
 
 
 def _of_findings(root: Path) -> Iterator[Registered]:
     """The document of all findings, and the figure of each that has one."""
-    told = findings(root)
-    reads, optional = ([read for one in told.values() for read in one.get(key, ())] for key in ("reads", "optional"))
+    known = findings(root)
+    reads, optional = ([read for one in known.values() for read in one.get(key, ())] for key in ("reads", "optional"))
     where = {
         "path": f"{FINDINGS}/__init__.py",
         "module": "analysis.findings",
         "caption": "workflow/report/findings.rst",
     }
     common: dict[str, Any] = {"root": root, **where, "subcategory": "Findings"}
-    if told:
+    if known:
         yield Registered("findings", "document", function="document", category=None, title="Findings",
                          file="findings.json", reads=_expanded([*reads, "measured", "report:claims"]),
                          optional=tuple(dict.fromkeys([*optional, EMULATED])), **common)  # fmt: skip
-    for name, one in told.items():
+    for name, one in known.items():
         if "figure" in one:
             common |= {"path": f"{FINDINGS}/{name}/figure.py", "module": f"analysis.findings.{name}.figure"}
             yield Registered(f"finding_{name}", "figure", function="draw", category="1 Paper", title=one["figure"],
@@ -219,83 +186,8 @@ def _of_findings(root: Path) -> Iterator[Registered]:
 
 
 def _expanded(reads: Iterable[str]) -> tuple[str, ...]:
-    """Each once, with the tables that "measured" stands for."""
+    """Each once, with the tables that `measured` stands for."""
     return tuple(dict.fromkeys(part for read in reads for part in (MEASURED if read == "measured" else (read,))))
-
-
-def _check_source(name: str, one: Registered, told: set[str], root: Path) -> None:
-    known = {*recorded.tables(), *DERIVED, *FOLDERS, *(f"report:{name}" for name in told)}
-    if name in known or ("/" in name and any(root.glob(name))):
-        return
-    if name in one.optional and next(root.glob(f"data/*/{name}.csv"), None):
-        return  # the table of a side study whose folder is gone; archives still have it
-    what = "no such file" if "/" in name else suggest(name, known)
-    raise UserError(f"{one.path}: {one.kind} {one.name!r} reads {name!r}, which is not registered; {what}")
-
-
-def _declared(path: Path, root: Path) -> Iterator[Registered]:
-    """What the functions of one file are registered as."""
-    where = path.relative_to(root).as_posix()
-    for block in DECORATED.findall(path.read_text()):
-        if not DECORATOR.search(block):
-            continue
-        try:
-            (node,) = ast.parse(f"{block}): ...").body
-        except SyntaxError as error:
-            raise UserError(f"{where}: not Python ({error.msg}): {block.partition(chr(10))[0]}") from error
-        assert isinstance(node, ast.FunctionDef)
-        for call in node.decorator_list:
-            match = DECORATOR.match("@" + ast.unparse(call))
-            if match and isinstance(call, ast.Call):
-                kind = match[1]
-                yield _registered(kind, call, node.name, where, root)
-
-
-def _registered(kind: str, call: ast.Call, function: str, where: str, root: Path) -> Registered:
-    allowed = [name for name in inspect.signature(REGISTER[kind]).parameters if name != "name"]
-    given: dict[str, Any] = {}
-    for keyword in call.keywords:
-        if keyword.arg not in allowed:
-            raise UserError(f"{where}: @{kind}: unknown keyword {keyword.arg!r}; {suggest(str(keyword.arg), allowed)}")
-        given[keyword.arg] = _literal(keyword.value, f"{where}: @{kind}: {keyword.arg}")
-    if len(call.args) != 1:
-        raise UserError(f"{where}: @{kind} of {function}: {len(call.args)} names; allowed: one")
-    name = _literal(call.args[0], f"{where}: @{kind}: the name")
-    bound = inspect.signature(REGISTER[kind]).bind_partial(name, **given)
-    if missing := [
-        n for n, p in bound.signature.parameters.items() if p.default is p.empty and n not in bound.arguments
-    ]:
-        raise UserError(f"{where}: @{kind} {name!r}: {missing[0]} is missing")
-    bound.apply_defaults()
-    told = bound.arguments
-    for key in ("reads", "optional", "where_needed", "reported_with"):
-        if not isinstance(told.get(key, ()), tuple):
-            raise UserError(
-                f"{where}: {kind} {name!r}: {key} = {told[key]!r} is not allowed; allowed: a tuple of names"
-            )
-    per, applies = told.get("per", "run"), told.get("applies")
-    if per not in ("run", "experiment") or (per == "experiment") != (applies in KINDS):
-        odd = f"per = {per!r}, applies = {applies!r}"
-        known = f"'run', or 'experiment' with applies = one of {', '.join(KINDS)}"
-        raise UserError(f"{where}: {kind} {name!r}: {odd} is not allowed; allowed: {known}")
-    told["reads"] = _expanded(told["reads"])
-    if "measured" in dict(given).get("reads", ()) and EMULATED not in told["optional"]:
-        told["optional"] = (*told["optional"], EMULATED)
-    own = f"{where.rpartition('/')[0]}/{name}.rst"  # a study's, in its folder
-    told["caption"] = told["caption"] or (own if (root / own).is_file() else f"workflow/report/{name}.rst")
-    if not (root / told["caption"]).is_file():
-        raise UserError(f"{where}: {kind} {name!r} has no caption: no such file: {told['caption']}")
-    told["stem"] = told.get("stem") or name
-    told["file"] = told.get("file") or (f"{name}.svg" if kind == "figure" else f"{name}.csv")
-    module = where.removesuffix(".py").replace("/", ".")
-    return Registered(kind=kind, module=module, path=where, function=function, root=root, **told)
-
-
-def _literal(node: ast.expr, where: str) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        raise UserError(f"{where} = {ast.unparse(node)} is not allowed; allowed: a literal") from None
 
 
 @functools.cache
@@ -340,7 +232,7 @@ def outputs(
     """
     found: dict[str, tuple[Registered, str | None]] = {}
     for one in figures(root).values():
-        if one.per == "run":
+        if one.each is None:
             found[one.output()] = (one, None)
         for name, experiment in experiments.items():
             if one.applies_to(experiment["kind"], experiment["profiled"]):

@@ -23,7 +23,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis import registry
 from analysis.claims import files
 from analysis.claims.files import Paper
 from analysis.claims.verdicts import CLAIM, DIRECTION, FAILS, KINDS, VERDICTS, Row, across, rule_hash, table
@@ -177,19 +176,6 @@ def judged(
     return rows, alone
 
 
-@registry.table(
-    "claims",
-    category="7 Claims",
-    title="Claims and verdicts",
-    caption="workflow/report/claims.rst",
-    reads=(
-        "variants",
-        "analytic",
-        "archives",
-        "paper/worklogs/*/*",
-    ),
-    schema="claims_table",
-)
 def claims(inputs: Inputs) -> list[Row]:
     paper = files.read(analytic=[inputs.tables["analytic"]])
     own = None if inputs.archived else inputs

@@ -8,7 +8,6 @@ import pandas as pd
 
 from analysis.claims.verdicts import CLAIM, VERDICTS
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 COLUMNS = ["machine", "id", "worklog", "about", "theirs", "ours", "unit", "if_stricter", "verdict", "if_looser", "why"]
 ANYWHERE = "any machine"
@@ -46,23 +45,9 @@ def counts(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["of", "verdict", "kind", "claims", "if_stricter", "if_looser"])
 
 
-@table(
-    "sensitivity",
-    category="7 Claims",
-    title="Verdicts that another rule would change",
-    caption="workflow/report/sensitivity.rst",
-    reads=("report:claims",),
-)
 def sensitivity(inputs: Inputs) -> pd.DataFrame:
     return changed(inputs.report("claims", "claims_table"))
 
 
-@table(
-    "verdict_counts",
-    category="7 Claims",
-    title="Verdicts, counted by kind",
-    caption="workflow/report/claims_figure.rst",
-    reads=("report:claims",),
-)
 def verdict_counts(inputs: Inputs) -> pd.DataFrame:
     return counts(inputs.report("claims", "claims_table"))

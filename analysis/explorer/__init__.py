@@ -5,7 +5,7 @@
 `content` is what the page knows, `charts` how Vega-Lite draws it (through Altair), `page.js` what it does with a click.
 """
 
-# What it is made from, as `registry.figure` takes it
+# What it is made from, as captions.schema.yaml explains `reads` and `optional`
 READS = (
     *("variants", "machine", "provenance", "bench", "checks", "counters", "resources", "other_runs"),
     *("report:claims", "report:findings"),

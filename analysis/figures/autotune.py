@@ -20,7 +20,6 @@ from matplotlib.patches import Rectangle
 from analysis.data import records
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.autotune import FIRST, Tuning, of, ranking
 from contracts import UserError
 
@@ -96,15 +95,6 @@ def draw(tuning: Tuning) -> Figure:
     return figure
 
 
-@figure(
-    "autotune",
-    category="2 Ladder",
-    subcategory="Worklog A",
-    title="Tiles, by what they reach",
-    reads=("variants",),
-    optional=("tuning", "tuned"),
-    where_needed=("tuning", "tuned"),
-)
 def autotune_figure(inputs: Inputs) -> Figure:
     tuning = of(inputs)
     if tuning is None:
@@ -141,15 +131,6 @@ def draw_ranked(tuning: Tuning) -> Figure:
     return drawing
 
 
-@figure(
-    "tuning_ranked",
-    category="2 Ladder",
-    subcategory="Worklog A",
-    title="Tiles, ranked without a GPU",
-    reads=("variants",),
-    optional=("tuning", "tuned", "tuning_ranked"),
-    where_needed=("tuning", "tuned", "tuning_ranked"),
-)
 def ranked_figure(inputs: Inputs) -> Figure:
     tuning = of(inputs)
     if tuning is None or tuning.estimates is None:

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, at_usual_size, records
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.bounds import ESTIMATES, RESOURCES, bottlenecks, broken, errors, shares, unmeasured
 
 
@@ -92,12 +91,5 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "bounds",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Bounds by resource",
-    reads=("measured", "bounds"),
-)
 def bounds_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.rows("bounds"))

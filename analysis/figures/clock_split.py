@@ -20,7 +20,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis.data import Measured, current, ladder_sizes, one_row_each
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from contracts.dtypes import dtypes
 
 GAP = 0.5  # between families, in rows
@@ -133,12 +132,5 @@ def draw(measured: Measured) -> Figure:
     return figure
 
 
-@figure(
-    "clock_split",
-    category="2 Ladder",
-    subcategory="All kernels",
-    title="Gains by clock and by work per clock",
-    reads=("measured",),
-)
 def clock_split_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured())

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 
 def draw(measured: Measured) -> Figure:
@@ -68,12 +67,5 @@ def draw(measured: Measured) -> Figure:
     return figure
 
 
-@figure(
-    "correctness",
-    category="4 Correctness",
-    subcategory="All kernels",
-    title="Worst error as a share of its bound",
-    reads=("measured",),
-)
 def correctness_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured())

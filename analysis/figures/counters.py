@@ -20,7 +20,6 @@ from analysis.data import Measured, fold_twins, marked, metric_names, wide
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.metrics import HEAT, with_derived
-from analysis.registry import figure
 from contracts import choose
 
 SHOWN = [row for rows in HEAT.values() for row in rows]
@@ -128,20 +127,10 @@ def only(measured: Measured, names: list[str], sizes: list[int] | None = None) -
     return dataclasses.replace(measured, counters=at_size, failed=failed)
 
 
-@figure("counters", category="3 Counters", subcategory="All kernels", title="All kernels", reads=("measured",))
 def counters_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured())
 
 
-@figure(
-    "counters_of_experiment",
-    category="3 Counters",
-    caption="workflow/report/counters.rst",
-    per="experiment",
-    applies="profiled",
-    stem="counters",
-    reads=("measured",),
-)
 def counters_of_experiment(inputs: Inputs) -> Figure:
     experiment = inputs.experiments[str(inputs.experiment)]
     return draw(only(inputs.measured(), list(experiment["variants"]), experiment["profiled"]))

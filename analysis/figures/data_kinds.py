@@ -19,7 +19,6 @@ from matplotlib.lines import Line2D
 from analysis.data import Measured, marked, records
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.data_kinds import KEYS, spreads
 
 WIDE = 8  # from this ratio on, energies stand on a logarithmic axis
@@ -126,6 +125,5 @@ def draw(measured: Measured, experiment: str) -> Figure:
     return figure
 
 
-@figure("data_kinds", category="2 Ladder", per="experiment", applies="data_kinds", reads=("measured",))
 def data_kinds_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), str(inputs.experiment))

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.dispatch import SHAPES, best
 
 
@@ -55,15 +54,6 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "dispatch",
-    category="2 Ladder",
-    subcategory="All kernels",
-    title="What a dispatcher picks from",
-    reads=("measured",),
-    optional=("dispatch",),
-    where_needed=("dispatch",),
-)
 def dispatch_figure(inputs: Inputs) -> Figure:
     rows = inputs.offered("dispatch", timed=True)
     return draw(inputs.measured(), rows[rows["dispatcher"] == rows["dispatcher"].iloc[0]])

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, current, ladder_sizes
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 VALUES = {"power_w": "power, W", "gflop_per_j": "GFLOP per joule"}
 KEYS = ["variant", "m", "n", "k"]
@@ -107,12 +106,5 @@ def draw(measured: Measured) -> Figure:
     return figure
 
 
-@figure(
-    "energy",
-    category="2 Ladder",
-    subcategory="All kernels",
-    title="Power and work per joule",
-    reads=("measured",),
-)
 def energy_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured())

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 # In the order in which a job goes through them; the second half of each name is what a reader sees
 PARTS = {
@@ -67,12 +66,5 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "gpu_seconds",
-    category="6 Second opinions",
-    title="What a minute of GPU buys",
-    reads=("measured", "gpu_seconds"),
-    where_needed=("gpu_seconds",),
-)
 def gpu_seconds_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), pd.DataFrame(inputs.rows("gpu_seconds")))

@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked, records
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 PAGE = 10.0  # inches: a figure that is higher would be made too small to read in the supplement
 ROW, CLOSE_ROW = 0.2, 0.15  # inches
@@ -114,6 +113,5 @@ def draw(measured: Measured, experiment: str) -> Figure:
     return figure
 
 
-@figure("ladder", category="2 Ladder", per="experiment", applies="ladder", reads=("measured",))
 def ladder_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), str(inputs.experiment))

@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, current
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.machines import SIZE, all_runs, shares
 
 LOOKS = [
@@ -99,13 +98,5 @@ def draw(machines: dict[str, Measured]) -> Figure:
     return figure
 
 
-@figure(
-    "machines",
-    category="2 Ladder",
-    subcategory="All kernels",
-    title="Machine against machine",
-    reads=("measured", "other_runs"),
-    reported_with=("other_runs",),
-)
 def machines_figure(inputs: Inputs) -> Figure:
     return draw(all_runs(inputs))

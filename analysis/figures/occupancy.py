@@ -20,7 +20,6 @@ from analysis.figures import style
 from analysis.figures.counters import GAP, groups
 from analysis.inputs import Inputs
 from analysis.metrics import column
-from analysis.registry import figure
 
 # Our key of the counter: name, look; where marks coincide the smaller ones stay in sight
 LIMITS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -111,12 +110,5 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "occupancy",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Occupancy, and what limits it",
-    reads=("measured", "resources"),
-)
 def occupancy_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.rows("resources"))

@@ -11,7 +11,6 @@ from analysis.data import Measured, current
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.quantities.machine import SIZE, rows_of
-from analysis.registry import figure
 from analysis.words import significant
 
 BY_HEIGHT = 0.145  # inches of a row of a list
@@ -50,13 +49,5 @@ def draw(measured: Measured) -> Figure:
     return drawing
 
 
-@figure(
-    "paper_ladder",
-    category="1 Paper",
-    subcategory="Findings",
-    title="The fp32 ladder",
-    caption="workflow/report/findings.rst",
-    reads=("measured",),
-)
 def paper_ladder(inputs: Inputs) -> Figure:
     return draw(inputs.measured())

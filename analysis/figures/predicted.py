@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.predicted import differences, names
 from contracts.dtypes import dtypes
 
@@ -65,12 +64,5 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "predicted",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Predicted beside measured",
-    reads=("measured", "predictions"),
-)
 def predicted_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.rows("predictions"))

@@ -14,7 +14,6 @@ from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.figures.sizes import line_looks
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.problems import edge, summary, timings
 
 
@@ -52,6 +51,5 @@ def draw(measured: Measured, experiment: str) -> Figure:
     return figure
 
 
-@figure("problems", category="2 Ladder", per="experiment", applies="problems", reads=("measured",))
 def problems_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), str(inputs.experiment))

@@ -20,7 +20,6 @@ from matplotlib.lines import Line2D
 from analysis.data import Measured, current, one_row_each
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.published import shares
 from contracts import worklogs
 
@@ -134,12 +133,5 @@ def draw(measured: Measured, published: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "published",
-    category="2 Ladder",
-    subcategory="All kernels",
-    title="As published, and here",
-    reads=("measured", "paper/worklogs/*/published.csv"),
-)
 def published_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), pd.DataFrame(worklogs.published()))

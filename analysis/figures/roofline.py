@@ -25,7 +25,6 @@ from analysis.data import (
 from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.metrics import column
-from analysis.registry import figure
 
 CEILINGS = {
     "fp32_fma_tflops": "fp32 FMA",
@@ -130,12 +129,5 @@ def draw(measured: Measured) -> Figure:
     return figure
 
 
-@figure(
-    "roofline",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Roofline",
-    reads=("measured",),
-)
 def roofline_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured())

@@ -20,7 +20,6 @@ from matplotlib.ticker import MultipleLocator, PercentFormatter
 from analysis.data import Measured, marked, records
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 
 @dataclass(frozen=True)
@@ -140,6 +139,5 @@ def draw(measured: Measured, experiment: str) -> Figure:
     return figure
 
 
-@figure("sizes", category="2 Ladder", per="experiment", applies="sizes", reads=("measured",))
 def sizes_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), str(inputs.experiment))

@@ -21,7 +21,6 @@ from analysis.figures import style
 from analysis.figures.counters import groups
 from analysis.inputs import Inputs
 from analysis.metrics import column
-from analysis.registry import figure
 from analysis.tables.compare import STALLS
 
 NAMED = 6  # reasons with a colour of their own, beside the two that are no waiting
@@ -114,12 +113,5 @@ def draw(measured: Measured) -> Figure:
     return figure
 
 
-@figure(
-    "stalls",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Stall reasons",
-    reads=("measured",),
-)
 def stalls_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured())

@@ -13,7 +13,6 @@ from matplotlib.patches import Rectangle
 from analysis.claims.verdicts import DIRECTION, FAILS, HOLDS, NOISY, UNTESTABLE
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from contracts import schema, worklogs
 
 LOOKS: dict[str, dict[str, Any]] = {
@@ -82,13 +81,5 @@ def bars(axes: Axes, rows: pd.DataFrame, column: str, names: list[str]) -> None:
     axes.grid(axis="x")
 
 
-@figure(
-    "claims",
-    category="7 Claims",
-    subcategory="All worklogs",
-    title="Verdicts, counted",
-    caption="workflow/report/claims_figure.rst",
-    reads=("report:claims", "paper/worklogs/*/source.yaml"),
-)
 def claims_figure(inputs: Inputs) -> Figure:
     return draw(inputs.report("claims", "claims_table"), list(worklogs.sources()))

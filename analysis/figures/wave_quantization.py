@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, fold_twins, marked, metric_names, records, wide
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from analysis.tables.wave_quantization import load_balance
 
 BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is told in words, or it would squeeze all others
@@ -73,12 +72,5 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "wave_quantization",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Waves and load balance",
-    reads=("measured", "resources"),
-)
 def wave_quantization_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.rows("resources"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 
 def agreement(rows: pd.DataFrame) -> pd.DataFrame:
@@ -26,14 +25,5 @@ def agreement(rows: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()
 
 
-@table(
-    "agreement",
-    category="4 Correctness",
-    title="GPU and emulator, bit by bit",
-    caption="workflow/report/agreement.rst",
-    reads=("measured",),
-    optional=("agreement",),
-    reported_with=("agreement",),
-)
 def agreement_table(inputs: Inputs) -> pd.DataFrame:
     return agreement(inputs.offered("agreement", timed=False))

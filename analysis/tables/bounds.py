@@ -12,7 +12,6 @@ import pandas as pd
 
 from analysis.data import Measured, records
 from analysis.inputs import Inputs
-from analysis.registry import document, table
 
 RESOURCES = {
     "fma": "FMA pipe",
@@ -118,11 +117,9 @@ def rules(measured: Measured, bounds: pd.DataFrame) -> str:
     return "\n".join([*first, "", *second, ""])
 
 
-@table("bounds", title="Least cycles by resource", caption="workflow/report/bounds.rst", reads=("measured", "bounds"))
 def bounds_table(inputs: Inputs) -> pd.DataFrame:
     return in_words(shares(inputs.measured().counters, inputs.rows("bounds")))
 
 
-@document("bounds_rules", file="bounds_rules.md", reads=("measured", "bounds"))
 def bounds_rules(inputs: Inputs) -> str:
     return rules(inputs.measured(), inputs.rows("bounds"))

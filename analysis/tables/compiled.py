@@ -6,7 +6,6 @@ import pandas as pd
 
 from analysis import data
 from analysis.inputs import Inputs
-from analysis.registry import table
 from contracts import worklogs
 
 COLUMNS = [
@@ -28,13 +27,6 @@ def beside(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     return theirs[["variant", "arch", *COLUMNS]].merge(here, on="variant", how="left", suffixes=("", "_here"))
 
 
-@table(
-    "compiled",
-    category="5 Tables",
-    title="Registers by architecture",
-    caption="workflow/report/compiled.rst",
-    reads=("resources", "paper/worklogs/*/compiled.csv"),
-)
 def compiled(inputs: Inputs) -> pd.DataFrame:
     rows = worklogs.rows("compiled.csv", "resources")
     return beside(data.table(rows, "resources"), inputs.rows("resources"))

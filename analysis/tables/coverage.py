@@ -13,7 +13,6 @@ from typing import Any
 
 from analysis.data import left_out
 from analysis.inputs import Inputs
-from analysis.registry import table
 from contracts import UserError, choose
 from contracts.registry import Leg, Table, legs, tables
 
@@ -101,14 +100,6 @@ def reasons_in(files: Mapping[str, Path]) -> dict[str, str]:
     return {stage: reason for stage, reason in found.items() if reason}
 
 
-@table(
-    "coverage",
-    title="Coverage",
-    caption="workflow/report/coverage.rst",
-    reads=("measured", "resources", "archives"),
-    optional=("agreement", "sanitizer", "tuning"),
-    schema="coverage",
-)
 def coverage(inputs: Inputs) -> list[Row]:
     folder = Folder(inputs)
     folder.reasons = reasons_in(inputs.left_out) | folder.reasons

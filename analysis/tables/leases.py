@@ -9,7 +9,6 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 KEYS = ["variant", "label", "dtype", "m", "n", "k", "regime", "data"]
 COLUMNS = [*KEYS, "leases", "share_least", "share_median", "share_most", "spread"]
@@ -26,14 +25,6 @@ def leases(rows: pd.DataFrame) -> pd.DataFrame:
     return found.assign(spread=spread.where(found["leases"] > 1))
 
 
-@table(
-    "leases",
-    title="Shares from card to card",
-    caption="workflow/report/leases.rst",
-    reads=("measured",),
-    optional=("lease_medians",),
-    reported_with=("lease_medians",),
-)
 def leases_table(inputs: Inputs) -> pd.DataFrame:
     if not inputs.has("lease_medians"):
         return leases(pd.DataFrame())

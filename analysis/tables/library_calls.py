@@ -10,7 +10,6 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 BEFORE = "cublasGemmEx"  # of windows that were measured before there was a choice
 KEYS = ["baseline", "dtype", "regime", "data", "m", "n", "k"]
@@ -40,12 +39,5 @@ def library_calls(windows: pd.DataFrame, contests: pd.DataFrame | None = None) -
     return counted.merge(found, how="left", on=["baseline", "m", "n", "k", "call"])
 
 
-@table(
-    "library_calls",
-    title="Which call of its library a baseline was",
-    caption="workflow/report/library_calls.rst",
-    reads=("windows",),
-    optional=("contests",),
-)
 def library_calls_table(inputs: Inputs) -> pd.DataFrame:
     return library_calls(inputs.rows("windows"), inputs.rows("contests") if inputs.has("contests") else None)

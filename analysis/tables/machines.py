@@ -13,7 +13,6 @@ import pandas as pd
 
 from analysis.data import Measured, current, one_row_each
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 SIZE = 4096
 
@@ -66,13 +65,5 @@ def all_runs(inputs: Inputs) -> dict[str, Measured]:
     return found
 
 
-@table(
-    "machines",
-    title="Machine against machine",
-    caption="workflow/report/machines.rst",
-    reads=("measured", "other_runs"),
-    reported_with=("other_runs",),
-    page=False,
-)
 def machines_table(inputs: Inputs) -> pd.DataFrame:
     return shares(all_runs(inputs))

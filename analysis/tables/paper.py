@@ -60,7 +60,6 @@ from analysis.data import (
     wide,
 )
 from analysis.inputs import Inputs
-from analysis.registry import document, table
 from analysis.tables import autotune, library_calls
 from analysis.tables.compare import compare
 from analysis.tables.data_kinds import spreads
@@ -254,12 +253,6 @@ def of_kind(inputs: Inputs, kind: str) -> pd.DataFrame:
     return rows[rows["experiment"].map(kinds) == kind]
 
 
-@document(
-    "summary",
-    file="summary.json",
-    reads=("measured", "resources", "windows", "paper/worklogs/*/source.yaml"),
-    optional=("tuning", "tuned"),
-)
 def summary_document(inputs: Inputs) -> str:
     measured = inputs.measured()
     rows = timings(measured)
@@ -273,36 +266,29 @@ def summary_document(inputs: Inputs) -> str:
     return json.dumps(told, indent=2, allow_nan=False) + "\n"
 
 
-@table("ladder", title="Timings, ladders", reads=("measured",))
 def ladder(inputs: Inputs) -> pd.DataFrame:
     return of_kind(inputs, "ladder")
 
 
-@table("sizes", title="Timings, sweeps of sizes", reads=("measured",))
 def sizes(inputs: Inputs) -> pd.DataFrame:
     return of_kind(inputs, "sizes")
 
 
-@table("data_kinds", title="Timings on several kinds of data", reads=("measured",))
 def data_kinds(inputs: Inputs) -> pd.DataFrame:
     return spreads(of_kind(inputs, "data_kinds"))
 
 
-@table("resources", title="Resources of each kernel", reads=("variants", "resources"))
 def resources(inputs: Inputs) -> pd.DataFrame:
     return resource_table(inputs.rows("resources"), inputs.variants)
 
 
-@table("checks", title="Correctness", reads=("measured",))
 def checks(inputs: Inputs) -> pd.DataFrame:
     return check_table(inputs.measured())
 
 
-@table("counters", title="Hardware counters", reads=("measured",))
 def counters(inputs: Inputs) -> pd.DataFrame:
     return counter_table(inputs.measured())
 
 
-@table("comparison", title="2D block tiling against vectorized accesses", reads=("measured",))
 def comparison(inputs: Inputs) -> pd.DataFrame:
     return compare(inputs.measured(), *PAIR)

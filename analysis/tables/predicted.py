@@ -10,7 +10,6 @@ import pandas as pd
 
 from analysis.data import metrics, records
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 CONFLICTS = "data_bank_conflicts_pipe_lsu_mem_shared"
 WAVEFRONTS = "data_pipe_lsu_wavefronts_mem_shared"  # what such conflicts are a part of
@@ -48,12 +47,5 @@ def counter_table(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[["variant", "label", "n", "counter", "metric", "predicted", "measured", "difference_percent"]]
 
 
-@table(
-    "predicted",
-    title="Counters, predicted beside measured",
-    caption="workflow/report/predicted.rst",
-    reads=("measured", "predictions"),
-    digits=9,
-)
 def predicted_table(inputs: Inputs) -> pd.DataFrame:
     return counter_table(differences(inputs.measured().counters, inputs.rows("predictions")))

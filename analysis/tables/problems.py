@@ -12,7 +12,6 @@ import pandas as pd
 
 from analysis.data import Measured
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 KIND = "problems"  # of such an experiment
 _COPIED = [*("experiment", "regime", "data", "m", "n", "k", "alpha", "beta"), *("variant", "label", "kind", "dtype")]
@@ -46,7 +45,6 @@ def edge(rows: pd.DataFrame) -> pd.Series:
     return (rows["m"].astype(float) * rows["n"] * rows["k"]) ** (1 / 3)
 
 
-@table("problems", title="Timings, problems of any shape", reads=("measured",))
 def problems(inputs: Inputs) -> pd.DataFrame:
     named = [name for name, experiment in inputs.experiments.items() if experiment["kind"] == KIND]
     return timings(inputs.measured(), named)

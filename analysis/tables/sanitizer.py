@@ -9,7 +9,6 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
@@ -28,14 +27,5 @@ def sanitizer(rows: pd.DataFrame) -> pd.DataFrame:
     return made.astype(dict.fromkeys(TOOLS, "Int64"))
 
 
-@table(
-    "sanitizer",
-    category="4 Correctness",
-    title="compute-sanitizer",
-    caption="workflow/report/sanitizer.rst",
-    reads=("measured",),
-    optional=("sanitizer",),
-    reported_with=("sanitizer",),
-)
 def sanitizer_table(inputs: Inputs) -> pd.DataFrame:
     return sanitizer(inputs.offered("sanitizer", timed=False))

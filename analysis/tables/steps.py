@@ -22,7 +22,6 @@ from analysis.inputs import Inputs
 from analysis.quantities.estimates import Estimate
 from analysis.quantities.machine import SIZE, Machine
 from analysis.quantities.registry import quantities
-from analysis.registry import table
 from analysis.tables import bounds
 from contracts import choose, worklogs
 
@@ -111,12 +110,6 @@ def steps(machine: Machine, least: pd.DataFrame, plan: list[dict[str, Any]]) -> 
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-@table(
-    "steps",
-    title="Steps: counters and time, before and after",
-    caption="workflow/report/steps.rst",
-    reads=("measured", "resources", "bounds", "paper/worklogs/*/steps.yaml", "paper/steps.yaml"),
-)
 def steps_table(inputs: Inputs) -> pd.DataFrame:
     measured = inputs.measured()
     least = bounds.bottlenecks(bounds.shares(measured.counters, inputs.rows("bounds")))

@@ -12,7 +12,6 @@ import pandas as pd
 from analysis.data import Measured, metric_names, wide
 from analysis.inputs import Inputs
 from analysis.metrics import column, percent
-from analysis.registry import table
 
 
 def load_balance(measured: Measured, resources: pd.DataFrame) -> pd.DataFrame:
@@ -50,6 +49,5 @@ def load_balance(measured: Measured, resources: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@table("wave_quantization", title="Waves and load balance", reads=("measured", "resources"))
 def wave_quantization_table(inputs: Inputs) -> pd.DataFrame:
     return load_balance(inputs.measured(), inputs.rows("resources"))

@@ -5,29 +5,28 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
 from helpers import ROOT, assert_one_line, run_module
 from made_inputs import planned, write_inputs
 
 from analysis import registry
 from contracts import UserError
 
-FIGURE = '''
-"""A figure of a test."""
-
+FIGURE = """
 from analysis.figures import style
-from analysis.registry import figure
 
 
-@figure("mine", category="2 Ladder", title="Mine", reads=("measured",){more})
 def mine(inputs):
     drawn, axes = style.plt.subplots(figsize=(style.WIDTH, 2))
     axes.plot([1, 2], [1, len(inputs.measured().bench)])
     style.note(drawn, inputs.measured())
     return drawn
-'''
+"""
+ENTRY = {"function": "analysis.figures.mine.mine", "category": "2 Ladder", "title": "Mine", "reads": ["measured"]}
 
 
 @pytest.fixture
@@ -38,10 +37,11 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def add(tree: Path, more: str = "", *, caption: bool = True, name: str = "mine") -> None:
-    (tree / "analysis" / "figures" / f"{name}.py").write_text(FIGURE.replace("{more}", more))
-    if caption:
-        (tree / "workflow" / "report" / "mine.rst").write_text("What to look for.\n")
+def add(tree: Path, name: str = "mine", **changes: object) -> None:
+    """A module and its caption, of a figure called `mine` whatever the caption's name."""
+    head = textwrap.indent(yaml.safe_dump({"figures": {"mine": ENTRY | changes}}), "   ")
+    (tree / "analysis" / "figures" / "mine.py").write_text(FIGURE)
+    (tree / "workflow" / "report" / f"{name}.rst").write_text(f"..\n{head}\nWhat to look for.\n")
 
 
 def test_reading_it_imports_nothing_heavy() -> None:
@@ -75,7 +75,7 @@ def test_a_figure_of_an_experiment_is_drawn_where_it_applies() -> None:
     assert "counters_sgemm_sizes" not in found  # it profiles nothing
 
 
-def test_one_file_and_a_caption_make_a_figure(tree: Path, archive: Path, variants_csv: Path, tmp_path: Path) -> None:
+def test_a_module_and_a_caption_make_a_figure(tree: Path, archive: Path, variants_csv: Path, tmp_path: Path) -> None:
     add(tree)
     inputs = write_inputs(tmp_path / "inputs.json", archive, variants_csv)
     command = ("analysis.draw", "--inputs", inputs, "--out", tmp_path / "out", "mine")
@@ -85,38 +85,53 @@ def test_one_file_and_a_caption_make_a_figure(tree: Path, archive: Path, variant
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("changes", "words"),
     [
-        (", reeds=()", r"unknown keyword 'reeds'; nearest: reads"),
-        (", optional=('sanitize',)", r"reads 'sanitize', which is not registered; nearest: .*sanitizer"),
-        (", optional=('report:clams',)", r"reads 'report:clams', which is not registered; nearest: .*report:claims"),
-        (", optional=('paper/nothing.csv',)", r"reads 'paper/nothing.csv', which is not registered; no such file"),
-        (", per='experiment'", r"per = 'experiment', applies = None is not allowed; allowed: 'run', or 'experiment'"),
-        (", optional='sanitizer'", r"optional = 'sanitizer' is not allowed; allowed: a tuple"),
-        (", optional=tuple(x)", r"optional = tuple\(x\) is not allowed; allowed: a literal"),
+        ({"reeds": []}, "unknown key 'reeds' in figures.mine; nearest: reads"),
+        (
+            {"category": "2 Ladders"},
+            'category = "2 Ladders" is not allowed; allowed: one of 1 Paper, 2 Ladder, 3 Counters',
+        ),
+        ({"function": "analysis.figures.mien.mine"}, "no such file: analysis/figures/mien.py"),
+        ({"optional": ["sanitize"]}, "reads 'sanitize', which is not registered; nearest: .*sanitizer"),
+        ({"optional": ["report:clams"]}, "reads 'report:clams', which is not registered; nearest: .*report:claims"),
+        ({"optional": ["paper/nothing.csv"]}, "reads 'paper/nothing.csv', which is not registered; no such file"),
+        ({"each": "experiment"}, 'each = "experiment" is not allowed; allowed: one of ladder, sizes'),
+        ({"optional": "sanitizer"}, 'optional = "sanitizer" is not allowed; allowed: array'),
     ],
 )
-def test_a_wrong_registration_is_one_line(more: str, words: str, tree: Path) -> None:
-    add(tree, more)
+def test_a_wrong_registration_is_one_line(changes: dict[str, object], words: str, tree: Path) -> None:
+    add(tree, **changes)
     with pytest.raises(UserError, match=words) as error:
         registry.figures(tree)
-    assert str(error.value).startswith("analysis/figures/mine.py: ") and "\n" not in str(error.value)
+    assert str(error.value).startswith("workflow/report/mine.rst: ") and "\n" not in str(error.value)
 
 
-def test_two_figures_of_one_name_and_no_caption_are_one_line(tree: Path) -> None:
-    add(tree, caption=False)
-    with pytest.raises(UserError, match=r"'mine' has no caption: no such file: workflow/report/mine.rst"):
+def test_a_head_that_is_not_yaml_is_one_line(tree: Path) -> None:
+    (tree / "workflow" / "report" / "mine.rst").write_text("..\n   figures: {mine\n\nWhat to look for.\n")
+    with pytest.raises(UserError, match=r"workflow/report/mine\.rst") as error:
         registry.figures(tree)
+    assert "not YAML" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_two_figures_of_one_name_are_one_line(tree: Path) -> None:
     add(tree)
     add(tree, name="other")
-    registry._all.cache_clear()
-    with pytest.raises(UserError, match=r"other.py: figure 'mine' is registered twice \(also in analysis/figures/mine"):
+    with pytest.raises(UserError, match=r"other.rst: figure 'mine' is registered twice \(also in workflow/report/mine"):
         registry.figures(tree)
 
 
 def test_a_faulty_registration_is_one_line_of_the_command_too(tree: Path, archive: Path, variants_csv: Path) -> None:
-    add(tree, ", reeds=()")
+    add(tree, reeds=[])
     inputs = write_inputs(tree / "inputs.json", archive, variants_csv)
     command = ("analysis.draw", "--inputs", inputs, "--out", tree / "out", "stalls")
-    assert_one_line(run_module(*command, cwd=tree, PYTHONPATH=str(tree)), "unknown keyword 'reeds'")
+    assert_one_line(run_module(*command, cwd=tree, PYTHONPATH=str(tree)), "unknown key 'reeds'")
     assert not (tree / "out").exists()
+
+
+def test_a_function_that_is_not_there_is_one_line(tree: Path, archive: Path, variants_csv: Path) -> None:
+    add(tree, function="analysis.figures.mine.yours")
+    inputs = write_inputs(tree / "inputs.json", archive, variants_csv)
+    command = ("analysis.draw", "--inputs", inputs, "--out", tree / "out", "mine")
+    said = "'mine': analysis/figures/mine.py has no function yours"
+    assert_one_line(run_module(*command, cwd=tree, PYTHONPATH=str(tree)), said)

@@ -1,5 +1,5 @@
 # Figures, report tables, paper and report, from tables alone: measured ones in results/MACHINE, archived ones in data/.
-# What there is to draw, each figure and table says itself (analysis/registry.py).
+# What there is to draw stands in the heads of captions (analysis/registry.py).
 
 INPUTS = "results/inputs.json"
 PLACES = PLAN.inputs(contracts.worklogs.sources())

@@ -12,7 +12,6 @@ import pandas as pd
 
 from analysis.data import Measured, difference_percent, metric_names, one_row_each, wide
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 WITHIN_PERCENT = 1.0
 
@@ -59,13 +58,5 @@ def within(percent: pd.Series) -> pd.Series:
     return (percent.abs() <= WITHIN_PERCENT).map({True: "true", False: "false"}).where(percent.notna(), None)
 
 
-@table(
-    "cross_checks",
-    category="6 Second opinions",
-    title="Other tools",
-    caption="experiments/studies/cross_checks/cross_checks.rst",
-    reads=("measured",),
-    optional=("cross_checks",),
-)
 def cross_checks_table(inputs: Inputs) -> pd.DataFrame:
     return cross_checks(inputs.offered("cross_checks", timed=True), inputs.measured())

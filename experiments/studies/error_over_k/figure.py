@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 TITLES = {"uniform": "uniform", "normal": "normal", "positive": "positive", "wide": "exponents ±30"}
 STATISTICS = {"rms": "RMS", "worst": "worst"}
@@ -74,14 +73,5 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "error_over_k",
-    category="4 Correctness",
-    subcategory="All kernels",
-    title="Error over k",
-    reads=("measured",),
-    optional=("error_over_k",),
-    where_needed=("error_over_k",),
-)
 def error_over_k_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.offered("error_over_k", timed=True))

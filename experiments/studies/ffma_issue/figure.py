@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from ptxsim import issue, sass
 
 WARPS = 8  # of the block: two a scheduler, so that one issues while the other branches
@@ -105,14 +104,5 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "ffma_issue",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Issue of FFMA",
-    reads=("measured",),
-    optional=("ffma_issue",),
-    where_needed=("ffma_issue",),
-)
 def ffma_issue_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.rows("ffma_issue"))

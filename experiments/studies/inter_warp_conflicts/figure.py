@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 
 PANELS = {"store": "stores", "load": "loads"}
 SHORT = "sgemm_"  # prefix of names that labels leave out
@@ -68,14 +67,5 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "inter_warp_conflicts",
-    category="3 Counters",
-    subcategory="All kernels",
-    title="Shared-memory wavefronts between warps",
-    reads=("measured",),
-    optional=("inter_warp_conflicts",),
-    where_needed=("inter_warp_conflicts",),
-)
 def inter_warp_conflicts_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), inputs.rows("inter_warp_conflicts"))

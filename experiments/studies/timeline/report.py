@@ -9,7 +9,6 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 ARGUMENTS = r"\((?!anonymous namespace).*"  # of a function's name
 
@@ -32,14 +31,5 @@ def timeline(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[["table", "variant", "label", "stale", "name", "calls", "share_percent", *times, "bytes"]]
 
 
-@table(
-    "timeline",
-    category="6 Second opinions",
-    title="A recorded process",
-    caption="experiments/studies/timeline/timeline.rst",
-    reads=("measured",),
-    optional=("timeline",),
-    reported_with=("timeline",),
-)
 def timeline_table(inputs: Inputs) -> pd.DataFrame:
     return timeline(inputs.offered("timeline", timed=True))

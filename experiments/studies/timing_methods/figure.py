@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.registry import figure
 from experiments.studies.timing_methods.report import OURS, timing_methods
 
 # Protocol and its row's name; one that is not here keeps its own
@@ -112,13 +111,5 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     return figure
 
 
-@figure(
-    "timing_methods",
-    category="6 Second opinions",
-    subcategory="All kernels",
-    title="Ways of timing",
-    reads=("measured",),
-    optional=("timing_methods",),
-)
 def timing_methods_figure(inputs: Inputs) -> Figure:
     return draw(inputs.measured(), timing_methods(inputs.offered("timing_methods", timed=True)))

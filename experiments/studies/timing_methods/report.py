@@ -12,7 +12,6 @@ import pandas as pd
 
 from analysis.data import difference_percent
 from analysis.inputs import Inputs
-from analysis.registry import table
 
 OURS = "ours"
 # Protocols that depart from ours in more than their name says, and what they share the rest with
@@ -42,14 +41,5 @@ def timing_methods(rows: pd.DataFrame) -> pd.DataFrame:
     return made[[*first, "beside", "alone_percent", "sm_clock_mhz", "cycles_difference_percent", "replays"]]
 
 
-@table(
-    "timing_methods",
-    category="6 Second opinions",
-    title="Ways of timing",
-    caption="experiments/studies/timing_methods/timing_methods.rst",
-    reads=("measured",),
-    optional=("timing_methods",),
-    reported_with=("timing_methods",),
-)
 def timing_methods_table(inputs: Inputs) -> pd.DataFrame:
     return timing_methods(inputs.offered("timing_methods", timed=True))
