@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, parse_yaml_value, read_rows
+from contracts import UserError, choose, parse_yaml_value, read_rows, validate
 from kernels import catalogue
-from kernels.catalogue import Baseline, Entry, Runnable
+from kernels.catalogue import Baseline, Catalogue, Entry, Runnable, Variant
 from kernels.problem import ProblemSpec
+from ptxsim.templates import Template, kernel_templates
 
 # Options of a kernel that is not in the catalogue: keys of an entry, and how each is read
 OWN = ("entry", "threads", "shared_bytes", "template", "tile", "multiples")
@@ -46,9 +50,9 @@ def add_problems(parser: argparse.ArgumentParser, which: str, required: bool = F
     )
 
 
-def find_runnable(name: str, instead: str) -> Runnable:
+def find_runnable(known: Catalogue, name: str, instead: str) -> Runnable:
     """The kernel or dispatcher of this name. Raises `UserError` for a library, with what is done `instead`."""
-    entry = catalogue.find(name)
+    entry = known.find(name)
     if isinstance(entry, Baseline):
         raise UserError(f"{name} is a library baseline: {instead}")
     return entry
@@ -82,11 +86,50 @@ def find_kernel(options: argparse.Namespace) -> Entry:
         if options.like or given:
             option = "like" if options.like else next(iter(given)).replace("_", "-")
             raise UserError(f"--{option} goes with a .cu file, not with the catalogue's {options.variant!r}")
-        return catalogue.find(options.variant)
+        known: Catalogue = options.catalogue
+        return known.find(options.variant)
     if not options.like:
         raise UserError(f"{options.variant}: a .cu file goes with --like VARIANT, the entry that it resembles")
     changes = {key: _pairs(key, value) if key in PAIRS else value for key, value in given.items()}
-    return catalogue.own(Path(options.variant), options.like, changes)
+    return own_kernel(options.catalogue, Path(options.variant), options.like, changes)
+
+
+def own_kernel(known: Catalogue, source: Path, like: str, changes: Mapping[str, Any]) -> Variant:
+    """A kernel that is not in the catalogue, with the entry of the variant `like` but for `changes` (keys of an entry);
+    it builds on that. Its name is the file's; its entry, if `changes` has none, the only `__global__` template there.
+
+    Raises `UserError` for what is wrong in these.
+    """
+    there = {template.name: template for template in templates(source)}
+    written = catalogue.written(known.file)
+    entry = dict(choose(written["variants"], like, "variant", f"kernels/{known.file.name}"))
+    only = next(iter(there)) if len(there) == 1 else f"{entry['source'].split('/')[0]}_{source.stem}"
+    function = changes.get("entry", only)
+    if function not in there:
+        names = ", ".join(there) or "none"
+        raise UserError(f"{source}: no __global__ template {function!r}; there: {names}; name one with --entry")
+    parameters = there[function].parameters
+    given = {**entry["template"], **changes.get("template", {})}
+    if unknown := [name for name in changes.get("template", {}) if name not in parameters]:
+        has = ", ".join(parameters)
+        raise UserError(f"{source}: {function} has no template parameter {unknown[0]!r}; it has: {has}")
+    entry = {key: value for key, value in entry.items() if key not in ("tuned", "origin")}
+    entry |= {**changes, "builds_on": like, "entry": function, "idea": f"like {like}"}
+    entry["template"] = {name: given[name] for name in parameters if name in given}
+    if missing := [name for name in parameters if name not in (*there[function].defaulted, *given)]:
+        said = f"{function} has a template parameter {missing[0]!r}, for which {like} has no value"
+        raise UserError(f"{source}: {said}; give one with --template {missing[0]}=...")
+    name = re.sub(r"[^a-z0-9_]+", "_", source.stem.lower())
+    name = name if name[0].isalpha() and name not in known else f"own_{name}"
+    validate({"variants": {name: entry}, "baselines": written["baselines"]}, "catalogue", source)
+    return replace(known.made_of(name, entry), source=source.resolve())
+
+
+def templates(source: Path) -> list[Template]:
+    """The `__global__` templates of a CUDA source, as far as they are written out."""
+    if not source.is_file():
+        raise UserError(f"cannot read {source}: no such file")
+    return kernel_templates(source.read_text())
 
 
 def kernel_arguments(options: argparse.Namespace) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from contracts import UserError, choose, read_yaml
 from kernels import catalogue
+from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
 
 FOLDER = Path(__file__).resolve().parent
@@ -98,8 +99,12 @@ class Experiment:
         return "sizes" if self.swept else "data_kinds" if len(self.data) > 1 else "ladder"
 
 
-def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = None) -> Experiment:
+def load(
+    name: str, sizes_step: int | None = None, chosen: list[str] | None = None, known: Catalogue | None = None
+) -> Experiment:
     """The experiment called `name`; `sizes_step` replaces the step of a swept size, `chosen` limits the variants.
+
+    `known`: the catalogue; None: as it ships.
 
     Raises `UserError` naming the file, the key and what is accepted, also for a problem that a variant cannot take.
     """
@@ -135,8 +140,9 @@ def load(name: str, sizes_step: int | None = None, chosen: list[str] | None = No
             raise UserError(f"{shown}: {key}: {twice} stands there twice; allowed: each problem once")
     if scaled := next((problem for problem in profiled if problem.alpha != 1), None):
         raise UserError(f"{shown}: profile: {scaled} is not allowed; allowed: alpha = 1, on which no counter depends")
+    entries = known or catalogue.load()
     for variant in data["variants"]:
-        entry = choose(catalogue.load(), variant, "variant", shown)
+        entry = choose(entries, variant, "variant", shown)
         for key, named in {**problems, "profile": profiled}.items():
             for problem in named:
                 if reason := entry.refusal(problem.of(entry.b_layout)):
@@ -167,13 +173,20 @@ def draw(
         raise UserError(f"random.count = {count} is not allowed; allowed: at most {len(drawn)}, for there are no more")
 
 
-def items(experiment: Experiment, variants: Iterable[str], regime: str, sizes_step: int | None = None) -> list[Item]:
+def items(
+    experiment: Experiment,
+    variants: Iterable[str],
+    regime: str,
+    sizes_step: int | None = None,
+    known: Catalogue | None = None,
+) -> list[Item]:
     """What these variants are measured for, problem by problem.
 
     A measurement serves all experiments that ask for it: each has the protocol that serves this one and all that are
     part of `all`.
     """
-    others = [load(name, sizes_step) for name in names() if name != experiment.name]
+    entries = known or catalogue.load()
+    others = [load(name, sizes_step, known=entries) for name in names() if name != experiment.name]
     found = []
     for problem in experiment.problems:
         for data in experiment.data:

@@ -27,6 +27,7 @@ class Template:
     line: int
     parameters: tuple[str, ...]  # names of the template's parameters
     signature: str  # from what it returns to the closing bracket, on one line
+    defaulted: tuple[str, ...] = ()  # names of those parameters that have a default
 
     @property
     def title(self) -> str:
@@ -87,14 +88,15 @@ def kernel_templates(source: str) -> list[Template]:
         signature = shown[: closing(shown, at.end() - 1, "(", ")")]
         signature = re.sub(rf"\b{name}\s+\(", f"{name}(", signature)
         signature = re.sub(r"\b(static|inline|extern)\s+", "", signature)
-        parameters = []
+        parameters, defaulted = [], []
         for parameter in split_list(text[start.end() : end - 1]):
-            own = parameter.partition("=")[0]
+            own, default, _ = parameter.partition("=")
             pointer = re.search(r"\(\s*[*&]+\s*(\w+)\s*\)", own)
             names = [pointer[1], pointer[1]] if pointer else NAME.findall(own)
             parameters.append(names[-1] if len(names) > 1 else "")
+            defaulted += parameters[-1:] if default else []
         line = text.count("\n", 0, start.start()) + 1
-        found.append(Template(name, line, tuple(parameters), signature))
+        found.append(Template(name, line, tuple(parameters), signature, tuple(defaulted)))
     return found
 
 

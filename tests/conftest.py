@@ -88,7 +88,7 @@ def ptx(builds: Callable[..., Path]) -> Callable[[str], Path]:
                 return builds()
             if not (folder / f"{name}.ptx").is_file():
                 unit = folder / f"{name}.cu"
-                unit.write_text(catalogue.kernels()[name].translation_unit())
+                unit.write_text(catalogue.load().kernels[name].translation_unit())
                 text = compile_ptx(unit, ARCH, [f"-I{catalogue.ROOT}"])
                 (folder / f"{name}.ptx").write_text(text)
         return folder
@@ -121,5 +121,5 @@ def variants_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from contracts import write_rows
 
     path = tmp_path_factory.mktemp("catalogue") / "variants.csv"
-    write_rows(path, "variants", catalogue.rows())
+    write_rows(path, "variants", catalogue.load().rows())
     return path

@@ -38,7 +38,7 @@ def _none_stale(source: Path) -> bytes:
     same_code = read_rows(beside, "same_code") if beside.is_file() else []
     checks = data.with_hashes_of_today(read_rows(source / "checks.csv", "checks"), same_code)
     hashes = {row["variant"]: row["source_hash"] for row in checks}
-    rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.rows()]
+    rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.load().rows()]
     with tempfile.TemporaryDirectory() as folder:
         write_rows(Path(folder, "variants.csv"), "variants", rows)
         return Path(folder, "variants.csv").read_bytes()

@@ -18,6 +18,7 @@ from contracts import UserError, choose, registry, validate
 from experiments import declarations
 from experiments.declarations import Experiment
 from kernels import catalogue
+from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
 
 CONFIG = "config.yaml"
@@ -101,9 +102,7 @@ class Plan:
     unfit: Mapping[str, str]  # of the catalogue, left out for want of another architecture or a library: why
     made: tuple[str, ...]  # recorded tables that the run makes
     regimes: tuple[str, ...]
-    tuned: (
-        str | None
-    )  # the record of the sweep over tiles that stands behind the catalogue's tuned entries, or its place
+    catalogue: Catalogue  # with the record of the sweep over tiles that stands behind its tuned entries, if any
     records: tuple[str, ...]  # that record and the sweep behind dispatchers beside it, where they are there
     tuning: str | None  # folder of the sweep that is drawn
     sweeping: bool
@@ -146,7 +145,7 @@ class Plan:
         """The variants of an experiment as jobs take them, by the names of the parts: some of one dtype each."""
         by_dtype: dict[str, list[str]] = {}
         for name in self.everything[experiment].variants:
-            by_dtype.setdefault(catalogue.find(name).dtype, []).append(name)
+            by_dtype.setdefault(self.catalogue.find(name).dtype, []).append(name)
         return {
             f"{dtype}-{first // PART + 1}": tuple(names[first : first + PART])
             for dtype, names in by_dtype.items()
@@ -265,25 +264,24 @@ class Plan:
                 name: {table.name: f"{self.folder_of(name)}/{table.file}" for table in scoped} for name in alone
             },
             "tuning": {"archived": self.tuning != self.results} if self.tuning else None,
-            "experiments": {name: _told(experiment, worklogs) for name, experiment in self.experiments.items()},
+            "experiments": {name: self._shown(experiment, worklogs) for name, experiment in self.experiments.items()},
             "other_runs": list(self.other_runs),
             "archives": list(self.archives),
             "left_out": {stage: path for stage, path in reasons.items() if self.inventory.has(path)},
         }
 
-
-def _told(experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """An experiment, for people: with the worklog whose kernels it times or profiles."""
-    entries = [catalogue.find(name) for name in experiment.variants]
-    origins = [entry.origin for entry in entries if not isinstance(entry, catalogue.Baseline)]
-    seeds = {origin["seed"] for origin in origins if origin}
-    keys = [key for key, worklog in worklogs.items() if worklog["file"].split("_")[0] in seeds]
-    return {
-        **{key: getattr(experiment, key) for key in ("title", "question", "kind", "by_name")},
-        "profiled": [problem.n for problem in experiment.profiled if problem == ProblemSpec.square(problem.n)],
-        "variants": list(experiment.variants),
-        "worklog": f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries",
-    }
+    def _shown(self, experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """An experiment as inputs.json has it: with the worklog whose kernels it times or profiles."""
+        entries = [self.catalogue.find(name) for name in experiment.variants]
+        origins = [entry.origin for entry in entries if not isinstance(entry, catalogue.Baseline)]
+        seeds = {origin["seed"] for origin in origins if origin}
+        keys = [key for key, worklog in worklogs.items() if worklog["file"].split("_")[0] in seeds]
+        return {
+            **{key: getattr(experiment, key) for key in ("title", "question", "kind", "by_name")},
+            "profiled": [problem.n for problem in experiment.profiled if problem == ProblemSpec.square(problem.n)],
+            "variants": list(experiment.variants),
+            "worklog": f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries",
+        }
 
 
 def drawn(target: str) -> bool:
@@ -335,7 +333,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     folders = dict.fromkeys([results, f"data/{machine}", archive])
     swept = ("tuned.json", catalogue.SWEPT)
     record = next((folder for folder in folders if any(inventory.has(f"{folder}/{name}") for name in swept)), None)
-    catalogue.use(Path(record, "tuned.json") if record else None)
+    entries = catalogue.load(Path(record, "tuned.json") if record else None)
     sweeping = measuring and SWEEP in targets
     tuning = results if sweeping else record if record and inventory.has(f"{record}/tuning.csv") else None
     if SWEEP in targets and tuning is None:
@@ -343,16 +341,16 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
 
     chosen = config["variants"]
     for name in chosen or []:
-        choose(catalogue.load(), name, "variant", f"{CONFIG}: variants")
-    unfit = _unfit(device.arch, device.missing if measuring else {}, chosen)
-    fit = [name for name in catalogue.load() if name not in unfit and (chosen is None or name in chosen)]
-    loaded = {name: declarations.load(name, config["sizes_step"], fit) for name in declarations.names()}
+        choose(entries, name, "variant", f"{CONFIG}: variants")
+    unfit = _unfit(entries, device.arch, device.missing if measuring else {}, chosen)
+    fit = [name for name in entries if name not in unfit and (chosen is None or name in chosen)]
+    loaded = {name: declarations.load(name, config["sizes_step"], fit, entries) for name in declarations.names()}
     experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
     named = named_in(targets, experiments)
     planned = tuple(name for name, e in experiments.items() if not e.by_name or name in named)
     variants = tuple(fit)
-    runnable = tuple(name for name in variants if name in catalogue.runnable())
-    built = dict.fromkeys(kernel.name for name in runnable for kernel in catalogue.runnable()[name].variants)
+    runnable = tuple(name for name in variants if name in entries.runnable)
+    built = dict.fromkeys(kernel.name for name in runnable for kernel in entries.runnable[name].variants)
     _require_lock(config)
     own = registry.tables().values()
     made = tuple(t.name for t in own if t.needs_gpu and measuring and (t.target == "all" or t.target in targets))
@@ -375,11 +373,11 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         kernels=tuple(built),
         made=made,
         regimes=("unlocked", "locked") if config["lock_clocks"] else ("unlocked",),
-        tuned=f"{record}/tuned.json" if record else None,
+        catalogue=entries,
         records=tuple(f"{record}/{name}" for name in swept if record and inventory.has(f"{record}/{name}")),
         tuning=tuning,
         sweeping=sweeping,
-        compared=_pair(config, COMPARE in targets),
+        compared=_pair(config, entries, COMPARE in targets),
         unfit=unfit,
         counters_required=any(not experiments[name].problems for name in named),
         archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
@@ -387,13 +385,13 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     )
 
 
-def _unfit(arch: str, missing: Mapping[str, str], chosen: list[str] | None) -> dict[str, str]:
+def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: list[str] | None) -> dict[str, str]:
     """What cannot be built for `arch`, or whose library is missing, and why.
 
     Raises `UserError` where one of these was asked for by name.
     """
-    reasons = {name: entry.unfit(arch) for name, entry in catalogue.runnable().items()}
-    baselines = {name: entry for name, entry in catalogue.load().items() if isinstance(entry, catalogue.Baseline)}
+    reasons = {name: entry.unfit(arch) for name, entry in entries.runnable.items()}
+    baselines = {name: entry for name, entry in entries.items() if isinstance(entry, catalogue.Baseline)}
     reasons |= {name: f"{name} {missing[e.library]}" for name, e in baselines.items() if e.library in missing}
     found = {name: reason for name, reason in reasons.items() if reason}
     for name in chosen or []:
@@ -409,12 +407,12 @@ def _require_lock(config: Mapping[str, Any]) -> None:
         raise UserError(f"{CONFIG}: {named[0]} = {config[named[0]]} needs lock_clocks = true")
 
 
-def _pair(config: Mapping[str, Any], asked: bool) -> Experiment | None:
+def _pair(config: Mapping[str, Any], entries: Catalogue, asked: bool) -> Experiment | None:
     """The two variants to set side by side, as an experiment that only profiles; None where none are named."""
     pair = {key: config[key] for key in ("variant_a", "variant_b")}
     for key, name in pair.items():
         if name is not None:
-            choose(catalogue.load(), name, "variant", f"{CONFIG}: {key}")
+            choose(entries, name, "variant", f"{CONFIG}: {key}")
     names = tuple(name for name in pair.values() if name)
     if len(set(names)) < 2:
         if asked:

@@ -122,8 +122,7 @@ def _import(module: str, tuned: str) -> None:
         for name in (module, _file_of(module), *ALSO.get(module, ())):
             importlib.import_module(name)
         if catalogue := sys.modules.get("kernels.catalogue"):
-            catalogue.use(Path(tuned) if tuned else None)
-            catalogue.load()
+            catalogue.load(Path(tuned) if tuned else None)
     gc.collect()
     gc.freeze()  # what is never looked at again stays shared with the jobs
 

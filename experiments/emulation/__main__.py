@@ -21,7 +21,6 @@ from experiments.command_line import add_build_dir, add_problems, add_variant
 from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import check_cases, report
-from kernels import catalogue
 from kernels.catalogue import Baseline, Runnable, Variant
 from kernels.problem import ProblemSpec
 from ptxsim import Kernel, PtxsimError, machines
@@ -60,7 +59,7 @@ def main() -> None:
     parser.add_argument("--results", action="store_true", help="keep results, for experiments.emulation.compare_gpu")
     parser.add_argument("--out-dir", required=True, type=Path)
     options = parser.parse_args()
-    entry = catalogue.find(options.variant)
+    entry = options.catalogue.find(options.variant)
     if isinstance(entry, Baseline):
         raise UserError(f"{entry.name} is a library baseline: there is no PTX to run")
     try:
@@ -74,7 +73,9 @@ def main() -> None:
     predicted, least = predicted_and_least(entry, options.problem, kernels, options.build_dir, machine)
     kernel = kernels[entry.name] if isinstance(entry, Variant) else None
     found = widths.rows(entry.name, kernel, options.build_dir / f"{entry.name}.cubin") if kernel else []
-    pictured = bank_pictures.recorded(entry.name, kernel) if kernel else []
+    pictured = []
+    if isinstance(entry, Variant):
+        pictured = bank_pictures.recorded(entry, kernels[entry.name], bank_pictures.load(options.catalogue).values())
     if options.results:
         compare_gpu.keep(options.out_dir / RESULTS, entry, checked)
     write_rows(options.out_dir / "checks.csv", "checks", [one.row for one in checked])

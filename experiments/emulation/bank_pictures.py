@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from contracts import (
     write_text,
 )
 from kernels import catalogue
-from kernels.catalogue import Problem, Variant
+from kernels.catalogue import Catalogue, Problem, Variant
 
 if TYPE_CHECKING:  # Snakemake reads the list by this module: what draws is imported where it is needed
     import ptxsim
@@ -59,13 +59,14 @@ class Picture:
     title: str
     text: str
     accesses: tuple[Wanted, ...]
+    kernels: Mapping[str, Variant]  # those that it shows, by name
 
     @property
     def variants(self) -> list[str]:
-        return list(dict.fromkeys(wanted.variant for wanted in self.accesses))
+        return list(self.kernels)
 
 
-def load(path: Path = PICTURES, chosen: list[str] | None = None) -> dict[str, Picture]:
+def load(known: Catalogue, path: Path = PICTURES, chosen: list[str] | None = None) -> dict[str, Picture]:
     """Every picture by name; with `chosen`, those that need no other variants.
 
     Raises `UserError` naming the file, the key and what is accepted.
@@ -74,14 +75,15 @@ def load(path: Path = PICTURES, chosen: list[str] | None = None) -> dict[str, Pi
     for name, entry in read_yaml(path, "bank_pictures").items():
         accesses = tuple(Wanted(**wanted) for wanted in entry.pop("accesses"))
         for wanted in accesses:
-            choose(catalogue.kernels(), wanted.variant, "variant", f"{path.name}: {name}")
+            choose(known.kernels, wanted.variant, "variant", f"{path.name}: {name}")
             try:
                 re.compile(wanted.line)
             except re.error as error:
                 raise UserError(
                     f"{path.name}: {name}: line {wanted.line!r} is no regular expression: {error}"
                 ) from error
-        picture = Picture(name=name, accesses=accesses, **entry)
+        kernels = {wanted.variant: known.kernels[wanted.variant] for wanted in accesses}
+        picture = Picture(name=name, accesses=accesses, kernels=kernels, **entry)
         if chosen is None or set(picture.variants) <= set(chosen):
             found[name] = picture
     return found
@@ -108,12 +110,11 @@ def small_launch(variant: Variant) -> dict[str, Any]:
     return launching.to_count(variant, problem)
 
 
-def access(wanted: Wanted, kernel: ptxsim.Kernel) -> banks.Access:
+def access(variant: Variant, wanted: Wanted, kernel: ptxsim.Kernel) -> banks.Access:
     """Run the variant on one tile of C, and take the access that its first warp makes at the line."""
     import ptxsim
     from ptxsim import banks
 
-    variant = catalogue.kernels()[wanted.variant]
     line = source_line(variant, wanted.line)
     file = variant.source.relative_to(catalogue.ROOT)
     try:
@@ -125,13 +126,13 @@ def access(wanted: Wanted, kernel: ptxsim.Kernel) -> banks.Access:
     return found[wanted.number - 1]
 
 
-def recorded(name: str, kernel: ptxsim.Kernel) -> list[dict[str, Any]]:
+def recorded(variant: Variant, kernel: ptxsim.Kernel, pictures: Iterable[Picture]) -> list[dict[str, Any]]:
     """What bank_accesses.json holds: the accesses of a variant that pictures show."""
     return [
-        {"picture": picture.name, "place": place, "access": access(wanted, kernel).as_dict()}
-        for picture in load().values()
+        {"picture": picture.name, "place": place, "access": access(variant, wanted, kernel).as_dict()}
+        for picture in pictures
         for place, wanted in enumerate(picture.accesses)
-        if wanted.variant == name
+        if wanted.variant == variant.name
     ]
 
 
@@ -144,12 +145,12 @@ def record(pictures: Iterable[Picture], arch: str, nvcc: str | None, emulated: P
     from experiments.stages import build, toolchain
 
     compiler = toolchain.nvcc(nvcc)
-    for name in dict.fromkeys(name for picture in pictures for name in picture.variants):
-        variant = catalogue.kernels()[name]
+    shown = list(pictures)
+    for name, variant in {name: kernel for picture in shown for name, kernel in picture.kernels.items()}.items():
         unit = emulated / f"{name}.cu"
         write_text(unit, variant.translation_unit())
         build.compile_source(unit, emulated / name, arch, compiler)
-        accesses = recorded(name, launching.load(variant, emulated))
+        accesses = recorded(variant, launching.load(variant, emulated), shown)
         write_json(emulated / name / "bank_accesses.json", "bank_accesses", accesses)
 
 
@@ -173,7 +174,7 @@ def facts(picture: Picture, found: list[banks.Access]) -> dict[str, Any]:
     """What FILE.json holds."""
     rows = []
     for wanted, one in zip(picture.accesses, found, strict=True):
-        variant = catalogue.kernels()[wanted.variant]
+        variant = picture.kernels[wanted.variant]
         rows.append(
             {
                 "variant": variant.name,
@@ -216,7 +217,7 @@ def draw(picture: Picture, emulated: Path, out: Path) -> None:
     from ptxsim import banks
 
     found = find(picture, emulated)
-    headings = [f"{catalogue.kernels()[w.variant].label}: {w.says}" for w in picture.accesses]
+    headings = [f"{picture.kernels[w.variant].label}: {w.says}" for w in picture.accesses]
     write_text(out, banks.draw(found, headings, picture.title))
     to_pdf(out, out.with_suffix(".pdf"))
     write_json(out.with_suffix(".json"), "bank_picture", facts(picture, found))
@@ -232,7 +233,7 @@ def main() -> None:
     parser.add_argument("--out-dir", required=True, type=Path)
     catalogue.add_tuned_argument(parser)
     options = parser.parse_args()
-    known = load()
+    known = load(options.catalogue)
     chosen = [choose(known, name, "picture", PICTURES.relative_to(ROOT)) for name in options.pictures or known]
     with scratch() if options.arch else nullcontext(options.emulated) as emulated:
         if options.arch:

@@ -35,7 +35,6 @@ from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
 from experiments.stages.check import Checked, Device, HeldGpu, Inputs, held, inside, prepare
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
-from kernels import catalogue
 from kernels.catalogue import Problem, Runnable, Variant
 
 logger = logging.getLogger(__name__)
@@ -212,7 +211,7 @@ def main() -> None:
     options = parser.parse_args()
     variants = []
     for name in options.variants:
-        variant = catalogue.find(name)
+        variant = options.catalogue.find(name)
         if not isinstance(variant, Variant):
             raise UserError(f"{variant.name} is no kernel: there is no PTX to run")
         variants.append(variant)

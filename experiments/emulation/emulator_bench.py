@@ -63,7 +63,7 @@ def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[
 
 def rows_of(name: str, build_dir: Path) -> list[dict[str, Any]]:
     """Rows of emulator_bench.csv of one kernel."""
-    variant = catalogue.kernels()[name]
+    variant = catalogue.load().kernels[name]
     table = []
     try:
         began = time.perf_counter()
@@ -102,7 +102,7 @@ def main() -> None:
     options = parser.parse_args()
     table = []
     print(f"{'kernel':34s} {'load s':>7s} {'run s at 1, 2, 4, 8 times the grid':>36s} {'lane-instr/s':>14s}")
-    for name in options.variants or catalogue.kernels():
+    for name in options.variants or options.catalogue.kernels:
         rows = rows_of(name, options.build_dir)
         times = " ".join(f"{row['run_s']:8.3f}" for row in rows)
         print(

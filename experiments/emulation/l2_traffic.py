@@ -210,7 +210,7 @@ def measured(archive: Path | None) -> Iterator[dict[str, Any]]:
     if archive is None:
         return
     machine = read_json(archive / "machine.json", "machine")["machine"]
-    kernels = catalogue.kernels()
+    kernels = catalogue.load().kernels
     for row in read_rows(archive / "counters.csv", "counters"):
         known = kernels.get(row["variant"])
         if (
@@ -228,7 +228,7 @@ def compare(archive: Path | None, build_dir: Path | None, drift: float = l2.DRIF
     found = []
     for row in measured(archive):
         machine = machines.find(row["machine"])
-        variant = catalogue.kernels()[row.get("like") or row["variant"]]
+        variant = catalogue.load().kernels[row.get("like") or row["variant"]]
         changed = {key: row[key] for key in ("tile", "cluster", "strip") if row.get(key)}
         variant = altered(variant, **changed)
         problem = Problem.square(row["n"], variant.b_layout)
@@ -336,7 +336,7 @@ def main() -> None:
         raise UserError("nothing to do: give the name of a kernel, or --compare ARCHIVE")
     if options.strip is not None and options.strip < 0:
         raise UserError(f"strip = {options.strip} is not allowed; allowed: 0 or more tile columns")
-    entry = find_runnable(options.variant, "its tiles are not known")
+    entry = find_runnable(catalogue.load(), options.variant, "its tiles are not known")
     try:
         machine = machines.find(options.machine)
     except PtxsimError as error:

@@ -36,7 +36,7 @@ def rows(
     """
     found = []
     for case in cases:
-        variant = choose(catalogue.kernels(), case["kernel"], "kernel", f"{source}: emulated")
+        variant = choose(catalogue.load().kernels, case["kernel"], "kernel", f"{source}: emulated")
         with scratch() as folder:
             build_variant(variant.name, ARCH, folder, configured_nvcc)
             problem = replace(ProblemSpec.square(case["size"]), beta=case["beta"])

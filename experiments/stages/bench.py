@@ -51,14 +51,32 @@ from experiments.stages.contests import Contests
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
-from kernels import catalogue
-from kernels.catalogue import Dispatcher, Entry, Problem
+from kernels.catalogue import Catalogue, Dispatcher, Entry, Problem
 from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
 WARM_MOST_S = 1.5  # where power binds, some kernels never run steadily
 AS_FOUND = "back to back until steady, clocks as found"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What all items of a process share: the catalogue, and the SM and memory clock to lock (None: the usual one)."""
+
+    entries: Catalogue
+    sm_mhz: int | None = None
+    memory_mhz: int | None = None
+
+    @property
+    def clocks(self) -> tuple[int | None, int | None]:
+        """As `clocks.locked` takes them."""
+        return self.sm_mhz, self.memory_mhz
+
+    def pair(self, item: Item) -> tuple[Entry, Entry]:
+        """The entry of an item, and the baseline that it is measured next to."""
+        entry = self.entries.find(item.variant)
+        return entry, self.entries[entry.baseline]
 
 
 @dataclass(frozen=True)
@@ -82,9 +100,9 @@ class Bench:
     """Measures on the leased GPU; `target`: what its clocks are locked at, if they are."""
 
     def __init__(
-        self, build_dir: Path, handle: object, contests: Contests, target: clocks.Target | None = None
+        self, build_dir: Path, handle: object, contests: Contests, asked: Asked, target: clocks.Target | None = None
     ) -> None:
-        self.handle, self.target, self.contests = handle, target, contests
+        self.handle, self.target, self.contests, self.asked = handle, target, contests, asked
         self.gpu = Gpu(build_dir)
         self._gemms: dict[str, Gemm] = {}
         self._stopwatches: dict[bool, Stopwatch] = {}
@@ -93,12 +111,12 @@ class Bench:
     def measure(self, item: Item, lease: str, seconds: Seconds) -> Taken:
         """Measure one variant next to its baseline; `lease`: what the GPU that is held is called."""
         gpu, protocol = self.gpu, item.protocol
-        entry = catalogue.find(item.variant)
+        entry, baseline_entry = self.asked.pair(item)
         problem = item.problem.of(entry.b_layout)
         with seconds.of("inputs"):
             matrices = self._filled(problem, entry.dtype, item.data)
         with seconds.of("load"):
-            gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_of(entry)), strict=True)}
+            gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
         with seconds.of("contest"):
             for gemm in gemms.values():
                 self.contests.settle(gemm, matrices, lease)
@@ -158,14 +176,6 @@ class Bench:
         return self._stopwatch(item.protocol, item.problem).run([work] * replays)
 
 
-def baseline_of(entry: Entry) -> Entry:
-    """What it is measured next to."""
-    return catalogue.load()[entry.baseline]
-
-
-Asked = tuple[int | None, int | None]  # the SM and the memory clock to lock; None: the usual one
-
-
 def measurement(
     item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, lease: str, seconds: Seconds
 ) -> Measurement:
@@ -173,7 +183,7 @@ def measurement(
 
     Raises `UserError` where launch gaps leave too few samples: that is the host's fault, and worth another try.
     """
-    entry = catalogue.find(item.variant)
+    entry, _ = asked.pair(item)
     reasons = why_rejected(taken.turns.samples, target)
     passed = all(result.passed for result in taken.checked.values())
     left_out = None
@@ -208,23 +218,23 @@ def measurement(
         "half_width": taken.half_width,
         "ended": taken.ended,
     }
-    checks = [_check(item, taken.problem, role, taken.seed, taken.checked[role]) for role in ROLES]
+    checks = [_check(item, asked, taken.problem, role, taken.seed, taken.checked[role]) for role in ROLES]
     rows = {"windows": [window], "checks": checks}
     return Measurement(basis_of(item, asked), lease, rows, seconds.taken(), samples=pa.concat_tables(samples))
 
 
 def lost(item: Item, reason: str, asked: Asked) -> Measurement:
     """What is kept of one whose kernel faulted or hung: a check that failed, and no window."""
-    problem = item.problem.of(catalogue.find(item.variant).b_layout)
+    problem = item.problem.of(asked.pair(item)[0].b_layout)
     failed = verify.CheckResult(None, reason)
-    return Measurement(basis_of(item, asked), UNKNOWN, {"checks": [_check(item, problem, ROLES[0], 0, failed)]})
+    return Measurement(basis_of(item, asked), UNKNOWN, {"checks": [_check(item, asked, problem, ROLES[0], 0, failed)]})
 
 
 def basis_of(item: Item, asked: Asked) -> dict[str, Any]:
     """What the measurement rests on."""
-    entry = catalogue.find(item.variant)
-    locked = list(asked) if item.regime == "locked" else None
-    own = {"baseline": store.basis_of(baseline_of(entry)), "locked_mhz": locked, "protocol": asdict(item.protocol)}
+    entry, baseline = asked.pair(item)
+    locked = list(asked.clocks) if item.regime == "locked" else None
+    own = {"baseline": store.basis_of(baseline), "locked_mhz": locked, "protocol": asdict(item.protocol)}
     return store.basis_of(entry) | own
 
 
@@ -252,9 +262,9 @@ def _samples(item: Item, window: str, samples: Samples, roles: Any, reasons: np.
     return samples_table(len(reasons), {"experiment": ""} | _head(item) | columns)
 
 
-def _check(item: Item, p: Problem, role: str, seed: int, result: verify.CheckResult) -> dict[str, Any]:
-    entry = catalogue.find(item.variant)
-    timed = entry if role == ROLES[0] else baseline_of(entry)
+def _check(item: Item, asked: Asked, p: Problem, role: str, seed: int, result: verify.CheckResult) -> dict[str, Any]:
+    entry, baseline = asked.pair(item)
+    timed = entry if role == ROLES[0] else baseline
     return {
         "variant": timed.name,
         "source_hash": timed.source_hash,
@@ -304,9 +314,9 @@ def _problem_of(row: dict[str, Any]) -> ProblemSpec:
     return ProblemSpec(*(row[key] for key in ("m", "n", "k", "alpha", "beta")))
 
 
-def _picked(item: Item) -> str:
+def _picked(item: Item, asked: Asked) -> str:
     """Of a dispatcher, which kernel runs this problem."""
-    entry = catalogue.find(item.variant)
+    entry, _ = asked.pair(item)
     return f" by {entry.pick(item.problem.of(entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
 
 
@@ -367,11 +377,11 @@ def worklog_replays(n: int) -> int:
     return int(800000 / n)
 
 
-def in_order(items: Iterable[Item]) -> list[Item]:
+def in_order(items: Iterable[Item], asked: Asked) -> list[Item]:
     """Such that items on the same matrices follow each other, as they do within one layout and problem."""
 
     def matrices(item: Item) -> tuple[Any, ...]:
-        entry = catalogue.find(item.variant)
+        entry, _ = asked.pair(item)
         problem = item.problem.of(entry.b_layout)
         return entry.dtype, problem.b_layout, *problem.numbers.values()
 
@@ -385,13 +395,13 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_
     Raises `UserError` for what the host is to blame for (launch gaps, too little memory), once the others are measured.
     """
     here = names_here() if every_lease else None
-    asked = (options.sm_mhz, options.memory_mhz)
+    asked = asked_by(options)
     found: Found = {}
     for item in items:
         if one := kept.find(_place(item), _serves(item, asked), here):
             found[item] = one
     failed = []
-    todo = [item for item in in_order(items) if item not in found]
+    todo = [item for item in in_order(items, asked) if item not in found]
     start, done, whole = time.monotonic(), 0.0, sum(expected_s(item.protocol, item.problem) for item in todo)
     for item, result in work_through(todo, functools.partial(_opened, todo, options, kept, here)):
         if isinstance(result, Failure) and not result.of_kernel:
@@ -401,7 +411,7 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_
         found[item] = one = one if one.measured else kept.keep(_place(item), one)
         done += expected_s(item.protocol, item.problem)
         left = (time.monotonic() - start) * (whole / done - 1)
-        shown = f"{item.variant}{_picked(item)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"
+        shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"
         logger.info(f"{shown}: {outcome(item, one)}; about {left:.0f} s left")
     if failed:
         raise UserError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else ""))
@@ -417,9 +427,9 @@ def _opened(
 ) -> Iterator[Callable[[Item], Measurement]]:
     """Measures one item after the other in this process; with locked clocks, nobody else gets the GPU meanwhile."""
     for name in dict.fromkeys(item.variant for item in items):
-        import_early(catalogue.find(name))
+        import_early(options.catalogue.find(name))
     seconds, lease, started = Seconds(), Lease(), since_start()
-    asked = (options.sm_mhz, options.memory_mhz)
+    asked = asked_by(options)
     opened: list[tuple[Bench, clocks.Target | None]] = []
     with contextlib.ExitStack() as stack:
 
@@ -428,8 +438,8 @@ def _opened(
                 lease.choose()
                 handle = stack.enter_context(discovery.nvml())
                 locks = items[0].regime == "locked"
-                target = stack.enter_context(clocks.locked(handle, *asked)) if locks else None
-                return Bench(options.build_dir, handle, Contests(kept), target), target
+                target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
+                return Bench(options.build_dir, handle, Contests(kept, asked.entries), asked, target), target
 
         def measure(item: Item) -> Measurement:
             if not opened:
@@ -454,22 +464,27 @@ def _opened(
         yield measure
 
 
+def asked_by(options: argparse.Namespace) -> Asked:
+    """What the command's options ask of all items."""
+    return Asked(options.catalogue, options.sm_mhz, options.memory_mhz)
+
+
 def _place(item: Item) -> Place:
     return Place("bench", item.variant, item.stem)
 
 
 def run(options: argparse.Namespace) -> Record:
     """Measure what the experiment asks for of these variants, or take what is kept."""
-    experiment = declarations.load(options.experiment, options.sizes_step)
+    experiment = declarations.load(options.experiment, options.sizes_step, known=options.catalogue)
     for name in options.variants:
-        if catalogue.find(name).name not in experiment.variants:
+        if options.catalogue.find(name).name not in experiment.variants:
             raise UserError(f"{name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}")
     wrong = failures(options)
     for name in wrong.keys() & set(options.variants):
         logger.warning(f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0]['case']}")
     passed = [name for name in options.variants if name not in wrong]
     record = Record(experiment)
-    items = declarations.items(experiment, passed, options.regime, options.sizes_step)
+    items = declarations.items(experiment, passed, options.regime, options.sizes_step, options.catalogue)
     with store.opened(options.store) as kept:
         found = measured(items, options, kept, experiment.every_lease)
         for item in items:
@@ -478,7 +493,7 @@ def run(options: argparse.Namespace) -> Record:
             repeated = items if experiment.every_lease else []
             write_rows(options.leases, "lease_medians", lease_medians(repeated, kept, options))
         if options.contests:
-            Contests(kept).write(options.contests, items)
+            Contests(kept, options.catalogue).write(options.contests, items)
     if options.seconds:
         write_seconds(options.seconds, ((_place(item), one) for item, one in found.items()))
     return record
@@ -489,7 +504,7 @@ def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace) -
     columns = ("variant", "dtype", "baseline", "m", "n", "k", "regime", "data", "lease", "source_hash")
     rows = []
     for item in items:
-        for one in kept.every(_place(item), _serves(item, (options.sm_mhz, options.memory_mhz))):
+        for one in kept.every(_place(item), _serves(item, asked_by(options))):
             for window in one.rows.get("windows", []):
                 if window["passed"] and not window["left_out"]:
                     rows.append({name: window[name] for name in columns} | {"measured": one.measured} | _medians(one))

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, atomic_write, run_command, scratch, write_json, write_text
+from experiments.command_line import templates
 from experiments.stages import toolchain
 from experiments.stages.relocatable import SEED, relocatable
 from kernels import catalogue
+from kernels.catalogue import Catalogue
 from kernels.occupancy import occupancy
 from ptxsim import PtxsimError, sass
 
@@ -119,9 +121,11 @@ def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path,
     }
 
 
-def build_variant(name: str, arch: str, out_dir: Path, configured_nvcc: str | None = None) -> Path:
-    """Build a catalogue variant in `out_dir`; return the path of its cubin. See `build_kernel`."""
-    variant = catalogue.kernels().get(name) or catalogue.find(name)
+def build_variant(
+    name: str, arch: str, out_dir: Path, configured_nvcc: str | None = None, known: Catalogue | None = None
+) -> Path:
+    """Build a variant of the catalogue in `out_dir`; return the path of its cubin. See `build_kernel`."""
+    variant = (known or catalogue.load()).find(name)
     if isinstance(variant, catalogue.Dispatcher):
         kernels = ", ".join(kernel.name for kernel in variant.variants)
         raise UserError(f"{name} is a dispatcher: there is nothing to build but its kernels, {kernels}")
@@ -144,7 +148,7 @@ def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configure
     try:
         report = compile_source(stem.with_suffix(".cu"), stem, arch, compiler)
     except UserError as error:
-        there = [function for path in variant.sources() for function in catalogue.templates(path)]
+        there = [function.name for path in variant.sources() for function in templates(path)]
         if variant.entry in there:
             raise
         hint = f"{variant.source.name} has no __global__ template {variant.entry!r} written out"
@@ -171,7 +175,7 @@ def main() -> None:
         stem = options.out_dir / options.source.stem
         compile_source(options.source, stem, options.arch, toolchain.nvcc(options.nvcc))
     else:
-        build_variant(options.variant, options.arch, options.out_dir, options.nvcc)
+        build_variant(options.variant, options.arch, options.out_dir, options.nvcc, options.catalogue)
 
 
 if __name__ == "__main__":

@@ -485,7 +485,9 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     options = parser.parse_args()
-    variants = [find_runnable(name, "its output is checked where it is timed") for name in options.variants]
+    variants = [
+        find_runnable(options.catalogue, name, "its output is checked where it is timed") for name in options.variants
+    ]
     with store.opened(options.store) as kept:
         found = measured(variants, options.build_dir, kept, options.seed, options.problem)
     rows = [row for variant in variants for row in found[variant.name].rows["checks"]]

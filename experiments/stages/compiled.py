@@ -31,7 +31,7 @@ def rows(
     """
     pairs = [(name, arch) for arch, names in cases.items() for name in names]
     for name, arch in pairs:
-        choose(catalogue.kernels(), name, "kernel", f"{source}: compiled: {arch}")
+        choose(catalogue.load().kernels, name, "kernel", f"{source}: compiled: {arch}")
     found = []
     for name, arch in pairs:
         with scratch() as folder:

@@ -14,15 +14,14 @@ from experiments.gpu.libraries import Gemm
 from experiments.stages import store
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import ROLES, Matrices
-from kernels import catalogue
-from kernels.catalogue import Baseline, Entry, Problem
+from kernels.catalogue import Baseline, Catalogue, Entry, Problem
 
 
 class Contests:
     """The contests that a store has, and those that are held when it lacks them."""
 
-    def __init__(self, kept: Store) -> None:
-        self.kept = kept
+    def __init__(self, kept: Store, entries: Catalogue) -> None:
+        self.kept, self.entries = kept, entries
 
     def settle(self, gemm: Gemm, matrices: Matrices, lease: str) -> None:
         """Let `gemm`, where it has several calls, use the fastest: the one that is kept, or by a contest on `matrices`.
@@ -53,9 +52,9 @@ class Contests:
         """The rows of contests.csv that these measurements rest on."""
         rows: dict[tuple[Any, ...], dict[str, Any]] = {}
         for item in items:
-            entry = catalogue.find(item.variant)
+            entry = self.entries.find(item.variant)
             p = item.problem.of(entry.b_layout)
-            for one in (entry, catalogue.load()[entry.baseline]):
+            for one in (entry, self.entries[entry.baseline]):
                 found = (
                     self.kept.find(_place(one, p), store.basis_of(one).__eq__) if isinstance(one, Baseline) else None
                 )

@@ -23,15 +23,16 @@ from experiments.gpu.lease import UNKNOWN, names_here
 from experiments.stages import store
 from experiments.stages.store import Measurement, Place
 from kernels import catalogue
+from kernels.catalogue import Catalogue
 
 
-def basis_of(command: list[str], entries: list[str]) -> store.Basis:
+def basis_of(command: list[str], entries: list[str], known: Catalogue) -> store.Basis:
     """What the rows rest on."""
     module = command[command.index("-m") + 1]
     spec = importlib.util.find_spec(module)
     assert spec is not None and spec.origin is not None  # the registry names it
     code = checksum(Path(spec.origin).read_bytes())[:16]
-    kernels = {name: catalogue.find(name).source_hash for name in entries}
+    kernels = {name: known.find(name).source_hash for name in entries}
     return store.versions() | {"code": code, "kernels": kernels, "command": command}
 
 
@@ -53,7 +54,7 @@ def main() -> None:
     if out is None or "-m" not in command:
         raise UserError(f"{' '.join(command[:3]) or 'nothing'} after --: expected python -m MODULE ... --out FILE")
     place = Place("table", table.name, options.entries[0] if len(options.entries) == 1 else "all")
-    basis = basis_of(command, options.entries)
+    basis = basis_of(command, options.entries, options.catalogue)
     with store.opened(options.store) as kept:
         if one := kept.find(place, basis.__eq__):
             if left_out:

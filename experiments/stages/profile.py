@@ -33,8 +33,7 @@ from experiments.gpu.lease import UNKNOWN
 from experiments.stages import store
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
-from kernels import catalogue
-from kernels.catalogue import Entry
+from kernels.catalogue import Catalogue, Entry
 from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
@@ -145,6 +144,7 @@ class Session:
 
     problem: ProblemSpec
     build_dir: Path
+    known: Catalogue
     store: Path | None = None
     ncu: Path = field(default_factory=lambda: find_ncu())
     names: list[str] = field(default_factory=lambda: metric_names())
@@ -171,7 +171,7 @@ class Session:
         """Of the first entry, and of those after it until one fails."""
         first, *then = entries
         command = ["-m", "experiments.stages.profile_target", *(named or [first.name])]
-        command += ["--problem", str(self.problem), "--build-dir", str(self.build_dir), *catalogue.tuned_option()]
+        command += ["--problem", str(self.problem), "--build-dir", str(self.build_dir), *self.known.option]
         command += ["--then", *(entry.name for entry in then)] if then else []
         command += ["--store", str(self.store)] if self.store else []
         names, unknown = list(self.names), list[str]()
@@ -206,13 +206,13 @@ class Session:
 
 
 def profile(
-    entry: Entry, problem: ProblemSpec, build_dir: Path, named: Sequence[str] = ()
+    entry: Entry, problem: ProblemSpec, build_dir: Path, known: Catalogue, named: Sequence[str] = ()
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The counters of one entry (see `Session`): its rows, and the counters that this ncu or GPU does not know.
 
     Raises `LeftOut` where counters cannot be read here, `UserError` where the kernel's own process failed.
     """
-    ((_, result),) = Session(problem, build_dir).count([entry], named)
+    ((_, result),) = Session(problem, build_dir, known).count([entry], named)
     if isinstance(result, str):
         raise UserError(result)
     return result.rows, result.unknown
@@ -322,7 +322,7 @@ def main() -> None:
     required = REQUIRED in os.environ
     parser.add_argument("--required", action="store_true", default=required, help="fail where there can be no counters")
     options = parser.parse_args()
-    entries = [catalogue.find(name) for name in options.variants]
+    entries = [options.catalogue.find(name) for name in options.variants]
     wrong = failures(options)
     for entry in entries:
         if entry.name in wrong:
@@ -333,7 +333,9 @@ def main() -> None:
     try:
         with store.opened(options.store) as kept:
             for problem in options.problem:
-                of_problem, errors = measured(entries, Session(problem, options.build_dir, options.store), kept)
+                of_problem, errors = measured(
+                    entries, Session(problem, options.build_dir, options.catalogue, options.store), kept
+                )
                 found |= of_problem
                 failed += errors
     except LeftOut as left_out:

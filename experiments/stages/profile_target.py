@@ -29,8 +29,7 @@ from experiments.stages import verify
 from experiments.stages.contests import Contests
 from experiments.stages.profile import MARK
 from experiments.stages.store import Store
-from kernels import catalogue
-from kernels.catalogue import Entry
+from kernels.catalogue import Catalogue, Entry
 from kernels.problem import ProblemSpec
 
 HUNG = 70  # exit code
@@ -39,8 +38,8 @@ HUNG = 70  # exit code
 class Target:
     """Entries on one problem, on one GPU."""
 
-    def __init__(self, problem: ProblemSpec, build_dir: Path, store: Path | None) -> None:
-        self.problem, self.build_dir, self.store = problem, build_dir, store
+    def __init__(self, problem: ProblemSpec, build_dir: Path, store: Path | None, entries: Catalogue) -> None:
+        self.problem, self.build_dir, self.store, self.entries = problem, build_dir, store, entries
         self.lease, self._gpu = Lease(), list[Gpu]()
 
     def run(self, entry: Entry) -> dict[str, Any]:
@@ -72,7 +71,7 @@ class Target:
         with seconds.of("load"):
             gemm = load_gemm(gpu, entry)
             if self.store and isinstance(gemm, FastestCall):
-                Contests(Store(self.store)).known(gemm, problem)
+                Contests(Store(self.store), self.entries).known(gemm, problem)
             a, b, c = (memory.address for memory in matrices)
             work = bind_for_timing(gemm, problem, a, b, c, by_events)
             work()
@@ -94,10 +93,10 @@ def main() -> None:
     add_build_dir(parser)
     add_store(parser)
     options = parser.parse_args()
-    entries = [find_kernel(options), *map(catalogue.find, options.then)]
+    entries = [find_kernel(options), *map(options.catalogue.find, options.then)]
     for entry in entries:
         import_early(entry)
-    target = Target(options.problem[0], options.build_dir, options.store)
+    target = Target(options.problem[0], options.build_dir, options.store, options.catalogue)
     for entry in entries:
         try:
             done = target.run(entry)

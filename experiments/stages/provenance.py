@@ -122,7 +122,7 @@ def main() -> None:
             "toolchain": toolchain,
             "python": platform.python_version(),
             "packages": packages(),
-            "sources": {name: entry.source_hash for name, entry in catalogue.load().items()},
+            "sources": {name: entry.source_hash for name, entry in options.catalogue.items()},
             "left_out": left_out(options.left_out),
             "leases": leases(options.store) if options.store else [],
         },

@@ -25,8 +25,7 @@ from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from experiments.stages import verify
 from experiments.stages.cases import Case, cases
-from kernels import catalogue
-from kernels.catalogue import Variant
+from kernels.catalogue import Catalogue, Variant
 
 logger = logging.getLogger(__name__)
 
@@ -49,13 +48,12 @@ def chosen(variant: Variant) -> list[Case]:
     return [case for case in cases(variant) if not case.refused and case.problem.flop <= FLOP]
 
 
-def launch_all(names: list[str], build_dir: Path) -> None:
+def launch_all(variants: list[Variant], build_dir: Path) -> None:
     """Run these kernels once on each case: what the sanitizer watches."""
     from experiments.gpu.device import CatalogueKernel, Gpu, Memory
 
     gpu = Gpu(build_dir)
-    for name in names:
-        variant = catalogue.kernels()[name]
+    for variant in variants:
         kernel, dtype = CatalogueKernel(gpu, variant), verify.NUMPY_DTYPES[variant.dtype]
         rng = np.random.default_rng(1)
         for case in chosen(variant):
@@ -69,17 +67,17 @@ def launch_all(names: list[str], build_dir: Path) -> None:
             )
             kernel.bind(p, a.address, b.address, c.address)()
             gpu.sync()
-        print(DONE, name, flush=True)
+        print(DONE, variant.name, flush=True)
 
 
-def run_tool(tool: Path, check: str, names: list[str], build_dir: Path) -> tuple[int, str]:
+def run_tool(tool: Path, check: str, names: list[str], build_dir: Path, known: Catalogue) -> tuple[int, str]:
     """Errors that one run under the sanitizer reported, and its first words about them.
 
     Raises `UserError` where the sanitizer itself failed, or where a kernel did not run to its end without a report.
     """
     command = [
         str(tool), "--tool", check, "--print-limit", "20", "--error-exitcode", "0",
-        sys.executable, "-m", "experiments.stages.sanitize", "--build-dir", str(build_dir), *catalogue.tuned_option(),
+        sys.executable, "-m", "experiments.stages.sanitize", "--build-dir", str(build_dir), *known.option,
         "--launch", *names,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True)
@@ -97,7 +95,7 @@ def run_tool(tool: Path, check: str, names: list[str], build_dir: Path) -> tuple
     return errors, finding[1].strip() if errors and finding else ""
 
 
-def sanitize(tool: Path, names: list[str], build_dir: Path) -> list[dict[str, Any]]:
+def sanitize(tool: Path, names: list[str], build_dir: Path, known: Catalogue) -> list[dict[str, Any]]:
     """Rows of sanitizer.csv.
 
     Raises `UserError` where all kernels together were reported for something that none of them is alone: it cannot be
@@ -105,10 +103,10 @@ def sanitize(tool: Path, names: list[str], build_dir: Path) -> list[dict[str, An
     """
     table: list[dict[str, Any]] = []
     for check in TOOLS:
-        errors, _ = run_tool(tool, check, names, build_dir)
+        errors, _ = run_tool(tool, check, names, build_dir, known)
         for name in names:
-            alone = run_tool(tool, check, [name], build_dir) if errors else (0, "")
-            variant = catalogue.kernels()[name]
+            alone = run_tool(tool, check, [name], build_dir, known) if errors else (0, "")
+            variant = known.kernels[name]
             row: dict[str, Any] = {"variant": name, "tool": check, "launches": len(chosen(variant)), "errors": alone[0]}
             table.append(row | {"detail": alone[1], "passed": alone[0] == 0, "source_hash": variant.source_hash})
         found = sum(row["errors"] for row in table if row["tool"] == check)
@@ -129,13 +127,13 @@ def main() -> None:
     parser.add_argument("--launch", nargs="+", metavar="VARIANT", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.launch:
-        launch_all(options.launch, options.build_dir)
+        launch_all([options.catalogue.kernels[name] for name in options.launch], options.build_dir)
         return
     if not options.out:
         raise UserError("--out is missing: where the table goes")
     for name in options.variants:
-        if name not in catalogue.kernels():
-            catalogue.find(name)  # tells the nearest names
+        if name not in options.catalogue.kernels:
+            options.catalogue.find(name)  # names the nearest
             raise UserError(f"{name} is no kernel of this project: there is nothing to sanitize")
     tool, rows, reason = find_tool(), [], ""
     if tool is None:
@@ -143,7 +141,9 @@ def main() -> None:
         logger.warning(f"sanitizer left out: {reason}")
     else:
         with lease():
-            rows = sanitize(tool, options.variants or list(catalogue.kernels()), options.build_dir)
+            rows = sanitize(
+                tool, options.variants or [*options.catalogue.kernels], options.build_dir, options.catalogue
+            )
     if options.left_out:
         write_text(options.left_out, reason)
     write_rows(options.out, "sanitizer", rows)

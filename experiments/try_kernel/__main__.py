@@ -44,7 +44,8 @@ def once(options: argparse.Namespace) -> int:
     """One round: prints the screen; 1 where a check failed, else 0."""
     variant = chosen(options)
     beside = options.beside or variant.builds_on
-    base = catalogue.find(beside) if beside else None
+    known: catalogue.Catalogue = options.catalogue
+    base = known.find(beside) if beside else None
     if base is not None and not isinstance(base, Variant):
         raise UserError(f"--beside {beside}: not a kernel; allowed: a variant of the catalogue")
     gpu = discovery.gpu()
@@ -55,7 +56,7 @@ def once(options: argparse.Namespace) -> int:
     measured, why = None, "no NVIDIA GPU is visible here"
     if gpu and own.passed:
         named = kernel_arguments(options)
-        measured = on_gpu.measure(variant, base, size, gpu, root, named, options.nvcc)
+        measured = on_gpu.measure(known, variant, base, size, gpu, root, named, options.nvcc)
         why = "a check failed on the GPU"
     elif gpu:
         why = "a check failed"
@@ -67,17 +68,21 @@ def _round(options: argparse.Namespace) -> None:
     """One round in a process of its own, that sees the files as they are now."""
     with contextlib.suppress(KeyboardInterrupt):
         try:
-            once(options)
+            once(reread(options))
         except (UserError, OSError) as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
 
 
+def reread(options: argparse.Namespace) -> argparse.Namespace:
+    """The same options with the catalogue as its file is now."""
+    return argparse.Namespace(**vars(options) | {"catalogue": catalogue.load(options.catalogue.record)})
+
+
 def stamps(options: argparse.Namespace, before: dict[Path, int]) -> dict[Path, int]:
     """When the kernel's files and the catalogue were saved last; while they cannot be read, those of `before`."""
-    catalogue.forget()
     paths = [catalogue.CATALOGUE, *before]
     with contextlib.suppress(UserError, OSError):
-        paths = [catalogue.CATALOGUE, *chosen(options).sources()]
+        paths = [catalogue.CATALOGUE, *chosen(reread(options)).sources()]
     found = {}
     for path in paths:
         with contextlib.suppress(OSError):  # an editor may be replacing it

@@ -15,7 +15,7 @@ from experiments.stages import build, profile, toolchain
 from experiments.stages.verify import CheckResult
 from experiments.try_kernel import findings
 from kernels import catalogue
-from kernels.catalogue import Entry, Problem, Variant
+from kernels.catalogue import Catalogue, Entry, Problem, Variant
 from kernels.problem import ProblemSpec
 
 HARNESS = catalogue.ROOT.parent / "experiments" / "gpu" / "harness.cu"
@@ -48,6 +48,7 @@ class Measured:
 
 
 def measure(
+    known: Catalogue,
     variant: Variant,
     base: Variant | None,
     size: int,
@@ -62,7 +63,7 @@ def measure(
     build_dir = findings.folder_of(root, gpu.arch)
     _ensure_harness(build_dir, gpu.arch, nvcc)
     told, passed = findings.check_on(leased_gpu(build_dir), variant, LARGE)
-    baseline = catalogue.load()[variant.baseline]
+    baseline = known[variant.baseline]
     if not passed:  # a wrong result has no speed
         return Measured(gpu.name, told, False, baseline.name)
     problem = Problem.square(size, variant.b_layout)
@@ -75,11 +76,13 @@ def measure(
         return Measured(gpu.name, [line, *told], False, baseline.name)
     counters: dict[str, dict[str, float]] = {}
     try:
-        counters[variant.name] = _counters(variant, size, build_dir, named)
+        counters[variant.name] = _counters(known, variant, size, build_dir, named)
         version = subprocess.run([profile.find_ncu(), "--version"], capture_output=True, text=True).stdout
         parts = ["counters", size, gpu, version, build.compiler_name(toolchain.nvcc(nvcc))]
         for one in others:
-            counters[one.name] = findings.kept(root, one, parts, functools.partial(_counters, one, size, build_dir, ()))
+            counters[one.name] = findings.kept(
+                root, one, parts, functools.partial(_counters, known, one, size, build_dir, ())
+            )
     except profile.LeftOut as reason:
         return Measured(gpu.name, told, True, baseline.name, speeds, why_not=str(reason))
     return Measured(gpu.name, told, True, baseline.name, speeds, counters)
@@ -97,8 +100,8 @@ def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:
         write_text(stamp, known)
 
 
-def _counters(entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
-    rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, named)
+def _counters(known: Catalogue, entry: Variant, size: int, build_dir: Path, named: Sequence[str]) -> dict[str, float]:
+    rows, _ = profile.profile(entry, ProblemSpec.square(size), build_dir, known, named)
     return {row["metric"]: row["value"] for row in rows}
 
 

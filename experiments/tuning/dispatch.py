@@ -22,8 +22,7 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
-from kernels import catalogue
-from kernels.catalogue import Dispatcher, Problem
+from kernels.catalogue import Dispatcher, Entry, Problem
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +52,9 @@ def problems(first: int = FIRST, last: int = LAST, step: int = STEP, drawn: int 
     return list(dict.fromkeys([*squares, *((m, n, k) for m, n, k in rectangular)]))
 
 
-def measure(dispatcher: Dispatcher, sizes: list[tuple[int, int, int]], build_dir: Path) -> Iterator[dict[str, Any]]:
+def measure(
+    dispatcher: Dispatcher, against: Entry, sizes: list[tuple[int, int, int]], build_dir: Path
+) -> Iterator[dict[str, Any]]:
     """Rows of dispatch.csv; use inside `lease()`."""
     from experiments.gpu.device import Gpu
     from experiments.gpu.libraries import load_gemm
@@ -63,7 +64,7 @@ def measure(dispatcher: Dispatcher, sizes: list[tuple[int, int, int]], build_dir
     gpu = Gpu(build_dir)
     kernels = {variant.name: variant for variant in dispatcher.variants}
     loaded = {name: load_gemm(gpu, variant) for name, variant in kernels.items()}
-    baseline = load_gemm(gpu, catalogue.find(dispatcher.baseline))
+    baseline = load_gemm(gpu, against)
     stopwatch = Stopwatch(gpu, (len(kernels) + 1) * max(ROUNDS))
     for m, n, k in sizes:
         problem = Problem.packed(m, n, k, dispatcher.b_layout)
@@ -116,7 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.step < 1:
         raise UserError(f"--step = {options.step} is not allowed; allowed: at least 1")
-    entries = [catalogue.find(name) for name in options.dispatcher]
+    entries = [options.catalogue.find(name) for name in options.dispatcher]
     for entry in entries:
         if not isinstance(entry, Dispatcher):
             raise UserError(f"{entry.name} is no dispatcher; kernels/catalogue.yaml lists them")
@@ -126,7 +127,7 @@ def main() -> None:
             row
             for entry in entries
             if isinstance(entry, Dispatcher)
-            for row in measure(entry, sizes, options.build_dir)
+            for row in measure(entry, options.catalogue[entry.baseline], sizes, options.build_dir)
         ]
     write_rows(options.out, "dispatch", rows)
 

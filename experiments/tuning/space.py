@@ -168,7 +168,7 @@ class Configuration:
 
     def variant(self) -> Variant:
         """The catalogue's kernel with these values."""
-        return catalogue.retiled(self.kernel, self.name, self.values, self.threads)
+        return catalogue.load().retiled(self.kernel, self.name, self.values, self.threads)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def load(path: Path = SWEEP) -> Sweep:
     """The sweep. Raises `UserError` naming the file, the key and what is accepted."""
     sweep = Sweep(**read_yaml(path, "tune"))
     for kernel, grid in sweep.kernels.items():
-        parameters = list(catalogue.kernels()[kernel].template)
+        parameters = list(catalogue.load().kernels[kernel].template)
         if list(grid) != parameters:
             raise UserError(f"{path}: kernels.{kernel} has {', '.join(grid)}; expected: {', '.join(parameters)}")
     return sweep

@@ -46,7 +46,7 @@ class GpuMeasurer:
         self.device = GpuDevice(harness_dir)
         self.gpu = self.device.gpu
         self.gpu.build_dir = build_dir  # the harness is loaded; configurations come from here
-        swept = catalogue.kernels()[next(iter(sweep.kernels))]
+        swept = catalogue.load().kernels[next(iter(sweep.kernels))]
         baseline = catalogue.load()[swept.baseline]
         self.matrices = Matrices.fill(self.gpu, Problem.square(sweep.size, swept.b_layout), swept.dtype, sweep.data)
         self.stopwatch = Stopwatch(self.gpu, 2 * max(sweep.samples, sweep.final_samples), sweep.flush_l2)

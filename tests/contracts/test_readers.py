@@ -56,9 +56,9 @@ def small_catalogue(path: Path, **changes: Any) -> Path:
     ],
 )
 def test_a_catalogue_that_is_not_allowed(changes: dict[str, Any], said: str, tmp_path: Path) -> None:
-    assert set(catalogue.load(small_catalogue(tmp_path / "good.yaml"))) == {"sgemm_a", "sgemm_b", "cublas_fp32"}
+    assert set(catalogue.load(path=small_catalogue(tmp_path / "good.yaml"))) == {"sgemm_a", "sgemm_b", "cublas_fp32"}
     with pytest.raises(UserError, match=said) as error:
-        catalogue.load(small_catalogue(tmp_path / "catalogue.yaml", **changes))
+        catalogue.load(path=small_catalogue(tmp_path / "catalogue.yaml", **changes))
     assert "catalogue.yaml" in str(error.value) and len(str(error.value)) < 600
 
 

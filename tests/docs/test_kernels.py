@@ -31,7 +31,7 @@ def machine(measured: Path, variants: Path) -> Machine:
 def current(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A catalogue by which nothing in the archive is stale."""
     hashes = {row["variant"]: row["source_hash"] for row in read_rows(archive / "bench.csv", "bench")}
-    rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.rows()]
+    rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.load().rows()]
     path = tmp_path_factory.mktemp("current") / "variants.csv"
     write_rows(path, "variants", rows)
     return path
@@ -69,7 +69,7 @@ def test_what_a_document_says_holds_in_the_archive(statements: Path, archive: Pa
 
 
 def test_every_kernel_and_dispatcher_of_the_worklogs_has_a_section_with_its_source_and_a_table() -> None:
-    runnable = catalogue.runnable()
+    runnable = catalogue.load().runnable
     shown = []
     for title, body in SECTION.findall("".join(doc.read_text() for doc in DOCS)):
         names = re.findall(r"`(\w+)`", title)
@@ -84,7 +84,7 @@ def test_every_kernel_and_dispatcher_of_the_worklogs_has_a_section_with_its_sour
             assert f"../../kernels/{source.relative_to(catalogue.ROOT)}" in links, name
     assert len(shown) == len(set(shown))
     assert {name for name, entry in runnable.items() if entry.origin} <= set(shown)
-    kernels = catalogue.kernels()
+    kernels = catalogue.load().kernels
     assert [name for name in shown if name in kernels] == [name for name in kernels if name in shown]
 
 

@@ -27,7 +27,7 @@ def run(request: pytest.FixtureRequest, ptx) -> Run:
     def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         device = EmulatedDevice(ptx(request.param))
         buffers = [guarded(x.astype(np.float32), x.shape[1]) for x in (a, b, np.full((M, N), np.nan))]
-        after = device.run(catalogue.find(request.param), Problem(M, N, K, K, N, N), buffers, 0)
+        after = device.run(catalogue.load().find(request.param), Problem(M, N, K, K, N, N), buffers, 0)
         return inside(after[2], M, N, N)
 
     product.name = request.param

@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from contracts import UserError, read_rows, write_rows
-from kernels import arguments, catalogue
+from kernels import arguments, catalogue, entries, sources
 from kernels.catalogue import Problem, Variant
 
-KERNELS = catalogue.kernels()
+KERNELS = catalogue.load().kernels
 NAMES = list(KERNELS)
 
 
@@ -27,7 +27,7 @@ def edited(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> dict[str
     change(data)
     path = tmp_path / "catalogue.yaml"
     path.write_text(yaml.safe_dump(json.loads(json.dumps(data)), sort_keys=False))  # copied, for no alias is allowed
-    return catalogue.load(path)
+    return catalogue.load(path=path)
 
 
 # ---- what is there ----------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_the_largest_problem_that_can_be_indexed_is_taken() -> None:
 
 def test_a_texture_is_not_asked_for_more_than_it_can_hold() -> None:
     """Whole tiles must be within 2^27 texels, so that no index runs over; beyond that the dispatcher falls back."""
-    texld, dispatcher = KERNELS["sgemm_t128x128x8_texld"], catalogue.runnable()["sgemm_c_texld"]
+    texld, dispatcher = KERNELS["sgemm_t128x128x8_texld"], catalogue.load().runnable["sgemm_c_texld"]
     fits, too_wide = Problem(1, 4, 4, 2**22 - 4, 4, 4), Problem(1, 4, 4, 2**22, 4, 4)  # 128 rows of the tile of A
     assert texld.refusal(fits) is None and dispatcher.pick(fits).name == texld.name
     assert texld.refusal(too_wide) == (
@@ -225,7 +225,7 @@ def test_a_texture_is_not_asked_for_more_than_it_can_hold() -> None:
     [(2500, 2500, "t128x256x8_cpasync"), (2499, 2500, "t128x128x8"), (9999, 2499, "t128x128x8"), (1, 1, "t128x128x8")],
 )
 def test_a_dispatcher_picks_by_size(m: int, n: int, picked: str) -> None:
-    assert catalogue.runnable()["sgemm_c_dispatch"].pick(Problem(m, n, 1, 1, n, n)).name == f"sgemm_{picked}"
+    assert catalogue.load().runnable["sgemm_c_dispatch"].pick(Problem(m, n, 1, 1, n, n)).name == f"sgemm_{picked}"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_dispatcher_picks_by_size(m: int, n: int, picked: str) -> None:
 def test_a_dispatcher_passes_over_a_choice_that_refuses(
     problem: Problem, addresses: dict[str, int], picked: str
 ) -> None:
-    assert catalogue.runnable()["sgemm_c_texld"].pick(problem, addresses).name == f"sgemm_{picked}"
+    assert catalogue.load().runnable["sgemm_c_texld"].pick(problem, addresses).name == f"sgemm_{picked}"
 
 
 def test_a_dispatcher_that_has_no_choice_for_a_problem_says_why(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_an_unknown_variant_gives_the_nearest_names() -> None:
     with pytest.raises(
         UserError, match=r"unknown variant 'sgemm_warptle' in kernels/catalogue\.yaml; nearest: sgemm_w"
     ):
-        catalogue.find("sgemm_warptle")
+        catalogue.load().find("sgemm_warptle")
 
 
 @pytest.mark.parametrize(
@@ -335,14 +335,14 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of kernels/ that the loader takes for the real one."""
     copy = tmp_path / "kernels"
     shutil.copytree(catalogue.ROOT, copy)
-    monkeypatch.setattr(catalogue, "ROOT", copy)
+    for module in (catalogue, entries, sources):
+        monkeypatch.setattr(module, "ROOT", copy)
     return copy
 
 
 def hashes(tree: Path) -> dict[str, str]:
     """Every variant's hash, read afresh."""
-    catalogue.load.cache_clear()
-    entries = catalogue.load(tree / "catalogue.yaml").values()
+    entries = catalogue.load(path=tree / "catalogue.yaml").values()
     return {entry.name: entry.source_hash for entry in entries if isinstance(entry, Variant)}
 
 
@@ -375,8 +375,7 @@ def test_code_changes_the_hash_of_its_variants_alone(tree: Path) -> None:
 
 def test_a_dispatchers_hash_changes_with_its_kernels_and_sizes(tree: Path) -> None:
     def dispatchers() -> dict[str, str]:
-        catalogue.load.cache_clear()
-        entries = catalogue.load(tree / "catalogue.yaml").values()
+        entries = catalogue.load(path=tree / "catalogue.yaml").values()
         return {entry.name: entry.source_hash for entry in entries if isinstance(entry, catalogue.Dispatcher)}
 
     before = dispatchers()
@@ -390,7 +389,7 @@ def test_a_dispatchers_hash_changes_with_its_kernels_and_sizes(tree: Path) -> No
 
 
 def test_a_swept_dispatcher_takes_what_was_fastest_on_the_most_similar_problem(tmp_path: Path) -> None:
-    plain = cast(catalogue.Dispatcher, catalogue.find("sgemm_best"))
+    plain = cast(catalogue.Dispatcher, catalogue.load().find("sgemm_best"))
     hashes = {variant.name: variant.source_hash for variant in plain.variants}
 
     def row(n: int, variant: str, time_us: float, **other: Any) -> dict[str, Any]:
@@ -414,23 +413,20 @@ def test_a_swept_dispatcher_takes_what_was_fastest_on_the_most_similar_problem(t
         row(4096, "sgemm_t128x256x8_apart", 1, dispatcher="another"),
     ]
     write_rows(tmp_path / "dispatch.csv", "dispatch", rows)
-    catalogue.use(tmp_path / "tuned.json")  # there is none, and the tiles are the archive's
-    try:
-        swept = cast(catalogue.Dispatcher, catalogue.find("sgemm_best"))
-        assert swept.source_hash != plain.source_hash
-        assert catalogue.find("sgemm_autotuned") == catalogue.load()["sgemm_autotuned"]
-        picked = {n: swept.pick(Problem.square(n)).name for n in (64, 1900, 2200, 4097)}
-        # rows of 4097 numbers are none that TMA takes: the second fastest
-        assert picked == {
-            64: "sgemm_t128x128x8",
-            1900: "sgemm_t128x128x8",
-            2200: "sgemm_tma_streamk",
-            4097: "sgemm_t128x256x8_apart",
-        }
-        assert swept.pick(Problem.packed(512, 1024, 1536)).name == "sgemm_t128x128x8"
-    finally:
-        catalogue.use(None)
-    assert catalogue.find("sgemm_best") == plain
+    swept_catalogue = catalogue.load(tmp_path / "tuned.json")  # there is none, and the tiles are the archive's
+    swept = cast(catalogue.Dispatcher, swept_catalogue.find("sgemm_best"))
+    assert swept.source_hash != plain.source_hash
+    assert swept_catalogue.find("sgemm_autotuned") == catalogue.load()["sgemm_autotuned"]
+    picked = {n: swept.pick(Problem.square(n)).name for n in (64, 1900, 2200, 4097)}
+    # rows of 4097 numbers are none that TMA takes: the second fastest
+    assert picked == {
+        64: "sgemm_t128x128x8",
+        1900: "sgemm_t128x128x8",
+        2200: "sgemm_tma_streamk",
+        4097: "sgemm_t128x256x8_apart",
+    }
+    assert swept.pick(Problem.packed(512, 1024, 1536)).name == "sgemm_t128x128x8"
+    assert catalogue.load().find("sgemm_best") == plain
 
 
 def test_an_included_header_changes_the_hash_of_its_users(tree: Path) -> None:
@@ -462,7 +458,6 @@ def test_template_values_and_launch_change_a_hash_but_words_do_not(old: str, new
 
 def made_of(tmp_path: Path, **keys: Any) -> Variant:
     """sgemm_vectorized, its entry changed by `keys`."""
-    catalogue.forget()  # the same file was another catalogue a moment ago
     found = edited(tmp_path, lambda data: data["variants"]["sgemm_vectorized"].update(keys))["sgemm_vectorized"]
     assert isinstance(found, Variant)
     return found

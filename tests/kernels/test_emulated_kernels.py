@@ -47,12 +47,12 @@ def variant(ptx):
 
     @functools.cache
     def get(name: str) -> tuple[catalogue.Variant, ptxsim.Kernel]:
-        return catalogue.find(name), ptxsim.load(ptx(name) / f"{name}.ptx")
+        return catalogue.load().find(name), ptxsim.load(ptx(name) / f"{name}.ptx")
 
     return get
 
 
-NAMES = sorted(name for name in catalogue.kernels())
+NAMES = sorted(name for name in catalogue.load().kernels)
 # one of each kind at every run; the others, which differ from these in a template value or one idea, with -m slow
 QUICK = {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_vectorized", "sgemm_warptile", "sgemm_tiling", "sgemm_at_swizzle"}
 QUICK |= {"sgemm_at_swizzle_dbf_rw", "sgemm_t128x128x8_texld", "sgemm_t128x256x8_cpasync"}

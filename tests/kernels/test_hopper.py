@@ -25,7 +25,7 @@ def checked(variant: catalogue.Variant, folder: Path, problem: Problem, sms: int
 
 def forgetful(tmp_path: Path, name: str, *changes: tuple[str, str]) -> catalogue.Variant:
     """The variant, its source changed, or one of the headers that it includes."""
-    variant = catalogue.kernels()[name]
+    variant = catalogue.load().kernels[name]
     text = variant.source.read_text()
     for old, new in changes:
         if old not in text:
@@ -49,22 +49,22 @@ def compiled(variant: catalogue.Variant, folder: Path) -> None:
 
 @pytest.mark.parametrize("rung", ["smem", "tma", "256", "persistent", "cluster", "store", "streamk", "pingpong"])
 def test_a_rung_takes_any_problem_whose_rows_are_whole_16_bytes(rung: str, ptx) -> None:
-    variant = catalogue.kernels()[f"hgemm_wgmma_{rung}_fp16"]
+    variant = catalogue.load().kernels[f"hgemm_wgmma_{rung}_fp16"]
     assert checked(variant, ptx(variant.name), EDGES) == ""
 
 
 @pytest.mark.parametrize("sms", [1, 3, 16])
 def test_tf32_takes_any_problem_whose_rows_are_whole_16_bytes(sms: int, ptx) -> None:
-    variant = catalogue.kernels()["tf32gemm_wgmma"]
+    variant = catalogue.load().kernels["tf32gemm_wgmma"]
     assert checked(variant, ptx(variant.name), replace(EDGES, ldb=272), sms) == ""
 
 
-COLUMN_MAJOR = [name for name, variant in catalogue.kernels().items() if variant.b_layout == "column"]
+COLUMN_MAJOR = [name for name, variant in catalogue.load().kernels.items() if variant.b_layout == "column"]
 
 
 @pytest.mark.parametrize("name", COLUMN_MAJOR)
 def test_a_kernel_of_a_column_major_b_takes_it_and_no_other(name: str, ptx) -> None:
-    variant, edges = catalogue.kernels()[name], replace(EDGES, ldb=80, b_layout="column")
+    variant, edges = catalogue.load().kernels[name], replace(EDGES, ldb=80, b_layout="column")
     assert checked(variant, ptx(name), edges, sms=8) == ""
     refused = checked(variant, ptx(name), EDGES)
     assert refused == f"{name} cannot take this problem: B is row-major, but it must be column-major"
@@ -74,14 +74,14 @@ def test_a_kernel_of_a_column_major_b_takes_it_and_no_other(name: str, ptx) -> N
 
 @pytest.mark.parametrize("sms", [2, 3, 16])
 def test_a_persistent_rung_takes_any_number_of_multiprocessors(sms: int, ptx) -> None:
-    variant, wider = catalogue.kernels()["hgemm_wgmma_store_fp16"], replace(EDGES, n=520, ldb=520, ldc=528)
+    variant, wider = catalogue.load().kernels["hgemm_wgmma_store_fp16"], replace(EDGES, n=520, ldb=520, ldc=528)
     assert checked(variant, ptx(variant.name), wider, sms) == ""
 
 
 def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(ptx, tmp_path: Path) -> None:
     """Stream-K on many multiprocessors: two tiles of six steps, 32 blocks, of which 16 would share a tile of more."""
     name, problem = "sgemm_tma_streamk", Problem(m=128, n=512, k=192, lda=192, ldb=512, ldc=512)
-    assert checked(catalogue.kernels()[name], ptx(name), problem, sms=32) == ""
+    assert checked(catalogue.load().kernels[name], ptx(name), problem, sms=32) == ""
     wrong = forgetful(tmp_path, name, ("FIXUP < WAYS ? min(WAYS, steps) : WAYS", "WAYS"))
     compiled(wrong, tmp_path)
     least = next(case for case in cases(wrong) if case.name == "odd: 127 x 1 x 129")

@@ -41,7 +41,7 @@ def counted_of(ptx):
 
     @functools.cache
     def of(name: str) -> dict[str, float]:
-        variant = catalogue.kernels()[name]
+        variant = catalogue.load().kernels[name]
         kernel = launching.load(variant, ptx(name), cubin=False)
         m, n, k = (variant.tile[axis] for axis in "mnk")
         counters = ptxsim.Counters()
@@ -104,13 +104,13 @@ def test_launch_bounds_set_the_blocks_per_sm(rung: str, builds) -> None:
 
 def test_worklog_b_s_rungs_have_the_order_of_its_text() -> None:
     """Rows outside, columns inside; the snake is one variant of the last."""
-    kernels = catalogue.kernels()
+    kernels = catalogue.load().kernels
     orders = {name: kernel.template["ORDER"] for name, kernel in kernels.items() if "ORDER" in kernel.template}
     assert {f"sgemm_{rung}" for rung in LADDER[1:]} <= set(orders)
     assert [name for name, order in orders.items() if order != "Order::rows"] == ["sgemm_at_swizzle_dbf_rw_snake"]
 
 
 def test_worklog_b_s_rungs_build_on_each_other() -> None:
-    kernels = catalogue.kernels()
+    kernels = catalogue.load().kernels
     assert [kernels[f"sgemm_{rung}"].builds_on for rung in LADDER] == [None, *(f"sgemm_{rung}" for rung in LADDER[:-1])]
     assert [name for name in kernels if name.removeprefix("sgemm_") in LADDER] == [f"sgemm_{rung}" for rung in LADDER]

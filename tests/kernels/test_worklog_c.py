@@ -18,7 +18,7 @@ from kernels import arguments, catalogue
 from kernels.catalogue import Problem
 from kernels.problem import ProblemSpec
 
-RUNNABLE = catalogue.runnable()
+RUNNABLE = catalogue.load().runnable
 KERNELS = ("sgemm_t128x128x8", "sgemm_t128x128x8_texld", "sgemm_t128x256x8_cpasync")
 ONE_CHANGE = ("sgemm_t128x128x8_direct", "sgemm_t128x128x8_cpasync")  # kernels that differ from the first in one thing
 FEW = Problem(5, 6, 7, 8, 8, 9, alpha=0.75, beta=-1.5)  # less than a texel at each end
@@ -42,7 +42,7 @@ def test_neither_padding_nor_what_lies_beyond_k_is_taken_in(name: str, built: Pa
 @functools.cache
 def scaled(name: str, size: int, built: Path) -> tuple[str, scaling.Scaled]:
     """A kernel's name in its PTX, and what it asks at m = n = k = `size`."""
-    variant = catalogue.kernels()[name]
+    variant = catalogue.load().kernels[name]
     kernel = launching.load(variant, built)
     return kernel.name, scaling.emulate(kernel, variant, ProblemSpec.square(size), 132)
 

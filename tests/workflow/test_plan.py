@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,6 @@ H200 = Device(TOOLCHAIN | {"gpu": "NVIDIA H200", "driver": "580.0"})
 WHOLE = [t.file for t in registry.tables().values() if t.archive == "always"]
 ARCHIVE = Inventory(frozenset(f"data/h200/{file}" for file in WHOLE))
 WORKLOGS = worklogs.sources(ROOT / worklogs.FOLDER)
-
-
-@pytest.fixture(autouse=True)
-def catalogue_as_shipped() -> Iterator[None]:
-    yield
-    catalogue.use(None)
 
 
 def made(*targets: str, device: Device = LAPTOP, files: Inventory = ARCHIVE, more: Any = (), **config: Any) -> Plan:
@@ -242,7 +235,7 @@ def test_the_variants_of_an_experiment_are_measured_in_parts_of_one_dtype_each()
         found.everything["hopper_ladder"].variants
     )
     for part, names in parts.items():
-        assert {catalogue.find(name).dtype for name in names} == {part.partition("-")[0]}
+        assert {catalogue.load().find(name).dtype for name in names} == {part.partition("-")[0]}
     libraries = made("all", device=H200, variants=["cublas_fp32"])
     assert libraries.timed("/only/sgemm_ladder") == ("sgemm_ladder/fp32-1-unlocked",)
     assert libraries.checked("/only/sgemm_ladder") == ()  # libraries are checked where they are timed
@@ -255,9 +248,9 @@ def test_clocks_are_locked_only_where_that_is_asked_for() -> None:
 
 
 def test_the_tuned_record_is_this_machine_s_own_before_an_archive_s(tmp_path: Path) -> None:
-    assert made("all").tuned is None
+    assert made("all").catalogue.record is None
     real = made("all", more={"data/h200/tuned.json", "data/h200/tuning.csv"})
-    assert (real.tuned, real.tuning) == ("data/h200/tuned.json", "data/h200")
+    assert (real.catalogue.record, real.tuning) == (Path("data/h200/tuned.json"), "data/h200")
     assert made("all", more={"data/h200/tuned.json"}).tuning is None
     assert made("tile_autotune", device=H200).sweeping
 

@@ -72,7 +72,7 @@ def test_both_documents_say_what_machine_and_that_it_is_archived(
     assert f"Timings, checks and counters from the archive: NVIDIA H200, {provenance['date']}" in text
     assert provenance["driver"] in text and provenance["toolchain"]["nvcc"] in text
     for one in SOME:
-        assert catalogue.find(one).label in text, one
+        assert catalogue.load().find(one).label in text, one
     assert "cuBLAS" in text and "torch.matmul" in text
 
 
@@ -146,7 +146,7 @@ def test_drawing_takes_what_was_emulated_as_it_is(full: Path) -> None:
             path.write_text(text)
     assert drawing.returncode == made.returncode == 0, output(drawing) + output(made)
     planned = jobs(output(made))
-    assert planned["emulate"] == len([name for name in SOME if name in catalogue.runnable()])
+    assert planned["emulate"] == len([name for name in SOME if name in catalogue.load().runnable])
     assert planned["build_variant"] == 1
     assert not {"emulate", "build_variant", "resources_table"} & set(jobs(output(drawing)))
     assert "figures_ladder" in jobs(output(drawing))  # the kernel that changed is marked

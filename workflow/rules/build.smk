@@ -22,7 +22,8 @@ rule catalogue:
     input:
         relative([catalogue.CATALOGUE]),
         "kernels/catalogue.py",
-        sorted({path for kernel in catalogue.kernels().values() for path in relative(kernel.sources())}),
+        "kernels/entries.py",
+        sorted({path for kernel in PLAN.catalogue.kernels.values() for path in relative(kernel.sources())}),
         PLAN.records,
     output:
         "results/variants.csv",
@@ -41,9 +42,11 @@ if "build" not in PLAN.kept:
     rule build_variant:
         input:
             # the kernel's own file and the headers that it includes: editing another kernel rebuilds nothing
-            lambda wildcards: relative(catalogue.kernels()[wildcards.kernel].sources()),
+            lambda wildcards: relative(PLAN.catalogue.kernels[wildcards.kernel].sources()),
             lambda wildcards: [
-                r for r in PLAN.records if r == PLAN.tuned and catalogue.kernels()[wildcards.kernel].tuned
+                r
+                for r in PLAN.records
+                if r == str(PLAN.catalogue.record) and PLAN.catalogue.kernels[wildcards.kernel].tuned
             ],
             toolchain="results/toolchain.json",
         output:
@@ -51,13 +54,13 @@ if "build" not in PLAN.kept:
         log:
             f"results/logs/build/{ARCH}/{{kernel}}.log",
         wildcard_constraints:
-            kernel="|".join(catalogue.kernels()),
+            kernel="|".join(PLAN.catalogue.kernels),
         priority: 20  # a job on a GPU waits for it
         params:
             arch=ARCH,
             out=subpath(output[0], parent=True),
             # the catalogue's entry: its template values, threads and shared memory
-            entry=lambda wildcards: catalogue.kernels()[wildcards.kernel].source_hash,
+            entry=lambda wildcards: PLAN.catalogue.kernels[wildcards.kernel].source_hash,
             nvcc=NVCC,
             tuned=TUNED,
         shell:

@@ -49,7 +49,7 @@ def _start_warm():
         one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         server = subprocess.Popen(
-            [sys.executable, "-m", "workflow.warm", str(number), PLAN.tuned or ""],
+            [sys.executable, "-m", "workflow.warm", str(number), str(PLAN.catalogue.record or "")],
             stdin=subprocess.PIPE,
             pass_fds=[number],
             env=environment | one_thread,
@@ -102,7 +102,7 @@ try:
     PLAN = plan(config, Device(_found, discovery.missing_libraries()), Inventory.of(Path(workflow.basedir)), TARGETS)
     if config["resume"]:
         pack.require_resumable(Path(config["resume"]))
-    PICTURES = bank_pictures.load(chosen=config["variants"])
+    PICTURES = bank_pictures.load(PLAN.catalogue, chosen=config["variants"])
 except contracts.UserError as error:
     sys.exit(f"error: {error}")
 
@@ -125,7 +125,7 @@ EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(_emula
 HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").rglob("*.cu"))}
 # Options that many commands take
 NVCC = f"--nvcc {shlex.quote(config['nvcc'])}" if config["nvcc"] else ""
-TUNED = f"--tuned {PLAN.tuned}" if PLAN.tuned else ""
+TUNED = shlex.join(PLAN.catalogue.option)
 
 
 wildcard_constraints:

@@ -67,7 +67,7 @@ if PICTURES:
                 if _are_there
                 else [
                     "results/toolchain.json",
-                    *sorted({path for name in _pictured for path in relative(catalogue.kernels()[name].sources())}),
+                    *sorted({path for name in _pictured for path in relative(PLAN.catalogue.kernels[name].sources())}),
                 ]
             ),
         output:

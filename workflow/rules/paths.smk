@@ -9,12 +9,12 @@ def relative(paths):
 def swept_sources():
     """Of the kernels whose tiles are swept."""
     swept = ("sgemm_autotuned", "sgemm_warptile")
-    return sorted({path for name in swept for path in relative(catalogue.kernels()[name].sources())})
+    return sorted({path for name in swept for path in relative(PLAN.catalogue.kernels[name].sources())})
 
 
 def built(variant):
     """The cubin and PTX that running a catalogue entry needs, of a dispatcher all its kernels'; none for a library."""
-    kernels = catalogue.runnable()[variant].variants if variant in PLAN.runnable else []
+    kernels = PLAN.catalogue.runnable[variant].variants if variant in PLAN.runnable else []
     return [path for kernel in kernels for path in multiext(f"{BUILD}/{kernel.name}", ".cubin", ".ptx")]
 
 

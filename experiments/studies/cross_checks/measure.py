@@ -21,7 +21,6 @@ from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
 from experiments.stages import verify
-from kernels import catalogue
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
@@ -103,7 +102,7 @@ def main() -> None:
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    entry = catalogue.find(options.variant)
+    entry = options.catalogue.find(options.variant)
     for size in options.size:
         if reason := entry.refusal(Problem.square(size, entry.b_layout)):
             raise UserError(reason)

@@ -24,7 +24,6 @@ from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.stages import verify
 from experiments.stages.check import Device, guarded, inside, leased_gpu
-from kernels import catalogue
 from kernels.catalogue import Baseline, Entry, Problem, Runnable
 
 logger = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ def main() -> None:
     parser.add_argument("--emulated", action="store_true", help="on ptxsim, where there is no GPU")
     parser.add_argument("--out", required=True, type=Path, help="written: error_over_k.csv")
     options = parser.parse_args()
-    entry = catalogue.find(options.variant)
+    entry = options.catalogue.find(options.variant)
     if verify.NUMPY_DTYPES[entry.dtype] != np.float32:
         raise UserError(f"{entry.name} takes {entry.dtype}; allowed: entries of fp32 data")
     if options.emulated and isinstance(entry, Baseline):

@@ -23,7 +23,6 @@ import numpy as np
 from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
-from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
 logger = logging.getLogger(__name__)
@@ -127,7 +126,7 @@ def main() -> None:
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    variant = catalogue.find(options.variant)
+    variant = options.catalogue.find(options.variant)
     if not isinstance(variant, Variant) or variant.dtype != "fp32":
         raise UserError(f"{variant.name} is not an fp32 kernel of this project; the timeline needs one")
     with lease():

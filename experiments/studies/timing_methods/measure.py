@@ -23,7 +23,6 @@ from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
 from experiments.stages import verify
 from experiments.stages.bench import worklog_replays
-from kernels import catalogue
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
@@ -133,7 +132,7 @@ def main() -> None:
     add_build_dir(parser)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()
-    entry = catalogue.find(options.variant)
+    entry = options.catalogue.find(options.variant)
     for size in options.size:
         if reason := entry.refusal(Problem.square(size, entry.b_layout)):
             raise UserError(reason)

@@ -467,7 +467,7 @@ def test_every_kernel_of_the_catalogue_has_its_place_in_the_roofline(still: Fold
     rows, _ = roofline.points(measured)
     timed = {row["variant"] for row in still.rows("bench") if row["n"] == 4096}
     counted = {row["variant"] for row in still.rows("counters")}
-    kernels = set(catalogue.runnable())
+    kernels = set(catalogue.load().runnable)
     assert set(rows["variant"]) >= timed & counted & kernels
     at = {(round(x, 6), round(y, 6)) for x, y in marks(roofline.draw(measured), 0)}
     assert at == {(round(row.intensity, 6), round(row.tflops, 6)) for row in rows.itertuples()}

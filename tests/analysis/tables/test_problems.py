@@ -19,7 +19,7 @@ from kernels import catalogue
 @pytest.fixture
 def measured(archive: Path, tmp_path: Path) -> Measured:
     """The archive, with one of its rows as if an experiment `any` had measured it on five problems."""
-    write_rows(tmp_path / "variants.csv", "variants", catalogue.rows())
+    write_rows(tmp_path / "variants.csv", "variants", catalogue.load().rows())
     own = Inputs.of_folder(archive, tmp_path / "variants.csv", archived=True).measured()
     of_kernel = own.timed[own.timed["variant"].isin(["sgemm_warptile", "cublas_fp32"])].drop_duplicates("variant")
     sizes = [

@@ -39,7 +39,7 @@ def bench(folder: Folder, variant: str) -> dict[str, float]:
 
 def test_every_step_is_of_rungs_of_the_catalogue_and_none_is_told_twice() -> None:
     plan = worklogs.steps(ROOT / worklogs.FOLDER)
-    names = set(catalogue.runnable())
+    names = set(catalogue.load().runnable)
     assert {step["variant"] for step in plan} | {step["over"] for step in plan} <= names
     assert len({(step["variant"], step["over"]) for step in plan}) == len(plan) > 20
 

@@ -20,7 +20,7 @@ IDEAL = {  # ncu's own ideal, which is not understood; of wavefronts and sectors
     ("sgemm_tiling", "memory_l1_wavefronts_shared_ideal"),
     ("sgemm_naive_16x16", "memory_l2_theoretical_sectors_global_ideal"),
 }
-KERNELS = catalogue.kernels()
+KERNELS = catalogue.load().kernels
 
 
 def divides(variant: Variant) -> bool:

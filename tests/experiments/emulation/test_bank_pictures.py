@@ -37,13 +37,13 @@ def kernels(builds):
 
     @functools.cache
     def get(name: str):
-        launch = bank_pictures.small_launch(catalogue.kernels()[name])
+        launch = bank_pictures.small_launch(catalogue.load().kernels[name])
         return ptxsim.load(builds(name) / f"{name}.ptx"), launch
 
     return get
 
 
-REST = [pytest.param(name, marks=pytest.mark.slow) for name in catalogue.kernels() if name not in COVERED]
+REST = [pytest.param(name, marks=pytest.mark.slow) for name in catalogue.load().kernels if name not in COVERED]
 
 
 @pytest.mark.parametrize("name", [*COVERED, *REST])
@@ -88,17 +88,18 @@ def line_of(source: str, text: str) -> int:
 
 
 def test_every_picture_of_the_list_finds_its_line() -> None:
-    pictures = bank_pictures.load()
+    pictures = bank_pictures.load(catalogue.load())
     assert {"transposed_store", "swizzled_store", "padded_rows"} <= set(pictures)
     for picture in pictures.values():
         for wanted in picture.accesses:
-            assert bank_pictures.source_line(catalogue.kernels()[wanted.variant], wanted.line) > 1
-    assert bank_pictures.load(chosen=["sgemm_naive"]) == {}
+            assert bank_pictures.source_line(catalogue.load().kernels[wanted.variant], wanted.line) > 1
+    assert bank_pictures.load(catalogue.load(), chosen=["sgemm_naive"]) == {}
 
 
 def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
-    for name in bank_pictures.load()["transposed_store"].variants:
-        recorded = bank_pictures.recorded(name, launching.load(catalogue.kernels()[name], builds(name)))
+    for name in bank_pictures.load(catalogue.load())["transposed_store"].variants:
+        variant, pictures = catalogue.load().kernels[name], bank_pictures.load(catalogue.load()).values()
+        recorded = bank_pictures.recorded(variant, launching.load(variant, builds(name)), pictures)
         write_json(tmp_path / name / "bank_accesses.json", "bank_accesses", recorded)
     options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
     done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)
@@ -118,12 +119,12 @@ def test_wrong_entries_are_told_in_one_line(tmp_path: Path) -> None:
     options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
     done = run_module("experiments.emulation.bank_pictures", "transposed_stor", *options)
     assert_one_line(done, "unknown picture 'transposed_stor'", "nearest: transposed_store")
-    for name in bank_pictures.load()["ldmatrix"].variants:
+    for name in bank_pictures.load(catalogue.load())["ldmatrix"].variants:
         write_json(tmp_path / name / "bank_accesses.json", "bank_accesses", [])
     done = run_module("experiments.emulation.bank_pictures", "ldmatrix", *options)
     assert_one_line(done, "no access of picture ldmatrix; emulate hgemm_naive_bf16 again")
     assert not (tmp_path / "figures").exists()
-    variant = catalogue.kernels()["sgemm_vectorized"]
+    variant = catalogue.load().kernels["sgemm_vectorized"]
     with pytest.raises(UserError, match=r"matches lines \d+, .* of kernels/sgemm/vectorized.cu; it must match one"):
         bank_pictures.source_line(variant, "a_tile")
     with pytest.raises(UserError, match="matches no line of"):
@@ -131,4 +132,4 @@ def test_wrong_entries_are_told_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "list.yaml"
     path.write_text("x: {title: T, text: t, accesses: [{variant: sgemm_vectorized, says: s, line: '('}]}\n")
     with pytest.raises(UserError, match="is no regular expression"):
-        bank_pictures.load(path)
+        bank_pictures.load(catalogue.load(), path)

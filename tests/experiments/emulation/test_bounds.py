@@ -33,7 +33,7 @@ EXACT = [
 ]
 # one of each kind; the rest with -m slow
 QUICK = {"sgemm_vectorized", "hgemm_naive_bf16", "sgemm_t128x128x8_cpasync", "sgemm_t128x128x8_texld"}
-EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in catalogue.kernels()]
+EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in catalogue.load().kernels]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def found(builds):
 
     @functools.cache
     def of(name: str) -> tuple[dict[str, float], dict[str, dict]]:
-        variant, folder = catalogue.kernels()[name], builds(name)
+        variant, folder = catalogue.load().kernels[name], builds(name)
         kernel = launching.load(variant, folder)
         scaled = scaling.emulate(kernel, variant, PROBLEM, 132)
         predicted = predictions.rows(variant, PROBLEM, kernel.name, scaled)
@@ -62,7 +62,7 @@ def counted(archive: Path):
             hashes[row["variant"]].add(row["source_hash"])
 
     def of(name: str) -> dict[str, float]:
-        if hashes[name] != {catalogue.kernels()[name].source_hash}:
+        if hashes[name] != {catalogue.load().kernels[name].source_hash}:
             pytest.skip(f"{name}: not measured since its source changed")
         return values[name]
 
@@ -81,7 +81,7 @@ def test_instructions_and_pipes_are_ncu_s(name: str, found, counted, builds) -> 
     them: of these the instructions are a lower bound, as are those of wgmma kernels whose branches the counts leave
     open."""
     ncu, least = counted(name), found(name)[1]
-    program = launching.load(catalogue.kernels()[name], builds(name), cubin=False).program
+    program = launching.load(catalogue.load().kernels[name], builds(name), cubin=False).program
     exact = not polling.waits(program, polling.loops(program)) and all(i.opcode != "wgmma" for i in program.code)
     if exact:
         assert least["issue"]["amount"] == pytest.approx(ncu["sm__inst_executed.sum"], rel=1e-8)

@@ -18,8 +18,8 @@ from experiments.stages.check import GUARD, check_cases
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
-VECTORIZED = catalogue.kernels()["sgemm_vectorized"]
-BF16 = catalogue.kernels()["hgemm_naive_bf16"]
+VECTORIZED = catalogue.load().kernels["sgemm_vectorized"]
+BF16 = catalogue.load().kernels["hgemm_naive_bf16"]
 
 
 class Altered(EmulatedDevice):
@@ -39,7 +39,7 @@ class Altered(EmulatedDevice):
 @functools.cache
 def emulated(variant_name: str, built: Path) -> dict[str, compare_gpu.Emulated]:
     """What the emulator makes of the compared cases: once for all tests of this file."""
-    return compare_gpu.emulate(catalogue.kernels()[variant_name], EmulatedDevice(built), seed=1)
+    return compare_gpu.emulate(catalogue.load().kernels[variant_name], EmulatedDevice(built), seed=1)
 
 
 @pytest.mark.parametrize("variant", [VECTORIZED, BF16], ids=lambda variant: variant.name)

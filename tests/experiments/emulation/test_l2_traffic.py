@@ -33,7 +33,7 @@ ORDERS = [
 @pytest.mark.parametrize(("name", "sides", "sms"), ORDERS)
 def test_the_order_of_tiles_is_the_kernel_s(name: str, sides: tuple[int, int, int], sms: int, ptx) -> None:
     """Every load of the first row of a tile of A, and of the first column of one of B, by unit and in order."""
-    variant = catalogue.kernels()[name]
+    variant = catalogue.load().kernels[name]
     problem = Problem.packed(*sides, variant.b_layout)
     requests = l2.Requests()
     launching.count(launching.load(variant, ptx(name), cubin=False), variant, problem, [requests], sms)
@@ -73,7 +73,7 @@ def read() -> Callable[..., float]:
     """A function: kernel, size and machine to the GB that are estimated to be read."""
 
     def of(name: str, n: int, machine: machines.Machine, drift: float = l2.DRIFT) -> float:
-        variant = catalogue.kernels()[name]
+        variant = catalogue.load().kernels[name]
         return l2_traffic.estimate(variant, Problem.square(n, variant.b_layout), machine, drift=drift).read / 1e9
 
     return of
@@ -92,7 +92,7 @@ def test_estimates_are_near_what_was_measured(archive: Path, monkeypatch: pytest
     whole = l2_traffic.measured
 
     def quick(archive: Path) -> Iterator[dict]:
-        kernels = catalogue.kernels()
+        kernels = catalogue.load().kernels
         for row in whole(archive):
             known = kernels[row.get("like") or row["variant"]]
             if row["n"] <= 8192 and known.shared_bytes and known.dtype != "tf32":
@@ -108,7 +108,7 @@ def test_estimates_are_near_what_was_measured(archive: Path, monkeypatch: pytest
 
 def test_divided_tiles_have_all_of_their_steps() -> None:
     """n = 8192: of 1024 tiles of stream-K, 66 clusters divide the last 34, and ask for all of their steps."""
-    variant = catalogue.kernels()["hgemm_wgmma_streamk_bf16"]
+    variant = catalogue.load().kernels["hgemm_wgmma_streamk_bf16"]
     problem = Problem.square(8192)
     tiling = Tiling.of(variant, problem, H100, 1)
     steps = [0] * (tiling.tiles_m * tiling.tiles_n)

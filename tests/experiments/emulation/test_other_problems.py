@@ -19,7 +19,7 @@ def test_the_recorded_table_is_of_these_sources_and_of_this_list() -> None:
     cases = [case for source in worklogs.sources(root).values() for case in source.get("emulated", [])]
     found = list(dict.fromkeys((row["variant"], row["size"], row["beta"]) for row in rows))
     assert found == [(case["kernel"], case["size"], case["beta"]) for case in cases]
-    kernels = catalogue.kernels()
+    kernels = catalogue.load().kernels
     assert [row["variant"] for row in rows if row["source_hash"] != kernels[row["variant"]].source_hash] == []
 
 

@@ -73,7 +73,7 @@ from experiments.stages import bench, verify
 from experiments.stages.turns import ROLES, Turns
 
 class Bench:
-    def __init__(self, build_dir, handle, contests, target=None):
+    def __init__(self, build_dir, handle, contests, asked, target=None):
         self.handle = handle
 
     def measure(self, item, lease, seconds):

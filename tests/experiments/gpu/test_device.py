@@ -52,7 +52,7 @@ FAULTS: dict[str, tuple[Callable[[Problem], bool], str]] = {
 def faulty(name: str) -> Variant:
     """A catalogue entry for the kernel with this fault."""
     return replace(
-        catalogue.kernels()["sgemm_smem_tile"],
+        catalogue.load().kernels["sgemm_smem_tile"],
         name=f"fault_{name}",
         source=FAULT_SOURCE,
         entry="faulty_gemm",
@@ -77,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out, arch = tmp_path_factory.mktemp("build"), here.arch
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         work = [pool.submit(build_fault, name, out, arch) for name in FAULTS]
-        work += [pool.submit(build.build_variant, name, arch, out) for name in catalogue.kernels()]
+        work += [pool.submit(build.build_variant, name, arch, out) for name in catalogue.load().kernels]
         harness = ROOT / "experiments" / "gpu" / "harness.cu"
         work.append(pool.submit(build.compile_source, harness, out / "harness", arch, toolchain.nvcc()))
     for job in work:
@@ -95,9 +95,9 @@ def device(folder: Path) -> Iterator[GpuDevice]:
 # ---- the check --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(catalogue.kernels()))
+@pytest.mark.parametrize("name", list(catalogue.load().kernels))
 def test_every_variant_passes(name: str, device: GpuDevice) -> None:
-    rows = check_variant(nullcontext(device), catalogue.kernels()[name], seed=3, large=1024)
+    rows = check_variant(nullcontext(device), catalogue.load().kernels[name], seed=3, large=1024)
     assert [f"{row['case']}: {row['detail']}" for row in rows if not row["passed"]] == []
 
 
@@ -146,7 +146,7 @@ def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None
 def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     """The record of a short measurement of one size."""
     from experiments.gpu.seconds import Seconds
-    from experiments.stages.bench import Bench, Record, measurement
+    from experiments.stages.bench import Asked, Bench, Record, measurement
     from experiments.stages.contests import Contests
     from experiments.stages.store import Store
 
@@ -159,13 +159,13 @@ def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     }
     experiment = declarations.Experiment("short", "t", "q?", (variant.name,), **short)
     item = declarations.Item(variant.name, ProblemSpec.square(1024), data, "unlocked", experiment.protocol)
-    entries, seconds = catalogue.load() | {variant.name: variant}, Seconds()
+    shipped, seconds = catalogue.load(), Seconds()
+    asked = Asked(replace(shipped, entries={**shipped, variant.name: variant}))
     record = Record(experiment)
-    with pytest.MonkeyPatch.context() as patch, discovery.nvml() as handle:
-        patch.setattr(catalogue, "find", entries.__getitem__)
-        contests = Contests(Store(folder / "measured"))
-        taken = Bench(folder, handle, contests).measure(item, "0" * 8, seconds)
-        record.add(item, measurement(item, taken, None, (None, None), "0" * 8, seconds))
+    with discovery.nvml() as handle:
+        contests = Contests(Store(folder / "measured"), asked.entries)
+        taken = Bench(folder, handle, contests, asked).measure(item, "0" * 8, seconds)
+        record.add(item, measurement(item, taken, None, asked, "0" * 8, seconds))
     return record
 
 
@@ -214,7 +214,7 @@ def test_the_stopwatch_agrees_with_nvml_and_with_plain_events(device: GpuDevice)
     a, b, c = (Memory(n * n * 4) for _ in range(3))
     for seed, matrix in enumerate((a, b)):
         gpu.fill(matrix, "fp32", n * n, seed, "uniform")
-    kernel = CatalogueKernel(gpu, catalogue.kernels()["sgemm_warptile"])
+    kernel = CatalogueKernel(gpu, catalogue.load().kernels["sgemm_warptile"])
     work = kernel.bind(Problem.square(n), a.address, b.address, c.address)
     stopwatch = Stopwatch(gpu, runs, flush_l2=False)
     warm_up(gpu, work, 1.0)
@@ -352,7 +352,7 @@ def test_every_cublaslt_algorithm_is_right_on_an_odd_problem(entry: Baseline, de
 def test_torch_refuses_alpha_and_beta(device: GpuDevice) -> None:
     from experiments.gpu.libraries import load_gemm
 
-    torch_gemm = load_gemm(device.gpu, catalogue.find("torch_matmul_fp32"))
+    torch_gemm = load_gemm(device.gpu, catalogue.load().find("torch_matmul_fp32"))
     with pytest.raises(UserError, match=r"torch_matmul_fp32 takes alpha = 1, beta = 0 only, not 1\.0, 0\.5"):
         torch_gemm.bind(replace(ODD, beta=0.5), 0, 0, 0)
 

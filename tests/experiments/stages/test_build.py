@@ -31,7 +31,7 @@ def row(folder: Path, name: str) -> dict:
 
 def test_an_fp32_kernel_s_row(built: Path) -> None:
     vectorized = row(built, "sgemm_vectorized")
-    assert vectorized["source_hash"] == catalogue.find("sgemm_vectorized").source_hash
+    assert vectorized["source_hash"] == catalogue.load().find("sgemm_vectorized").source_hash
     assert vectorized["arch"] == ARCH and vectorized["compiler"].startswith("nvcc 13.0.")
     assert vectorized["threads"] == 256 and 64 <= vectorized["registers"] <= 255
     assert vectorized["shared_bytes"] == 2 * 128 * 8 * 4  # the tiles of A and B
@@ -93,7 +93,7 @@ def test_spills_and_dynamic_shared_memory_are_counted(tmp_path: Path) -> None:
     )  # fmt: skip
     stem, compiler = tmp_path / "spills", toolchain.nvcc()
     report = build.compile_source(source, stem, ARCH, compiler)
-    variant = replace(catalogue.kernels()["sgemm_naive"], name="spills", shared_bytes=1000)
+    variant = replace(catalogue.load().kernels["sgemm_naive"], name="spills", shared_bytes=1000)
     found = build.resources(variant, stem, ARCH, compiler, report)
     spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report)
     assert spilled and int(spilled[1]) > 0 and found["spill_bytes"] == int(spilled[1]) + int(spilled[2])
@@ -257,9 +257,9 @@ def test_a_file_outside_is_named_from_its_own_folder(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120"])
-@pytest.mark.parametrize("name", list(catalogue.kernels()))
+@pytest.mark.parametrize("name", list(catalogue.load().kernels))
 def test_every_variant_builds_for_every_architecture(name: str, arch: str, tmp_path: Path) -> None:
-    if int(arch.removeprefix("sm_").rstrip("a")) < catalogue.kernels()[name].arch:
+    if int(arch.removeprefix("sm_").rstrip("a")) < catalogue.load().kernels[name].arch:
         pytest.skip(f"{name} needs a newer architecture")
     build.build_variant(name, arch, tmp_path)
     assert row(tmp_path, name)["blocks_per_sm"] >= 1

@@ -28,7 +28,7 @@ from experiments.stages.store import Store
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
-NAIVE, VECTORIZED = catalogue.kernels()["sgemm_naive"], catalogue.kernels()["sgemm_vectorized"]
+NAIVE, VECTORIZED = catalogue.load().kernels["sgemm_naive"], catalogue.load().kernels["sgemm_vectorized"]
 ALL_KINDS = ["sgemm_naive", "sgemm_vectorized", "hgemm_naive_bf16", "hgemm_naive_fp16"]
 ALL_KINDS += ["tf32gemm_naive", "tf32gemm_bcf_dbf_rna"]
 SIXTEEN = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
@@ -91,7 +91,7 @@ class NumpyDevice:
 @pytest.mark.parametrize("name", ALL_KINDS)
 def test_a_right_gemm_passes_every_case(name: str, tmp_path: Any) -> None:
     """All cases, with the large one that is checked by rows and Freivalds' test; the rows fit checks.csv."""
-    rows = check_variant(nullcontext(NumpyDevice()), catalogue.kernels()[name], seed=7, large=1024)
+    rows = check_variant(nullcontext(NumpyDevice()), catalogue.load().kernels[name], seed=7, large=1024)
     assert [row["case"] for row in rows if not row["passed"]] == []
     shares = [row["worst_error_share"] for row in rows if not row["case"].startswith("refuses")]
     assert len(shares) >= 17 and all(0 <= share <= 1 for share in shares)
@@ -100,7 +100,7 @@ def test_a_right_gemm_passes_every_case(name: str, tmp_path: Any) -> None:
 
 @pytest.mark.parametrize("name", ALL_KINDS)
 def test_the_cases_try_everything_that_a_kernel_can_get_wrong(name: str) -> None:
-    variant = catalogue.kernels()[name]
+    variant = catalogue.load().kernels[name]
     every = list(cases(variant, large=4096))
     run = [case.problem for case in every if not case.refused]
     assert all(variant.refusal(problem) is None for problem in run)
@@ -346,7 +346,7 @@ FAULTS = [
 def test_a_planted_fault_fails_in_every_case_that_can_show_it(
     name: str, device: NumpyDevice, caught: Any, said: str
 ) -> None:
-    variant = catalogue.kernels()[name]
+    variant = catalogue.load().kernels[name]
     tried = [case for case in cases(variant) if not case.refused and caught(case.problem)]
     assert tried
     for seed, case in enumerate(tried):
@@ -376,7 +376,7 @@ def test_running_what_must_be_refused_fails() -> None:
 
 
 def test_each_refusal_breaks_one_requirement_alone() -> None:
-    for variant in catalogue.kernels().values():
+    for variant in catalogue.load().kernels.values():
         for case in cases(variant):
             if case.refused and case.name.endswith("off by one"):
                 key = case.name.split()[1]
@@ -438,7 +438,7 @@ def test_the_bits_that_a_tf32_kernel_reads(x: float, cut: float, nearest: float)
 @pytest.mark.parametrize("device", [NarrowsOtherwise(), ReadsAllBits()], ids=lambda device: type(device).__name__)
 @pytest.mark.parametrize("name", ["tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna"])
 def test_inputs_narrowed_in_another_way_fail(name: str, device: NumpyDevice) -> None:
-    variant = catalogue.kernels()[name]
+    variant = catalogue.load().kernels[name]
     for seed, case in enumerate(case for case in cases(variant) if not case.refused and summed(case.problem)):
         result = run_case(device, variant, case, seed)
         assert not result.passed and "expected" in result.detail, case.name
@@ -466,7 +466,7 @@ def test_the_bound_at_some_points(k: int, dtype: str, factor: float) -> None:
 @pytest.mark.parametrize("name", ["hgemm_naive_fp16", "hgemm_naive_bf16"])
 def test_a_right_gemm_with_results_below_what_is_stored_in_full_passes(name: str) -> None:
     """At alpha = 1e-6 some elements are subnormal in fp16: stored in steps of 2^-24. 1.5 times as much is wrong."""
-    variant = catalogue.kernels()[name]
+    variant = catalogue.load().kernels[name]
     case = Case("tiny", packed(variant, 128, 128, 64, alpha=1e-6))
     result = run_case(NumpyDevice(), variant, case, seed=1)
     assert result.passed and result.worst is not None and result.worst > 0.5, result.detail
@@ -621,7 +621,7 @@ class SpoiltBy(NumpyDevice):
 def test_a_kernel_that_spoils_the_context_fails_its_own_rows_and_no_neighbour_s(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    variants = [catalogue.kernels()[name] for name in ("sgemm_coalesced", "sgemm_naive", "sgemm_smem_tile")]
+    variants = [catalogue.load().kernels[name] for name in ("sgemm_coalesced", "sgemm_naive", "sgemm_smem_tile")]
     monkeypatch.setattr(check, "HeldGpu", lambda *_: SpoiltBy("sgemm_naive"))
     monkeypatch.setattr(check, "LARGE", 512)
     found = check.measured(variants, tmp_path, Store(tmp_path / "measured"), seed=1)

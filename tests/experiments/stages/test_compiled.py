@@ -21,7 +21,7 @@ def test_the_recorded_tables_are_of_these_sources_and_of_these_lists() -> None:
         for name in names
     ]
     assert [(row["worklog"], row["variant"], row["arch"]) for row in rows] == named
-    kernels = catalogue.kernels()
+    kernels = catalogue.load().kernels
     assert [row["variant"] for row in rows if row["source_hash"] != kernels[row["variant"]].source_hash] == []
 
 

@@ -11,6 +11,7 @@ from helpers import assert_one_line, run_module
 
 from contracts import UserError, read_rows
 from experiments.stages import profile
+from kernels import catalogue
 from kernels.problem import ProblemSpec
 
 SQUARE = ProblemSpec.square(1024)
@@ -38,7 +39,7 @@ def test_counters_with_beta_are_a_table_of_their_own(tmp_path: Path) -> None:
     done = run_module("experiments.stages.profile", "sgemm_naive", *arguments, PATH=str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert read_rows(tmp_path / "out" / "with-beta", "counters_with_beta") == []
-    entry, names = profile.catalogue.find("sgemm_naive"), ["gpu__time_duration.sum"]
+    entry, names = catalogue.load().find("sgemm_naive"), ["gpu__time_duration.sum"]
     kernels = [{"name": "k", "metrics": {"gpu__time_duration.sum": (5.0, "ns")}}]
     assert [
         row.get("beta") for row in profile.longest_kernel(kernels, entry, ProblemSpec(64, 32, 16, beta=1.5), names)
@@ -63,7 +64,7 @@ def test_no_permission_for_counters_is_left_out_with_the_remedy(
 ) -> None:
     fake_ncu(tmp_path, "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access counters", monkeypatch)
     with pytest.raises(profile.LeftOut) as reason:
-        profile.profile(profile.catalogue.find("sgemm_naive"), SQUARE, tmp_path)
+        profile.profile(catalogue.load().find("sgemm_naive"), SQUARE, tmp_path, catalogue.load())
     for words in ("ERR_NVGPUCTRPERM", "remedy: run as root", "NVreg_RestrictProfilingToAdminUsers=0"):
         assert words in str(reason.value)
 
@@ -71,13 +72,13 @@ def test_no_permission_for_counters_is_left_out_with_the_remedy(
 def test_an_old_ncu_is_left_out_with_the_version_that_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_ncu(tmp_path, "Version 2021.1.0.0 (build 29523617)", monkeypatch)
     with pytest.raises(profile.LeftOut, match=r"ncu 2021\.1 is too old; remedy: Nsight Compute 2022\.3 or newer"):
-        profile.profile(profile.catalogue.find("sgemm_naive"), SQUARE, tmp_path)
+        profile.profile(catalogue.load().find("sgemm_naive"), SQUARE, tmp_path, catalogue.load())
 
 
 def test_an_ncu_that_does_not_know_the_gpu_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_ncu(tmp_path, "==ERROR== Profiling is not supported on this device", monkeypatch)
     with pytest.raises(profile.LeftOut, match="ncu: Profiling is not supported on this device; remedy"):
-        profile.profile(profile.catalogue.find("sgemm_naive"), SQUARE, tmp_path)
+        profile.profile(catalogue.load().find("sgemm_naive"), SQUARE, tmp_path, catalogue.load())
 
 
 REFUSES = """#!/bin/sh
@@ -111,7 +112,7 @@ def test_a_counter_that_ncu_does_not_know_is_named_and_the_others_are_read(
     fake_ncu(tmp_path, "", monkeypatch)
     (tmp_path / "ncu").write_text(REFUSES.replace("{content}", "a report"))
     (tmp_path / "extras" / "python" / "ncu_report.py").write_text(NCU_REPORT)
-    rows, unknown = profile.profile(profile.catalogue.find("sgemm_naive"), SQUARE, tmp_path)
+    rows, unknown = profile.profile(catalogue.load().find("sgemm_naive"), SQUARE, tmp_path, catalogue.load())
     assert unknown == ["l1tex__t_sector_hit_rate.pct"]
     assert {row["metric"] for row in rows} == {*profile.metric_names()} - {*unknown}
 
@@ -138,7 +139,7 @@ def test_a_foreign_report_is_left_out_or_where_asked_for_by_name_an_error(
 def test_another_fault_of_ncu_is_an_error_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_ncu(tmp_path, "==ERROR== The application crashed", monkeypatch)
     with pytest.raises(UserError, match="ncu failed on sgemm_naive: ==ERROR== The application crashed"):
-        profile.profile(profile.catalogue.find("sgemm_naive"), SQUARE, tmp_path)
+        profile.profile(catalogue.load().find("sgemm_naive"), SQUARE, tmp_path, catalogue.load())
 
 
 def test_what_is_measured_by_name_is_one_line_where_nothing_can_be_counted(

@@ -11,6 +11,7 @@ from helpers import assert_one_line, run_module
 
 from contracts import UserError, read_rows
 from experiments.stages import sanitize
+from kernels import catalogue
 
 
 def fake_sanitizer(folder: Path, script: str) -> Path:
@@ -32,7 +33,9 @@ def test_errors_are_attributed_to_the_kernel_that_made_them(tmp_path: Path) -> N
     if [ "$racecheck" ]; then echo "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"
     else echo "========= ERROR SUMMARY: 0 errors"; fi
     """
-    rows = sanitize.sanitize(fake_sanitizer(tmp_path, script), ["sgemm_naive", "sgemm_coalesced"], tmp_path)
+    rows = sanitize.sanitize(
+        fake_sanitizer(tmp_path, script), ["sgemm_naive", "sgemm_coalesced"], tmp_path, catalogue.load()
+    )
     assert len(rows) == 8
     assert [(row["variant"], row["tool"], row["errors"]) for row in rows if not row["passed"]] == [
         ("sgemm_naive", "racecheck", 3)
@@ -48,7 +51,9 @@ def test_what_shows_only_together_is_not_called_clean(tmp_path: Path) -> None:
     *) echo "========= ERROR SUMMARY: 0 errors";; esac
     """
     with pytest.raises(UserError, match="memcheck: 2 errors in all kernels together, none in any alone"):
-        sanitize.sanitize(fake_sanitizer(tmp_path, script), ["sgemm_naive", "sgemm_coalesced"], tmp_path)
+        sanitize.sanitize(
+            fake_sanitizer(tmp_path, script), ["sgemm_naive", "sgemm_coalesced"], tmp_path, catalogue.load()
+        )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,7 @@ def test_what_shows_only_together_is_not_called_clean(tmp_path: Path) -> None:
 )
 def test_a_sanitizer_that_saw_nothing_run_is_an_error(script: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words):
-        sanitize.run_tool(fake_sanitizer(tmp_path, script), "memcheck", ["sgemm_naive"], tmp_path)
+        sanitize.run_tool(fake_sanitizer(tmp_path, script), "memcheck", ["sgemm_naive"], tmp_path, catalogue.load())
 
 
 def test_without_the_tool_the_leg_is_left_out_with_the_remedy(tmp_path: Path) -> None:

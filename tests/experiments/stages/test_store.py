@@ -15,6 +15,7 @@ from experiments import declarations
 from experiments.declarations import Item, Protocol
 from experiments.stages import bench
 from experiments.stages.store import Measurement, Place, Store
+from kernels import catalogue
 from kernels.problem import ProblemSpec
 
 PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-unlocked")
@@ -125,10 +126,11 @@ def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> Non
 
 def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
     item = Item("sgemm_naive", ProblemSpec.square(64), "uniform", "unlocked", PROTOCOL)
-    asked = (None, None)
+    asked = bench.Asked(catalogue.load())
     basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
     serves = bench._serves(item, asked)
     assert serves(basis) and not serves(basis | {"source": "other"}) and not serves(basis | {"baseline": "other"})
     assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
     locked = replace(item, regime="locked")
-    assert not bench._serves(locked, (1500, None))(json.loads(json.dumps(bench.basis_of(locked, (1400, None)))))
+    other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
+    assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)

@@ -62,7 +62,7 @@ def test_one_screen_tells_it_all(naive: list[str]) -> None:
 def test_the_rung_s_part_is_kept_until_something_changes(
     out: Path, naive: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rung = catalogue.kernels()["sgemm_naive"]
+    rung = catalogue.load().kernels["sgemm_naive"]
     monkeypatch.setattr(findings, "find", lambda *a, **k: pytest.fail("emulated again"))
     first = findings.find_kept(rung, 4096, ARCH, out)
     assert first.name == "sgemm_naive" and first.cycles and first.counters
@@ -124,7 +124,7 @@ def test_bad_input_is_one_line(out: Path, tmp_path: Path) -> None:
 
 
 def test_a_wrong_entry_hints_at_the_key(tmp_path: Path) -> None:
-    wrong = replace(catalogue.kernels()["sgemm_naive"], entry="sgemm_nave")
+    wrong = replace(catalogue.load().kernels["sgemm_naive"], entry="sgemm_nave")
     with pytest.raises(UserError, match=r"no __global__ template 'sgemm_nave'.*there: sgemm_naive; .*`entry:`"):
         build.build_kernel(wrong, ARCH, tmp_path)
     assert [path.suffix for path in tmp_path.iterdir()] == [".cu"]
@@ -133,6 +133,7 @@ def test_a_wrong_entry_hints_at_the_key(tmp_path: Path) -> None:
 def test_a_kernel_outside_the_catalogue_is_named_to_another_process() -> None:
     parser = argparse.ArgumentParser()
     command_line.add_kernel(parser)
+    catalogue.add_tuned_argument(parser)
     first = parser.parse_args([*map(str, fault(2)), "--threads", "256"])
     again = parser.parse_args(command_line.kernel_arguments(first))
     assert command_line.find_kernel(again) == command_line.find_kernel(first)
@@ -149,14 +150,15 @@ def test_templates_are_read_as_people_write_them(tmp_path: Path) -> None:
         "template <bool B> __device__ int helper(int x) { return x; }\n"
         "template<int A,int C>__global__ __launch_bounds__(A) void second(int m);\n__global__ void plain(int m) {}\n"
     )
-    assert catalogue.templates(path) == {"first": {"BM": True, "T": False}, "second": {"A": True, "C": True}}
+    found = {one.name: (one.parameters, one.defaulted) for one in command_line.templates(path)}
+    assert found == {"first": (("BM", "T"), ("T",)), "second": (("A", "C"), ())}
 
 
 def test_what_stands_beside_the_file_is_part_of_the_kernel(tmp_path: Path) -> None:
     (tmp_path / "mine.cuh").write_text("// one\n")
     source = tmp_path / "mine.cu"
     source.write_text(f'#include "mine.cuh"\n{FAULTS.read_text()}')
-    mine = replace(catalogue.kernels()["sgemm_blocktile_2d"], source=source)
+    mine = replace(catalogue.load().kernels["sgemm_blocktile_2d"], source=source)
     assert (tmp_path / "mine.cuh").resolve() in mine.sources()
     before = mine.source_hash
     (tmp_path / "mine.cuh").write_text("#define X\n")
@@ -167,7 +169,7 @@ def test_what_stands_beside_the_file_is_part_of_the_kernel(tmp_path: Path) -> No
 
 
 def test_times_and_measured_counters_have_their_place(out: Path, naive: list[str]) -> None:
-    kernels = catalogue.kernels()
+    kernels = catalogue.load().kernels
     own, rung = kernels["sgemm_coalesced"], kernels["sgemm_naive"]
     base = findings.find_kept(rung, 4096, ARCH, out)
     speeds = {own.name: Speed(100.0, 0.5, 120.0, 1900.0), rung.name: Speed(400.0, 0.125, 30.0, 1950.0)}
@@ -186,8 +188,8 @@ def test_times_and_measured_counters_have_their_place(out: Path, naive: list[str
 
 
 def test_a_long_story_stays_on_one_screen(out: Path, naive: list[str]) -> None:
-    own = catalogue.kernels()["sgemm_coalesced"]
-    base = findings.find_kept(catalogue.kernels()["sgemm_naive"], 4096, ARCH, out)
+    own = catalogue.load().kernels["sgemm_coalesced"]
+    base = findings.find_kept(catalogue.load().kernels["sgemm_naive"], 4096, ARCH, out)
     long = replace(base, name="x" * 60, checks=["FAILED " + "word " * 300] * 3, lines=["mine.cu:1: " + "y" * 300] * 9)
     far = {name: value * 3 + 1 for name, value in base.counters.items()}
     lines = screen.render(own, replace(long, counters=far), base, None, "no GPU")

@@ -193,9 +193,9 @@ def test_copies_of_the_autotuned_kernel_take_any_tile(values: dict[str, int], tm
 def test_a_configuration_hashes_like_the_catalogue_s_entry_with_its_values() -> None:
     """So a winner's figures and the rung's are known to be of the same code; another value is another hash."""
     for kernel in RESTRICTIONS:
-        entry = catalogue.kernels()[kernel]
-        same = catalogue.retiled(kernel, "other_name", entry.template, entry.threads)
-        other = catalogue.retiled(kernel, "other_name", {**entry.template, "BK": 32}, entry.threads)
+        entry = catalogue.load().kernels[kernel]
+        same = catalogue.load().retiled(kernel, "other_name", entry.template, entry.threads)
+        other = catalogue.load().retiled(kernel, "other_name", {**entry.template, "BK": 32}, entry.threads)
         assert same.source_hash == entry.source_hash != other.source_hash
 
 
@@ -456,12 +456,7 @@ def catalogue_with(tmp_path: Path) -> Any:
             write_json(tuned, "tuned", content)
         elif content is not None:
             tuned.write_text(content)
-        try:
-            catalogue.use(None if content is None else tuned)
-            return catalogue.load(path)["sgemm_autotuned"]
-        finally:
-            catalogue.use(None)
-            catalogue.load.cache_clear()
+        return catalogue.load(None if content is None else tuned, path).kernels["sgemm_autotuned"]
 
     return load
 
@@ -486,8 +481,8 @@ def test_a_record_that_does_not_fit_is_one_clear_line(catalogue_with: Any) -> No
 
 
 def test_the_template_in_use_stands_in_variants_csv() -> None:
-    row = next(row for row in catalogue.rows() if row["variant"] == "sgemm_autotuned")
-    entry = catalogue.kernels()["sgemm_autotuned"]
+    row = next(row for row in catalogue.load().rows() if row["variant"] == "sgemm_autotuned")
+    entry = catalogue.load().kernels["sgemm_autotuned"]
     assert row["template"] == ", ".join(f"{key}={value}" for key, value in entry.template.items())
     assert row["tuned"] == entry.tuned
 

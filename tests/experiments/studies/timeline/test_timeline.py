@@ -68,6 +68,6 @@ def test_timeline_rows_carry_the_hash_of_their_source() -> None:
         {"ph": "X", "cat": "kernel", "name": "k", "dur": 2.0},
         {"ph": "X", "cat": "kernel", "name": "k", "dur": 4.0},
     ]
-    variant = catalogue.kernels()["sgemm_vectorized"]
+    variant = catalogue.load().kernels["sgemm_vectorized"]
     (row,) = summarise(events, variant)
     assert (row["variant"], row["source_hash"], row["mean_us"]) == (variant.name, variant.source_hash, 3.0)

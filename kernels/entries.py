@@ -1,0 +1,380 @@
+"""The entries of the catalogue: kernels, dispatchers over them and libraries' GEMMs, what each asks of a problem, and
+how it is launched."""
+
+from __future__ import annotations
+
+import json
+import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from contracts import UserError
+from contracts.dtypes import dtypes
+from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
+from kernels.occupancy import capability
+from kernels.problem import Layout, Problem
+from kernels.sources import ROOT, digest, included, without_comments
+
+TMA_BYTES = 16  # of which a matrix's beginning and its rows are multiples, where TMA is to move them
+
+# CUDA C++ Programming Guide, technical specifications per compute capability
+MAX_GRID = (2**31 - 1, 65535)
+MAX_TEXELS = 2**27  # of a 1-D texture over linear memory
+TEXTURE_ALIGNMENT = 512  # CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT: where linear memory of a texture must begin
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A library's GEMM, measured by the same harness."""
+
+    name: str
+    library: Literal["cublas", "torch", "triton"]
+    dtype: str
+    baseline: str
+    idea: str
+    source: str | None = None
+    b_layout: Layout = "row"  # by itself; beside a kernel it takes that kernel's problem
+
+    @property
+    def label(self) -> str:
+        """Short name for figures."""
+        library = {"cublas": "cuBLAS", "torch": "torch.matmul", "triton": "Triton"}[self.library]
+        return f"{library} {self.dtype}"
+
+    @property
+    def tensor_cores(self) -> bool:
+        """Whether it does its arithmetic on them."""
+        return dtypes()[self.dtype].tensor
+
+    @property
+    def source_hash(self) -> str:
+        """Of a library without a source here it tells only that the entry changed."""
+        parts = [(ROOT.parent / self.source).read_text()] if self.source else []
+        return digest(self.library, self.dtype, *parts)
+
+    def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
+        """Why this problem is not taken (see `Variant.refusal`)."""
+        reason = problem.refusal() or (
+            self._tma_refusal(problem, addresses or {}) if self.library == "triton" else None
+        )
+        return f"{self.name} cannot take this problem: {reason}" if reason else None
+
+    def _tma_refusal(self, problem: Problem, addresses: Mapping[str, int]) -> str | None:
+        if problem.b_layout != "row":
+            return f"B is {problem.b_layout}-major, but it must be row-major"
+        per_row = TMA_BYTES // dtypes()[self.dtype].bytes
+        for name in ("n", "lda", "ldb", "ldc"):  # n: TMA would store beyond the end of a row of C
+            if (value := getattr(problem, name)) % per_row:
+                return f"{name} = {value}, but it must be a multiple of {per_row}"
+        for matrix, address in addresses.items():
+            if address % TMA_BYTES:
+                return f"{matrix} begins {address % TMA_BYTES} bytes past a multiple of {TMA_BYTES}, but it must not"
+        return None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A kernel source with its template values: one row of every table."""
+
+    name: str
+    source: Path
+    entry: str
+    template: Mapping[str, int | str | bool]
+    threads: int
+    shared_bytes: int
+    dtype: str
+    narrowing: Literal["truncate", "nearest"]
+    tile: Mapping[str, int]
+    grid_axes: str
+    multiples: Mapping[str, int]
+    align_bytes: int
+    arch: int
+    builds_on: str | None
+    idea: str
+    origin: Mapping[str, str] | None
+    baseline: str
+    b_layout: Layout = "row"  # of B in memory
+    arguments: tuple[Argument, ...] = SIGNATURE
+    persistent: int = 0  # blocks an SM of a grid that does not follow the tiles; 0: a block a tile
+    shares_tiles: bool = False  # several of a persistent kernel's blocks may compute one tile
+    cluster: tuple[int, int] = (1, 1)  # blocks in x and y
+    cooperative: bool = False  # all blocks run at a time, or the launch fails
+    tensor_cores: bool = False  # does its arithmetic on them
+    one_arch: bool = False  # needs the features that only `arch` has: sm_90a
+    tuned: str | None = None  # the machine whose sweep chose the template; None: the catalogue's own values
+
+    @property
+    def textures(self) -> bool:
+        """Whether A and B come through texture objects too."""
+        return TEXTURES[0] in self.arguments
+
+    @property
+    def family(self) -> str:
+        """The folder of the source: sgemm, hgemm or tf32gemm."""
+        return self.source.parent.name
+
+    @property
+    def label(self) -> str:
+        """Short name for figures, with the dtype where that is not fp32."""
+        short = self.name.removeprefix(f"{self.family}_")
+        return short if self.dtype == "fp32" or short.endswith(self.dtype) else f"{short}_{self.dtype}"
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kernels that it may run: itself."""
+        return (self,)
+
+    def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
+        """The kernel that runs `problem`: itself. Raises `UserError` where it is refused (see `refusal`)."""
+        if reason := self.refusal(problem, addresses):
+            raise UserError(reason)
+        return self
+
+    def tiles(self, problem: Problem) -> tuple[int, int]:
+        """Tiles of C along the grid's x and y; whole clusters of them."""
+        tiles = {axis: -(-getattr(problem, axis) // self.tile[axis]) for axis in "mn"}
+        x, y = (-(-tiles[axis] // blocks) * blocks for axis, blocks in zip(self.grid_axes, self.cluster, strict=True))
+        return x, y
+
+    def grid(self, problem: Problem, sms: int) -> tuple[int, int, int]:
+        """Blocks in x, y and z: one a tile; of a persistent kernel, as many as a GPU with so many SMs holds, or fewer
+        where there are fewer tiles and it does not share them."""
+        x, y = self.tiles(problem)
+        if not self.persistent:
+            return x, y, 1
+        cluster = math.prod(self.cluster)
+        most = max(self.persistent * sms // cluster, 1) * cluster
+        return (most if self.shares_tiles else min(x * y, most)), 1, 1
+
+    def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
+        """Why this kernel cannot take `problem` with matrices at `addresses` (bytes; keys A, B, C).
+
+        None where it can, else one line that names the requirement and the value.
+        """
+        reason = problem.refusal()
+        if reason is None and problem.b_layout != self.b_layout:
+            reason = f"B is {problem.b_layout}-major, but it must be {self.b_layout}-major"
+        for name, multiple in self.multiples.items():
+            value = getattr(problem, name)
+            if reason is None and value % multiple:
+                reason = f"{name} = {value}, but {name} must be a multiple of {multiple}"
+        for matrix, address in (addresses or {}).items():
+            if reason is None and matrix in self.aligned and address % self.align_bytes:
+                reason = f"{matrix} starts at byte {address}, but it must be aligned to {self.align_bytes} bytes"
+        if reason is None:
+            for axis, blocks, most in zip("xy", self.tiles(problem), MAX_GRID, strict=True):
+                if blocks > most and not self.persistent:
+                    reason = f"the grid has {blocks} blocks in {axis}, but CUDA allows {most}"
+        if reason is None and self.textures:
+            for matrix, texels in zip("AB", self._texels_of_tiles(problem), strict=True):
+                if texels > MAX_TEXELS:
+                    reason = f"the tiles of {matrix} span {texels} texels, but a texture has at most {MAX_TEXELS}"
+        return f"{self.name} cannot take this problem: {reason}" if reason else None
+
+    def _texels_of_tiles(self, problem: Problem) -> tuple[int, int]:
+        """Up to where its whole tiles reach in the textures of A and B; an index beyond must not run over."""
+        rows = [-(-getattr(problem, axis) // self.tile[axis]) * self.tile[axis] for axis in "mk"]
+        before = TEXTURE_ALIGNMENT // TEXEL_BYTES
+        return tuple(before + r * ld * 4 // TEXEL_BYTES for r, ld in zip(rows, (problem.lda, problem.ldb), strict=True))
+
+    @property
+    def requires(self) -> str:
+        """What it asks of a problem, for people."""
+        parts = ["B column-major"] if self.b_layout == "column" else []
+        parts += [f"{name} % {multiple} = 0" for name, multiple in self.multiples.items()]
+        if self.align_bytes > 4:
+            parts.append(f"{self.align_bytes}-byte aligned {'A and B' if self.textures else 'matrices'}")
+        return ", ".join(parts) or "nothing"
+
+    def sources(self) -> list[Path]:
+        """The .cu file and every file below `kernels/` or beside it that it includes, directly or not."""
+        return [self.source, *included(self.source)]
+
+    @property
+    def aligned(self) -> str:
+        """The matrices that `align_bytes` speaks of: of a kernel with textures, those that they hold."""
+        return "AB" if self.textures else "ABC"
+
+    def unfit(self, arch: str) -> str | None:
+        """Why it cannot be built for `arch`, as "sm_90a"; None where it can."""
+        if self.one_arch and arch != f"sm_{self.arch}a":
+            return f"{self.name} needs what sm_{self.arch}a alone has, but arch = {arch}"
+        if capability(arch) < self.arch:
+            return f"{self.name} needs compute capability {self.arch / 10:.1f}, but arch = {arch}"
+        return None
+
+    def translation_unit(self) -> str:
+        """CUDA source that instantiates the template once, with the catalogue's values."""
+        arguments = ", ".join(
+            str(value).lower() if isinstance(value, bool) else str(value) for value in self.template.values()
+        )
+        element = dtypes()[self.dtype].c_type
+        parameters = textwrap.fill(
+            ", ".join(declaration(argument, element).replace(" ", "\0") for argument in self.arguments),
+            width=112, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False,
+        ).replace("\0", " ")  # fmt: skip
+        ours = self.source.is_relative_to(ROOT)
+        return (
+            f'#include "{(self.source.relative_to(ROOT) if ours else self.source).as_posix()}"\n\n'
+            f"template __global__ void {self.entry}<{arguments}>(\n"
+            f"{parameters});\n"
+        )
+
+    @property
+    def source_hash(self) -> str:
+        """Changes with the sources, template values or launch; not with comments or white space."""
+        launch = json.dumps(
+            [
+                self.entry,
+                self.dtype,
+                dict(self.template),
+                self.threads,
+                self.shared_bytes,
+                dict(self.tile),
+                self.grid_axes,
+                *(["textures"] if self.textures else []),
+                *(["B column-major"] if self.b_layout == "column" else []),
+                *([repr(self.arguments)] if set(self.arguments) - {*SIGNATURE, *TEXTURES} else []),
+                *(
+                    [self.persistent, self.cluster, self.cooperative]
+                    if self.persistent or self.cluster != (1, 1) or self.cooperative
+                    else []
+                ),
+                *(["shares tiles"] if self.shares_tiles else []),
+            ]
+        )
+        return digest(launch, *(without_comments(path.read_text()) for path in self.sources()))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a dispatcher's kernels, and the least m, n, k from which it is taken."""
+
+    variant: Variant
+    at_least: Mapping[str, int]
+
+    def suits(self, problem: Problem, addresses: Mapping[str, int] | None) -> bool:
+        """Whether the sizes are reached and the kernel takes the problem."""
+        reached = all(getattr(problem, axis) >= least for axis, least in self.at_least.items())
+        return reached and self.variant.refusal(problem, addresses) is None
+
+    def __str__(self) -> str:
+        least = ", ".join(f"{axis} >= {value}" for axis, value in self.at_least.items())
+        return self.variant.name + (f" for {least}" if least else "")
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A problem of a sweep, and the names of the kernels that were timed on it, the fastest first."""
+
+    m: int
+    n: int
+    k: int
+    fastest: tuple[str, ...]
+
+    def distance(self, problem: Problem) -> float:
+        """How unlike another problem is: squares of the logarithms of the ratios of m, n and k."""
+        own, other = (self.m, self.n, self.k), (problem.m, problem.n, problem.k)
+        return sum(math.log2(a / b) ** 2 for a, b in zip(own, other, strict=True))
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    """Runs each problem with one of several kernels: the one that a sweep found fastest on the most similar problem, of
+    those that take this one; where there is no sweep, the first of its choices that suits."""
+
+    name: str
+    choices: tuple[Choice, ...]
+    builds_on: str | None
+    idea: str
+    origin: Mapping[str, str] | None
+    timed: tuple[Timed, ...] = ()  # the sweep
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kernels that it may run, each once."""
+        return tuple({choice.variant.name: choice.variant for choice in self.choices}.values())
+
+    @property
+    def family(self) -> str:
+        """That of its kernels."""
+        return self.variants[0].family
+
+    @property
+    def label(self) -> str:
+        """Short name for figures."""
+        return self.name.removeprefix(f"{self.family}_")
+
+    @property
+    def tensor_cores(self) -> bool:
+        """Whether its kernels do their arithmetic on them."""
+        return any(variant.tensor_cores for variant in self.variants)
+
+    @property
+    def dtype(self) -> str:
+        """That of its kernels; they have one."""
+        return self.variants[0].dtype
+
+    @property
+    def narrowing(self) -> str:
+        """That of its kernels (see `Variant`)."""
+        return self.variants[0].narrowing
+
+    @property
+    def b_layout(self) -> Layout:
+        """That of its kernels; they have one."""
+        return self.variants[0].b_layout
+
+    @property
+    def baseline(self) -> str:
+        """That of its kernels; they have one."""
+        return self.variants[0].baseline
+
+    @property
+    def arch(self) -> int:
+        """The most that one of its kernels needs."""
+        return max(variant.arch for variant in self.variants)
+
+    def unfit(self, arch: str) -> str | None:
+        """Why one of its kernels cannot be built for `arch`; None where all can."""
+        return next(filter(None, (variant.unfit(arch) for variant in self.variants)), None)
+
+    def pick(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> Variant:
+        """The kernel that runs `problem` with matrices at `addresses` (bytes; keys A, B, C).
+
+        Raises `UserError` where none does (see `refusal`).
+        """
+        if reason := self.refusal(problem, addresses):
+            raise UserError(reason)
+        if self.timed:
+            kernels = {variant.name: variant for variant in self.variants}
+            for name in min(self.timed, key=lambda timed: timed.distance(problem)).fastest:
+                if kernels[name].refusal(problem, addresses) is None:
+                    return kernels[name]
+        return next(choice.variant for choice in self.choices if choice.suits(problem, addresses))
+
+    def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
+        """Why no choice takes this problem: the last one's reason. None where one does."""
+        reason = problem.refusal()
+        if reason is None and not any(choice.suits(problem, addresses) for choice in self.choices):
+            last = self.choices[-1]
+            reason = last.variant.refusal(problem, addresses) or f"its last choice is {last}"
+        return f"{self.name} cannot take this problem: {reason}" if reason else None
+
+    @property
+    def requires(self) -> str:
+        """What it asks of a problem, for people: what the last choice does, which the others fall back to."""
+        return self.choices[-1].variant.requires
+
+    @property
+    def source_hash(self) -> str:
+        """Changes with its choices, with their kernels, and with the sweep."""
+        choices = (f"{choice} {choice.variant.source_hash}" for choice in self.choices)
+        return digest(*choices, *map(str, self.timed))
+
+
+Runnable = Variant | Dispatcher
+Entry = Variant | Dispatcher | Baseline

@@ -1,0 +1,47 @@
+"""CUDA sources as the catalogue reads them: what they include, and what of them the compiler sees."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+
+
+def included(source: Path) -> list[Path]:
+    """The files below `kernels/`, or beside what includes them, that a CUDA source includes, directly or not."""
+    found: list[Path] = []
+    queue = [source]
+    while queue:
+        includer = queue.pop(0)
+        changed = includer.stat()
+        for name in _includes(includer, changed.st_mtime_ns, changed.st_size):
+            path = next((path for path in (includer.parent / name, ROOT / name) if path.is_file()), None)
+            if path is not None and (path := path.resolve()) not in found:
+                found.append(path)
+                queue.append(path)
+    return found
+
+
+@functools.cache
+def _includes(source: Path, changed: int, size: int) -> list[str]:
+    """What a file includes in quotes, as it was last `changed`."""
+    return re.findall(r'^\s*#\s*include\s*"([^"]+)"', source.read_text(), re.M)
+
+
+def digest(*parts: str) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of these texts."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def without_comments(text: str) -> str:
+    """A source without its comments, and with white space only where it matters."""
+    text = re.sub(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', lambda m: m[0] if m[0][0] == '"' else " ", text, flags=re.S)
+    lines = (re.sub(r"\s+", " ", line).strip() for line in text.splitlines())
+    # a preprocessor line ends where it ends; elsewhere a line end is a blank
+    return "".join(
+        f"\n{line}\n" if line.startswith("#") or line.endswith("\\") else f"{line} " for line in lines if line
+    )
