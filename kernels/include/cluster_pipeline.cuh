@@ -52,7 +52,7 @@ struct ClusterPipeline : TilePipeline<T, BM, BN, wgmma::ROW_BYTES / sizeof(T), S
         }
     }
 
-    // Called by a consumer: tells every block that loads for this one, itself included, that a stage has been read.
+    // Called by a consumer that has read a stage: signals every block that loads for this one, itself included.
     __device__ __forceinline__ void release(int stage, int rank) const {
         const int block = threadIdx.x % wgmma::THREADS;
         if (block < CM * CN && (row_of(block) == row_of(rank) || column_of(block) == column_of(rank))) {

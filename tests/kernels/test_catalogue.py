@@ -430,7 +430,8 @@ def test_a_swept_dispatcher_takes_what_was_fastest_on_the_most_similar_problem(t
 
 
 def test_an_included_header_changes_the_hash_of_its_users(tree: Path) -> None:
-    headers = "ptx|warp_tile|tile_pipeline|tile_pipeline_k_major|cluster_pipeline|fma_pipeline|split"  # the others include the first
+    # the others include the first
+    headers = "ptx|warp_tile|tile_pipeline|tile_pipeline_k_major|cluster_pipeline|fma_pipeline|split"
     users = {
         name
         for name, variant in KERNELS.items()
