@@ -109,13 +109,18 @@ def combine(
     )
 
 
-def squares(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of plain squares: m = n = k and, where a table has alpha and beta, 1 and 0."""
+def are_squares(rows: pd.DataFrame) -> pd.Series:
+    """Whether each row is of a plain square: m = n = k and, where a table has alpha and beta, 1 and 0."""
     plain = (rows["m"] == rows["n"]) & (rows["n"] == rows["k"])
     for column, value in (("alpha", 1.0), ("beta", 0.0)):
         if column in rows:
             plain &= rows[column] == value
-    return rows[plain].reset_index(drop=True)
+    return plain
+
+
+def squares(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of plain squares."""
+    return rows[are_squares(rows)].reset_index(drop=True)
 
 
 def with_hashes_of_today(rows: list[dict[str, Any]], same_code: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -262,7 +267,7 @@ def library_functions(counted: pd.DataFrame) -> pd.DataFrame:
 
 
 def at_usual_size(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of rows with columns variant and n, those of the n that most variants have; of equals, the largest."""
+    """The rows (columns variant and n) of the n that most variants have; if several have as many, of the largest."""
     if rows.empty:
         return rows
     variants = rows.groupby("n")["variant"].nunique()

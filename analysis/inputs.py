@@ -75,7 +75,8 @@ class Inputs:
     def run_in(self, folder: Path) -> Inputs:
         """Another run's folder, which is an archive, by this one's catalogue."""
         other = Inputs.of_folder(folder, self.tables["variants"], archived=True)
-        return dataclasses.replace(other, _read=self._read)
+        here = {name: self.tables[name] for name in ("analytic",) if name in self.tables}
+        return dataclasses.replace(other, tables={**other.tables, **here}, reports=self.reports, _read=self._read)
 
     def of(self, experiment: str) -> Inputs:
         """The same for the figures of one experiment, with tables of its own where it has some."""

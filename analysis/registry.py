@@ -175,7 +175,7 @@ def _of_findings(root: Path) -> Iterator[Registered]:
     common: dict[str, Any] = {"root": root, **where, "subcategory": "Findings"}
     if known:
         yield Registered("findings", "document", function="document", category=None, title="Findings",
-                         file="findings.json", reads=_expanded([*reads, "measured", "report:claims"]),
+                         file="findings.json", reads=_expanded([*reads, "measured", "report:claims", "archives"]),
                          optional=tuple(dict.fromkeys([*optional, EMULATED])), **common)  # fmt: skip
     for name, one in known.items():
         if "figure" in one:

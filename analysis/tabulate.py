@@ -12,6 +12,7 @@ from pathlib import Path
 from analysis import registry
 from analysis.data import write_csv
 from analysis.inputs import Inputs
+from analysis.registry import Registered
 from contracts import choose, run_command, write_rows, write_text
 
 
@@ -23,7 +24,13 @@ def tabulate(inputs: Inputs, names: Sequence[str], out: Path) -> None:
     known = registry.tables()
     chosen = [choose(known, name, "table", registry.SOURCES) for name in names]
     wanted = chosen or [one for one in known.values() if all(map(inputs.has, one.where_needed))]
-    for one in sorted(wanted, key=lambda one: any(read.startswith("report:") for read in one.reads)):
+
+    def depth(one: Registered) -> int:
+        """How many report tables are made one after another before this one."""
+        first = (known[read.removeprefix("report:")] for read in one.reads if read.startswith("report:"))
+        return 1 + max(map(depth, first), default=0)
+
+    for one in sorted(wanted, key=depth):
         made = one.load()(inputs)
         if one.kind == "document":
             write_text(out / one.file, made)

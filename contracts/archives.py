@@ -12,7 +12,7 @@ from contracts.files import decoded, read_bytes
 from contracts.json_files import json_value
 from contracts.schema_files import LIMIT_BYTES, validate
 
-ORIGINS = "archived.json"  # beside the files of an archive: of each, the run that it is from and its SHA-256
+ORIGINS = "archived.json"  # next to the files of an archive: for each, the run that it is from and its SHA-256
 
 
 def checksum(content: bytes) -> str:

@@ -27,7 +27,7 @@ class Dtype:
 
     @property
     def bytes(self) -> int:
-        """Of an element in memory."""
+        """The size of an element in memory."""
         return self.bits // 8
 
 
@@ -36,6 +36,6 @@ def dtypes() -> dict[str, Dtype]:
     """Every dtype by name, in the order of the file."""
     found = {}
     for name, entry in read_yaml(DTYPES, "dtypes").items():
-        told = {"stored_as": name, **entry, "ceilings": tuple(entry.get("ceilings", ()))}
-        found[name] = Dtype(name=name, **told)
+        fields = {"stored_as": name, **entry, "ceilings": tuple(entry.get("ceilings", ()))}
+        found[name] = Dtype(name=name, **fields)
     return found

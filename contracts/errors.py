@@ -1,4 +1,4 @@
-"""Errors that a user can act on, each told in one line."""
+"""Errors that a user can act on, each reported in one line."""
 
 from __future__ import annotations
 

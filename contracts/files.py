@@ -40,7 +40,7 @@ def decoded(path: str | Path, content: bytes) -> str:
 
 @contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; rename it to `path` if the block ends well, else remove it.
+    """Give a temporary path next to `path`; rename it to `path` if the block ends well, else remove it.
 
     Raises `UserError` where the folder cannot be written.
     """

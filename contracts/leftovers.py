@@ -1,8 +1,12 @@
 """Temporary files and folders that carry their owner's name, so that what a killed process left behind can be swept.
 
-A name ends in `-PLACE-PID-START-TOKEN`: PLACE tells the host, its boot and the container (one numbering of processes),
-START when the process began, in the kernel's ticks. In another place nobody can tell whether the process lives: from
-there, what is a day old is swept.
+A name ends in `-PLACE-PID-START-TOKEN`: PLACE identifies the host's boot and the container (one numbering of
+processes), START is when the process began, in the kernel's ticks. Whether a process of another place lives cannot be
+known: from there, what is a day old is swept.
+
+A process number alone would not do. On a cluster, results/ lies on a file system that several hosts write to, and a
+number that is free here may be in use there; after a reboot, a number is another process's. The age alone would not do
+either: a run that lasts for days would lose its files, and what a killed run left would fill the disk for a day.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 OWNED = re.compile(r"\..*-([0-9a-f]{8})-(\d+)-(\d+)-[0-9a-f]{8}(\.[^/]*)?")
-NOWHERE = "0" * 8  # the place, where the system does not tell it
+NOWHERE = "0" * 8  # the place, where the system does not report it
 OLD_S = 24 * 3600.0
 
 
@@ -42,7 +46,7 @@ def scratch() -> Iterator[Path]:
 
 
 def sweep(*folders: str | Path) -> list[Path]:
-    """Remove what dead processes left in `folders`, at any depth, and in the system's temporary folder; tell what."""
+    """Remove what dead processes left in `folders`, at any depth, and in the system's temporary folder; return what."""
     found = [path for path in Path(tempfile.gettempdir()).iterdir() if OWNED.fullmatch(path.name)]
     for folder in folders:
         for top, _, names in os.walk(folder):

@@ -1,4 +1,4 @@
-"""How a command tells what it does: modules log, and the lines go to stderr as they are.
+"""How a command reports what it does: modules log, and the lines go to stderr as they are.
 
 Every module has `logger = logging.getLogger(__name__)`; progress is `info`, what was left out or failed a `warning`.
 """
@@ -9,7 +9,7 @@ import contextlib
 import logging
 import sys
 
-OURS = ("__main__", "experiments")  # whose progress is told; of other packages only warnings
+OURS = ("__main__", "experiments")  # whose progress is reported; other packages only report warnings
 
 
 class Terminal(logging.Handler):

@@ -116,8 +116,8 @@ def _table(name: str, entry: Mapping[str, Any], path: Path) -> Table:
         raise UserError(f"{path}: {name}.schema = {kind!r}: no such schema; contracts/schemas/ or the study's folder")
     made = [key for key in ("parts", "command", "derived") if key in entry]
     if len(made) > 1 or (not made and entry.get("target") != "by hand"):
-        told = " and ".join(made) or "none"
-        raise UserError(f"{path}: {name}: {told} of parts, command and derived; one says how it is made")
+        stated = " and ".join(made) or "none"
+        raise UserError(f"{path}: {name}: {stated} of parts, command and derived; one says how it is made")
     command = dict(entry.get("command", {}))
     for key in ("over", "builds"):
         if isinstance(command.get(key), list):

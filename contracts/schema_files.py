@@ -132,7 +132,7 @@ def _explain(error: Any) -> str:
         key = f"{key}: a key"
     shown = json.dumps(error.instance, default=str)
     shown = shown if len(shown) <= LONGEST else shown[: LONGEST - 3] + "..."
-    told: dict[str, Callable[[Any], str]] = {
+    phrases: dict[str, Callable[[Any], str]] = {
         "enum": lambda v: "one of " + ", ".join(map(str, v)),
         "minimum": lambda v: f"at least {v}",
         "exclusiveMinimum": lambda v: f"more than {v}",
@@ -147,5 +147,5 @@ def _explain(error: Any) -> str:
         "uniqueItems": lambda v: "each item once",
         "multipleOf": lambda v: f"a multiple of {v}",
     }
-    allowed = told.get(error.validator, lambda v: f"{error.validator}: {v}")(error.validator_value)
+    allowed = phrases.get(error.validator, lambda v: f"{error.validator}: {v}")(error.validator_value)
     return f"{key} = {shown} is not allowed; allowed: {allowed}"

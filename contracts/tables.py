@@ -117,8 +117,8 @@ def _check_table(rows: list[Row], name: str, source: object) -> None:
             before = known.setdefault(tuple([row.get(column) for column in key]), number)
             if before != number:
                 usual = added_columns(name)
-                told = [column for column in key if column not in usual or row.get(column) != usual[column]]
-                shown = ", ".join(f"{column} = {_format(row.get(column))}" for column in told)
+                named = [column for column in key if column not in usual or row.get(column) != usual[column]]
+                shown = ", ".join(f"{column} = {_format(row.get(column))}" for column in named)
                 said = f"a second row of {shown} is not allowed (the first is row {before}); allowed: one"
                 raise UserError(f"{source} row {number}: {one_line(said)}")
     for group in schema(name).get("ascending", ()):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, parse_yaml_value, read_rows, validate
+from contracts import UserError, choose, parse_yaml_value, read_json, read_rows, validate
 from kernels import catalogue
 from kernels.catalogue import Baseline, Catalogue, Entry, Runnable, Variant
 from kernels.problem import ProblemSpec
@@ -20,8 +20,29 @@ OWN = ("entry", "threads", "shared_bytes", "template", "tile", "multiples")
 PAIRS = ("template", "tile", "multiples")
 
 
+class _Job(argparse.Action):
+    """The option --job: what its file says stands for every option of its name that is left out."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, path: Any, *_: Any) -> None:
+        job = read_json(path, "job")
+        for action in parser._actions:
+            key = max(action.option_strings, default="", key=len).removeprefix("--").replace("-", "_")
+            if job.get(key) is None:
+                continue
+            action.required = False
+            if getattr(namespace, action.dest, None) is action.default:
+                setattr(namespace, action.dest, action.type(job[key]) if callable(action.type) else job[key])
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """--job, a file with values of further options: what a run's plan resolved (workflow/plan.py), for all its jobs."""
+    words = "values of options that are left out, as a run of the pipeline leaves them in results/MACHINE/job.json"
+    parser.add_argument("--job", type=Path, action=_Job, metavar="job.json", help=words)
+
+
 def add_build_dir(parser: argparse.ArgumentParser) -> None:
-    """--build-dir, the folder of the cubins, and --tuned, which says which templates the tuned ones among them have."""
+    """--job; --build-dir, the folder of the cubins; and --tuned, which says which templates the tuned ones have."""
+    add_job(parser)
     parser.add_argument("--build-dir", required=True, type=Path, help="folder of the cubins and their PTX")
     catalogue.add_tuned_argument(parser)
 
@@ -60,8 +81,8 @@ def find_runnable(known: Catalogue, name: str, instead: str) -> Runnable:
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """--store, where measurements are kept."""
-    told = "where measurements are kept: what is there is not measured again; default: nowhere"
-    parser.add_argument("--store", type=Path, metavar="DIR", help=told)
+    description = "where measurements are kept: what is there is not measured again; default: nowhere"
+    parser.add_argument("--store", type=Path, metavar="DIR", help=description)
 
 
 def add_kernel(parser: argparse.ArgumentParser) -> None:
@@ -134,11 +155,11 @@ def templates(source: Path) -> list[Template]:
 
 def kernel_arguments(options: argparse.Namespace) -> list[str]:
     """The same options again, to name that kernel to another process."""
-    told = [options.variant, *(["--like", options.like] if options.like else [])]
+    arguments = [options.variant, *(["--like", options.like] if options.like else [])]
     for key in OWN:
         if (value := getattr(options, key)) not in (None, []):
-            told += [f"--{key.replace('_', '-')}", *(value if isinstance(value, list) else [str(value)])]
-    return told
+            arguments += [f"--{key.replace('_', '-')}", *(value if isinstance(value, list) else [str(value)])]
+    return arguments
 
 
 def _pairs(key: str, given: list[str]) -> dict[str, Any]:
@@ -150,8 +171,8 @@ def _pairs(key: str, given: list[str]) -> dict[str, Any]:
 
 def add_checked(parser: argparse.ArgumentParser) -> None:
     """--checked, the correctness tables without whose consent nothing is timed or profiled."""
-    told = "checks.csv of these variants; one that failed there is not measured"
-    parser.add_argument("--checked", type=Path, nargs="+", default=[], metavar="checks.csv", help=told)
+    description = "checks.csv of these variants; one that failed there is not measured"
+    parser.add_argument("--checked", type=Path, nargs="+", default=[], metavar="checks.csv", help=description)
 
 
 def failures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:

@@ -71,7 +71,7 @@ class Makers(Protocol[Matrix]):
 
 
 def declaration(argument: Argument, element: str) -> str:
-    """Of a parameter in CUDA C++; `element`: the type of a matrix's elements."""
+    """The declaration of a parameter in CUDA C++; `element`: the type of a matrix's elements."""
     if isinstance(argument, TensorMap):
         return f"const __grid_constant__ CUtensorMap {argument.name}"
     if isinstance(argument, Workspace):

@@ -10,16 +10,17 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from contracts import UserError, choose, read_json, read_rows, read_yaml, run_command, write_rows
 from contracts.dtypes import dtypes
+from kernels import cost
 from kernels.arguments import SIGNATURE, TEXTURES, TILE_COUNTER, WORKSPACES, Argument, TensorMap, Workspace
 from kernels.entries import TEXTURE_ALIGNMENT as TEXTURE_ALIGNMENT
 from kernels.entries import Baseline as Baseline
-from kernels.entries import Choice, Timed
+from kernels.entries import Choice
 from kernels.entries import Dispatcher as Dispatcher
 from kernels.entries import Entry as Entry
 from kernels.entries import Runnable as Runnable
@@ -188,16 +189,11 @@ def _record(chosen: Path | None, archive: str, name: str) -> Path | None:
     return next((path for path in [*found, shipped] if path.is_file()), None)
 
 
-def _timed(name: str, archive: str, variants: Mapping[str, Variant], chosen: Path | None) -> tuple[Timed, ...]:
-    """The sweep behind the dispatcher `name`: what its rows say of these kernels as they are now."""
+def _model(name: str, archive: str, variants: tuple[Variant, ...], chosen: Path | None) -> cost.Model:
+    """The model behind the dispatcher `name`, fitted to the sweep's rows of these kernels as they are now."""
     record = _record(chosen, archive, SWEPT)
-    problems: dict[tuple[int, int, int], dict[str, float]] = {}
     rows = [row for row in read_rows(record, "dispatch") if row["dispatcher"] == name] if record else []
-    hashes = {one: variants[one].source_hash for one in {row["variant"] for row in rows} & set(variants)}
-    for row in rows:
-        if hashes.get(row["variant"]) == row["source_hash"]:
-            problems.setdefault((row["m"], row["n"], row["k"]), {})[row["variant"]] = row["time_us"]
-    return tuple(Timed(*sizes, tuple(sorted(times, key=times.__getitem__))) for sizes, times in problems.items())
+    return cost.fitted(rows, variants)
 
 
 def _with_tuned(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) -> dict[str, Any]:
@@ -278,13 +274,13 @@ def _arguments(
         if isinstance(given, str):
             found.append(TILE_COUNTER if given == TILE_COUNTER.name else given)
             continue
-        ((called, told),) = given.items()
+        ((called, fields),) = given.items()
         if called in WORKSPACES:
-            sizes = {key: number(f"{name}.{called}.{key}", v) for key, v in told.items() if key != "zeroed"}
-            found.append(Workspace(called, zeroed=told.get("zeroed", "never"), **sizes))
+            sizes = {key: number(f"{name}.{called}.{key}", v) for key, v in fields.items() if key != "zeroed"}
+            found.append(Workspace(called, zeroed=fields.get("zeroed", "never"), **sizes))
         else:
-            rows, columns = (number(f"{name}.{called}.box", value) for value in told["box"])
-            rest = {key: value for key, value in told.items() if key != "box"}
+            rows, columns = (number(f"{name}.{called}.box", value) for value in fields["box"])
+            rest = {key: value for key, value in fields.items() if key != "box"}
             found.append(TensorMap(called, (rows, columns), **rest))
     names = [argument if isinstance(argument, str) else argument.name for argument in found]
     if twice := next((one for one in names if names.count(one) > 1), None):
@@ -332,9 +328,10 @@ def _dispatcher(
         values = list(dict.fromkeys(getattr(choice.variant, key) for choice in choices))
         if len(values) > 1:
             raise UserError(f"{path}: {name}.choices have {key} {' and '.join(values)}, but it must be one")
-    own = {choice.variant.name: choice.variant for choice in choices}
-    timed = _timed(name, entry["swept"], own, chosen) if "swept" in entry else ()
-    return Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"), timed)
+    dispatcher = Dispatcher(name, choices, entry.get("builds_on"), entry["idea"], entry.get("origin"))
+    if "swept" in entry:
+        return replace(dispatcher, model=_model(name, entry["swept"], dispatcher.variants, chosen))
+    return dispatcher
 
 
 def main() -> None:

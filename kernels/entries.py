@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from contracts import UserError
 from contracts.dtypes import dtypes
@@ -36,7 +36,7 @@ class Baseline:
     baseline: str
     idea: str
     source: str | None = None
-    b_layout: Layout = "row"  # by itself; beside a kernel it takes that kernel's problem
+    b_layout: Layout = "row"  # by itself; as a kernel's baseline it takes that kernel's problem
 
     @property
     def label(self) -> str:
@@ -51,7 +51,7 @@ class Baseline:
 
     @property
     def source_hash(self) -> str:
-        """Of a library without a source here it tells only that the entry changed."""
+        """Changes with the source; for a library without a source here, only with the entry."""
         parts = [(ROOT.parent / self.source).read_text()] if self.source else []
         return digest(self.library, self.dtype, *parts)
 
@@ -190,7 +190,7 @@ class Variant:
         return ", ".join(parts) or "nothing"
 
     def sources(self) -> list[Path]:
-        """The .cu file and every file below `kernels/` or beside it that it includes, directly or not."""
+        """The .cu file and every file below `kernels/` or next to it that it includes, directly or not."""
         return [self.source, *included(self.source)]
 
     @property
@@ -266,32 +266,25 @@ class Choice:
         return self.variant.name + (f" for {least}" if least else "")
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A problem of a sweep, and the names of the kernels that were timed on it, the fastest first."""
+class TimeModel(Protocol):
+    """Predicts times: `kernels.cost.Model` is one."""
 
-    m: int
-    n: int
-    k: int
-    fastest: tuple[str, ...]
-
-    def distance(self, problem: Problem) -> float:
-        """How unlike another problem is: squares of the logarithms of the ratios of m, n and k."""
-        own, other = (self.m, self.n, self.k), (problem.m, problem.n, problem.k)
-        return sum(math.log2(a / b) ** 2 for a, b in zip(own, other, strict=True))
+    def time_us(self, variant: Variant, problem: Problem) -> float:
+        """How long the kernel takes, in microseconds."""
+        ...
 
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """Runs each problem with one of several kernels: the one that a sweep found fastest on the most similar problem, of
-    those that take this one; where there is no sweep, the first of its choices that suits."""
+    """Runs each problem with one of several kernels: the first of its choices that suits or, with a model of their
+    times (`kernels.cost`), the one of those that suit which the model predicts to be fastest."""
 
     name: str
     choices: tuple[Choice, ...]
     builds_on: str | None
     idea: str
     origin: Mapping[str, str] | None
-    timed: tuple[Timed, ...] = ()  # the sweep
+    model: TimeModel | None = None
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -300,7 +293,7 @@ class Dispatcher:
 
     @property
     def family(self) -> str:
-        """That of its kernels."""
+        """The family of its kernels."""
         return self.variants[0].family
 
     @property
@@ -315,22 +308,22 @@ class Dispatcher:
 
     @property
     def dtype(self) -> str:
-        """That of its kernels; they have one."""
+        """The dtype of its kernels; they share one."""
         return self.variants[0].dtype
 
     @property
     def narrowing(self) -> str:
-        """That of its kernels (see `Variant`)."""
+        """The narrowing of its kernels (see `Variant`)."""
         return self.variants[0].narrowing
 
     @property
     def b_layout(self) -> Layout:
-        """That of its kernels; they have one."""
+        """The layout of B of its kernels; they share one."""
         return self.variants[0].b_layout
 
     @property
     def baseline(self) -> str:
-        """That of its kernels; they have one."""
+        """The baseline of its kernels; they share one."""
         return self.variants[0].baseline
 
     @property
@@ -349,12 +342,9 @@ class Dispatcher:
         """
         if reason := self.refusal(problem, addresses):
             raise UserError(reason)
-        if self.timed:
-            kernels = {variant.name: variant for variant in self.variants}
-            for name in min(self.timed, key=lambda timed: timed.distance(problem)).fastest:
-                if kernels[name].refusal(problem, addresses) is None:
-                    return kernels[name]
-        return next(choice.variant for choice in self.choices if choice.suits(problem, addresses))
+        suiting = [choice.variant for choice in self.choices if choice.suits(problem, addresses)]
+        model = self.model
+        return suiting[0] if model is None else min(suiting, key=lambda variant: model.time_us(variant, problem))
 
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
         """Why no choice takes this problem: the last one's reason. None where one does."""
@@ -371,9 +361,9 @@ class Dispatcher:
 
     @property
     def source_hash(self) -> str:
-        """Changes with its choices, with their kernels, and with the sweep."""
+        """Changes with its choices, with their kernels, and with the model."""
         choices = (f"{choice} {choice.variant.source_hash}" for choice in self.choices)
-        return digest(*choices, *map(str, self.timed))
+        return digest(*choices, *([repr(self.model)] if self.model else []))
 
 
 Runnable = Variant | Dispatcher

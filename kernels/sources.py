@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent
 
 
 def included(source: Path) -> list[Path]:
-    """The files below `kernels/`, or beside what includes them, that a CUDA source includes, directly or not."""
+    """The files below `kernels/`, or next to what includes them, that a CUDA source includes, directly or not."""
     found: list[Path] = []
     queue = [source]
     while queue:

@@ -419,8 +419,8 @@ class Kernel:
         return bytes(raw)
 
     def _places(self, args: Sequence[Argument], arrays: Placed) -> tuple[dict[Variable, int], dict[int, int]]:
-        """Of each parameter with pointers a place, the same where parameters have a buffer in common; and the place of
-        each such buffer, by its address. A parameter's place is its buffer's address; a struct's is that of one."""
+        """For each parameter with pointers, a place, the same where parameters have a buffer in common; and the place
+        of each such buffer, by its address. A parameter's place is its buffer's address; a struct's is that of one."""
         held: dict[Variable, set[int]] = {}
         for value, parameter in zip(args, self.program.parameters, strict=True):
             parts = value.held() if isinstance(value, Struct) else [value]

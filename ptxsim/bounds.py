@@ -148,7 +148,7 @@ class Work:
 
     @classmethod
     def observed(cls, counters: Counters, traffic: Traffic) -> Work:
-        """That of the launch that both observed."""
+        """The work of the launch that both observed."""
         counts = {f"executed:{pc}": float(times) for pc, times in traffic.executions.items()}
         totals = counters.totals()
         wanted = (SHARED_WAVEFRONTS, STORED_SECTORS, MERGED_LOADS)

@@ -301,7 +301,7 @@ def bounds(options: argparse.Namespace) -> int:
 
 
 def predict(options: argparse.Namespace) -> int:
-    """Foretell the counters of a whole grid from a few of its blocks, or say why that cannot be."""
+    """Predict the counters of a whole grid from a few of its blocks, or say why that cannot be."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     found = prediction.predict(
@@ -315,11 +315,12 @@ def predict(options: argparse.Namespace) -> int:
         parse_size(options.cluster) if options.cluster else None,
         _over(options.over),
     )
-    print(f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them")
+    smaller = f", run with {', '.join(map(str, found.over[1]))} for argument {found.over[0]}" if found.over else ""
+    print(f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}")
     print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
         told = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
-        told["at_least"] = found.at_least
+        told |= {"at_least": found.at_least, "over": found.over}
         write_whole(options.out, json.dumps(told, indent=1) + "\n")
     return 0
 

@@ -76,7 +76,7 @@ class Copies:
         self.pending = []
 
     def _land(self, copy: Copy, landing: np.ndarray) -> None:
-        """Of these lanes."""
+        """Lands the copies of these lanes."""
         if not np.count_nonzero(landing):
             return
         if copy.lanes is None and landing.all():

@@ -88,8 +88,7 @@ class Counters(Observer):
     """The observer that counts."""
 
     def __init__(self, merge_loads: bool = True, by_block: int = 0) -> None:
-        """`by_block`: of a launch in one batch of so many blocks, each block by itself: all numbers are arrays of them.
-        Not of programs whose accesses ptxas merges across iterations (`Merges.unrolled`)."""
+        """`by_block`: of a batch of so many blocks, each by itself: all numbers are arrays of them."""
         self.merge_loads, self.blocks = merge_loads, by_block
         self.by_block = by_block > 0
         self.stats: dict[int, Stats] = {}
@@ -98,8 +97,9 @@ class Counters(Observer):
         self._source: tuple[np.ndarray, np.ndarray] | None = None
         self._state: State | None = None
         self.merges = Merges()
-        self._iterations: dict[tuple[int, bytes | None], _Run] = {}
+        self._iterations: dict[tuple[int, int, bytes | None], _Run] = {}  # by place, block and lanes
         self._patterns: dict[tuple[object, ...], Cost] = {}  # of shared accesses, by their addresses from the first
+        self._boxes: dict[tuple[int, bytes], int] = {}  # sectors of bulk copies, by their pieces' places from the first
 
     # observing
 
@@ -155,7 +155,14 @@ class Counters(Observer):
         stats = self._of(instruction)
         stats.space, stats.kind = "global", BULK[kind]
         at = access.flat()
-        touched = np.unique(np.concatenate([at, at + width - 1]) // wavefronts.SECTOR).size
+        moved = at - at[0] // wavefronts.SECTOR * wavefronts.SECTOR  # boxes of one shape look alike
+        pattern = width, moved.tobytes()
+        touched = self._boxes.get(pattern)
+        if touched is None:
+            if len(self._boxes) > MOST_PATTERNS:
+                self._boxes.clear()
+            touched = np.unique(np.concatenate([moved, moved + width - 1]) // wavefronts.SECTOR).size
+            self._boxes[pattern] = touched
         one: Any = 1
         if self.by_block and self._state is not None:
             one = np.zeros(self.blocks, np.int64)
@@ -172,10 +179,22 @@ class Counters(Observer):
             self._source = None
             if source.shape != addresses.shape:
                 source, reading = addresses, active & False
-            waves = wavefronts.cp_async(addresses, active, event.width, source, reading)
-            if event.width == 16 and _may_fill(event.instruction):
-                waves = waves[0] * 2, waves[1] * 2
-            self._add(stats, self._summary(waves, active))
+            line, on = source // wavefronts.LINE, active & reading
+            key = (
+                kind,
+                event.width * (1 + (event.width == 16 and _may_fill(event.instruction))),
+                (addresses - addresses.flat[0] // wavefronts.WORD * wavefronts.WORD).tobytes(),
+                active.tobytes(),
+                np.where(on, line - line.flat[int(on.argmax())], -1).tobytes(),
+                on.tobytes(),
+            )
+            cost = self._patterns.get(key)
+            if cost is None:
+                waves = wavefronts.cp_async(addresses, active, event.width, source, reading)
+                if event.width == 16 and _may_fill(event.instruction):
+                    waves = waves[0] * 2, waves[1] * 2
+                cost = self._remember(key, self._summary(waves, active))
+            self._add(stats, cost)
             return
         pc = event.instruction.pc
         width = self.merges.widths.get(pc, 16 if kind == "ldmatrix" else event.width)
@@ -191,15 +210,40 @@ class Counters(Observer):
         """An access that ptxas merges with those of the iterations after it: kept until the run of them has ended."""
         where = event.access.where
         stats.width = max(stats.width, unrolled.tiers[0][0])
-        key = event.instruction.pc, None if where.lanes is None else where.lanes.tobytes()
-        at, run = where.raw + event.offset, self._iterations.get(key)
+        at = where.raw + event.offset
+        widths = (None, *(tier for tier, _ in unrolled.tiers))
+        costs = {w: self._waves(event, w or width, kind) for w in widths}
+        pc = event.instruction.pc
+        if not self.by_block or self._state is None:
+            self._next((pc, 0, None if where.lanes is None else where.lanes.tobytes()), stats, unrolled, at, costs)
+            return
+        state = self._state
+        lanes = np.arange(state.lanes) if where.lanes is None else where.lanes
+        starts = np.flatnonzero(np.diff(lanes // state.padded)) + 1
+        for own, here in zip(np.split(lanes, starts), np.split(at, starts), strict=True):
+            block = int(own[0]) // state.padded  # each goes through the loop as often as it does
+            one = np.arange(self.blocks) == block
+            of_block: dict[int | None, Cost] = {
+                w: (cost[0] * one, cost[1] * one, cost[2] * one, {}) for w, cost in costs.items()
+            }
+            self._next((pc, block, (own % state.padded).tobytes()), stats, unrolled, here, of_block)
+
+    def _next(
+        self,
+        key: tuple[int, int, bytes | None],
+        stats: Stats,
+        unrolled: Unrolled,
+        at: np.ndarray,
+        costs: dict[int | None, Cost],
+    ) -> None:
+        """The next iteration, in which these addresses are accessed."""
+        run = self._iterations.get(key)
         if run is not None and (run.last is None or not np.array_equal(run.last + unrolled.step, at)):
             self._end(run)
             run = None
         if run is None:
             run = self._iterations[key] = _Run(stats, unrolled)
-        widths = (None, *(tier for tier, _ in unrolled.tiers))
-        run.costs.append({w: self._waves(event, w or width, kind) for w in widths})
+        run.costs.append(costs)
         run.last = at
 
     def _end(self, run: _Run) -> None:
@@ -225,11 +269,15 @@ class Counters(Observer):
                     result = wavefronts.ldmatrix(addresses, active)
                 else:
                     result = wavefronts.shared(addresses, active, width, store=kind == "st")
-                if len(self._patterns) > MOST_PATTERNS:
-                    self._patterns.clear()
-                found = self._patterns[pattern] = self._summary(result, active)
+                found = self._remember(pattern, self._summary(result, active))
             event.cache[key] = found
         return found
+
+    def _remember(self, pattern: tuple[object, ...], cost: Cost) -> Cost:
+        if len(self._patterns) > MOST_PATTERNS:
+            self._patterns.clear()
+        self._patterns[pattern] = cost
+        return cost
 
     def _sum(self, of_warps: np.ndarray) -> Any:
         """Over warps, or over those of each block."""
@@ -339,7 +387,7 @@ def totals(stats: list[Stats]) -> dict[str, float]:
 
 
 def named(added: Mapping[str, float]) -> dict[str, float]:
-    """Of `sums`, those that Nsight Compute has, and the ratios that follow from the others."""
+    """The sums in `added` that Nsight Compute has, and the ratios that follow from the others."""
     found = {}
     for name, value in added.items():
         if name.endswith(BYTES):

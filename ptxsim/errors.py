@@ -24,5 +24,9 @@ class PtxError(PtxsimError):
     """A program that cannot be run: malformed PTX, an unknown instruction, a missing entry."""
 
 
+class TooCostlyError(PtxsimError):
+    """A grid costs more than the limit `thread_instructions`."""
+
+
 class NoEntryError(PtxError):
     """The program has no such entry, or none at all."""

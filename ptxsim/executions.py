@@ -79,7 +79,7 @@ class _Anchor:
     weight: float = 1.0  # how many instructions say the same
 
     def cost(self, warps: float) -> float:
-        """Of missing the count by one execution a warp: 1 for missing it altogether."""
+        """The cost of missing the count by one execution a warp: 1 for missing it altogether."""
         return self.weight / max(self.count / warps, 1e-3)
 
 

@@ -16,13 +16,17 @@ from .errors import PtxsimError
 EXACT = 1e-9  # relative
 
 
+class NotLinearError(PtxsimError):
+    """Counts do not grow as steps do."""
+
+
 def extrapolate(
     runs: Mapping[int, Mapping[str, float]], blocks: int, to_steps: int, to_blocks: int
 ) -> dict[str, float]:
     """Sums of `to_blocks` blocks with `to_steps` steps, from launches of `blocks` blocks by their number of steps,
     three or more. A name that a launch lacks counts as 0 there.
 
-    Raises `PtxsimError` that names the first sum that does not grow linearly.
+    Raises `NotLinearError` that names the first sum that does not grow linearly.
     """
     few, more, *others = sorted(runs)
     names = dict.fromkeys(name for steps in (few, more, *others) for name in runs[steps])
@@ -36,7 +40,7 @@ def extrapolate(
         for name in names:
             expected, counted = predicted(name, steps, blocks), runs[steps].get(name, 0.0)
             if abs(expected - counted) > EXACT * abs(counted):
-                raise PtxsimError(
+                raise NotLinearError(
                     f"{name} does not grow linearly: {runs[few].get(name, 0.0):,.0f}, {runs[more].get(name, 0.0):,.0f} "
                     f"and {counted:,.0f} with {few}, {more} and {steps} steps"
                 )

@@ -69,7 +69,7 @@ def issue_cycles(reads: Iterable[Reads], backlog: int = BACKLOG) -> int:
 
 
 def of_function(function: sass.Function, found: Executions, merged: float) -> tuple[list[float], float]:
-    """Of all warps that execute a function: the FFMAs' reads from each bank, and cycles of issue of one scheduler.
+    """For all warps that execute a function: the FFMAs' reads from each bank, and cycles of issue of one scheduler.
 
     `merged`: how many loads of shared memory are merged, by warp.
     """

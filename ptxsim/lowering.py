@@ -60,7 +60,7 @@ class Lowering:
         return step, control
 
     def _watched(self, instruction: Instruction, step: Step) -> Step:
-        """Of an instruction that uses registers which a wgmma may have under way."""
+        """The step of an instruction that uses registers which a wgmma may have in flight."""
         use = self.machine.watch.uses[instruction.pc]
 
         def watched() -> None:

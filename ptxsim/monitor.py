@@ -35,7 +35,7 @@ PLAIN, STRONG, SWAP = 0, 1, 2  # how an access behaves to others: strong ones do
 
 
 def strength(instruction: Instruction, kind: str) -> int:
-    """Of an access of this kind."""
+    """The strength of an access of this kind."""
     if kind == "atom":
         return SWAP if "cas" in instruction.modifiers else STRONG
     return STRONG if kind.endswith("_ordered") else PLAIN

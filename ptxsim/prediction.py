@@ -9,6 +9,7 @@ grid, are run to test the prediction. Where one does not, nothing is predicted.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import random
@@ -22,20 +23,31 @@ from . import polling
 from .api import Kernel, dimensions
 from .arrays import Texture
 from .counters import Counters, at_least, named
-from .errors import PtxsimError
-from .extrapolation import extrapolate
+from .errors import PtxsimError, TooCostlyError
+from .extrapolation import NotLinearError, extrapolate
 from .instructions import registry
 from .launch import Limits
 from .memory import Access
 from .observer import Launched, MemoryEvent, Observer
 from .origins import UNKNOWN, Origins, named_spaces
-from .program import Program, align_up
+from .program import Program
 from .slicing import PURE
-from .state import WARP
 from .syntax import Address, Instruction, Register, registers_of
+from .trips import trip_counts
 
+SHORTER = (
+    (128, 64),
+    (256, 128),
+    (512, 256),
+)  # values of a count of trips to try in turn: the least, and the step from it
 MORE = 4  # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to the edges
+WHOLE = 2e9  # thread-instructions that each such run may cost: seconds
+FEW = 512  # blocks that are all run, with smaller counts of trips, where some do not predict the others
 ANYWHERE = {"global", "shared", "local", "param"}
+
+
+class BlocksDifferError(PtxsimError):
+    """A few blocks do not predict the others."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +58,16 @@ class Prediction:
     blocks: int
     sampled: int
     at_least: dict[str, str]  # those of which a device may count more, with the reason
+    # the place of an argument that counts trips of loops, and the smaller values from whose counts these follow
+    over: tuple[int, tuple[int, ...]] | None = None
 
 
 class _Apart(Observer):
-    """Counts each block by itself, where need be in batches of one."""
+    """Counts each block by itself."""
 
-    def __init__(self, alone: bool) -> None:
-        self.alone, self.by_block = alone, not alone
+    by_block = True
+
+    def __init__(self) -> None:
         self.batches: list[tuple[np.ndarray, Counters]] = []
         self.launch: tuple[Launched, tuple[int, int, int], tuple[int, int, int]]
         self.now: Counters
@@ -61,17 +76,14 @@ class _Apart(Observer):
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
-        self.now = Counters(by_block=0 if self.alone else len(blocks))
+        self.now = Counters(by_block=len(blocks))
         self.now.begins(*self.launch)
         self.batches.append((blocks, self.now))
 
     def sums(self, together: int) -> dict[int, dict[str, float]]:
-        """Of each cluster of `together` blocks, by its first."""
+        """The sums of each cluster of `together` blocks, by its first."""
         found: dict[int, dict[str, float]] = {}
         for blocks, counters in self.batches:
-            if self.alone:
-                found[int(blocks[0])] = counters.sums()
-                continue
             firsts = blocks[::together].tolist()
             for first in firsts:
                 found[first] = {}
@@ -207,7 +219,9 @@ def predict(
 
     `over`: the place of a whole-number argument by which the work of each block grows linearly (k of a matrix product,
     say), and three or more smaller values in steps of one size: it is run with these, and what the launch's own value
-    counts follows from them; all of them must lie on one line (`ptxsim.extrapolation`).
+    counts follows from them; all of them must lie on one line (`ptxsim.extrapolation`). Without it, a large argument
+    that does no more than count trips of loops (`ptxsim.trips`) is shortened so, where the counts lie on a line; then
+    a small grid whose blocks differ, as of a persistent kernel, is run as a whole.
 
     Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or smaller values the
     launch's own.
@@ -225,22 +239,47 @@ def predict(
         )
     cluster = kernel.cluster_of(grid, cluster)
 
-    def run(args: Sequence[Any]) -> tuple[dict[str, float], int]:
-        return _of_grid(kernel, grid, block, args, shared_bytes, constants, limits or Limits(), cluster)
+    def run(args: Sequence[Any], whole: bool = False) -> tuple[dict[str, float], int]:
+        return _of_grid(kernel, grid, block, args, shared_bytes, constants, limits or Limits(), cluster, whole)
 
-    if over is None:
-        added, sampled = run(args)
-    else:
+    def from_smaller(place: int, values: Sequence[int], step: int, whole: bool = False) -> tuple[dict[str, float], int]:
+        ran = {value: run([*args[:place], value, *args[place + 1 :]], whole) for value in values}
+        sums = {value // step: found for value, (found, _) in ran.items()}
+        return extrapolate(sums, 1, int(args[place]) // step, 1), max(sampled for _, sampled in ran.values())
+
+    if over is not None:
         place, values, step = _steps(kernel, args, over)
-        ran = {}
-        for value in values:
-            found, sampled = run([*args[:place], value, *args[place + 1 :]])
-            ran[value // step] = found
         try:
-            added = extrapolate(ran, 1, int(args[place]) // step, 1)
-        except PtxsimError as error:
+            added, sampled = from_smaller(place, values, step)
+        except NotLinearError as error:
             raise PtxsimError(f"{kernel.title}: argument {place} in steps of {step}: {error}") from None
+        return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
+    for place, values in _shorter(kernel.program, args):
+        with contextlib.suppress(NotLinearError):
+            try:
+                added, sampled = from_smaller(place, values, 1)
+            except BlocksDifferError as error:
+                if math.prod(grid) > FEW:
+                    raise
+                try:  # of a persistent kernel, say
+                    added, sampled = from_smaller(place, values, 1, whole=True)
+                except (NotLinearError, TooCostlyError):
+                    raise error from None
+            return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
+    added, sampled = run(args)
     return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program))
+
+
+def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:
+    """An argument that counts trips of loops and is large, with smaller values for it, of the same remainder."""
+    for place in trip_counts(program):
+        own = args[place]
+        if isinstance(own, int | np.integer) and not isinstance(own, bool):
+            for least, step in SHORTER:
+                values = [int(own) % step + least + n * step for n in range(3)]
+                if 2 * sum(values) <= own:
+                    yield place, values
+            return
 
 
 def _steps(kernel: Kernel, args: Sequence[Any], over: tuple[int, Sequence[int]]) -> tuple[int, list[int], int]:
@@ -269,14 +308,19 @@ def _of_grid(
     constants: Mapping[Any, Any] | None,
     limits: Limits,
     cluster: tuple[int, int, int],
+    whole: bool,
 ) -> tuple[dict[str, float], int]:
-    """Sums of the grid, and from how many of its blocks."""
+    """Sums of the grid, and from how many of its blocks: all where the `whole` grid is to be run."""
+    if whole:
+        every = Counters()
+        limits = replace(limits, thread_instructions=min(limits.thread_instructions, WHOLE))
+        launch = grid, block, args, shared_bytes, [every], False, limits
+        kernel.launch(*launch, values=False, constants=constants, cluster=cluster)
+        return every.sums(), math.prod(grid)
     units, sizes = sample([g // c for g, c in zip(grid, cluster, strict=True)])
     chosen = {_first_block(number, grid, cluster): kind for number, kind in units.items()}
     together = math.prod(cluster)
-    apart = _Apart(alone=bool(kernel.merges.unrolled))
-    if apart.alone:
-        limits = replace(limits, lanes=align_up(math.prod(block), WARP))
+    apart = _Apart()
     kernel.launch(
         grid,
         block,
@@ -297,7 +341,7 @@ def _of_grid(
         difference = next(_differences(sums[first], sums[number]), None)
         if difference is not None:
             one, other = (kernel.state.block_place(n) for n in (first, number))
-            raise PtxsimError(
+            raise BlocksDifferError(
                 f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the same: "
                 f"{difference}: a few blocks do not predict the rest; run the whole grid"
             )

@@ -60,7 +60,7 @@ def prepare(
 
 
 def why_not(kernel: Path, entry: str | None, flags: Sequence[str], error: NoEntryError) -> PtxError:
-    """Of an entry that is not there: a template that nothing instantiates, or else the error itself."""
+    """Why an entry is not there: a template that nothing instantiates, or else the error itself."""
     if kernel.suffix not in SOURCES:
         return error
     folders = [Path(flag[2:]) for flag in flags if flag.startswith("-I")]

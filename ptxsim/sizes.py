@@ -7,7 +7,7 @@ import math
 import time
 from pathlib import Path
 
-from .errors import PtxsimError
+from .errors import PtxsimError, TooCostlyError
 from .program import Program
 
 MOST_BLOCKS = (2**31 - 1, 65535, 65535)  # of a grid along x, y and z, and of a block's threads: CUDA, all GPUs
@@ -99,7 +99,7 @@ class Cost:
             )
 
     def _refuse(self, what: str) -> None:
-        raise PtxsimError(f"{self.name}: {what}; take a smaller grid, or allow more: --thread-instructions N")
+        raise TooCostlyError(f"{self.name}: {what}; take a smaller grid, or allow more: --thread-instructions N")
 
 
 def shown_time(seconds: float) -> str:

@@ -82,7 +82,7 @@ class Watch:
         return found
 
     def rows_of(self, operands: Iterable[object]) -> np.ndarray:
-        """Of those registers in operands that are watched."""
+        """The rows of the registers in operands that are watched."""
         slots = (register.slot for operand in operands for register in registers_of(operand))
         return np.array([self.rows[slot] for slot in slots if slot in self.rows], np.intp)
 

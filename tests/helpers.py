@@ -151,6 +151,9 @@ def copy_tree(to: Path, experiments: Collection[str] | None = None, figures: Col
     for path in (tree / "analysis" / "figures").glob("*.py"):
         if figures is not None and path.stem not in {"__init__", "style", *figures}:
             path.unlink()
+            for caption in (tree / "workflow" / "report").glob("*.rst"):
+                if f"function: analysis.figures.{path.stem}." in caption.read_text():
+                    caption.unlink()
     return tree
 
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, registry, validate
+from contracts import UserError, choose, registry, schema, validate
 from experiments import declarations
 from experiments.declarations import Experiment
+from experiments.stages import store
 from kernels import catalogue
 from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
@@ -26,6 +27,11 @@ DRAWING = ("paper", "explorer", "claims")  # targets that draw what is there: no
 DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")  # files that are drawn, too; but those
 PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulator does today
 COMPARE = "compare"
+# Keys of the configuration that say what a run is about, or that `Plan.job` has under the name of an option
+INTERPRETED = (
+    *("machine", "archive", "mode", "gpu_node", "resume", "variants", "variant_a", "variant_b"),
+    *("lock_clocks", "lock_sm_mhz", "lock_memory_mhz"),
+)
 SWEEP = "tile_autotune"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
 PART = 8  # variants that one job checks or times
@@ -103,7 +109,7 @@ class Plan:
     made: tuple[str, ...]  # recorded tables that the run makes
     regimes: tuple[str, ...]
     catalogue: Catalogue  # with the record of the sweep over tiles that stands behind its tuned entries, if any
-    records: tuple[str, ...]  # that record and the sweep behind dispatchers beside it, where they are there
+    records: tuple[str, ...]  # that record and the sweep behind dispatchers next to it, where they are there
     tuning: str | None  # folder of the sweep that is drawn
     sweeping: bool
     compared: Experiment | None  # the pair of `snakemake compare`
@@ -120,6 +126,20 @@ class Plan:
     def build(self) -> str:
         """Folder of the cubins."""
         return f"results/build/{self.device.arch}"
+
+    @property
+    def job(self) -> Mapping[str, Any]:
+        """What the stages take as `--job`: options by name, resolved, with the keys of the configuration that nothing
+        here interprets."""
+        return {key: value for key, value in self.config.items() if key not in INTERPRETED} | {
+            "arch": self.device.arch,
+            "build_dir": self.build,
+            "store": f"{self.results}/{store.FOLDER}",
+            "tuned": str(self.catalogue.record) if self.catalogue.record else None,
+            "lock": self.config["lock_clocks"],
+            "sm_mhz": self.config["lock_sm_mhz"],
+            "memory_mhz": self.config["lock_memory_mhz"],
+        }
 
     @property
     def everything(self) -> Mapping[str, Experiment]:
@@ -242,7 +262,7 @@ class Plan:
 
     @property
     def checking(self) -> bool:
-        """Whether the run ends with all checks passed: on the GPU, or, beside an archive, on the emulator."""
+        """Whether the run ends with all checks passed: on the GPU, or, with an archive, on the emulator."""
         return self.measuring or self.archived
 
     def inputs(self, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -292,16 +312,22 @@ def drawn(target: str) -> bool:
 def mode_for(mode: str, targets: Iterable[str]) -> str:
     """The mode that targets imply: `auto` becomes `redraw` where all that is asked for is drawing (`DRAWING`).
 
-    With another target beside them (`all paper`), the run is what the other one asks for.
+    With another target next to them (`all paper`), the run is what the other one asks for.
     """
     asked = list(targets)
     return "redraw" if mode == "auto" and asked and all(target in DRAWING for target in asked) else mode
 
 
 def named_in(targets: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Of `names` (of experiments), those that a target asks for: by name, or by a file that belongs to one alone."""
+    """The experiments among `names` that a target asks for: by name, or by a file that belongs to one alone."""
     stems = {Path(target).stem for target in targets} | {part for target in targets for part in Path(target).parts}
     return [name for name in names if any(stem == name or stem.endswith(f"_{name}") for stem in stems)]
+
+
+def whole_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with the default of each key that it lacks. Raises `UserError` for one that is not allowed."""
+    validate(dict(config), "config", CONFIG)
+    return {key: value["default"] for key, value in schema("config")["properties"].items()} | dict(config)
 
 
 def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, targets: Iterable[str] = ()) -> Plan:
@@ -310,8 +336,8 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     Raises `UserError`, one line that names key, value and what is accepted, for what cannot be run here.
     """
     targets = list(targets) or ["all"]
-    validate(dict(config), "config", CONFIG)
-    config = dict(config) | {"mode": mode_for(config["mode"], targets)}
+    config = whole_config(config)
+    config |= {"mode": mode_for(config["mode"], targets)}
     if config["mode"] == "measure" and not device.gpu:
         raise UserError(
             f"{CONFIG}: mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto, redraw"

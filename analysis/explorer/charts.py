@@ -21,7 +21,7 @@ Layers = alt.LayerChart | alt.FacetChart
 
 def charts() -> dict[str, Spec]:
     """Every chart by the name that the page has for it."""
-    made = {"bars": bars(), "lines": lines(), "differences": differences()}
+    made = {"bars": bars(), "lines": lines(), "points": points(), "differences": differences()}
     made |= {"steps": steps("linear"), "steps_log": steps("log")}
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     whole = {name: chart.properties(width="container", autosize=fit) for name, chart in made.items()}
@@ -121,6 +121,23 @@ def lines() -> Layers:
     here = alt.condition("datum.n == at", alt.value(0.6), alt.value(0))
     read = base.mark_rule(strokeDash=[3, 3]).encode(opacity=here)
     return alt.layer(read, band, line, interval, point, target).add_params(at, zero).properties(height=380)
+
+
+def points() -> Layers:
+    """A mark for each kernel and problem of any shape, with its interval, over the cube root of mnk."""
+    at, zero = alt.param(name="at", value=0), alt.param(name="zero", value=True)
+    size = alt.X("n:Q", title="cube root of mnk", axis=alt.Axis(labelOverlap=True), scale=alt.Scale(type="log", base=2))
+    value = alt.Y("value:Q", title="<title>", scale=alt.Scale(zero=alt.expr("zero")))
+    colour, base = alt.Color("colour:N", scale=None), data().encode(x=size)
+    kernel, _, *rest = told()
+    tips = [kernel, alt.Tooltip("problem:N", title="m x n x k"), *rest]
+    interval = base.mark_rule(strokeWidth=1.2).encode(y="low:Q", y2="high:Q", color=colour)
+    point = base.mark_point(filled=True, size=55, opacity=0.85).encode(
+        y=value, color=colour, shape=alt.Shape("shape:N", scale=None), tooltip=tips
+    )
+    here = alt.condition("datum.n == at", alt.value(0.6), alt.value(0))
+    read = base.mark_rule(strokeDash=[3, 3]).encode(opacity=here)
+    return alt.layer(read, interval, point).add_params(at, zero).properties(height=380)
 
 
 def steps(scale: Literal["linear", "log"]) -> Layers:

@@ -16,12 +16,12 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims.vocabulary import Vocabulary
-from analysis.data import Measured, metric_names, metrics, squares, wide
+from analysis.data import Measured, are_squares, metric_names, metrics, squares, wide
 from analysis.inputs import Inputs
 from analysis.metrics import COMPARISON, with_derived
 from analysis.quantities.expressions import Expression, shown_text
 from analysis.quantities.registry import quantities
-from analysis.tables import bounds
+from analysis.tables import bounds, problems
 from analysis.tables.compare import LEAST, STALLS
 from analysis.tables.machines import all_runs
 from contracts import UserError, load_yaml, read_json, worklogs
@@ -102,6 +102,7 @@ def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
                 "origin": measured.origin,
                 "power_limit_w": measured.machine.get("power_limit_w"),
                 "bench": timings(bench),
+                "problems": timings(of_any_shape(measured.timed[~measured.timed["variant"].isin(out)])),
                 "counters": counts(counters, shares_of_bounds(inputs, counters)),
             }
         )
@@ -109,13 +110,20 @@ def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
         rows = squares(inputs.described("predictions"))
         told = counts(rows[~rows["variant"].isin(failed)], {})
         origin = "predicted by ptxsim, the emulator, from the code of this tree; nothing is measured"
-        found.append({"name": PREDICTED, "gpu": None, "origin": origin, "power_limit_w": None, "bench": packed([], [])})
-        found[-1]["counters"] = told
-    return [one for one in found if one["bench"]["rows"] or one["counters"]]
+        found.append({"name": PREDICTED, "gpu": None, "origin": origin, "power_limit_w": None})
+        found[-1] |= {"bench": packed([], []), "problems": packed([], []), "counters": told}
+    return [one for one in found if one["bench"]["rows"] or one["problems"]["rows"] or one["counters"]]
+
+
+def of_any_shape(timed: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are of no plain square, with `problem` as it is written, and its edge (cube root of mnk) as `n`."""
+    rows = timed[~are_squares(timed)]
+    return rows.assign(problem=problems.written(rows), n=problems.edge(rows).round(2)).reset_index(drop=True)
 
 
 def timings(bench: pd.DataFrame) -> Row:
-    """Rows of `Measured.bench`. `first`: of equal variant, size, clocks and data, the row of the most samples."""
+    """Rows of `Measured.bench`, or of `of_any_shape`. `first`: of equal variant, problem, clocks and data, the row of
+    the most samples."""
     median, low, high = (bench[f"time_us_{end}"].astype(float) for end in ("median", "ci_low", "ci_high"))
     ends: dict[str, Any] = {}
     for rate in ("tflops", "flop_per_clock_sm"):  # the interval of the time alone, as the claims have it
@@ -123,8 +131,9 @@ def timings(bench: pd.DataFrame) -> Row:
         ends |= {f"{rate}_low": value * median / high, f"{rate}_high": value * median / low}
     bench = bench.assign(stale=bench["stale"].astype(bool), **ends)
     ranked = bench.sort_values(["samples", "experiment"], ascending=[False, True], kind="stable")
-    first = ~ranked.duplicated(["variant", "n", "regime", "data"]).reindex(bench.index)
-    columns = list(BENCH)
+    own = ["problem"] if "problem" in bench else []
+    first = ~ranked.duplicated(["variant", *(own or ["n"]), "regime", "data"]).reindex(bench.index)
+    columns = [*BENCH, *own]
     for quantity in QUANTITIES:
         columns += [quantity[key] for key in ("key", "low", "high") if quantity[key] in bench]
     return packed([*columns, "first"], rows_of(bench.assign(first=first)[[*columns, "first"]]))
@@ -270,13 +279,13 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
 
 
 def findings(inputs: Inputs) -> list[Row]:
-    """Those of findings.json, the list that the paper tells, without the rows that only its figures draw."""
-    told = ("name", "part", "title", "holds", "why", "told", "evidence")
+    """The findings of findings.json, the list that the paper presents, without the rows that only its figures draw."""
+    told = ("name", "part", "title", "holds", "why", "told", "evidence", "tried", "status")
     return [{key: row[key] for key in told} for row in inputs.findings()]
 
 
 def rests_on(measure: str, variants: list[str], keys: set[str]) -> list[Row]:
-    """Of each quantity and table in a claim's measure: what it is, its kernels, and where the page shows it."""
+    """For each quantity and table in a claim's measure: what it is, its kernels, and where the page shows it."""
     if not measure:
         return []
     expression = Expression.parse(measure)

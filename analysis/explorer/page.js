@@ -9,7 +9,7 @@ const SHAPES = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle
 const DASHES = [[1, 0], [7, 2], [2, 2]];
 const VERDICTS = { 'holds': ['holds', '✓'], 'direction only': ['partly', '≈'], 'within noise': ['partly', '±'],
   'does not hold': ['fails', '✗'], 'not testable here': ['', '–'] };
-const LONG = { m: 'machine', d: 'dtype', e: 'experiment', n: 'n', q: 'quantity', k: 'kernels', at: 'size read',
+const LONG = { m: 'machine', d: 'dtype', e: 'experiment', n: 'n', q: 'quantity', k: 'kernels', at: 'size read', shape: 'shape of the problems',
   r: 'clocks', f: 'data', a: 'A', b: 'B', x: 'metric', p: 'worklog of the steps', same: 'with what is the same', pic: 'picture',
   w: 'worklog', v: 'verdict', kind: 'kind', cl: 'class', on: 'about', s: 'search', c: 'claim', theme: 'theme', view: 'view' };
 
@@ -17,8 +17,9 @@ const KERNELS = new Map(DATA.kernels.map(kernel => [kernel.variant, kernel]));
 const METRICS = new Map(DATA.metrics.map(metric => [metric.id, metric]));
 const QUANTITIES = new Map(DATA.quantities.map(quantity => [quantity.key, quantity]));
 for (const machine of DATA.machines) {
-  const { columns, rows } = machine.bench;
-  machine.rows = rows.map(row => Object.fromEntries(columns.map((name, place) => [name, row[place]])));
+  const unpacked = ({ columns, rows }) => rows.map(row => Object.fromEntries(columns.map((name, place) => [name, row[place]])));
+  machine.rows = unpacked(machine.bench);
+  machine.others = unpacked(machine.problems); // of problems that are no plain squares
 }
 const CLAIM_MACHINES = [...new Set(DATA.claims.map(claim => claim.machine))];
 
@@ -104,7 +105,7 @@ function quantity() {
 }
 
 /** Timings under the chosen conditions, or, of the least cycles, the emulator's, as rows of the same shape. */
-function rowsOf(key) {
+function rowsOf(key, rows = machine().rows) {
   if (key === 'least_cycles') {
     return Object.entries(DATA.bounds).flatMap(([variant, sizes]) => Object.entries(sizes).map(([n, cycles]) => ({
       variant, n: Number(n), dtype: KERNELS.get(variant)?.dtype, first: true, experiment: '',
@@ -112,7 +113,7 @@ function rowsOf(key) {
         .map(([, value]) => value)),
     })));
   }
-  return machine().rows.filter(row => row.regime === regime() && row.data === inputs() && isNumber(row[key]));
+  return rows.filter(row => row.regime === regime() && row.data === inputs() && isNumber(row[key]));
 }
 
 const dtypesOf = rows => unique(DATA.kernels.map(kernel => kernel.dtype)).filter(name => rows.some(row => row.dtype === name));
@@ -158,7 +159,7 @@ const kernelOptions = (names, extra = []) => {
 function conditions() {
   const rows = machine().rows;
   return [
-    choice('m', 'Machine', DATA.machines.map(one => [one.name, one.gpu ? `${one.gpu} (${one.name})` : `${one.name}, foretold`]), machine().name,
+    choice('m', 'Machine', DATA.machines.map(one => [one.name, one.gpu ? `${one.gpu} (${one.name})` : `${one.name}, predicted`]), machine().name,
       () => ({ n: '', e: '', q: '', k: '', at: '' })),
     choice('r', 'Clocks', unique(rows.map(row => row.regime)).map(name => [name, name]), regime()),
     choice('f', 'Data', unique(rows.map(row => row.data)).map(name => [name, name]), inputs()),
@@ -210,7 +211,7 @@ function point(row, one) {
   const value = scaled(one.key, row[one.key]), low = scaled(one.key, row[one.low]), high = scaled(one.key, row[one.high]);
   const has = isNumber(low) && isNumber(high);
   return {
-    n: row.n, variant: row.variant, label: mark(row.variant, row.stale), value,
+    n: row.n, problem: row.problem, variant: row.variant, label: mark(row.variant, row.stale), value,
     low: has ? low : value, high: has ? high : value,
     told: withUnit(number(value, 6), one.unit),
     interval: has ? `${number(low, 6)} to ${number(high, 6)}` : 'none is recorded',
@@ -240,7 +241,7 @@ const staleNote = rows => (rows.some(row => row.stale) ? '† source changed sin
 const sourceNote = key => (key === 'least_cycles'
   ? 'Foretold by ptxsim, the emulator: the resource that needs the most cycles. No launch can be faster. '
   : `${machine().origin}; ${regime()} clocks, ${inputs()} inputs. `);
-const whyNothing = () => DATA.why_untimed ?? 'No timings of this are in the tables; the side-by-side view has what the emulator foretells.';
+const whyNothing = () => DATA.why_untimed ?? 'No timings of this are in the tables; the side-by-side view has what the emulator predicts.';
 
 // ---- the ladder -----------------------------------------------------------------------------------------------------
 
@@ -294,7 +295,9 @@ function stepLink(name) {
 
 async function renderSizes() {
   const form = document.querySelector('#sizes form'), one = quantity();
-  const all = one ? rowsOf(one.key).filter(row => row.first) : [];
+  const others = one && one.key !== 'least_cycles' ? rowsOf(one.key, machine().others) : [];
+  const any = state.shape === 'any' && others.length > 0, chart = any ? 'points' : 'lines';
+  const all = any ? others.filter(row => row.first) : one ? rowsOf(one.key).filter(row => row.first) : [];
   if (!all.length) {
     controls(form, conditions());
     fill('sizes-legend'); fill('sizes-read'); fill('sizes-kernels'); fill('sizes-table');
@@ -307,7 +310,8 @@ async function renderSizes() {
   const asked = state.k === 'none' ? [] : state.k.split(',').filter(name => names.includes(name));
   const chosen = asked.length || state.k === 'none' ? asked : names.filter(name => most.includes(name));
   const choose = list => go({ k: list.join(',') || 'none' });
-  controls(form, conditions(), dtypeChoice(all, true), quantityChoice(),
+  controls(form, conditions(), dtypeChoice(all, true), quantityChoice(), others.length
+    ? choice('shape', 'Problems', [['', 'squares'], ['any', 'of any shape']], any ? 'any' : '', () => ({ at: '', k: '', d: '' })) : null,
     el('button', { type: 'button', id: 'sizes-first', onclick: () => { byId('sizes-choose').open = true; byId('sizes-kernels').querySelector('input')?.focus(); } },
       'Choose kernels'));
   const look = new Map(chosen.map((name, place) => [name, { colour: colour(place), shape: SHAPES[place % SHAPES.length],
@@ -324,17 +328,18 @@ async function renderSizes() {
     ...names.filter(name => KERNELS.get(name).dtype === family).map(name => el('label', { title: KERNELS.get(name).idea },
       el('input', { type: 'checkbox', id: `k-${name}`, value: name, checked: look.has(name),
         onchange: event => choose(event.target.checked ? [...chosen, name] : chosen.filter(other => other !== name)) }),
-      `${labelOf(name)} (${count(name)} size${count(name) > 1 ? 's' : ''})`))]));
+      `${labelOf(name)} (${count(name)} ${any ? 'problem' : 'size'}${count(name) > 1 ? 's' : ''})`))]));
   if (focused?.startsWith('k-')) byId(focused)?.focus();
 
   const of = new Map(rows.map(row => [`${row.variant} ${row.n}`, row]));
-  fill('sizes-table', table(['n', ...chosen.map(labelOf)], sizes.map(n => [String(n), ...chosen.map(name => {
+  const named = new Map(rows.map(row => [row.n, any ? row.problem : String(row.n)]));
+  fill('sizes-table', table([any ? 'm x n x k' : 'n', ...chosen.map(labelOf)], sizes.map(n => [named.get(n), ...chosen.map(name => {
     const row = of.get(`${name} ${n}`);
     return row ? [el('span', {}, number(row.value), el('small', {}, row.low < row.high ? ` ${number(row.low)} to ${number(row.high)}` : '')), { title: row.told }] : '–';
   })])));
   readOut(at, rows, one);
   byId('sizes-note').textContent = `${sourceNote(one.key)}Bands and bars: 95% intervals, where wider than the line. ${staleNote(rows)}${notShown()}`;
-  const made = await draw('sizes-chart', 'lines', rows, heading(one), { at, zero: one.key !== 'share_of_baseline' }, 'Choose a kernel.');
+  const made = await draw('sizes-chart', chart, rows, heading(one), { at, zero: one.key !== 'share_of_baseline' }, 'Choose a kernel.');
   if (!made) return;
   const read = n => {
     history.replaceState(null, '', hashOf({ at: String(n) }));
@@ -355,7 +360,7 @@ async function renderSizes() {
 /** The values at one size, best first. */
 function readOut(n, rows, one) {
   const found = rows.filter(row => row.n === n).sort((a, b) => (one.better || 1) * (b.value - a.value));
-  fill('sizes-read', found.length ? table([`At n = ${n}`, heading(one), '95% interval', 'SM clock'],
+  fill('sizes-read', found.length ? table([`At ${found[0].problem ?? `n = ${n}`}`, heading(one), '95% interval', 'SM clock'],
     found.map(row => [row.label, exact(row.value, row.told), row.interval, row.clock])) : null);
 }
 
@@ -601,7 +606,8 @@ function renderFindings() {
   fill('findings-list', DATA.findings.map(one => {
     const told = one.holds === null ? [`Not computed here: ${one.why}.`] : ticked(one.told ?? '');
     const links = one.evidence.flatMap(id => [' ', el('a', { href: linkTo('claims', { cl: 'finding', c: id }) }, id)]);
-    return el('li', {}, el('strong', {}, `${one.title}.`), ' ', one.holds === false ? el('em', {}, 'Not here: ') : '', told, links);
+    return el('li', {}, el('strong', {}, `${one.title}.`), ' ', one.holds === false ? el('em', {}, 'Not here: ') : '', told,
+      one.tried.length > 1 ? el('em', {}, ` It ${one.status}.`) : '', links);
   }));
 }
 

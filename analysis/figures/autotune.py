@@ -1,5 +1,5 @@
 """A sweep over tiles: a heat map of what the best configuration of each BM, BN and BK reaches, with its patch per
-thread; and the cycles of each configuration as they were estimated without a GPU, beside those measured.
+thread; and the cycles of each configuration as they were estimated without a GPU, next to those measured.
 
 The map has a line of panels per kernel, a panel per BK, one colour scale for all; a frame marks each kernel's winner.
 """
@@ -103,7 +103,7 @@ def autotune_figure(inputs: Inputs) -> Figure:
 
 
 def draw_ranked(tuning: Tuning) -> Figure:
-    """Estimated cycles beside measured ones, a panel a kernel."""
+    """Estimated cycles next to measured ones, a panel a kernel."""
     kernels = [kernel for kernel in tuning.record["kernels"] if len(tuning.ranked(kernel))]
     drawing, panels = plt.subplots(1, len(kernels), figsize=(style.WIDTH, 2.7), squeeze=False)
     for axes, kernel in zip(panels[0], kernels, strict=True):
@@ -115,8 +115,10 @@ def draw_ranked(tuning: Tuning) -> Figure:
         at = float(best["estimate"]) / 1e6, float(best["cycles"]) / 1e6
         axes.scatter(*at, s=45, facecolor="none", edgecolor=style.BAD, linewidth=1.2, label="the fastest", zorder=4)
         axes.axline((at[0], at[0]), slope=1, color=style.INK, linewidth=0.8)
-        told = ranking(rows)
-        axes.set_title(f"{tuning.label(kernel)}, rank correlation {told['spearman']:.2f}" if told else "", loc="left")
+        agreement = ranking(rows)
+        axes.set_title(
+            f"{tuning.label(kernel)}, rank correlation {agreement['spearman']:.2f}" if agreement else "", loc="left"
+        )
         axes.set(xlabel="estimate, millions of cycles", ylabel="measured" if axes is panels[0][0] else "")
         axes.grid(axis="both")
     panels[0][0].legend(loc="lower right", handletextpad=0.2)

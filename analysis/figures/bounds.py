@@ -1,9 +1,8 @@
 """The least cycles that each resource needs, from counts alone, as a share of the cycles measured.
 
 A row per kernel and a mark per resource; the mark furthest to the right is the bottleneck, and its distance from 100%
-is what the kernel loses beside it. Hollow marks are estimates, by rules that are only models; how they stand to all
-that was measured is told below. A kernel whose source changed since it was measured is left out.
-"""
+is what the kernel loses in addition. Hollow marks are estimates, by rules that are only models; the text below compares
+them with all measurements. A kernel whose source changed since it was measured is left out."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     """The figure: a row per kernel, in the catalogue's order."""
     rows = at_usual_size(shares(measured.counters, bounds))
     if rows.empty:
-        return style.left_out(measured, "Bounds beside measured cycles", measured.reason("profile"))
+        return style.left_out(measured, "Bounds next to measured cycles", measured.reason("profile"))
     several = rows["n"].nunique() > 1
     names = rows["label"] + (" n=" + rows["n"].astype(str) if several else "")
     places = {name: place for place, name in enumerate(dict.fromkeys(names))}

@@ -101,15 +101,15 @@ def draw(measured: Measured) -> Figure:
     percent = 100 * (rows["clock"] - 1)
     margin = 0.06 * max(percent.max() - percent.min(), 5)
     clock.set(xlim=(min(percent.min(), -1) - margin, max(percent.max(), 1) + margin), xlabel="change of SM clock, %")
-    beside: dict[str, Any] = {"xycoords": clock.get_yaxis_transform(), "textcoords": "offset points", "fontsize": 7.5}
+    beyond: dict[str, Any] = {"xycoords": clock.get_yaxis_transform(), "textcoords": "offset points", "fontsize": 7.5}
     for (place, over), part in rows.groupby(["place", "over"]):
         gain = " | ".join(f"{value:.{1 if value > 9.95 else 2}f}" for value in part["gain"])
-        clock.annotate(gain, (1, place), (COLUMNS[0], 0), ha="right", va="center", **beside)
+        clock.annotate(gain, (1, place), (COLUMNS[0], 0), ha="right", va="center", **beyond)
         before = str(over)
         for dtype in dtypes():  # the rung's own label has it
             before = before.removesuffix(f"_{dtype}")
-        clock.annotate(before, (1, place), (COLUMNS[1], 0), va="center", **beside)
-    head: dict[str, Any] = {"weight": "bold", "va": "bottom"} | beside
+        clock.annotate(before, (1, place), (COLUMNS[1], 0), va="center", **beyond)
+    head: dict[str, Any] = {"weight": "bold", "va": "bottom"} | beyond
     clock.annotate("gain, ×", (1, -0.75), (COLUMNS[0], 0), ha="right", **head)
     clock.annotate("over", (1, -0.75), (COLUMNS[1], 0), **head)
     work.set_yticks(kernels["place"], kernels["label"])

@@ -118,7 +118,7 @@ def draw(measured: Measured, experiment: str) -> Figure:
         figure,
         measured,
         "m = n = k",
-        "upper marks: TFLOP/s, lower: FLOP/clock/SM; the numbers beside them: largest over smallest, less one, in %, "
+        "upper marks: TFLOP/s, lower: FLOP/clock/SM; the numbers next to them: largest over smallest, less one, in %, "
         "bold where FLOP/clock/SM differs by more than 1%",
         stale=rows["stale"].any(),
     )

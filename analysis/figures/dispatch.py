@@ -49,8 +49,8 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
         axes.axhline(1, color=style.INK, linewidth=0.8, zorder=1)
     figure.legend(loc="outside upper center", ncols=len(marks), frameon=False)
     mean = float(np.exp(np.log(chosen.loc[chosen["shape"] == "square", "share"]).mean()))
-    told = f"the fastest: {mean:.2f} of cuBLAS over the squares, geometric mean" if np.isfinite(mean) else ""
-    style.note(figure, measured, told, stale=bool(rows["stale"].any()))
+    note = f"the fastest: {mean:.2f} of cuBLAS over the squares, geometric mean" if np.isfinite(mean) else ""
+    style.note(figure, measured, note, stale=bool(rows["stale"].any()))
     return figure
 
 

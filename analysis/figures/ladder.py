@@ -2,7 +2,7 @@
 
 One panel per clock regime, size and kind of data. Where nothing was measured with locked clocks, FLOP/clock/SM stands
 in, labelled as derived; where that would outgrow a page, it is left to the tables, and rows stand closer. A bar of
-another dtype than the kernels' (TF32 beside fp32 kernels) that would squeeze all others is cut at the axis's end and
+another dtype than the kernels' (TF32 next to fp32 kernels) that would squeeze all others is cut at the axis's end and
 carries its number.
 """
 
@@ -56,7 +56,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: floa
 
 
 def height(panels: Sized, columns: int, rows: int, pitch: float) -> float:
-    """Of the figure in inches: its panels with so many rows, each of the height `pitch`."""
+    """The height of the figure in inches: its panels with so many rows, each of the height `pitch`."""
     return 0.45 - (-len(panels) // columns) * (0.62 + pitch * rows)
 
 

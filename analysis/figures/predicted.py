@@ -1,4 +1,4 @@
-"""Counters that the emulator predicts beside those that the hardware counted: a mark per kernel and counter.
+"""Counters that the emulator predicts, next to those that the hardware counted: a mark per kernel and counter.
 
 The mark's place is the relative difference; bank conflicts are compared as a share of the wavefronts that they are
 among, since a count near zero has no useful relative difference. A kernel whose source changed since it was measured is

@@ -46,8 +46,8 @@ def draw(measured: Measured, experiment: str) -> Figure:
     figure.legend(handles, labels, loc="outside upper center", ncols=style.legend_columns(labels))
     means = [f"{one.label} {one.mean:.0f}% (least {one.least:.0f}%)" for one in summary(rows).itertuples()]
     count = len(rows[["m", "n", "k", "alpha", "beta"]].drop_duplicates())
-    told = f"{count} problems; geometric mean: {', '.join(means)}"
-    style.note(figure, measured, told, style.data_text(rows["data"]), stale=bool(rows["stale"].any()))
+    note = f"{count} problems; geometric mean: {', '.join(means)}"
+    style.note(figure, measured, note, style.data_text(rows["data"]), stale=bool(rows["stale"].any()))
     return figure
 
 

@@ -1,7 +1,7 @@
 """The ladders as the worklogs published them and as they are here, side by side: each rung's share of cuBLAS.
 
 A worklog's share is what it says, or its rung's speed over its own cuBLAS's on the same GPU and size. Where it gives no
-speed of cuBLAS, that follows from the one rung of which it tells both speed and share; such shares are drawn hollow.
+speed of cuBLAS, that follows from the one rung of which it gives both speed and share; such shares are drawn hollow.
 Ours is of the cuBLAS call that alternated with the rung, with its 95% interval. Rungs of our ladders that come from the
 worklog, and of which it publishes no speed, have our mark alone.
 """
@@ -34,9 +34,9 @@ def ours(bench: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_theirs(variants: pd.DataFrame, drawn: pd.DataFrame, mine: pd.DataFrame) -> pd.DataFrame:
-    """Rungs measured here that come from a drawn worklog, which tells no share of them: worklog, variant.
+    """Rungs measured here that come from a drawn worklog, which gives no share of them: worklog, variant.
 
-    They are of the precisions of which it tells some.
+    They are of the precisions of which it gives some.
     """
     found, origins = [], variants["origin"].str.partition(":")[0]
     taken: set[str] = set()
@@ -96,7 +96,7 @@ def draw(measured: Measured, published: pd.DataFrame) -> Figure:
     place, labels = 0.0, {}
     for worklog, part in theirs.groupby("worklog"):
         gpus, sizes = sorted(part["gpu"].dropna().unique()), sorted(part["n"].dropna().unique())
-        size = f", n = {', '.join(f'{n:.0f}' for n in sizes)}" if sizes else ", n not told"
+        size = f", n = {', '.join(f'{n:.0f}' for n in sizes)}" if sizes else ", n not given"
         axes.text(0.005, place + 0.1, f"Worklog {worklog}: {' and '.join(gpus)}{size}", weight="bold", va="center",
                   transform=axes.get_yaxis_transform())  # fmt: skip
         place += HEAD

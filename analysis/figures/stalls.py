@@ -23,7 +23,7 @@ from analysis.inputs import Inputs
 from analysis.metrics import column
 from analysis.tables.compare import STALLS
 
-NAMED = 6  # reasons with a colour of their own, beside the two that are no waiting
+NAMED = 6  # reasons with a colour of their own, in addition to the two that are no waiting
 READY = {"stall_selected": "#444444", "stall_not_selected": "#B5B5B5"}
 OTHER = "#FFFFFF"
 GAP = 0.6  # between groups of rungs, in rows

@@ -1,8 +1,7 @@
 """One look for every figure: sizes in inches at which the paper prints them, colours, notes, and how files are saved.
 
-Colours are of Okabe and Ito's palette, told apart by most colour-blind readers; where two kinds must also differ in
-grey print, they differ in lightness, marker or hatching.
-"""
+Colours are of Okabe and Ito's palette, which most colour-blind readers can distinguish; where two kinds must also
+differ in grey print, they differ in lightness, marker or hatching."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from analysis.figures import style
 from analysis.inputs import Inputs
 from analysis.tables.wave_quantization import load_balance
 
-BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is told in words, or it would squeeze all others
+BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is written in words, or it would squeeze all others
 ENDS = {"busiest": ("sm_cycles_most", style.BAD, ">"), "idlest": ("sm_cycles_least", style.KERNEL, "<")}
 
 

@@ -53,7 +53,7 @@ class Tuning:
         return kernel.removeprefix("sgemm_") + (DAGGER if self.stale(kernel) else "")
 
     def of(self, kernel: str) -> pd.DataFrame:
-        """Those of one kernel, the fastest first."""
+        """The rows of one kernel, the fastest first."""
         rows = self.timed[self.timed["kernel"] == kernel]
         return rows.sort_values("tflops", ascending=False, kind="stable")
 

@@ -51,19 +51,19 @@ def shares(counters: pd.DataFrame, bounds: pd.DataFrame) -> pd.DataFrame:
 
 
 def bottlenecks(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of `shares`, the row of the resource that needs the most cycles, for each kernel and size."""
+    """From `shares`, the row of the resource that needs the most cycles, for each kernel and size."""
     rows = rows[(rows["kind"] == "bound") & (rows["resource"] != "tail")]
     return rows.loc[rows.groupby(KEYS, sort=False)["cycles_per_sm"].idxmax()]
 
 
 def in_words(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of `shares`, what --table writes: resources by the names that the figure has."""
+    """What --table writes of `shares`: resources by the names that the figure has."""
     rows = rows.assign(resource=rows["resource"].map(RESOURCES | ESTIMATES | {"tail": "tail"}))
     return rows[["variant", "label", "n", "kind", "resource", "cycles_per_sm", "measured", "percent"]]
 
 
 def broken(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of `shares`, those that the hardware was faster than."""
+    """The rows of `shares` that the hardware was faster than."""
     return rows[rows["percent"] > 100]
 
 

@@ -20,7 +20,7 @@ def shape(m: int, n: int, k: int) -> str:
 
 
 def best(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of rows of dispatch.csv, the fastest kernel of each problem, with `shape`."""
+    """From rows of dispatch.csv, the fastest kernel of each problem, with `shape`."""
     found = rows.loc[rows.groupby(["dispatcher", "m", "n", "k"], sort=False)["share"].idxmax()]
     shapes = [shape(*sizes) for sizes in found[["m", "n", "k"]].itertuples(index=False, name=None)]
     return found.assign(shape=shapes)

@@ -39,7 +39,7 @@ def names() -> dict[str, str]:
 
 
 def counter_table(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of `differences`, the report table: kernels in the catalogue's order, counters in that of `names`."""
+    """The report table of `differences`: kernels in the catalogue's order, counters in that of `names`."""
     words = names()
     rows = rows.assign(place=rows["metric"].map(list(words).index), counter=rows["metric"].map(words))
     order = {variant: number for number, variant in enumerate(dict.fromkeys(rows["variant"]))}

@@ -29,8 +29,8 @@ def timings(measured: Measured, experiments: list[str]) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of rows of `timings`, by variant in their order: label, problems, mean (geometric, of the share in percent),
-    least (share in percent)."""
+    """A summary of rows of `timings`, by variant in their order: label, problems, mean (geometric, of the share in
+    percent), least (share in percent)."""
     found = rows.groupby("variant", sort=False).agg(
         label=("label", "first"),
         problems=("share_percent", "size"),
@@ -38,6 +38,17 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
         least=("share_percent", "min"),
     )
     return found.reset_index()
+
+
+def written(rows: pd.DataFrame) -> list[str]:
+    """Each problem as it is written on a command line: "64x4096x512,beta=1"."""
+    found = []
+    for row in rows[["m", "n", "k", "alpha", "beta"]].itertuples(index=False):
+        scalars = [
+            f",{key}={value:g}" for key, value, usual in (("alpha", row[3], 1), ("beta", row[4], 0)) if value != usual
+        ]
+        found.append("x".join(str(int(size)) for size in row[:3]) + "".join(scalars))
+    return found
 
 
 def edge(rows: pd.DataFrame) -> pd.Series:

@@ -26,10 +26,10 @@ def rows(
     if found.unrated:
         raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")
     shape = {"variant": variant.name, **problem.row, "machine": machine.name}
-    told = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *found.estimates)]
-    told.append(("tail", found.tail, found.waves, "waves"))
+    entries = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *found.estimates)]
+    entries.append(("tail", found.tail, found.waves, "waves"))
     return [
         {**shape, "resource": resource, "cycles_per_sm": cycles, "amount": amount, "unit": unit}
         | {"disagreement": found.disagreement, "source_hash": variant.source_hash}
-        for resource, cycles, amount, unit in told
+        for resource, cycles, amount, unit in entries
     ]

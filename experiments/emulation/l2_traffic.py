@@ -126,7 +126,8 @@ def _jobs(
 
 
 def flop_per_clock(variant: Variant, machine: Machine) -> float:
-    """Of one SM, by the instructions that a kernel of this dtype and architecture multiplies with."""
+    """The FLOP per clock of one SM, by the instructions that a kernel of this dtype and architecture multiplies
+    with."""
     if not variant.tensor_cores:
         return 2 * 32 * machine.fma_per_clock
     wide = dtypes()[variant.dtype].bytes == 4
@@ -200,7 +201,7 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Of the estimate, relative."""
+        """The relative error of the estimate."""
         return self.estimated / self.measured - 1
 
 
@@ -246,7 +247,8 @@ def compare(archive: Path | None, build_dir: Path | None, drift: float = l2.DRIF
 
 
 def root_mean_square(errors: Sequence[Compared]) -> float:
-    """Of the logarithms of estimate over measurement, as a relative error: 0.2 is a factor of 1.2 either way."""
+    """The root mean square of the logarithms of estimate over measurement, as a relative error: 0.2 is a factor of 1.2
+    either way."""
     return math.exp(math.sqrt(sum(math.log1p(one.error) ** 2 for one in errors) / len(errors))) - 1
 
 

@@ -1,10 +1,9 @@
 """What a large problem asks of the GPU, from launches of 2 x 2 tiles.
 
 They run with three, four and five stretches of k, or with more (`STRETCHES`), in matrices as wide as the large
-problem's. Where the last comes out as the others foretell, every block does the same and every stretch costs the same,
-and the sums of the large problem follow (`ptxsim.extrapolate`). Stream-K divides the last tiles of a large problem
-among its blocks: what each part of a tile costs comes from small launches that divide one.
-"""
+problem's. If the last agrees with the prediction from the others, every block does the same and every stretch costs the
+same, and the sums of the large problem follow (`ptxsim.extrapolate`). Stream-K divides the last tiles of a large
+problem among its blocks: what each part of a tile costs comes from small launches that divide one."""
 
 from __future__ import annotations
 
@@ -143,7 +142,7 @@ def _of_persistent(
     small: _Small, large: Problem, sms: int, steps: int
 ) -> tuple[dict[int, dict[str, float]], dict[str, float]]:
     """The launches with most blocks, and the sums of a large one: a block costs something, and each of its tiles. Two
-    grids over the same tiles tell the two apart.
+    grids over the same tiles separate the two.
     """
     grids = {math.prod(small.variant.grid(small.problem, sms)): sms for sms in (1, small.tiles)}
     if len(grids) < 2:

@@ -21,7 +21,7 @@ def shown(counts: dict[int, int]) -> str:
 
 
 def rows(name: str, kernel: ptxsim.Kernel, cubin: Path) -> list[dict[str, Any]]:
-    """Of the variant of that name."""
+    """The rows of the variant of that name."""
     try:
         lines = merging.compare(kernel.program, cubin)
     except ptxsim.PtxsimError as error:

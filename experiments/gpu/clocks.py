@@ -7,7 +7,7 @@ GPU, so nothing is set unless it was asked for, and nothing while another proces
 
 The reset is registered before the lock is taken: it runs when the block ends, at an exception, SIGINT, SIGTERM or
 SIGHUP, and at the exit of the interpreter. For what cannot be caught (SIGKILL, a crash) a journal is written first, and
-the user's next run that leases the GPU, for whatever, undoes what it tells of. The journal lies in the user's own state
+the user's next run that leases the GPU, for whatever, undoes what it records. The journal lies in the user's own state
 folder ($XDG_STATE_HOME, else ~/.local/state), one a GPU, named after a hash of its UUID. A driver that is loaded anew
 has no clocks locked, so a journal from before the last boot is dropped. NVML does not tell which clocks were locked
 before: what an administrator had locked is unlocked at the end, too.
@@ -61,7 +61,7 @@ class Target:
 
     @property
     def mechanism(self) -> str:
-        """As bench.csv tells it."""
+        """The name of the regime in bench.csv."""
         memory = f" and memory at {self.memory_mhz} MHz" if self.memory_mhz else ", memory clock as found"
         return f"SM locked at {self.sm_mhz} MHz{memory}, through NVML"
 
@@ -125,7 +125,7 @@ def base_clock(handle: object) -> int:
 def refuse_if_shared(handle: object) -> None:
     """Raise `UserError` where another process computes on the GPU, and goes on for `QUIET_S`.
 
-    One in another container is not listed; that the GPU is busy tells of it.
+    One in another container is not listed; only the load on the GPU shows it.
     """
     deadline = time.monotonic() + QUIET_S
     while found := _others(handle):

@@ -13,7 +13,7 @@ NEAR = 0.05  # of the best of the heat: who is further off is out
 FINAL_S = 0.5  # in which the final's rounds fit, within these numbers of them
 FINAL_ROUNDS = 7, 41
 
-LEVEL = 0.95  # of the interval by which a winner is told from the next
+LEVEL = 0.95  # of the interval by which a winner is separated from the next
 
 
 @dataclass(frozen=True)

@@ -34,13 +34,13 @@ CUBLAS_STATUS_NOT_SUPPORTED = 15
 
 
 class MatmulAlgo(ctypes.Structure):
-    """cublasLtMatmulAlgo_t"""
+    """The struct cublasLtMatmulAlgo_t."""
 
     _fields_ = (("data", ctypes.c_uint64 * 8),)
 
 
 class MatmulHeuristicResult(ctypes.Structure):
-    """cublasLtMatmulHeuristicResult_t"""
+    """The struct cublasLtMatmulHeuristicResult_t."""
 
     _fields_ = (
         ("algo", MatmulAlgo),

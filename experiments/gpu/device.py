@@ -134,7 +134,7 @@ def load_cubin(path: Path) -> ObjectCode:
 
 
 def allow_shared(gpu: Gpu, kernel: Kernel, nbytes: int) -> None:
-    """Let `kernel` be launched with so much dynamic shared memory; above 48 KiB CUDA wants to be told."""
+    """Let `kernel` be launched with so much dynamic shared memory; above 48 KiB CUDA requires this call."""
     if nbytes > 48 * 1024:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         device, handle = driver.CUdevice(gpu.device.device_id), driver.CUkernel(int(kernel.handle))

@@ -56,7 +56,7 @@ class FastestCall(ABC):
         self._choices[problem] = choice
 
     def bind_fastest(self, problem: Problem, a: int, b: int, c: int, timed_by: TimedBy) -> Call:
-        """The fastest of `calls`, by a contest on these matrices (`experiments.gpu.contest` tells how it goes), in
+        """The fastest of `calls`, by a contest on these matrices (`experiments.gpu.contest` describes how), in
         which C is written many times. A problem that is bound again, or that was chosen for, keeps its call.
         """
         known = self._choices.get(problem)

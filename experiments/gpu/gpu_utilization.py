@@ -1,4 +1,4 @@
-"""Runs a command and tells how much of its time the GPU was busy, as NVML says.
+"""Runs a command and reports how much of its time the GPU was busy, as NVML says.
 
     python -m experiments.gpu.gpu_utilization --out results/h200/gpu_utilization.json snakemake --cores 8 all
 
@@ -71,8 +71,8 @@ def main() -> int:
     start = datetime.datetime.now(datetime.UTC)
     code, seconds, seen = watch(options.command)
     shares = [sum(percentages) / len(percentages) / 100 if percentages else None for percentages in seen]
-    told = ", ".join(f"{share:.0%}" for share in shares if share is not None)
-    logger.info(f"{seconds:.0f} s, exit code {code}; GPU busy {told or 'unknown: it ended too soon'}")
+    busy = ", ".join(f"{share:.0%}" for share in shares if share is not None)
+    logger.info(f"{seconds:.0f} s, exit code {code}; GPU busy {busy or 'unknown: it ended too soon'}")
     if options.out:
         document = {
             "command": shlex.join(options.command),

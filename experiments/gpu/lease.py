@@ -97,7 +97,7 @@ def lease(wait_s: float = 3600.0) -> AbstractContextManager[None]:
 
 
 def name_of(uuid: str) -> str:
-    """A name for one card on one boot of its machine, which tells neither: eight hexadecimal digits."""
+    """A name for one card on one boot of its machine, which reveals neither: eight hexadecimal digits."""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return hashlib.sha256(f"{boot} {uuid}".encode()).hexdigest()[:8]
@@ -150,7 +150,7 @@ def _candidates() -> list[Device]:
 def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.BaseFileLock]:
     start = time.monotonic()
     patience_s = PATIENCE_S if discovery.KNOWN in os.environ else 0.0
-    told = False
+    reported = False
     while True:
         for device in devices:
             path = lock_path(device.gpu)
@@ -165,7 +165,7 @@ def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.
         waited = time.monotonic() - start
         if waited > wait_s:
             raise UserError(f"every visible GPU stayed leased for {wait_s:.0f} s; wait for the other run to end")
-        if waited >= patience_s and not told:
+        if waited >= patience_s and not reported:
             logger.warning("waiting for a GPU: another job holds it")
-            told = True
+            reported = True
         time.sleep(POLL_S)

@@ -3,7 +3,7 @@
     python -m experiments.gpu.read_report FOLDER REPORT.ncu-rep METRIC ...
 
 FOLDER holds the `ncu_report` module that ships with ncu. A process of its own, which imports nothing else: that module
-brings a C++ runtime that does not bear NumPy's beside it (`unit()` crashes there).
+brings a C++ runtime that does not tolerate NumPy's in the same process (`unit()` crashes there).
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def work_through(items: Sequence[T], opened: Opened[T, R], limit_s: float = LIMI
 
     `opened(watch)` is entered in the worker process, before its first item; what it gives is called with each item.
     A `UserError` of an item is its `Failure`, and the same process goes on; after a `DeviceFault`, a death or a hang,
-    a fresh one does. A process that was killed from outside tells nothing of its kernel. Raises `UserError` where a
+    a fresh one does. A process that was killed from outside says nothing about its kernel. Raises `UserError` where a
     process cannot begin or does not end well, `RuntimeError` with its traceback for a fault of this program.
     """
     left = list(items)

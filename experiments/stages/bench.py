@@ -315,7 +315,7 @@ def _problem_of(row: dict[str, Any]) -> ProblemSpec:
 
 
 def _picked(item: Item, asked: Asked) -> str:
-    """Of a dispatcher, which kernel runs this problem."""
+    """Which kernel of a dispatcher runs this problem."""
     entry, _ = asked.pair(item)
     return f" by {entry.pick(item.problem.of(entry.b_layout)).name}" if isinstance(entry, Dispatcher) else ""
 
@@ -337,7 +337,7 @@ def outcome(item: Item, one: Measurement) -> str:
 
 
 def why_rejected(samples: Samples, target: clocks.Target | None) -> np.ndarray:
-    """Of each sample why it does not count, "" where it does; with locked clocks, one more than 1% off does not."""
+    """For each sample, why it does not count, "" where it does; with locked clocks, one more than 1% off does not."""
     reasons = np.full(len(samples.time_us), "", f"<U{max(map(len, (GAP, NO_CLOCK, OFF_TARGET)))}")
     if target:
         reasons[~clocks.on_target(samples.sm_clock_mhz, target.sm_mhz)] = OFF_TARGET

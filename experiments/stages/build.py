@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, atomic_write, run_command, scratch, write_json, write_text
-from experiments.command_line import templates
+from experiments.command_line import add_job, templates
 from experiments.stages import toolchain
 from experiments.stages.relocatable import SEED, relocatable
 from kernels import catalogue
@@ -168,6 +168,7 @@ def main() -> None:
     parser.add_argument("--nvcc", help="path of the compiler")
     parser.add_argument("--out-dir", required=True, type=Path)
     catalogue.add_tuned_argument(parser)
+    add_job(parser)
     options = parser.parse_args()
     if (options.variant is None) == (options.source is None):
         raise UserError("name one variant, or one file with --source")

@@ -139,7 +139,7 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
 
 
 def element_bytes(variant: Variant) -> int:
-    """Of an element of A, B and C in memory."""
+    """The size of an element of A, B and C in memory."""
     return dtypes()[variant.dtype].bytes
 
 

@@ -129,7 +129,7 @@ class Inputs:
 
     @property
     def nbytes(self) -> int:
-        """Of the matrices and buffers; references take about as much again."""
+        """The bytes of the matrices and buffers; references take about as much again."""
         return sum(x.nbytes for x in (self.a, self.b, self.c0, *self.before))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from contracts import UserError, read_rows, registry, run_command, write_rows, write_text
 from contracts.archives import checksum
-from experiments.command_line import add_store
+from experiments.command_line import add_job, add_store
 from experiments.gpu.lease import UNKNOWN, names_here
 from experiments.stages import store
 from experiments.stages.store import Measurement, Place
@@ -47,6 +47,7 @@ def main() -> None:
     parser.add_argument("entries", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml: what it is of")
     add_store(parser)
     catalogue.add_tuned_argument(parser)
+    add_job(parser)
     before, _, command = (list(words) for words in _parted(sys.argv[1:]))
     options = parser.parse_args(before)
     table = registry.find(options.table, "contracts/tables.yaml")

@@ -168,7 +168,7 @@ class Session:
             left = left[len(results) :]
 
     def _started(self, entries: list[Entry], named: Sequence[str]) -> list[Counted | str]:
-        """Of the first entry, and of those after it until one fails."""
+        """The results of the first entry, and of those after it until one fails."""
         first, *then = entries
         command = ["-m", "experiments.stages.profile_target", *(named or [first.name])]
         command += ["--problem", str(self.problem), "--build-dir", str(self.build_dir), *self.known.option]

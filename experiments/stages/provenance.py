@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_json, run_command, write_json
+from experiments.command_line import add_job
 from kernels import catalogue
 
 PACKAGES = [
@@ -109,6 +110,7 @@ def main() -> None:
     parser.add_argument("--store", type=Path, metavar="DIR", help="where the measurements are kept: names their leases")
     parser.add_argument("--out", required=True, type=Path)
     catalogue.add_tuned_argument(parser)
+    add_job(parser)
     options = parser.parse_args()
     machine = read_json(options.machine_json, "machine")
     toolchain = read_json(options.toolchain, "toolchain")

@@ -123,7 +123,7 @@ class Store:
 
 @functools.cache
 def versions() -> dict[str, str | None]:
-    """Of what builds and runs kernels, and of the harness."""
+    """The versions of what builds and runs kernels, and of the harness."""
     known = toolchain.known_or_found(None, "", None)
     harness = "".join(path.read_text() for path in catalogue.included(HARNESS))
     return {key: known[key] for key in ("nvcc", "ptxas", "arch", "gpu")} | {"harness": checksum(harness.encode())[:16]}

@@ -68,7 +68,7 @@ class Turns:
         return cls(Samples(np.empty(0), np.empty(0), np.empty(0, bool)), np.empty(0, "<U8"))
 
     def followed_by(self, other: Turns) -> Turns:
-        """These, then those."""
+        """These turns, followed by the other's."""
         pairs = [(getattr(self.samples, name), getattr(other.samples, name)) for name in vars(self.samples)]
         return Turns(Samples(*map(np.concatenate, pairs)), np.concatenate([self.roles, other.roles]))
 

@@ -1,7 +1,8 @@
-"""The kernel author's loop: build, check, emulate and, where there is a GPU, measure one kernel; told on one screen.
+"""The kernel author's loop: build, check, emulate and, where there is a GPU, measure one kernel, and report on one
+screen.
 
-    python -m experiments.try_kernel sgemm_mine            a kernel of the catalogue, beside the rung that it builds on
-    python -m experiments.try_kernel mine.cu --like sgemm_vectorized --template BK=16 --watch
+    python -m experiments.try_kernel sgemm_mine            a kernel of the catalogue, compared with the rung that it
+    builds on python -m experiments.try_kernel mine.cu --like sgemm_vectorized --template BK=16 --watch
                                                            one that is not in the catalogue, again whenever it is saved
 
 The exit code is 1 where a check failed. Everything goes into results/try; what the rung's part needs is kept there.
@@ -43,11 +44,11 @@ def chosen(options: argparse.Namespace) -> Variant:
 def once(options: argparse.Namespace) -> int:
     """One round: prints the screen; 1 where a check failed, else 0."""
     variant = chosen(options)
-    beside = options.beside or variant.builds_on
+    against = options.against or variant.builds_on
     known: catalogue.Catalogue = options.catalogue
-    base = known.find(beside) if beside else None
+    base = known.find(against) if against else None
     if base is not None and not isinstance(base, Variant):
-        raise UserError(f"--beside {beside}: not a kernel; allowed: a variant of the catalogue")
+        raise UserError(f"--against {against}: not a kernel; allowed: a variant of the catalogue")
     gpu = discovery.gpu()
     arch, root = gpu.arch if gpu else options.arch, options.out_dir
     size = findings.common_size(options.size, *([variant, base] if base else [variant]))
@@ -112,7 +113,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Try one kernel: build, check, emulate, measure.")
     add_kernel(parser)
     catalogue.add_tuned_argument(parser)
-    parser.add_argument("--beside", metavar="VARIANT", help="compared with; the rung that it builds on when left out")
+    parser.add_argument("--against", metavar="VARIANT", help="compared with; default: the rung that it builds on")
     parser.add_argument("--size", type=int, default=4096, metavar="N", help="m = n = k; rounded to what both take")
     parser.add_argument("--arch", default="sm_90a", help="built for where there is no GPU")
     parser.add_argument("--nvcc", help="path of the compiler")

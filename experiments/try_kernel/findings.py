@@ -26,18 +26,18 @@ from ptxsim import Counters, Kernel, PtxsimError, annotate, machines
 from ptxsim.sources import choose_file, find_source
 
 MACHINE = "h200"  # whose rates bounds have
-LINES = 8  # of the source that are told
+LINES = 8  # of the source that are shown
 Checks = list[str]  # in words, the failures first
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Resources; what the emulator foretells of m = n = k = `size`, or `why_not`; checks, where they were made."""
+    """Resources; what the emulator predicts for m = n = k = `size`, or `why_not`; checks, where they were made."""
 
     name: str
     size: int
     resources: dict[str, Any]  # a row of resources.csv
-    counters: dict[str, float] = field(default_factory=dict)  # foretold, under ncu's names
+    counters: dict[str, float] = field(default_factory=dict)  # predicted, under ncu's names
     cycles: dict[str, float] = field(default_factory=dict)  # least cycles per SM by resource; estimates too
     lines: list[str] = field(default_factory=list)  # those of the source that cost more than they must
     why_not: str | None = None
@@ -57,27 +57,28 @@ def common_size(size: int, *variants: Variant) -> int:
 
 
 def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, nvcc: str | None = None) -> Findings:
-    """Build a kernel, check it on the emulator if asked to, foretell. Raises `UserError` where it does not compile."""
+    """Build a kernel, check it on the emulator if asked to, predict its counters. Raises `UserError` where it does not
+    compile."""
     build_dir = folder_of(root, arch)
     cubin = build.build_kernel(variant, arch, build_dir, nvcc)
     resources = read_json(cubin.with_suffix(".json"), "resources")
-    told: Checks = []
+    checks: Checks = []
     passed = True
     try:
         kernel = launching.load(variant, build_dir)
         if checked:
-            told, passed = check_on(nullcontext(EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
+            checks, passed = check_on(nullcontext(EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
         machine = machines.find(MACHINE)
         problem = ProblemSpec.square(size)
         scaled = scaling.emulate(kernel, variant, problem, machine.sms)
         with no_stdout():
             rows = bounds.rows(variant, problem, kernel, cubin, scaled, machine)
     except UserError as error:
-        return Findings(variant.name, size, resources, why_not=str(error), checks=told, passed=passed)
+        return Findings(variant.name, size, resources, why_not=str(error), checks=checks, passed=passed)
     cycles = {row["resource"]: float(row["cycles_per_sm"]) for row in rows}
     totals = {name: float(value) for name, value in scaled.totals.items()}
     lines = costly(kernel, scaled.counters, variant)
-    return Findings(variant.name, size, resources, totals, cycles, lines, None, told, passed)
+    return Findings(variant.name, size, resources, totals, cycles, lines, None, checks, passed)
 
 
 @contextlib.contextmanager
@@ -122,18 +123,18 @@ def costly(kernel: Kernel, counters: Counters, variant: Variant) -> list[str]:
 
 
 def cost_in_words(cost: annotate.Cost) -> str:
-    """What of a line's accesses is too much."""
-    told = [
+    """Which accesses of a line cost more than they must."""
+    parts = [
         f"shared {name} {shared.degree:.3g}x the wavefronts ({shared.ways}-way)"
         for name, shared in (("load", cost.loads), ("store", cost.stores))
         if shared.excess
     ]
-    told += [
+    parts += [
         f"global {name} {used.bytes_per_sector:.3g} of 32 bytes a sector"
         for name, used in (("load", cost.reads), ("store", cost.writes))
         if used.excess
     ]
-    return ", ".join(told)
+    return ", ".join(parts)
 
 
 @functools.cache
@@ -160,8 +161,8 @@ def kept(root: Path, variant: Variant, parts: Sequence[object], make: Callable[[
 
 
 def find_kept(variant: Variant, size: int, arch: str, root: Path, nvcc: str | None = None) -> Findings:
-    """Of the rung that a kernel builds on: unchecked, and kept as long as its source, the compiler and our code are the
-    same."""
+    """The findings of the rung that a kernel builds on: unchecked, and kept as long as its source, the compiler and our
+    code are the same."""
     compiler = toolchain.nvcc(nvcc)
     versions = [toolchain.version(str(tool)) for tool in (compiler, toolchain.ptxas(compiler))]
     parts = ["findings", size, arch, *versions]

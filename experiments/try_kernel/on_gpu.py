@@ -36,7 +36,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a GPU told. Counters are under ncu's names; `why_not` has why there are none."""
+    """What a GPU measured. Counters are under ncu's names; `why_not` has why there are none."""
 
     gpu: str
     checks: findings.Checks = field(default_factory=list)
@@ -62,10 +62,10 @@ def measure(
 
     build_dir = findings.folder_of(root, gpu.arch)
     _ensure_harness(build_dir, gpu.arch, nvcc)
-    told, passed = findings.check_on(leased_gpu(build_dir), variant, LARGE)
+    checks, passed = findings.check_on(leased_gpu(build_dir), variant, LARGE)
     baseline = known[variant.baseline]
     if not passed:  # a wrong result has no speed
-        return Measured(gpu.name, told, False, baseline.name)
+        return Measured(gpu.name, checks, False, baseline.name)
     problem = Problem.square(size, variant.b_layout)
     others = [base] if base and base.dtype == variant.dtype and base.refusal(problem) is None else []
     for other in others:
@@ -73,7 +73,7 @@ def measure(
     speeds, result = _times([variant, *others, baseline], problem, build_dir)
     if not result.passed:
         line = f"FAILED {variant.name} at n = {size} after timing: {result.detail or 'out of its bound'}"
-        return Measured(gpu.name, [line, *told], False, baseline.name)
+        return Measured(gpu.name, [line, *checks], False, baseline.name)
     counters: dict[str, dict[str, float]] = {}
     try:
         counters[variant.name] = _counters(known, variant, size, build_dir, named)
@@ -84,8 +84,8 @@ def measure(
                 root, one, parts, functools.partial(_counters, known, one, size, build_dir, ())
             )
     except profile.LeftOut as reason:
-        return Measured(gpu.name, told, True, baseline.name, speeds, why_not=str(reason))
-    return Measured(gpu.name, told, True, baseline.name, speeds, counters)
+        return Measured(gpu.name, checks, True, baseline.name, speeds, why_not=str(reason))
+    return Measured(gpu.name, checks, True, baseline.name, speeds, counters)
 
 
 def _ensure_harness(build_dir: Path, arch: str, nvcc: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What was found out about a kernel, as one screen of text beside the rung that it builds on."""
+"""What was found out about a kernel, as one screen of text next to the rung that it builds on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def render(
     checks = _checks(own, measured)
     body = [*page.head("resources"), *_resources(page, own, base)]
     if own.why_not:
-        body += ["", *_wrapped(f"the emulator tells no counts: {own.why_not}")]
+        body += ["", *_wrapped(f"the emulator has no counts: {own.why_not}")]
     else:
         body += ["", *_bounds(page, own, base)]
     speed = _speed(page, variant, measured) if measured and measured.speeds else [f"no times: {gpu}"] if gpu else []
@@ -66,8 +66,8 @@ class _Page:
 
     def row(self, label: str, own: Any, base: Any, unit: str = "", *, digits: int = 3) -> str:
         values = [own, *([base] if len(self.names) > 1 else [])]
-        told = [_number(value, digits) + (unit if _is_number(value) else "") for value in values]
-        return self._line(f"  {label}", told, _difference(own, base) if len(values) > 1 else "")
+        cells_of = [_number(value, digits) + (unit if _is_number(value) else "") for value in values]
+        return self._line(f"  {label}", cells_of, _difference(own, base) if len(values) > 1 else "")
 
     def _line(self, label: str, values: Iterable[str], last: str) -> str:
         cells = "".join(f"{value:>{self.width + 2}}" for value in values)
@@ -77,8 +77,8 @@ class _Page:
 def _checks(own: Findings, measured: Measured | None) -> list[str]:
     """What failed first, with its pattern, and how many cases passed, on the emulator and on the GPU."""
     lines: list[str] = []
-    for told in (own.checks, measured.checks if measured else []):
-        for line in told:
+    for checks in (own.checks, measured.checks if measured else []):
+        for line in checks:
             parts = re.sub(r"ptxsim: ptxsim: \w+: ", "ptxsim: ", line).split(" | ")
             lines += [
                 text for part in parts for text in _cut(_wrapped(part, "" if part is parts[0] else "  "), LONGEST)
@@ -113,7 +113,7 @@ def _bounds(page: _Page, own: Findings, base: Findings | None) -> list[str]:
     names = [LABELS[max(_bounds_of(one), key=_bounds_of(one).__getitem__)] for one in (own, base) if one and one.cycles]
     lines.append(page.row("bottleneck", names[0], names[1] if len(names) > 1 else None))
     if base and base.why_not:
-        lines += _wrapped(f"the emulator tells no counts of {base.name}: {base.why_not}", "  ")
+        lines += _wrapped(f"the emulator has no counts of {base.name}: {base.why_not}", "  ")
     return lines
 
 
@@ -138,19 +138,19 @@ def _speed(page: _Page, variant: Variant, measured: Measured) -> list[str]:
         ("FLOP/clock/SM", own.flop_per_clock_sm, base and base.flop_per_clock_sm, "", 4),
         ("SM clock, MHz", own.sm_clock_mhz, base and base.sm_clock_mhz, "", 4),
     ]
-    lines = page.head(f"on {measured.gpu}, in turns")
+    lines = page.head(f"on {measured.gpu}, alternating")
     return lines + [page.row(label, a, b, unit, digits=digits) for label, a, b, unit, digits in rows]
 
 
 def _moved(page: _Page, own: Findings, base: Findings | None, measured: Measured | None) -> list[str]:
-    """Counters that differ from the rung's, measured ones where they are there, else those foretold."""
+    """Counters that differ from the rung's, measured ones if there are any, else predicted ones."""
     if base is None:
         return []
     counted = measured.counters if measured else {}
     if base.name in counted and own.name in counted:
         title, pair = "counters that moved (ncu)", (counted[own.name], counted[base.name])
     else:
-        title, pair = "counters that moved (foretold)", (own.counters, base.counters)
+        title, pair = "counters that moved (predicted)", (own.counters, base.counters)
     why = [f"  no counters of ncu: {measured.why_not}"] if measured and measured.why_not else []
     if not all(pair):
         return why
@@ -171,7 +171,7 @@ def moved(own: Mapping[str, float], base: Mapping[str, float]) -> list[str]:
 
 @functools.cache
 def labels() -> dict[str, str]:
-    """ncu's names of the counters that are told, with what people call them."""
+    """ncu's names of the counters that are shown, with readable labels."""
     groups = load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
     return {
         metric["ncu"]: ("stall: " if group == "stalls" else "") + metric["label"]
@@ -196,7 +196,7 @@ def _number(value: Any, digits: int) -> str:
 
 
 def _difference(own: Any, base: Any) -> str:
-    """Of numbers, with sign and share; "" where they are the same or one is none."""
+    """The difference of two numbers, with sign and share; "" where they are equal or one is none."""
     if not (_is_number(own) and _is_number(base)) or own == base:
         return ""
     share = f" ({100 * (own - base) / abs(base):+.1f}%)" if base else ""

@@ -65,8 +65,8 @@ def rank(
     built = [configuration for configuration in configurations if configuration.name in builds]
     rows = []
     with ProcessPoolExecutor(jobs) as pool:
-        told = pool.map(partial(_told, size=size, build_dir=build_dir, machine=machine), built)
-        for number, (configuration, columns) in enumerate(zip(built, told, strict=True), start=1):
+        estimated = pool.map(partial(_columns, size=size, build_dir=build_dir, machine=machine), built)
+        for number, (configuration, columns) in enumerate(zip(built, estimated, strict=True), start=1):
             if number % 50 == 0:
                 logger.info(f"ranked {number} of {len(built)}")
             build = builds[configuration.name]
@@ -75,10 +75,10 @@ def rank(
             if "reason" not in columns:
                 row["estimate"] = columns["cycles_per_sm"] * (1 + WAITING / row["warps"])
             rows.append((configuration, row | columns | {"machine": machine.name, "size": size}))
-    return sorted(rows, key=lambda told: (told[1].get("estimate", math.inf), told[0].name))
+    return sorted(rows, key=lambda row: (row[1].get("estimate", math.inf), row[0].name))
 
 
-def _told(configuration: Configuration, size: int, build_dir: Path, machine: machines.Machine) -> dict[str, Any]:
+def _columns(configuration: Configuration, size: int, build_dir: Path, machine: machines.Machine) -> dict[str, Any]:
     try:
         least, resource = cycles(configuration.variant(), size, build_dir, machine)
     except UserError as error:

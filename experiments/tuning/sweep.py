@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from contracts import UserError, read_json, run_command, schema, validate, write_json, write_rows, write_text
+from experiments.command_line import add_job
 from experiments.gpu import discovery
 from experiments.stages import build, toolchain
 from experiments.tuning import ranking, space
@@ -100,9 +101,9 @@ class Parts:
 
 
 def settings_digest(sweep: Sweep) -> str:
-    """Changes with whatever a result depends on beside the configuration."""
-    told = [sweep.size, sweep.data, sweep.flush_l2, sweep.samples, sweep.final_samples]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:8]
+    """Changes with whatever a result depends on in addition to the configuration."""
+    settings = [sweep.size, sweep.data, sweep.flush_l2, sweep.samples, sweep.final_samples]
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
 
 
 def compiler_name(nvcc: Path) -> str:
@@ -123,7 +124,7 @@ class Builder:
         return self.pool.submit(self.build, variant)
 
     def build(self, variant: Variant) -> dict[str, Any]:
-        """Now."""
+        """Builds them now, in this process."""
         stem = self.folder / variant.name
         row = self.kept(variant, stem)
         if row is None:
@@ -190,8 +191,8 @@ class Run:
             self.parts.append(row)
             rows[name] = row
             left = (time.monotonic() - start) / done * (len(missing) - done)
-            told = row["reason"] or f"{row['tflops']:.2f} TFLOP/s, {row['share_of_cublas']:.1%} of cuBLAS"
-            logger.info(f"round {number}, {done}/{len(missing)}: {name}: {told}; about {left:.0f} s left")
+            outcome = row["reason"] or f"{row['tflops']:.2f} TFLOP/s, {row['share_of_cublas']:.1%} of cuBLAS"
+            logger.info(f"round {number}, {done}/{len(missing)}: {name}: {outcome}; about {left:.0f} s left")
         return {name: rows[name] for name in blank}  # in the order asked for, whatever was there before
 
     def result(self, variant: Variant, built: Future[dict[str, Any]], samples: int) -> dict[str, Any]:
@@ -267,7 +268,7 @@ def tell_counts(configurations: list[Configuration]) -> None:
 
 
 def processors() -> int:
-    """Those that this process may use."""
+    """The processors that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -306,7 +307,7 @@ def ranked(options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]
 
 
 def drawn(options: argparse.Namespace, configurations: list[Configuration]) -> list[Configuration]:
-    """Those that may be built; with --limit so many of them, at random."""
+    """The configurations that may be built; with --limit, so many of them at random."""
     valid = [configuration for configuration in configurations if configuration.broken is None]
     return random.Random(SEED).sample(valid, min(options.limit or len(valid), len(valid)))
 
@@ -386,6 +387,7 @@ def main() -> None:
         "--rates", default="h200", help="whose rates the emulator's are: one of ptxsim's, or a .toml file"
     )
     parser.add_argument("--jobs", type=int, default=max(1, processors() - 1), help="builds at a time (%(default)s)")
+    add_job(parser)
     options = parser.parse_args()
     sweep = space.load()
     if options.kernel:

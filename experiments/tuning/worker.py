@@ -40,7 +40,7 @@ def sweep_case(variant: Variant) -> Case:
 
 
 class GpuMeasurer:
-    """One configuration after the other beside cuBLAS, on the same matrices. Use inside `lease()`."""
+    """One configuration after the other alternating with cuBLAS, on the same matrices. Use inside `lease()`."""
 
     def __init__(self, sweep: Sweep, harness_dir: Path, build_dir: Path) -> None:
         self.device = GpuDevice(harness_dir)

@@ -402,7 +402,7 @@ class Emulator:
         return reply
 
     def registers(self, loaded: Loaded, name: str) -> int:
-        """Of a thread, by the machine code; 0 where there is none."""
+        """The registers of a thread, by the machine code; 0 where there is none."""
         if loaded.cubin is None:
             return 0
         try:

@@ -12,7 +12,7 @@ from .gpus import GPUS, Gpu
 
 @dataclass(frozen=True)
 class Options:
-    """Of a run; the command line's help says what each means."""
+    """The options of a run; the command line's help says what each means."""
 
     gpu: Gpu = GPUS["h100"]
     only: tuple[str, ...] = ()

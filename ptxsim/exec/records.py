@@ -87,7 +87,7 @@ PER_SECTOR = {  # ratios
 
 
 def table(records: list[LaunchRecord]) -> list[str]:
-    """Of each kernel, all its launches together, what the memory system would do."""
+    """For each kernel, with all its launches together, what the memory system would do."""
     kernels: dict[str, list[LaunchRecord]] = {}
     for record in records:
         kernels.setdefault(record.title, []).append(record)

@@ -34,12 +34,12 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent(number: int) -> None:
-    """Of a new process: get this signal when the one that made it ends, however that is."""
+    """For a new process: get this signal when the one that made it ends, however that is."""
     libc.prctl(PR_SET_PDEATHSIG, number)
 
 
 def environment(standins: Path, address: str) -> dict[str, str]:
-    """Of a program that is to find the stand-ins and the emulator."""
+    """The environment of a program that is to find the stand-ins and the emulator."""
     found = dict(os.environ)
     found["LD_LIBRARY_PATH"] = os.pathsep.join([str(standins), *filter(None, [found.get("LD_LIBRARY_PATH", "")])])
     found[SOCKET] = address

@@ -261,7 +261,7 @@ class Sums:
         return words[:, here]
 
     def write(self, lanes: np.ndarray, bits: np.ndarray) -> None:
-        """Of these lanes."""
+        """Writes the results of these lanes."""
         words = self._words().copy()  # somebody may have the old ones
         parts, here = self._parts(words, lanes)
         parts[:, here] = bits

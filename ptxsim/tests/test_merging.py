@@ -147,6 +147,10 @@ def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(words, i
         kernel.launch(1, 32, [ptxsim.Array(np.zeros(32, np.float32))], observers=[counters], checks=False)
         counted.append(counters.totals()[LD])
     assert counted == [by_rule, loads]
+    by_block = ptxsim.Counters(by_block=3)
+    data = [ptxsim.Array(np.zeros(96, np.float32))]
+    kernel.launch(3, 32, data, observers=[by_block], checks=False, blocks=[0, 1, 2])
+    assert by_block.sums()[LD].tolist() == [loads] * 3
 
 
 def test_a_run_of_iterations_splits_as_the_machine_code_goes_through_it():

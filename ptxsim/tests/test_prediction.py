@@ -11,6 +11,7 @@ import ptxsim
 from ptxsim.cli import main
 from ptxsim.compiler import compile_ptx
 from ptxsim.prediction import _Apart, sample
+from ptxsim.trips import trip_counts
 
 SOURCE = """
 extern "C" __global__ void edges(float* out, const float* in, int n) {  // a stencil with ragged edges on both axes
@@ -54,6 +55,13 @@ extern "C" __global__ void queue(float* out, int* next, int n) {  // each block 
 extern "C" __global__ void histogram(int* counts, const int* in, int* old) {  // atomics whose results decide nothing
     atomicAdd(counts + threadIdx.x % 8, in[blockIdx.x * 32 + threadIdx.x]);
     old[blockIdx.x * 32 + threadIdx.x] = atomicAdd(counts + 8, 1);
+}
+extern "C" __global__ void persistent(float* out, const float* in, int n) {
+    for (int tile = blockIdx.x; tile < 10; tile += gridDim.x) {
+        float sum = 0;
+        for (int k = 0; k < n; ++k) sum += in[k % 640 * 32 + threadIdx.x];
+        out[tile * 32 + threadIdx.x] = sum;
+    }
 }
 """
 
@@ -112,7 +120,7 @@ def test_blocks_run_together_count_as_each_by_itself(compiled, ptx_text):
         blocks = list(range(4))
         found = {}
         for alone in (True, False):
-            apart = _Apart(alone)
+            apart = _Apart()
             lanes = 32 * -(-np.prod(block) // 32) if alone else 16384
             limits = ptxsim.Limits(lanes=int(lanes))
             kernel.launch(grid, block, args, shared, [apart], False, limits, values=False, blocks=blocks)
@@ -128,6 +136,63 @@ def test_a_long_loop_from_short_ones(ptx_text):
     assert small.totals == pytest.approx(ptxsim.predict(kernel, 40, 32, [*data, 16]).totals)
     large = ptxsim.predict(kernel, 40, 32, [*data, 1_000_000], over=(2, (8, 12, 16)))
     assert large.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 40 * 4 * 1_000_000
+
+
+def trips(lines: str, values: str = ".param .u32 k, .param .u32 n") -> list[int]:
+    """`trip_counts` of a kernel with pointers p and q, and parameters of the given names, which are loaded."""
+    return trip_counts(
+        ptxsim.load(
+            f""".version 8.0\n.target sm_90\n.address_size 64
+        .visible .entry f(.param .u64 p, .param .u64 q, {values}) {{
+        .reg .b32 %r<20>; .reg .b64 %y<9>; .reg .pred %q<4>;
+        .shared .b8 s[64]; ld.param.u32 %r0, [k]; ld.param.u32 %r1, [n]; ld.param.u64 %y0, [p]; mov.u32 %r2, 0;
+        mov.u32 %r3, %ctaid.x; mov.u32 %r4, %tid.x; mul.wide.u32 %y1, %r4, 4; add.u64 %y2, %y0, %y1;
+        {lines} ret; }}"""
+        ).program
+    )
+
+
+ROUND = "add.u32 %r2, %r2, 1; setp.lt.u32 %q0, %r2, {}; @%q0 bra L;"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), [2]),
+        ("shr.u32 %r6, %r0, 3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"), [2]),
+        # by threads of a block, each with its own part
+        ("mov.u32 %r2, %r4; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), [2]),
+        ("L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0") + " st.global.u32 [%y2], %r1;", [2]),
+        # no loop; a stride; what is stored; by block; out of memory
+        ("setp.lt.u32 %q0, %r2, %r0; @%q0 bra L; ld.global.u32 %r5, [%y2]; L:", []),
+        ("L: mad.wide.u32 %y3, %r0, %r2, %y2; ld.global.u32 %r5, [%y3]; " + ROUND.format("%r0"), []),
+        ("L: st.global.u32 [%y2], %r0; " + ROUND.format("%r0"), []),
+        ("mov.u32 %r2, %r3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), []),
+        ("L: ld.global.u32 %r5, [%y2]; min.u32 %r6, %r5, %r0; " + ROUND.format("%r6"), []),
+    ],
+)
+def test_arguments_that_count_trips(lines, found):
+    assert trips(lines) == found
+
+
+def test_a_large_count_of_trips_is_shortened(ptx_text):
+    """So many trips that the whole launch would take minutes, and the counts of it all the same."""
+    kernel = ptxsim.load(ptx_text, "columns")
+    data = [ptxsim.Array(np.zeros(32 * 40, np.float32)), ptxsim.Array(np.zeros(32 * 640, np.float32))]
+    found = ptxsim.predict(kernel, 40, 32, [*data, 10_000_000])
+    assert found.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 40 * 4 * 10_000_000
+    assert found.over == (2, (128, 192, 256)) and ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
+
+
+def test_a_persistent_kernel_whose_blocks_differ_is_run_as_a_whole(ptx_text):
+    """Of 10 tiles, two blocks have three, and two have two."""
+    kernel = ptxsim.load(ptx_text, "persistent")
+    data = [ptxsim.Array(np.zeros(32 * 10, np.float32)), ptxsim.Array(np.zeros(32 * 640, np.float32))]
+    found = ptxsim.predict(kernel, 4, 32, [*data, 1_000_000])
+    assert found.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 10 * 4 * 1_000_000
+    assert found.sampled == found.blocks == 4 and found.over == (2, (128, 192, 256))
+    with pytest.raises(ptxsim.PtxsimError, match=r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"):
+        ptxsim.predict(kernel, 4, 32, [*data, 100])
 
 
 @pytest.mark.parametrize(

@@ -87,13 +87,13 @@ def test_the_catalogue(folder: Path) -> None:
     def mutated(content: bytes) -> None:
         path.write_bytes(content)
         with told_in_one_line(path.name):
-            for entry in catalogue.load.__wrapped__(path).values():  # and what was taken can be used
+            for entry in catalogue.load(path=path).values():  # and what was taken can be used
                 assert entry.refusal(problem) is None or entry.name in str(entry.refusal(problem))
                 assert len(entry.source_hash) == 16
                 if isinstance(entry, catalogue.Variant):
                     assert entry.translation_unit() and min(entry.grid(problem, 4)) > 0
 
-    catalogue.load.__wrapped__(_written(path, yaml_bytes(small)))
+    catalogue.load(path=_written(path, yaml_bytes(small)))
     mutated()
 
 

@@ -338,3 +338,13 @@ def test_what_another_architecture_is_needed_for_is_left_out_with_the_reason() -
     assert not made().unfit
     with pytest.raises(UserError, match=r"^config.yaml: variants: hgemm_naive_bf16 needs compute capability 8.0, but"):
         made(device=turing, variants=["hgemm_naive_bf16"])
+
+
+def test_a_key_that_nothing_interprets_reaches_the_stages_resolved() -> None:
+    """An option from the configuration to a stage is a line of its schema, and the option."""
+    job = made("all", device=H200, sizes_step=256, lock_clocks=True, lock_sm_mhz=1500, nvcc="/nvcc").job
+    assert (job["sizes_step"], job["sm_mhz"], job["lock"], job["nvcc"]) == (256, 1500, True, "/nvcc")
+    assert job["store"] == "results/h200/measured" and job["build_dir"] == "results/build/sm_90a"
+    validate(dict(job), "job", "job.json")
+    assert not {"variants", "machine", "archive", "lock_sm_mhz"} & job.keys()
+    assert plan({}, LAPTOP, ARCHIVE).config == CONFIG

@@ -57,15 +57,14 @@ if "build" not in PLAN.kept:
             kernel="|".join(PLAN.catalogue.kernels),
         priority: 20  # a job on a GPU waits for it
         params:
+            job=JOB,
             arch=ARCH,
+            nvcc=config["nvcc"],
             out=subpath(output[0], parent=True),
             # the catalogue's entry: its template values, threads and shared memory
             entry=lambda wildcards: PLAN.catalogue.kernels[wildcards.kernel].source_hash,
-            nvcc=NVCC,
-            tuned=TUNED,
         shell:
-            "python -m experiments.stages.build {wildcards.kernel} --arch {params.arch} {params.nvcc} {params.tuned}"
-            " --out-dir {params.out} 2>&1 | tee {log}"
+            "python -m experiments.stages.build {wildcards.kernel} --job {params.job} --out-dir {params.out} 2>&1 | tee {log}"
 
 
 rule build_harness:
@@ -81,8 +80,9 @@ rule build_harness:
         harness="|".join(HARNESSES),
     priority: 50  # each job on a GPU waits for it
     params:
+        job=JOB,
         arch=ARCH,
+        nvcc=config["nvcc"],
         out=subpath(output[0], parent=True),
-        nvcc=NVCC,
     shell:
-        "python -m experiments.stages.build --source {input.source} --arch {params.arch} {params.nvcc} --out-dir {params.out} 2>&1 | tee {log}"
+        "python -m experiments.stages.build --source {input.source} --job {params.job} --out-dir {params.out} 2>&1 | tee {log}"

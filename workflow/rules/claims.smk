@@ -1,7 +1,7 @@
-# What the worklogs claim, and what of it holds: the report table `claims` (analysis/claims), and the records beside data/.
+# What the worklogs claim, and what of it holds: the report table `claims` (analysis/claims), and the records in data/.
 
 
-# Prints every time, and fails where a verdict on an archive is not the one that is recorded beside it. `all` makes the
+# Prints every time, and fails where a verdict on an archive is not the one that is recorded with it. `all` makes the
 # table and does not fail by it.
 rule claims:
     input:

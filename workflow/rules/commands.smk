@@ -14,8 +14,8 @@ def _kept_by(table, whole):
     if not PLAN.measuring or table.command.kept:
         return ""
     entries = _over(table.command)
-    command = "python -m experiments.stages.kept {table} {entries} --store {store} {tuned} --"
-    words = {"table": table.name, "store": STORE, "tuned": TUNED}
+    command = "python -m experiments.stages.kept {table} {entries} --job {job} --"
+    words = {"table": table.name, "job": JOB}
     if whole:
         return command.format(entries=" ".join(entries), **words)
     return lambda wildcards: command.format(entries=wildcards.entry, **words)
@@ -54,14 +54,14 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
             entries=_over(_table.command) if _whole else lambda wildcards: wildcards.entry,
             options=_table.command.options if PLAN.measuring else f"{_table.command.options} --emulated",
             emulator=EMULATOR if _table.command.emulates or not PLAN.measuring else "",
-            build=BUILD,
-            tuned=TUNED,
+            job=JOB,
+            settings=PLAN.job if PLAN.measuring else None,
             left_out=lambda wildcards, output: f"--left-out {output.left_out}" if output.left_out else "",
-            kept=lambda wildcards, output: f"--store {STORE} --seconds {output.seconds}" if output.seconds else "",
+            kept=lambda wildcards, output: f"--seconds {output.seconds}" if output.seconds else "",
             before=_kept_by(_table, _whole),
             emulated=f"--emulated {PARTS}/emulate" if _table.command.emulated else "",
         shell:
-            "{params.before} python -m {params.module} {params.entries} {params.options} --build-dir {params.build} {params.tuned}"
+            "{params.before} python -m {params.module} {params.entries} {params.options} --job {params.job}"
             " {params.kept} {params.emulated} --out {output.table} {params.left_out} 2>&1 | tee {log}"
 
     if not _whole:

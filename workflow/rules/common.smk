@@ -25,10 +25,10 @@ from contracts import registry
 from experiments.emulation import RESULTS as EMULATED_RESULTS
 from experiments.emulation import bank_pictures
 from experiments.gpu import discovery
-from experiments.stages import pack, profile, store, toolchain
+from experiments.stages import pack, profile, toolchain
 from kernels import catalogue
 from workflow import warm
-from workflow.plan import Device, Inventory, plan
+from workflow.plan import Device, Inventory, plan, whole_config
 
 # Held as long as this process lives: only where nobody holds it does `make all` remove a lock of Snakemake's
 ALIVE = open(Path(workflow.basedir, "Snakefile"))
@@ -62,6 +62,7 @@ def _start_warm():
 # Where nothing is executed, none of this is done.
 onstart:
     contracts.sweep("results", "data")  # what killed runs left behind
+    contracts.write_json(JOB, "job", dict(PLAN.job), only_if_changed=True)
     if config["resume"]:
         try:
             print(
@@ -97,7 +98,7 @@ try:
     config.update(
         {k: contracts.parse_yaml_value(v, f"config.yaml: {k}") for k, v in config.items() if isinstance(v, str)}
     )
-    contracts.validate(dict(config), "config", "config.yaml")
+    config.update(whole_config(config))
     _found = toolchain.known_or_found(config["nvcc"], config["arch"], config["gpu_node"])
     PLAN = plan(config, Device(_found, discovery.missing_libraries()), Inventory.of(Path(workflow.basedir)), TARGETS)
     if config["resume"]:
@@ -116,12 +117,14 @@ _warm = f'python() {{{{ if [ "$1${{{{{warm.PLACE}:+$OMP_NUM_THREADS}}}}" = -m1 ]
 shell.prefix(f"set -euo pipefail; unset PYTHONDONTWRITEBYTECODE; {_path}; {_warm}; ")
 
 RESULTS, BUILD, ARCH, MACHINE = PLAN.results, PLAN.build, PLAN.device.arch, PLAN.machine
-STORE = f"{RESULTS}/{store.FOLDER}"  # what was measured, one file a measurement: no output of a job, so that it outlives any
+# What was measured, one file a measurement: no output of a job, so that it outlives any. What all stages take as --job: no
+# input, for a change of it shows in the parameters of the jobs that it concerns.
+STORE, JOB = PLAN.job["store"], f"{RESULTS}/job.json"
 PARTS, HARNESS = f"{RESULTS}/parts", f"{BUILD}/harness.cubin"
 # The emulator's code, as a parameter of each job that runs it: fifty files as its inputs would bury all others
 _emulator = [*Path("ptxsim").glob("*.py"), *Path("ptxsim/instructions").glob("*.py")]
 EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(_emulator))).hexdigest()
-# What is built beside the catalogue's kernels, by the name of its cubin: the harness and the microbenchmarks
+# What is built in addition to the catalogue's kernels, by the name of its cubin: the harness and the microbenchmarks
 HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").rglob("*.cu"))}
 # Options that many commands take
 NVCC = f"--nvcc {shlex.quote(config['nvcc'])}" if config["nvcc"] else ""

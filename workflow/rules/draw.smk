@@ -62,11 +62,11 @@ for _group, _names in FIGURE_GROUPS.items():
 
 
 # All report tables in one process, but those that rest on every archive, each for itself (claims wait for no emulator,
-# and coverage does), and what is made from the claims.
+# and coverage does), and what is made from other report tables.
 TABLE_GROUPS = {}
 for _name, _table in REPORT_TABLES.items():
-    _second = any(read.startswith("report:") for read in _table.reads)
-    _group = "findings" if _second else _name if "archives" in _table.reads else "tables"
+    _first = [read.removeprefix("report:") for read in _table.reads if read.startswith("report:")]
+    _group = f"of_{_first[0]}" if _first else _name if "archives" in _table.reads else "tables"
     TABLE_GROUPS.setdefault(_group, []).append(_name)
 
 for _group, _names in TABLE_GROUPS.items():

@@ -18,14 +18,13 @@ if "emulate" not in PLAN.kept:
         log:
             f"results/logs/{MACHINE}/emulate/{{variant}}.log",
         params:
+            job=JOB,
             emulator=EMULATOR,
-            build=BUILD,
-            tuned=TUNED,
             problems=lambda wildcards: PLAN.predicted(wildcards.variant),
             out=subpath(output[0], parent=True),
             results="--results" if PLAN.measuring else "",
         shell:
-            "python -m experiments.emulation {wildcards.variant} --problem {params.problems} --build-dir {params.build} {params.tuned}"
+            "python -m experiments.emulation {wildcards.variant} --job {params.job} --problem {params.problems}"
             " {params.results} --out-dir {params.out} 2>&1 | tee {log}"
 
 
@@ -45,10 +44,11 @@ rule rank_tiles:
     params:
         emulator=EMULATOR,
         out=subpath(output[0], parent=True),
+        job=JOB,
         arch=ARCH,
-        nvcc=NVCC,
+        nvcc=config["nvcc"],
     shell:
-        "python -m experiments.tuning.sweep --rank --arch {params.arch} {params.nvcc} --out-dir {params.out}"
+        "python -m experiments.tuning.sweep --rank --job {params.job} --out-dir {params.out}"
         " --jobs {threads} 2>&1 | tee {log}"
 
 

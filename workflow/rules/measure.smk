@@ -7,12 +7,6 @@ def _checked_option(wildcards, input):
     return f"--checked {input.checked}" if input.checked else ""
 
 
-def _clock_options():
-    """The clocks that config names, as options."""
-    named = {"--sm-mhz": config["lock_sm_mhz"], "--memory-mhz": config["lock_memory_mhz"]}
-    return " ".join(f"{option} {mhz}" for option, mhz in named.items() if mhz)
-
-
 # Clocks are locked only where that was asked for; then it is tried at the start of a run, and not after ten minutes of it.
 rule clocks:
     output:
@@ -23,9 +17,10 @@ rule clocks:
     resources:
         gpu=1,
     params:
-        lock=f"--lock {_clock_options()}" if config["lock_clocks"] else "",
+        job=JOB,
+        settings=PLAN.job,
     shell:
-        "python -m experiments.stages.try_lock {params.lock} --left-out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.try_lock --job {params.job} --left-out {output} 2>&1 | tee {log}"
 
 
 rule machine:
@@ -40,12 +35,11 @@ rule machine:
     resources:
         gpu=1,
     params:
-        build=BUILD,
-        store=STORE,
+        job=JOB,
+        settings=PLAN.job,
         machine=MACHINE,
     shell:
-        "python -m experiments.stages.machine --machine {params.machine} --build-dir {params.build} --store {params.store}"
-        " --out {output} 2>&1 | tee {log}"
+        "python -m experiments.stages.machine --job {params.job} --machine {params.machine} --out {output} 2>&1 | tee {log}"
 
 
 # Correctness. A failure is a row, not a failed job: `passed` ends the run non-zero, after the report. What is measured is
@@ -64,11 +58,10 @@ rule check:
         gpu=1,
     params:
         variants=lambda wildcards: PLAN.runnable_of(wildcards.experiment, wildcards.part),
-        build=BUILD,
-        store=STORE,
-        tuned=TUNED,
+        job=JOB,
+        settings=PLAN.job,
     shell:
-        "python -m experiments.stages.check {params.variants} --build-dir {params.build} --store {params.store} {params.tuned}"
+        "python -m experiments.stages.check {params.variants} --job {params.job}"
         " --out {output.table} --seconds {output.seconds} 2>&1 | tee {log}"
 
 
@@ -95,15 +88,12 @@ rule bench:
         gpu=1,
     params:
         variants=lambda wildcards: PLAN.parts(wildcards.experiment)[wildcards.part],
-        build=BUILD,
-        store=STORE,
-        tuned=TUNED,
+        job=JOB,
+        settings=PLAN.job,
         checked=_checked_option,
-        step=f"--sizes-step {config['sizes_step']}" if config["sizes_step"] else "",
-        regime=lambda wildcards: (f"--regime locked {_clock_options()}" if wildcards.regime == "locked" else ""),
     shell:
-        "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --build-dir {params.build}"
-        " --store {params.store} {params.tuned} {params.checked} {params.step} {params.regime} --windows {output.windows}"
+        "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --job {params.job}"
+        " --regime {wildcards.regime} {params.checked} --windows {output.windows}"
         " --checks {output.checks} --samples {output.samples} --contests {output.contests} --seconds {output.seconds}"
         " --leases {output.leases}"
         " --left-out {output.left_out} 2>&1 | tee {log}"
@@ -132,13 +122,12 @@ rule profile:
     params:
         variants=lambda wildcards: PLAN.everything[wildcards.experiment].variants,
         problems=lambda wildcards: PLAN.everything[wildcards.experiment].profiled,
-        build=BUILD,
-        store=STORE,
-        tuned=TUNED,
+        job=JOB,
+        settings=PLAN.job,
         checked=_checked_option,
     shell:
-        "python -m experiments.stages.profile {params.variants} --problem {params.problems}"
-        " --build-dir {params.build} --store {params.store} {params.tuned} {params.checked} --out {output.counters}"
+        "python -m experiments.stages.profile {params.variants} --job {params.job}"
+        " --problem {params.problems} {params.checked} --out {output.counters}"
         " --with-beta {output.with_beta}"
         " --seconds {output.seconds} --left-out {output.left_out} 2>&1 | tee {log}"
 
@@ -164,11 +153,9 @@ if PLAN.sweeping:
             gpu=1,
             runtime=240,
         params:
-            build=BUILD,
-            out=subpath(output[0], parent=True),
+            job=JOB,
+            settings=PLAN.job,
             machine=MACHINE,
-            arch=ARCH,
-            nvcc=NVCC,
+            out=subpath(output[0], parent=True),
         shell:
-            "python -m experiments.tuning.sweep --machine {params.machine} --arch {params.arch} {params.nvcc}"
-            " --build-dir {params.build} --out-dir {params.out} 2>&1 | tee {log}"
+            "python -m experiments.tuning.sweep --job {params.job} --machine {params.machine} --out-dir {params.out} 2>&1 | tee {log}"

@@ -72,7 +72,7 @@ def sources(one, experiment=None):
     for name in (*one.reads, *(name for name in one.optional if name in own)):
         if name.startswith("report:"):
             found.append(f"results/tables/{drawn.tables()[name.removeprefix('report:')].file}")
-        elif name in drawn.FOLDERS:  # the archives' tables, and this run's own beside them
+        elif name in drawn.FOLDERS:  # the archives' tables, and this run's own next to them
             files = [f"{folder}/{table.file}" for folder in PLACES[name] for table in registry.tables().values()]
             found += [path for path in files if PLAN.inventory.has(path)]
             found += own.values() if PLAN.measuring else []

@@ -37,11 +37,11 @@ rule paper_pdf:
         " --bank-pictures {params.pictures} --out results 2>&1 | tee {log}"
 
 
-# Two variants head to head: their counters, or, where there are none, what the emulator foretells.
+# Two variants head to head: their counters, or, where there are none, the emulator's predictions.
 if PLAN.compared:
     _pair = PLAN.compared.variants
     COMPARED = f"results/tables/compare_{'_'.join(_pair)}.csv"
-    # beside an archive, this tree's checks on the emulator stand in: of these two, not of all kernels
+    # with an archive, this tree's checks on the emulator stand in: of these two, not of all kernels
     _all_checked, _pair_checked = (f"{folder}/emulated-checks.csv" for folder in (RESULTS, f"{RESULTS}/only/compare"))
 
     rule compared:

@@ -86,14 +86,14 @@ if PLAN.measuring:
             f"results/logs/{MACHINE}{{scope}}/provenance.log",
         localrule: True
         params:
-            tuned=TUNED,
-            store=STORE,
+            job=JOB,
+            settings=PLAN.job,
             left_out=lambda wildcards, input: [
                 f"--left-out {stage}={path}" for stage in ("profile", "locked") for path in input[stage]
             ],
         shell:
-            "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain} {params.tuned}"
-            ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --store {params.store} --out {output} 2>&1 | tee {log}'
+            "python -m experiments.stages.provenance --machine-json {input.machine} --toolchain {input.toolchain} --job {params.job}"
+            ' --command "$GEMM_LADDER_COMMAND" {params.left_out} --out {output} 2>&1 | tee {log}'
 
     rule machine_of_scope:
         input:

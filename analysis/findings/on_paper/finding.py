@@ -9,7 +9,7 @@ ON_PAPER = "wrong on paper"  # the kind of a verdict that no GPU could save
 
 
 def compute(of: Sources) -> Statement:
-    rows = [row for row in of.judged if row["counted"]]
+    rows = [row for row in of.judged if row["class"] == "claim" and row["same_as"] is None]
     if not rows:
         raise Missing("the claims were not judged")
     wrong = [row for row in rows if row["kind"] == ON_PAPER]

@@ -5,7 +5,7 @@
 
 NVBench's cold measurement is what ours claims to be: L2 flushed, no launch latency, one launch a sample. At each size
 ours runs before and after it, so that a drift of the card shows in neither. Where the card lowers its clock under load,
-the two see different clocks, since NVBench waits between samples; cycles are compared beside times for that reason.
+the two see different clocks, since NVBench waits between samples; cycles are compared as well as times for that reason.
 """
 
 from __future__ import annotations

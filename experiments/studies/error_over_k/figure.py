@@ -30,7 +30,7 @@ class Origin:
 
 
 def origin(measured: Measured, devices: set[str]) -> Measured | Origin:
-    """That of a GPU's rows is the machine's; the emulator's say so."""
+    """Where the rows come from: the machine, for a GPU's rows; the emulator's say so themselves."""
     return measured if devices == {"gpu"} else Origin("emulated (ptxsim, with the H200's tensor cores bit by bit)")
 
 
@@ -68,8 +68,8 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
         handles, labels, loc="outside upper center", ncols=min(4, style.legend_columns(labels)), frameon=False
     )
     side = int(rows["elements"].min() ** 0.5)
-    told = f"{side} x {side} elements a point, against float64"
-    style.note(figure, origin(measured, set(rows["device"])), told, stale=bool(rows["stale"].any()))
+    note = f"{side} x {side} elements a point, against float64"
+    style.note(figure, origin(measured, set(rows["device"])), note, stale=bool(rows["stale"].any()))
     return figure
 
 

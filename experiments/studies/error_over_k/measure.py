@@ -112,8 +112,8 @@ def main() -> None:
         raise UserError(f"{entry.name} is a library baseline: there is no PTX to run")
     with emulator(options.build_dir) if options.emulated else leased_gpu(options.build_dir) as device:
         rows = [row for k in KS for row in measure(device, entry, k)]
-    told = ", ".join(f"{row['data']} {row['rms']:.3g}" for row in rows[-len(DATA) :])
-    logger.info(f"{entry.name} on {device.name}, k = {KS[-1]}: RMS error in 2^-24 |A||B|: {told}")
+    errors = ", ".join(f"{row['data']} {row['rms']:.3g}" for row in rows[-len(DATA) :])
+    logger.info(f"{entry.name} on {device.name}, k = {KS[-1]}: RMS error in 2^-24 |A||B|: {errors}")
     write_rows(options.out, "error_over_k", rows)
 
 

@@ -1,6 +1,6 @@
-"""Issue of FFMA: cycles of loops beside the model's, and what a load of shared memory takes of issue.
+"""Issue of FFMA: cycles of loops against the model's, and what a load of shared memory takes of issue.
 
-Left: loops of FFMAs alone, each against the model of ptxsim/issue.py; on the line, both agree. Right: loads beside
+Left: loops of FFMAs alone, each against the model of ptxsim/issue.py; on the line, both agree. Right: loads next to
 FFMAs, by their width and by whether neighbouring lanes are merged.
 """
 
@@ -27,8 +27,8 @@ def instructions(operands: str) -> list[sass.Instruction]:
     found = []
     for part in operands.split(";"):
         name, *registers = ["FFMA", *part.split()] if " " in part else [part]
-        told = tuple(f"R{r[:-1]}.reuse" if r.endswith("*") else f"R{r}" for r in registers)
-        found.append(sass.Instruction(0, name, told, None, "", 0, 0))
+        names = tuple(f"R{r[:-1]}.reuse" if r.endswith("*") else f"R{r}" for r in registers)
+        found.append(sass.Instruction(0, name, names, None, "", 0, 0))
     return found
 
 
@@ -55,8 +55,8 @@ def loads(rows: pd.DataFrame) -> pd.DataFrame:
     """Loads without bank conflicts: bits, lanes (merged or not), extra issue cycles of one."""
     own = rows[(rows["beside"] == "load") & (rows["warps"] == WARPS) & ~rows["lanes"].isin(CONFLICTS)]
     merged = own["wavefronts"] <= own["bits"] / 64  # with only one half-warp merged, a load is as the others
-    told = merged.map({True: "merged", False: "not merged"})
-    return pd.DataFrame({"bits": own["bits"].astype(int), "lanes": told, "extra": own["extra"]})
+    labels = merged.map({True: "merged", False: "not merged"})
+    return pd.DataFrame({"bits": own["bits"].astype(int), "lanes": labels, "extra": own["extra"]})
 
 
 def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
@@ -99,8 +99,8 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     right.legend(title=None, loc="upper left", frameon=False)
     right.grid(axis="y")
     close = int(((found["model"] / found["measured"] - 1).abs() <= CLOSE).sum())
-    told = f"{WARPS} warps on one SM; model within {CLOSE:.0%} in {close} of {len(found)} loops"
-    style.note(figure, measured, told, withheld=False)
+    note = f"{WARPS} warps on one SM; model within {CLOSE:.0%} in {close} of {len(found)} loops"
+    style.note(figure, measured, note, withheld=False)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Microbenchmark of issue: how many cycles a loop of FFMAs takes, by its registers, and by what is beside.
+"""Microbenchmark of issue: how many cycles a loop of FFMAs takes, by its registers, and by what stands next to them.
 
     python -m experiments.studies.ffma_issue.measure --build-dir results/build/sm_90a --out ffma_issue.csv
 
@@ -110,14 +110,14 @@ class Loop:
 
 def operands(code: list[sass.Instruction]) -> str:
     """Registers of a loop's FFMAs, "d a b c" with * behind one that is kept, joined by ";"; others by their opcode."""
-    told = []
+    lines = []
     for i in code:
         if i.name == "FFMA":
             numbers = [re.sub(r"^R(\d+)(\.reuse)?$", lambda m: m[1] + ("*" if m[2] else ""), o) for o in i.operands]
-            told.append(" ".join(numbers))
+            lines.append(" ".join(numbers))
         else:
-            told.append(i.name)
-    return ";".join(told)
+            lines.append(i.name)
+    return ";".join(lines)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Case:
         return np.concatenate([shared, source]).astype(np.int32)
 
     def wavefronts(self) -> int | None:
-        """Of one load of a warp, by ptxsim's rules."""
+        """The wavefronts of one load of a warp, by ptxsim's rules."""
         if self.loop.beside != "load":
             return None
         width = (self.loop.bits or 32) // 8

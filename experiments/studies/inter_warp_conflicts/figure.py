@@ -1,7 +1,7 @@
 """Shared-memory wavefronts that the hardware counts beyond those that the addresses within each warp need.
 
 A line per catalogue kernel over the warps of its block, with one and with two blocks on each SM: with a single warp on
-an SM there is nothing beside it to collide with.
+an SM there is nothing else to collide with.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def excess(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
-    """The figure: stores beside loads."""
+    """The figure: stores next to loads."""
     rows = excess(rows)
     gemms = rows[rows["bits"].isna() & (rows["source"].isin(["A and B", "L2"]))]
     swept = gemms.groupby("kernel")["warps"].nunique()

@@ -1,4 +1,4 @@
-// The loop of a tiled GEMM taken apart: which of its pieces, and how many warps beside each other, make the hardware count
+// The loop of a tiled GEMM taken apart: which of its pieces, and how many warps next to each other, make the hardware count
 // more shared-memory wavefronts than the addresses of each warp call for. No access here has a bank conflict within its warp.
 //
 // A step of a warp: ROWS rows of 32 words from global memory to registers, from there (or constants in their place) to its

@@ -57,7 +57,7 @@ def cells(rows: pd.DataFrame) -> pd.DataFrame:
     return made.loc[[name for name in names if name in made.index], columns]
 
 
-def told(value: float) -> str:
+def in_percent(value: float) -> str:
     """A difference in a few characters: "-21", "+3.2", "0.0"; a dash where there is none."""
     if not np.isfinite(value):
         return "–"
@@ -85,7 +85,7 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     )
     figure.set_layout_engine("constrained", hspace=0, h_pad=0.04)
     for panel, part in zip(panels.flat, parts, strict=True):
-        style.cells(panel, part.to_numpy(), COLOURS, Normalize(-FULL, FULL), part.map(told).to_numpy())
+        style.cells(panel, part.to_numpy(), COLOURS, Normalize(-FULL, FULL), part.map(in_percent).to_numpy())
         panel.set_yticks(np.arange(len(part)) + 0.5, part.index)
         panel.tick_params(length=0, pad=1)
     axes = panels.flat[0]

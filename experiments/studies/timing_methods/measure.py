@@ -4,7 +4,7 @@
         --build-dir results/build/sm_90a --out timing_methods.csv
 
 Ours is the reference: median of single launches, L2 flushed before each, no launch latency, random data, steady clock.
-Each other protocol departs from it in what its name says; DEPARTURES tells how.
+Each other protocol departs from it in what its name says; DEPARTURES says how.
 """
 
 from __future__ import annotations
@@ -141,8 +141,10 @@ def main() -> None:
         for size in options.size:
             rows += measure(entry, size, options.build_dir)
             ours = rows[-len(DEPARTURES)]["time_us"]
-            told = ", ".join(f"{r['protocol']} {r['time_us'] / ours - 1:+.1%}" for r in rows[-len(DEPARTURES) + 1 :])
-            logger.info(f"{entry.name}, n = {size}: ours {ours:.2f} us; {told}")
+            differences = ", ".join(
+                f"{r['protocol']} {r['time_us'] / ours - 1:+.1%}" for r in rows[-len(DEPARTURES) + 1 :]
+            )
+            logger.info(f"{entry.name}, n = {size}: ours {ours:.2f} us; {differences}")
     write_rows(options.out, "timing_methods", rows)
 
 

@@ -1,10 +1,9 @@
 """What other ways of timing say: timing_methods.csv, one row per variant, size and way of timing.
 
 variant, label, n, stale, protocol, description, time_us, difference_percent (of the time, from that of `ours` in the
-same process), beside and alone_percent (a protocol that differs in one thing only, and the difference from that),
-sm_clock_mhz, cycles_difference_percent (that from `ours` of time x clock, where the clock was seen), replays. Without
-rows where it was not measured.
-"""
+same process), compared_with and alone_percent (a protocol that differs in one thing only, and the difference from
+that), sm_clock_mhz, cycles_difference_percent (that from `ours` of time x clock, where the clock was seen), replays.
+Without rows where it was not measured."""
 
 from __future__ import annotations
 
@@ -24,21 +23,21 @@ def timing_methods(rows: pd.DataFrame) -> pd.DataFrame:
     known = rows.drop_duplicates(keys).set_index(keys)[["time_us", "sm_clock_mhz"]].astype(float)
 
     def other(names: pd.Series) -> pd.DataFrame:
-        """Of each row, the time and clock by the protocol named."""
+        """For each row, the time and clock by the protocol named."""
         places = pd.MultiIndex.from_frame(rows[keys].assign(protocol=names))
         return known.reindex(places).set_axis(rows.index)
 
-    beside = rows["protocol"].map(lambda name: BESIDE.get(name, OURS))
+    compared_with = rows["protocol"].map(lambda name: BESIDE.get(name, OURS))
     ours = other(pd.Series(OURS, rows.index))
     cycles = rows["time_us"].astype(float) * rows["sm_clock_mhz"].astype(float)
     made = rows.assign(
         difference_percent=difference_percent(rows["time_us"], ours["time_us"]),
-        beside=beside,
-        alone_percent=difference_percent(rows["time_us"], other(beside)["time_us"]),
+        compared_with=compared_with,
+        alone_percent=difference_percent(rows["time_us"], other(compared_with)["time_us"]),
         cycles_difference_percent=difference_percent(cycles, ours["time_us"] * ours["sm_clock_mhz"]),
     )
     first = ["variant", "label", "n", "stale", "protocol", "description", "time_us", "difference_percent"]
-    return made[[*first, "beside", "alone_percent", "sm_clock_mhz", "cycles_difference_percent", "replays"]]
+    return made[[*first, "compared_with", "alone_percent", "sm_clock_mhz", "cycles_difference_percent", "replays"]]
 
 
 def timing_methods_table(inputs: Inputs) -> pd.DataFrame:

@@ -273,9 +273,11 @@ def test_findings_have_a_place_of_their_own(
         row["class"] = "finding" if row["id"] == "a-cublas-over-naive" else "claim"
     write_rows(tmp_path / "tables" / "claims.csv", "claims_table", rows)
     plain = {"part": "worklogs", "holds": True, "why": None, "told": "It is `that`.", "evidence": []}
+    plain |= {"tried": [], "status": "holds on h200, the only one that was tried"}
+    two = {"tried": [{"machine": "h200"}, {"machine": "other"}], "status": "holds on other only, not on h200"}
     found = [
         plain | {"name": "one", "title": "One thing", "evidence": ["a-cublas-over-naive"]},
-        plain | {"name": "two", "title": "Another", "holds": False},
+        plain | two | {"name": "two", "title": "Another", "holds": False},
         plain | {"name": "three", "title": "A third", "holds": None, "told": None, "why": "nothing was timed"},
     ]
     (tmp_path / "tables" / "findings.json").write_text(json.dumps(found))
@@ -285,7 +287,7 @@ def test_findings_have_a_place_of_their_own(
     shown.drawn()
     assert [line.text for line in shown.all("#findings-list li")] == [
         "One thing. It is that. a-cublas-over-naive",
-        "Another. Not here: It is that.",
+        "Another. Not here: It is that. It holds on other only, not on h200.",
         "A third. Not computed here: nothing was timed.",
     ]
     shown.one("#findings-list a").click()

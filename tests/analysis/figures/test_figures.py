@@ -43,6 +43,7 @@ from analysis.figures import (
 )
 from analysis.tables import autotune as tables_autotune
 from analysis.tables import machines as tables_machines
+from analysis.tables import published as tables_published
 from contracts import read_json, read_rows, worklogs, write_json, write_rows
 from kernels import catalogue
 
@@ -348,7 +349,7 @@ def test_both_ladders_are_drawn_at_their_shares(still: Folder) -> None:
 def test_the_paper_s_own_file_gives_a_ladder_of_each_worklog_with_one(still: Folder) -> None:
     rows = pd.DataFrame(worklogs.published(ROOT / worklogs.FOLDER))
     found = published.shares(rows, still.read().variants)
-    ladders = set(rows.loc[rows["quantity"].isin(list(published.SHARES)) & rows["rung"].notna(), "worklog"])
+    ladders = set(rows.loc[rows["quantity"].isin(list(tables_published.SHARES)) & rows["rung"].notna(), "worklog"])
     assert len(ladders) > 2 and ladders <= set(found["worklog"])
     assert found["share"].between(0.001, 2).all()
     assert set(found.loc[found["worklog"] == "A", "variant"]) >= {"sgemm_naive", "sgemm_blocktile_2d", "sgemm_warptile"}

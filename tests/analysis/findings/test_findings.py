@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import statistics
@@ -16,9 +17,10 @@ from machine_folder import Folder
 from made_inputs import write_inputs
 
 from analysis import findings, registry
+from analysis.findings import matrix
 from analysis.findings.merged.finding import APART
 from analysis.findings.sources import Sources
-from contracts import read_json, read_rows, worklogs, write_rows
+from contracts import read_json, read_rows, worklogs, write_json, write_rows
 from kernels import catalogue
 
 Row = dict[str, Any]
@@ -36,13 +38,14 @@ def told(tmp_path_factory: pytest.TempPathFactory, archive: Path, variants_csv: 
     return {row["name"]: row for row in made(folder, archive, variants_csv)}
 
 
-def made(folder: Path, measured: Path, variants: Path) -> list[Row]:
+def made(folder: Path, measured: Path, variants: Path, *archives: Path) -> list[Row]:
     """The document as the command makes it."""
     analytic = folder / "analytic.csv"
     done = run_module("experiments.stages.analytic", "--out", analytic)
     assert done.returncode == 0, done.stderr
-    inputs = write_inputs(folder / "inputs.json", measured, variants, tables={"analytic": analytic})
-    done = run_module("analysis.tabulate", "--inputs", inputs, "--out", folder, "findings")
+    more = {"tables": {"analytic": analytic}, "archives": list(map(str, archives))}
+    inputs = write_inputs(folder / "inputs.json", measured, variants, **more)
+    done = run_module("analysis.tabulate", "--inputs", inputs, "--out", folder, "matrix", "findings")
     assert done.returncode == 0, done.stderr
     found: list[Row] = json.loads((folder / "findings.json").read_text())
     return found
@@ -195,6 +198,48 @@ def test_what_is_not_there_is_named(folder: Folder) -> None:
         rows[name]["holds"] is None and rows[name]["why"] for name in ("wavefronts", "ladders", "power", "blocks")
     )
     assert rows["wavefronts"]["why"] == "smem_microbench.csv has no rows here"
+
+
+# ---- on several machines ----------------------------------------------------------------------------------------
+
+
+def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archive: Path, variants_csv: Path) -> None:
+    """A copy of the archive on which one rung has half its share at one size, and where copies were not counted."""
+    last = "hgemm_wgmma_pingpong_bf16"
+
+    def halved(row: Row) -> Row | None:
+        if (row["variant"], row["n"]) != (last, 16384):
+            return None
+        return {key: row[key] / 2 for key in ("share_of_baseline", "share_ci_low", "share_ci_high")}
+
+    folder.edit("bench", halved)
+    (folder.measured / "smem_microbench.csv").unlink()
+    provenance = read_json(folder.measured / "provenance.json", "provenance")
+    write_json(folder.measured / "provenance.json", "provenance", provenance | {"machine": "other", "gpu": "Other GPU"})
+    found = {row["name"]: row for row in made(folder.measured.parent, archive, variants_csv, archive, folder.measured)}
+    assert found["hopper"]["status"] == "holds on h200 only, not on other" and found["hopper"]["holds"]
+    assert found["fma"]["status"] == "holds on all that were tried: h200, other"
+    assert found["wavefronts"]["status"] == "holds on h200, the only one that was tried; not tried on other"
+    rows = list(csv.DictReader((folder.measured.parent / "matrix.csv").open()))
+    here, there = (row for row in rows if row["name"] == "hopper")
+    assert (here["machine"], here["holds"], there["machine"], there["holds"]) == ("h200", "yes", "other", "no")
+    assert there["gpu"] == "Other GPU" and there["least_at"].startswith(f"{last}, n = 16384, ")
+    assert float(there["least_percent"]) < 55 < float(here["least_percent"])
+
+
+@pytest.mark.parametrize(
+    ("holds", "words"),
+    [
+        ([True], "holds on a, the only one that was tried"),
+        ([True, True], "holds on all that were tried: a, b"),
+        ([True, False, None], "holds on a only, not on b; not tried on c"),
+        ([False, False], "does not hold on a, b"),
+        ([None, None], "not tried on a, b"),
+    ],
+)
+def test_a_status_says_no_more_than_was_tried(holds: list[bool | None], words: str) -> None:
+    tried = [{"machine": name, "holds": one} for name, one in zip("abc", holds, strict=False)]
+    assert matrix.status(tried) == words
 
 
 # ---- past the worklogs ----------------------------------------------------------------------------------------------

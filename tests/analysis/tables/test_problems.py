@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.data import Measured, squares
+from analysis.explorer import content
 from analysis.figures import problems as figure
 from analysis.inputs import Inputs
 from analysis.tables import problems
@@ -50,6 +51,14 @@ def test_only_plain_squares_count_as_sizes(measured: Measured) -> None:
     own = measured.timed[measured.timed["experiment"] == "any"]
     plain = squares(own)
     assert set(plain["n"]) == {512} and set(plain["beta"]) == {0.0} and len(plain) == 2
+
+
+def test_the_explorer_has_them_next_to_its_squares(measured: Measured) -> None:
+    told = content.timings(content.of_any_shape(measured.timed))
+    rows = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+    assert {row["problem"] for row in rows} == {"64x512x128", "512x512x512,beta=1", "8192x64x64", "128x128x8192"}
+    assert all(row["first"] and row["n"] < 600 for row in rows) and len(rows) == 8
+    assert "problem" not in content.timings(measured.bench)["columns"]
 
 
 def test_every_kernel_is_drawn_on_every_problem(measured: Measured) -> None:

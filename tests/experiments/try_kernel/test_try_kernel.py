@@ -40,7 +40,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def naive(out: Path) -> list[str]:
-    """The screen of sgemm_coalesced, beside sgemm_naive."""
+    """The screen of sgemm_coalesced, next to sgemm_naive."""
     done = tried(out, "sgemm_coalesced")
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -101,7 +101,7 @@ def test_a_dropped_product_names_its_thread(out: Path) -> None:
     assert "they lack the product k = 5" in words
 
 
-def test_a_race_is_told_with_line_and_thread_once(out: Path) -> None:
+def test_a_race_is_reported_with_line_and_thread_once(out: Path) -> None:
     done = tried(out, *fault(3))
     words = " ".join(done.stdout.split())
     line = next(n for n, text in enumerate(FAULTS.read_text().splitlines(), 1) if "sum[i][j] += a_tile" in text)
@@ -154,7 +154,7 @@ def test_templates_are_read_as_people_write_them(tmp_path: Path) -> None:
     assert found == {"first": (("BM", "T"), ("T",)), "second": (("A", "C"), ())}
 
 
-def test_what_stands_beside_the_file_is_part_of_the_kernel(tmp_path: Path) -> None:
+def test_what_stands_next_to_the_file_is_part_of_the_kernel(tmp_path: Path) -> None:
     (tmp_path / "mine.cuh").write_text("// one\n")
     source = tmp_path / "mine.cu"
     source.write_text(f'#include "mine.cuh"\n{FAULTS.read_text()}')
@@ -194,30 +194,30 @@ def test_a_long_story_stays_on_one_screen(out: Path, naive: list[str]) -> None:
     far = {name: value * 3 + 1 for name, value in base.counters.items()}
     lines = screen.render(own, replace(long, counters=far), base, None, "no GPU")
     assert len(lines) <= screen.ROWS and max(map(len, lines)) <= screen.COLUMNS
-    untold = replace(base, counters={}, cycles={}, lines=[], why_not="not made of whole tiles")
-    assert any("the emulator tells no counts: not made" in line for line in screen.render(own, untold, base, None, ""))
+    uncounted = replace(base, counters={}, cycles={}, lines=[], why_not="not made of whole tiles")
+    assert any("the emulator has no counts: not made" in line for line in screen.render(own, uncounted, base, None, ""))
 
 
 # ---- again whenever it is saved --------------------------------------------------------------------------------------
 
 
 def test_watch_runs_again_when_the_file_is_saved_and_ends_by_ctrl_c(tmp_path: Path) -> None:
-    source, told = tmp_path / "gemm.cu", tmp_path / "told.txt"
+    source, log = tmp_path / "gemm.cu", tmp_path / "log.txt"
     source.write_text("no kernel yet\n")
     command = [sys.executable, "-m", "experiments.try_kernel", str(source), *LIKE, "--template", "FAULT=0", "--watch"]
-    with told.open("w") as file:
+    with log.open("w") as file:
         process = subprocess.Popen(
             [*command, "--out-dir", str(tmp_path / "out")],
             cwd=ROOT, env=environment(), stdout=file, stderr=file, preexec_fn=heed_ctrl_c,
         )  # fmt: skip
         try:
-            wait_until(lambda: "no __global__ template" in told.read_text(), process)
+            wait_until(lambda: "no __global__ template" in log.read_text(), process)
             saved = tmp_path / "saved.cu"
             saved.write_text(FAULTS.read_text())
             os.replace(saved, source)  # as editors save
-            wait_until(lambda: "checked gemm on ptxsim: 23 of 23 cases passed" in told.read_text(), process)
+            wait_until(lambda: "checked gemm on ptxsim: 23 of 23 cases passed" in log.read_text(), process)
             process.send_signal(signal.SIGINT)
             assert process.wait() == 0
         finally:
             process.kill()
-    assert "Traceback" not in told.read_text()
+    assert "Traceback" not in log.read_text()

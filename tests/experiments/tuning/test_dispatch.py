@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from experiments.tuning import dispatch
 from kernels import catalogue
 from kernels.catalogue import Dispatcher, Problem
@@ -13,26 +15,21 @@ from kernels.catalogue import Dispatcher, Problem
 def test_the_problems_are_many_shapes_and_always_the_same() -> None:
     sizes = dispatch.problems()
     assert sizes == dispatch.problems()
-    assert len(set(sizes)) == len(sizes)
-    squares = {m for m, n, k in sizes if m == n == k}
-    assert {1024, 4096, 8192, 12800} <= squares
-    shapes = [
-        sum(m >= 4 * n and m > k for m, n, k in sizes),
-        sum(n >= 4 * m and n > k for m, n, k in sizes),
-        sum(k >= 8 * max(m, n) for m, n, k in sizes),
-        sum(m % 2 + n % 2 + k % 2 > 0 for m, n, k in sizes),
-    ]
-    assert min(shapes) >= 5
+    assert len({(one.m, one.n, one.k) for one in sizes}) == len(sizes)
+    for held_out in (False, True):
+        own = [one for one in sizes if one.held_out == held_out]
+        assert {"random", "tall", "wide", "deep"} <= {one.shape for one in own}
+        drawn = [one for one in own if one.shape == "random"]
+        assert 0.3 < sum(one.m % 8 + one.n % 8 + one.k % 8 > 0 for one in drawn) / len(drawn) < 0.7
+    assert all(one.m % 8 + one.n % 8 + one.k % 8 == 0 for one in dispatch.problems(8))
 
 
-def test_a_kernel_of_the_swept_dispatcher_takes_each_problem() -> None:
-    for entry in catalogue.load().values():
-        if isinstance(entry, Dispatcher) and entry.name == "sgemm_best":
-            for m, n, k in dispatch.problems():
-                entry.pick(Problem.packed(m, n, k))
-            break
-    else:
-        raise AssertionError("sgemm_best is gone")
+@pytest.mark.parametrize("name", ["sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16"])
+def test_a_kernel_of_the_swept_dispatcher_takes_each_problem(name: str) -> None:
+    entry = catalogue.load()[name]
+    assert isinstance(entry, Dispatcher)
+    for one in dispatch.problems(1 if entry.dtype == "fp32" else 8):
+        entry.pick(Problem.packed(one.m, one.n, one.k))
 
 
 def test_what_is_no_dispatcher_is_refused_in_one_line() -> None:

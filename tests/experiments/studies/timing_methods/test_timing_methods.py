@@ -49,9 +49,9 @@ def test_a_protocol_is_compared_with_ours_and_with_what_differs_in_one_thing(fol
     assert {name: float(row["difference_percent"]) for name, row in rows.items()} == pytest.approx(
         {"ours": 0, "no_flush": -20, "launch_gap": -18, "host_clock": -20.8, "after_idle": -16.84, "zeros": -5}
     )
-    assert (rows["launch_gap"]["beside"], float(rows["launch_gap"]["alone_percent"])) == ("no_flush", 2.5)
+    assert (rows["launch_gap"]["compared_with"], float(rows["launch_gap"]["alone_percent"])) == ("no_flush", 2.5)
     assert float(rows["host_clock"]["alone_percent"]) == pytest.approx(-1)
-    assert (rows["after_idle"]["beside"], float(rows["after_idle"]["alone_percent"])) == ("host_clock", 5)
+    assert (rows["after_idle"]["compared_with"], float(rows["after_idle"]["alone_percent"])) == ("host_clock", 5)
     assert rows["zeros"]["alone_percent"] == rows["zeros"]["difference_percent"]
     # 190 us x 2000 MHz are the cycles of 200 us x 1900 MHz: all that zeros change is the clock
     assert float(rows["zeros"]["cycles_difference_percent"]) == pytest.approx(0)

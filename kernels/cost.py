@@ -1,0 +1,181 @@
+"""Predicts how long a kernel takes on a problem: a sum of a few terms, whose factors are fitted to a sweep on one card.
+
+The terms follow from how a launch divides the problem (`schedule`): the launch itself; the steps over k of the busiest
+block, once as if it had a multiprocessor to itself and once in proportion to the blocks that share one; the tiles that
+it stores; the bytes that come from memory; and the cost of adding up a tile that several blocks share. Where there is
+no sweep, the factors come from the rates of a card (`typical`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contracts.dtypes import dtypes
+from kernels.problem import Problem
+
+if TYPE_CHECKING:
+    from kernels.entries import Variant
+
+SMS = 132  # multiprocessors of the card that factors are for: the H100 and the H200 have as many
+GRAINS, PARTS = 1024, 32  # Division::MOST and Division::PARTS of include/split_k.cuh
+
+TERMS = {  # in microseconds a unit
+    "launch": "1",
+    "steps": "steps over k of the busiest block",
+    "crowded": "the same times the blocks of a multiprocessor",
+    "unaligned": "the same where a row of an fp32 matrix is no multiple of 16 bytes",
+    "mean_steps": "steps of all tiles over blocks",
+    "tiles": "tiles of the busiest block times the blocks of a multiprocessor",
+    "megabytes": "of A, B and C",
+    "divided": "1 where blocks share a tile",
+    "parts": "blocks that share a tile",
+    "exchanged": "10,000 elements of a shared tile times the blocks of a multiprocessor",
+}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How a launch divides a problem among its blocks, or clusters."""
+
+    tiles: int
+    steps: int  # over k, of a tile
+    blocks: int  # that run at a time
+    busiest: int  # steps of the block that has most
+    parts: float  # blocks that share a divided tile; 0: none is divided
+    crowd: float  # blocks of a multiprocessor that has some, at least 1
+
+
+def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
+    """That of a kernel of the catalogue: one that divides tiles as include/split_k.cuh or include/stream_k.cuh does (by
+    the names of its template parameters), or one with whole tiles."""
+    values, cluster = variant.template, math.prod(variant.cluster)
+    tiles, steps = math.prod(variant.tiles(problem)) // cluster, -(-problem.k // variant.tile["k"])
+    resident = variant.persistent or max(512 // variant.threads, 1)
+    blocks = max(resident * sms // cluster, 1)
+    left, sharing = tiles % blocks, 0
+    longest = steps if left else 0
+    if left and "LEAST" in values:
+        grain = max(int(values["LEAST"]), -(-steps // GRAINS))
+        grains = -(-steps // grain)
+        most = min(blocks, left * min(grains, PARTS))
+        even = most // left * left
+        takers = even if even > left and 4 * even >= 3 * most else most
+        stretch = -(-left * grains // takers) * grain
+        if steps > int(values["FIXUP"]) and steps - stretch > int(values["FIXUP"]):
+            sharing, longest = takers, stretch
+    elif left and "WAYS" in values:
+        fixup, ways = int(values["FIXUP"]), int(values["WAYS"])
+        most = min(blocks, (min(ways, steps) if fixup < ways else ways) * left)
+        if steps - left * steps // most > fixup:
+            sharing, longest = most, -(-left * steps // most)
+    active = blocks if tiles >= blocks else sharing or tiles
+    busiest = tiles // blocks * steps + longest
+    return Schedule(tiles, steps, blocks, busiest, sharing / left if sharing else 0.0, max(active * cluster / sms, 1.0))
+
+
+def terms(variant: Variant, problem: Problem, sms: int = SMS) -> np.ndarray:
+    """Those of `TERMS`, in their order."""
+    found, p, bits = schedule(variant, problem, sms), problem, dtypes()[variant.dtype].bits
+    crowded, divided = found.busiest * found.crowd, float(found.parts > 0)
+    unaligned = bits == 32 and any(ld % 4 for ld in (p.lda, p.ldb, p.ldc))
+    return np.array(
+        [
+            1.0,
+            found.busiest,
+            crowded,
+            crowded * unaligned,
+            found.tiles * found.steps / found.blocks,
+            -(-found.tiles // found.blocks) * found.crowd,
+            (p.m * p.k + p.k * p.n + p.m * p.n) * bits / 8e6,
+            divided,
+            found.parts,
+            divided * variant.tile["m"] * variant.tile["n"] / 1e4 * found.crowd,
+        ]
+    )
+
+
+def typical(variant: Variant) -> np.ndarray:
+    """Factors of a card that nobody measured, in the order of `TERMS`: fp32 by 128 multiply-adds a cycle and
+    multiprocessor, 16 bits by 2048 of the tensor cores, at 1.7 GHz, three quarters of it reached, and 2.5 TB/s."""
+    rate = 0.75 * 1.7e3 * (2048 if variant.tensor_cores else 128)
+    step = variant.tile["m"] * variant.tile["n"] * variant.tile["k"] / rate
+    return np.array([8.0, 0.25, step, 0.2 * step, 0.0, 0.5, 0.4 if variant.tensor_cores else 0.2, 3.0, 0.05, 1.0])
+
+
+ROUNDS, TYPICAL_ERROR = 4, 0.03
+
+
+def fit(rows: np.ndarray, time_us: np.ndarray) -> np.ndarray:
+    """Non-negative factors by least squares of relative errors, reweighted ROUNDS times so that outliers count less.
+
+    `rows`: terms, one row a measurement; `time_us`: microseconds.
+    """
+    weights = 1 / time_us
+    for _ in range(ROUNDS):
+        factors = _least_squares(rows * weights[:, None], time_us * weights)
+        off = np.abs(rows @ factors / time_us - 1)
+        weights = 1 / time_us / np.sqrt(np.maximum(off / TYPICAL_ERROR, 1))
+    return factors
+
+
+def _least_squares(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Non-negative least squares by active sets (Lawson and Hanson, "Solving Least Squares Problems", 1974, ch. 23)."""
+    columns = matrix.shape[1]
+    found, passive = np.zeros(columns), np.zeros(columns, bool)
+    for _ in range(3 * columns):
+        gradient = matrix.T @ (wanted - matrix @ found)
+        if passive.all() or gradient[~passive].max() <= 1e-9 * np.abs(matrix.T @ wanted).max():
+            break
+        passive[np.flatnonzero(~passive)[gradient[~passive].argmax()]] = True
+        while True:
+            trial = np.zeros(columns)
+            trial[passive] = np.linalg.lstsq(matrix[:, passive], wanted, rcond=None)[0]
+            below = passive & (trial <= 0)
+            if not below.any():
+                break
+            found += (found[below] / (found[below] - trial[below])).min() * (trial - found)
+            passive &= found > 1e-12
+            found[~passive] = 0
+        found = trial
+    return found
+
+
+@dataclass(frozen=True)
+class Model:
+    """Factors of kernels by name; `fitted`: those of a sweep."""
+
+    factors: dict[str, tuple[float, ...]]
+    sms: int = SMS
+
+    def time_us(self, variant: Variant, problem: Problem) -> float:
+        """How long the kernel takes."""
+        known = self.factors.get(variant.name)
+        factors = typical(variant) if known is None else np.array(known)
+        return float(terms(variant, problem, self.sms) @ factors)
+
+
+LEAST_ROWS = 3 * len(TERMS)  # of a kernel, below which its factors are those of `typical`
+
+
+def fitted(rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int = SMS) -> Model:
+    """The model behind rows of dispatch.csv: of each kernel those of its source as it is now, and not held out."""
+    factors = {}
+    for variant in variants:
+        own = [
+            row
+            for row in rows
+            if row["variant"] == variant.name and row["source_hash"] == variant.source_hash and not row["held_out"]
+        ]
+        if len(own) >= LEAST_ROWS:
+            problems = (Problem.packed(row["m"], row["n"], row["k"], variant.b_layout) for row in own)
+            found = fit(
+                np.array([terms(variant, problem, sms) for problem in problems]),
+                np.array([row["time_us"] for row in own]),
+            )
+            factors[variant.name] = tuple(float(factor) for factor in found)
+    return Model(factors, sms)

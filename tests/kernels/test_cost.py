@@ -1,0 +1,50 @@
+"""The model of a kernel's time: how a launch is divided, the fit, and what a dispatcher makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from kernels import catalogue, cost
+from kernels.catalogue import Dispatcher, Problem
+
+CATALOGUE = catalogue.load()
+BEST = CATALOGUE["sgemm_best"]
+SMALL = CATALOGUE.kernels["sgemm_splitk_64x64"]
+
+
+def test_a_deep_problem_is_divided_and_a_shallow_one_is_not() -> None:
+    deep, shallow = (cost.schedule(SMALL, Problem.packed(64, 128, k)) for k in (4096, 64))
+    assert shallow.parts == 0 and shallow.busiest == shallow.steps == 4
+    assert deep.parts == cost.PARTS and deep.busiest == 9  # two tiles of 256 steps, in grains of three
+
+
+def test_whole_rounds_of_tiles_are_not_divided() -> None:
+    blocks = SMALL.persistent * cost.SMS
+    found = cost.schedule(SMALL, Problem.packed(64 * blocks, 64, 4096))
+    assert (found.tiles, found.parts, found.busiest) == (blocks, 0, found.steps)
+
+
+def test_the_fit_finds_the_factors_behind_exact_times() -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(0, 10, (200, len(cost.TERMS)))
+    factors = np.array([5, 0, 1, 0.2, 0, 0.5, 0.3, 2, 0, 1])
+    assert np.allclose(cost.fit(rows, rows @ factors), factors, atol=1e-6)
+
+
+def test_a_dispatcher_takes_the_kernel_that_a_sweep_shows_to_be_fastest() -> None:
+    assert isinstance(BEST, Dispatcher)
+    rng = np.random.default_rng(2)
+    rows = []
+    for variant in BEST.variants:
+        for m, n, k in rng.integers(64, 2000, (cost.LEAST_ROWS, 3)):
+            problem = Problem.packed(int(m), int(n), int(k))
+            time_us = float(cost.typical(variant) @ cost.terms(variant, problem)) * (0.1 if variant is SMALL else 1)
+            row = {"m": int(m), "n": int(n), "k": int(k), "variant": variant.name, "time_us": time_us}
+            rows.append(row | {"source_hash": variant.source_hash, "held_out": False})
+    swept = replace(BEST, model=cost.fitted(rows, BEST.variants))
+    assert swept.pick(Problem.square(1000)).name == SMALL.name
+    assert swept.source_hash != BEST.source_hash
+    stale = [row | {"source_hash": "of another source"} for row in rows]
+    assert cost.fitted(stale, BEST.variants).factors == {}
