@@ -391,7 +391,8 @@ def test_a_dispatchers_hash_changes_with_its_kernels_and_sizes(tree: Path) -> No
 
 
 def test_an_included_header_changes_the_hash_of_its_users(tree: Path) -> None:
-    headers = "ptx|warp_tile|tile_pipeline|tile_pipeline_k_major|fma_pipeline|split"  # the others include the first
+    # the others include the first
+    headers = "ptx|warp_tile|tile_pipeline|tile_pipeline_k_major|cluster_pipeline|fma_pipeline|split"
     users = {
         name
         for name, variant in KERNELS.items()

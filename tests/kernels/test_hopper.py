@@ -47,7 +47,11 @@ def compiled(variant: catalogue.Variant, folder: Path) -> None:
     (folder / f"{variant.name}.ptx").write_text(compile_ptx(unit, ARCH, [f"-I{catalogue.ROOT}"]))
 
 
-@pytest.mark.parametrize("rung", ["smem", "tma", "256", "persistent", "cluster", "store", "streamk", "pingpong"])
+RUNGS = ["smem", "tma", "256", "persistent", "cluster", "store", "streamk", "pingpong"]
+RUNGS += ["coop", "coop_whole", "coop_256x192", "pingpong_wide", "pingpong_in_step"]
+
+
+@pytest.mark.parametrize("rung", RUNGS)
 def test_a_rung_takes_any_problem_whose_rows_are_whole_16_bytes(rung: str, ptx) -> None:
     variant = catalogue.load().kernels[f"hgemm_wgmma_{rung}_fp16"]
     assert checked(variant, ptx(variant.name), EDGES) == ""
@@ -76,6 +80,21 @@ def test_a_kernel_of_a_column_major_b_takes_it_and_no_other(name: str, ptx) -> N
 def test_a_persistent_rung_takes_any_number_of_multiprocessors(sms: int, ptx) -> None:
     variant, wider = catalogue.load().kernels["hgemm_wgmma_store_fp16"], replace(EDGES, n=520, ldb=520, ldc=528)
     assert checked(variant, ptx(variant.name), wider, sms) == ""
+
+
+@pytest.mark.parametrize("sms", [4, 6, 16])
+def test_clusters_kept_in_step_wait_for_each_other_and_leave_their_counters_zero(sms: int, tmp_path: Path) -> None:
+    """Two full waves of tiles, or one, or none; an interval is two steps, so that each tile has three."""
+    variant = catalogue.load().kernels["hgemm_wgmma_pingpong_in_step_fp16"]
+    variant = replace(variant, template={**variant.template, "INTERVAL": 2})
+    compiled(variant, tmp_path)
+    problem = Problem(m=512, n=384, k=320, lda=320, ldb=384, ldc=384)
+    assert checked(variant, tmp_path, problem, sms) == ""
+    stuck = forgetful(tmp_path, variant.name, ("red.relaxed.gpu.global.add.u32 [%0], 1;", "// "))
+    stuck = replace(stuck, template=variant.template)
+    compiled(stuck, tmp_path)
+    waves = problem.m // 256 * (problem.n // 192) // (sms // 2)  # in which every cluster has a tile
+    assert ("deadlock" in checked(stuck, tmp_path, problem, sms)) == (waves > 0)
 
 
 def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(ptx, tmp_path: Path) -> None:
@@ -113,6 +132,13 @@ def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(pt
             ("if (leader) tma::store_wait_read<1>();", "if (leader) tma::store_wait_read<2>();"),
             "may still read",
         ),
+        ("coop", ("tma::fence_proxy_async();", ""), "proxy"),
+        (
+            "coop_256x192",
+            ("(row_of(block) == row_of(rank) || column_of(block) == column_of(rank))", "block == rank"),
+            "deadlock",
+        ),
+        ("pingpong_in_step", ("if (ended + 1 < clusters) return;", "return;"), "is not zero after the launch"),
     ],
 )
 def test_a_forgotten_step_is_found(rung: str, change: tuple[str, str], told: str, tmp_path: Path) -> None:
