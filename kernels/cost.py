@@ -51,8 +51,11 @@ class Schedule:
 
 
 def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
-    """That of a kernel of the catalogue: one that divides tiles as include/split_k.cuh or include/stream_k.cuh does (by
-    the names of its template parameters), or one with whole tiles."""
+    """How a launch of `variant` divides `problem` over `sms` multiprocessors.
+
+    The names of its template parameters say whether it divides tiles as include/split_k.cuh (`LEAST`) or
+    include/stream_k.cuh (`WAYS`) does; any other kernel computes whole tiles.
+    """
     values, cluster = variant.template, math.prod(variant.cluster)
     tiles, steps = math.prod(variant.tiles(problem)) // cluster, -(-problem.k // variant.tile["k"])
     resident = variant.persistent or max(512 // variant.threads, 1)
@@ -79,7 +82,7 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
 
 
 def terms(variant: Variant, problem: Problem, sms: int = SMS) -> np.ndarray:
-    """Those of `TERMS`, in their order."""
+    """The values of `TERMS` for one launch, in their order, as float64."""
     found, p, bits = schedule(variant, problem, sms), problem, dtypes()[variant.dtype].bits
     crowded, divided = found.busiest * found.crowd, float(found.parts > 0)
     unaligned = bits == 32 and any(ld % 4 for ld in (p.lda, p.ldb, p.ldc))

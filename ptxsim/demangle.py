@@ -2,18 +2,21 @@
 
     demangle("_Z5tiledILi128ELi8EfEvPKT1_Pfi")  # tiled<128, 8, float>(float const*, float*, int)
 
-What a template returns is left out, and the types of numbers among its arguments. Where there is no such runtime, a
-name stays as it is, as does one that it does not know. (On Linux
-there is one wherever highspy is, which this package needs.)
+The return type of a template is left out, as are the types of numbers among its arguments. GCC's runtime refuses
+names over 1,024 characters, which CuTe's kernels have; those go to binutils' c++filt. Without a demangler, or where it
+does not know a name, the name stays as it is. (On Linux, the C++ runtime is there wherever highspy is, which this
+package needs.)
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
+import subprocess
 from collections.abc import Iterable
 from functools import cache
 
+LONGEST = 1024  # characters of a name that GCC's runtime takes
 RUNTIMES = ("libstdc++.so.6", "libc++abi.dylib", "libc++abi.so.1")
 
 
@@ -32,14 +35,26 @@ def _runtime() -> ctypes.CDLL | None:
 
 
 def _demangled(name: str) -> str | None:
-    """As the runtime has it."""
-    library = _runtime() if name.startswith("_Z") else None
+    """The name as the runtime prints it; None where it cannot."""
+    if not name.startswith("_Z"):
+        return None
+    library = _runtime()
     at = library.__cxa_demangle(name.encode(), None, None, None) if library else None
     if library is None or not at:
-        return None
+        return _filtered(name) if len(name) > LONGEST else None
     text = ctypes.string_at(at).decode(errors="replace")
     library.free(at)
     return text
+
+
+def _filtered(name: str) -> str | None:
+    """The name as c++filt prints it; None where there is no c++filt or it does not know the name."""
+    try:
+        done = subprocess.run(["c++filt", "--no-recurse-limit"], input=name, capture_output=True, text=True)
+    except OSError:
+        return None
+    text = done.stdout.strip()
+    return text if done.returncode == 0 and text != name else None
 
 
 def _last_at_depth_0(text: str, wanted: str) -> int:

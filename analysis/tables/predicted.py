@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.data import metrics, records
+from analysis.data import metrics
 from analysis.inputs import Inputs
 
 CONFLICTS = "data_bank_conflicts_pipe_lsu_mem_shared"
@@ -25,9 +25,10 @@ def differences(counters: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFra
     current = counters[~counters["stale"].astype(bool)]
     both = current.merge(predictions[[*keys, "value"]], on=keys, suffixes=("", "_predicted"))
     both = both.rename(columns={"value": "measured", "value_predicted": "predicted"})
-    value = current.set_index(keys)["value"]
-    whole = [value.get((r.variant, r.n, r.metric.replace(CONFLICTS, WAVEFRONTS)), r.measured) for r in records(both)]
-    both = both.assign(whole=whole)
+    wavefronts = current.assign(metric=current["metric"].str.replace(WAVEFRONTS, CONFLICTS))
+    wavefronts = wavefronts[wavefronts["metric"] != current["metric"]][[*keys, "value"]]
+    both = both.merge(wavefronts.rename(columns={"value": "whole"}), on=keys, how="left")
+    both = both.assign(whole=both["whole"].fillna(both["measured"]))
     both = both[both["whole"] > 0]
     both = both.assign(difference_percent=100 * (both["predicted"] - both["measured"]) / both["whole"])
     return both[["variant", "label", "n", "metric", "predicted", "measured", "difference_percent"]]

@@ -135,7 +135,7 @@ def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
         "experiments.emulation", "sgemm_vectorized", "--problem", 4096, 4224, "--build-dir", built, "--out-dir", to
     )
     assert done.returncode == 0, done.stderr
-    assert "n = 4224, left out: sgemm_vectorized: size = 4224 is not made of whole tiles" in done.stderr
+    assert "n = 4224, left out: sgemm_vectorized: 4224x4224x4224 is not made of whole tiles" in done.stderr
     assert "checked sgemm_vectorized on ptxsim: 27 of 27 cases passed" in done.stderr
     checks = read_rows(to / "checks.csv", "checks")
     assert len(checks) == 27 and all(row["passed"] and row["device"] == "ptxsim" for row in checks)
@@ -167,13 +167,13 @@ def test_bad_input_is_one_line(built: Path, tmp_path: Path) -> None:
 def counters(variant: str, stale: bool = False, **metrics: float) -> list[dict]:
     names = {"average": told.AVERAGE, "slowest": told.SLOWEST}
     return [
-        {"variant": variant, "n": 4096, "label": variant, "order": 0, "stale": stale, "metric": names[k], "value": v}
+        {"variant": variant, **PROBLEM.row, "label": variant, "order": 0, "stale": stale, "metric": names[k], "value": v}
         for k, v in metrics.items()
     ]
 
 
 def bound(variant: str, **cycles: float) -> list[dict]:
-    return [{"variant": variant, "n": 4096, "resource": name, "cycles_per_sm": c} for name, c in cycles.items()]
+    return [{"variant": variant, **PROBLEM.row, "resource": name, "cycles_per_sm": c} for name, c in cycles.items()]
 
 
 def test_estimates_are_kept_apart_from_bounds() -> None:
