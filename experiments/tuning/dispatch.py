@@ -60,8 +60,8 @@ class Drawn:
 
 
 def problems(step: int = 1, share: float = 1.0) -> list[Drawn]:
-    """The problems of the sweep, each once, with m, n and k multiples of `step`; `share` is the part of their number that
-    is drawn."""
+    """The problems of the sweep, each once, with m, n and k multiples of `step`; `share` is the part of their number
+    that is drawn."""
     found = [Drawn(n, n, n, "square", False) for n in SQUARES]
     for held_out, counts, seed in ((False, DRAWN, SEED), (True, HELD_OUT, HELD_OUT_SEED)):
         rng = np.random.default_rng(seed)

@@ -167,7 +167,15 @@ def test_bad_input_is_one_line(built: Path, tmp_path: Path) -> None:
 def counters(variant: str, stale: bool = False, **metrics: float) -> list[dict]:
     names = {"average": told.AVERAGE, "slowest": told.SLOWEST}
     return [
-        {"variant": variant, **PROBLEM.row, "label": variant, "order": 0, "stale": stale, "metric": names[k], "value": v}
+        {
+            "variant": variant,
+            **PROBLEM.row,
+            "label": variant,
+            "order": 0,
+            "stale": stale,
+            "metric": names[k],
+            "value": v,
+        }
         for k, v in metrics.items()
     ]
 
