@@ -108,8 +108,8 @@ def bars() -> Layers:
 def lines() -> Layers:
     """A line per kernel over n with its interval as a band, and a rule at the size that is read.
 
-    Sizes whose row is not `joined` have a mark and no line, since a line would suggest values between them. A row's
-    `level` draws a horizontal rule: where two machines are equal.
+    Sizes whose row is not `joined` have a mark and no line, since a line would suggest values between them. Of
+    rows that are a `ratio` of two machines, `level` draws a rule where both are equal.
     """
     at, zero = alt.param(name="at", value=0), alt.param(name="zero", value=True)
     size = alt.X(
@@ -140,7 +140,8 @@ def lines() -> Layers:
         shape=alt.Shape("shape:N", scale=None),
         opacity=fading(),
     )
-    level = data().transform_filter("isValid(datum.level)").mark_rule(strokeDash=[6, 3]).encode(y="level:Q")
+    equal = alt.condition("datum.ratio", alt.value(1), alt.value(0))
+    level = data().mark_rule(strokeDash=[6, 3]).encode(y="level:Q", opacity=equal)
     target = base.mark_point(size=500, opacity=0, filled=True).encode(y=value, detail=series, tooltip=tooltips())
     here = alt.condition("datum.n == at", alt.value(0.6), alt.value(0))
     read = base.mark_rule(strokeDash=[3, 3]).encode(opacity=here)

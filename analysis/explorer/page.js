@@ -245,7 +245,7 @@ function point(row, one) {
   const value = scaled(one.key, row[one.key]), low = scaled(one.key, row[one.low]), high = scaled(one.key, row[one.high]);
   const has = isNumber(low) && isNumber(high);
   return {
-    n: row.n, problem: row.problem, variant: row.variant, label: mark(row.variant, row.stale), value,
+    n: row.n, problem: row.problem, variant: row.variant, label: mark(row.variant, row.stale), value, level: value,
     low: has ? low : value, high: has ? high : value,
     shown: withUnit(number(value, 6), one.unit),
     interval: has ? `${number(low, 6)} to ${number(high, 6)}` : 'none is recorded',
@@ -351,7 +351,7 @@ function usualKernels(names, rows, one) {
 /** The quotient of two rows of points: `first` by `second`, with the interval that both intervals allow. */
 function ratioOf(first, second) {
   const value = first.value / second.value, low = first.low / second.high, high = first.high / second.low;
-  return { ...first, value, low, high, level: 1, shown: number(value, 4), interval: `${number(low, 4)} to ${number(high, 4)}`,
+  return { ...first, value, low, high, level: 1, ratio: true, shown: number(value, 4), interval: `${number(low, 4)} to ${number(high, 4)}`,
     stale: first.stale || second.stale, where: `${first.where}; ${second.where}` };
 }
 
