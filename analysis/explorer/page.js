@@ -8,7 +8,7 @@ const COLOURS = 7, SAME = 0.01, LEADING = 3, CLAIMS_A_PAGE = 25;
 const SHAPES = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right'];
 const DASHES = [[1, 0], [7, 2], [2, 2]];
 const VERDICTS = { 'holds': ['holds', '✓'], 'direction only': ['partly', '≈'], 'within noise': ['partly', '±'],
-  'does not hold': ['fails', '✗'], 'not testable here': ['', '–'] };
+  'misses a narrow band': ['partly', '↔'], 'does not hold': ['fails', '✗'], 'not measured': ['', '…'], 'not testable here': ['', '–'] };
 const LONG = { m: 'machine', o: 'machine to compare with', how: 'how two machines are drawn', pg: 'page of the claims', fig: 'finding whose figure is open', d: 'dtype', e: 'experiment', n: 'n', q: 'quantity', k: 'kernels', at: 'size read', shape: 'shape of the problems',
   r: 'clocks', f: 'data', a: 'A', b: 'B', x: 'metric', p: 'worklog of the steps', same: 'with what is the same', pic: 'picture',
   w: 'worklog', v: 'verdict', kind: 'kind', cl: 'class', on: 'about', s: 'search', c: 'claim', theme: 'theme', view: 'view' };
@@ -628,11 +628,11 @@ async function renderBanks() {
 /** Filters of the claims: state, label, column. Those that no claim has are left out. */
 const FILTERS = [['w', 'Worklog', 'worklog'], ['v', 'Verdict', 'verdict'], ['kind', 'Kind', 'kind'], ['cl', 'Class', 'class'], ['on', 'About', 'about']];
 
-/** The claims as judged on the chosen machine: counted verdicts first, then untestable claims, then what is not counted. */
+/** The claims as judged on the chosen machine: counted verdicts first, then claims without a measurement, then what is not counted. */
 async function claimsOfMachine() {
   const place = Math.max(0, CLAIM_MACHINES.indexOf(machine() ? shortName(machine()) : ''));
   const found = CLAIM_MACHINES.length ? await part(`claims${place}`) : [];
-  const rank = claim => (claim.counted === false ? 2 : claim.verdict === 'not testable here' ? 1 : 0);
+  const rank = claim => (claim.counted === false ? 2 : claim.verdict.startsWith('not ') ? 1 : 0);
   return [...found].sort((a, b) => rank(a) - rank(b));
 }
 
