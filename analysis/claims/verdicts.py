@@ -148,12 +148,13 @@ def _number(claim: dict[str, Any], kind: str, ours: Estimate, paper: Paper | Non
         neutral, side = rule["neutral"], files.side(claim)
         if tolerance.beyond(ours, neutral, side, of, level, strictly=True):
             return Verdict(DIRECTION, f"{why}, but {'above' if side > 0 else 'below'} {neutral:g} as theirs", ours)
-    return Verdict(FAILS, why, ours)
+    undecided = partly and of is Noise.TIME and (ours.value - wanted) * (1 if kind == "at_least" else -1) >= 0
+    return Verdict(NOISY if undecided else FAILS, why, ours)
 
 
 def kind_of(claim: dict[str, Any], verdict: Verdict) -> str | None:
     """What failed, or what is missing; None where a claim holds, or where claims.yaml does not say what failed yet."""
-    if verdict.verdict == HOLDS:
+    if verdict.verdict in (HOLDS, NOISY):
         return None
     key, otherwise = ("lacks", WAITS) if verdict.verdict == UNTESTABLE else ("kind", None)
     if key == "kind" and independent(claim["measure"]):
