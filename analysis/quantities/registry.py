@@ -168,9 +168,9 @@ def _conflicts(side: str) -> Callable[[Reading], Value]:
 def _own() -> list[Quantity]:
     return [
         Quantity("tflops", "Speed", "TFLOP/s", "bench", "tflops", "tflops_low", "tflops_high", _tflops, better=1),
-        Quantity("share", "Share of cuBLAS: each alone and sustained, or in turns where that was not measured", "%",
-                 "bench", "share_of_baseline", "share_ci_low", "share_ci_high", shown_times=100, better=1),
-        Quantity("share_kind", "What the share of cuBLAS is of: alone, or in turns", "", "bench"),
+        Quantity("share", "Share of cuBLAS", "%", "bench", "share_of_baseline", "share_ci_low", "share_ci_high",
+                 shown_times=100, better=1),  # of which kind, `share_kind` says
+        Quantity("share_kind", "What the share of cuBLAS is of: each alone, or in turns", "", "bench"),
         Quantity("share_in_turns", "Share of cuBLAS, in turns with it", "%", "bench", "share_in_turns",
                  "share_in_turns_ci_low", "share_in_turns_ci_high", shown_times=100, better=1),
         Quantity("share_alone", "Share of cuBLAS in windows of each alone", "%", "bench", shown_times=100, better=1),
