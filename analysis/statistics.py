@@ -46,6 +46,7 @@ TIMED = {  # columns of bench.csv whose intervals cover repetitions: value, low,
     "share": ("share_of_baseline", "share_ci_low", "share_ci_high"),
     "share_in_turns": ("share_in_turns", "share_in_turns_ci_low", "share_in_turns_ci_high"),
     "time": ("time_us_median", "time_us_ci_low", "time_us_ci_high"),
+    "per_clock": ("flop_per_clock_sm", "flop_per_clock_ci_low", "flop_per_clock_ci_high"),  # added by `covering`
 }
 SHORT_US = 150.0  # a run below which launches and the caches, not the clock, make the difference
 UNKNOWN = 0.005  # the noise where an archive repeats too little: shares of three cards of one model differ by 0.45%
@@ -72,7 +73,9 @@ def noise(bench: pd.DataFrame, leases: pd.DataFrame | None = None) -> pd.DataFra
     that several experiments measured, each in its own process, from the range over the processes of a row, and from
     `leases` (rows of lease_medians.csv): what cards differ by comes on top.
     """
-    rows = bench.assign(noise_regime=regimes(bench))
+    rows = bench.assign(noise_regime=regimes(bench)).reindex(
+        columns=[*bench, "noise_regime", *({end for _, *ends in TIMED.values() for end in ends} - set(bench))]
+    )
     keys = [key for key in REPEATED if key in rows]
     between_leases = _of_leases(rows, leases) if leases is not None and len(leases) else {}
     found = []
@@ -103,8 +106,8 @@ def covering(bench: pd.DataFrame, leases: pd.DataFrame | None = None) -> pd.Data
         middle = bench[value].astype(float)
         bench = bench.assign(
             **{
-                low: np.minimum(bench[low].astype(float), middle * (1 - half)),
-                high: np.maximum(bench[high].astype(float), middle * (1 + half)),
+                low: np.fmin(bench[low].astype(float) if low in bench else middle, middle * (1 - half)),
+                high: np.fmax(bench[high].astype(float) if high in bench else middle, middle * (1 + half)),
             }
         )
     return bench
@@ -115,7 +118,7 @@ PROCESSES = 5  # whose least and greatest median are a 94% interval by themselve
 
 def _of_processes(rows: pd.DataFrame, value: str, low: str, high: str) -> tuple[float, int]:
     """The sum of squares, and the degrees of freedom, of the ranges over the processes of rows."""
-    rows = rows[rows["processes"].fillna(1).astype(int) >= 2].drop_duplicates([value, low, high])
+    rows = rows[(rows["processes"].fillna(1).astype(int) >= 2) & rows[low].notna()].drop_duplicates([value, low, high])
     count = rows["processes"].astype(int).clip(upper=max(RANGE))
     sigma = (rows[high] - rows[low]).astype(float) / rows[value].astype(float) / count.map(RANGE)
     return float((sigma**2 * (count - 1)).sum()), int((count - 1).sum())

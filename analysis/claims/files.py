@@ -25,6 +25,7 @@ from contracts.errors import LONGEST, one_line, suggest
 RULES = ("as", "between", "near", "within", "at_least", "at_most", "equals", "true")
 DIRECTED = RULES[:6]  # those that have a side of `neutral`
 OWN = ("near", "within")  # a tolerance of the claim's own
+BANDS = ("as", *OWN)  # around one number
 QUESTION = ("measure", "rule", "untestable", "lacks", "kind")
 LONGEST_QUOTE = 25  # words
 
@@ -256,13 +257,20 @@ def bounds(claim: dict[str, Any]) -> tuple[Any, ...]:
 def derived_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:
     """Theirs must follow from the numbers that it is told to be derived of."""
     try:
-        found, _ = allowed(claim, paper, Level.STANDARD)
+        standard = Level.STANDARD
+        found = derived(claim, paper, standard) if "derived" in claim else allowed(claim, paper, standard)[0]
     except (UserError, ValueError, Undefined) as error:
         return [f"derived: {error}"]
     reach = tolerance.of_number(claim["theirs"]).unit / 2
     if not found.low - reach <= claim["theirs"] <= found.high + reach:
         return [f"theirs = {claim['theirs']} is not what it is derived of, {found}"]
     return []
+
+
+def derived(claim: dict[str, Any], paper: Paper, level: Level) -> Estimate:
+    """What the digits of the numbers that a claim's is derived of give. Raises `UserError` for one of no sense."""
+    words = {"published": lambda id: wording(paper.rows, id).interval(level)}
+    return Estimate.of(evaluate(" ".join(str(claim["derived"]).split()), words))
 
 
 def allowed(claim: dict[str, Any], paper: Paper | None, level: Level) -> tuple[Estimate, str]:
@@ -282,8 +290,9 @@ def allowed(claim: dict[str, Any], paper: Paper | None, level: Level) -> tuple[E
         ), f"in the range {rule['between'][0]:g} to {rule['between'][1]:g}"
     if "derived" in claim:
         assert paper is not None
-        words = {"published": lambda id: wording(paper.rows, id).interval(level)}
-        found = Estimate.of(evaluate(" ".join(str(claim["derived"]).split()), words))
+        found = derived(claim, paper, level)
+        half = tolerance.of_number(theirs).unit / 2  # a timer's digits are more than a text can mean
+        found = Estimate(found.value, min(found.low, theirs - half), max(found.high, theirs + half))
         return found, f"{found.low:.5g} to {found.high:.5g}, as the digits of theirs give"
     rows = [paper.rows[name] for name in claim["published"] if name in paper.rows] if paper else []
     same = [row for row in rows if math.isclose(row["value"], theirs, rel_tol=1e-9)]

@@ -8,7 +8,7 @@ const COLOURS = 7, ROW_LIMIT = 10, SAME = 0.01;
 const SHAPES = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right'];
 const DASHES = [[1, 0], [7, 2], [2, 2]];
 const VERDICTS = { 'holds': ['holds', '✓'], 'direction only': ['partly', '≈'], 'within noise': ['partly', '±'],
-  'does not hold': ['fails', '✗'], 'not testable here': ['', '–'] };
+  'misses a narrow band': ['partly', '↔'], 'does not hold': ['fails', '✗'], 'not measured': ['', '…'], 'not testable here': ['', '–'] };
 const LONG = { m: 'machine', d: 'dtype', e: 'experiment', n: 'n', q: 'quantity', k: 'kernels', at: 'size read', shape: 'shape of the problems',
   r: 'clocks', f: 'data', a: 'A', b: 'B', x: 'metric', p: 'worklog of the steps', same: 'with what is the same', pic: 'picture',
   w: 'worklog', v: 'verdict', kind: 'kind', cl: 'class', on: 'about', s: 'search', c: 'claim', theme: 'theme', view: 'view' };

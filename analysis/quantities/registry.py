@@ -139,11 +139,6 @@ ENDS = ("of_baseline", "ci_low", "ci_high")
 TIME_ENDS = ("median", "ci_low", "ci_high")
 
 
-def _per_clock(of: Reading) -> Value:
-    time = estimates.divide(of.row["time_us_median"], of.get("time_us"))
-    return estimates.multiply(of.row["flop_per_clock_sm"], time)
-
-
 def _peak_share(of: Reading) -> Value:
     return estimates.divide(of.get("flop_per_clock_sm"), of.ceiling(dtypes()[of.row["dtype"]].ceilings))
 
@@ -176,7 +171,7 @@ def _own() -> list[Quantity]:
         Quantity("share_alone", "Share of cuBLAS in windows of each alone", "%", "bench", shown_times=100, better=1),
         Quantity("share_per_clock", "Share of cuBLAS per clock", "%", "bench", shown_times=100, better=1),
         Quantity("flop_per_clock_sm", "Work per clock", "FLOP/clock/SM", "bench", "flop_per_clock_sm",
-                 "flop_per_clock_sm_low", "flop_per_clock_sm_high", _per_clock, better=1),
+                 "flop_per_clock_ci_low", "flop_per_clock_ci_high", better=1),
         Quantity("gflop_per_j", "Work per joule", "GFLOP/J", "bench", "gflop_per_j", "gflop_per_j_ci_low",
                  "gflop_per_j_ci_high", lambda of: of.windows(), better=1, noise=Noise.POWER),
         Quantity("time_us", "Time", "µs", "bench", "time_us_median", "time_us_ci_low", "time_us_ci_high", better=-1),
