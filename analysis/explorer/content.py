@@ -258,7 +258,7 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
     if not path.is_file():
         return []
     table = inputs.report("claims", "claims_table")
-    files = worklogs.files("claims.yaml").values()
+    files = worklogs.claims().values()
     asked = {entry["id"]: entry for path in files for entry in load_yaml(path)}
     keys = {metric["id"] for metric in shown_metrics()}
     found = []
