@@ -49,6 +49,18 @@ class Paper:
         return {row["id"]: row for row in self.published}
 
     @property
+    def titles(self) -> dict[str, str]:
+        """What the claims of each worklog, and ours, are about."""
+        return {key: f"Worklog {key}: {one['title']}" for key, one in self.sources.items()} | {
+            worklogs.OWN: "Our own rungs and dispatchers"
+        }
+
+    def file_of(self, claim: dict[str, Any]) -> str:
+        """The claims.yaml that a claim is in, for messages."""
+        own = claim["worklog"] == worklogs.OWN
+        return "paper/claims.yaml" if own else f"{self.sources[claim['worklog']]['folder']}/claims.yaml"
+
+    @property
     def numbers(self) -> dict[str, float]:
         """Published values by id."""
         return {row["id"]: row["value"] for row in self.published}
@@ -62,7 +74,7 @@ def read(root: Path = worklogs.FOLDER, analytic: Iterable[Path] = ()) -> Paper:
         published=worklogs.published(root),
         claims=[
             claim | {"worklog": key}
-            for key, path in worklogs.files("claims.yaml", root).items()
+            for key, path in worklogs.claims(root).items()
             for claim in read_claims(path, faults)
         ],
         analytic={(r["case"], r["quantity"]): r["value"] for path in analytic for r in read_rows(path, "analytic")},
@@ -175,13 +187,17 @@ def claim_faults(paper: Paper) -> list[str]:
         faults += [f"published = {i!r} is not in published.csv; {suggest(i, known)}" for i in unknown]
         if not any(faults) and "as" in claim.get("rule", {}):
             faults += derived_faults(paper, claim)
-        where = f"{paper.sources[claim['worklog']]['folder']}/claims.yaml: {claim['id']}"
+        where = f"{paper.file_of(claim)}: {claim['id']}"
         found += [f"{where}: {fault}" for fault in faults if fault]
     return list(dict.fromkeys(found))
 
 
 def place_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:
-    """A claim's section, line and quotation; a finding has none of the last two."""
+    """A claim's section, line and quotation; what is ours has none of the last two."""
+    if (claim["worklog"] == worklogs.OWN) != (claim.get("class") == "rung"):
+        return ["class = rung is of paper/claims.yaml, and no other class is there"]
+    if claim["worklog"] == worklogs.OWN:
+        return [] if "evidence" in claim else ["evidence is missing; allowed: what a rung's claim rests on"]
     section, fault = section_of(paper, claim["worklog"], claim["section"])
     if section is None:
         return [fault]

@@ -2,9 +2,9 @@
 
 A verdict is one of: holds; direction only (not so, but on the same side of a neutral value as theirs); does not hold;
 misses a narrow band (the text's digits, of another machine, allow less than 1%); not measured (a command would);
-not testable here; within noise (archives of one GPU model disagree). `tolerance` decides how near is near enough, in
-the same way for all claims. Where a claim was judged and does not hold, its kind says what failed (`KINDS`); where it
-cannot be tested, what is missing (`LACKS`). Each machine has verdicts of its own.
+not testable here; within noise (archives of one GPU model disagree, or the interval leaves a side open). `tolerance`
+decides how near is near enough, in the same way for all claims. Where a claim was judged and does not hold, its kind
+says what failed (`KINDS`); where it cannot be tested, what is missing (`LACKS`). Each machine has verdicts of its own.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ def _number(claim: dict[str, Any], kind: str, ours: Estimate, paper: Paper | Non
             return Verdict(DIRECTION, f"{why}, but {'above' if side > 0 else 'below'} {neutral:g} as theirs", ours)
     elif is_narrow(claim, paper):  # with a neutral value, ours points the other way, whatever the band
         return Verdict(MISSES, why, ours)
-    return Verdict(FAILS, why, ours)
+    undecided = partly and of is Noise.TIME and (ours.value - wanted) * (1 if kind == "at_least" else -1) >= 0
+    return Verdict(NOISY if undecided else FAILS, why, ours)
 
 
 def is_narrow(claim: dict[str, Any], paper: Paper | None) -> bool:
@@ -171,12 +172,13 @@ def is_narrow(claim: dict[str, Any], paper: Paper | None) -> bool:
 
 
 def kind_of(claim: dict[str, Any], verdict: Verdict, paper: Paper | None = None) -> str | None:
-    """What failed, or what is missing; None where a claim holds or was not measured.
+    """What failed, or what is missing; None where a claim holds, was not measured or lies
+    within noise.
 
     What a machine measured differs on that machine unless claims.yaml gives another kind. Raises `UserError` where it
     gives one of `ON_PAPER` to a claim that rests on counters or times.
     """
-    if verdict.verdict in (HOLDS, UNMEASURED):
+    if verdict.verdict in (HOLDS, UNMEASURED, NOISY):
         return None
     if verdict.verdict == UNTESTABLE:
         return str(claim.get("lacks", UNRECORDED))

@@ -644,7 +644,7 @@ async function renderClaims() {
     CLAIM_MACHINES.length > 1 ? conditions()[0] : null,
     FILTERS.map(([key, label, column]) => {
       const values = unique(all.map(claim => claim[column]).filter(value => value != null)).sort();
-      return choice(key, label, [['', 'all'], ...values.map(value => [value, column === 'worklog' ? `${value}: ${title(value)}` : value])], state[key], () => ({ c: '', pg: '' }));
+      return choice(key, label, [['', 'all'], ...values.map(value => [value, column === 'worklog' && title(value) ? `${value}: ${title(value)}` : value])], state[key], () => ({ c: '', pg: '' }));
     }), search);
   const words = state.s.toLowerCase().split(/\s+/).filter(Boolean);
   const found = all.filter(claim => FILTERS.every(([key, , column]) => !state[key] || claim[column] === state[key])
@@ -689,7 +689,7 @@ function article(claim) {
     el('h3', {}, claim.claim), el('p', { class: 'facts' }, facts),
     claim.remark ? el('p', {}, claim.remark) : null,
     el('details', { open }, el('summary', {}, 'What it rests on'),
-      el('p', {}, `Worklog ${claim.worklog}, ${claim.section}${claim.lines ? `, line ${claim.lines}` : ''}`, claim.quote ? el('span', {}, ': ', el('q', {}, claim.quote)) : ''),
+      el('p', {}, `${claim.class === 'rung' ? '' : `Worklog ${claim.worklog}, `}${claim.section}${claim.lines ? `, line ${claim.lines}` : ''}`, claim.quote ? el('span', {}, ': ', el('q', {}, claim.quote)) : ''),
       claim.published?.length ? el('p', {}, 'Numbers in published.csv: ', el('code', {}, claim.published.join(', '))) : null,
       claim.measure ? el('p', {}, 'Measure: ', el('code', {}, claim.measure)) : null,
       claim.evidence ? el('p', {}, `Evidence: ${claim.evidence}`) : null,

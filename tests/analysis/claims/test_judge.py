@@ -197,6 +197,34 @@ def test_this_run_stands_for_its_archive_which_is_still_checked(small: Path, pla
     assert [row["machine"] for row in rows] == ["planted"] * len(CLAIMS) + ["other"] * len(CLAIMS)
 
 
+def test_each_archive_has_verdicts_of_its_own(tmp_path: Path, variants_csv: Path) -> None:
+    """A rung whose share collapses on a second card loses its claim there, and there alone."""
+    small = write_files(tmp_path / "paper" / "worklogs" / "a")
+    asked = {"class": "rung", "id": "own-warptile", "measure": "100 * sgemm_warptile.share", "rule": {"at_least": 70}}
+    rung = claim("own", line="gone", quote="gone", published=[], evidence="bench.csv", theirs=70, unit="%") | asked
+    (tmp_path / "paper" / "claims.yaml").write_text(yaml.safe_dump([rung]))
+    first, second = Planted(tmp_path / "one", variants_csv), Planted(tmp_path / "two", variants_csv)
+    second.document("provenance", {"machine": "second", "gpu": "Other GPU"})
+    for row in (rows := planted_bench()):
+        if row["variant"] == "sgemm_warptile" and row["n"] == 4096:
+            row.update(share_of_baseline=0.4, share_ci_low=0.39, share_ci_high=0.41)
+    second.write("bench", rows)
+    given = ["--worklogs", small.parent, "--analytic", small / "analytic.csv", "--variants", first.variants]
+    archives = ["--archives", first.folder, second.folder]
+    done = run_module("analysis.claims.judge", *given, *archives, "--record")
+    assert done.returncode == 0 and "Our own rungs and dispatchers" in done.stdout, done.stderr
+    recorded = [
+        {row["id"]: row["verdict"] for row in read_rows(one.folder / "verdicts.csv", "verdicts")}
+        for one in (first, second)
+    ]
+    assert [of["own-warptile"] for of in recorded] == ["holds", "does not hold"]
+    assert [of["a-holds"] for of in recorded] == ["holds", "does not hold"]
+    assert run_module("analysis.claims.judge", *given, *archives, "--check").returncode == 0
+    (tmp_path / "paper" / "claims.yaml").write_text(yaml.safe_dump([claim("own-x")]))
+    done = run_module("analysis.claims.judge", *given, *archives)
+    assert_one_line(done, "paper/claims.yaml: own-x: ", "class = rung is of paper/claims.yaml")
+
+
 FAULTS = [
     ({"rule": {"near": 0.1, "at_least": 2}}, "a-bad: rule = {'at_least': 2, 'near': 0.1} is not allowed; allowed: "),
     ({"rule": {"nere": 0.1}}, "a-bad: unknown key 'nere' in rule; nearest: near"),
@@ -415,6 +443,17 @@ def test_there_are_claims_of_every_worklog(paper: files.Paper) -> None:
         of_worklog = [claim for claim in paper.claims if claim["worklog"] == key]
         assert any("untestable" not in claim for claim in of_worklog), key
     assert len(paper.claims) >= 300 and len(paper.published) >= 500
+
+
+def test_there_is_a_claim_for_each_rung_with_wgmma_and_each_dispatcher_of_ours(paper: files.Paper) -> None:
+    measures = " ".join(claim["measure"] + claim["claim"] for claim in paper.claims if claim["worklog"] == "own")
+    names = {row["variant"] for row in catalogue.load().rows() if re.search("wgmma|_best|sgemm_tma", row["variant"])}
+    stems = {re.sub("_(bf16|fp16)$", "", name) for name in names}
+    assert (
+        len(stems) >= 20 and {stem for stem in stems if not re.search(rf"\b{stem}(_bf16|_fp16)?\b", measures)} == set()
+    )
+    pages = {claim["section"] for claim in paper.claims if claim["worklog"] == "own"}
+    assert [page for page in pages if not (ROOT / page).is_file()] == []
 
 
 def test_each_number_s_rung_is_in_the_catalogue(paper: files.Paper) -> None:
