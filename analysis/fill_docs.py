@@ -12,6 +12,8 @@ belongs where:
         a column per variant at n = 4096; rows: time, share of cuBLAS, registers, blocks per SM, then the keys
     <!-- sizes: VARIANT ... | N ... --> ... <!-- end -->
         the share of cuBLAS at these sizes
+    <!-- findings --> ... <!-- end -->
+        on which machines each finding holds, from --findings, with the shares of the kernels that it is about
 
 A text file has one statement a line: an expression that compares values by < <= > >=, also in a chain. Lines that begin
 with # say which sentences it is about. Keys and expressions are those of `analysis.quantities`; `python -m
@@ -32,6 +34,8 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from analysis.data import DAGGER, one_row_each
+from analysis.findings.matrix import WORDS, measured_findings
+from analysis.findings.sources import Row
 from analysis.inputs import Inputs
 from analysis.quantities.estimates import Estimate, Truth, Undefined
 from analysis.quantities.expressions import evaluate
@@ -39,10 +43,11 @@ from analysis.quantities.machine import SIZE, Machine, Missing
 from analysis.quantities.registry import quantities
 from analysis.words import data_text, regime_text, significant
 from contracts import UserError, choose, run_command, write_text
+from contracts.json_files import json_value
 
 ALWAYS = ["time_us", "share", "registers", "blocks_per_sm"]
 COMMENT = re.compile(r"^<!-- *(.*?) *-->$", re.MULTILINE | re.DOTALL)
-DIRECTIVES = {"origin": False, "table": True, "sizes": True, "end": False}
+DIRECTIVES = {"origin": False, "findings": False, "table": True, "sizes": True, "end": False}
 
 
 @dataclass(frozen=True)
@@ -207,6 +212,32 @@ def origin(machine: Machine) -> list[str]:
     return [f"*{' · '.join(part for part in parts if part)}.*"]
 
 
+def finding_table(found: Sequence[Row] | None, where: str) -> list[str]:
+    """The lines of <!-- findings -->: a row per finding that rests on measurements, a column per machine."""
+    if found is None:
+        raise UserError(
+            f"{where}: findings needs --findings FILE.json, which python -m analysis.tabulate findings makes"
+        )
+    shown = [row for row in found if row["name"] in measured_findings()]
+    gpus = {one["machine"]: one["gpu"] for row in shown for one in row["tried"]}
+    body = []
+    for row in shown:
+        on = {one["machine"]: one for one in row["tried"]}
+        body.append([row["title"], *(finding_cell(on[name]) if name in on else WORDS[None] for name in gpus)])
+    note = (
+        "*In brackets: the least and the greatest share of cuBLAS, over all n, data and clocks, of the kernels that a "
+        "finding is about.*"
+    )
+    return [*grid(["Finding", *(f"{gpu} (`{name}`)" for name, gpu in gpus.items())], body), "", note]
+
+
+def finding_cell(one: Row) -> str:
+    """Whether a finding holds on a machine, and the range of shares there."""
+    if one["least_percent"] is None:
+        return WORDS[one["holds"]]
+    return f"{WORDS[one['holds']]} ({one['least_percent']:.0f} to {one['greatest_percent']:.0f}%)"
+
+
 def summary(machine: Machine, statements: Sequence[Statement]) -> str:
     """How many statements hold, and what the others wait for."""
     count = [sum(statement.verdict is verdict for statement in statements) for verdict in (True, False, None)]
@@ -248,7 +279,7 @@ def judged(text: str, machine: Machine, source: Path) -> list[Statement]:
     ]
 
 
-def fill(text: str, machine: Machine, source: Path) -> str:
+def fill(text: str, machine: Machine, source: Path, findings: Sequence[Row] | None = None) -> str:
     """The Markdown document with every block made anew.
 
     Raises `UserError` for a comment, variant or key that is unknown, with the line it stands in.
@@ -256,6 +287,7 @@ def fill(text: str, machine: Machine, source: Path) -> str:
     found = comments(text, source)
     fill: dict[str, Callable[[Comment, str], list[str]]] = {
         "origin": lambda *_: origin(machine),
+        "findings": lambda _, where: finding_table(findings, where),
         "table": lambda comment, where: variant_table(machine, comment, where),
         "sizes": lambda comment, where: size_table(machine, comment, where),
     }
@@ -292,6 +324,8 @@ def parser() -> argparse.ArgumentParser:
         "--resources", type=Path, metavar="FILE", help="resources.csv (default: the measured folder's)"
     )
     options.add_argument("--inputs", type=Path, metavar="FILE.json", help="in place of the three above")
+    about = "findings.json of a run, for <!-- findings -->"
+    options.add_argument("--findings", type=Path, metavar="FILE.json", help=about)
     about = "documents, filled in place, and files of statements"
     options.add_argument("--doc", required=True, nargs="+", type=Path, metavar="FILE.md|FILE.txt", help=about)
     return options
@@ -301,11 +335,12 @@ def main() -> int:
     args = parser().parse_args()
     texts = {doc: read_text(doc) for doc in args.doc}
     machine = read_machine(args)
+    findings = read_findings(args.findings) if args.findings else None
     statements: list[Statement] = []
     false = 0
     for doc, text in texts.items():
         if doc.suffix != ".txt":
-            write_text(doc, fill(text, machine, doc), only_if_changed=True)
+            write_text(doc, fill(text, machine, doc, findings), only_if_changed=True)
             continue
         found = judged(text, machine, doc)
         statements += found
@@ -317,6 +352,14 @@ def main() -> int:
     if statements:
         print(summary(machine, statements))
     return 1 if false else 0
+
+
+def read_findings(path: Path) -> list[Row]:
+    """The findings of a run. Raises `UserError` for a file that is not that."""
+    found = json_value(read_text(path), path)
+    if not isinstance(found, list) or not all(isinstance(row, dict) and "tried" in row for row in found):
+        raise UserError(f"{path}: not a findings.json; python -m analysis.tabulate findings makes one")
+    return found
 
 
 def read_text(doc: Path) -> str:

@@ -42,6 +42,10 @@ BUILT = (".cu", ".ptx", ".cubin", ".sass", ".json")
 EMULATED = ("checks.csv", "predictions.csv", "bounds.csv", "shared_widths.csv", "bank_accesses.json")
 
 
+# Words of a GPU's name that a folder's leaves out: maker, brand, and the memory's size and kind
+UNNAMED = re.compile(r"nvidia|geforce|\d+gb|hbm\d*e?")
+
+
 @dataclass(frozen=True)
 class Device:
     """What was found: compilers and, where there is one, the GPU."""
@@ -61,8 +65,12 @@ class Device:
 
     @property
     def machine(self) -> str:
-        """Folder for its results: "h200" for "NVIDIA H200", "no-gpu" where there is none."""
-        return re.sub(r"[^a-z0-9]+", "-", self.gpu.lower().replace("nvidia", "")).strip("-") if self.gpu else "no-gpu"
+        """Folder for its results: "h100" for "NVIDIA H100 80GB HBM3", "no-gpu" where there is none."""
+        if not self.gpu:
+            return "no-gpu"
+        words = re.findall(r"[a-z0-9]+", self.gpu.lower())
+        kept = [word for word in words if not UNNAMED.fullmatch(word)]
+        return "-".join(kept or words)
 
 
 @dataclass(frozen=True)

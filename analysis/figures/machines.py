@@ -1,16 +1,16 @@
-"""One machine against another: each rung's share of cuBLAS on every machine that has been measured.
+"""One machine against another: a map of kernels and sizes, with how far each share of cuBLAS changed.
 
-A machine is a folder of tables; two days on one GPU are two. Drawn are the rungs that were measured on two machines or
-more from the source that the tree has now. On the right how far the others are from the first machine: in share of
-cuBLAS (filled marks), and in TFLOP/s (hollow ones). What makes one machine faster than another, or one day faster than
-the next, makes cuBLAS faster too, and so should leave the shares.
+A machine is a folder of tables; two days on one GPU are two. A panel per machine but the first has the rungs and sizes
+that both have, from the source that the tree has now. A cell has the change of the share in percent, in colour where it
+is more than leases of one machine lie apart. What makes one machine faster than another, or one day faster than the
+next, makes cuBLAS faster too, and so should leave the shares.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,80 +18,60 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, current
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.tables.machines import SIZE, all_runs, shares
+from analysis.tables.machines import YARDSTICK, all_runs, lease_spreads, shares
 
-LOOKS = [
-    {"color": style.KERNEL, "marker": "o"},
-    {"color": style.BAD, "marker": "D"},
-    {"color": style.EMULATED, "marker": "^"},
-    {"color": style.LINES[3], "marker": "s"},
-]
-AGREE_PERCENT = 1.0
+FULL = 25.0  # percent: a change so large, or larger, has the full colour
+ROW, CELL = 0.155, 0.36  # inches
 
 
-def draw_shares(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: dict[str, dict[str, Any]]) -> None:
-    """A mark per machine with its interval, around the place of its rung."""
-    for number, (name, look) in enumerate(looks.items()):
-        part = rows[rows["machine"] == name]
-        y = part["label"].map(places) + 0.34 * (number - (len(looks) - 1) / 2) / max(len(looks) - 1, 1)
-        error = [part["share_percent"] - part["share_low"], part["share_high"] - part["share_percent"]]
-        axes.errorbar(part["share_percent"], y, xerr=error, fmt="none", color=style.INK, linewidth=0.8)
-        axes.scatter(part["share_percent"], y, s=15, linewidth=0, zorder=3, label=name, **look)
-    axes.axvline(100, color=style.INK, linewidth=0.9, zorder=0.9)
-    axes.set(xlabel=f"share of cuBLAS, %, n = {SIZE}", xlim=(0, max(105.0, 1.03 * rows["share_percent"].max())))
+def draw_map(axes: Axes, rows: pd.DataFrame, labels: list[str], sizes: list[int]) -> None:
+    """A cell per kernel and size: its change, in colour where it is beyond what leases differ by."""
+    for row in rows.to_dict("records"):
+        x, y, change = sizes.index(row["n"]), labels.index(row["label"]), row["share_change_percent"]
+        if row["beyond_leases"]:
+            colour = style.KERNEL if change > 0 else style.BAD
+            strength = 0.15 + 0.85 * min(1.0, abs(change) / FULL)
+            axes.add_patch(style.plt.Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, alpha=strength, linewidth=0))
+        strong = row["beyond_leases"] and abs(change) > FULL / 2
+        look: dict[str, Any] = {"color": "white" if strong else style.INK, "fontsize": 6.5}
+        text = f"{change:+.0f}" if abs(change) >= 10 else f"{change:+.1f}"
+        axes.text(x, y, text, ha="center", va="center", **look)
+    axes.set_xticks(range(len(sizes)), [f"{n}" for n in sizes], rotation=90, fontsize=7)
+    axes.set(xlim=(-0.5, len(sizes) - 0.5), ylim=(len(labels) - 0.5, -0.5))
+    axes.tick_params(length=0, pad=2)
 
 
-def draw_changes(axes: Axes, rows: pd.DataFrame, places: dict[str, int], looks: dict[str, dict[str, Any]]) -> None:
-    """How far each machine but the first is from it."""
-    for name, look in list(looks.items())[1:]:
-        part = rows[rows["machine"] == name]
-        y = part["label"].map(places)
-        hollow: dict[str, Any] = {
-            "marker": look["marker"],
-            "facecolor": "none",
-            "edgecolor": look["color"],
-            "linewidth": 0.9,
-        }
-        axes.scatter(part["tflops_change_percent"], y, s=34, zorder=2, **hollow)
-        axes.scatter(part["share_change_percent"], y, s=12, linewidth=0, zorder=3, **look)
-    far = max(1.2, 1.1 * rows[["share_change_percent", "tflops_change_percent"]].abs().max().max())
-    axes.axvspan(-AGREE_PERCENT, AGREE_PERCENT, color="#EEEEEE", zorder=0)
-    axes.axvline(0, color=style.INK, linewidth=0.9, zorder=0.9)
-    axes.set(xlim=(-far, far), xlabel="against the first, %")
-
-
-def draw(machines: dict[str, Measured]) -> Figure:
-    """The figure: a row per rung. The first machine is the one that the others are held against."""
+def draw(machines: dict[str, Measured], spreads: pd.DataFrame | None = None) -> Figure:
+    """The figure. The first machine is the one that the others are held against; `spreads`: see `shares`."""
     first, *others = machines.values()
-    rows = shares(machines)
+    rows = shares(machines, spreads)
     if rows.empty:
-        one = "There is one run only" if not others else f"No rung of this tree was measured in two runs at n = {SIZE}"
+        one = "There is one run only" if not others else "No rung of this tree was measured in two runs at one size"
         why = f"{one}; each folder of data/ with a bench.csv is one."
         return style.left_out(first, "Machine against machine", why)
-    looks = {name: LOOKS[number % len(LOOKS)] for number, name in enumerate(machines)}
-    places = {label: place for place, label in enumerate(rows["label"].unique())}
-    figure, (share, change) = plt.subplots(
-        1,
-        2,
-        figsize=(style.WIDTH, 1.05 + 0.2 * len(places)),
-        sharey=True,
-        gridspec_kw={"width_ratios": [1.35, 1]},
-    )
-    draw_shares(share, rows, places, looks)
-    draw_changes(change, rows, places, looks)
-    for axes in (share, change):
-        axes.tick_params(axis="y", length=0)
-        axes.grid(axis="both")
-    share.set_yticks(list(places.values()), list(places))
-    share.set_ylim(len(places) - 0.4, -0.6)
-    figure.legend(loc="outside upper center", ncols=len(machines), handletextpad=0.2)
-    gone = {label for measured in machines.values() for label in current(measured.bench)[1]} - set(places)
+    base, *names = machines
+    rows = rows[rows["machine"] != base]
+    labels, sizes = list(dict.fromkeys(rows["label"])), sorted(rows["n"].unique())
+    names = [name for name in names if name in set(rows["machine"])]
+    across = max(1, min(len(names), int((style.WIDTH - 1.6) / (CELL * len(sizes)))))
+    down = math.ceil(len(names) / across)
+    width = max(style.WIDTH, 1.8 + CELL * len(sizes) * across)
+    size = (width, 0.9 + down * (0.6 + ROW * len(labels)))
+    figure, grid = style.plt.subplots(down, across, figsize=size, sharey=True, squeeze=False)
+    for axes in grid.flat[len(names) :]:
+        axes.remove()
+    for name, axes in zip(names, grid.flat, strict=False):
+        draw_map(axes, rows[rows["machine"] == name], labels, sizes)
+        axes.set_title(f"{name} against {base}: share of cuBLAS, %", loc="left", fontsize=8)
+        axes.set_yticks(range(len(labels)), labels, fontsize=7)
+        axes.set_xlabel("n")
+    gone = {label for measured in machines.values() for label in current(measured.bench)[1]} - set(labels)
     style.note(
         figure,
         first,
         *(origin for origin in dict.fromkeys(other.origin for other in others) if origin != first.origin),
-        "unlocked clocks, uniform inputs, 95% intervals",
-        f"right: filled: share, hollow: TFLOP/s; shaded: within {AGREE_PERCENT:.0f}%",
+        "unlocked clocks, uniform inputs",
+        f"colour: more than leases of one machine differ by, and than {YARDSTICK:.0f}%",
         withheld=False,
         outdated=sorted(gone),
     )
@@ -99,4 +79,4 @@ def draw(machines: dict[str, Measured]) -> Figure:
 
 
 def machines_figure(inputs: Inputs) -> Figure:
-    return draw(all_runs(inputs))
+    return draw(all_runs(inputs), lease_spreads(inputs))

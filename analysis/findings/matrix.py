@@ -11,12 +11,18 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import registry
 from analysis.findings.sources import Row, Sources
 from analysis.inputs import Inputs
 
 SHARES = ("least_percent", "least_at", "greatest_percent", "greatest_at")
 COLUMNS = ["name", "part", "title", "status", "machine", "gpu", "holds", "why", *SHARES]
 WORDS = {True: "yes", False: "no", None: "not tried"}
+
+
+def measured_findings() -> list[str]:
+    """The findings that a machine decides, in the paper's order: all but those about the claims themselves."""
+    return [name for name, manifest in registry.findings().items() if "report:claims" not in manifest["reads"]]
 
 
 def on(of: Sources, row: Row, kernels: list[str]) -> Row:

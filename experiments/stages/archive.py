@@ -117,12 +117,13 @@ def missing_tables(folder: Path) -> dict[str, list[str]]:
 def require_whole(folder: Path) -> None:
     """Raises `UserError`, one line with all that is amiss, for an archive that is not whole.
 
-    It is where every table that the registry marks is there, of one commit and a clean tree, as it was archived (by its
-    checksum) and as its schema has it, and no row is of a kernel whose source has changed since.
+    It is where its folder, machine.json and provenance.json name one machine and one GPU, every table that the registry
+    marks is there, of one commit and a clean tree, as it was archived (by its checksum) and as its schema has it, and
+    no row is of a kernel whose source has changed since.
     """
     origins = read_json(folder / ORIGINS, "archived")
     tables = {t.file: t for t in registry.tables().values() if t.archive != "never" and t.target != "by hand"}
-    amiss = []
+    amiss = misnamed(folder)
     if missing := [file for file in tables if not (folder / file).is_file()]:
         amiss.append(f"missing: {', '.join(missing)}")
     if unknown := [file for file in tables if file not in origins and file not in missing]:
@@ -143,6 +144,24 @@ def require_whole(folder: Path) -> None:
     if amiss:
         raise UserError(f"{folder} is not whole: {'; '.join(amiss)}")
     logger.info(f"{folder} is whole: {len(tables)} tables of commit {commits[0] if commits else 'none'}")
+
+
+def misnamed(folder: Path) -> list[str]:
+    """What an archive says of the machine that is not so: another name than its folder's, or another GPU or none."""
+    told = {
+        f"{kind}.json": read_json(folder / f"{kind}.json", kind)
+        for kind in ("machine", "provenance")
+        if (folder / f"{kind}.json").is_file()
+    }
+    found = [f"{file} names no GPU" for file, one in told.items() if not one["gpu"].strip()]
+    found += [
+        f"{file} is of machine {one['machine']!r}, not {folder.resolve().name!r}"
+        for file, one in told.items()
+        if one["machine"] != folder.resolve().name
+    ]
+    if len(gpus := {one["gpu"] for one in told.values()}) > 1:
+        found.append(f"of {len(gpus)} GPUs: {', '.join(sorted(gpus))}")
+    return found
 
 
 def is_emulated(path: Path, table: registry.Table) -> bool:

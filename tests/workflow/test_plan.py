@@ -348,3 +348,19 @@ def test_a_key_that_nothing_interprets_reaches_the_stages_resolved() -> None:
     validate(dict(job), "job", "job.json")
     assert not {"variants", "machine", "archive", "lock_sm_mhz"} & job.keys()
     assert plan({}, LAPTOP, ARCHIVE).config == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("gpu", "folder"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),  # another card: fewer multiprocessors
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("NVIDIA", "nvidia"),
+        (None, "no-gpu"),
+    ],
+)
+def test_a_machine_s_folder_has_a_short_name(gpu: str | None, folder: str) -> None:
+    assert Device(TOOLCHAIN | {"gpu": gpu}).machine == folder

@@ -422,15 +422,20 @@ def test_two_runs_stand_side_by_side_rung_by_rung(folder: Folder, tmp_path: Path
     write_rows(path, "bench", rows)
     found = read_machines(folder, other)
     told_apart = tables_machines.shares(found)
-    assert set(told_apart.groupby("variant").size()) == {2} and "sgemm_naive" not in set(told_apart["variant"])
-    last = told_apart.drop_duplicates("variant", keep="last").set_index("variant")
-    assert last.loc["sgemm_tiling", "share_change_percent"] == pytest.approx(25)
+    assert set(told_apart.groupby(["variant", "n"]).size()) == {2} and "sgemm_naive" not in set(told_apart["variant"])
+    assert {4096, 16384} <= set(told_apart["n"])
+    last = told_apart[told_apart["machine"] == "h200, 2026-11-21"].set_index("variant")
+    assert last.loc[["sgemm_tiling"], "share_change_percent"].to_numpy() == pytest.approx(25)
     assert last.drop("sgemm_tiling")["share_change_percent"].abs().max() == 0
+    assert set(last.index[last["beyond_leases"]]) == {"sgemm_tiling"}
+    wide = pd.DataFrame({"variant": ["sgemm_tiling"], "n": [4096], "spread": [0.3]})  # leases differ by more than that
+    of_leases = tables_machines.shares(found, wide).query("variant == 'sgemm_tiling' and n == 4096")
+    assert not of_leases["beyond_leases"].any()
     figure = machines.draw(found)
     words = seen_words(figure)
     here = folder.read().provenance["date"]
-    assert {f"h200, {here}", "h200, 2026-11-21"} <= set(words) and "naive" not in words
-    assert any(abs(x - 25) < 1e-6 for x, _ in marks(figure, 1))
+    assert f"h200, 2026-11-21 against h200, {here}: share of cuBLAS, %" in words and "naive" not in words
+    assert "+25" in words and "4096" in words and "16384" in words
 
 
 def test_a_kernel_that_changed_since_one_run_is_not_compared(folder: Folder, tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -16,11 +17,12 @@ from helpers import ROOT, run_module
 from machine_folder import Folder
 from made_inputs import write_inputs
 
-from analysis import findings, registry
+from analysis import fill_docs, findings, registry
 from analysis.findings import matrix
 from analysis.findings.merged.finding import APART
 from analysis.findings.sources import Sources
-from contracts import read_json, read_rows, worklogs, write_json, write_rows
+from analysis.quantities.machine import Machine
+from contracts import UserError, read_json, read_rows, worklogs, write_json, write_rows
 from kernels import catalogue
 
 Row = dict[str, Any]
@@ -225,6 +227,28 @@ def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archi
     assert (here["machine"], here["holds"], there["machine"], there["holds"]) == ("h200", "yes", "other", "no")
     assert there["gpu"] == "Other GPU" and there["least_at"].startswith(f"{last}, n = 16384, ")
     assert float(there["least_percent"]) < 55 < float(here["least_percent"])
+    (line,) = (line for line in readme(found.values()).splitlines() if line.startswith("| Hopper's own"))
+    assert re.fullmatch(r"\| [^|]+ \| yes \(\d+ to 102%\) \| no \(50 to 102%\) \|", line)
+
+
+def readme(found: Iterable[Row] | None) -> str:
+    """README.md, its table filled with these findings."""
+    path, known = ROOT / "README.md", cast(Machine, None)  # no block of it asks for a quantity
+    return fill_docs.fill(path.read_text(), known, path, list(found) if found is not None else None)
+
+
+def test_readme_has_the_matrix_of_every_archive(tmp_path: Path, archive: Path, variants_csv: Path) -> None:
+    archives = [archive, *sorted(path.parent for path in (ROOT / "data").glob("*/provenance.json"))]
+    found = made(tmp_path, archive, variants_csv, *dict.fromkeys(archives))
+    names = {one["machine"] for row in found for one in row["tried"]}
+    assert names >= {path.parent.name for path in (ROOT / "data").glob("*/provenance.json")}
+    again = "python -m analysis.fill_docs --inputs results/inputs.json --findings results/tables/findings.json"
+    assert readme(found) == (ROOT / "README.md").read_text(), f"out of date: {again} --doc README.md"
+
+
+def test_the_matrix_needs_the_findings() -> None:
+    with pytest.raises(UserError, match=r"README.md:\d+: findings needs --findings FILE.json"):
+        readme(None)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -170,7 +171,7 @@ def test_what_failed_a_check_is_not_archived(measured: Path, tmp_path: Path) -> 
 @pytest.fixture
 def whole(tmp_path: Path, archive: Path) -> Path:
     """An archive of one run: the tables that are there now, with today's sources, as if of one commit."""
-    folder = tmp_path / "whole"
+    folder = tmp_path / archive.name
     shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json", "same_code.csv"))
     now = {name: entry.source_hash for name, entry in catalogue.load().items()}
     origins = {}
@@ -221,6 +222,18 @@ def with_a_stale_row(folder: Path) -> None:
     (folder / "archived.json").write_text(json.dumps(origins))
 
 
+def told_otherwise(kind: str, **changes: str) -> Callable[[Path], None]:
+    """Write `changes` into machine.json or provenance.json, with the checksum that goes with it."""
+
+    def spoil(folder: Path) -> None:
+        path, origins = folder / f"{kind}.json", json.loads((folder / "archived.json").read_text())
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        origins[path.name]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+        (folder / "archived.json").write_text(json.dumps(origins))
+
+    return spoil
+
+
 def read_rows_of(folder: Path, name: str) -> list[dict]:
     return read_rows(folder / f"{name}.csv", name)
 
@@ -230,6 +243,9 @@ def read_rows_of(folder: Path, name: str) -> list[dict]:
     [
         (of_another_commit, "of 2 commits: aaaaaaaaaaaa, bbbbbbbbbbbb"),
         (with_a_stale_row, "measured before the source of"),
+        (told_otherwise("machine", machine="h100"), "machine.json is of machine 'h100', not 'h200'"),
+        (told_otherwise("provenance", gpu="NVIDIA H100 PCIe"), "of 2 GPUs: NVIDIA H100 PCIe, NVIDIA H200"),
+        (told_otherwise("provenance", gpu=" "), "provenance.json names no GPU"),
         (lambda folder: (folder / "windows.csv").unlink(), "missing: windows.csv"),
         (lambda folder: (folder / "windows.csv").open("a").write("x\n"), "not as archived: windows.csv"),
     ],
