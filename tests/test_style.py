@@ -29,7 +29,7 @@ PROSE = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "kernels", "wor
 PROSE += ["ptxsim/QUESTIONS.md", "ptxsim/CHANGELOG.md"]
 FOLDERS = ["contracts", "kernels", "analysis/figures"]  # whose Python is held to this, too; to grow until it is PYTHON
 FOLDERS += ["experiments/emulation", "experiments/gpu", "experiments/studies", "experiments/try_kernel"]
-FOLDERS += ["experiments/tuning", "workflow"]
+FOLDERS += ["experiments/stages", "experiments/tuning", "workflow"]
 # (ffma_issue.csv, an archived table, has a column `beside`.)
 FRAGMENT = re.compile(r"(Of|That of|Those|Now|These)\b")  # how a docstring that is no sentence begins
 

@@ -69,7 +69,7 @@ class Turns:
         return cls(Samples(np.empty(0), np.empty(0), np.empty(0, bool)), np.empty(0, "<U8"))
 
     def followed_by(self, other: Turns) -> Turns:
-        """These turns, followed by the other's."""
+        """Both turns in one, the other's last."""
         pairs = [(getattr(self.samples, name), getattr(other.samples, name)) for name in vars(self.samples)]
         return Turns(Samples(*map(np.concatenate, pairs)), np.concatenate([self.roles, other.roles]))
 

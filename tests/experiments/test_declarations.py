@@ -66,7 +66,7 @@ def test_chosen_variants_limit_an_experiment() -> None:
 
 def test_the_experiments_of_no_run_but_their_own() -> None:
     loaded = {name: declarations.load(name) for name in declarations.names()}
-    alone = {"clock_regimes", "sgemm_sweep", "hgemm_sweep", "hopper_sizes", "profile_reading_c"}
+    alone = {"clock_regimes", "sgemm_sweep", "hgemm_sweep", "hopper_sizes", "profile_large", "profile_reading_c"}
     assert {name for name, e in loaded.items() if e.by_name} == alone
     assert loaded["clock_regimes"].data == ("zeros", "uniform", "normal")
     assert loaded["sgemm_sweep"].problems == squares(*range(1024, 12801, 128))
