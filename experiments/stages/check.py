@@ -345,7 +345,7 @@ def _judged(
 
 
 def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
-    """Lines that say how the cases of `check_variant` went: a failure is explained once, by the case that explains most."""
+    """How the cases of `check_variant` went, in lines; a failure is explained once, by the case that explains most."""
     name, lines = table[0]["device"], []
     if failed := [row for row in table if not row["passed"]]:
         first = next((row for row in failed if EXPLAINED in row["detail"]), failed[0])
