@@ -22,7 +22,7 @@ from analysis.metrics import COMPARISON, DERIVED
 from analysis.quantities import estimates
 from analysis.quantities.estimates import Estimate
 from contracts import schema
-from contracts.dtypes import dtypes
+from contracts.dtypes import Types
 
 Reading = Any  # analysis.quantities.machine.Reading, which imports this module
 Value = Estimate | str | tuple[int, ...]
@@ -143,7 +143,7 @@ def _per_clock(of: Reading) -> Value:
 
 
 def _peak_share(of: Reading) -> Value:
-    return estimates.divide(of.get("flop_per_clock_sm"), of.ceiling(dtypes()[of.row["dtype"]].ceilings))
+    return estimates.divide(of.get("flop_per_clock_sm"), of.ceiling(Types.named(of.row["dtype"]).ab.ceilings))
 
 
 def _clock(of: Reading) -> Value:
