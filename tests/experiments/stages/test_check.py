@@ -32,7 +32,6 @@ from kernels.catalogue import Problem, Variant
 NAIVE, VECTORIZED = catalogue.load().kernels["sgemm_naive"], catalogue.load().kernels["sgemm_vectorized"]
 ALL_KINDS = ["sgemm_naive", "sgemm_vectorized", "hgemm_naive_bf16", "hgemm_naive_fp16"]
 ALL_KINDS += ["tf32gemm_naive", "tf32gemm_bcf_dbf_rna"]
-SIXTEEN = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
 
 
 class NumpyDevice:
@@ -542,7 +541,7 @@ def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.
     x = np.random.default_rng(seed).choice([-1.0, 1.0], n)
     sums = np.abs(a64) @ np.abs(b64).sum(axis=1)
     return verify.freivalds(
-        Problem(m, n, k, k, n, n), "fp32", c64 @ x, a64 @ (b64 @ x), sums, np.linalg.norm(c64, axis=1)
+        Problem(m, n, k, k, n, n), Types.named("fp32"), c64 @ x, a64 @ (b64 @ x), sums, np.linalg.norm(c64, axis=1)
     )
 
 
@@ -550,7 +549,7 @@ def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.
 def big() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B and their product in fp32, 2048 x 2048."""
     rng = np.random.default_rng(11)
-    a, b = (verify.random_matrix(rng, 2048, 2048, np.dtype(np.float32)) for _ in range(2))
+    a, b = (verify.random_matrix(rng, 2048, 2048, dtypes()["fp32"]) for _ in range(2))
     return a, b, a @ b
 
 
