@@ -23,15 +23,19 @@ from contracts import UserError, read_json, read_rows, run_command, schema, writ
 from contracts.samples import read_samples
 from contracts.schema_files import added_columns
 
-KEY: list[str] = schema("windows")["key"]  # of a window, in both tables
+# What a row is of. A window, in both tables, is of one process, too
+KEY: list[str] = [name for name in schema("windows")["key"] if name != "process"]
 COPIED = [
     *("experiment", "variant", "dtype", "m", "n", "k", "alpha", "beta", "b_layout"),
     *("regime", "mechanism", "data", "baseline"),
-    *("power_w", "temperature_c", "throttle_reasons", "source_hash"),
+    *("temperature_c", "source_hash"),
 ]
 LEAST = 2  # kept samples of each role: of one alone there is no interval
+LEAST_ALONE_US = 150.0  # a run back to back, below which launches and a warm L2 cache show more than the clock does
+ALONE, IN_TURNS = "alone", "in turns"
 
 Row = dict[str, Any]
+Interval = tuple[float, float, float]  # a value and the ends of its interval
 
 
 @dataclass(frozen=True)
@@ -50,26 +54,43 @@ class Launches:
 
 
 def derive(windows: list[Row], samples: pd.DataFrame, sm_count: int, source: object) -> list[Row]:
-    """Rows of bench.csv, in the order of `windows`, no two of which share a `KEY`.
+    """Rows of bench.csv, in the order of `windows`, no two of which share a `KEY` and a process.
 
     `samples` has the columns of samples.parquet. Raises `UserError`, naming `source` and the window, where the
     two tables do not belong together.
     """
     found = launches(samples)
-    known = [tuple(window[name] for name in KEY) for window in windows]
+    known = [(*_key(window), window["process"]) for window in windows]
     if strange := found.keys() - set(known):
-        raise UserError(f"{source}: has no row of {_told(min(strange))}, which has samples; truncated or foreign")
-    rows = []
+        raise UserError(f"{source}: has no row of {_shown(min(strange))}, which has samples; truncated or foreign")
+    alone = {_alone_key(window, "variant"): window["power_run_us"] for window in windows if _counts(window)}
+    rows: dict[tuple[Any, ...], list[tuple[Row, Launches]]] = {}
+    failed = {_key(window) for window in windows if not window["passed"]}
     for key, window in zip(known, windows, strict=True):
-        if window["passed"] and not window["left_out"]:
+        if _counts(window) and _key(window) not in failed:
             if key not in found:
-                raise UserError(f"{source}: {_told(key)} has no samples; truncated or foreign")
-            rows.append(row(window, found[key], sm_count, source))
-    return rows
+                raise UserError(f"{source}: {_shown(key)} has no samples; truncated or foreign")
+            theirs = alone.get(_alone_key(window, "baseline"))
+            rows.setdefault(_key(window), []).append((window | {"baseline_row_us": theirs}, found[key]))
+    return [row(measured, sm_count, source) for measured in rows.values()]
+
+
+def _counts(window: Row) -> bool:
+    return window["passed"] and not window["left_out"]
+
+
+def _key(window: Row) -> tuple[Any, ...]:
+    return tuple(window[name] for name in KEY)
+
+
+def _alone_key(window: Row, role: str) -> tuple[Any, ...]:
+    """What a window of one kernel alone is of; a baseline's own window stands for it where the variant's has none."""
+    same = ("experiment", "m", "n", "k", "alpha", "beta", "b_layout", "regime", "data", "process", "lease")
+    return (window[role], *(window[name] for name in same))
 
 
 def launches(samples: pd.DataFrame) -> dict[tuple[Any, ...], Launches]:
-    """The samples of each window, by `KEY`."""
+    """The samples of each window, by `KEY` and process."""
     if samples.empty:
         return {}
     samples = samples.sort_values("index", kind="stable")
@@ -80,39 +101,95 @@ def launches(samples: pd.DataFrame) -> dict[tuple[Any, ...], Launches]:
         time_us=samples["time_us"].to_numpy(np.float64),
         sm_clock_mhz=samples["sm_clock_mhz"].to_numpy(np.float64),
     )
-    groups: dict[Any, Any] = samples.groupby(KEY, observed=True, sort=False).indices
+    groups: dict[Any, Any] = samples.groupby([*KEY, "process"], observed=True, sort=False).indices
     return {key: every.of(np.sort(rows)) for key, rows in groups.items()}
 
 
-def row(window: Row, every: Launches, sm_count: int, source: object) -> Row:
-    """The row of bench.csv of one window and its samples. Raises `UserError` where too few of these are kept."""
-    name = _told(window[column] for column in KEY)
-    ours, theirs = (every.of(every.interleaved & every.kept & mine) for mine in (every.ours, ~every.ours))
-    if min(len(ours.kept), len(theirs.kept)) < LEAST:
-        kept = f"{len(ours.kept)} kept samples, its baseline {len(theirs.kept)}"
-        raise UserError(f"{source}: {name} has {kept}; at least {LEAST} are needed")
-    time, share = _time_and_share(ours.time_us, theirs.time_us)
-    (time_low, share_low), (time_high, share_high) = interval(_time_and_share, (ours.time_us, theirs.time_us), name)
+def row(measured: list[tuple[Row, Launches]], sm_count: int, source: object) -> Row:
+    """The row of bench.csv of the windows of one key, one for each process, and their samples.
+
+    Raises `UserError` where too few samples of a window are kept.
+    """
+    window, name = measured[0][0], _shown(_key(measured[0][0]))
+    turns = [_turns(every, f"{name} in process {one['process']}" if one["process"] else name, source)
+             for one, every in measured]  # fmt: skip
+    time, share = _over_processes(_time_and_share, turns, name)
+    cycles = [tuple(role.time_us * role.sm_clock_mhz for role in pair) for pair in turns]
+    per_clock = _over_processes(_time_and_share, cycles, name)[1]
+    runs = [(one["power_run_us"], one["baseline_run_us"] or one["baseline_row_us"]) for one, _ in measured]
+    long = all(ours and theirs and min(ours, theirs) >= LEAST_ALONE_US for ours, theirs in runs)
+    alone = _middle([theirs / ours for ours, theirs in runs]) if long else None
+    shown = {"time_us": time, "share": share}
+    steady = alone is not None and all(one["baseline_run_us"] for one, _ in measured)
+    if alone is not None and steady:
+        shown = {"time_us": _middle([ours for ours, _ in runs]), "share": alone}
     flop = 2.0 * window["m"] * window["n"] * window["k"]
-    joules = window["power_w"] * window["power_run_us"] / 1e6 if window["power_w"] and window["power_run_us"] else None
+    watts = [one["power_w"] for one, _ in measured if one["power_w"]]
+    energies = [
+        one["power_w"] * one["power_run_us"] / 1e6 for one, _ in measured if one["power_w"] and one["power_run_us"]
+    ]
+    ours = _joined([pair[0] for pair in turns])
     clock, lowest, highest = np.quantile(ours.sm_clock_mhz, [0.5, 0.05, 0.95])
+    worklog = [worklog_figure(every.of(~every.interleaved)) for _, every in measured]
     return {column: window[column] for column in COPIED} | {
-        "time_us_median": float(time),
-        "time_us_ci_low": float(time_low),
-        "time_us_ci_high": float(time_high),
-        "time_us_worklog": worklog_figure(every.of(~every.interleaved)),
-        "tflops": float(flop / time / 1e6),
-        "share_of_baseline": float(share),
-        "share_ci_low": float(share_low),
-        "share_ci_high": float(share_high),
+        **_columns("time_us", "time_us_median", shown["time_us"]),
+        "time_us_in_turns": time[0],
+        "time_us_worklog": next((figure for figure in worklog if figure is not None), None),
+        "tflops": flop / shown["time_us"][0] / 1e6,
+        "share_kind": ALONE if steady else IN_TURNS,
+        **_columns("share", "share_of_baseline", shown["share"]),
+        **_columns("share_in_turns", "share_in_turns", share),
+        "share_alone": alone[0] if alone else None,
+        "share_per_clock": per_clock[0],
         "flop_per_clock_sm": float(np.median(flop / (ours.time_us * ours.sm_clock_mhz * sm_count))),
         "sm_clock_mhz": float(clock),
         "sm_clock_min_mhz": float(lowest),
         "sm_clock_max_mhz": float(highest),
-        "gflop_per_j": flop / joules / 1e9 if joules else None,
+        "power_w": float(np.mean(watts)) if watts else None,
+        "throttle_reasons": _reasons(one["throttle_reasons"] for one, _ in measured),
+        "gflop_per_j": flop / float(np.mean(energies)) / 1e9 if energies else None,
+        "processes": len(measured),
         "samples": len(ours.kept),
-        "rejected": int((every.interleaved & every.ours & ~every.kept).sum()),
+        "rejected": sum(int((every.interleaved & every.ours & ~every.kept).sum()) for _, every in measured),
     }
+
+
+def _turns(every: Launches, name: str, source: object) -> tuple[Launches, Launches]:
+    """The kept samples in turns, the variant's and its baseline's."""
+    ours, theirs = (every.of(every.interleaved & every.kept & mine) for mine in (every.ours, ~every.ours))
+    if min(len(ours.kept), len(theirs.kept)) < LEAST:
+        kept = f"{len(ours.kept)} kept samples, its baseline {len(theirs.kept)}"
+        raise UserError(f"{source}: {name} has {kept}; at least {LEAST} are needed")
+    return ours, theirs
+
+
+def _joined(parts: list[Launches]) -> Launches:
+    return Launches(*(np.concatenate([getattr(one, field.name) for one in parts]) for field in fields(Launches)))
+
+
+def _over_processes(statistic: Any, pairs: Any, name: str) -> list[Interval]:
+    """Each value of `statistic`, with its interval: over processes, or by resampling the samples of the only one."""
+    arrays = [tuple(getattr(role, "time_us", role) for role in pair) for pair in pairs]
+    values = np.array([statistic(*pair) for pair in arrays])
+    if len(values) > 1:
+        return [_middle(of) for of in values.T]
+    low, high = interval(statistic, arrays[0], name)
+    return [(float(value), float(a), float(b)) for value, a, b in zip(values[0], low, high, strict=True)]
+
+
+def _middle(values: Any) -> Interval:
+    """The median over processes, the least and the greatest: from one to the other is a 94% interval for five."""
+    return float(np.median(values)), float(np.min(values)), float(np.max(values))
+
+
+def _columns(stem: str, name: str, value: Interval) -> Row:
+    return dict(zip((name, f"{stem}_ci_low", f"{stem}_ci_high"), value, strict=True))
+
+
+def _reasons(seen: Iterable[str]) -> str:
+    """The throttle reasons of all windows, joined by +."""
+    reasons = {reason for one in seen for reason in one.split("+")} - {"none"}
+    return "+".join(sorted(reasons)) or "none"
 
 
 def _time_and_share(ours: np.ndarray, theirs: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -128,10 +205,11 @@ def worklog_figure(replays: Launches) -> float | None:
     return float(np.mean(times)) if len(times) else None
 
 
-def _told(key: Iterable[Any]) -> str:
+def _shown(key: Iterable[Any]) -> str:
     """A window in words, without the alpha and beta of most problems; also what its resampling is seeded with."""
     usual = added_columns("windows")
-    return " ".join(str(value) for name, value in zip(KEY, key, strict=True) if value != usual.get(name, ""))
+    named = zip((*KEY, "process"), key, strict=False)
+    return " ".join(str(value) for name, value in named if value != usual.get(name, ""))
 
 
 def made(samples: Path, windows: Path, machine: Path) -> list[Row]:

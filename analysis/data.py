@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 import contracts
+from analysis.statistics import covering
 from contracts import atomic_write, load_yaml, schema
 from contracts.registry import legs
 
@@ -85,11 +86,15 @@ def combine(
     *,
     archived: bool,
     emulated_here: bool = False,
+    leases: pd.DataFrame | None = None,
 ) -> Measured:
-    """Drop failed and unknown variants, mark stale rows and join what the catalogue says of each variant."""
+    """Drop failed and unknown variants, mark stale rows and join what the catalogue says of each variant.
+
+    Intervals of times and shares are made to cover fresh processes and `leases`, rows of lease_medians.csv.
+    """
     failed = failures(checks, variants)
     known, gone = [], set()
-    for rows in (bench, checks, counters):
+    for rows in (covering(bench, leases), checks, counters):
         gone |= set(rows["variant"]) - set(variants["variant"])
         known.append(describe(rows, variants))
     bench, checks, counters = known

@@ -173,7 +173,8 @@ class Inputs:
         if experiment is not None and experiment != self.experiment:
             return self.of(experiment).measured()
         emulated = self.archived and "emulated_checks" in self.tables
-        names = ("machine", "provenance", "variants", "bench", "checks", "counters", *(["emulated_checks"] * emulated))
+        names = ["machine", "provenance", "variants", "bench", "checks", "counters", "lease_medians"]
+        names += ["emulated_checks"] * emulated
         key = ("measured", self.archived, *(self.tables.get(name) for name in names))
         return self._once(key, lambda: self._combined(emulated))
 
@@ -191,6 +192,7 @@ class Inputs:
             self.rows("counters"),
             archived=self.archived,
             emulated_here=emulated,
+            leases=self.rows("lease_medians") if self.has("lease_medians") else None,
         )
 
     def _once(self, key: Any, make: Callable[[], Made]) -> Made:

@@ -9,6 +9,7 @@ from contracts.errors import UserError
 from contracts.tables import read_rows, read_yaml
 
 FOLDER = Path("paper/worklogs")
+OWN = "own"  # in place of a worklog's letter, of claims about this project's own kernels
 
 
 def sources(root: Path = FOLDER) -> dict[str, dict[str, Any]]:
@@ -31,6 +32,12 @@ def sources(root: Path = FOLDER) -> dict[str, dict[str, Any]]:
 def files(name: str, root: Path = FOLDER) -> dict[str, Path]:
     """The file of this name of each worklog that has it, by the worklog's letter."""
     return {key: path for key, one in sources(root).items() if (path := one["folder"] / name).is_file()}
+
+
+def claims(root: Path = FOLDER) -> dict[str, Path]:
+    """claims.yaml of each worklog by its letter, then that of our own kernels (paper/claims.yaml) as `OWN`."""
+    ours = root.parent / "claims.yaml"
+    return files("claims.yaml", root) | ({OWN: ours} if ours.is_file() else {})
 
 
 def rows(name: str, schema: str, root: Path = FOLDER) -> list[dict[str, Any]]:

@@ -2,9 +2,10 @@
 
     predict(kernel, grid=(64, 64), block=256, args=[...]).totals
 
-Blocks at the first and the last place of an axis may do something else than those between (edges, ragged tiles); blocks
-between must all do the same. So one block stands for each combination of places, and further ones, spread over the
-grid, are run to test the prediction. Where one does not, nothing is predicted.
+Blocks at the first and the last place of an axis may differ from those between (edges, ragged tiles); blocks between
+must all do the same. So one block represents each combination of places, and further blocks, spread over the grid,
+test the prediction. Where the test fails, a small grid (of a persistent kernel, for example) is run once with its loop
+over k shortened, and blocks with equal counts there are represented together; of any other grid nothing is predicted.
 """
 
 from __future__ import annotations
@@ -35,14 +36,13 @@ from .slicing import PURE
 from .syntax import Address, Instruction, Register, registers_of
 from .trips import trip_counts
 
-SHORTER = (
-    (128, 64),
-    (256, 128),
-    (512, 256),
-)  # values of a count of trips to try in turn: the least, and the step from it
+# Values that are tried in turn for a count of trips: the least, and the step from it.
+SHORTER = ((128, 64), (256, 128), (512, 256))
+SHORTEST = 64  # the value with which all blocks of a small grid are run, to find those that do the same
 MORE = 4  # blocks at places drawn (from a fixed seed) to test the prediction, in addition to those next to the edges
-WHOLE = 2e9  # thread-instructions that each such run may cost: seconds
-FEW = 512  # blocks that are all run, with smaller counts of trips, where some do not predict the others
+WHOLE = 2e9  # thread-instructions that running all blocks may cost: some seconds
+FEW = 512  # blocks of a grid that is small enough for that
+Sums = dict[str, float]  # counts under the names of `Counters.sums`
 ANYWHERE = {"global", "shared", "local", "param"}
 
 
@@ -168,8 +168,17 @@ def decides(
     return None
 
 
-def sample(grid: Sequence[int]) -> tuple[dict[int, tuple[Any, ...]], dict[tuple[Any, ...], int]]:
-    """Blocks to run, by their number, with the class that each is of; and how many blocks each class has."""
+@dataclass(frozen=True)
+class Classes:
+    """Blocks (clusters, where there are some) that are assumed to do the same: `of` has the class of each that is to
+    be run, by its number, and `sizes` how many of the grid each class has."""
+
+    of: dict[int, Any]
+    sizes: dict[Any, int]
+
+
+def sample(grid: Sequence[int]) -> Classes:
+    """Classes by the place in the grid: first, between or last on each axis."""
 
     def place(at: int, size: int) -> int:  # 0: the first, 1: between, 2: the last
         return 0 if at == 0 else 2 if at == size - 1 else 1
@@ -187,7 +196,17 @@ def sample(grid: Sequence[int]) -> tuple[dict[int, tuple[Any, ...]], dict[tuple[
     chosen += [tuple(draw.randrange(s) for s in grid) for _ in range(MORE)]
     kinds = {classes(at): 0 for at in chosen}
     sizes = {kind: math.prod(c[k] for c, k in zip(counts, kind, strict=True)) for kind in kinds}
-    return {number(at): classes(at) for at in chosen}, sizes
+    return Classes({number(at): classes(at) for at in chosen}, sizes)
+
+
+def classes_of(sums: Mapping[int, Sums]) -> Classes:
+    """Classes of blocks with equal sums; the first, the last and a drawn one of each class are to be run."""
+    members: dict[Any, list[int]] = {}
+    for number, found in sums.items():
+        members.setdefault(tuple(sorted((name, value) for name, value in found.items() if value)), []).append(number)
+    draw = random.Random(0)
+    chosen = {n: kind for kind, those in members.items() for n in (those[0], those[-1], draw.choice(those))}
+    return Classes(chosen, {kind: len(those) for kind, those in members.items()})
 
 
 def _first_block(number: int, grid: Sequence[int], cluster: Sequence[int]) -> int:
@@ -220,8 +239,7 @@ def predict(
     `over`: the place of a whole-number argument by which the work of each block grows linearly (k of a matrix product,
     say), and three or more smaller values in steps of one size: it is run with these, and what the launch's own value
     counts follows from them; all of them must lie on one line (`ptxsim.extrapolation`). Without it, a large argument
-    that does no more than count trips of loops (`ptxsim.trips`) is shortened so, where the counts lie on a line; then
-    a small grid whose blocks differ, as of a persistent kernel, is run as a whole.
+    that does no more than count trips of loops (`ptxsim.trips`) is shortened so, where the counts lie on a line.
 
     Raises `PtxsimError`, one line, with the reason where a few blocks do not predict the others, or smaller values the
     launch's own.
@@ -239,35 +257,80 @@ def predict(
         )
     cluster = kernel.cluster_of(grid, cluster)
 
-    def run(args: Sequence[Any], whole: bool = False) -> tuple[dict[str, float], int]:
-        return _of_grid(kernel, grid, block, args, shared_bytes, constants, limits or Limits(), cluster, whole)
+    units = [g // c for g, c in zip(grid, cluster, strict=True)]
 
-    def from_smaller(place: int, values: Sequence[int], step: int, whole: bool = False) -> tuple[dict[str, float], int]:
-        ran = {value: run([*args[:place], value, *args[place + 1 :]], whole) for value in values}
+    def launch(args: Sequence[Any], chosen: Sequence[int], limits: Limits) -> dict[int, Sums]:
+        """The sums of each of these clusters, by the number of its first block."""
+        apart, firsts = _Apart(), [_first_block(number, grid, cluster) for number in chosen]
+        kernel.launch(
+            grid,
+            block,
+            args,
+            shared_bytes,
+            [apart],
+            False,
+            limits,
+            values=False,
+            constants=constants,
+            blocks=sorted(firsts),
+            cluster=cluster,
+        )
+        found = apart.sums(math.prod(cluster))
+        return {number: found[first] for number, first in zip(chosen, firsts, strict=True)}
+
+    def of_grid(args: Sequence[Any], classes: Classes) -> tuple[Sums, int]:
+        """The sums of the grid, and from how many blocks they follow."""
+        sums = launch(args, list(classes.of), limits or Limits())
+        representative: dict[Any, int] = {}
+        for number, kind in classes.of.items():
+            first = representative.setdefault(kind, number)
+            difference = next(_differences(sums[first], sums[number]), None)
+            if difference is not None:
+                one, other = (kernel.state.block_place(_first_block(n, grid, cluster)) for n in (first, number))
+                raise BlocksDifferError(
+                    f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the "
+                    f"same: {difference}: a few blocks do not predict the rest; run the whole grid"
+                )
+        names = dict.fromkeys(name for found in sums.values() for name in found)
+        kinds = classes.sizes.items()
+        added = {name: sum(size * sums[representative[k]].get(name, 0.0) for k, size in kinds) for name in names}
+        return added, len(classes.of) * math.prod(cluster)
+
+    def from_smaller(place: int, values: Sequence[int], step: int, classes: Classes) -> tuple[Sums, int]:
+        ran = {value: of_grid([*args[:place], value, *args[place + 1 :]], classes) for value in values}
         sums = {value // step: found for value, (found, _) in ran.items()}
         return extrapolate(sums, 1, int(args[place]) // step, 1), max(sampled for _, sampled in ran.values())
 
+    def alike(place: int) -> Classes:
+        """Classes of blocks that do the same, found by running all of them with few trips."""
+        few = int(args[place]) % SHORTEST + SHORTEST
+        cheap = replace(limits or Limits(), thread_instructions=min((limits or Limits()).thread_instructions, WHOLE))
+        return classes_of(launch([*args[:place], few, *args[place + 1 :]], range(math.prod(units)), cheap))
+
+    def prediction(added: Sums, sampled: int, over: tuple[int, tuple[int, ...]] | None) -> Prediction:
+        return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), over)
+
+    classes = sample(units)
     if over is not None:
         place, values, step = _steps(kernel, args, over)
         try:
-            added, sampled = from_smaller(place, values, step)
+            return prediction(*from_smaller(place, values, step, classes), (place, tuple(values)))
         except NotLinearError as error:
             raise PtxsimError(f"{kernel.title}: argument {place} in steps of {step}: {error}") from None
-        return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
     for place, values in _shorter(kernel.program, args):
         with contextlib.suppress(NotLinearError):
             try:
-                added, sampled = from_smaller(place, values, 1)
+                found = from_smaller(place, values, 1, classes)
             except BlocksDifferError as error:
                 if math.prod(grid) > FEW:
                     raise
-                try:  # of a persistent kernel, say
-                    added, sampled = from_smaller(place, values, 1, whole=True)
-                except (NotLinearError, TooCostlyError):
+                try:
+                    classes = alike(place)
+                except TooCostlyError:
                     raise error from None
-            return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program), (place, tuple(values)))
-    added, sampled = run(args)
-    return Prediction(named(added), math.prod(grid), sampled, at_least(kernel.program))
+                found = from_smaller(place, values, 1, classes)
+            return prediction(*found, (place, tuple(values)))
+    return prediction(*of_grid(args, classes), None)
 
 
 def _shorter(program: Program, args: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:
@@ -297,55 +360,3 @@ def _steps(kernel: Kernel, args: Sequence[Any], over: tuple[int, Sequence[int]])
     if values[0] % step:
         raise PtxsimError(f"{kernel.title}: over={over}: expected multiples of {step}, the step between them")
     return place, values, step
-
-
-def _of_grid(
-    kernel: Kernel,
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    args: Sequence[Any],
-    shared_bytes: int,
-    constants: Mapping[Any, Any] | None,
-    limits: Limits,
-    cluster: tuple[int, int, int],
-    whole: bool,
-) -> tuple[dict[str, float], int]:
-    """Sums of the grid, and from how many of its blocks: all where the `whole` grid is to be run."""
-    if whole:
-        every = Counters()
-        limits = replace(limits, thread_instructions=min(limits.thread_instructions, WHOLE))
-        launch = grid, block, args, shared_bytes, [every], False, limits
-        kernel.launch(*launch, values=False, constants=constants, cluster=cluster)
-        return every.sums(), math.prod(grid)
-    units, sizes = sample([g // c for g, c in zip(grid, cluster, strict=True)])
-    chosen = {_first_block(number, grid, cluster): kind for number, kind in units.items()}
-    together = math.prod(cluster)
-    apart = _Apart()
-    kernel.launch(
-        grid,
-        block,
-        args,
-        shared_bytes,
-        [apart],
-        False,
-        limits,
-        values=False,
-        constants=constants,
-        blocks=sorted(chosen),
-        cluster=cluster,
-    )
-    sums = apart.sums(together)
-    representative: dict[tuple[Any, ...], int] = {}
-    for number, kind in chosen.items():
-        first = representative.setdefault(kind, number)
-        difference = next(_differences(sums[first], sums[number]), None)
-        if difference is not None:
-            one, other = (kernel.state.block_place(n) for n in (first, number))
-            raise BlocksDifferError(
-                f"{kernel.title}: blocks {one} and {other}, neither at another edge of the grid, do not do the same: "
-                f"{difference}: a few blocks do not predict the rest; run the whole grid"
-            )
-    names = {name for found in sums.values() for name in found}
-    order = [name for name in next(iter(sums.values())) if name in names]
-    added = {name: sum(sizes[kind] * sums[n].get(name, 0.0) for kind, n in representative.items()) for name in order}
-    return added, len(chosen) * together

@@ -25,6 +25,7 @@ from contracts.errors import LONGEST, one_line, suggest
 RULES = ("as", "between", "near", "within", "at_least", "at_most", "equals", "true")
 DIRECTED = RULES[:6]  # those that have a side of `neutral`
 OWN = ("near", "within")  # a tolerance of the claim's own
+BANDS = ("as", *OWN)  # around one number
 QUESTION = ("measure", "rule", "untestable", "lacks", "kind")
 LONGEST_QUOTE = 25  # words
 
@@ -48,6 +49,18 @@ class Paper:
         return {row["id"]: row for row in self.published}
 
     @property
+    def titles(self) -> dict[str, str]:
+        """What the claims of each worklog, and ours, are about."""
+        return {key: f"Worklog {key}: {one['title']}" for key, one in self.sources.items()} | {
+            worklogs.OWN: "Our own rungs and dispatchers"
+        }
+
+    def file_of(self, claim: dict[str, Any]) -> str:
+        """The claims.yaml that a claim is in, for messages."""
+        own = claim["worklog"] == worklogs.OWN
+        return "paper/claims.yaml" if own else f"{self.sources[claim['worklog']]['folder']}/claims.yaml"
+
+    @property
     def numbers(self) -> dict[str, float]:
         """Published values by id."""
         return {row["id"]: row["value"] for row in self.published}
@@ -61,7 +74,7 @@ def read(root: Path = worklogs.FOLDER, analytic: Iterable[Path] = ()) -> Paper:
         published=worklogs.published(root),
         claims=[
             claim | {"worklog": key}
-            for key, path in worklogs.files("claims.yaml", root).items()
+            for key, path in worklogs.claims(root).items()
             for claim in read_claims(path, faults)
         ],
         analytic={(r["case"], r["quantity"]): r["value"] for path in analytic for r in read_rows(path, "analytic")},
@@ -174,13 +187,17 @@ def claim_faults(paper: Paper) -> list[str]:
         faults += [f"published = {i!r} is not in published.csv; {suggest(i, known)}" for i in unknown]
         if not any(faults) and "as" in claim.get("rule", {}):
             faults += derived_faults(paper, claim)
-        where = f"{paper.sources[claim['worklog']]['folder']}/claims.yaml: {claim['id']}"
+        where = f"{paper.file_of(claim)}: {claim['id']}"
         found += [f"{where}: {fault}" for fault in faults if fault]
     return list(dict.fromkeys(found))
 
 
 def place_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:
-    """A claim's section, line and quotation; a finding has none of the last two."""
+    """A claim's section, line and quotation; what is ours has none of the last two."""
+    if (claim["worklog"] == worklogs.OWN) != (claim.get("class") == "rung"):
+        return ["class = rung is of paper/claims.yaml, and no other class is there"]
+    if claim["worklog"] == worklogs.OWN:
+        return [] if "evidence" in claim else ["evidence is missing; allowed: what a rung's claim rests on"]
     section, fault = section_of(paper, claim["worklog"], claim["section"])
     if section is None:
         return [fault]
@@ -256,13 +273,20 @@ def bounds(claim: dict[str, Any]) -> tuple[Any, ...]:
 def derived_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:
     """Theirs must follow from the numbers that it is told to be derived of."""
     try:
-        found, _ = allowed(claim, paper, Level.STANDARD)
+        standard = Level.STANDARD
+        found = derived(claim, paper, standard) if "derived" in claim else allowed(claim, paper, standard)[0]
     except (UserError, ValueError, Undefined) as error:
         return [f"derived: {error}"]
     reach = tolerance.of_number(claim["theirs"]).unit / 2
     if not found.low - reach <= claim["theirs"] <= found.high + reach:
         return [f"theirs = {claim['theirs']} is not what it is derived of, {found}"]
     return []
+
+
+def derived(claim: dict[str, Any], paper: Paper, level: Level) -> Estimate:
+    """What the digits of the numbers that a claim's is derived of give. Raises `UserError` for one of no sense."""
+    words = {"published": lambda id: wording(paper.rows, id).interval(level)}
+    return Estimate.of(evaluate(" ".join(str(claim["derived"]).split()), words))
 
 
 def allowed(claim: dict[str, Any], paper: Paper | None, level: Level) -> tuple[Estimate, str]:
@@ -282,8 +306,9 @@ def allowed(claim: dict[str, Any], paper: Paper | None, level: Level) -> tuple[E
         ), f"in the range {rule['between'][0]:g} to {rule['between'][1]:g}"
     if "derived" in claim:
         assert paper is not None
-        words = {"published": lambda id: wording(paper.rows, id).interval(level)}
-        found = Estimate.of(evaluate(" ".join(str(claim["derived"]).split()), words))
+        found = derived(claim, paper, level)
+        half = tolerance.of_number(theirs).unit / 2  # a timer's digits are more than a text can mean
+        found = Estimate(found.value, min(found.low, theirs - half), max(found.high, theirs + half))
         return found, f"{found.low:.5g} to {found.high:.5g}, as the digits of theirs give"
     rows = [paper.rows[name] for name in claim["published"] if name in paper.rows] if paper else []
     same = [row for row in rows if math.isclose(row["value"], theirs, rel_tol=1e-9)]

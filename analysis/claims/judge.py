@@ -44,10 +44,10 @@ def text(rows: list[Row], paper: Paper, width: int) -> str:
     for machine in dict.fromkeys(row["machine"] for row in rows):
         of_machine = [row for row in rows if row["machine"] == machine]
         lines += [f"{machine} ({of_machine[0]['origin']})", ""]
-        for key, source in paper.sources.items():
+        for key, title in paper.titles.items():
             of_worklog = [row for row in of_machine if row["worklog"] == key]
             if of_worklog:
-                lines += [*textwrap.wrap(f"Worklog {key}: {source['title']}; {counted(of_worklog)}", width), ""]
+                lines += [*textwrap.wrap(f"{title}; {counted(of_worklog)}", width), ""]
             for row in of_worklog:
                 lines += claim_lines(row, width)
             lines += [""] if of_worklog else []

@@ -12,9 +12,9 @@ What a text says, and what of ours it allows (`Wording`):
 
 A number that follows from several of a text's has the interval that their digits give it (`derived`).
 
-To ours comes the noise of its kind of quantity (`NOISE`), which the interval of one run does not show. What a text
-counts is held against ours with that noise; a side asks for all of our interval. A claim with another tolerance says
-why (`reason`).
+To ours comes the noise of its kind of quantity (`NOISE`), as far as its interval does not cover that; intervals of
+times and shares do, by what the archive itself repeats (`analysis.statistics.noise`). What a text counts is held
+against ours with that noise; a side asks for all of our interval. A claim with another tolerance says why (`reason`).
 
 Each verdict is also given under two other rules (`Level`), so that one sees which verdicts hang on the choice.
 Stricter: digits only, "about" or not, and no noise; a side also with the noise against it. Looser: a fifth of a
@@ -31,6 +31,7 @@ from decimal import Decimal
 
 from analysis.quantities.estimates import EQUAL, Estimate
 from analysis.quantities.registry import Noise
+from analysis.statistics import UNKNOWN
 
 SIGNIFICANT = 3  # digits of a whole number that count although they are zeros
 ABOUT = 0.05  # least relative width of "about", to either side
@@ -51,7 +52,8 @@ NOISE = {
     Noise.COMPILER: 0.0,
     Noise.EMULATOR: 0.0,
     Noise.COUNTER: 0.01,  # ncu misses a few sectors of a thousand, and launches differ in their tails
-    Noise.TIME: 0.005,  # shares of three cards of one model differ by 0.45% at most
+    Noise.TIME: 0.0,  # its interval covers fresh processes and cards: analysis.statistics.covering
+    Noise.ONCE: UNKNOWN,
     Noise.POWER: 0.05,  # windows of one kernel at one size differ by up to 4.8% between experiments
 }
 
@@ -121,6 +123,8 @@ def meets(ours: Estimate, theirs: Estimate, of: Noise, level: Level, own: bool =
 
 def equals(ours: Estimate, wanted: float, of: Noise, level: Level) -> bool:
     """Whether ours is exactly that: all of it, but for the noise of counting."""
+    if of is Noise.TIME and level is not Level.STRICTER:  # its interval is what noise leaves undecided
+        return meets(ours, Estimate.of(wanted), of, Level.STANDARD)
     noise = 0.0 if level is Level.STRICTER else NOISE[of] * (2 if level is Level.LOOSER else 1)
     slack = max(EQUAL, noise * abs(wanted))
     return all(math.isclose(end, wanted, rel_tol=EQUAL, abs_tol=slack) for end in (ours.low, ours.high))

@@ -1,9 +1,10 @@
 """From a claim's expression and a machine's tables to a verdict.
 
 A verdict is one of: holds; direction only (not so, but on the same side of a neutral value as theirs); does not hold;
-not testable here; within noise (archives of one GPU model disagree). How near is near enough is told in `tolerance`,
-for all claims alike. A verdict that is not "holds" has a kind, which says what failed (`KINDS`) or what is missing
-(`LACKS`).
+misses a narrow band (the text's digits, of another machine, allow less than 1%); not measured (a command would);
+not testable here; within noise (archives of one GPU model disagree, or the interval leaves a side open). `tolerance`
+decides how near is near enough, in the same way for all claims. Where a claim was judged and does not hold, its kind
+says what failed (`KINDS`); where it cannot be tested, what is missing (`LACKS`). Each machine has verdicts of its own.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ from analysis.quantities.registry import SOURCES, Noise
 from contracts import UserError
 
 HOLDS, DIRECTION, FAILS, UNTESTABLE = "holds", "direction only", "does not hold", "not testable here"
-NOISY = "within noise"
-VERDICTS = (HOLDS, DIRECTION, FAILS, UNTESTABLE, NOISY)
-PAPER, GPU, OURS, READING = "wrong on paper", "differs on this GPU", "differs in our kernel", "our reading"
-KINDS = (PAPER, GPU, OURS, READING)
-WAITS, UNBUILT, UNRECORDED, ELSEWHERE = "not measured yet", "not built", "not recorded", "another machine"
-LACKS = (WAITS, UNBUILT, UNRECORDED, ELSEWHERE)
+MISSES, UNMEASURED, NOISY = "misses a narrow band", "not measured", "within noise"
+VERDICTS = (HOLDS, DIRECTION, FAILS, MISSES, UNMEASURED, UNTESTABLE, NOISY)
+SLIP, RULE, READING = "slip of the text", "contradicts a documented rule", "our reading"
+ON_PAPER = (SLIP, RULE, READING)  # what no machine can change, and so nothing that a machine measured may show
+GPU, OURS, NARROW = "differs on this GPU", "differs in our kernel", "band under 1%"
+KINDS = (*ON_PAPER, GPU, OURS, NARROW)
+UNBUILT, UNRECORDED, ELSEWHERE = "not built", "not recorded", "another machine"
+LACKS = (UNBUILT, UNRECORDED, ELSEWHERE)
+UNKNOWN = (UNMEASURED, UNTESTABLE)
+NARROWEST = 0.01  # width of a band, as a part of its middle, below which another machine cannot be expected to meet it
 CLAIM, DEFINITION, FINDING = "claim", "definition", "finding"
 MISSING = "\N{REPLACEMENT CHARACTER}"  # stands in a remark for a value that is missing
 SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-Z\d])")  # where one ends and another begins
@@ -91,8 +96,12 @@ def judge(claim: dict[str, Any], ask: Ask, paper: Paper | None = None, level: Le
         return Verdict(UNTESTABLE, claim["untestable"])
     try:
         ours = value_of(claim["measure"], ask, claim["id"])
-    except (Missing, Undefined) as missing:
-        return Verdict(UNTESTABLE, str(missing))
+    except Missing as missing:
+        if missing.command is None:
+            return Verdict(UNTESTABLE, str(missing))
+        return Verdict(UNMEASURED, f"{missing}; this measures it: {missing.command}")
+    except Undefined as undefined:
+        return Verdict(UNTESTABLE, str(undefined))
     return compared(claim, ours, paper, level)
 
 
@@ -148,18 +157,36 @@ def _number(claim: dict[str, Any], kind: str, ours: Estimate, paper: Paper | Non
         neutral, side = rule["neutral"], files.side(claim)
         if tolerance.beyond(ours, neutral, side, of, level, strictly=True):
             return Verdict(DIRECTION, f"{why}, but {'above' if side > 0 else 'below'} {neutral:g} as theirs", ours)
-    return Verdict(FAILS, why, ours)
+    elif is_narrow(claim, paper):  # with a neutral value, ours points the other way, whatever the band
+        return Verdict(MISSES, why, ours)
+    undecided = partly and of is Noise.TIME and (ours.value - wanted) * (1 if kind == "at_least" else -1) >= 0
+    return Verdict(NOISY if undecided else FAILS, why, ours)
 
 
-def kind_of(claim: dict[str, Any], verdict: Verdict) -> str | None:
-    """What failed, or what is missing; None where a claim holds, or where claims.yaml does not say what failed yet."""
-    if verdict.verdict == HOLDS:
+def is_narrow(claim: dict[str, Any], paper: Paper | None) -> bool:
+    """Whether a claim gives a number of another machine with digits that allow less than 1%, and ours is measured."""
+    if claim.get("gpu") is None or files.kind_of(claim["rule"]) not in files.BANDS:
+        return False
+    band, _ = files.allowed(claim, paper, Level.STANDARD)
+    return noise_of(claim["measure"]) >= Noise.COUNTER and band.high - band.low < NARROWEST * abs(band.value)
+
+
+def kind_of(claim: dict[str, Any], verdict: Verdict, paper: Paper | None = None) -> str | None:
+    """What failed, or what is missing; None where a claim holds, was not measured or lies
+    within noise.
+
+    What a machine measured differs on that machine unless claims.yaml gives another kind. Raises `UserError` where it
+    gives one of `ON_PAPER` to a claim that rests on counters or times.
+    """
+    if verdict.verdict in (HOLDS, UNMEASURED, NOISY):
         return None
-    key, otherwise = ("lacks", WAITS) if verdict.verdict == UNTESTABLE else ("kind", None)
-    if key == "kind" and independent(claim["measure"]):
-        otherwise = PAPER
-    found: str | None = claim.get(key, otherwise)
-    return found
+    if verdict.verdict == UNTESTABLE:
+        return str(claim.get("lacks", UNRECORDED))
+    found: str | None = claim.get("kind", None if independent(claim["measure"]) else GPU)
+    if found in ON_PAPER and (basis := noise_of(claim["measure"])) >= Noise.COUNTER:
+        allowed = "of what rests on paper, compiler or emulator"
+        raise UserError(f"{claim['id']}: kind = {found!r} rests on {basis.word}; allowed: {allowed}")
+    return NARROW if found == GPU and verdict.verdict in (DIRECTION, MISSES) and is_narrow(claim, paper) else found
 
 
 def remark(claim: dict[str, Any], verdict: Verdict, ask: Ask) -> str | None:
@@ -242,7 +269,7 @@ def _row(
         "theirs": None if claim["theirs"] is None else told(claim["theirs"]),
         **_ours(verdict.ours),
         "verdict": verdict.verdict,
-        "kind": kind_of(asked, verdict),
+        "kind": kind_of(asked, verdict, paper),
         "basis": noise_of(measure).word if measure is not None else None,
         "independent": measure is not None and independent(measure),
         "why": " ".join(verdict.why.split()),
@@ -262,10 +289,10 @@ def across(archives: list[list[Row]]) -> None:
                 other
                 for rows in archives
                 for other in rows
-                if other["id"] == row["id"] and model(other) == model(row) and other["verdict"] != UNTESTABLE
+                if other["id"] == row["id"] and model(other) == model(row) and other["verdict"] not in UNKNOWN
             ]
             said = {other["machine"]: other.get("alone", other["verdict"]) for other in others}
-            if row["verdict"] != UNTESTABLE and len(set(said.values())) > 1:
+            if row["verdict"] not in UNKNOWN and len(set(said.values())) > 1:
                 row["alone"] = row["verdict"]
                 row["flips"] = ", ".join(f"{machine}: {verdict}" for machine, verdict in said.items())
     for rows in archives:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from analysis.quantities import estimates
 from analysis.quantities.estimates import Estimate, Truth, Undefined
-from analysis.quantities.machine import Machine, Missing, whole
+from analysis.quantities.machine import Machine, Missing, measures, whole
 from analysis.tables import autotune
 from contracts import UserError, choose, schema
 
@@ -106,7 +106,8 @@ class Vocabulary:
             rows = rows[rows[name] == value]
         if rows.empty:
             told = ", ".join(f"{name} = {value}" for name, value in wanted.items())
-            raise Missing(f"inter_warp_conflicts.csv has no row of {told}")
+            command = measures("inter_warp_conflicts")
+            raise Missing(f"inter_warp_conflicts.csv has no row of {told}", kernel, command)
         return _cell(rows.iloc[0], column, f"inter_warp_conflicts.csv has no {column} of {kernel}")
 
     @reads("smem_microbench")
@@ -115,7 +116,8 @@ class Vocabulary:
         rows = self._machine.readable(self._machine.inputs.rows, "smem_microbench")
         rows = rows[(rows["access"] == access) & (rows["pattern"] == pattern)]
         if rows.empty:
-            raise Missing(f"smem_microbench.csv has no row of {access}, {pattern}")
+            told = f"smem_microbench.csv has no row of {access}, {pattern}"
+            raise Missing(told, command=measures("smem_microbench"))
         return Estimate.of(float(rows.iloc[0]["wavefronts"]))
 
     @reads("timeline")
@@ -131,9 +133,11 @@ class Vocabulary:
         rows = exact if len(exact) else rows[rows["name"].str.contains(rf"\b{re.escape(name)}\b", regex=True)]
         asked = f"{v}, {table}, {name}"
         if len(rows) != 1:
-            raise Missing(f"timeline.csv has {len(rows) or 'no'} row{'s' * (len(rows) > 1)} of {asked}", v)
+            found = f"{len(rows) or 'no'} row{'s' * (len(rows) > 1)}"
+            raise Missing(f"timeline.csv has {found} of {asked}", v, measures("timeline"))
         if rows.iloc[0]["stale"]:
-            raise Missing(f"stale: the source of {v} changed since timeline.csv was made", v)
+            told = f"stale: the source of {v} changed since timeline.csv was made"
+            raise Missing(told, v, measures("timeline"))
         return _cell(rows.iloc[0], column, f"timeline.csv has no {column} of {asked}")
 
     # ---- the sweep over tiles ---------------------------------------------------------------------------------------
@@ -141,12 +145,13 @@ class Vocabulary:
     def _sweep(self, kernel: str) -> autotune.Tuning:
         tuning = autotune.of(self._machine.inputs)
         if tuning is None:
-            raise Missing("no sweep over tiles: there is no tuning.csv; snakemake tile_autotune makes it")
+            raise Missing("no sweep over tiles: there is no tuning.csv", command=measures("tuning"))
         choose(autotune.FOLLOWS, kernel, "kernel", "experiments/tuning/tile_autotune.yaml")
         if kernel not in tuning.record["kernels"]:
-            raise Missing(f"tuned.json has no {kernel}")
+            raise Missing(f"tuned.json has no {kernel}", kernel, measures("tuning"))
         if tuning.stale(kernel):
-            raise Missing(f"stale: the source of {kernel} changed since tuning.csv was made")
+            told = f"stale: the source of {kernel} changed since tuning.csv was made"
+            raise Missing(told, kernel, measures("tuning"))
         return tuning
 
     @reads("tuning")
@@ -179,7 +184,7 @@ class Vocabulary:
             rows = rows[rows[name].astype(float) == float(Estimate.of(value).value)]
         if rows.empty:
             told = ", ".join(f"{name} = {value}" for name, value in [("n", n), *tile.items()])
-            raise Missing(f"tuning.csv has no timed tile of {kernel} with {told}")
+            raise Missing(f"tuning.csv has no timed tile of {kernel} with {told}", kernel, measures("tuning"))
         return rows
 
     @reads("tuning")

@@ -125,10 +125,8 @@ def timings(bench: pd.DataFrame) -> Row:
     """Rows of `Measured.bench`, or of `of_any_shape`. `first`: of equal variant, problem, clocks and data, the row of
     the most samples."""
     median, low, high = (bench[f"time_us_{end}"].astype(float) for end in ("median", "ci_low", "ci_high"))
-    ends: dict[str, Any] = {}
-    for rate in ("tflops", "flop_per_clock_sm"):  # the interval of the time alone, as the claims have it
-        value = bench[rate].astype(float)
-        ends |= {f"{rate}_low": value * median / high, f"{rate}_high": value * median / low}
+    speed = bench["tflops"].astype(float)  # whose interval is that of the time
+    ends: dict[str, Any] = {"tflops_low": speed * median / high, "tflops_high": speed * median / low}
     bench = bench.assign(stale=bench["stale"].astype(bool), **ends)
     ranked = bench.sort_values(["samples", "experiment"], ascending=[False, True], kind="stable")
     own = ["problem"] if "problem" in bench else []
@@ -260,7 +258,7 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
     if not path.is_file():
         return []
     table = inputs.report("claims", "claims_table")
-    files = worklogs.files("claims.yaml").values()
+    files = worklogs.claims().values()
     asked = {entry["id"]: entry for path in files for entry in load_yaml(path)}
     keys = {metric["id"] for metric in shown_metrics()}
     found = []

@@ -8,7 +8,7 @@ const COLOURS = 7, ROW_LIMIT = 10, SAME = 0.01;
 const SHAPES = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right'];
 const DASHES = [[1, 0], [7, 2], [2, 2]];
 const VERDICTS = { 'holds': ['holds', '✓'], 'direction only': ['partly', '≈'], 'within noise': ['partly', '±'],
-  'does not hold': ['fails', '✗'], 'not testable here': ['', '–'] };
+  'misses a narrow band': ['partly', '↔'], 'does not hold': ['fails', '✗'], 'not measured': ['', '…'], 'not testable here': ['', '–'] };
 const LONG = { m: 'machine', d: 'dtype', e: 'experiment', n: 'n', q: 'quantity', k: 'kernels', at: 'size read', shape: 'shape of the problems',
   r: 'clocks', f: 'data', a: 'A', b: 'B', x: 'metric', p: 'worklog of the steps', same: 'with what is the same', pic: 'picture',
   w: 'worklog', v: 'verdict', kind: 'kind', cl: 'class', on: 'about', s: 'search', c: 'claim', theme: 'theme', view: 'view' };
@@ -539,7 +539,7 @@ function renderClaims() {
     CLAIM_MACHINES.length > 1 ? conditions()[0] : null,
     FILTERS.map(([key, label, column]) => {
       const values = unique(all.map(claim => claim[column]).filter(value => value != null)).sort();
-      return choice(key, label, [['', 'all'], ...values.map(value => [value, column === 'worklog' ? `${value}: ${title(value)}` : value])], state[key], () => ({ c: '' }));
+      return choice(key, label, [['', 'all'], ...values.map(value => [value, column === 'worklog' && title(value) ? `${value}: ${title(value)}` : value])], state[key], () => ({ c: '' }));
     }), search);
   const words = state.s.toLowerCase().split(/\s+/).filter(Boolean);
   const found = all.filter(claim => FILTERS.every(([key, , column]) => !state[key] || claim[column] === state[key])
@@ -579,7 +579,7 @@ function article(claim) {
     el('h3', {}, claim.claim), el('p', { class: 'facts' }, facts),
     claim.remark ? el('p', {}, claim.remark) : null,
     el('details', { open }, el('summary', {}, 'What it rests on'),
-      el('p', {}, `Worklog ${claim.worklog}, ${claim.section}${claim.lines ? `, line ${claim.lines}` : ''}`, claim.quote ? el('span', {}, ': ', el('q', {}, claim.quote)) : ''),
+      el('p', {}, `${claim.class === 'rung' ? '' : `Worklog ${claim.worklog}, `}${claim.section}${claim.lines ? `, line ${claim.lines}` : ''}`, claim.quote ? el('span', {}, ': ', el('q', {}, claim.quote)) : ''),
       claim.published?.length ? el('p', {}, 'Numbers in published.csv: ', el('code', {}, claim.published.join(', '))) : null,
       claim.measure ? el('p', {}, 'Measure: ', el('code', {}, claim.measure)) : null,
       claim.evidence ? el('p', {}, `Evidence: ${claim.evidence}`) : null,

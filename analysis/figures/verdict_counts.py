@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.claims.verdicts import DIRECTION, FAILS, HOLDS, NOISY, UNTESTABLE
+from analysis.claims.verdicts import DIRECTION, FAILS, HOLDS, MISSES, NOISY, UNMEASURED, UNTESTABLE
 from analysis.figures import style
 from analysis.inputs import Inputs
 from contracts import schema, worklogs
@@ -19,10 +19,12 @@ LOOKS: dict[str, dict[str, Any]] = {
     HOLDS: {"color": style.KERNEL},
     DIRECTION: {"color": "#8CC2E6"},
     FAILS: {"color": style.BAD, "hatch": "///"},
+    MISSES: {"color": "#F3B59A"},
     NOISY: {"color": "#F2D58A"},
+    UNMEASURED: {"color": "#C9C9C9"},
     UNTESTABLE: {"color": "#E4E4E4"},
 }
-INKS = {HOLDS: "white", DIRECTION: style.INK, FAILS: "white", NOISY: style.INK, UNTESTABLE: style.INK}
+INKS = {verdict: style.INK for verdict in LOOKS} | {HOLDS: "white", FAILS: "white"}
 ROOM = 0.045  # share of the axis that a count needs to stand in its bar
 
 

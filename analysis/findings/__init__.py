@@ -34,7 +34,8 @@ from analysis.inputs import Inputs
 from analysis.quantities.machine import Missing
 from contracts import choose
 
-HOLDS, UNTESTABLE = "holds", "not testable here"  # verdicts
+HOLDS = "holds"  # verdicts
+UNKNOWN = ("not measured", "not testable here")
 
 
 @functools.cache
@@ -79,7 +80,7 @@ def on_machine(of: Sources) -> list[Row]:
             choose(manifests(), entry["bears_out"], "finding", f"bears_out of {entry['id']}")
         else:
             row = blank(entry["id"], "smaller", entry["claim"].rstrip(".")) | {"evidence": [entry["id"]]}
-            known = entry["verdict"] != UNTESTABLE
+            known = entry["verdict"] not in UNKNOWN
             row |= {"holds": entry["verdict"] == HOLDS, "told": entry["remark"]} if known else {"why": entry["why"]}
             found.append(row)
     return found

@@ -7,6 +7,7 @@ of an older source, is `Missing`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ from analysis.inputs import Inputs
 from analysis.metrics import with_derived
 from analysis.quantities.estimates import Estimate
 from analysis.quantities.registry import SOURCES, Quantity, Value, quantities
-from contracts import UserError, choose, registry, schema
+from contracts import UserError, choose, load_yaml, registry, schema
 
 SIZE = 4096  # n where none is given: what the experiments profile
 Row = dict[str, Any]
@@ -32,11 +33,12 @@ class Unreadable(UserError):
 
 
 class Missing(Exception):
-    """What a machine's tables do not have, or have only of another source. `variant`: whose it is, if one's."""
+    """What a machine's tables do not have, or have only of another source. `variant`: whose it is, if it is of one;
+    `command`: what would measure it, on a machine with its GPU."""
 
-    def __init__(self, message: str, variant: str | None = None):
+    def __init__(self, message: str, variant: str | None = None, command: str | None = None):
         super().__init__(message)
-        self.variant = variant
+        self.variant, self.command = variant, command
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,32 @@ class Asked:
     def timing(self) -> str:
         """Which timing: variant, size, clocks, data and experiment in words."""
         return f"{self}, {self.regime}, {self.data}" + (f", in {self.experiment}" if self.experiment else "")
+
+
+def measures(table: str, asked: Asked | None = None) -> str | None:
+    """The command that makes these rows of a table; None where no target does."""
+    if table == "bench" and asked is not None and asked.regime == "locked":
+        return "snakemake --cores 1 all --config lock_clocks=true"
+    if table == "bench" and asked is not None:
+        fits = {name: sum(_fit(one, asked)) for name, one in _plans().items() if asked.variant in one["variants"]}
+        name = asked.experiment or max(fits, key=lambda name: fits[name], default=None)
+        return f"snakemake --cores 1 {name}" if name else None
+    made = registry.tables().get(table)
+    return None if made is None or made.target == "by hand" else f"snakemake --cores 1 {made.target}"
+
+
+def _fit(experiment: Row, asked: Asked) -> tuple[bool, bool]:
+    """Whether an experiment has these data and this size."""
+    sizes = experiment.get("sizes") or []
+    if isinstance(sizes, dict):
+        sizes = range(sizes["first"], sizes["last"] + 1, sizes["step"])
+    return asked.data in experiment.get("data", ["uniform"]), asked.n in sizes
+
+
+@functools.cache
+def _plans() -> dict[str, Row]:
+    """The experiments' files by name."""
+    return {path.stem: load_yaml(path) for path in sorted(Path("experiments").glob("*.yaml"))}
 
 
 def rows_of(table: pd.DataFrame) -> list[Row]:
@@ -208,14 +236,15 @@ class Machine:
         }
         return grouped(rows_of(rows), *keys.get(name, ("variant",)))
 
-    def missing(self, name: str, asked: str, variant: str) -> Missing:
+    def missing(self, name: str, words: str, asked: Asked) -> Missing:
         """No such row, with the reason that provenance.json has for a table without any."""
-        if name == "bench" and ", locked" in asked:
+        if name == "bench" and asked.regime == "locked":
             why = self.measured.reason("locked")
         else:
             stage = {"counters": "profile"}.get(name, name)
             why = self.measured.reason(stage) if self.rows(name).empty else None
-        return Missing(f"{name}.csv has no row of {asked}" + (f" ({why})" if why else ""), variant)
+        told = f"{name}.csv has no row of {words}" + (f" ({why})" if why else "")
+        return Missing(told, asked.variant, measures(name, asked))
 
 
 @dataclass(frozen=True)
@@ -244,13 +273,15 @@ class Reading:
         if table == "compiled":
             row = machine.compiled.get((asked.variant, str(asked.arch)))
             if row is None:
-                raise Missing(f"compiled.csv has no row of {asked.variant} for {asked.arch}", asked.variant)
+                told = f"compiled.csv has no row of {asked.variant} for {asked.arch}"
+                raise Missing(told, asked.variant, "python -m experiments.stages.compiled")
             return row | {"stale": False}
         if table == "emulated":
             value = machine.emulated.get((asked.variant, asked.n, asked.beta, column))
             if value is None:
                 told = f"{asked.variant}, {column}, at n = {asked.n} and beta = {asked.beta:g}"
-                raise Missing(f"emulated.csv has no row of {told}", asked.variant)
+                command = "python -m experiments.emulation.other_problems"
+                raise Missing(f"emulated.csv has no row of {told}", asked.variant, command)
             return {self.quantity.key: value, "stale": False}
         if table == "variants":
             return machine.variants[asked.variant] | {"stale": False}
@@ -274,13 +305,13 @@ class Reading:
         if table == "bench" and asked.experiment is not None:
             rows = [row for row in rows if row["experiment"] == asked.experiment]
         if not rows or (table in ("counters", "predictions") and self._lacks(rows[-1])):
-            raise machine.missing(table, words, asked.variant)
+            raise machine.missing(table, words, asked)
         if table == "bounds":
             return self._bounds(rows, words)
         if table == "checks":
             rows = [row for row in rows if not pd.isna(row["worst_error_share"])]
             if not rows:
-                raise machine.missing(table, words, asked.variant)
+                raise machine.missing(table, words, asked)
             worst = max(float(row["worst_error_share"]) for row in rows)
             return {"check_worst": worst, "stale": any(row["stale"] for row in rows)}
         if table == "sanitizer":
@@ -302,7 +333,7 @@ class Reading:
         found: Row = {"stale": rows[0]["stale"]}
         found |= {"bottleneck": max(least, key=lambda row: float(row["cycles_per_sm"]))["resource"]} if least else {}
         if self.quantity.column == "tail" and "tail" not in cycles:
-            raise self.machine.missing("bounds", words, self.asked.variant)
+            raise self.machine.missing("bounds", words, self.asked)
         return found | {name: 0.0 for name in schema("bounds")["properties"]["resource"]["enum"]} | cycles
 
     @property
@@ -315,7 +346,8 @@ class Reading:
     def refuse_stale(self, row: Row) -> None:
         if row["stale"]:
             name = row.get("variant", self.asked.variant)
-            raise Missing(f"stale: the source of {name} changed since {self.table}.csv was made", name)
+            told = f"stale: the source of {name} changed since {self.table}.csv was made"
+            raise Missing(told, name, measures(self.table, self.asked))
 
     @property
     def value(self) -> Value:
@@ -390,7 +422,7 @@ class Reading:
         of = [row for key, found in rows.items() if key[0] == asked.variant and key[2:] == (asked.data, asked.regime)
               for row in found if asked.experiment in (None, row["experiment"])]  # fmt: skip
         if not of:
-            raise self.machine.missing("bench", f"{asked.variant}, {asked.regime}, {asked.data}", asked.variant)
+            raise self.machine.missing("bench", f"{asked.variant}, {asked.regime}, {asked.data}", asked)
         self.refuse_stale(of[0])
         return tuple(sorted({int(row["n"]) for row in of}))
 

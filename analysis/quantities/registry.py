@@ -3,9 +3,10 @@
 To add a quantity, add its line to `_own`. Counters of contracts/metrics.yaml, the columns that `analysis.metrics`
 derives from them, and the resources of a build are quantities without a line here.
 
-Intervals: times and shares have the 95% bootstrap interval of their median, and rates the interval of their time; the
-SM clock has the 5th to 95th percentile over samples; watts and work per joule have the range over all windows of a
-variant at a size. Counters, resources and temperatures are single readings and count as exact.
+Intervals: those of times and shares cover fresh processes and cards (`analysis.statistics.covering`), and rates have
+the interval of their time; the SM clock has the 5th to 95th percentile over samples; watts and work per joule have the
+range over all windows of a variant at a size. Counters, resources and temperatures are single readings and count as
+exact.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ class Noise(enum.IntEnum):
     COMPILER = 1
     EMULATOR = 2
     COUNTER = 3
-    TIME = 4
-    POWER = 5
+    TIME = 4  # of bench.csv, whose intervals cover fresh processes and leases
+    ONCE = 5  # a time of one process
+    POWER = 6
 
     @property
     def word(self) -> str:
@@ -65,14 +67,14 @@ SOURCES = {
     "bounds": Source(Noise.EMULATOR),
     "checks": Source(Noise.COUNTER, ("device",)),
     "sanitizer": Source(Noise.COUNTER, ("tool",)),
-    "timing_methods": Source(Noise.TIME),
+    "timing_methods": Source(Noise.ONCE),
     "error_over_k": Source(Noise.COUNTER),
-    "dispatch": Source(Noise.TIME),
+    "dispatch": Source(Noise.ONCE),
     "variants": Source(Noise.PAPER, (), anywhere=True),
     # tables that only functions of the claims read
-    "tuning": Source(Noise.TIME),
-    "timeline": Source(Noise.TIME),
-    "machine": Source(Noise.TIME),
+    "tuning": Source(Noise.ONCE),
+    "timeline": Source(Noise.ONCE),
+    "machine": Source(Noise.ONCE),
     "smem_microbench": Source(Noise.COUNTER),
     "inter_warp_conflicts": Source(Noise.COUNTER),
     "published": Source(Noise.PAPER, anywhere=True),
@@ -137,11 +139,6 @@ ENDS = ("of_baseline", "ci_low", "ci_high")
 TIME_ENDS = ("median", "ci_low", "ci_high")
 
 
-def _per_clock(of: Reading) -> Value:
-    time = estimates.divide(of.row["time_us_median"], of.get("time_us"))
-    return estimates.multiply(of.row["flop_per_clock_sm"], time)
-
-
 def _peak_share(of: Reading) -> Value:
     return estimates.divide(of.get("flop_per_clock_sm"), of.ceiling(Types.named(of.row["dtype"]).ab.ceilings))
 
@@ -167,9 +164,14 @@ def _own() -> list[Quantity]:
     return [
         Quantity("tflops", "Speed", "TFLOP/s", "bench", "tflops", "tflops_low", "tflops_high", _tflops, better=1),
         Quantity("share", "Share of cuBLAS", "%", "bench", "share_of_baseline", "share_ci_low", "share_ci_high",
-                 shown_times=100, better=1),
+                 shown_times=100, better=1),  # of which kind, `share_kind` says
+        Quantity("share_kind", "What the share of cuBLAS is of: each alone, or in turns", "", "bench"),
+        Quantity("share_in_turns", "Share of cuBLAS, in turns with it", "%", "bench", "share_in_turns",
+                 "share_in_turns_ci_low", "share_in_turns_ci_high", shown_times=100, better=1),
+        Quantity("share_alone", "Share of cuBLAS in windows of each alone", "%", "bench", shown_times=100, better=1),
+        Quantity("share_per_clock", "Share of cuBLAS per clock", "%", "bench", shown_times=100, better=1),
         Quantity("flop_per_clock_sm", "Work per clock", "FLOP/clock/SM", "bench", "flop_per_clock_sm",
-                 "flop_per_clock_sm_low", "flop_per_clock_sm_high", _per_clock, better=1),
+                 "flop_per_clock_ci_low", "flop_per_clock_ci_high", better=1),
         Quantity("gflop_per_j", "Work per joule", "GFLOP/J", "bench", "gflop_per_j", "gflop_per_j_ci_low",
                  "gflop_per_j_ci_high", lambda of: of.windows(), better=1, noise=Noise.POWER),
         Quantity("time_us", "Time", "µs", "bench", "time_us_median", "time_us_ci_low", "time_us_ci_high", better=-1),

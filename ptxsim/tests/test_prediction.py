@@ -184,13 +184,15 @@ def test_a_large_count_of_trips_is_shortened(ptx_text):
     assert found.over == (2, (128, 192, 256)) and ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
 
 
-def test_a_persistent_kernel_whose_blocks_differ_is_run_as_a_whole(ptx_text):
-    """Of 10 tiles, two blocks have three, and two have two."""
+def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text):
+    """All blocks run once, with few trips; of those that do the same, up to three run with more."""
     kernel = ptxsim.load(ptx_text, "persistent")
     data = [ptxsim.Array(np.zeros(32 * 10, np.float32)), ptxsim.Array(np.zeros(32 * 640, np.float32))]
     found = ptxsim.predict(kernel, 4, 32, [*data, 1_000_000])
     assert found.totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 10 * 4 * 1_000_000
     assert found.sampled == found.blocks == 4 and found.over == (2, (128, 192, 256))
+    more = ptxsim.predict(kernel, 8, 32, [*data, 2000])  # two blocks with two of the tiles, and six with one
+    assert more.totals == kernel.count(8, 32, [*data, 2000]).totals() and more.sampled == 5
     with pytest.raises(ptxsim.PtxsimError, match=r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"):
         ptxsim.predict(kernel, 4, 32, [*data, 100])
 
@@ -272,6 +274,7 @@ def test_the_command(text, tmp_path, capsys):
 
 @pytest.mark.parametrize("grid", [(1, 1, 1), (2, 1, 1), (3, 4, 1), (7, 5, 3), (100, 2, 1)])
 def test_each_block_is_of_one_class(grid):
-    chosen, sizes = sample(grid)
+    classes = sample(grid)
+    chosen, sizes = classes.of, classes.sizes
     assert sum(sizes.values()) == grid[0] * grid[1] * grid[2] and set(chosen.values()) == set(sizes)
     assert all(0 <= number < sum(sizes.values()) for number in chosen)

@@ -21,12 +21,13 @@ from experiments.stages.turns import drawn_order
 
 ARCHIVES = sorted(path.parent for path in ROOT.glob("data/*/samples.parquet"))
 HEAD = {"experiment": "e", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
-HEAD |= {"regime": "unlocked", "data": "uniform"}
+HEAD |= {"regime": "unlocked", "data": "uniform", "process": 0}
 WINDOW = HEAD | {
     **{"dtype": "fp32", "mechanism": "as found", "locked_sm_mhz": None, "baseline": "b", "seed": 1, "passed": True},
     **{"left_out": None, "power_w": 500.0, "power_run_us": 2.0, "temperature_c": 40.0, "throttle_reasons": "none"},
     "source_hash": "0",
     "b_layout": "row",
+    **{"lease": None, "process": 0, "baseline_run_us": None},
 }
 FLOP = 2 * 64**3
 
@@ -98,14 +99,55 @@ def test_what_the_columns_are_of() -> None:
 @pytest.mark.parametrize("reason", [GAP, OFF_TARGET])
 def test_a_sample_that_is_not_kept_counts_for_nothing(reason: str) -> None:
     times = [2.0, 2.1, 2.2, 2.1, 2.0, 2.3]
-    (alone,), (beside,) = (
+    (alone,), (rejected,) = (
         derived(planted(times)),
         derived(planted([*times, 9.0, 99.0], rejected={6: reason, 7: reason})),
     )
-    assert beside.pop("rejected") == 2 and alone.pop("rejected") == 0
-    assert beside == alone
+    assert rejected.pop("rejected") == 2 and alone.pop("rejected") == 0
+    assert rejected == alone
     (theirs,) = derived(planted(times, [3.0] * 6 + [99.0], rejected={12: reason}))
     assert theirs["share_of_baseline"] == alone["share_of_baseline"] and theirs["rejected"] == 0
+
+
+def processes(*runs: tuple[float, float], **window: Any) -> list[dict[str, Any]]:
+    """Rows of processes in which a run alone takes these times, ours and the baseline's; in turns, 200 and 300 us."""
+    windows = [
+        WINDOW | {"process": number, "power_run_us": ours, "baseline_run_us": theirs} | window
+        for number, (ours, theirs) in enumerate(runs)
+    ]
+    samples = [planted([200.0 + number] * 6, [300.0] * 6, process=number) for number in range(len(runs))]
+    return bench.derive(windows, pd.concat(samples), 10, "windows.csv")
+
+
+def test_five_processes_have_a_median_and_the_least_and_the_greatest_of_each() -> None:
+    (row,) = processes(*[(250.0, theirs) for theirs in (240.0, 230.0, 250.0, 235.0, 245.0)])
+    assert (row["share_kind"], row["processes"], row["samples"]) == ("alone", 5, 30)
+    assert (row["share_ci_low"], row["share_of_baseline"], row["share_ci_high"]) == (0.92, 0.96, 1.0)
+    assert row["share_alone"] == 0.96 and row["tflops"] == pytest.approx(FLOP / 250.0 / 1e6)
+    assert (row["time_us_median"], row["time_us_in_turns"]) == (250.0, 202.0)
+    assert (row["share_in_turns_ci_low"], row["share_in_turns"]) == (300 / 204, 300 / 202)
+    assert row["share_per_clock"] == pytest.approx(300 / 202, rel=1e-6)  # at one clock, as planted
+
+
+@pytest.mark.parametrize("runs", [(250.0, None), (None, 250.0), (140.0, 240.0), (250.0, 149.0)])
+def test_without_either_alone_or_where_a_run_is_short_the_share_is_in_turns(runs: Any) -> None:
+    (row,) = processes(runs)
+    assert (row["share_kind"], row["share_of_baseline"], row["share_alone"]) == ("in turns", 1.5, None)
+
+
+def test_an_older_baseline_s_own_row_gives_a_share_alone_that_is_not_the_headline() -> None:
+    of_baseline = WINDOW | {"variant": "b", "power_run_us": 240.0}
+    samples = pd.concat([planted([200.0] * 6, [300.0] * 6, variant=name) for name in ("v", "b")])
+    row, _ = bench.derive([WINDOW | {"power_run_us": 300.0}, of_baseline], samples, 10, "windows.csv")
+    assert (row["share_kind"], row["share_of_baseline"], row["share_alone"]) == ("in turns", 1.5, 0.8)
+
+
+def test_one_process_that_failed_its_check_takes_the_row_and_one_left_out_only_itself() -> None:
+    windows = [WINDOW | {"process": number} for number in range(3)]
+    samples = pd.concat([planted([2.0] * 6, process=number) for number in range(3)])
+    (row,) = bench.derive([windows[0], windows[1] | {"left_out": "the clock fell"}, windows[2]], samples, 10, "")
+    assert row["processes"] == 2
+    assert bench.derive([*windows[:2], windows[2] | {"passed": False}], samples, 10, "") == []
 
 
 def test_the_clock_s_range_is_from_the_fifth_to_the_ninety_fifth_percentile() -> None:

@@ -223,6 +223,7 @@ def test_no_source_of_a_document_is_left_out(name: str, folder: str) -> None:
 
 def test_the_paper_has_at_most_fourteen_pages(full: Path) -> None:
     assert 3 < len(PdfReader(full / "results" / "paper.pdf").pages) <= 14
+    assert 20 < len(PdfReader(full / "results" / "supplement.pdf").pages) < 40
 
 
 def test_no_measured_number_is_typed_into_the_paper() -> None:

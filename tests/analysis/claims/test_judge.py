@@ -18,7 +18,7 @@ from machine_folder import words_of
 from planted import Planted, planted_bench
 
 from analysis import pages
-from analysis.claims import files, tolerance, verdicts
+from analysis.claims import files, tolerance
 from analysis.claims.vocabulary import Vocabulary
 from analysis.data import table
 from analysis.figures import verdict_counts
@@ -73,7 +73,7 @@ CLAIMS = [
         line=21,
     ),
 ]
-EXPECTED = ["holds", "direction only", "does not hold", "not testable here", "holds", "not testable here"]
+EXPECTED = ["holds", "direction only", "does not hold", "not measured", "holds", "not testable here"]
 
 
 def write_files(folder: Path, claims_: list[dict[str, Any]] = CLAIMS, **changes: Any) -> Path:
@@ -118,7 +118,7 @@ def test_the_table_has_every_kind_of_verdict(small: Path, planted: Planted, tmp_
     assert (rows[4]["ours"], rows[4]["ours_low"]) == ("true", None)
     assert rows[4]["why"] == "0.100 [0.0980, 0.102] < 0.800 [0.784, 0.816]"
     assert (
-        rows[3]["kind"] == "not measured yet"
+        rows[3]["why"].endswith("; this measures it: snakemake --cores 1 size_dispatch")
         and rows[2]["kind"] == "differs on this GPU"
         and rows[3]["ours"] is None
         and rows[5]["why"] == "Nothing here measures it."
@@ -134,8 +134,8 @@ def test_the_terminal_gets_a_table_of_its_width(small: Path, planted: Planted) -
         flat = " ".join(done.stdout.split())
         assert "holds a-holds (First, line 7)" in flat and "does not hold a-fails" in flat
         assert "Theirs: 8x (RTX A6000). Here: 8 [7.69, 8.33]x: 8 as written, 7.5 to 8.5 Here 8." in flat
-        counts = "planted: 6 claims: 2 holds, 1 direction only, 1 does not hold, 2 not testable here"
-        assert flat.endswith(f"{counts} (1 differs on this GPU)")
+        counts = "planted: 6 claims: 2 holds, 1 direction only, 1 does not hold, 1 not measured, 1 not testable here"
+        assert flat.endswith(f"{counts} (2 differs on this GPU)")
 
 
 def test_only_prints_those_named(small: Path, planted: Planted) -> None:
@@ -195,6 +195,34 @@ def test_this_run_stands_for_its_archive_which_is_still_checked(small: Path, pla
     assert command(small, planted, "--measured", here, "--out", tmp_path / "c.csv").returncode == 0
     rows = read_rows(tmp_path / "c.csv", "claims_table")
     assert [row["machine"] for row in rows] == ["planted"] * len(CLAIMS) + ["other"] * len(CLAIMS)
+
+
+def test_each_archive_has_verdicts_of_its_own(tmp_path: Path, variants_csv: Path) -> None:
+    """A rung whose share collapses on a second card loses its claim there, and there alone."""
+    small = write_files(tmp_path / "paper" / "worklogs" / "a")
+    asked = {"class": "rung", "id": "own-warptile", "measure": "100 * sgemm_warptile.share", "rule": {"at_least": 70}}
+    rung = claim("own", line="gone", quote="gone", published=[], evidence="bench.csv", theirs=70, unit="%") | asked
+    (tmp_path / "paper" / "claims.yaml").write_text(yaml.safe_dump([rung]))
+    first, second = Planted(tmp_path / "one", variants_csv), Planted(tmp_path / "two", variants_csv)
+    second.document("provenance", {"machine": "second", "gpu": "Other GPU"})
+    for row in (rows := planted_bench()):
+        if row["variant"] == "sgemm_warptile" and row["n"] == 4096:
+            row.update(share_of_baseline=0.4, share_ci_low=0.39, share_ci_high=0.41)
+    second.write("bench", rows)
+    given = ["--worklogs", small.parent, "--analytic", small / "analytic.csv", "--variants", first.variants]
+    archives = ["--archives", first.folder, second.folder]
+    done = run_module("analysis.claims.judge", *given, *archives, "--record")
+    assert done.returncode == 0 and "Our own rungs and dispatchers" in done.stdout, done.stderr
+    recorded = [
+        {row["id"]: row["verdict"] for row in read_rows(one.folder / "verdicts.csv", "verdicts")}
+        for one in (first, second)
+    ]
+    assert [of["own-warptile"] for of in recorded] == ["holds", "does not hold"]
+    assert [of["a-holds"] for of in recorded] == ["holds", "does not hold"]
+    assert run_module("analysis.claims.judge", *given, *archives, "--check").returncode == 0
+    (tmp_path / "paper" / "claims.yaml").write_text(yaml.safe_dump([claim("own-x")]))
+    done = run_module("analysis.claims.judge", *given, *archives)
+    assert_one_line(done, "paper/claims.yaml: own-x: ", "class = rung is of paper/claims.yaml")
 
 
 FAULTS = [
@@ -397,7 +425,7 @@ def test_the_figure_counts_verdicts(small: Path, planted: Planted, tmp_path: Pat
     assert widths == {1.0, 2.0} and [label.get_text() for label in left.get_yticklabels()] == ["A"]
     assert [label.get_text() for label in right.get_yticklabels()] == ["speed"]
     words = words_of(figure)
-    assert "archived: Planted GPU" in words and all(verdict in words for verdict in verdicts.VERDICTS[:4])
+    assert "archived: Planted GPU" in words and all(verdict in words for verdict in EXPECTED)
 
 
 # ---- the project's own files ------------------------------------------------------------------------------------
@@ -415,6 +443,17 @@ def test_there_are_claims_of_every_worklog(paper: files.Paper) -> None:
         of_worklog = [claim for claim in paper.claims if claim["worklog"] == key]
         assert any("untestable" not in claim for claim in of_worklog), key
     assert len(paper.claims) >= 300 and len(paper.published) >= 500
+
+
+def test_there_is_a_claim_for_each_rung_with_wgmma_and_each_dispatcher_of_ours(paper: files.Paper) -> None:
+    measures = " ".join(claim["measure"] + claim["claim"] for claim in paper.claims if claim["worklog"] == "own")
+    names = {row["variant"] for row in catalogue.load().rows() if re.search("wgmma|_best|sgemm_tma", row["variant"])}
+    stems = {re.sub("_(bf16|fp16)$", "", name) for name in names}
+    assert (
+        len(stems) >= 20 and {stem for stem in stems if not re.search(rf"\b{stem}(_bf16|_fp16)?\b", measures)} == set()
+    )
+    pages = {claim["section"] for claim in paper.claims if claim["worklog"] == "own"}
+    assert [page for page in pages if not (ROOT / page).is_file()] == []
 
 
 def test_each_number_s_rung_is_in_the_catalogue(paper: files.Paper) -> None:
@@ -529,7 +568,8 @@ def test_what_was_found_is_borne_out(paper: files.Paper, tmp_path: Path, archive
 def test_each_archive_s_record_says_what_failed(paper: files.Paper, tmp_path: Path, archive: Path) -> None:
     """Every verdict that is not "holds" has its kind: nobody is left to guess."""
     rows = read_rows(judged_archive(tmp_path), "claims_table")
-    assert [row["id"] for row in rows if row["verdict"] not in ("holds", "within noise") and row["kind"] is None] == []
+    told = ("holds", "within noise", "not measured")
+    assert [row["id"] for row in rows if row["verdict"] not in told and row["kind"] is None] == []
 
 
 def judged_archive(folder: Path) -> Path:

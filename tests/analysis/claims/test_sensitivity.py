@@ -36,14 +36,14 @@ def test_counts_stand_apart_for_what_no_machine_can_change() -> None:
         [
             row("a", "holds"),
             row("b", "does not hold", kind="differs on this GPU", if_looser="holds"),
-            row("c", "does not hold", kind="wrong on paper", independent=True),
+            row("c", "does not hold", kind="slip of the text", independent=True),
             row("d", "holds", **{"class": "definition", "counted": False}),
             row("e", "holds", same_as="a", counted=False),
         ]
     )
     found = sensitivity.counts(rows).set_index(["of", "verdict", "kind"])["claims"]
     assert found["one", "holds", ""] == 1 and found["one", "does not hold", "differs on this GPU"] == 1
-    assert found["any machine", "does not hold", "wrong on paper"] == 1
+    assert found["any machine", "does not hold", "slip of the text"] == 1
     assert found["any machine", "not counted: definition", ""] == 1
     assert found["any machine", "not counted: same measure as another", ""] == 1
     assert sensitivity.counts(rows).set_index(["of", "verdict", "kind"])["if_looser"]["one", "holds", ""] == 2

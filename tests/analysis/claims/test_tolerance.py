@@ -49,7 +49,7 @@ def test_the_stricter_level_takes_about_for_digits() -> None:
         ('analytic("a", "degree")', Noise.PAPER, True),
         ("a.registers[arch=sm_86]", Noise.COMPILER, True),
         ("a.registers", Noise.COMPILER, False),
-        ("tuned(BK)", Noise.TIME, False),
+        ("tuned(BK)", Noise.ONCE, False),
         ("a.dram_read[beta=1, device=ptxsim]", Noise.EMULATOR, True),
         ("fastest(a.gflop_per_j, b.gflop_per_j)", Noise.POWER, False),
         ("8 * 8 % 32", Noise.PAPER, True),
@@ -69,20 +69,20 @@ def verdict(rule: dict[str, Any], measure: str, ours: Estimate, theirs: float, l
     ("rule", "measure", "ours", "theirs", "three"),
     [
         # 1.41 where a text has 1.5: within a fifth, not within its digits
-        ({"as": "written", "neutral": 1}, "a.share", 1.41, 1.5, ("direction only", "direction only", "holds")),
+        ({"as": "written", "neutral": 1}, "a.swept_share", 1.41, 1.5, ("direction only", "direction only", "holds")),
         # noise carries 37.6 to 37.5, and a count has none
-        ({"as": "written"}, "a.share", 37.6, 37, ("does not hold", "holds", "holds")),
+        ({"as": "written"}, "a.swept_share", 37.6, 37, ("does not hold", "holds", "holds")),
         ({"as": "written"}, "a.registers", 37.6, 37, ("does not hold", "does not hold", "holds")),
-        ({"as": "about"}, "a.share", 79, 75, ("does not hold", "holds", "holds")),
+        ({"as": "about"}, "a.swept_share", 79, 75, ("does not hold", "holds", "holds")),
         # on paper a twentieth is all that the looser rule adds
         ({"as": "written"}, "published(1)", 44, 50, ("does not hold", "does not hold", "does not hold")),
-        ({"between": [5, 10]}, "a.share", 10.4, 7.5, ("holds", "holds", "holds")),
-        ({"between": [5, 10]}, "a.share", 14, 7.5, ("does not hold",) * 3),
+        ({"between": [5, 10]}, "a.swept_share", 10.4, 7.5, ("holds", "holds", "holds")),
+        ({"between": [5, 10]}, "a.swept_share", 14, 7.5, ("does not hold",) * 3),
         ({"equals": 32}, "a.dram_read", 32.02, 32, ("does not hold", "holds", "holds")),
         ({"equals": 32}, "a.registers", 32.02, 32, ("does not hold", "does not hold", "does not hold")),
         # a side: all of it; with noise to spare; and the middle alone
-        ({"at_least": 1}, "a.share", 1.003, None, ("does not hold", "holds", "holds")),
-        ({"at_least": 1}, "a.share", 0.997, None, ("does not hold", "does not hold", "holds")),
+        ({"at_least": 1}, "a.swept_share", 1.003, None, ("does not hold", "holds", "holds")),
+        ({"at_least": 1}, "a.swept_share", 0.997, None, ("does not hold", "does not hold", "holds")),
         ({"at_least": 1}, "published(1)", 1, None, ("holds", "holds", "holds")),
         # a tolerance of its own: half, as it is, and twice
         ({"within": 2, "reason": "x"}, "published(1)", 13, 10, ("does not hold", "does not hold", "holds")),

@@ -80,6 +80,50 @@ def evaluated(text: str) -> Any:
     return evaluate(text, {})
 
 
+TIMED = "sgemm_naive.speedup[over=sgemm_warptile]"
+
+
+@pytest.mark.parametrize(
+    ("change", "ours", "verdict", "kind"),
+    [
+        ({}, 9.0, "misses a narrow band", "band under 1%"),
+        ({"theirs": 10.1}, 9.0, "misses a narrow band", "band under 1%"),
+        ({"theirs": 3}, 9.0, "does not hold", "differs on this GPU"),  # half of 3 to 4 is no narrow band
+        ({"gpu": None}, 9.0, "does not hold", "differs on this GPU"),  # of no machine
+        ({"rule": {"as": "written", "neutral": 1}}, 9.0, "direction only", "band under 1%"),
+        ({"rule": {"as": "written", "neutral": 1}}, 0.9, "does not hold", "differs on this GPU"),  # the other direction
+        ({"kind": "differs in our kernel"}, 9.0, "misses a narrow band", "differs in our kernel"),
+        ({"measure": "9"}, 9.0, "does not hold", None),  # arithmetic is exact
+        ({"measure": "9", "kind": "slip of the text"}, 9.0, "does not hold", "slip of the text"),
+    ],
+)
+def test_a_number_of_another_machine_with_many_digits_is_apart(
+    change: dict[str, Any], ours: float, verdict: str, kind: str | None
+) -> None:
+    claim = {"id": "a", "theirs": 10.12, "gpu": "RTX A6000", "measure": TIMED, "rule": {"as": "written"}} | change
+    found = verdicts.judge(claim, lambda text: Estimate.of(ours))
+    assert (found.verdict, verdicts.kind_of(claim, found)) == (verdict, kind)
+
+
+@pytest.mark.parametrize("kind", verdicts.ON_PAPER)
+def test_what_a_machine_measured_shows_no_fault_of_a_text(kind: str) -> None:
+    claim = {"id": "a", "theirs": 10, "gpu": "RTX A6000", "measure": TIMED, "rule": {"as": "written"}, "kind": kind}
+    found = verdicts.judge(claim, lambda text: Estimate.of(2))
+    with pytest.raises(UserError, match=f"a: kind = '{kind}' rests on time; allowed: of what rests on paper"):
+        verdicts.kind_of(claim, found)
+
+
+def test_what_is_missing_names_the_command_that_measures_it() -> None:
+    claim = {"id": "a", "theirs": 1, "measure": TIMED, "rule": {"as": "written"}}
+
+    def ours(text: str) -> None:
+        raise Missing("no row of it", command="snakemake --cores 1 tile_autotune")
+
+    found = verdicts.judge(claim, ours)
+    assert (found.verdict, verdicts.kind_of(claim, found)) == ("not measured", None)
+    assert found.why == "no row of it; this measures it: snakemake --cores 1 tile_autotune"
+
+
 def test_what_cannot_be_tested_says_why() -> None:
     claim = {"id": "a", "theirs": None, "untestable": "Nothing measures it."}
     assert verdicts.judge(claim, evaluated) == verdicts.Verdict("not testable here", "Nothing measures it.", None)

@@ -39,12 +39,12 @@ def test_each_quantity_has_a_label_and_a_table() -> None:
     ("expression", "expected"),
     [
         ('sgemm_naive.time_us', (1000, 990, 1010)),
-        ('sgemm_naive.time_us[experiment=occupancy]', (9000, 9000, 9000)),
+        ('sgemm_naive.time_us[experiment=occupancy]', (9000, 8955, 9045)),  # by the noise of what is not repeated
         ('sgemm_naive.tflops', (2e-9 * 4096**3, 2e-6 * 4096**3 / 1010, 2e-6 * 4096**3 / 990)),
         ('sgemm_warptile.share[1024]', (0.5, 0.49, 0.51)),
         ('sgemm_warptile.speedup[over=sgemm_naive]', (8, 8 * 0.98 / 1.02, 8 * 1.02 / 0.98)),  # shares, not 1000/125
         ('hgemm_naive_bf16.speedup[over=sgemm_naive]', (20, 20 * 0.99 / 1.01, 20 * 1.01 / 0.99)),  # no common baseline
-        ('sgemm_naive.flop_per_clock_sm', (100, 100 / 1.01, 100 / 0.99)),
+        ('sgemm_naive.flop_per_clock_sm', (100, 99.5, 100.5)),
         ('sgemm_naive.peak_share', (0.5, 0.5 / 1.01, 0.5 / 0.99)),
         ('hgemm_naive_bf16.peak_share', (0.1, 0.1 / 1.01, 0.1 / 0.99)),  # of the better tensor ceiling
         ('sgemm_naive.sm_clock_mhz', (1900, 1890, 1905)),
@@ -118,7 +118,8 @@ def test_sizes_and_parts_of_texts(ask: Ask) -> None:
 def test_what_the_tables_lack_is_no_error(expression: str, why: str, ask: Ask) -> None:
     claim = {"id": "a", "theirs": 1, "measure": expression, "rule": {"near": 1}}
     found = verdicts.judge(claim, ask)
-    assert found.verdict == "not testable here" and why in found.why
+    untargeted = "fewer than two sizes" in why
+    assert found.verdict == ("not testable here" if untargeted else "not measured") and why in found.why
 
 
 @pytest.mark.parametrize(
