@@ -44,7 +44,7 @@ class Measured:
 
     @property
     def origin(self) -> str:
-        """Where the numbers come from, as every figure tells it: "archived: NVIDIA H200, 2026-11-20"."""
+        """Where the numbers come from, as every figure shows it: "archived: NVIDIA H200, 2026-11-20"."""
         kind = "archived" if self.archived else "measured"
         return f"{kind}: {self.provenance['gpu']}, {self.provenance['date']}"
 
@@ -197,8 +197,8 @@ def stale_variants(*tables: pd.DataFrame) -> list[str]:
 def left_out(provenance: dict[str, Any]) -> dict[str, str]:
     """Reasons why stages were left out, by the longest stage that a key contains; else the key stays as it is."""
     stages = sorted(legs(), key=len, reverse=True)
-    told = provenance.get("left_out", {}).items()
-    return {next((stage for stage in stages if stage in name.lower()), name): reason for name, reason in told}
+    reasons = provenance.get("left_out", {}).items()
+    return {next((stage for stage in stages if stage in name.lower()), name): reason for name, reason in reasons}
 
 
 def ladder_sizes(rows: pd.DataFrame, count: int) -> list[int]:
@@ -223,8 +223,8 @@ def one_row_each(bench: pd.DataFrame) -> pd.DataFrame:
 @functools.cache
 def metrics() -> dict[str, dict[str, dict[str, Any]]]:
     """What contracts/metrics.yaml says of each counter, by section and our key."""
-    told: dict[str, dict[str, dict[str, Any]]] = load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
-    return told
+    found: dict[str, dict[str, dict[str, Any]]] = load_yaml(Path(contracts.__file__).parent / "metrics.yaml")
+    return found
 
 
 @functools.cache

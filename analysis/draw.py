@@ -40,7 +40,7 @@ def draw(inputs: Inputs, names: Sequence[str], out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--inputs", required=True, type=Path, metavar="FILE.json", help="what the run's plan says")
-    parser.add_argument("--tables", type=Path, metavar="DIR", help="with report tables (default: tables beside --out)")
+    parser.add_argument("--tables", type=Path, metavar="DIR", help="report tables (default: tables/ next to --out)")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="for NAME.svg and NAME.pdf")
     parser.add_argument("names", nargs="+", metavar="NAME", help="a figure; of one experiment: KIND_EXPERIMENT")
     args = parser.parse_args()

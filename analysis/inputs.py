@@ -47,18 +47,18 @@ class Inputs:
     @classmethod
     def read(cls, path: Path, reports: Path | None = None) -> Inputs:
         """Read inputs.json. Raises `UserError` for one that breaks its schema."""
-        told = read_json(path, "inputs")
+        planned = read_json(path, "inputs")
         return cls(
-            machine=told["machine"],
-            archived=told["archived"],
-            why_archived=told["why_archived"],
-            tables=_paths(told["tables"]),
-            of_experiment={name: _paths(own) for name, own in told["of_experiment"].items()},
-            tuning=told["tuning"],
-            experiments=told["experiments"],
-            other_runs=tuple(map(Path, told["other_runs"])),
-            archives=tuple(map(Path, told["archives"])),
-            left_out=_paths(told["left_out"]),
+            machine=planned["machine"],
+            archived=planned["archived"],
+            why_archived=planned["why_archived"],
+            tables=_paths(planned["tables"]),
+            of_experiment={name: _paths(own) for name, own in planned["of_experiment"].items()},
+            tuning=planned["tuning"],
+            experiments=planned["experiments"],
+            other_runs=tuple(map(Path, planned["other_runs"])),
+            archives=tuple(map(Path, planned["archives"])),
+            left_out=_paths(planned["left_out"]),
             reports=reports or cls.reports,
         )
 
@@ -120,9 +120,9 @@ class Inputs:
     def _with_hashes_of_today(self, name: str, rows: list[Row]) -> list[Row]:
         """See `analysis.data.with_hashes_of_today`; same_code.csv is of the tables next to it, and of what is derived
         from them."""
-        one, beside = recorded.tables().get(name), self.tables.get("same_code")
+        one, same_code = recorded.tables().get(name), self.tables.get("same_code")
         measured = self.tables[one.derived.sources[0] if one and one.derived else name]
-        if beside is None or name == "same_code" or beside.parent != measured.parent or not beside.is_file():
+        if same_code is None or name == "same_code" or same_code.parent != measured.parent or not same_code.is_file():
             return rows
         return data.with_hashes_of_today(rows, self.listed("same_code"))
 
@@ -213,8 +213,8 @@ def derived(table: recorded.Table, files: Mapping[str, Path]) -> list[Row]:
         return read_rows(folder / table.file, table.schema)
 
 
-def _paths(told: Mapping[str, str]) -> dict[str, Path]:
-    return {name: Path(path) for name, path in told.items()}
+def _paths(names: Mapping[str, str]) -> dict[str, Path]:
+    return {name: Path(path) for name, path in names.items()}
 
 
 def _schema(name: str) -> str:

@@ -37,8 +37,9 @@ FINDINGS = "analysis/findings"  # a folder each; all are computed into one docum
 SOURCES = "workflow/report/ and experiments/studies/"
 MEASURED = ("variants", "machine", "provenance", "bench", "checks", "counters")  # what `measured` stands for
 EMULATED = "emulated_checks"  # what may stand in for measured checks
-DERIVED = ("variants", "analytic")  # tables that every run makes, beside those recorded
+DERIVED = ("variants", "analytic")  # tables that every run makes, in addition to those recorded
 FOLDERS = ("other_runs", "archives")  # what `reads` may name of inputs.json: all tables in these folders
+LEFT_OUT = "left-out"  # the id of the root of an SVG that has nothing to draw (analysis.figures.style.left_out)
 METRICS = "contracts/metrics.yaml"  # what analysis/data.py reads
 IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+[\w.]+[ \t]+import[ \t]+(?:\([^)]*\)|[^\n(]+)|import[ \t]+[^\n]+)", re.M)
 
@@ -75,8 +76,9 @@ class Registered:
 
     @property
     def code(self) -> tuple[str, ...]:
-        """The files of this project that the module imports, directly or not, and its own."""
-        return code_of(self.root / self.path, self.root)
+        """The files of this project that make it: its own, `Inputs`, which it is given, and all that these import."""
+        files = (self.root / self.path, self.root / "analysis" / "inputs.py")
+        return tuple(sorted({path for file in files for path in code_of(file, self.root)}))
 
     def output(self, experiment: str | None = None) -> str:
         """The name of what is drawn, without a suffix: of a figure of one experiment, STEM_EXPERIMENT."""
@@ -92,6 +94,11 @@ class Registered:
         if loaded is None:
             raise UserError(f"{self.caption}: {self.kind} {self.name!r}: {self.path} has no function {self.function}")
         return loaded
+
+
+def has_content(svg: Path) -> bool:
+    """Whether a figure's file, if it is there, draws something; one that only says why it is left out does not."""
+    return not svg.is_file() or f'<g id="{LEFT_OUT}">' not in svg.read_text()
 
 
 def figures(root: Path = ROOT) -> dict[str, Registered]:

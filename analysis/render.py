@@ -3,7 +3,7 @@
     python -m analysis.render paper/paper.typ paper/supplement.typ --tables DIR --figures DIR --out results
 
 Both read report tables and figures; every number in them is theirs. Of some they say that they are not there: they are
-told which files there are, since Typst cannot look.
+given a list of the files that exist, since Typst cannot look.
 """
 
 from __future__ import annotations

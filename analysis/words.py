@@ -1,4 +1,4 @@
-"""Numbers and facts as figures and documents tell them."""
+"""Numbers and facts in the words of figures and documents."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 
 def regime_text(regimes: Iterable[str]) -> str:
-    """The regimes as a note tells them: "unlocked clocks", or both."""
+    """The regimes in the words of a note: "unlocked clocks", or both."""
     return " and ".join(sorted(set(regimes), reverse=True)) + " clocks"
 
 
 def data_text(kinds: Iterable[str]) -> str:
-    """The kinds of input data as a note tells them: "uniform inputs"."""
+    """The kinds of input data in the words of a note: "uniform inputs"."""
     return ", ".join(sorted(set(kinds))) + " inputs"
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ ACCESS = {
 
 
 def _inputs(folder: Path, archive: Path, variants: Path, **changes: Any) -> Path:
-    """inputs.json of a machine's tables, beside a bank picture."""
+    """inputs.json of a machine's tables, next to a bank picture."""
     write_json(
         folder / f"banks_{PICTURE}.json", "bank_picture", {"title": "Rows, padded", "text": "?", "accesses": [ACCESS]}
     )
@@ -49,8 +52,15 @@ def held(folder: Path, archive: Path, variants: Path, **changes: Any) -> dict[st
     return found
 
 
-def told(page: Path) -> dict[str, Any]:
-    """The data that a page holds."""
-    text = page.read_text().partition('<script id="data" type="application/json">')[2].partition("</script>")[0]
-    found: dict[str, Any] = json.loads(text)
-    return found
+def data_of(page: Path) -> dict[str, Any]:
+    """The data that a page holds, its compressed parts included, as `content` gives it."""
+    text = page.read_text()
+    found: dict[str, Any] = json.loads(
+        text.partition('<script id="data" type="application/json">')[2].partition("</script>")[0]
+    )
+    compressed = re.findall(r'<script type="application/gzip" id="part-(\w+)">(.*?)</script>', text)
+    parts = {name: json.loads(gzip.decompress(base64.b64decode(part))) for name, part in compressed}
+    for number, machine in enumerate(found["machines"]):
+        machine |= parts[f"machine{number}"]
+    found["claims"] = [claim for number in range(len(found["claims"])) for claim in parts[f"claims{number}"]]
+    return found | {name: parts[name] for name in ("sources", "figures", "pictures")}

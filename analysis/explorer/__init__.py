@@ -1,19 +1,20 @@
 """The explorer: one page, results/explorer.html, on which a reader chooses what to see of the tables.
 
-    python -m analysis.explorer --inputs results/inputs.json --out results/explorer.html
+    python -m analysis.explorer --inputs results/inputs.json --figures results/figures --out results/explorer.html
 
-`content` is what the page knows, `charts` how Vega-Lite draws it (through Altair), `page.js` what it does with a click.
+`content` gathers the page's data, `charts` describes its charts for Vega-Lite (through Altair), and `page.js` reacts to
+clicks.
 """
 
-# What it is made from, as captions.schema.yaml explains `reads` and `optional`
+# What the page is made from; captions.schema.yaml explains `reads` and `optional`
 READS = (
     *("variants", "machine", "provenance", "bench", "checks", "counters", "resources", "other_runs"),
     *("report:claims", "report:findings"),
 )
 OPTIONAL = ("emulated_checks", "predictions", "bounds")
-FILES = ("paper/worklogs/*/*.yaml", "paper/steps.yaml")
+FILES = ("paper/worklogs/*/*.yaml", "paper/steps.yaml", "analysis/findings/*/finding.yaml", "kernels/*/*.cu")
 PARTS = ("page.html", "page.css", "page.js")
-# Figures and tables that it stands for: they are not in Snakemake's report, but for the ladder that this opens with
+# Figures and tables that the page replaces: Snakemake's report leaves them out, except the ladder that it opens with
 STANDS_FOR = (
     "ladder",
     "sizes",

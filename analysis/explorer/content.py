@@ -1,4 +1,4 @@
-"""What the explorer knows: the pipeline's tables, cut down to what it shows, with their numbers as they are.
+"""The explorer's data: the pipeline's tables, reduced to what the page shows, with unchanged numbers.
 
 A kernel that failed a check, on a GPU or on the emulator, is named and has no number. Shares of a baseline are
 fractions, as in bench.csv; the page shows them in percent.
@@ -9,12 +9,13 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from analysis import registry
 from analysis.claims.vocabulary import Vocabulary
 from analysis.data import Measured, are_squares, metric_names, metrics, squares, wide
 from analysis.inputs import Inputs
@@ -44,12 +45,21 @@ RESOURCES = ("registers", "shared_bytes", "spill_bytes", "threads", "blocks_per_
 COUNTED = (
     "global_memory",
     "shared_memory",
-)  # sections of metrics.yaml whose counts stand beside what is derived of them
+)  # sections of metrics.yaml whose raw counts are shown next to the metrics derived from them
+ORIGINS = {  # where the values of a table come from, as the page shows it next to them
+    "bench": "timed",
+    "resources": "the compiler",
+    "bounds": "the emulator",
+}
 SHOWN_BY = {"speedup": "tflops", "peak_share": "flop_per_clock_sm"}  # timings that the page shows by another one
 
 
-def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
-    """All of it. `pictures`: by name, the SVG of each bank picture, with a JSON file of its name beside it."""
+def content(inputs: Inputs, pictures: Mapping[str, Path], figures: Mapping[str, Path] | None = None) -> Row:
+    """All data of the page.
+
+    `pictures`: the SVG of each bank picture by name, next to a JSON file of the same name. `figures`: the SVG of each
+    finding's figure by the finding's name.
+    """
     own = inputs.measured()
     variants = own.variants
     failed = {row["variant"]: row for row in rows_of(own.failed[["variant", "label", "case", "detail"]])}
@@ -63,8 +73,8 @@ def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
         "failed": list(failed.values()),
         "kernels": kernels(variants),
         "experiments": [
-            {key: told[key] for key in ("title", "question", "kind", "variants")} | {"name": name}
-            for name, told in inputs.experiments.items()
+            {key: planned[key] for key in ("title", "question", "kind", "variants")} | {"name": name}
+            for name, planned in inputs.experiments.items()
         ],
         "quantities": [*QUANTITIES, LEAST_CYCLES],
         "metrics": shown_metrics(),
@@ -81,7 +91,9 @@ def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
             {"key": key, "title": one["title"], "author": one["author"]} for key, one in worklogs.sources().items()
         ],
         "claims": claims(inputs, list(variants["variant"])),
-        "findings": findings(inputs),
+        "findings": findings(inputs, figures or {}),
+        "figures": {name: svg(path) for name, path in (figures or {}).items()},
+        "sources": sources(variants),
     }
 
 
@@ -89,7 +101,7 @@ def content(inputs: Inputs, pictures: Mapping[str, Path]) -> Row:
 
 
 def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
-    """This run, other runs, and the emulator. A kernel of `failed` has no row in any of them."""
+    """The tables of this run, of other runs, and of the emulator, without the kernels of `failed`."""
     found = []
     for number, (name, run) in enumerate(all_runs(inputs).items()):
         measured = own if number == 0 else run
@@ -108,22 +120,27 @@ def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
         )
     if inputs.has("predictions"):
         rows = squares(inputs.described("predictions"))
-        told = counts(rows[~rows["variant"].isin(failed)], {})
+        predicted = counts(rows[~rows["variant"].isin(failed)], {})
         origin = "predicted by ptxsim, the emulator, from the code of this tree; nothing is measured"
         found.append({"name": PREDICTED, "gpu": None, "origin": origin, "power_limit_w": None})
-        found[-1] |= {"bench": packed([], []), "problems": packed([], []), "counters": told}
+        found[-1] |= {"bench": packed([], []), "problems": packed([], []), "counters": predicted}
     return [one for one in found if one["bench"]["rows"] or one["problems"]["rows"] or one["counters"]]
 
 
 def of_any_shape(timed: pd.DataFrame) -> pd.DataFrame:
-    """The rows that are of no plain square, with `problem` as it is written, and its edge (cube root of mnk) as `n`."""
+    """Select the rows whose problem is not a plain square.
+
+    `problem` is as it is written, and `n` the problem's edge, the cube root of mnk.
+    """
     rows = timed[~are_squares(timed)]
     return rows.assign(problem=problems.written(rows), n=problems.edge(rows).round(2)).reset_index(drop=True)
 
 
 def timings(bench: pd.DataFrame) -> Row:
-    """Rows of `Measured.bench`, or of `of_any_shape`. `first`: of equal variant, problem, clocks and data, the row of
-    the most samples."""
+    """Pack rows of `Measured.bench` or of `of_any_shape`.
+
+    `first` marks the row with the most samples among those of equal variant, problem, clocks and data.
+    """
     median, low, high = (bench[f"time_us_{end}"].astype(float) for end in ("median", "ci_low", "ci_high"))
     speed = bench["tflops"].astype(float)  # whose interval is that of the time
     ends: dict[str, Any] = {"tflops_low": speed * median / high, "tflops_high": speed * median / low}
@@ -138,12 +155,12 @@ def timings(bench: pd.DataFrame) -> Row:
 
 
 def packed(columns: list[str], rows: Iterable[Row]) -> Row:
-    """A table with its heads once."""
+    """A table whose column names are written once."""
     return {"columns": columns, "rows": [[row[name] for name in columns] for row in rows]}
 
 
 def counts(counters: pd.DataFrame, more: Mapping[tuple[str, int], Row]) -> Row:
-    """Counters by variant and size, under our keys, with what is derived of them; missing ones left out."""
+    """Counters by variant and size under the project's keys, with derived metrics; missing ones are left out."""
     rows = with_derived(wide(counters, metric_names())) if len(counters) else pd.DataFrame()
     found: Row = {}
     keys = {metric["key"] for metric in shown_metrics() if metric["source"] == "counters"}
@@ -156,7 +173,7 @@ def counts(counters: pd.DataFrame, more: Mapping[tuple[str, int], Row]) -> Row:
 
 
 def shares_of_bounds(inputs: Inputs, counters: pd.DataFrame) -> dict[tuple[str, int], Row]:
-    """Least cycles as percent of those measured, by variant and size: of kernels whose source is that measured."""
+    """Least cycles as a percentage of measured cycles, by variant and size, for kernels that have not changed since."""
     found: dict[tuple[str, int], Row] = {}
     if inputs.has("bounds") and len(counters):
         for row in rows_of(bounds.shares(counters, inputs.rows("bounds"))):
@@ -180,11 +197,16 @@ def keyed(rows: pd.DataFrame, columns: list[str], failed: set[str]) -> Row:
 
 
 def shown_metrics() -> list[Row]:
-    """What two kernels are compared by, section by section. `least`: what either must have for the row to be shown."""
+    """The metrics by which two kernels are compared, section by section.
+
+    `least`: the value that one of the kernels must reach for the row to be shown; `from`: where the value comes from.
+    """
     found: list[Row] = []
+    origins = {key: entry["ncu"] for section in metrics().values() for key, entry in section.items()}
 
     def add(section: str, source: str, key: str, label: str, unit: str, better: int) -> None:
         entry: Row = {"id": identity(source, key), "section": section, "source": source, "key": key}
+        entry["from"] = origins.get(key, "derived from counters") if source == "counters" else ORIGINS[source]
         entry |= {"label": label, "unit": unit, "better": better}
         found.append(entry | ({"least": LEAST[key]} if source == "counters" and key in LEAST else {}))
 
@@ -194,9 +216,9 @@ def shown_metrics() -> list[Row]:
         one = quantities()[key]
         add("Resources, by the compiler", "resources", key, one.label, one.unit, one.better)
     for key, label in (bounds.RESOURCES | bounds.ESTIMATES | {"tail": "largest, SM with the most blocks"}).items():
-        told = f"{label} (estimate)" if key in bounds.ESTIMATES else label
-        add("Least cycles of an SM, by the emulator", "bounds", key, told, "cycles", -1)
-        add("Least cycles as a share of those measured", "counters", f"percent_{key}", told, "%", 0)
+        shown_label = f"{label} (estimate)" if key in bounds.ESTIMATES else label
+        add("Least cycles of an SM, by the emulator", "bounds", key, shown_label, "cycles", -1)
+        add("Least cycles as a share of those measured", "counters", f"percent_{key}", shown_label, "%", 0)
     for section, shown in COMPARISON.items():
         for counter in shown:
             add(section, "counters", counter.key, counter.label, counter.unit, counter.better)
@@ -212,7 +234,7 @@ def shown_metrics() -> list[Row]:
 
 
 def identity(source: str, key: str) -> str:
-    """How the page names a metric: three tables have a column `registers`."""
+    """The page's name of a metric, since three tables have a column `registers`."""
     return f"{source}.{key}" if source in ("resources", "bounds") else key
 
 
@@ -240,20 +262,32 @@ def plain(value: Any) -> Any:
 
 
 def picture(name: str, path: Path) -> Row:
-    """A bank picture: what its JSON file tells, and the drawing."""
+    """A bank picture: the contents of its JSON file, and the drawing."""
+    drawing = svg(path, "; made by experiments.emulation.bank_pictures")
+    described: Row = read_json(path.with_suffix(".json"), "bank_picture")
+    return described | {"name": name, "svg": drawing}
+
+
+def svg(path: Path, hint: str = "") -> str:
+    """The SVG element of a file. Raises `UserError` where the file cannot be read."""
     try:
-        drawing = path.read_text()
+        text = path.read_text()
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; made by experiments.emulation.bank_pictures") from error
-    told: Row = read_json(path.with_suffix(".json"), "bank_picture")
-    return told | {"name": name, "svg": drawing[drawing.index("<svg") :]}
+        raise UserError(f"cannot read {path}: {error.strerror}{hint}") from error
+    return text[text.index("<svg") :]
+
+
+def sources(variants: pd.DataFrame) -> Row:
+    """The text of every kernel's .cu file by the path that the catalogue gives."""
+    paths = {path: registry.ROOT / path for path in sorted({str(path) for path in variants["source"].dropna()})}
+    return {name: path.read_text() for name, path in paths.items() if path.is_file()}
 
 
 # ---- claims ---------------------------------------------------------------------------------------------------------
 
 
 def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
-    """Rows of claims.csv, whatever columns it has, with what each rests on: its measure, and where that is shown."""
+    """Rows of claims.csv with all their columns, each with its measure and where the page shows what it rests on."""
     path = inputs.reports / "claims.csv"
     if not path.is_file():
         return []
@@ -276,14 +310,22 @@ def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
     return found
 
 
-def findings(inputs: Inputs) -> list[Row]:
-    """The findings of findings.json, the list that the paper presents, without the rows that only its figures draw."""
-    told = ("name", "part", "title", "holds", "why", "told", "evidence", "tried", "status")
-    return [{key: row[key] for key in told} for row in inputs.findings()]
+def findings(inputs: Inputs, figures: Collection[str] = ()) -> list[Row]:
+    """The findings of findings.json, in the paper's order, without the numbers and rows of paper and figures.
+
+    `chart`: the page's state that shows a finding, as finding.yaml gives it, or None; `figure`: whether it has one of
+    `figures`.
+    """
+    charts = {name: manifest.get("chart") for name, manifest in registry.findings().items()}
+    return [
+        {key: value for key, value in row.items() if key not in ("numbers", "rows")}
+        | {"chart": charts.get(row["name"]), "figure": row["name"] in figures}
+        for row in inputs.findings()
+    ]
 
 
 def rests_on(measure: str, variants: list[str], keys: set[str]) -> list[Row]:
-    """For each quantity and table in a claim's measure: what it is, its kernels, and where the page shows it."""
+    """Every quantity and table in a claim's measure: its meaning, its kernels, and where the page shows it."""
     if not measure:
         return []
     expression = Expression.parse(measure)

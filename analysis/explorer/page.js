@@ -1,44 +1,61 @@
-// What the page does: its state is in the URL's hash, every control writes it, and `render` draws what it says.
+// The page's behaviour: its state is in the URL's hash, every control writes it, and `render` draws what it describes.
 
 const DATA = JSON.parse(document.getElementById('data').textContent);
 const VIEWS = {
-  ladder: 'Ladder', sizes: 'Sizes', pair: 'Side by side', banks: 'Banks', claims: 'Claims', findings: 'Findings',
+  findings: 'Findings', ladder: 'Ladder', sizes: 'Sizes', pair: 'Side by side', banks: 'Banks', claims: 'Claims',
 };
-const COLOURS = 7, ROW_LIMIT = 10, SAME = 0.01;
+const COLOURS = 7, SAME = 0.01, LEADING = 3, CLAIMS_A_PAGE = 25;
 const SHAPES = ['circle', 'square', 'triangle-up', 'diamond', 'cross', 'triangle-down', 'triangle-right'];
 const DASHES = [[1, 0], [7, 2], [2, 2]];
 const VERDICTS = { 'holds': ['holds', '✓'], 'direction only': ['partly', '≈'], 'within noise': ['partly', '±'],
   'misses a narrow band': ['partly', '↔'], 'does not hold': ['fails', '✗'], 'not measured': ['', '…'], 'not testable here': ['', '–'] };
-const LONG = { m: 'machine', d: 'dtype', e: 'experiment', n: 'n', q: 'quantity', k: 'kernels', at: 'size read', shape: 'shape of the problems',
+const LONG = { m: 'machine', o: 'machine to compare with', how: 'how two machines are drawn', pg: 'page of the claims', fig: 'finding whose figure is open', d: 'dtype', e: 'experiment', n: 'n', q: 'quantity', k: 'kernels', at: 'size read', shape: 'shape of the problems',
   r: 'clocks', f: 'data', a: 'A', b: 'B', x: 'metric', p: 'worklog of the steps', same: 'with what is the same', pic: 'picture',
   w: 'worklog', v: 'verdict', kind: 'kind', cl: 'class', on: 'about', s: 'search', c: 'claim', theme: 'theme', view: 'view' };
 
 const KERNELS = new Map(DATA.kernels.map(kernel => [kernel.variant, kernel]));
 const METRICS = new Map(DATA.metrics.map(metric => [metric.id, metric]));
 const QUANTITIES = new Map(DATA.quantities.map(quantity => [quantity.key, quantity]));
-for (const machine of DATA.machines) {
-  const unpacked = ({ columns, rows }) => rows.map(row => Object.fromEntries(columns.map((name, place) => [name, row[place]])));
-  machine.rows = unpacked(machine.bench);
-  machine.others = unpacked(machine.problems); // of problems that are no plain squares
+const CLAIM_MACHINES = DATA.claims.map(one => one.machine);
+
+// ---- parts of the data, compressed, each read when a view first asks for it ------------------------------------------
+
+const parts = new Map();
+
+/** A part's data: gzip of JSON, in base64. */
+function part(name) {
+  if (!parts.has(name)) {
+    const bytes = Uint8Array.from(atob(byId(`part-${name}`).textContent), letter => letter.charCodeAt(0));
+    parts.set(name, new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'))).json());
+  }
+  return parts.get(name);
 }
-const CLAIM_MACHINES = [...new Set(DATA.claims.map(claim => claim.machine))];
+
+/** Read a machine's tables into it. */
+async function loadMachine(one) {
+  if (!one || one.rows) return;
+  const { bench, problems, counters } = await part(`machine${DATA.machines.indexOf(one)}`);
+  const unpacked = ({ columns, rows }) => rows.map(row => Object.fromEntries(columns.map((name, place) => [name, row[place]])));
+  Object.assign(one, { rows: unpacked(bench), others: unpacked(problems), counters }); // others: problems that are no plain squares
+}
 
 // ---- state ----------------------------------------------------------------------------------------------------------
 
+const FIRST = DATA.findings.length ? 'findings' : 'ladder';
 let state = {};
 
 function readState() {
-  const told = new URLSearchParams(location.hash.slice(1));
-  state = Object.fromEntries(Object.keys(LONG).map(key => [key, told.get(key) || '']));
-  if (!(state.view in VIEWS)) state.view = 'ladder';
+  const asked = new URLSearchParams(location.hash.slice(1));
+  state = Object.fromEntries(Object.keys(LONG).map(key => [key, asked.get(key) || '']));
+  if (!(state.view in VIEWS)) state.view = FIRST;
 }
 
 function hashOf(changes) {
-  const told = new URLSearchParams();
+  const hash = new URLSearchParams();
   for (const [key, value] of Object.entries({ ...state, ...changes })) {
-    if (value && !(key === 'view' && value === 'ladder')) told.set(key, value);
+    if (value && !(key === 'view' && value === FIRST)) hash.set(key, value);
   }
-  return '#' + told.toString().replaceAll('%2C', ',');
+  return '#' + hash.toString().replaceAll('%2C', ',');
 }
 
 /** Another state: a control's replaces the entry in the history, a link's is a new one. */
@@ -49,7 +66,7 @@ function go(changes) {
 }
 
 const linkTo = (view, changes) => hashOf({ ...Object.fromEntries(Object.keys(LONG).map(key => [key, ''])),
-  m: state.m, theme: state.theme, view, ...changes });
+  m: state.m, o: state.o, theme: state.theme, view, ...changes });
 
 // ---- elements and words ---------------------------------------------------------------------------------------------
 
@@ -81,7 +98,7 @@ function number(value, digits = 4) {
   return value.toLocaleString('en', { minimumFractionDigits: places, maximumFractionDigits: places });
 }
 
-/** A value of bench.csv as the page tells it: shares of a baseline are fractions there. */
+/** A value of bench.csv as the page shows it: shares of a baseline are fractions there. */
 const scaled = (key, value) => (key === 'share_of_baseline' && isNumber(value) ? 100 * value : value);
 const withUnit = (text, unit) => (unit ? text + (['%', 'x'].includes(unit) ? unit : ' ' + unit) : text);
 const heading = quantity => quantity.label + (quantity.unit ? ', ' + quantity.unit : '');
@@ -93,6 +110,8 @@ const unique = values => [...new Set(values)];
 
 // ---- what is chosen -------------------------------------------------------------------------------------------------
 
+/** The machine that the chosen one is compared with, or undefined. */
+const other = () => DATA.machines.find(one => one.name === state.o && one !== machine() && one.timed.length);
 const machine = () => DATA.machines.find(one => one.name === state.m) ?? DATA.machines[0];
 const oneOf = (wanted, values) => (values.map(String).includes(String(wanted)) ? wanted : values[0]);
 const regime = () => oneOf(state.r, unique(machine().rows.map(row => row.regime)).sort().reverse());
@@ -105,7 +124,7 @@ function quantity() {
 }
 
 /** Timings under the chosen conditions, or, of the least cycles, the emulator's, as rows of the same shape. */
-function rowsOf(key, rows = machine().rows) {
+function rowsOf(key, rows = machine().rows) { // of another machine: under the conditions chosen for this one
   if (key === 'least_cycles') {
     return Object.entries(DATA.bounds).flatMap(([variant, sizes]) => Object.entries(sizes).map(([n, cycles]) => ({
       variant, n: Number(n), dtype: KERNELS.get(variant)?.dtype, first: true, experiment: '',
@@ -178,6 +197,19 @@ const dtypeChoice = (rows, withAll) => choice('d', 'Data type',
 
 const drawn = new Map();
 
+/** Let every chart and table on the page show one kernel: all others fade. */
+function highlight(variant) {
+  for (const { view } of drawn.values()) {
+    try { view.signal('hot', variant).run(); } catch { /* a chart of metrics has no kernels */ }
+  }
+  for (const part of document.querySelectorAll('[data-kernel]')) part.classList.toggle('hot', part.dataset.kernel === variant);
+}
+document.addEventListener('mouseover', event => {
+  const place = event.target.closest?.('[data-kernel]');
+  if (place) highlight(place.dataset.kernel);
+});
+document.addEventListener('mouseout', event => { if (event.target.closest?.('[data-kernel]')) highlight(''); });
+
 /** Draw rows with a chart, or say why there is nothing to draw. */
 async function draw(id, name, rows, title, parameters = {}, why = '') {
   drawn.get(id)?.finalize();
@@ -203,23 +235,28 @@ async function draw(id, name, rows, title, parameters = {}, why = '') {
   place.setAttribute('role', 'group');
   place.setAttribute('aria-label', `${title}: ${rows.length} values, all in the table below`);
   drawn.set(id, made);
+  made.view.addEventListener('mouseover', (event, item) => { if (item?.datum?.variant) highlight(item.datum.variant); });
+  made.view.addEventListener('mouseout', () => highlight(''));
   return made;
 }
 
-/** What hovering tells of a timing, and where it and its interval lie. */
+/** The facts of a timing that hovering shows, and where it and its interval lie. */
 function point(row, one) {
   const value = scaled(one.key, row[one.key]), low = scaled(one.key, row[one.low]), high = scaled(one.key, row[one.high]);
   const has = isNumber(low) && isNumber(high);
   return {
-    n: row.n, problem: row.problem, variant: row.variant, label: mark(row.variant, row.stale), value,
+    n: row.n, problem: row.problem, variant: row.variant, label: mark(row.variant, row.stale), value, level: value,
     low: has ? low : value, high: has ? high : value,
-    told: withUnit(number(value, 6), one.unit),
+    shown: withUnit(number(value, 6), one.unit),
     interval: has ? `${number(low, 6)} to ${number(high, 6)}` : 'none is recorded',
     clock: isNumber(row.sm_clock_mhz) ? number(row.sm_clock_mhz) + ' MHz' : '–',
     samples: row.samples == null ? '–' : `${row.samples}, ${row.rejected} rejected`,
     where: row.experiment || 'the emulator, from counts alone',
   };
 }
+
+/** A row of a table that belongs to a kernel. */
+const rowOf = (kernel, cells) => Object.assign(cells, { kernel });
 
 /** A table of heads and rows; a cell is text, an element, or [text, attributes]. */
 function table(heads, rows, caption) {
@@ -231,7 +268,7 @@ function table(heads, rows, caption) {
     el('thead', {}, el('tr', {}, heads.map(head => el('th', { scope: 'col' }, head)))),
     el('tbody', {}, rows.map(row => (row.section
       ? el('tr', { class: 'section' }, el('th', { scope: 'rowgroup', colspan: heads.length }, row.section))
-      : el('tr', {}, row.map(cell))))));
+      : el('tr', row.kernel ? { 'data-kernel': row.kernel } : {}, row.map(cell))))));
 }
 
 const exact = (value, text) => [text ?? number(value), isNumber(value) ? { title: String(value) } : {}];
@@ -239,7 +276,7 @@ const notShown = () => (DATA.failed.length
   ? `Not shown, failed a check: ${DATA.failed.map(one => `${one.label} (${one.case})`).join(', ')}. ` : '');
 const staleNote = rows => (rows.some(row => row.stale) ? '† source changed since measured. ' : '');
 const sourceNote = key => (key === 'least_cycles'
-  ? 'Foretold by ptxsim, the emulator: the resource that needs the most cycles. No launch can be faster. '
+  ? 'Predicted by ptxsim, the emulator: the resource that needs the most cycles. No launch can be faster. '
   : `${machine().origin}; ${regime()} clocks, ${inputs()} inputs. `);
 const whyNothing = () => DATA.why_untimed ?? 'No timings of this are in the tables; the side-by-side view has what the emulator predicts.';
 
@@ -276,9 +313,9 @@ async function renderLadder() {
   const most = Math.max(...rows.map(row => row.high));
   const unit = `${heading(one)}${one.key === 'share_of_baseline' || one.key === 'least_cycles' ? '' : ' (share of cuBLAS)'}`;
   fill('ladder-table', table(['Kernel', heading(one), '95% interval', 'Share of cuBLAS', 'SM clock', 'Samples', 'Measured in'],
-    rows.map((row, place) => [el('a', { href: row.link }, row.label), exact(shown[place][one.key], row.told), row.interval,
+    rows.map((row, place) => rowOf(row.variant, [el('a', { href: row.link }, row.label), exact(shown[place][one.key], row.shown), row.interval,
       exact(shown[place].share_of_baseline, isNumber(shown[place].share_of_baseline) ? number(100 * shown[place].share_of_baseline) + '%' : '–'),
-      row.clock, row.samples, row.where])));
+      row.clock, row.samples, row.where]))));
   byId('ladder-note').textContent = `n = ${n}. ${sourceNote(one.key)}${rows.some(row => row.low < row.high) ? 'Black lines: 95% intervals. ' : ''}`
     + `Grey: libraries. A bar leads to what its step changed. ${staleNote(shown)}${notShown()}`;
   await draw('ladder-chart', 'bars', rows, unit, { end: most * (onPhone() ? 1.75 : 1.28) }, whyNothing());
@@ -293,6 +330,36 @@ function stepLink(name) {
 
 // ---- against n ------------------------------------------------------------------------------------------------------
 
+/** Sizes between which a line is drawn: kernels that need aligned rows take a different path at the others. */
+const isJoined = n => n % 8 === 0;
+
+/** The kernels that are drawn if the reader chose none: the best one, a library, and those with the most sizes. */
+function usualKernels(names, rows, one) {
+  const count = name => rows.filter(row => row.variant === name).length;
+  const isLibrary = name => KERNELS.get(name)?.kind === 'baseline';
+  const wins = new Map();
+  for (const n of unique(rows.map(row => row.n))) {
+    const best = rows.filter(row => row.n === n && !isLibrary(row.variant))
+      .sort((a, b) => (one.better || 1) * (b[one.key] - a[one.key]))[0];
+    if (best) wins.set(best.variant, (wins.get(best.variant) ?? 0) + 1);
+  }
+  const best = [...wins.keys()].sort((a, b) => wins.get(b) - wins.get(a)).slice(0, 1);
+  const most = [...names].sort((a, b) => count(b) - count(a));
+  return unique([...best, ...most.filter(isLibrary).slice(0, 1), ...most]).slice(0, 6);
+}
+
+/** The quotient of two rows of points: `first` by `second`, with the interval that both intervals allow. */
+function ratioOf(first, second) {
+  const value = first.value / second.value, low = first.low / second.high, high = first.high / second.low;
+  return { ...first, value, low, high, level: 1, ratio: true, shown: number(value, 4), interval: `${number(low, 4)} to ${number(high, 4)}`,
+    stale: first.stale || second.stale, where: `${first.where}; ${second.where}` };
+}
+
+const shortName = one => one.name.split(',')[0];
+
+/** What the legend calls a machine: short where that distinguishes the two. */
+const nameIn = (one, two) => (shortName(one) === shortName(two) ? one.name : shortName(one));
+
 async function renderSizes() {
   const form = document.querySelector('#sizes form'), one = quantity();
   const others = one && one.key !== 'least_cycles' ? rowsOf(one.key, machine().others) : [];
@@ -304,48 +371,68 @@ async function renderSizes() {
     return draw('sizes-chart', 'lines', [], '', {}, whyNothing());
   }
   const type = dtype(all), typed = ofDtype(all, type);
-  const names = DATA.kernels.map(kernel => kernel.variant).filter(name => typed.some(row => row.variant === name));
+  const two = any || one.key === 'least_cycles' ? undefined : other();
+  const there = two ? ofDtype(rowsOf(one.key, two.rows), type).filter(row => row.first) : [];
+  const ratio = Boolean(two) && state.how !== 'both';
+  const names = DATA.kernels.map(kernel => kernel.variant).filter(name => typed.some(row => row.variant === name)
+    && (!ratio || there.some(row => row.variant === name)));
   const count = name => typed.filter(row => row.variant === name).length;
-  const most = [...names].sort((a, b) => count(b) - count(a)).slice(0, 6);
+  const usual = usualKernels(names, typed, one);
   const asked = state.k === 'none' ? [] : state.k.split(',').filter(name => names.includes(name));
-  const chosen = asked.length || state.k === 'none' ? asked : names.filter(name => most.includes(name));
+  const chosen = asked.length || state.k === 'none' ? asked : names.filter(name => usual.includes(name));
   const choose = list => go({ k: list.join(',') || 'none' });
-  controls(form, conditions(), dtypeChoice(all, true), quantityChoice(), others.length
+  const timed = DATA.machines.filter(other => other.timed.length && other !== machine());
+  controls(form, conditions(), any || !timed.length ? null : choice('o', 'Compare with', [['', 'no other machine'],
+    ...timed.map(other => [other.name, `${other.gpu} (${other.name})`])], two?.name ?? '', () => ({ at: '' })),
+    two ? choice('how', 'Drawn as', [['', `ratio, ${nameIn(machine(), two)} / ${nameIn(two, machine())}`], ['both', 'both machines']], ratio ? '' : 'both') : null,
+    dtypeChoice(all, true), quantityChoice(), others.length
     ? choice('shape', 'Problems', [['', 'squares'], ['any', 'of any shape']], any ? 'any' : '', () => ({ at: '', k: '', d: '' })) : null,
     el('button', { type: 'button', id: 'sizes-first', onclick: () => { byId('sizes-choose').open = true; byId('sizes-kernels').querySelector('input')?.focus(); } },
       'Choose kernels'));
   const look = new Map(chosen.map((name, place) => [name, { colour: colour(place), shape: SHAPES[place % SHAPES.length],
-    dash: KERNELS.get(name)?.kind === 'baseline' ? [4, 3] : DASHES[Math.floor(place / COLOURS) % DASHES.length] }]));
-  const rows = typed.filter(row => look.has(row.variant)).map(row => ({ ...point(row, one), ...look.get(row.variant), stale: row.stale }))
-    .sort((a, b) => chosen.indexOf(a.variant) - chosen.indexOf(b.variant) || a.n - b.n);
+    dash: two && !ratio ? [1, 0] : KERNELS.get(name)?.kind === 'baseline' ? [4, 3] : DASHES[Math.floor(place / COLOURS) % DASHES.length] }]));
+  const pointsOf = (rows, more) => rows.filter(row => look.has(row.variant)).map(row => ({ ...point(row, one), ...look.get(row.variant),
+    fill: look.get(row.variant).colour, stale: row.stale, joined: isJoined(row.n), ...more(row) }));
+  let rows = pointsOf(typed, row => (two && !ratio ? { label: `${mark(row.variant, row.stale)}, ${nameIn(machine(), two)}` } : {}));
+  if (two) {
+    const second = pointsOf(there, row => ({ label: `${mark(row.variant, row.stale)}, ${nameIn(two, machine())}`, dash: [5, 4], fill: 'var(--paper)' }));
+    const at = new Map(second.map(row => [`${row.variant} ${row.n}`, row]));
+    rows = ratio ? rows.filter(row => at.has(`${row.variant} ${row.n}`)).map(row => ratioOf(row, at.get(`${row.variant} ${row.n}`))) : [...rows, ...second];
+  }
+  rows.sort((a, b) => chosen.indexOf(a.variant) - chosen.indexOf(b.variant) || a.n - b.n);
   const sizes = unique(rows.map(row => row.n)).sort((a, b) => a - b);
   const at = sizes.includes(Number(state.at)) ? Number(state.at) : 0;
+  const title = ratio ? `${heading(one).split(',')[0]}, ${nameIn(machine(), two)} / ${nameIn(two, machine())}` : heading(one);
 
-  fill('sizes-legend', chosen.map(name => el('li', {}, symbol(look.get(name)), labelOf(name),
-    el('button', { type: 'button', 'aria-label': `Take away ${labelOf(name)}`, onclick: () => choose(chosen.filter(other => other !== name)) }, '×'))));
+  fill('sizes-legend', chosen.map(name => el('li', { 'data-kernel': name }, symbol(look.get(name)), labelOf(name),
+    el('button', { type: 'button', 'aria-label': `Remove ${labelOf(name)}`, onclick: () => choose(chosen.filter(other => other !== name)) }, '×'))));
   const focused = document.activeElement?.id;
   fill('sizes-kernels', unique(names.map(name => KERNELS.get(name).dtype)).flatMap(family => [el('h3', {}, family),
-    ...names.filter(name => KERNELS.get(name).dtype === family).map(name => el('label', { title: KERNELS.get(name).idea },
+    ...names.filter(name => KERNELS.get(name).dtype === family).map(name => el('label', { title: KERNELS.get(name).idea, 'data-kernel': name },
       el('input', { type: 'checkbox', id: `k-${name}`, value: name, checked: look.has(name),
         onchange: event => choose(event.target.checked ? [...chosen, name] : chosen.filter(other => other !== name)) }),
       `${labelOf(name)} (${count(name)} ${any ? 'problem' : 'size'}${count(name) > 1 ? 's' : ''})`))]));
   if (focused?.startsWith('k-')) byId(focused)?.focus();
 
-  const of = new Map(rows.map(row => [`${row.variant} ${row.n}`, row]));
+  const series = unique(rows.map(row => row.label));
+  const of = new Map(rows.map(row => [`${row.label} ${row.n}`, row]));
   const named = new Map(rows.map(row => [row.n, any ? row.problem : String(row.n)]));
-  fill('sizes-table', table([any ? 'm x n x k' : 'n', ...chosen.map(labelOf)], sizes.map(n => [named.get(n), ...chosen.map(name => {
+  fill('sizes-table', table([any ? 'm x n x k' : 'n', ...series], sizes.map(n => [named.get(n), ...series.map(name => {
     const row = of.get(`${name} ${n}`);
-    return row ? [el('span', {}, number(row.value), el('small', {}, row.low < row.high ? ` ${number(row.low)} to ${number(row.high)}` : '')), { title: row.told }] : '–';
+    return row ? [el('span', {}, number(row.value), el('small', {}, row.low < row.high ? ` ${number(row.low)} to ${number(row.high)}` : '')), { title: row.shown }] : '–';
   })])));
-  readOut(at, rows, one);
-  byId('sizes-note').textContent = `${sourceNote(one.key)}Bands and bars: 95% intervals, where wider than the line. ${staleNote(rows)}${notShown()}`;
-  const made = await draw('sizes-chart', chart, rows, heading(one), { at, zero: one.key !== 'share_of_baseline' }, 'Choose a kernel.');
+  readOut(at, rows, one, title);
+  const machines = two ? `${two.origin}. ${ratio ? 'Dashed: where both are equal. ' : `Hollow marks and dashed lines: ${two.name}. `}` : '';
+  const apart = chart === 'lines' && rows.some(row => !row.joined) ? 'Marks without a line: sizes that are no multiple of 8. ' : '';
+  byId('sizes-note').textContent = `${sourceNote(one.key)}${machines}Bands and bars: 95% intervals, where wider than the line. ${apart}${staleNote(rows)}${notShown()}`;
+  const made = await draw('sizes-chart', chart, rows, title, { at, zero: one.key !== 'share_of_baseline' && !ratio },
+    chosen.length ? 'No kernel was timed on both machines at one size under these conditions.' : 'Choose a kernel.');
   if (!made) return;
   const read = n => {
     history.replaceState(null, '', hashOf({ at: String(n) }));
     state.at = String(n);
     made.view.signal('at', n).run();
-    readOut(n, rows, one);
+    readOut(n, rows, one, title);
   };
   made.view.addEventListener('click', (event, item) => item?.datum?.n && read(item.datum.n));
   byId('sizes-chart').onkeydown = event => {
@@ -358,10 +445,10 @@ async function renderSizes() {
 }
 
 /** The values at one size, best first. */
-function readOut(n, rows, one) {
+function readOut(n, rows, one, title) {
   const found = rows.filter(row => row.n === n).sort((a, b) => (one.better || 1) * (b.value - a.value));
-  fill('sizes-read', found.length ? table([`At ${found[0].problem ?? `n = ${n}`}`, heading(one), '95% interval', 'SM clock'],
-    found.map(row => [row.label, exact(row.value, row.told), row.interval, row.clock])) : null);
+  fill('sizes-read', found.length ? table([`At ${found[0].problem ?? `n = ${n}`}`, title, '95% interval', 'SM clock'],
+    found.map(row => rowOf(row.variant, [row.label, exact(row.value, row.shown), row.interval, row.clock]))) : null);
 }
 
 /** A kernel's mark in the legend. */
@@ -383,7 +470,7 @@ function symbol({ colour: fillColour, shape, dash }) {
 
 // ---- two side by side -----------------------------------------------------------------------------------------------
 
-/** What is known of a kernel at a size: values by the metric's name, and whether any is stale. */
+/** A kernel's values at a size by the metric's name, and whether any is stale. */
 function known(name, n) {
   const found = { stale: false };
   const timed = machine().rows.find(row => row.variant === name && row.n === n && row.first && row.regime === regime() && row.data === inputs());
@@ -397,7 +484,7 @@ function known(name, n) {
   return found;
 }
 
-/** Kernels of which anything is known on this machine, in the catalogue's order. */
+/** Kernels that have any value on this machine, in the catalogue's order. */
 const knownKernels = () => DATA.kernels.map(kernel => kernel.variant).filter(name =>
   name in machine().counters || machine().rows.some(row => row.variant === name) || name in DATA.bounds);
 
@@ -443,23 +530,39 @@ async function renderPair() {
     const side = !both || alike || !metric.better ? '' : (other > one) === (metric.better > 0) ? 'B' : 'A';
     rows.push([el('a', { href: hashOf({ x: metric.id }) + '', onclick: event => { event.preventDefault(); go({ x: metric.id }); byId('along').scrollIntoView(); } },
       withComma(metric.label, metric.unit)),
-    exact(one), exact(other), [both ? (alike ? 'same' : signed(other - one)) : '', { class: !both || alike ? '' : other < one ? 'less' : 'more', title: both ? String(other - one) : '' }],
+    exact(one), exact(other), [both ? (alike ? 'same' : signed(other - one)) : '', { class: { '': '', A: 'worse', B: 'better' }[side], title: both ? String(other - one) : '' }],
     change == null || alike ? '' : `${other > one ? '▲' : '▼'} ${change > 9 ? number(other / one, 3) + 'x' : signed(100 * change, 3) + '%'}`,
-    [side ? `${side} better` : '', { class: 'words' }]]);
+    [side ? `${side} better` : '', { class: 'words' }], [metric.from, { class: 'words origin' }]]);
   }
-  const heads = [`n = ${n}`, `A: ${mark(a, left.stale)}`, `B: ${mark(b, right.stale)}`, 'B less A', 'in %', ''];
+  const heads = [`n = ${n}`, `A: ${mark(a, left.stale)}`, `B: ${mark(b, right.stale)}`, 'B − A', 'in %', '', 'from'];
   fill('pair-table', rows.length ? table(heads, rows) : el('p', { class: 'empty' }, 'Nothing is known of both at one size on this machine.'),
-    el('p', { class: 'note' }, `${machine().origin}. Resources: by the compiler, of this tree; least cycles: by the emulator, of this tree. A metric leads to its course along the ladder. `
+    el('p', { class: 'note' }, `${machine().origin}. Resources: by the compiler, of this tree; least cycles: by the emulator, of this tree. Blue: B is better; orange: B is worse. A metric leads to its course along the ladder. `
       + `${left.stale || right.stale ? '† source changed since measured. ' : ''}${notShown()}`));
   const no = 'There are no counters of both kernels on this machine.';
   await Promise.all([
-    drawDifferences('pair-stalls', DATA.metrics.filter(metric => metric.section.startsWith('Stalls')), left, right, 'cycles per issued instruction, B less A', no),
-    drawDifferences('pair-bounds', DATA.metrics.filter(metric => metric.id.startsWith('percent_')), left, right, 'percent of measured cycles, B less A', no),
+    drawDifferences('pair-stalls', DATA.metrics.filter(metric => metric.section.startsWith('Stalls')), left, right, 'cycles per issued instruction, B − A', no),
+    drawDifferences('pair-bounds', DATA.metrics.filter(metric => metric.id.startsWith('percent_')), left, right, 'percent of measured cycles, B − A', no),
     renderSteps(along),
+    renderSources(a, b),
   ]);
 }
 
+/** The sources of two kernels next to each other; a line that the other one does not have is marked. */
+async function renderSources(a, b) {
+  const texts = await part('sources');
+  const paths = [a, b].map(name => KERNELS.get(name)?.source);
+  const lines = paths.map(path => (texts[path] ?? '').split('\n'));
+  const code = (place, own, against) => el('pre', { tabindex: '0' }, own.map(line => el('span',
+    { class: line.trim() && !against.has(line.trim()) ? 'own' : '' }, line + '\n')));
+  const sets = lines.map(own => new Set(own.map(line => line.trim())));
+  fill('pair-sources', ...[a, b].map((name, place) => el('div', {}, el('h3', {}, `${'AB'[place]}: `, el('code', {}, paths[place] ?? labelOf(name))),
+    paths[place] ? code(place, lines[place], paths[0] === paths[1] ? sets[place] : sets[1 - place]) : el('p', { class: 'empty' }, 'A library, without a source here.'))));
+  byId('pair-same-source').textContent = paths[0] && paths[0] === paths[1] ? 'Both are instances of one template.' : 'Marked: lines that the other source does not have.';
+}
+
 const withComma = (label, unit) => label + (unit ? `, ${unit}` : '');
+/** The colour of a change: better, worse, or neither where a metric has no better direction. */
+const judged = (change, better) => (!change || !better ? 'var(--library)' : change * better > 0 ? 'var(--better)' : 'var(--worse)');
 const signed = (value, digits) => (value > 0 ? '+' : value < 0 ? '−' : '') + number(Math.abs(value), digits);
 
 function drawDifferences(id, metrics, left, right, title, why) {
@@ -467,8 +570,8 @@ function drawDifferences(id, metrics, left, right, title, why) {
     .filter(metric => Math.max(Math.abs(left[metric.id]), Math.abs(right[metric.id])) >= (metric.least ?? 0))
     .map((metric, order) => {
       const value = Number((right[metric.id] - left[metric.id]).toPrecision(9)); // the tables hold nine digits
-      return { label: metric.label, order, value, colour: value < 0 ? 'var(--less)' : 'var(--more)', text: Math.abs(value) < 1e-6 ? '0' : signed(value, 3),
-        before_told: number(left[metric.id]), after_told: number(right[metric.id]) };
+      return { label: metric.label, order, value, colour: judged(value, metric.better), text: Math.abs(value) < 1e-6 ? '0' : signed(value, 3),
+        before_shown: number(left[metric.id]), after_shown: number(right[metric.id]) };
     });
   return draw(id, 'differences', rows, title, {}, why);
 }
@@ -477,27 +580,26 @@ function renderSteps(form) {
   const names = new Set(knownKernels());
   const steps = DATA.steps.filter(step => names.has(step.variant) && names.has(step.over));
   const values = new Map([...names].map(name => [name, known(name, sizesOf(name).includes(4096) ? 4096 : sizesOf(name)[0])]));
-  const told = DATA.metrics.filter(metric => steps.some(step => isNumber(values.get(step.variant)[metric.id]) && isNumber(values.get(step.over)[metric.id])));
-  const metric = told.find(one => one.id === state.x) ?? told[0];
+  const comparable = DATA.metrics.filter(metric => steps.some(step => isNumber(values.get(step.variant)[metric.id]) && isNumber(values.get(step.over)[metric.id])));
+  const metric = comparable.find(one => one.id === state.x) ?? comparable[0];
   const parts = unique(steps.map(step => step.part));
   const part = parts.includes(state.p) ? state.p : '';
-  const sections = unique(told.map(one => one.section));
-  controls(form, choice('x', 'Metric', sections.map(section => ({ group: section, options: told.filter(one => one.section === section).map(one => [one.id, withComma(one.label, one.unit)]) })), metric?.id),
+  const sections = unique(comparable.map(one => one.section));
+  controls(form, choice('x', 'Metric', sections.map(section => ({ group: section, options: comparable.filter(one => one.section === section).map(one => [one.id, withComma(one.label, one.unit)]) })), metric?.id),
     choice('p', 'Worklog', [['', 'all'], ...parts.map(name => [name, name])], part));
   const rows = metric ? steps.filter(step => !part || step.part === part).map((step, order) => {
     const before = values.get(step.over)[metric.id], value = values.get(step.variant)[metric.id];
     const meant = step.counters.find(one => one.key === metric.id)?.meant;
     const change = before ? value / before - 1 : null;
-    const better = !metric.better || value === before ? '' : (value > before) === (metric.better > 0) ? 'better' : 'worse';
     return { label: `${step.part}: ${labelOf(step.variant)}`, order, value, before, most: Math.max(value, before), changed: step.changed,
-      over: step.over, variant: step.variant, before_told: `${number(before)} (${labelOf(step.over)})`, after_told: number(value), meant, better,
+      over: step.over, variant: step.variant, before_shown: `${number(before)} (${labelOf(step.over)})`, after_shown: number(value), meant,
       shape: value < before ? 'triangle-left' : value > before ? 'triangle-right' : 'circle',
-      colour: value < before ? 'var(--less)' : value > before ? 'var(--more)' : 'var(--library)',
+      colour: judged(value - before, metric.better),
       text: value === before ? 'same' : change == null ? 'from 0' : change > 9 ? `${number(value / before, 3)}x` : `${signed(100 * change, 3)}%` };
   }).filter(row => isNumber(row.before) && isNumber(row.value)) : [];
-  fill('steps-table', table(['Step', 'from', 'before', 'after', 'change', 'meant to', 'what it changes'], rows.map(row =>
+  fill('steps-table', table(['Step', 'from', 'before', 'after', 'change', 'meant to', 'what it changes'], rows.map(row => rowOf(row.variant,
     [el('a', { href: linkTo('pair', { a: row.over, b: row.variant, x: state.x }) }, row.label), labelOf(row.over), exact(row.before), exact(row.value),
-      row.text, row.meant ?? '', [row.changed, { class: 'words' }]])));
+      row.text, row.meant ?? '', [row.changed, { class: 'words' }]]))));
   const all = rows.flatMap(row => [row.value, row.before]);
   const log = all.length && Math.min(...all) > 0 && Math.max(...all) / Math.min(...all) > 60;
   const title = metric ? withComma(metric.label, metric.unit) + (log ? ' (logarithmic)' : '') : '';
@@ -506,7 +608,8 @@ function renderSteps(form) {
 
 // ---- banks ----------------------------------------------------------------------------------------------------------
 
-function renderBanks() {
+async function renderBanks() {
+  DATA.pictures = await part('pictures');
   const chosen = DATA.pictures.find(picture => picture.name === state.pic);
   controls(document.querySelector('#banks form'),
     choice('pic', 'Picture', [['', 'all'], ...DATA.pictures.map(picture => [picture.name, picture.title])], chosen?.name ?? ''));
@@ -525,21 +628,23 @@ function renderBanks() {
 /** Filters of the claims: state, label, column. Those that no claim has are left out. */
 const FILTERS = [['w', 'Worklog', 'worklog'], ['v', 'Verdict', 'verdict'], ['kind', 'Kind', 'kind'], ['cl', 'Class', 'class'], ['on', 'About', 'about']];
 
-function claimsOfMachine() {
-  const name = machine().name.split(',')[0];
-  const of = CLAIM_MACHINES.includes(name) ? name : CLAIM_MACHINES[0];
-  return DATA.claims.filter(claim => claim.machine === of);
+/** The claims as judged on the chosen machine: counted verdicts first, then claims without a measurement, then what is not counted. */
+async function claimsOfMachine() {
+  const place = Math.max(0, CLAIM_MACHINES.indexOf(machine() ? shortName(machine()) : ''));
+  const found = CLAIM_MACHINES.length ? await part(`claims${place}`) : [];
+  const rank = claim => (claim.counted === false ? 2 : claim.verdict.startsWith('not ') ? 1 : 0);
+  return [...found].sort((a, b) => rank(a) - rank(b));
 }
 
-function renderClaims() {
-  const all = claimsOfMachine();
+async function renderClaims() {
+  const all = await claimsOfMachine();
   const title = key => DATA.worklogs.find(one => one.key === key)?.title;
-  const search = el('label', {}, 'Search', el('input', { type: 'search', id: 'claims-s', value: state.s, oninput: event => go({ s: event.target.value, c: '' }) }));
+  const search = el('label', {}, 'Search', el('input', { type: 'search', id: 'claims-s', value: state.s, oninput: event => go({ s: event.target.value, c: '', pg: '' }) }));
   controls(document.querySelector('#claims form'),
     CLAIM_MACHINES.length > 1 ? conditions()[0] : null,
     FILTERS.map(([key, label, column]) => {
       const values = unique(all.map(claim => claim[column]).filter(value => value != null)).sort();
-      return choice(key, label, [['', 'all'], ...values.map(value => [value, column === 'worklog' && title(value) ? `${value}: ${title(value)}` : value])], state[key], () => ({ c: '' }));
+      return choice(key, label, [['', 'all'], ...values.map(value => [value, column === 'worklog' && title(value) ? `${value}: ${title(value)}` : value])], state[key], () => ({ c: '', pg: '' }));
     }), search);
   const words = state.s.toLowerCase().split(/\s+/).filter(Boolean);
   const found = all.filter(claim => FILTERS.every(([key, , column]) => !state[key] || claim[column] === state[key])
@@ -551,9 +656,14 @@ function renderClaims() {
   const worklogs = unique(counted.map(claim => claim.worklog)), verdicts = Object.keys(VERDICTS).filter(name => counted.some(claim => claim.verdict === name));
   const count = (worklog, verdict) => counted.filter(claim => claim.worklog === worklog && claim.verdict === verdict).length;
   fill('claims-counts', counted.length ? table(['Worklog', ...verdicts], worklogs.map(worklog => [
-    el('a', { href: hashOf({ w: worklog, v: '', c: '' }) }, worklog),
-    ...verdicts.map(verdict => el('a', { href: hashOf({ w: worklog, v: verdict, c: '' }) }, String(count(worklog, verdict))))])) : null);
-  fill('claims-list', list.map(claim => article(claim)));
+    el('a', { href: hashOf({ w: worklog, v: '', c: '', pg: '' }) }, worklog),
+    ...verdicts.map(verdict => el('a', { href: hashOf({ w: worklog, v: verdict, c: '', pg: '' }) }, String(count(worklog, verdict))))])) : null);
+  const pages = Math.max(1, Math.ceil(list.length / CLAIMS_A_PAGE));
+  const asked = Number(state.pg) || (one ? 1 + Math.floor(list.indexOf(one) / CLAIMS_A_PAGE) : 1);
+  const page = Math.min(pages, Math.max(1, Math.floor(asked)));
+  const to = (number, text) => (number < 1 || number > pages ? null : el('a', { href: hashOf({ pg: String(number), c: '' }) }, text));
+  const turn = () => (pages > 1 ? el('p', { class: 'pages no-print' }, to(page - 1, '◀ Page before'), ` Page ${page} of ${pages} `, to(page + 1, 'Next page ▶')) : null);
+  fill('claims-list', turn(), list.slice(CLAIMS_A_PAGE * (page - 1), CLAIMS_A_PAGE * page).map(claim => article(claim)), turn());
   if (one) document.getElementById(`claim-${one.id}`)?.scrollIntoView({ block: 'center' });
 }
 
@@ -589,7 +699,7 @@ function article(claim) {
       claim.kernels?.length ? el('p', {}, 'Kernels: ', claim.kernels.flatMap((name, place) => [place ? ', ' : '', el('a', { href: stepLink(name) }, labelOf(name))])) : null));
 }
 
-/** Where the page shows what a call in a measure gives. */
+/** The view that shows what a call in a measure gives. */
 function restLink(one) {
   const [first, second] = one.kernels;
   if (one.view === 'sizes') {
@@ -602,13 +712,56 @@ function restLink(one) {
 /** Words with names in backticks, these as code. */
 const ticked = words => words.split('`').map((part, place) => place % 2 ? el('code', {}, part) : part);
 
-function renderFindings() {
-  fill('findings-list', DATA.findings.map(one => {
-    const told = one.holds === null ? [`Not computed here: ${one.why}.`] : ticked(one.told ?? '');
-    const links = one.evidence.flatMap(id => [' ', el('a', { href: linkTo('claims', { cl: 'finding', c: id }) }, id)]);
-    return el('li', {}, el('strong', {}, `${one.title}.`), ' ', one.holds === false ? el('em', {}, 'Not here: ') : '', told,
-      one.tried.length > 1 ? el('em', {}, ` It ${one.status}.`) : '', links);
-  }));
+/** The view that shows a finding: its chart, or else the figure that the paper has of it. */
+const chartOf = one => (one.chart ? linkTo(one.chart.view, one.chart) : one.figure ? linkTo('findings', { fig: one.name }) : null);
+
+/** What a finding says here, in words. */
+function statementOf(one) {
+  if (one.holds === null) return [`Not computed here: ${one.why}.`];
+  return [one.holds ? '' : el('em', {}, 'Not here: '), ...ticked(one.told ?? '')];
+}
+
+const evidenceOf = one => one.evidence.flatMap(id => [' ', el('a', { href: linkTo('claims', { cl: 'finding', c: id }) }, id)]);
+
+/** A card for a leading finding; all of it opens the chart. */
+const card = one => el(chartOf(one) ? 'a' : 'div', { class: 'card', href: chartOf(one) },
+  el('h3', {}, one.title), el('p', {}, statementOf(one)), chartOf(one) ? el('p', { class: 'open' }, one.chart ? 'Open its chart →' : 'Open its figure →') : null);
+
+/** Which machine each finding holds on, with the shares of cuBLAS of its kernels. */
+function matrixOf(found) {
+  const machines = unique(found.flatMap(one => one.tried.map(on => on.machine)));
+  const gpu = name => found.flatMap(one => one.tried).find(on => on.machine === name).gpu;
+  const cell = on => {
+    if (!on) return '–';
+    if (on.holds === null) return [el('span', { class: 'verdict' }, '– not tried'), { class: 'words', title: on.why ?? '' }];
+    const share = on.least_percent == null ? '' : el('small', {}, ` ${number(on.least_percent, 3)} to ${number(on.greatest_percent, 3)}% of cuBLAS`);
+    return [[el('span', { class: `verdict ${on.holds ? 'holds' : 'fails'}` }, on.holds ? '✓ holds' : '✗ does not hold'), share],
+      { class: 'words', title: on.least_at ? `least: ${on.least_at}; greatest: ${on.greatest_at}` : '' }];
+  };
+  return machines.length ? table(['Finding', ...machines.map(name => `${gpu(name)} (${name})`)], found.map(one =>
+    [chartOf(one) ? el('a', { href: chartOf(one) }, one.title) : one.title, ...machines.map(name => cell(one.tried.find(on => on.machine === name)))])) : null;
+}
+
+async function renderFindings() {
+  const large = DATA.findings.filter(one => one.part !== 'smaller'), lead = large.filter(chartOf).slice(0, LEADING);
+  const line = one => el('li', {}, el('strong', {}, `${one.title}.`), ' ', statementOf(one),
+    one.tried.length > 1 ? el('em', {}, ` It ${one.status}.`) : '', evidenceOf(one),
+    chartOf(one) ? [' ', el('a', { href: chartOf(one) }, one.chart ? 'chart' : 'figure')] : '');
+  const open = DATA.findings.find(one => one.figure && one.name === state.fig);
+  fill('findings-figure');
+  if (open) {
+    const drawing = el('div');
+    drawing.innerHTML = (await part('figures'))[open.name]; // the pipeline's own drawing
+    fill('findings-figure', el('div', { class: 'picture figure' }, el('h3', {}, open.title), el('p', { class: 'lead' }, statementOf(open), evidenceOf(open)), drawing,
+      el('p', { class: 'no-print' }, el('a', { href: linkTo('findings', {}) }, 'Close'))));
+  }
+  fill('findings-cards', lead.map(card));
+  fill('findings-matrix', matrixOf(large));
+  byId('findings-where').hidden = !large.some(one => one.tried.length);
+  fill('findings-list', large.map(line));
+  fill('findings-smaller', DATA.findings.filter(one => one.part === 'smaller').map(line));
+  byId('findings-more').hidden = !DATA.findings.some(one => one.part === 'smaller');
+  if (open) byId('findings-figure').scrollIntoView({ block: 'nearest' });
 }
 
 // ---- the page -------------------------------------------------------------------------------------------------------
@@ -616,10 +769,25 @@ function renderFindings() {
 const RENDER = { ladder: renderLadder, sizes: renderSizes, pair: renderPair, banks: renderBanks, claims: renderClaims, findings: renderFindings };
 const shownViews = () => Object.keys(VIEWS).filter(view => view !== 'findings' || DATA.findings.length > 0);
 
+let turns = 0;
+
+/** Put the page's address on the clipboard, or show it where the browser bars that. */
+async function copyLink(event) {
+  const button = event.target;
+  try {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = 'Copied';
+    setTimeout(() => { button.textContent = 'Copy link'; }, 2000);
+  } catch {
+    window.prompt('The address of this page as it is shown now:', location.href);
+  }
+}
+
 async function render() {
+  const turn = ++turns;
   if (state.theme) document.documentElement.dataset.theme = state.theme; else delete document.documentElement.dataset.theme;
   const views = shownViews();
-  if (!views.includes(state.view)) state.view = 'ladder';
+  if (!views.includes(state.view)) state.view = FIRST;
   const switched = document.body.dataset.view !== state.view;
   document.body.dataset.view = state.view;
   document.body.dataset.ready = '';
@@ -627,18 +795,22 @@ async function render() {
   const dark = state.theme ? state.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
   const focused = document.activeElement?.id;
   fill('views', views.map(view => el('a', { id: `to-${view}`, href: linkTo(view, view === state.view ? state : {}), 'aria-current': view === state.view ? 'page' : null }, VIEWS[view])),
+    el('button', { id: 'to-copy', type: 'button', title: 'Copy a link to exactly what is shown', onclick: copyLink }, 'Copy link'),
     el('a', { id: 'to-theme', role: 'button', href: hashOf({ theme: dark ? 'light' : 'dark' }) }, dark ? 'Light' : 'Dark'));
   if (focused?.startsWith('to-')) byId(focused)?.focus();
   for (const section of document.querySelectorAll('main section')) section.hidden = section.dataset.view !== state.view;
   document.title = `GEMM Ladder, ${VIEWS[state.view].toLowerCase()}`;
   if (switched) window.scrollTo(0, 0);
-  byId('about').textContent = `${DATA.kernels.length} kernels and libraries, ${DATA.claims.length} entries of claims. The address of this page holds its state: copy it to share what you see.`;
-  if (!DATA.machines.length && !['banks', 'claims'].includes(state.view)) {
+  byId('about').textContent = `${DATA.kernels.length} kernels and libraries, ${DATA.claims[0]?.entries ?? 0} entries of claims. The address of this page holds its state: copy it to share what you see.`;
+  await Promise.all([machine(), other()].map(loadMachine));
+  if (turn !== turns) return; // another state was asked for in the meantime
+  if (!DATA.machines.length && !['banks', 'claims', 'findings'].includes(state.view)) {
     const chart = document.querySelector(`#${state.view} .chart`);
     chart?.replaceChildren(el('p', { class: 'empty' }, whyNothing()));
   } else {
     await RENDER[state.view]();
   }
+  if (turn !== turns) return;
   document.body.dataset.ready = state.view;
 }
 

@@ -28,6 +28,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from analysis.data import DAGGER, Measured
+from analysis.registry import LEFT_OUT
 from analysis.words import data_text as data_text
 from analysis.words import regime_text as regime_text
 from analysis.words import significant as significant
@@ -122,6 +123,7 @@ def left_out(measured: Measured, what: str, why: str | None, width: float = WIDT
     figure = plt.figure(figsize=(width, 0.75 + 0.16 * text.count("\n")))
     figure.text(0.5, 0.6, text, ha="center", va="center", fontsize=9, color=INK, linespacing=1.4)
     note(figure, measured, withheld=False)
+    figure.set_gid(LEFT_OUT)
     return figure
 
 

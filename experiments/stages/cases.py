@@ -129,7 +129,7 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
                 below = sizes | {axis: least[axis] - 1}
                 found.append(Case(" x ".join(map(str, below.values())), packed(choice.variant, **below)))
         found += [case for case in refusals(choice.variant) if not entry.refusal(case.problem)]  # another takes them
-    told = set()
+    seen = set()
     for case in found:
         addresses = case.starts(last.types)
         if entry.refusal(case.problem, addresses):
@@ -137,8 +137,8 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
         else:
             name = f"{case.name.removeprefix('refuses ')}, by {entry.pick(case.problem, addresses).name}"
             known = (name, case.problem.m, case.problem.n, case.problem.k)
-            if known not in told:  # two choices may be made for the same sizes
-                told.add(known)
+            if known not in seen:  # two choices may be made for the same sizes
+                seen.add(known)
                 yield replace(case, name=name, refused=False)
 
 

@@ -210,14 +210,14 @@ def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.nd
     wrong = ~(np.abs(c.astype(np.float64) - reference) <= allowed)  # NaN is wrong
     if not wrong.any():
         return ""
-    told = [
+    words = [
         f"{int(wrong.sum())} of {wrong.size} elements: {patterns.place(wrong, (kernel.tile['m'], kernel.tile['n']))}"
     ]
     owner = device.owners(variant, p, inputs.before, case.offset)
     if owner is not None:
-        told.append(patterns.owners(wrong, owner, kernel.threads, device.grid(kernel, p)))
+        words.append(patterns.owners(wrong, owner, kernel.threads, device.grid(kernel, p)))
     result = patterns.Result(p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong)
-    return "; ".join(filter(None, [*told, patterns.cause(result)]))
+    return "; ".join(filter(None, [*words, patterns.cause(result)]))
 
 
 Judge = Callable[[np.ndarray], verify.CheckResult]
@@ -340,13 +340,13 @@ def _judged(
             wrong.append((inputs, after, row))
     if wrong:  # once: of the largest problem, where a pattern shows best
         inputs, after, row = max(wrong, key=lambda one: one[0].case.problem.flop)
-        told = explain(opened, variant, inputs, after)
-        row["detail"] = EXPLAINED.join(filter(None, [row["detail"], told]))
+        words = explain(opened, variant, inputs, after)
+        row["detail"] = EXPLAINED.join(filter(None, [row["detail"], words]))
     return table
 
 
 def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
-    """How the cases of `check_variant` went, in lines: what failed is told once, by the case that explains most."""
+    """How the cases of `check_variant` went, in lines; a failure is explained once, by the case that explains most."""
     name, lines = table[0]["device"], []
     if failed := [row for row in table if not row["passed"]]:
         first = next((row for row in failed if EXPLAINED in row["detail"]), failed[0])
@@ -360,7 +360,7 @@ def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
     ]
     numbers = [{key: row[key] for key in PROBLEM} for row in ran]
     problems = [
-        (Problem(**told, b_layout=variant.b_layout), row["passed"]) for told, row in zip(numbers, ran, strict=True)
+        (Problem(**sizes, b_layout=variant.b_layout), row["passed"]) for sizes, row in zip(numbers, ran, strict=True)
     ]
     common = patterns.of_cases(
         [problem for problem, right in problems if not right],

@@ -10,6 +10,7 @@ import numpy as np
 from cuda.bindings import driver
 
 from contracts.dtypes import Dtype, Types
+from experiments.declarations import LEAST_EACH
 from experiments.gpu.device import Gpu, Memory, cuda
 from experiments.gpu.libraries import Gemm, bind_for_timing
 from experiments.gpu.timing import Samples, Stopwatch, Work
@@ -18,7 +19,7 @@ from kernels.catalogue import Problem
 
 T = TypeVar("T")
 ROLES = ("variant", "baseline")
-LEAST_KEPT = 5  # samples of each, below which nothing is told
+LEAST_KEPT = LEAST_EACH  # samples of each, below which a process says nothing
 SAMPLED_ROWS = 8
 
 
@@ -65,7 +66,7 @@ class Turns:
         return cls(Samples(np.empty(0), np.empty(0), np.empty(0, bool)), np.empty(0, "<U8"))
 
     def followed_by(self, other: Turns) -> Turns:
-        """These turns, followed by the other's."""
+        """Both turns in one, the other's last."""
         pairs = [(getattr(self.samples, name), getattr(other.samples, name)) for name in vars(self.samples)]
         return Turns(Samples(*map(np.concatenate, pairs)), np.concatenate([self.roles, other.roles]))
 
@@ -80,7 +81,7 @@ def take_turns(stopwatch: Stopwatch, works: Mapping[str, Work], pairs: int, seed
     return Turns(stopwatch.run([works[role] for role in order]), np.array(order))
 
 
-CHUNK_S = 0.1  # of samples, between two looks at how good they are
+CHUNK_S = 0.04  # of samples, between two looks at how good they are
 DRAWS = 300
 LEVEL = 0.95
 

@@ -82,6 +82,8 @@ def test_a_module_and_a_caption_make_a_figure(tree: Path, archive: Path, variant
     done = run_module(*command, cwd=tree, PYTHONPATH=str(tree))
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"mine.svg", "mine.pdf"}
+    code = registry.figures(tree)["mine"].code  # it imports no `Inputs`, and is given them all the same
+    assert {"analysis/figures/mine.py", "analysis/figures/style.py", "analysis/inputs.py"} <= set(code)
 
 
 @pytest.mark.parametrize(

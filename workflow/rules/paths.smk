@@ -94,9 +94,13 @@ def figures_of(experiment):
 
 
 def _place(name):
-    """A figure as an output, with its place in the report: by worklog where it is of one experiment."""
+    """A figure as an output, with its place in the report: by worklog where it is of one experiment.
+
+    The report leaves out what the explorer or the paper shows, and figures that have nothing to draw.
+    """
     figure, experiment = OUTPUTS[name]
-    if figure.name in explorer.STANDS_FOR and name != explorer.OPENING:
+    shown = figure.name in explorer.STANDS_FOR and name != explorer.OPENING
+    if shown or figure.category == "1 Paper" or not drawn.has_content(Path(f"results/figures/{name}.svg")):
         return f"results/figures/{name}.svg"
     known = PLACES["experiments"].get(experiment, {})
     title = known.get("title", figure.title)

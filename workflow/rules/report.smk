@@ -4,8 +4,9 @@
 PAGES = [name for name, one in REPORT_TABLES.items() if one.page]
 
 
-# Both documents in one process: most of a compilation is reading tables and figures.
-DOCUMENTS = {"paper": "The paper", "supplement": "The supplement: all claims, tables and figures"}
+# Both documents in one process: most of a compilation is reading tables and figures. The supplement would be a third of the
+# report, which links to it instead.
+DOCUMENTS = ("paper", "supplement")
 
 
 rule paper_pdf:
@@ -17,16 +18,14 @@ rule paper_pdf:
         [f"results/figures/{name}.pdf" for name in OUTPUTS],
         [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("pdf", "json")],
     output:
-        [
-            report(
-                f"results/{name}.pdf",
-                category="1 Paper",
-                subcategory="Documents",
-                caption=f"../report/{name}.rst",
-                labels={"paper": title},
-            )
-            for name, title in DOCUMENTS.items()
-        ],
+        report(
+            "results/paper.pdf",
+            category="1 Paper",
+            subcategory="Documents",
+            caption="../report/paper.rst",
+            labels={"paper": "The paper"},
+        ),
+        "results/supplement.pdf",
     log:
         "results/logs/paper.log",
     params:
@@ -82,7 +81,7 @@ if PLAN.compared:
             " || {{ cat {log} >&2; exit 1; }}"
 
 
-# The report tables on one page that can be sorted and searched: those that the explorer does not stand for.
+# The report tables on one page that can be sorted and searched, without those that the explorer replaces. The report links to it.
 SORTED = [name for name in PAGES if name not in explorer.STANDS_FOR_TABLES]
 
 
@@ -91,13 +90,7 @@ rule page_of_tables:
         [f"results/tables/{REPORT_TABLES[name].file}" for name in SORTED],
         "analysis/pages.py",
     output:
-        report(
-            "results/report/tables.html",
-            category="5 Tables",
-            subcategory="To sort and search",
-            caption="../report/tables.rst",
-            labels={"table": "Tables, to sort and search"},
-        ),
+        "results/report/tables.html",
     log:
         "results/logs/tables.log",
     params:
@@ -111,6 +104,7 @@ rule explorer_html:
     input:
         sources(SimpleNamespace(reads=(*explorer.READS, *explorer.FILES), optional=explorer.OPTIONAL)),
         [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("svg", "json")],
+        [f"results/figures/{name}.svg" for name in OUTPUTS if name.startswith("finding_")],
         drawn.code_of(Path(workflow.basedir, "analysis/explorer/__main__.py")),
         [f"analysis/explorer/{name}" for name in explorer.PARTS],
         inputs=INPUTS,

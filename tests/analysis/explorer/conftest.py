@@ -10,16 +10,20 @@ from typing import Any
 import pytest
 from explorer_page import make
 from helpers import run_module
+from made_inputs import write_inputs
 
 
 @pytest.fixture(scope="session")
 def page(tmp_path_factory: pytest.TempPathFactory, archive: Path, variants_csv: Path) -> Path:
-    """The explorer of the archived measurements, with verdicts on every claim."""
+    """The explorer of the archived measurements, with verdicts on every claim and the findings."""
     folder = tmp_path_factory.mktemp("explorer")
     analytic, claims = folder / "analytic.csv", folder / "tables" / "claims.csv"
     assert run_module("experiments.stages.analytic", "--out", analytic).returncode == 0
     judged = ("--analytic", analytic, "--variants", variants_csv, "--archives", archive, "--out", claims)
     done = run_module("analysis.claims.judge", *judged)
+    assert done.returncode == 0, done.stderr
+    inputs = write_inputs(folder / "planned.json", archive, variants_csv, tables={"analytic": analytic})
+    done = run_module("analysis.tabulate", "--inputs", inputs, "--out", folder / "tables", "findings")
     assert done.returncode == 0, done.stderr
     return make(folder, archive, variants_csv)
 

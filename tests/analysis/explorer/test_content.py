@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from explorer_page import held, make, told
+from explorer_page import data_of, held, make
 from helpers import run_module
 from machine_folder import Folder, warptile_fails
 from made_inputs import write_inputs
@@ -22,8 +22,8 @@ def timings(machine: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_numbers_are_those_of_the_tables(page: Path, archive: Path) -> None:
-    data = told(page)
-    measured, foretold = data["machines"]
+    data = data_of(page)
+    measured, predicted = data["machines"]
     known = {(r["experiment"], r["variant"], r["n"], r["data"]): r for r in read_rows(archive / "bench.csv", "bench")}
     rows = timings(measured)
     assert len(rows) == len(known)
@@ -41,7 +41,7 @@ def test_numbers_are_those_of_the_tables(page: Path, archive: Path) -> None:
         if r["variant"] == "sgemm_warptile" and r["n"] == 4096 and r["metric"] == "sm__inst_executed.sum"
     ]
     assert measured["counters"]["sgemm_warptile"]["4096"]["ipc_active"] > 1 and of and one["registers"] > 0
-    assert foretold["name"] == "ptxsim" and not foretold["bench"]["rows"] and foretold["counters"]["sgemm_warptile"]
+    assert predicted["name"] == "ptxsim" and not predicted["bench"]["rows"] and predicted["counters"]["sgemm_warptile"]
     bounds = [
         r for r in read_rows(archive / "bounds.csv", "bounds") if r["variant"] == "sgemm_naive" and r["n"] == 4096
     ]
@@ -49,7 +49,7 @@ def test_numbers_are_those_of_the_tables(page: Path, archive: Path) -> None:
 
 
 def test_of_equal_timings_the_one_with_the_most_samples_is_first(page: Path) -> None:
-    rows = timings(told(page)["machines"][0])
+    rows = timings(data_of(page)["machines"][0])
     same = [
         r
         for r in rows
@@ -92,12 +92,12 @@ def test_predictions_alone_make_a_page(archive: Path, tmp_path: Path) -> None:
 
 def test_every_claim_is_there_with_what_it_rests_on(page: Path) -> None:
     rows = read_rows(page.parent / "tables" / "claims.csv", "claims_table")
-    found = {claim["id"]: claim for claim in told(page)["claims"]}
+    found = {claim["id"]: claim for claim in data_of(page)["claims"]}
     assert set(found) == {row["id"] for row in rows}
     assert all(found[row["id"]]["verdict"] == row["verdict"] for row in rows)
     tested = [row["id"] for row in rows if row["verdict"] == "holds"]
     assert sum("measure" in found[name] for name in tested) > 0.9 * len(tested)
-    known = {kernel["variant"] for kernel in told(page)["kernels"]}
+    known = {kernel["variant"] for kernel in data_of(page)["kernels"]}
     assert all(name in known for claim in found.values() for rest in claim.get("rests", []) for name in rest["kernels"])
 
 
@@ -123,7 +123,7 @@ def test_text_cannot_leave_the_data(archive: Path, tmp_path: Path, variants_csv:
     experiments["sgemm_ladder"]["title"] = "</script><b>bold</b>"
     page = make(tmp_path, archive, variants_csv, experiments=experiments)
     assert "</script><b>" not in page.read_text()
-    assert "</script><b>bold</b>" in [one["title"] for one in told(page)["experiments"]]
+    assert "</script><b>bold</b>" in [one["title"] for one in data_of(page)["experiments"]]
 
 
 def test_a_picture_that_is_not_there_is_told(archive: Path, tmp_path: Path, variants_csv: Path) -> None:

@@ -46,7 +46,7 @@ FIGURES = {
 
 
 def a_rung_of(figure: str) -> str:
-    """The label of a kernel that is in the figure, beside warptile."""
+    """The label of a kernel that is in the figure, in addition to warptile."""
     return "t128x128x8_texld" if figure == "sizes" else "vectorized"
 
 

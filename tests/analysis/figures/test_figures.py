@@ -73,7 +73,7 @@ def rows_of(folder: Folder, name: str) -> pd.DataFrame:
 
 
 # What the worklogs say, as rows of published.csv: line, rung, gpu, n, quantity, value, unit.
-TOLD = {
+PUBLISHED = {
     "A": [
         (7, "sgemm_warptile", "RTX A6000", None, "share_of_cublas", 94, "%"),
         (106, "sgemm_coalesced", "RTX A6000", None, "performance", 2000, "GFLOP/s"),
@@ -92,9 +92,9 @@ TOLD = {
 }
 
 
-def told() -> pd.DataFrame:
+def published_rows() -> pd.DataFrame:
     rows = []
-    for worklog, entries in TOLD.items():
+    for worklog, entries in PUBLISHED.items():
         for number, (line, rung, gpu, n, quantity, value, unit) in enumerate(entries):
             known = {"rung": rung, "m": n, "n": n, "k": n, "gpu": gpu, "regime": None, "note": None}
             text = {"section": "-", "as_written": str(value), "subject": "speed of a kernel"}
@@ -138,7 +138,7 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "predicted": lambda folder, measured: predicted.draw(
         measured, table(read_rows(folder.measured / "predictions.csv", "counters"), "counters")
     ),
-    "published": lambda _, measured: published.draw(measured, told()),
+    "published": lambda _, measured: published.draw(measured, published_rows()),
     "autotune": lambda folder, _: of_tuning(folder),
     "paper_ladder": lambda _, measured: paper_ladder.draw(measured),
     "dispatch": lambda folder, _: dispatch.dispatch_figure(folder.inputs()),
@@ -312,13 +312,13 @@ def test_shared_memory_limits_only_where_all_of_the_sm_s_would(still: Folder) ->
 
 
 def test_shares_follow_from_what_each_worklog_tells(still: Folder) -> None:
-    rows = published.shares(told(), still.read().variants)
+    rows = published.shares(published_rows(), still.read().variants)
     found = {(row.worklog, row.variant, row.how, round(row.share, 4)) for row in rows.itertuples()}
     assert found == {
         ("A", "sgemm_warptile", "told", 0.94),
         ("A", "sgemm_warptile", "told", 0.9),
         ("A", "sgemm_coalesced", "derived", round(2.0 / (21.7 / 0.94), 4)),
-        ("B", "sgemm_at_swizzle_dbf_rw", "ratio", round(14.33 / 13.85, 4)),  # each beside the cuBLAS of its own place
+        ("B", "sgemm_at_swizzle_dbf_rw", "ratio", round(14.33 / 13.85, 4)),  # each next to the cuBLAS of its own place
         ("B", "sgemm_at_swizzle_dbf_rw", "ratio", round(14.523163 / 14.193397, 4)),
         ("B", "sgemm_tiling", "ratio", round(14.523163 / 18.760985, 4)),
         ("C", "sgemm_t128x128x8", "told", 1.03),
@@ -327,9 +327,9 @@ def test_shares_follow_from_what_each_worklog_tells(still: Folder) -> None:
 
 def test_both_ladders_are_drawn_at_their_shares(still: Folder) -> None:
     measured = still.read()
-    figure = published.draw(measured, told())
+    figure = published.draw(measured, published_rows())
     seen = {round(x, 3) for x, _ in marks(figure, 0)}
-    theirs = published.shares(told(), measured.variants)
+    theirs = published.shares(published_rows(), measured.variants)
     assert {round(100 * share, 3) for share in theirs["share"]} <= seen
     bench = [row for row in still.rows("bench") if row["experiment"] == "sgemm_ladder"]
     own = {row["variant"]: row["share_of_baseline"] for row in bench}

@@ -156,6 +156,7 @@ def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
         "window_s": 0.05,
         "samples": 20,
         "precision": 1e-9,
+        "processes": 1,
     }
     experiment = declarations.Experiment("short", "t", "q?", (variant.name,), **short)
     item = declarations.Item(variant.name, ProblemSpec.square(1024), data, "unlocked", experiment.protocol)

@@ -1,4 +1,4 @@
-"""Patterns of wrong elements: planted ones are told in the words that stand for them alone."""
+"""Patterns of wrong elements: planted ones are reported in the words that stand for them alone."""
 
 from __future__ import annotations
 
