@@ -425,7 +425,7 @@ def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: li
 
     Raises `UserError` where one of these was asked for by name.
     """
-    reasons = {name: entry.unfit(arch) for name, entry in entries.runnable.items()}
+    reasons = {name: entry.unfit(arch) for name, entry in entries.items()}
     baselines = {name: entry for name, entry in entries.items() if isinstance(entry, catalogue.Baseline)}
     reasons |= {name: f"{name} {missing[e.library]}" for name, e in baselines.items() if e.library in missing}
     found = {name: reason for name, reason in reasons.items() if reason}

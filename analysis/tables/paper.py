@@ -64,7 +64,7 @@ from analysis.tables import autotune, library_calls
 from analysis.tables.compare import compare
 from analysis.tables.data_kinds import spreads
 from contracts import worklogs
-from contracts.dtypes import dtypes
+from contracts.dtypes import Types
 
 PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")  # worklog 002's two kernels
 
@@ -75,9 +75,8 @@ def timings(measured: Measured) -> pd.DataFrame:
     flop = 2e-6 * bench["m"] * bench["n"] * bench["k"]  # per microsecond: TFLOP/s
     ceilings = measured.machine["ceilings"]
     best = {
-        name: max(ceilings.get(key, 0.0) for key in dtype.ceilings) or None
-        for name, dtype in dtypes().items()
-        if dtype.ceilings
+        name: max((ceilings.get(key, 0.0) for key in Types.named(name).ab.ceilings), default=0.0) or None
+        for name in bench["dtype"].unique()
     }
     copied = ["experiment", "regime", "n", "variant", "label", "kind", "dtype", "data"]
     rows = pd.DataFrame(

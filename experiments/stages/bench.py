@@ -36,6 +36,7 @@ import numpy as np
 import pyarrow as pa
 
 from contracts import UserError, run_command, write_rows, write_text
+from contracts.dtypes import Types
 from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, samples_table, write_samples
 from experiments import declarations
 from experiments.command_line import add_build_dir, add_checked, add_store, add_variants, failures
@@ -117,7 +118,7 @@ class Bench:
         entry, baseline_entry = self.asked.pair(item)
         problem = item.problem.of(entry.b_layout)
         with seconds.of("inputs"):
-            matrices = self._filled(problem, entry.dtype, item.data)
+            matrices = self._filled(problem, entry.types, item.data)
         with seconds.of("load"):
             gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
         with seconds.of("contest"):
@@ -175,13 +176,13 @@ class Bench:
             self._alone_us[known_as] = found
         return found
 
-    def _filled(self, problem: Problem, dtype: str, data: str) -> Matrices:
+    def _filled(self, problem: Problem, types: Types, data: str) -> Matrices:
         """The inputs of the measurement before, if they are the same."""
         one = self._matrices
-        if one is None or (one.problem, one.dtype, one.data) != (problem, dtype, data):
+        if one is None or (one.problem, one.types, one.data) != (problem, types, data):
             self._matrices = one = None  # frees the memory first
             self._alone_us.clear()
-            self._matrices = one = Matrices.fill(self.gpu, problem, dtype, data)
+            self._matrices = one = Matrices.fill(self.gpu, problem, types, data)
         return one
 
     def _loaded(self, entry: Entry) -> Gemm:
