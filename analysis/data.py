@@ -211,6 +211,12 @@ def ladder_sizes(rows: pd.DataFrame, count: int) -> list[int]:
     return sorted(int(n) for n in most)
 
 
+def share_text(bench: pd.DataFrame) -> str:
+    """Which share of cuBLAS rows of bench have, for the note of a figure: "shares: in turns"."""
+    kinds = sorted({str(kind) for kind in bench["share_kind"].dropna()})
+    return f"shares: {', '.join('each alone' if kind == 'alone' else kind for kind in kinds)}" if kinds else ""
+
+
 def one_row_each(bench: pd.DataFrame) -> pd.DataFrame:
     """One row per variant and size: unlocked clocks before locked, uniform data before other, then the most samples."""
     ranked = bench.assign(

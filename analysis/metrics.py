@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from contracts.dtypes import dtypes
+from contracts.dtypes import Types
 
 SECTOR_BYTES = 32
 
@@ -36,7 +36,7 @@ def _seen(wide: pd.DataFrame, sectors: str, matrices: int) -> pd.Series:
 
     Tiles that the tensor memory accelerator moves pass by these counters; what is left says nothing of the kernel.
     """
-    element_bytes = wide["dtype"].map(lambda name: dtypes()[name].bytes)
+    element_bytes = wide["dtype"].map(lambda name: Types.named(name).ab.bytes)
     return column(wide, sectors) * SECTOR_BYTES >= 0.5 * matrices * wide["n"].astype(float) ** 2 * element_bytes
 
 

@@ -41,9 +41,17 @@ def schema_path(name: str) -> Path:
 
 @functools.cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema called `name`, as "bench"; `format: dtype` stands for the names in contracts/dtypes.yaml."""
+    """The schema called `name`, as "bench"; `format: dtype` stands for the names in contracts/dtypes.yaml, and
+    `format: types` for those that are made of them (`contracts.dtypes.Types.name`)."""
     value: dict[str, Any] = _with_dtypes(load_yaml(schema_path(name)))
     return value
+
+
+@functools.cache
+def types_pattern() -> str:
+    """A regular expression of the names of a GEMM's types: a dtype for A and B, then one for C, then one for sums."""
+    one = f"({'|'.join(load_yaml(DTYPES))})"
+    return f"{one}(?:_{one}(?:_{one})?)?"
 
 
 def _with_dtypes(node: Any) -> Any:
@@ -51,8 +59,11 @@ def _with_dtypes(node: Any) -> Any:
         return [_with_dtypes(part) for part in node]
     if not isinstance(node, dict):
         return node
+    rest = {key: value for key, value in node.items() if key != "format"}
     if node.get("format") == "dtype":
-        node = {key: value for key, value in node.items() if key != "format"} | {"enum": list(load_yaml(DTYPES))}
+        node = rest | {"enum": list(load_yaml(DTYPES))}
+    if node.get("format") == "types":
+        node = rest | {"pattern": f"^{types_pattern()}$"}
     return {key: _with_dtypes(value) for key, value in node.items()}
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from contracts import UserError, choose, read_yaml
@@ -14,6 +15,7 @@ from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
 
 FOLDER = Path(__file__).resolve().parent
+LEAST_EACH = 3  # samples of each role in a process
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,20 @@ class Protocol:
     power_s: float
     power_precision: float
     worklog_budget_s: float
+    processes: int = 1  # fresh ones, which share the times and samples
+
+    @property
+    def each(self) -> Protocol:
+        """What one of the processes does: its part of the times and samples, and as much less precisely."""
+        part = self.processes
+        return replace(
+            self,
+            warmup_s=self.warmup_s / part,
+            window_s=self.window_s / part,
+            samples=math.ceil(self.samples / part),
+            least_samples=max(math.ceil(self.least_samples / part), min(self.least_samples, LEAST_EACH)),
+            precision=self.precision * part**0.5,
+        )
 
     def covers(self, other: Protocol) -> bool:
         """Whether a measurement by this protocol serves where `other` is asked for."""
@@ -45,19 +61,21 @@ PROTOCOL = tuple(field.name for field in fields(Protocol))
 
 @dataclass(frozen=True)
 class Item:
-    """One measurement: a variant on a problem with data of one kind, in a clock regime."""
+    """One measurement: a variant on a problem with data of one kind, in a clock regime, in one of several processes."""
 
     variant: str
     problem: ProblemSpec
     data: str
     regime: str
     protocol: Protocol
+    process: int = 0  # the first one also measures power and, if asked to, by worklog C's own protocol
 
     @property
     def stem(self) -> str:
         """Its name among those of the variant."""
         flushed = "" if self.protocol.flush_l2 else "-unflushed"
-        return f"{self.problem}-{self.data}-{self.regime}{flushed}"
+        process = f"-process{self.process}" if self.process else ""
+        return f"{self.problem}-{self.data}-{self.regime}{flushed}{process}"
 
 
 @dataclass(frozen=True)
@@ -81,6 +99,7 @@ class Experiment:
     power_s: float = 0.5
     power_precision: float = 0.01
     worklog_budget_s: float = 0.0
+    processes: int = 5
     by_name: bool = False  # no part of `all`
     every_lease: bool = False  # measured anew on each card that a run goes on with
 
@@ -196,7 +215,8 @@ def items(
                     asks = variant in other.variants and problem in other.problems and data in other.data
                     if asks and not other.by_name and other.flush_l2 == experiment.flush_l2:
                         protocol = protocol.joined(other.protocol)
-                found.append(Item(variant, problem, data, regime, protocol))
+                for process in range(protocol.processes):
+                    found.append(Item(variant, problem, data, regime, protocol, process))
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from contracts.dtypes import Types
 from kernels.problem import Problem
 
 SIGNATURE = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
@@ -70,8 +71,8 @@ class Makers(Protocol[Matrix]):
         ...
 
 
-def declaration(argument: Argument, element: str) -> str:
-    """The declaration of a parameter in CUDA C++; `element`: the type of a matrix's elements."""
+def declaration(argument: Argument, types: Types) -> str:
+    """The declaration of a parameter in CUDA C++; `types`: of the matrices."""
     if isinstance(argument, TensorMap):
         return f"const __grid_constant__ CUtensorMap {argument.name}"
     if isinstance(argument, Workspace):
@@ -82,7 +83,7 @@ def declaration(argument: Argument, element: str) -> str:
         return f"float {argument}"
     if argument in TEXTURES:
         return f"cudaTextureObject_t {argument}"
-    return f"{element}* C" if argument == "C" else f"const {element}* {argument}"
+    return f"{'' if argument == 'C' else 'const '}{types.of(argument).c_type}* {argument}"
 
 
 def pack(

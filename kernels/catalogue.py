@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, choose, read_json, read_rows, read_yaml, run_command, write_rows
-from contracts.dtypes import dtypes
+from contracts.dtypes import SUMS, Types, dtypes
 from kernels import cost
 from kernels.arguments import SIGNATURE, TEXTURES, TILE_COUNTER, WORKSPACES, Argument, TensorMap, Workspace
 from kernels.entries import TEXTURE_ALIGNMENT as TEXTURE_ALIGNMENT
@@ -143,9 +143,11 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
     variants = {name: _variant(name, entry, path, record) for name, entry in data["variants"].items()}
     entries: dict[str, Entry] = dict(variants)
     entries |= {name: _dispatcher(name, entry, variants, path, record) for name, entry in dispatchers.items()}
-    entries |= {name: Baseline(name, **entry) for name, entry in data["baselines"].items()}
+    entries |= {name: _baseline(name, entry, path) for name, entry in data["baselines"].items()}
     for entry in entries.values():
         choose(data["baselines"], entry.baseline, "baseline", f"{path}: {entry.name}")
+        if (theirs := entries[entry.baseline].types) != entry.types:
+            raise UserError(f"{path}: {entry.name} has types {entry.dtype}, but its baseline, {theirs.name}")
         if not isinstance(entry, Baseline) and entry.builds_on is not None:
             choose(data["variants"], entry.builds_on, "variant", f"{path}: {entry.name}.builds_on")
     _refuse_cycles({name: variant.builds_on for name, variant in variants.items()}, path)
@@ -211,6 +213,29 @@ def _with_tuned(name: str, entry: dict[str, Any], path: Path, chosen: Path | Non
     return entry | {"template": winner["template"], "threads": winner["threads"], "tuned": record["machine"]}
 
 
+def _types(name: str, entry: Mapping[str, Any], path: Path) -> Types:
+    """Those of an entry: `types`, or `dtype` for short, that of A, B and C, with fp32 sums."""
+    if ("dtype" in entry) == ("types" in entry):
+        raise UserError(f"{path}: {name} must have either dtype or types")
+    if "dtype" in entry:
+        return Types.named(entry["dtype"])
+    for key in ("accumulate", "c"):
+        given = entry["types"][key]
+        if (stored := dtypes()[given].stored_as) != given:
+            raise UserError(f"{path}: {name}.types.{key} = {given!r} is not allowed; {given} is stored as {stored}")
+    return Types(**{key: dtypes()[given] for key, given in entry["types"].items()})
+
+
+def _baseline(name: str, entry: Mapping[str, Any], path: Path) -> Baseline:
+    types, library = _types(name, entry, path), entry["library"]
+    one = types == Types.named(types.ab.name) and types.ab.bytes > 1
+    if types.accumulate.name != SUMS or (library != "cublaslt" and not one):
+        allowed = "fp32 sums" if library == "cublaslt" else "one dtype of 16 bits or more for A, B and C, and fp32 sums"
+        raise UserError(f"{path}: {name} has types {types.name}, but {library} is called with {allowed}")
+    rest = {key: value for key, value in entry.items() if key not in ("dtype", "types")}
+    return Baseline(name, types=types, **rest)
+
+
 def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) -> Variant:
     if "tuned" in entry:
         entry = _with_tuned(name, entry, path, chosen)
@@ -232,6 +257,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
     if entry.get("textures") and "arguments" in entry:
         raise UserError(f"{path}: {name} has both textures and arguments; arguments can name tex_a and tex_b")
     arch, cluster = str(entry.get("arch", 75)), entry.get("cluster", (1, 1))
+    types = _types(name, entry, path)
     variant = Variant(
         name=name,
         source=source,
@@ -239,12 +265,12 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         template=entry["template"],
         threads=entry["threads"],
         shared_bytes=entry.get("shared_bytes", 0),
-        dtype=entry["dtype"],
+        types=types,
         narrowing=entry.get("narrowing", "truncate"),
         tile={axis: number(f"{name}.tile.{axis}", value) for axis, value in entry["tile"].items()},
         grid_axes=entry["grid"],
         multiples={key: number(f"{name}.multiples.{key}", v) for key, v in entry.get("multiples", {}).items()},
-        align_bytes=entry.get("align_bytes", dtypes()[entry["dtype"]].bytes),
+        align_bytes=entry.get("align_bytes", max(types.ab.bytes, types.c.bytes)),
         arch=int(arch.removesuffix("a")),
         one_arch=arch.endswith("a"),
         builds_on=entry.get("builds_on"),
@@ -257,7 +283,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         shares_tiles=entry.get("shares_tiles", False),
         cluster=(number(f"{name}.cluster", cluster[0]), number(f"{name}.cluster", cluster[1])),
         cooperative=entry.get("cooperative", False),
-        tensor_cores=entry.get("tensor_cores", dtypes()[entry["dtype"]].tensor),
+        tensor_cores=entry.get("tensor_cores", types.ab.tensor),
         tuned=entry.get("tuned"),
     )
     return _sound(variant, path)
@@ -290,10 +316,10 @@ def _arguments(
 
 def _sound(variant: Variant, path: Path) -> Variant:
     """The variant, or a `UserError` for what its keys ask of each other (CUDA driver API, cuTensorMapEncodeTiled)."""
-    element = dtypes()[variant.dtype].bytes
     for spec in variant.arguments:
         if not isinstance(spec, TensorMap):
             continue
+        element = variant.types.of(spec.matrix).bytes
         said = f"{path}: {variant.name}.{spec.name}.box = {list(spec.box)}"
         row = spec.box[1] * element
         if max(spec.box) > MAX_BOX:

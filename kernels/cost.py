@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contracts.dtypes import dtypes
 from kernels.problem import Problem
 
 if TYPE_CHECKING:
@@ -83,9 +82,9 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
 
 def terms(variant: Variant, problem: Problem, sms: int = SMS) -> np.ndarray:
     """The values of `TERMS` for one launch, in their order, as float64."""
-    found, p, bits = schedule(variant, problem, sms), problem, dtypes()[variant.dtype].bits
+    found, p, types = schedule(variant, problem, sms), problem, variant.types
     crowded, divided = found.busiest * found.crowd, float(found.parts > 0)
-    unaligned = bits == 32 and any(ld % 4 for ld in (p.lda, p.ldb, p.ldc))
+    unaligned = types.ab.bytes == 4 and any(ld % 4 for ld in (p.lda, p.ldb, p.ldc))
     return np.array(
         [
             1.0,
@@ -94,7 +93,7 @@ def terms(variant: Variant, problem: Problem, sms: int = SMS) -> np.ndarray:
             crowded * unaligned,
             found.tiles * found.steps / found.blocks,
             -(-found.tiles // found.blocks) * found.crowd,
-            (p.m * p.k + p.k * p.n + p.m * p.n) * bits / 8e6,
+            ((p.m * p.k + p.k * p.n) * types.ab.bytes + p.m * p.n * types.c.bytes) / 1e6,
             divided,
             found.parts,
             divided * variant.tile["m"] * variant.tile["n"] / 1e4 * found.crowd,

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from contracts import UserError
-from contracts.dtypes import dtypes
+from contracts.dtypes import Types
 from kernels.arguments import SIGNATURE, TEXEL_BYTES, TEXTURES, Argument, declaration
 from kernels.occupancy import capability
 from kernels.problem import Layout, Problem
 from kernels.sources import ROOT, digest, included, without_comments
 
-TMA_BYTES = 16  # of which a matrix's beginning and its rows are multiples, where TMA is to move them
+ALIGNED_BYTES = 16  # of a matrix's beginning and its rows: for TMA, and for products of 8-bit floats in cublasLt
 
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_GRID = (2**31 - 1, 65535)
@@ -31,23 +31,29 @@ class Baseline:
     """A library's GEMM, measured by the same harness."""
 
     name: str
-    library: Literal["cublas", "torch", "triton"]
-    dtype: str
+    library: Literal["cublas", "cublaslt", "torch", "triton"]
+    types: Types
     baseline: str
     idea: str
     source: str | None = None
     b_layout: Layout = "row"  # by itself; as a kernel's baseline it takes that kernel's problem
+    arch: int = 75
+
+    @property
+    def dtype(self) -> str:
+        """The name of its types."""
+        return self.types.name
 
     @property
     def label(self) -> str:
         """Short name for figures."""
-        library = {"cublas": "cuBLAS", "torch": "torch.matmul", "triton": "Triton"}[self.library]
-        return f"{library} {self.dtype}"
+        libraries = {"cublas": "cuBLAS", "cublaslt": "cuBLASLt", "torch": "torch.matmul", "triton": "Triton"}
+        return f"{libraries[self.library]} {self.dtype}"
 
     @property
     def tensor_cores(self) -> bool:
         """Whether it does its arithmetic on them."""
-        return dtypes()[self.dtype].tensor
+        return self.types.ab.tensor
 
     @property
     def source_hash(self) -> str:
@@ -55,23 +61,32 @@ class Baseline:
         parts = [(ROOT.parent / self.source).read_text()] if self.source else []
         return digest(self.library, self.dtype, *parts)
 
+    def unfit(self, arch: str) -> str | None:
+        """Why it cannot run on `arch`, as "sm_90a"; None where it can."""
+        if capability(arch) < self.arch:
+            return f"{self.name} needs compute capability {self.arch / 10:.1f}, but arch = {arch}"
+        return None
+
     def refusal(self, problem: Problem, addresses: Mapping[str, int] | None = None) -> str | None:
         """Why this problem is not taken (see `Variant.refusal`)."""
-        reason = problem.refusal() or (
-            self._tma_refusal(problem, addresses or {}) if self.library == "triton" else None
-        )
+        reason = problem.refusal() or self._aligned_refusal(problem, addresses or {})
         return f"{self.name} cannot take this problem: {reason}" if reason else None
 
-    def _tma_refusal(self, problem: Problem, addresses: Mapping[str, int]) -> str | None:
-        if problem.b_layout != "row":
-            return f"B is {problem.b_layout}-major, but it must be row-major"
-        per_row = TMA_BYTES // dtypes()[self.dtype].bytes
-        for name in ("n", "lda", "ldb", "ldc"):  # n: TMA would store beyond the end of a row of C
-            if (value := getattr(problem, name)) % per_row:
-                return f"{name} = {value}, but it must be a multiple of {per_row}"
+    def _aligned_refusal(self, problem: Problem, addresses: Mapping[str, int]) -> str | None:
+        """Where the library moves whole 16 bytes, what does not lie in such."""
+        if self.library not in ("triton", "cublaslt"):
+            return None
+        if problem.b_layout != self.b_layout:
+            return f"B is {problem.b_layout}-major, but it must be {self.b_layout}-major"
+        per_row = {name: ALIGNED_BYTES // self.types.of(name[-1].upper()).bytes for name in ("lda", "ldb", "ldc")}
+        # n: TMA would store beyond the end of a row of C; cuBLAS documents it of all three
+        sizes = {"n": per_row["ldc"]} if self.library == "triton" else dict.fromkeys("mnk", per_row["lda"])
+        for name, multiple in (sizes | per_row).items():
+            if (value := getattr(problem, name)) % multiple:
+                return f"{name} = {value}, but it must be a multiple of {multiple}"
         for matrix, address in addresses.items():
-            if address % TMA_BYTES:
-                return f"{matrix} begins {address % TMA_BYTES} bytes past a multiple of {TMA_BYTES}, but it must not"
+            if past := address % ALIGNED_BYTES:
+                return f"{matrix} begins {past} bytes past a multiple of {ALIGNED_BYTES}, but it must not"
         return None
 
 
@@ -85,7 +100,7 @@ class Variant:
     template: Mapping[str, int | str | bool]
     threads: int
     shared_bytes: int
-    dtype: str
+    types: Types
     narrowing: Literal["truncate", "nearest"]
     tile: Mapping[str, int]
     grid_axes: str
@@ -105,6 +120,11 @@ class Variant:
     tensor_cores: bool = False  # does its arithmetic on them
     one_arch: bool = False  # needs the features that only `arch` has: sm_90a
     tuned: str | None = None  # the machine whose sweep chose the template; None: the catalogue's own values
+
+    @property
+    def dtype(self) -> str:
+        """The name of its types."""
+        return self.types.name
 
     @property
     def textures(self) -> bool:
@@ -211,9 +231,8 @@ class Variant:
         arguments = ", ".join(
             str(value).lower() if isinstance(value, bool) else str(value) for value in self.template.values()
         )
-        element = dtypes()[self.dtype].c_type
         parameters = textwrap.fill(
-            ", ".join(declaration(argument, element).replace(" ", "\0") for argument in self.arguments),
+            ", ".join(declaration(argument, self.types).replace(" ", "\0") for argument in self.arguments),
             width=112, initial_indent="    ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False,
         ).replace("\0", " ")  # fmt: skip
         ours = self.source.is_relative_to(ROOT)
@@ -307,9 +326,14 @@ class Dispatcher:
         return any(variant.tensor_cores for variant in self.variants)
 
     @property
+    def types(self) -> Types:
+        """The types of its kernels, which share them."""
+        return self.variants[0].types
+
+    @property
     def dtype(self) -> str:
-        """The dtype of its kernels; they share one."""
-        return self.variants[0].dtype
+        """The name of its types."""
+        return self.types.name
 
     @property
     def narrowing(self) -> str:

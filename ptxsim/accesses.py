@@ -72,7 +72,7 @@ class Accesses:
         return min(shared[v] for v in variables), max(ends), names
 
     def addresses(self, space: Space, slot: int) -> Addresses:
-        """What a base register holds, resolved; remembered while neither register nor threads change."""
+        """Resolve the addresses in a base register; kept while neither the register nor the threads change."""
         base, active = self.state.registers[slot], self.state.active
         key = (space.name, slot)
         found = self.resolved.get(key)
@@ -92,7 +92,7 @@ class Accesses:
         observed: bool = True,
     ) -> Access | MixedAccess:
         """A checked access of `width` bytes a thread at `[slot + offset]`. `values`: of a store, its elements for every
-        lane. `observed`: whether the load/store unit takes part, so that observers are told."""
+        lane. `observed`: whether the load/store unit takes part, so that observers see it."""
         if space_name == "generic":
             return self._generic(slot, offset, width, instruction, kind, values)
         space = self.spaces[space_name]
@@ -110,7 +110,7 @@ class Accesses:
         values: list[np.ndarray] | None = None,
         observed: bool = True,
     ) -> Access:
-        """Check bounds and alignment, tell the monitors and the observers."""
+        """Check bounds and alignment; pass the access to the monitors and the observers."""
         self.require_valid(space, where, offset, width, width, instruction, kind)
         access = Access(space, where, offset)
         if values is not None:

@@ -1,4 +1,4 @@
-"""The CUDA source with, beside each line that touches memory, what the memory system does there.
+"""The CUDA source with, next to each line that touches memory, what the memory system does there.
 
     counters = ptxsim.Counters()
     kernel.launch(..., observers=[counters])

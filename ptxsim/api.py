@@ -79,7 +79,7 @@ Placed = dict[int, tuple[Array, int]]  # arrays and their addresses, by id
 
 @dataclass(frozen=True)
 class Launch:
-    """What a launch did."""
+    """The result of a launch."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -91,7 +91,7 @@ class Launch:
 
 
 def dimensions(value: int | Sequence[int]) -> tuple[int, int, int]:
-    """A grid or block as three numbers."""
+    """Return a grid or block size as three numbers."""
     given = tuple(value) if isinstance(value, Sequence | np.ndarray) else (value,)
     if not 1 <= len(given) <= 3 or any(int(s) < 1 for s in given):
         raise PtxsimError(f"a grid or block needs one to three positive sizes, got {value!r}")
@@ -135,8 +135,8 @@ class Kernel:
 
     @cached_property
     def merges(self) -> merging.Merges:
-        """What ptxas makes of neighbouring shared accesses: as the cubin has it, or as the rule foresees."""
-        return self._from_cubin or merging.foreseen(self.program)
+        """Merged shared accesses: those in the cubin where there is one, or those that the rule predicts."""
+        return self._from_cubin or merging.predicted(self.program)
 
     @property
     def parameters(self) -> list[Variable]:
@@ -249,7 +249,7 @@ class Kernel:
                 try:
                     machine.run_batch(batch, limits, watching)
                 except KernelFault as fault:
-                    faults.take(fault)
+                    faults.take(fault, ended=True)
                 steps += machine.scheduler.executed
                 lanes += machine.scheduler.executed * machine.state.lanes
                 cost.after(min(first + per_batch, total), lanes)
@@ -306,7 +306,7 @@ class Kernel:
         return bounds.compute(function, self.program, work, machines.find(machine), shared_bytes)
 
     def annotate(self, counters: Counters, source: str | Path | None = None, near: Sequence[Path] = ()) -> str:
-        """The CUDA source with, beside each line, what its memory accesses cost by these counters. `source`: the file,
+        """The CUDA source with, next to each line, what its memory accesses cost by these counters. `source`: the file,
         if it is not where the PTX says; `near`: folders to look in for it."""
         return "\n".join(listing(self, counters, Path(source) if source else None, near)) + "\n"
 
@@ -489,7 +489,7 @@ class Kernel:
     def _tensor_map(
         self, number: int, value: TensorMap, variable: Variable, arena: Arena, arrays: Placed, maps: list[TensorMap]
     ) -> bytes:
-        """What a parameter holds that is a tensor map, or a pointer to one."""
+        """Return the bytes of a parameter that is a tensor map, or a pointer to one."""
         value.place(self._place(value.array, arena, arrays))
         maps.append(value)
         data = encoded(len(maps) - 1)

@@ -110,7 +110,7 @@ def parse_argument(text: str, number: int) -> Argument:
 
 
 def _struct(text: str, number: int) -> Argument:
-    """`struct:0=ARG;8=ARG`."""
+    """Parse a struct given as `struct:0=ARG;8=ARG`."""
     parts: dict[int, Argument] = {}
     for place, part in enumerate(text.removeprefix("struct:").split(";")):
         offset, _, rest = part.partition("=")
@@ -123,7 +123,7 @@ def _struct(text: str, number: int) -> Argument:
 
 
 def _texture(text: str, number: int) -> Texture | TextureArray:
-    """`tex=ARRAY:components=4:dims=2:filter=linear`."""
+    """Parse a texture given as `tex=ARRAY:components=4:dims=2:filter=linear`."""
     array, *parts = re.split(r":(?=\w+=)", text.removeprefix("tex="))
     options = dict(part.split("=", 1) for part in parts)
     inner = parse_argument(array, number).value
@@ -160,7 +160,7 @@ def _tensor_map(text: str, number: int) -> TensorMap:
 
 
 def _read_array(path: Path) -> np.ndarray:
-    """A .npy file of numbers. Raises `PtxsimError`."""
+    """Read a .npy file of numbers. Raises `PtxsimError`."""
     try:
         if not path.is_file():
             raise PtxsimError(f"{path}: {'not a file' if path.exists() else 'no such file'}")

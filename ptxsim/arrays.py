@@ -19,7 +19,7 @@ class Array:
         return self._data.nbytes
 
     def numpy(self) -> np.ndarray:
-        """What it holds, after the last launch."""
+        """Return the array's contents, as the last launch left them."""
         return self._data
 
     def __repr__(self) -> str:

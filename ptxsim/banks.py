@@ -96,13 +96,13 @@ class Access:
     ideal: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON holds it; `from_dict` makes it again."""
+        """Return a dictionary for JSON, from which `from_dict` builds the access again."""
         plain = asdict(self)
         return plain | {"addresses": self.addresses.tolist(), "active": self.active.tolist()}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Access:
-        """What `as_dict` made, read from JSON."""
+        """Build an access from the dictionary that `as_dict` returned."""
 
         def part(kept: dict[str, Any]) -> Part:
             rows = tuple(tuple(Word(w["address"], tuple(w["lanes"])) for w in row) for row in kept["wavefronts"])
@@ -447,7 +447,7 @@ WIDTH = 468.0  # 6.5 inches
 LEFT = 58.0
 CELL = (WIDTH - LEFT - 2) / BANKS
 INK, GREY, GRID = "#1a1a1a", "#4d4d4d", "#c8c8c8"
-ONE, FIRST, MORE, SHARED = "#cfe3f5", "#fbd9b5", "#ee9a4d", "#00664b"  # told apart by colour-blind readers, and in grey
+ONE, FIRST, MORE, SHARED = "#cfe3f5", "#fbd9b5", "#ee9a4d", "#00664b"  # distinct to colour-blind readers, and in grey
 WARNING = "#9c3d00"
 SANS, MONO = "DejaVu Sans, Verdana, Arial, sans-serif", "DejaVu Sans Mono, Menlo, Consolas, monospace"
 
@@ -713,7 +713,7 @@ def _place(access: Access) -> str:
 
 
 def _about(access: Access) -> list[str]:
-    """Which access this is, in two or three lines."""
+    """Describe the access in two or three lines."""
     lines = [f"{_place(access)} · {access.ptx}"]
     if access.merged:
         more = _some(len(access.merged), "load")

@@ -60,7 +60,7 @@ class Barriers:
         return None
 
     def arrive(self, instruction: Instruction, threads: np.ndarray, number: np.ndarray) -> None:
-        """bar.arrive: counts, and does not wait."""
+        """bar.arrive: threads are counted at the barrier, but do not wait."""
         for n in np.unique(number[threads]).tolist():
             here = threads & (number == n)
             counts = np.bincount(self.machine.state.block_of[here], minlength=len(self.machine.state.blocks))
@@ -80,7 +80,7 @@ class Barriers:
         return None
 
     def after_exit(self) -> None:
-        """Fewer threads may be waited for."""
+        """Check whether barriers are complete now that fewer threads are alive."""
         if self.waiting:
             self._release_blocks()
             self._release_warps()
@@ -133,7 +133,7 @@ class Barriers:
                 self.parted[block] = f"a part of the block passed the barrier at {places[0]}, another at {places[1]}"
 
     def hint(self, lane: int) -> str:
-        """What may lie behind a race in this lane's block: a barrier that only a part of it reached."""
+        """Return a likely cause of a race in this lane's block: a barrier that only some of its threads reached."""
         block = int(self.machine.state.block_of[lane])
         if block in self.parted:
             return "; " + self.parted[block]
@@ -240,7 +240,7 @@ def _aligned(instruction: Instruction) -> bool:
 
 
 def require_barrier_number(machine: Batch, instruction: Instruction, number: np.ndarray, threads: np.ndarray) -> None:
-    """Barriers are numbered 0 to 15."""
+    """Refuse a barrier number outside of 0 to 15."""
     bad = threads & ((number < 0) | (number > 15))
     if bad.any():
         lane = int(np.flatnonzero(bad)[0])

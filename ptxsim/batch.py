@@ -1,4 +1,4 @@
-"""What those who keep account of a batch (monitors, barriers, copies under way) take from the machine that runs it."""
+"""The part of the machine that monitors, barriers and copies in flight need of a running batch."""
 
 from __future__ import annotations
 

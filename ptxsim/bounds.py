@@ -107,7 +107,7 @@ class Traffic(Observer):
         self._fetch(self._state.blocks[self._state.block_of[lanes]], addresses, texture.element_bytes)
 
     def _fetch(self, blocks: np.ndarray, addresses: np.ndarray, width: int) -> None:
-        """Remember which sectors the blocks touch."""
+        """Record which sectors the blocks touch."""
         first, last = addresses // SECTOR, (addresses + width - 1) // SECTOR
         for sectors in (first,) if np.array_equal(first, last) else (first, last):
             self._keep(np.unique((blocks.astype(np.int64) << 40) + sectors))
@@ -208,7 +208,7 @@ class Bounds:
         return self.blocks / (self.machine.sms * self.blocks_per_sm) if self.blocks_per_sm else math.inf
 
     def report(self) -> dict[str, Any]:
-        """What `--out` writes."""
+        """Return the report that `--out` writes."""
         return {
             "kernel": self.kernel,
             "machine": asdict(self.machine),
@@ -234,9 +234,9 @@ class Bounds:
             f"  {'resource':<16s}{'cycles per SM':>16s}{'of largest':>12s}  amount",
         ]
         most = self.bottleneck.cycles_per_sm
-        for told in (self.bounds, self.estimates):
-            lines += ["estimates, no bounds:"] if told is self.estimates and told else []
-            for bound in sorted(told, key=lambda b: -b.cycles_per_sm):
+        for part in (self.bounds, self.estimates):
+            lines += ["estimates, no bounds:"] if part is self.estimates and part else []
+            for bound in sorted(part, key=lambda b: -b.cycles_per_sm):
                 share = bound.cycles_per_sm / most if most else 0.0
                 lines.append(
                     f"  {LABELS[bound.resource]:<16s}{bound.cycles_per_sm:>16,.0f}{share:>12.1%}"

@@ -33,7 +33,7 @@ class BulkGroups:
         self.committed: dict[int, int] = {}  # groups of each lane
 
     def add(self, store: Store) -> None:
-        """A store begins."""
+        """Add a store that has been issued."""
         self.stores.setdefault(store.lane, []).append(store)
         self.machine.events.store_begins(store)
 
@@ -66,7 +66,7 @@ class BulkGroups:
                 del self.stores[lane]
 
     def after_exit(self, threads: np.ndarray) -> None:
-        """Threads that end while a store of theirs still reads the block's shared memory: told in a note."""
+        """Add a note where threads end while a bulk store of theirs still reads the block's shared memory."""
         for lane in [lane for lane in self.stores if threads[lane]]:
             store = self.stores.pop(lane)[0]
             self.machine.diag.notes[

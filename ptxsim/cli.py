@@ -29,7 +29,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from . import bounds as limits
-from . import fidelity, machines, prediction, sass
+from . import faults, fidelity, machines, prediction, sass
 from .annotate import listing
 from .api import Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
@@ -39,7 +39,7 @@ from .banks import accesses, distinct, draw
 from .counters import Counters, Stats
 from .errors import KernelFault, NoEntryError, PtxsimError
 from .exec import command as programs
-from .faults import KINDS, parse_accepted
+from .faults import parse_accepted
 from .launch import Checks, Limits
 from .observer import Observer
 from .reading import prepare, why_not
@@ -50,7 +50,7 @@ FAULTS, USAGE, NOTES = 1, 2, 3  # exit codes: of faults of the kernel, of what c
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
-    """What `--out` writes: totals under ncu's names, and each instruction that touched memory."""
+    """Return the report that `--out` writes: totals under ncu's names, and each instruction that touched memory."""
     stats = counters.by_instruction()
     return {
         "kernel": kernel.name,
@@ -171,8 +171,7 @@ def _launch(
             print(f"ptxsim: {found}", file=sys.stderr)
     for found in done.faults:
         if found.accepted is not None:
-            times = f" [{found.count:,} times]" if found.count > 1 else ""
-            print(f"ptxsim: accepted: {found.kind} at {found.where}{times}: {found.accepted}", file=sys.stderr)
+            print(f"ptxsim: {found.acceptance}", file=sys.stderr)
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
     return done
@@ -223,7 +222,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def annotate(options: argparse.Namespace) -> int:
-    """Run a kernel; print its CUDA source with, beside each line, what its memory accesses cost."""
+    """Run a kernel; print its CUDA source with, next to each line, what its memory accesses cost."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     counters = Counters()
@@ -269,10 +268,10 @@ def banks(options: argparse.Namespace) -> int:
             numbers = ", ".join(str(access.number) for access in found)
             raise PtxsimError(f"--occurrence {options.occurrence}: line {options.line} has {numbers}")
     picture = draw(shown)
-    told = sys.stdout if options.out else sys.stderr
+    stream = sys.stdout if options.out else sys.stderr
     for access in shown:
         alike = f" ({len(access.alike)} more alike)" if access.alike else ""
-        print(f"access {access.number} of {access.of}: {access.summary}{alike}", file=told)
+        print(f"access {access.number} of {access.of}: {access.summary}{alike}", file=stream)
     if options.out:
         write_whole(options.out, picture)
     else:
@@ -319,14 +318,14 @@ def predict(options: argparse.Namespace) -> int:
     print(f"{kernel.title}: {found.blocks:,} blocks, predicted from {found.sampled} of them{smaller}")
     print("\n".join(_figures(found.totals, found.at_least)))
     if options.out:
-        told = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
-        told |= {"at_least": found.at_least, "over": found.over}
-        write_whole(options.out, json.dumps(told, indent=1) + "\n")
+        content = {"kernel": kernel.name, "blocks": found.blocks, "sampled": found.sampled, "totals": found.totals}
+        content |= {"at_least": found.at_least, "over": found.over}
+        write_whole(options.out, json.dumps(content, indent=1) + "\n")
     return 0
 
 
 def _over(text: str | None) -> tuple[int, tuple[int, ...]] | None:
-    """`2=96,128,160`."""
+    """Parse the option `--over 2=96,128,160`."""
     if text is None:
         return None
     place, _, values = text.partition("=")
@@ -389,7 +388,7 @@ def _factors(text: str) -> tuple[int, ...]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells a wrong option in one line."""
+    """A parser that reports a wrong option in one line."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"ptxsim: {message}\n")
@@ -472,25 +471,18 @@ def main(argv: list[str] | None = None) -> int:
     one.add_argument(
         "--blocks", nargs="+", metavar="X[,Y[,Z]]", help="run only these blocks of the grid (with their clusters)"
     )
-    one.add_argument("--stop-at-first", action="store_true", help="end with the first fault")
-    one.add_argument(
-        "--accept",
-        action="append",
-        default=[],
-        metavar="KIND@FILE:LINE=REASON",
-        help=f"faults of a kind at a line that are none; kinds: {', '.join(KINDS)}",
-    )
+    faults.add_options(one, "end with the first fault")
     _common(one)
     one.set_defaults(act=run)
-    beside = commands.add_parser(
+    annotated = commands.add_parser(
         "annotate", help=annotate.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class
     )
-    _source(beside)
-    beside.add_argument("--source", type=Path, help="the source, if not where the PTX says")
-    beside.add_argument("--file", help="another source file of the PTX to show, by name or end of path")
-    beside.add_argument("--out", type=Path, help="write the text there")
-    _common(beside)
-    beside.set_defaults(act=annotate)
+    _source(annotated)
+    annotated.add_argument("--source", type=Path, help="the source, if not where the PTX says")
+    annotated.add_argument("--file", help="another source file of the PTX to show, by name or end of path")
+    annotated.add_argument("--out", type=Path, help="write the text there")
+    _common(annotated)
+    annotated.set_defaults(act=annotate)
     drawn = commands.add_parser("banks", help=banks.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(drawn)
     drawn.add_argument("--line", type=_positive, required=True, help="of the source")
@@ -512,18 +504,18 @@ def main(argv: list[str] | None = None) -> int:
     least.add_argument("--out", type=Path, help="the bounds as JSON")
     _common(least)
     least.set_defaults(act=bounds)
-    told = commands.add_parser(
+    predicted = commands.add_parser(
         "predict", help=predict.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class
     )
-    _source(told)
-    told.add_argument("--out", type=Path, help="the counters as JSON")
-    told.add_argument(
+    _source(predicted)
+    predicted.add_argument("--out", type=Path, help="the counters as JSON")
+    predicted.add_argument(
         "--over",
         metavar="N=V,V,V",
         help="run with smaller values of argument N (from 0), by which a block's work grows linearly (k of a GEMM)",
     )
-    _common(told)
-    told.set_defaults(act=predict)
+    _common(predicted)
+    predicted.set_defaults(act=predict)
     many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     many.add_argument("kernels", type=Path, nargs="+", help=".ptx files")
     many.add_argument(

@@ -96,16 +96,13 @@ class ClockMonitor(Monitor):
 
     # who and when
 
-    def _cluster(self, lanes: np.ndarray) -> np.ndarray:
-        return lanes // self.threads
-
     def _now(self, instruction: Instruction) -> int:
         self.events.append(instruction)
         return len(self.events) - 1
 
     @property
     def _stamp(self) -> int:
-        """Before all accesses to come, after all so far."""
+        """Advance the clock: accesses so far come before all later ones."""
         return len(self.events) - 1
 
     def _agent(self, at: int) -> int:
@@ -126,7 +123,7 @@ class ClockMonitor(Monitor):
         return np.zeros((2, self.width), np.int32)
 
     def _joined(self, row: np.ndarray | None, other: np.ndarray) -> np.ndarray:
-        """Both; rows of earlier may be shorter."""
+        """Return the elementwise maximum of two rows, of which an older one may be shorter."""
         if row is None:
             return other.copy()
         if row.shape[1] < other.shape[1]:
@@ -135,7 +132,7 @@ class ClockMonitor(Monitor):
         return row
 
     def _what(self, lanes: np.ndarray) -> np.ndarray:
-        """What some lanes of a cluster know and did."""
+        """Return the vector clock of some lanes of a cluster: what they know and what they did."""
         row = self.known[:, np.unique(lanes // WARP)].max(axis=1)
         row[GENERIC, lanes % self.threads] = self._stamp
         return row
@@ -161,12 +158,12 @@ class ClockMonitor(Monitor):
         self.fenced[threads] = self._stamp
 
     def phase_ends(self, key: Hashable) -> None:
-        """Whoever sees that the present phase of a barrier ended knows what its arrivals left."""
+        """End a barrier's phase: threads that see its end know what the arrivals published."""
         if key in self.left:
             self.left["over", key] = self._joined(self.left.get(("over", key)), self.left.pop(key))
 
     def acquire(self, key: Hashable, lanes: np.ndarray) -> None:
-        """Lanes of one cluster see the end of a barrier's phase."""
+        """Lanes of one cluster observe the end of a barrier's phase."""
         row = self.left.get(("over", key))
         if row is not None:
             self._learn(np.unique(lanes // WARP), row)
@@ -207,7 +204,7 @@ class ClockMonitor(Monitor):
         self.made = {at: (lane, time, fenced or bool(threads[lane])) for at, (lane, time, fenced) in self.made.items()}
 
     def _require_fenced_init(self, at: int, lane: int, instruction: Instruction) -> None:
-        """A bulk copy signals an mbarrier: the asynchronous proxy must have been let see that it was initialised."""
+        """A bulk copy signals an mbarrier: a fence must have shown its initialisation to the asynchronous proxy."""
         if at not in self.made or not self.watch_races:
             return
         maker, time, fenced = self.made[at]
@@ -228,7 +225,7 @@ class ClockMonitor(Monitor):
     # boxes that are stored
 
     def box_stored(self, access: Access, instruction: Instruction, box: str) -> None:
-        """A tensor store takes a box of so many elements out of shared memory, whether all of it lies inside or not."""
+        """A tensor store reads a box from shared memory: its elements, those outside of the tensor included."""
         if self.covered is None:
             self.covered = np.zeros(self.granules, bool)
         for g in self._granules(access, 16):
@@ -347,7 +344,7 @@ class ClockMonitor(Monitor):
                         self.left[key] = self._joined(self.left.get(key), self._what(lanes))
 
     def _ordered(self, plane: int, who: np.ndarray, agents: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """Whether what agents did at some time comes before what lanes do now."""
+        """Return, for each lane, whether what an agent did at a time is ordered before what the lane does now."""
         known = self.known[plane].reshape(-1)
         return times <= known.take(self.warp_of.take(who) * self.width + agents)
 
@@ -404,7 +401,7 @@ class ClockMonitor(Monitor):
                 self._examine_readers(g[there], lanes, bad, instruction, column, when, kind)
 
     def _least(self, warp: int, lanes: np.ndarray) -> np.ndarray:
-        """Up to when each of these lanes knows all threads of a warp of its cluster."""
+        """Return the time up to which each lane knows what all threads of a warp in its cluster did."""
         own = self.known[GENERIC, :, warp * WARP : (warp + 1) * WARP]
         if len(lanes) and (lanes // WARP == lanes[0] // WARP).all():
             return np.full(len(lanes), own[lanes[0] // WARP].min())
@@ -546,15 +543,15 @@ class ClockMonitor(Monitor):
             self.left[at] = self._joined(self.left.get(at), row)
 
     def read_by_pattern(self, access: Access, row: int, instruction: Instruction) -> None:
-        """A wgmma reads its operand by a swizzle of so many bytes: noted where a tensor copy wrote it by another."""
+        """A wgmma reads its operand with this swizzle (bytes): a note where a tensor copy wrote it with another."""
         if self.patterned:
             found = self.pattern.take(access.flat() >> self.shift)
             other = found[(found != 0) & (found != row)]
             if len(other):
-                told = {
+                swizzles = {
                     size: f"a swizzle of {size} bytes" if size > 16 else "no swizzle" for size in (int(other[0]), row)
                 }
-                what = f"wgmma reads with {told[row]} what a tensor copy wrote with {told[int(other[0])]}"
+                what = f"wgmma reads with {swizzles[row]} what a tensor copy wrote with {swizzles[int(other[0])]}"
                 self.machine.diag.notes[f"{instruction.where}: {what}"] = None
 
     def reading_ends(self, warps: np.ndarray, reader: int, time: int) -> None:
@@ -569,7 +566,7 @@ class ClockMonitor(Monitor):
         store.time = self._stamp
 
     def store_ends(self, store: Store) -> None:
-        """Its thread waited for it."""
+        """The thread of a bulk store waited until its source had been read."""
         warp = store.lane // WARP
         self._reading_ends(warp, self.threads + self.warps + warp % self.warps, store.time)
 
@@ -616,7 +613,7 @@ class ClockMonitor(Monitor):
     # words
 
     def _agent_name(self, agent: int, lane: int) -> str:
-        """An agent of the lane's cluster, in words."""
+        """Describe an agent of the lane's cluster."""
         m = self.machine
         if agent >= self.copiers:
             return "a bulk copy"
@@ -644,7 +641,7 @@ VERBS = {"ld": "reads", "ld_ordered": "reads", "ldmatrix": "reads", "async_ld": 
 
 
 def _same_values(access: Access, g: np.ndarray, kind: str) -> bool:
-    """Threads that store one value to one place with one instruction do no harm."""
+    """Threads that store the same value to one address with one instruction are no race."""
     values = getattr(access, "values", None)
     if values is None or kind != "st":
         return False

@@ -16,7 +16,7 @@ WARP = 32
 
 @dataclass
 class Waiting:
-    """Threads at a barrier.cluster.wait, or at a setmaxnreg.inc for so many registers a thread."""
+    """Threads that wait at a barrier.cluster.wait, or at a setmaxnreg.inc for `registers` registers per thread."""
 
     instruction: Instruction
     threads: np.ndarray  # mask
@@ -85,18 +85,18 @@ class Clusters:
         return None
 
     def _split(self, threads: np.ndarray) -> Iterator[tuple[tuple[str, int], np.ndarray]]:
-        """Threads by their cluster."""
+        """Split threads by their cluster."""
         lanes = np.flatnonzero(threads)
         for cluster in np.unique(lanes // self.lanes).tolist():
             yield ("cluster", cluster), lanes[lanes // self.lanes == cluster]
 
     def after_exit(self) -> None:
-        """Fewer threads may be waited for."""
+        """Check whether barriers are complete now that fewer threads are alive."""
         if self.waiting:
             self.release()
 
     def _least(self) -> np.ndarray:
-        """By cluster, how often its slowest thread arrived."""
+        """Return for each cluster how often its slowest thread has arrived."""
         arrived = np.where(self.machine.state.alive, self.arrived, 1 << 60)
         return arrived.reshape(-1, self.lanes).min(axis=1)
 
@@ -121,7 +121,7 @@ class Clusters:
     # registers
 
     def set_registers(self, instruction: Instruction, threads: np.ndarray, count: int, more: bool) -> int | None:
-        """setmaxnreg: so many registers a thread for the warps of these threads."""
+        """setmaxnreg: change the registers per thread of these threads' warps."""
         m, start = self.machine, self.machine.launch.registers
         if start is None:
             m.diag.notes[

@@ -65,7 +65,7 @@ class Convergence:
         return ready if ready.any() else None
 
     def _short(self, pc: int, width_here: int, threads: np.ndarray) -> np.ndarray:
-        """Which lanes wait for others that live and are not here."""
+        """Return the lanes that wait for live threads of their warp or warpgroup that have not arrived."""
         m = self.machine
         missing = m.state.alive & ~threads
         if width_here == WARP:
@@ -76,7 +76,7 @@ class Convergence:
         return (self.masks[pc]() & np.repeat(lacking, WARP)) != 0
 
     def after_exit(self) -> None:
-        """Fewer threads may be waited for."""
+        """Check whether warps are complete now that fewer threads are alive."""
         held = dict(self.held)
         self.held.clear()
         for pc, threads in held.items():

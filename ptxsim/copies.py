@@ -16,7 +16,7 @@ NEVER = 1 << 30  # the group of a copy that is not committed yet
 
 @dataclass
 class Copy:
-    """One executed cp.async."""
+    """A cp.async that has been executed."""
 
     instruction: Instruction
     lanes: np.ndarray | None
@@ -39,7 +39,7 @@ class Copies:
         self.committed = np.zeros(batch.state.lanes, np.int64)  # groups of each thread
 
     def add(self, copy: Copy) -> None:
-        """A copy begins."""
+        """Add a copy that has been issued."""
         self.pending.append(copy)
         self.batch.events.copy_begins(copy)
 
@@ -65,18 +65,18 @@ class Copies:
         self.pending = [copy for copy in self.pending if (copy.group >= 0).any()]
 
     def land(self, copies: Sequence[Copy], lanes: np.ndarray) -> None:
-        """Copies of some lanes land."""
+        """Complete the copies of some lanes."""
         for copy in copies:
             landing = np.zeros(self.batch.state.lanes, bool)
             landing[lanes] = copy.group[lanes] >= 0
             self._land(copy, landing)
 
     def release(self) -> None:
-        """Let go of what is under way."""
+        """Drop the copies that are in flight."""
         self.pending = []
 
     def _land(self, copy: Copy, landing: np.ndarray) -> None:
-        """Lands the copies of these lanes."""
+        """Complete the copies of these lanes."""
         if not np.count_nonzero(landing):
             return
         if copy.lanes is None and landing.all():

@@ -5,7 +5,7 @@
     counters.totals()["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"]
 
 ptxas merges neighbouring accesses of shared memory into wider ones (`merging.py`): the counts are of the merged ones,
-as a cubin has them (`load(..., cubin=...)`), or else as the rule foresees them.
+as a cubin has them (`load(..., cubin=...)`), or else as the rule predicts them.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ BULK = {"ld": "bulk_ld", "st": "bulk_st", "atom": "bulk_st"}  # a bulk copy's ki
 
 
 class Counters(Observer):
-    """The observer that counts."""
+    """An observer that counts accesses and instructions."""
 
     def __init__(self, merge_loads: bool = True, by_block: int = 0) -> None:
-        """`by_block`: of a batch of so many blocks, each by itself: all numbers are arrays of them."""
+        """`by_block`: count this number of blocks separately: all counts are arrays. 0: count them together."""
         self.merge_loads, self.blocks = merge_loads, by_block
         self.by_block = by_block > 0
         self.stats: dict[int, Stats] = {}
@@ -343,7 +343,7 @@ class Counters(Observer):
         return at_least(self.program)
 
     def sums(self) -> dict[str, float]:
-        """What adds up over launches, for `extrapolate`; `named` makes totals of it."""
+        """Return counts that add up over launches, for `extrapolate`; `named` computes totals from them."""
         return sums(self.by_instruction())
 
 

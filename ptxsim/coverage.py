@@ -1,4 +1,4 @@
-"""Which instructions of PTX are emulated: a table in Markdown, made by trying.
+"""A table, in Markdown, of the PTX instructions that are emulated, made by trying each.
 
 python -m ptxsim.coverage                # print it
 python -m ptxsim.coverage README.md      # put it between <!-- instructions --> and <!-- end --> of a file
@@ -123,7 +123,7 @@ def known_opcodes() -> frozenset[str]:
 
 
 def table() -> str:
-    """The table, in Markdown."""
+    """Return the table in Markdown."""
     rows = [
         (group, {opcode: opcode in known_opcodes() for opcode in names.split()}) for group, names in OPCODES.items()
     ]

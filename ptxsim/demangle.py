@@ -83,12 +83,12 @@ def split(name: str) -> tuple[str, str]:
 
 
 def demangle(name: str) -> str:
-    """The name with template arguments and parameters."""
+    """Return the name with its template arguments and parameters."""
     return "".join(split(name))
 
 
 def _plain(text: str) -> str:
-    """Without blanks, casts before numbers and suffixes behind them: for comparing."""
+    """Remove blanks, casts before numbers and suffixes after them, so that names can be compared."""
     text = re.sub(r"\((unsigned |signed )?(int|long|long long|short|char)\)(?=-?\d)", "", text)
     text = re.sub(r"(?<=\d)[uUlL]+(?![\w])", "", text)
     return re.sub(r"\s+", "", text)

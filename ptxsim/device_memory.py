@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from .arrays import Texture
 from .errors import PtxsimError
 from .linking import initial_bytes
 from .machine import Machine
-from .memory import ALIGN, GLOBAL_BASE, GUARD, Allocation, Arena
+from .memory import ALIGN, GLOBAL_BASE, GUARD, HEAP, Allocation, Arena, Heap
 from .program import Program
 from .syntax import Module, Symbol, Variable
 from .tensor_maps import BYTES as MAP_BYTES
@@ -26,7 +27,8 @@ from .tensor_maps import MAGIC, TensorMap, decoded
 from .texture_arrays import TextureArray
 
 PAGE = 4096
-OF_LAUNCH = 16 << 20  # bytes at the start that are for launches themselves; standins/core.cpp leaves them out
+OF_LAUNCH = 16 << 20  # bytes at the start that no allocation of the program has: standins/core.cpp leaves them out
+HEAP_START = GLOBAL_BASE + OF_LAUNCH - HEAP  # of malloc; what launches need for themselves lies below
 MOST_SPANS = 4096  # of memory that nobody wrote, within one allocation; of more, none is watched
 MOST_WATCHED = 256 << 20  # bytes of an allocation of which it is known what nobody wrote
 Span = tuple[int, int]  # addresses, from and to
@@ -51,7 +53,7 @@ class DeviceMemory(Arena):
 
     @property
     def nbytes(self) -> int:
-        """What a launch has to find room for: nothing, as all of it is there already."""
+        """The bytes that a launch has to allocate: 0, as device memory exists already."""
         return 0
 
     def allocated(self, start: int, size: int, name: str, written: bool = False) -> None:
@@ -62,7 +64,7 @@ class DeviceMemory(Arena):
             self._unwritten[start] = [(start, start + size)]
 
     def release(self, start: int) -> None:
-        """Memory that is no longer there."""
+        """Remove an allocation that was freed."""
         gone = self.live.pop(start)
         self._starts.remove(start)
         self._unwritten.pop(start, None)
@@ -78,27 +80,32 @@ class DeviceMemory(Arena):
     def allocate(self, size: int, name: str, align: int = ALIGN) -> int:
         """Memory for one launch: its address, below all that the program has."""
         start = super().allocate(size, name, align)
-        if self.top > GLOBAL_BASE + OF_LAUNCH:
+        if self.top > HEAP_START:
             raise PtxsimError(
-                f"{name}: no room for {size} bytes among the {OF_LAUNCH} that a launch may need for itself"
+                f"{name}: no room for {size} bytes among the {OF_LAUNCH - HEAP} that a launch may need for itself"
             )
         self.of_launch.append(self.allocations.pop())
         return start
 
+    def make_heap(self) -> None:
+        """The heap of malloc, which outlives launches: a later one may use and free its blocks."""
+        self.heap = self.heap or Heap(HEAP_START)
+
     def finish(self) -> None:
-        """A launch begins."""
-        self.allocations = [*self.of_launch, *(self.live[start] for start in self._starts)]
+        """Rebuild the list of allocations for a launch."""
+        heap = [] if self.heap is None else sorted(self.heap.blocks.values(), key=lambda block: block.start)
+        self.allocations = [*self.of_launch, *heap, *(self.live[start] for start in self._starts)]
         self.starts = [a.start - GLOBAL_BASE for a in self.allocations]
         self.ends = [a.end - GLOBAL_BASE for a in self.allocations]
         self.data = self.whole[: -(-(self.ends[-1] if self.ends else 1) // PAGE) * PAGE + PAGE]
 
     def onto(self, whole: np.ndarray) -> DeviceMemory:
-        """The same with its bytes elsewhere, as in a private copy of the pages."""
+        """Return a copy whose bytes lie in another array, such as a private mapping of the pages."""
         copy = DeviceMemory(whole)
         copy.__dict__.update(
             {name: value.copy() if isinstance(value, dict | list) else value for name, value in self.__dict__.items()}
         )
-        copy.whole = whole
+        copy.whole, copy.heap = whole, deepcopy(self.heap)
         copy.finish()
         return copy
 
@@ -148,7 +155,7 @@ class DeviceMemory(Arena):
     # what nobody wrote
 
     def written(self, address: int, width: int, pitch: int = 0, rows: int = 1) -> None:
-        """The host wrote so many bytes there; `rows` times, `pitch` bytes apart."""
+        """Record that the host wrote `width` bytes at an address, `rows` times, `pitch` bytes apart."""
         holder = self.holder(address)
         if holder is None or holder.start not in self._unwritten:
             return
@@ -177,7 +184,7 @@ class DeviceMemory(Arena):
         return [s for start, found in spans.items() for s in [(start, start), *found]]
 
     def after(self, machine: Machine) -> None:
-        """A launch ended: what it wrote, somebody wrote."""
+        """Record what a launch that has ended wrote."""
         self.of_launch, self.top = [], GLOBAL_BASE + GUARD
         monitor = machine.global_monitor
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
@@ -204,7 +211,7 @@ class DeviceMemory(Arena):
             self._keep(start, left)
 
     def all_written(self) -> None:
-        """Something wrote that was not watched: from now on, no memory counts as unwritten."""
+        """Treat all memory as written, after writes that were not watched."""
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
         self._unwritten = {start: s for start, s in self._unwritten.items() if start in variables}
 

@@ -26,7 +26,7 @@ class Parked(Protocol):
 
 
 class Parks(Protocol):
-    """Where threads wait for others."""
+    """A place where threads wait for others."""
 
     @property
     def waiting(self) -> Sequence[Parked]: ...
@@ -46,7 +46,7 @@ class Diagnostics:
         self.shared_size = 0  # bytes at which the shared memory of a block ends
 
     def prepare(self, faults: Faults) -> None:
-        """A launch begins."""
+        """Begin a launch."""
         self.faults, self.notes = faults, {}
 
     def fault(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> KernelFault:
@@ -61,7 +61,7 @@ class Diagnostics:
         self.faults.take(self.fault(instruction, what, lane, count))
 
     def note(self, what: str) -> None:
-        """What is no fault, but worth a line; once."""
+        """Add a note, once: one line about something that is suspicious, but no fault."""
         self.notes[what] = None
 
     def where(self, instruction: Instruction) -> str:
@@ -88,7 +88,7 @@ class Diagnostics:
         return None
 
     def waits_at(self, lane: int) -> str:
-        """In words, where a thread is that does not go on."""
+        """Describe where a thread is that does not go on."""
         if self.state.exited[lane]:
             return ", which has ended"
         for name, park in self.parks:
@@ -102,7 +102,7 @@ class Diagnostics:
         return ""
 
     def in_shared(self, at: int) -> str:
-        """In words, the variable that an address of shared memory belongs to; "" for none."""
+        """Describe the variable that a shared address belongs to; "" where there is none."""
         for variable, start in self.program.shared.items():
             end = start + variable.size if variable.size else self.shared_size
             if start <= at < end:

@@ -1,4 +1,4 @@
-"""What can go wrong, each as one line: `PtxError` while reading a program, `PtxsimError` while running one."""
+"""Errors with a message of one line: `PtxError` while reading a program, `PtxsimError` while running one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens in a launch that those want to know who watch memory (monitors) or count (observers).
+"""The events of a launch to which monitors, which check memory, and observers, which count, subscribe.
 
 A monitor subscribes by being among `Events.monitors`, and takes the events that it knows what to do with.
 """
@@ -18,7 +18,7 @@ from .syntax import Instruction
 
 
 class Monitor:
-    """Base class of what watches memory: takes every event, and does nothing."""
+    """Base class of the monitors: it accepts every event and does nothing."""
 
     # accesses
 
@@ -38,7 +38,7 @@ class Monitor:
         return 0
 
     def read_by_pattern(self, access: Access, row: int, instruction: Instruction) -> None:
-        """A wgmma reads its operand by a swizzle of so many bytes; 16: none."""
+        """A wgmma reads its operand with a swizzle, in bytes; 16: none."""
 
     def reading_ends(self, warps: np.ndarray, reader: int, time: int) -> None:
         """Warps know that what the wgmma of a warp, `reader`, began to read up to some time is over."""
@@ -49,16 +49,16 @@ class Monitor:
         """A copy to shared memory is issued (`copies.Copy`): it may be written from now on."""
 
     def copy_lands(self, copy: Any, places: np.ndarray | None) -> None:
-        """Its data arrive: of all its lanes, or of those at these places."""
+        """The data of a copy arrive: of all its lanes, or of those at these places."""
 
     def store_begins(self, store: Any) -> None:
         """A bulk store is issued (`bulk_groups.Store`), which has just read its source."""
 
     def store_ends(self, store: Any) -> None:
-        """Its thread waited for it."""
+        """The thread of a bulk store waited until its source had been read."""
 
     def box_stored(self, access: Access, instruction: Instruction, box: str) -> None:
-        """A tensor store takes a box of so many elements out of shared memory, whether all of it lies inside or not."""
+        """A tensor store reads a box from shared memory: its elements, those outside of the tensor included."""
 
     # what orders accesses
 
@@ -76,19 +76,19 @@ class Monitor:
         do who see its phase end; relaxed, only what came before a fence of theirs."""
 
     def acquire(self, key: Hashable, lanes: np.ndarray) -> None:
-        """Lanes of one cluster have seen the phase end."""
+        """Lanes of one cluster have observed that the phase ended."""
 
     def phase_ends(self, key: Hashable) -> None:
-        """All arrived."""
+        """The phase of a barrier ends, as all threads have arrived."""
 
     def fence(self, threads: np.ndarray, beyond_cluster: bool) -> None:
         """Threads execute a fence that reaches their cluster, or further."""
 
     def proxy_fence(self, threads: np.ndarray) -> None:
-        """Threads order what was done by loads and stores before what bulk copies and wgmma do."""
+        """Threads execute a proxy fence: it orders loads and stores before what bulk copies and wgmma do."""
 
     def init_fence(self, threads: np.ndarray) -> None:
-        """Threads let other proxies and blocks see the mbarriers that they have initialised."""
+        """Threads execute a fence that makes the mbarriers they initialised visible to other proxies and blocks."""
 
     def object_made(self, at: int, lane: int, instruction: Instruction) -> None:
         """A lane initialises the mbarrier at a place."""
@@ -103,7 +103,7 @@ class Monitor:
 
 
 class Events(Monitor):
-    """Passes events on to those who subscribed."""
+    """Passes events on to the monitors and observers that subscribed."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -115,7 +115,7 @@ class Events(Monitor):
         self.silent = False  # whether accesses are kept from the observers
 
     def subscribe(self, shared: Monitor | None, global_memory: Monitor | None, watched: set[int]) -> None:
-        """A batch begins, or (None) nothing is watched any more."""
+        """Set the monitors for a batch, and the global accesses to watch; None: nothing is watched any more."""
         self.shared, self.global_memory, self.watched = shared, global_memory, watched if global_memory else set()
         self.monitors = tuple(monitor for monitor in (shared, global_memory) if monitor is not None)
 
@@ -140,7 +140,7 @@ class Events(Monitor):
             observer.texture(instruction, texture, lanes, index)
 
     def operands(self, instruction: Instruction, lanes: np.ndarray, size: int) -> None:
-        """A wgmma of these lanes [warpgroups, 128] has operands of so many bytes in shared memory."""
+        """A wgmma of these lanes [warpgroups, 128] has operands of `size` bytes each in shared memory."""
         state = self.state
         warpgroups: Any = len(lanes)
         if state.by_block:

@@ -1,4 +1,4 @@
-"""Counts of a large launch from those of small ones.
+"""Extrapolates counts of a large launch from those of small ones.
 
     runs = {steps: sums of a launch with so many steps of its loop for steps in (3, 4, 5)}
     extrapolate(runs, blocks=4, to_steps=128, to_blocks=1024)
@@ -17,7 +17,7 @@ EXACT = 1e-9  # relative
 
 
 class NotLinearError(PtxsimError):
-    """Counts do not grow as steps do."""
+    """Counts do not grow linearly with the number of steps."""
 
 
 def extrapolate(

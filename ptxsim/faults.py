@@ -5,7 +5,9 @@ kernel.launch(..., stop_at_first=False, accept=[ptxsim.Accepted("race", "softmax
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -34,14 +36,14 @@ OTHER = "other"
 
 
 def kind_of(what: str) -> str:
-    """The kind of a fault, by its words."""
+    """Return the kind of a fault, which its message begins with."""
     return next((kind for kind, words in KINDS.items() if re.match(words, what)), OTHER)
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """Faults that are no fault: of a kind (`KINDS`), at a line of a file (by its name, or the end of its path) where
-    they happen or that calls the function where they do, and why that is so."""
+    """Faults that the user accepts: their kind (`KINDS`), the line where they happen, or that calls the function where
+    they do, in a file given by its name or the end of its path, and the reason."""
 
     kind: str
     file: str
@@ -56,7 +58,7 @@ class Accepted:
 
 
 def parse_accepted(text: str) -> Accepted:
-    """`race@softmax.cu:12=reason`. Raises `PtxsimError`, one line."""
+    """Parse the option `race@softmax.cu:12=reason`. Raises `PtxsimError`, one line."""
     found = re.fullmatch(r"(\w+)@(.+):(\d+)=\s*(\S.*)", text)
     if found is None:
         raise PtxsimError(f"--accept {text!r}: expected KIND@FILE:LINE=REASON, as in race@softmax.cu:12='one value'")
@@ -64,6 +66,18 @@ def parse_accepted(text: str) -> Accepted:
     if kind not in KINDS:
         raise PtxsimError(f"--accept {text!r}: kind {kind!r} is not known; known: {', '.join(KINDS)}")
     return Accepted(kind, file, int(line), reason)
+
+
+def add_options(parser: argparse.ArgumentParser, stop_at_first: str) -> None:
+    """Options of a command that launches kernels. `stop_at_first`: what that option does there."""
+    parser.add_argument("--stop-at-first", action="store_true", help=stop_at_first)
+    parser.add_argument(
+        "--accept",
+        action="append",
+        default=[],
+        metavar="KIND@FILE:LINE=REASON",
+        help=f"accept faults of a kind at a line, for a reason; kinds: {', '.join(KINDS)}",
+    )
 
 
 @dataclass(frozen=True)
@@ -75,20 +89,29 @@ class Found:
     message: str
     count: int
     accepted: str | None  # the reason, where it is accepted
+    ended: bool = False  # whether the blocks that were running ended with it, unfinished
+
+    @property
+    def acceptance(self) -> str:
+        """One line about an accepted fault, with the reason."""
+        times = f" [{self.count:,} times]" if self.count > 1 else ""
+        return f"accepted: {self.kind} at {self.where}{times}: {self.accepted}"
 
     def __str__(self) -> str:
         return self.message if self.count == 1 else f"{self.message} [{self.count:,} times]"
 
 
 class Faults:
-    """What a launch has found so far."""
+    """The faults that a launch has had so far."""
 
     def __init__(self, stop_at_first: bool = True, accept: Sequence[Accepted] = ()) -> None:
         self.stop_at_first, self.accept = stop_at_first, tuple(accept)
         self.found: dict[tuple[str, str], Found] = {}
+        self.taken: Counter[tuple[str, str]] = Counter()
 
-    def take(self, fault: KernelFault) -> None:
-        """Note a fault; raise it where the launch ends with it."""
+    def take(self, fault: KernelFault, ended: bool = False) -> int:
+        """Record a fault, or raise it where the launch ends with its first. `ended`: whether running blocks did.
+        Returns how often this line has had this kind of fault, however many threads had it at the same time."""
         key = fault.where, kind_of(fault.what)
         known = self.found.get(key)
         if known is None:
@@ -96,4 +119,6 @@ class Faults:
             if reason is None and self.stop_at_first:
                 raise fault
             known = Found(key[1], fault.where, str(fault), 0, reason)
-        self.found[key] = replace(known, count=known.count + fault.count)
+        self.found[key] = replace(known, count=known.count + fault.count, ended=known.ended or ended)
+        self.taken[key] += 1
+        return self.taken[key]

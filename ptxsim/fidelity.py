@@ -90,7 +90,7 @@ def rows(program: Program, origins: Mapping[int, Origins], executed: Executed) -
 
 
 def table(found: list[Row]) -> str:
-    """As text: a line for each instruction that is not exact, one for all that are; then what that means."""
+    """Return a line for each instruction that is not exact, one for all that are, and what that means."""
     lines = []
     for row in found:
         if row.level != EXACT:

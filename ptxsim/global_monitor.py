@@ -165,17 +165,17 @@ class GlobalMonitor(Monitor):
                     self.acquired[block] = self.now
             if releases and self.fenced[block]:
                 until = int(self.fenced[block])
-                told = self.released.setdefault(address, {})
+                clock = self.released.setdefault(address, {})
                 before = min(int(self.warp_passed[warp]), until)
                 own = self.now if itself else until
-                _join(told, {block: min(int(self.passed[block]), until), ~thread: own, _OF_WARP - warp: before})
-                _join(told, self.known.get(block, {}))
-                _join(told, self.fresh.get(warp, {}))
+                _join(clock, {block: min(int(self.passed[block]), until), ~thread: own, _OF_WARP - warp: before})
+                _join(clock, self.known.get(block, {}))
+                _join(clock, self.fresh.get(warp, {}))
                 self.versions[address] = self.versions.get(address, 0) + 1
         return itself
 
     def _ordered(self, who: np.ndarray, when: np.ndarray, threads: np.ndarray) -> np.ndarray:
-        """Whether what threads did at some time comes before what others do now."""
+        """Return, for each thread, whether what another did at a time is ordered before what this one does now."""
         padded = self.machine.state.padded
         theirs, ours = who // padded, threads // padded
         same = theirs == ours
@@ -230,7 +230,7 @@ class GlobalMonitor(Monitor):
                     self._write(g, threads, strong, access, instruction)
                 else:
                     self._read(g, threads, strong, access, instruction)
-        self.now += released  # what follows a release is not told by it
+        self.now += released  # the release does not publish what follows it
 
     def _event(self, instruction: Instruction, strong: int) -> int:
         if self.events[-1] != (instruction, self.now):
@@ -317,11 +317,11 @@ class GlobalMonitor(Monitor):
 
     @staticmethod
     def _one_value(access: Access) -> bool:
-        """Whether every thread stores the same."""
+        """Return whether all threads store the same value."""
         return access.values is not None and all((v == v[0]).all() for v in access.values)
 
     def _same_flag(self, access: Access, places: np.ndarray) -> bool:
-        """Whether every thread stores the same, and that is there already."""
+        """Return whether all threads store the value that is there already."""
         if access.values is None or not self._one_value(access):
             return False
         return all((access.load(v.itemsize, n)[places] == v[places]).all() for n, v in enumerate(access.values))

@@ -56,7 +56,7 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True)
 class L2Traffic:
-    """Bytes of a launch."""
+    """The bytes that a launch moves."""
 
     asked: int  # of L2 by loads; what multicast delivers to several SMs counts once
     read: int  # from DRAM

@@ -1,4 +1,4 @@
-"""What is common to all batches of a launch."""
+"""The parts of a launch that all its batches share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .texture_arrays import TextureArray
 
 @dataclass(frozen=True)
 class Limits:
-    """What bounds a launch; the fields are arguments of `launch`."""
+    """The limits of a launch; the fields are arguments of `launch`."""
 
     steps: int = 20_000_000  # instructions a batch may execute: an endless loop ends here
     lanes: int = 16_384  # threads that run together
@@ -25,7 +25,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Checks:
-    """Which checks are made. Bounds and alignment always are."""
+    """The checks of a launch. Bounds and alignment are always checked."""
 
     races: bool = True  # in shared memory
     global_races: bool = True

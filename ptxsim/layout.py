@@ -8,7 +8,7 @@ SCRATCH = 288  # bytes of these that cooperative groups use, from %reserved_smem
 
 
 def shared_base(target: str) -> int:
-    """Where a block's static shared memory begins in its window, by the module's target.
+    """Return where a block's static shared memory begins in its window, by the module's target.
 
     From sm_90 on behind the system's part, which comes first: seen in cubins of CUDA 13.0 for sm_90, sm_100 and sm_120,
     whose code adds 1024 to the window's start, and measured on an H200. At 0 in cubins for sm_75, sm_80, sm_86 and

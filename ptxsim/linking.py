@@ -205,7 +205,7 @@ def place_globals(program: Program, arena: Arena) -> dict[str, int]:
 
 
 def initial_bytes(program: Program, variable: Variable, addresses: dict[str, int]) -> np.ndarray:
-    """What a variable holds at first; `addresses`: of the variables that its initialiser may name."""
+    """Return a variable's initial bytes; `addresses`: of the variables that its initialiser may name."""
     size, parts = variable.type.bytes, []
     for item in variable.initial or ():
         if isinstance(item, Symbol):

@@ -35,8 +35,8 @@ class Lowering:
         try:
             step, control = self._built(instruction)
         except PtxError as error:
-            told = str(error)
-            raise PtxError(told if told.startswith(instruction.where) else f"{instruction.where}: {told}") from None
+            text = str(error)
+            raise PtxError(text if text.startswith(instruction.where) else f"{instruction.where}: {text}") from None
         self.steps.append(step)
         self.controls.append(control)
 

@@ -81,7 +81,7 @@ class Machine:
         self.watched: set[int] = set()  # places of the accesses that it watches
 
     def prepare(self, launch: LaunchConfig) -> None:
-        """A launch begins."""
+        """Begin a launch."""
         self.launch = launch
         self.state.prepare(launch.grid, launch.block, launch.cluster)
         self.diag.prepare(launch.faults)

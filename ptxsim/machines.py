@@ -1,4 +1,4 @@
-"""What a GPU can do in a clock, as far as bounds need it: presets, and files.
+"""The rates of GPUs that bounds need, per clock: presets and files.
 
 A file is TOML with the fields of `Machine`; what it leaves out is taken from the preset that `like` names ("h200"):
 
@@ -108,7 +108,7 @@ def find(name: str) -> Machine:
 
 
 def with_sms(machine: Machine, sms: int) -> Machine:
-    """The same with another number of multiprocessors."""
+    """Return the machine with another number of multiprocessors."""
     if sms < 1:
         raise PtxsimError(f"sms = {sms} is not allowed; allowed: a positive whole number")
     return dataclasses.replace(machine, sms=sms)

@@ -29,7 +29,7 @@ INTP = np.dtype(np.intp)
 
 
 def views_of(data: np.ndarray) -> dict[int, np.ndarray]:
-    """Bytes as unsigned integers of each size."""
+    """Return views of bytes as unsigned integers of each size."""
     return {size: data.view(f"u{size}") for size in (1, 2, 4, 8)}
 
 
@@ -42,6 +42,39 @@ class Allocation:
     name: str
 
 
+class Heap:
+    """The part of global memory from which malloc serves threads of kernels."""
+
+    def __init__(self, start: int, size: int = HEAP) -> None:
+        self.next, self.end = start, start + size  # addresses that no block has had yet
+        self.blocks: dict[int, Allocation] = {}  # in use, by their start
+        self.reusable: dict[int, list[int]] = {}  # starts of freed blocks, by size
+        self.freed: dict[int, int] = {}  # start and end of these blocks
+
+    def malloc(self, size: int) -> Allocation | None:
+        """A block of at least `size` bytes; None where there are none left."""
+        size = -(-max(size, 1) // 16) * 16
+        if known := self.reusable.get(size):
+            start = known.pop()
+            del self.freed[start]
+        elif self.next + size > self.end:
+            return None
+        else:
+            start, self.next = self.next, self.next + size + 16  # the gap catches accesses past the end
+        block = self.blocks[start] = Allocation(start, start + size, HEAP_NAME)
+        return block
+
+    def free(self, address: int) -> str | None:
+        """Take a block back. Returns what is wrong, in words, where there is none at this address."""
+        if address not in self.blocks:
+            why = "it has been freed already" if address in self.freed else "malloc did not give it"
+            return f"free of global address 0x{address:x}: {why}"
+        block = self.blocks.pop(address)
+        self.reusable.setdefault(block.end - block.start, []).append(address)
+        self.freed[address] = block.end
+        return None
+
+
 class Arena:
     """Global memory: allocations in one flat array, guard gaps between them."""
 
@@ -50,47 +83,37 @@ class Arena:
         self.pending: list[tuple[int, np.ndarray]] = []
         self.top = GLOBAL_BASE + GUARD
         self.data = np.zeros(0, np.uint8)
-        self.heap = self.heap_end = 0  # what is left for malloc: addresses from and to
-        self.free_blocks: dict[int, list[int]] = {}  # by size
-        self.freed: dict[int, int] = {}  # blocks that were freed, and not given again: their start, and end
+        self.heap: Heap | None = None
 
     def make_heap(self) -> None:
-        """Reserve what malloc gives to threads."""
-        self.heap = -(-self.top // ALIGN) * ALIGN
-        self.heap_end = self.heap + HEAP
-        self.top = self.heap_end + GUARD
+        """Reserve the heap of malloc, for a launch whose kernel calls it."""
+        self.heap = Heap(-(-self.top // ALIGN) * ALIGN)
+        self.top = self.heap.end + GUARD
 
     def malloc(self, size: int) -> int:
-        """Bytes of the heap for a thread: their address, or 0 where there are none left."""
-        size = -(-max(size, 1) // 16) * 16
-        found = self.free_blocks.get(size)
-        if found:
-            start = found.pop()
-            del self.freed[start]
-        elif self.heap + size > self.heap_end:
+        """Allocate a block of the heap: its address, or 0 where none is left."""
+        assert self.heap is not None  # of a program that allocates
+        block = self.heap.malloc(size)
+        if block is None:
             return 0
-        else:
-            start, self.heap = self.heap, self.heap + size + 16  # the gap shows what runs over
-        place = bisect_right(self.starts, start - GLOBAL_BASE)
-        self.allocations.insert(place, Allocation(start, start + size, HEAP_NAME))
-        self.starts.insert(place, start - GLOBAL_BASE)
-        self.ends.insert(place, start - GLOBAL_BASE + size)
-        return start
+        start, end = block.start - GLOBAL_BASE, block.end - GLOBAL_BASE
+        place = bisect_right(self.starts, start)
+        self.allocations.insert(place, block)
+        self.starts.insert(place, start)
+        self.ends.insert(place, end)
+        return block.start
 
     def free(self, address: int) -> str | None:
-        """Give a block back; what is wrong with that, in words."""
-        place = bisect_right(self.starts, address - GLOBAL_BASE) - 1
-        if place < 0 or self.starts[place] != address - GLOBAL_BASE or self.allocations[place].name != HEAP_NAME:
-            twice = ": it has been freed already" if address in self.freed else ": malloc did not give it"
-            return f"free of global address 0x{address:x}{twice}"
-        block = self.allocations.pop(place)
-        del self.starts[place], self.ends[place]
-        self.free_blocks.setdefault(block.end - block.start, []).append(address)
-        self.freed[address] = block.end
-        return None
+        """Free a block of the heap. Returns what is wrong, in words, where there is none at this address."""
+        assert self.heap is not None
+        wrong = self.heap.free(address)
+        if wrong is None:
+            place = bisect_right(self.starts, address - GLOBAL_BASE) - 1
+            del self.allocations[place], self.starts[place], self.ends[place]
+        return wrong
 
     def allocate(self, size: int, name: str, align: int = ALIGN) -> int:
-        """Reserve bytes; their address."""
+        """Reserve bytes and return their address."""
         start = -(-self.top // max(align, ALIGN)) * max(align, ALIGN)
         self.allocations.append(Allocation(start, start + size, name))
         self.top = start + size + GUARD
@@ -98,7 +121,7 @@ class Arena:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes."""
+        """The bytes that the arena takes."""
         return self.top - GLOBAL_BASE
 
     def write(self, address: int, data: np.ndarray) -> None:
@@ -129,9 +152,10 @@ class Arena:
         return raw.split(b"\0")[0].decode(errors="replace")
 
     def nearest(self, offset: int) -> str:
-        """In words, where an address lies that belongs to no allocation."""
+        """Describe where an address lies that belongs to no allocation."""
         address = offset + GLOBAL_BASE
-        freed = next((start for start, end in self.freed.items() if start <= address < end), None)
+        freed_blocks = self.heap.freed.items() if self.heap is not None else ()
+        freed = next((start for start, end in freed_blocks if start <= address < end), None)
         if freed is not None:
             return f"{address - freed} bytes into memory of malloc that was freed"
         i = bisect_right(self.starts, offset) - 1
@@ -205,7 +229,7 @@ class Space:
         return base.view(np.int64)
 
     def inside(self, where: Addresses, offset: int, width: int) -> np.ndarray | None:
-        """Which of the threads stay inside; None when all do."""
+        """Return which of the threads stay inside; None when all do."""
         if where.lo + offset >= self.first and where.hi + offset + width <= self.size:
             return None
         at = where.raw + offset
@@ -216,7 +240,7 @@ class Space:
         return self.first <= offset < self.size
 
     def describe(self, offset: int) -> str:
-        """In words, what is wrong with an offset outside."""
+        """Describe how an offset lies outside."""
         size = f"({self.size - self.first} bytes)"
         if offset < self.first:
             return f"{self.first - offset} bytes before the start {size}"
@@ -326,12 +350,12 @@ class Access:
         return view.take(index)
 
     def store(self, size: int, values: np.ndarray, number: int = 0) -> None:
-        """Values of the active threads only."""
+        """Store values, those of the active threads only."""
         view, index = self._element(size, number)
         view[index] = values
 
     def put(self, size: int) -> None:
-        """Store its values, elements of so many bytes."""
+        """Store the access's values, elements of `size` bytes."""
         for number, values in enumerate(self.values or ()):
             self.store(size, values, number)
 

@@ -1,4 +1,4 @@
-"""Neighbouring accesses of shared memory that ptxas merges into wider ones: foreseen from the PTX, or read off a cubin.
+"""Neighbouring shared accesses that ptxas merges into wider ones: predicted from the PTX, or read from a cubin.
 
 The PTX does not show it. Found by trying (CUDA 13.0, sm_80 and sm_90a; `ptxsim/tests/test_merging.py` tries it again):
 - Accesses of one basic block at constant distances from one address may merge. Loads merge where no store to shared
@@ -8,7 +8,7 @@ The PTX does not show it. Found by trying (CUDA 13.0, sm_80 and sm_90a; `ptxsim/
 - 32-bit loads: three or four of the words of a window of 16 bytes become one load of 128 bits; two that fill a window
   of 8 bytes one of 64 bits. Two 64-bit loads that fill a window become one of 128 bits. Stores must fill the window.
 - It carries the line of the first of them. What ptxas merges across the iterations of a loop that it unrolls, and what
-  it merges over short branches that it turns into predicates, is not foreseen; a cubin tells the first.
+  it merges over short branches that it turns into predicates, is not predicted; a cubin shows the first.
 
 A cubin made with line information names for each of its accesses the line of the PTX, so that no rule is needed where
 there is one: `from_cubin`. `compare` puts the two side by side.
@@ -103,7 +103,7 @@ def first_copies(program: Program) -> set[int]:
 
 
 def empty_loads(program: Program) -> dict[int, float]:
-    """By the rule, the empty loads that each cp.async brings along."""
+    """Return the empty loads that, by the rule, ptxas adds to each cp.async."""
     return dict.fromkeys(first_copies(program), float(EMPTY_LOADS))
 
 
@@ -136,7 +136,7 @@ def _parts_loads(instruction: Instruction) -> bool:
 
 
 def _parts_stores(instruction: Instruction) -> bool:
-    """Whether stores before and after it stay apart, beside other stores."""
+    """Whether stores before and after it stay apart from other stores."""
     if instruction.opcode == "ld":
         return not {"global", "local", "param", "const"} & {m.split("::")[0] for m in instruction.modifiers}
     if instruction.opcode in ("st", "red"):
@@ -200,8 +200,8 @@ class Group:
                     left = [access for access in left if access not in inside]
 
 
-def foreseen(program: Program) -> Merges:
-    """By the rule."""
+def predicted(program: Program) -> Merges:
+    """Return the merges that the rule predicts."""
     merges = Merges(empty_loads=empty_loads(program))
     for group in groups(program):
         for width, (leader, *others) in group.merged():
@@ -211,7 +211,7 @@ def foreseen(program: Program) -> Merges:
 
 
 class Addresses:
-    """What can be told of addresses without running: which differ by a constant, and how they are aligned.
+    """What is known of addresses without running: which differ by a constant, and how they are aligned.
 
     An address is a root and an offset in bytes; the root stands for what is not constant. Registers that are written
     more than once (those of loops) have a root of their own in each block, until they are written there.
@@ -230,7 +230,7 @@ class Addresses:
         self._number()
 
     def of(self, access: Instruction) -> Place:
-        """Root and offset of a shared access."""
+        """Return the root and offset of a shared access."""
         return self._places[access.pc]
 
     def alignment(self, root: Root) -> int:
@@ -464,14 +464,14 @@ def _require_same(program: Program, ptx: str | None, cubin: Path) -> None:
 
 
 def from_cubin(program: Program, cubin: Path) -> Merges:
-    """As the cubin has it, which ptxas made of this PTX with line information.
+    """Return the merges in a cubin that ptxas made from this PTX with line information.
 
     ptxas may unroll a loop and merge accesses of several iterations (`Unrolled`). Where machine accesses of several
     widths begin at one access of the PTX and that is not why, the rule must do for that one. Raises `PtxError` where
     the cubin cannot be read, names no lines, or was made from other PTX.
     """
     machine = _machine(program, cubin)
-    rule, merges, addresses = foreseen(program), Merges(), Addresses(program)
+    rule, merges, addresses = predicted(program), Merges(), Addresses(program)
     accesses = [(i, opcode) for i in program.code for ptx, opcode in SASS_OPCODES.items() if _is_shared(i, ptx)]
     # where one line of the PTX has several accesses, it may have some of another line, too
     repeated = {i.block for i, opcode in accesses if sum(machine.widths.get((opcode, i.ptx_line), {}).values()) > 1}
@@ -521,36 +521,36 @@ def _lead(i: Instruction, opcode: str, machine: _Machine, rule: Merges, merges: 
 
 @dataclass(frozen=True)
 class Line:
-    """Shared accesses of one line of the source: how many of each width (bits a thread) the rule foresees in the
+    """Shared accesses of one line of the source: how many of each width (bits a thread) the rule predicts in the
     machine code, and how many are there."""
 
     file: str
     line: int
     opcode: str  # LDS or STS
-    foreseen: dict[int, int]
+    predicted: dict[int, int]
     found: dict[int, int]
 
     @property
     def agree(self) -> bool:
         """Whether the widths are the same; ptxas may unroll a loop, which multiplies the counts alike."""
-        if set(self.foreseen) != set(self.found):
+        if set(self.predicted) != set(self.found):
             return False
-        copies = {self.found[width] / count for width, count in self.foreseen.items()}
+        copies = {self.found[width] / count for width, count in self.predicted.items()}
         return len(copies) == 1 and copies.pop() >= 1
 
 
 def compare(program: Program, cubin: Path) -> list[Line]:
-    """By source line, what the rule says of the machine code and what a cubin has."""
-    merges = foreseen(program)
-    foreseen_widths: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
+    """Compare, by source line, what the rule predicts with what a cubin has."""
+    merges = predicted(program)
+    predicted_widths: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
     for i in program.code:
         for ptx, opcode in SASS_OPCODES.items():
             if _is_shared(i, ptx) and i.pc not in merges.parts:
                 where = (i.location.file, i.location.line) if i.location else ("", 0)
-                foreseen_widths[*where, opcode][8 * merges.widths.get(i.pc, max(4, access_bytes(i)))] += 1
+                predicted_widths[*where, opcode][8 * merges.widths.get(i.pc, max(4, access_bytes(i)))] += 1
     found: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
     for access in sass.shared_accesses(cubin, program.name):
         if access.opcode in SASS_OPCODES.values():
             found[access.file, access.line, access.opcode][max(32, access.bits)] += access.count
-    keys = sorted({*foreseen_widths, *found})
-    return [Line(*key, dict(sorted(foreseen_widths[key].items())), dict(sorted(found[key].items()))) for key in keys]
+    keys = sorted({*predicted_widths, *found})
+    return [Line(*key, dict(sorted(predicted_widths[key].items())), dict(sorted(found[key].items()))) for key in keys]

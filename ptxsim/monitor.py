@@ -122,7 +122,7 @@ class SharedMonitor(Monitor):
             (self.writes if kind in ("st", "st_ordered", "atom") else self.reads).append(event)
 
     def indices(self, event: Event) -> Iterator[np.ndarray]:
-        """Granules of an event."""
+        """Return the granules of an event."""
         return granules(event.where.index(self.shift), event.first, event.number)
 
     def _mark_written(self, event: Event) -> None:
@@ -133,7 +133,7 @@ class SharedMonitor(Monitor):
             event.where.cache[key] = True
 
     def _require_written(self, event: Event) -> None:
-        """What was found written stays written: addresses already looked at need no second look."""
+        """Skip addresses that were seen to be written before: they stay written."""
         key = ("written", event.first, event.number)
         if key in event.where.cache:
             return
@@ -206,7 +206,7 @@ class SharedMonitor(Monitor):
         return self.all_lanes if event.lanes is None else event.lanes.astype(np.int32)
 
     def _examine(self, keep: bool) -> None:
-        """Look at the stretch that ends."""
+        """Examine the accesses between two barriers, as the second is reached."""
         reads, writes = self.reads, self.writes
         self.reads, self.writes = [], []
         if not writes and not self.looks_back and not keep:

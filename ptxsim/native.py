@@ -28,7 +28,7 @@ class Library:
 
 
 def _load() -> Library | None:
-    """What lies next to this file; None where it is missing."""
+    """Load the library next to this file; None where it is missing."""
     if os.environ.get("PTXSIM_NATIVE") != "0":
         for path in Path(__file__).parent.glob("_native*"):
             with contextlib.suppress(OSError, AttributeError):

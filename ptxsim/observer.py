@@ -1,4 +1,4 @@
-"""What can be observed of a launch while it runs. A launch without observers pays nothing for this."""
+"""The interface of observers of a running launch. A launch without observers pays nothing for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Launched(Protocol):
 
 
 class MemoryEvent:
-    """What an observer sees of a memory access. Arrays are made when asked for."""
+    """A memory access as observers see it. Arrays are computed when they are asked for."""
 
     __slots__ = ("access", "active", "instruction", "kind", "space", "state", "width")
 
@@ -64,7 +64,7 @@ class MemoryEvent:
 
 
 class Observer:
-    """Base class: does nothing."""
+    """Base class of observers, which does nothing."""
 
     by_block = False  # whether numbers of warps and warpgroups are passed by block of the batch, as arrays
 
@@ -75,8 +75,8 @@ class Observer:
         """Blocks with these linear numbers begin, together."""
 
     def executed(self, instruction: Instruction, warps: int) -> None:
-        """An instruction was executed by so many warps (those whose threads its predicate leaves out included), in all.
-        Told once a batch of blocks, after its end."""
+        """An instruction was executed by `warps` warps, including those whose predicate is false for all threads.
+        Called once for each batch of blocks, after its end."""
 
     def polled(self, instruction: Instruction, warps: int) -> None:
         """As `executed`, of rounds after the first of a loop that waits for memory to change: how many depends on time,
@@ -90,7 +90,7 @@ class Observer:
         """
 
     def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
-        """So many warpgroups execute a wgmma.mma_async whose operands in shared memory have so many bytes, each."""
+        """Warpgroups execute a wgmma.mma_async whose operands in shared memory have `size` bytes, each."""
 
     def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
         """A thread's bulk copy reads (`kind` ld), writes (st) or reduces into (atom) global memory: `access.flat()` has

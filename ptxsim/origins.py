@@ -76,7 +76,7 @@ class _Search:
         return self._give(i.operands[0], frozenset().union(*(self.of(o) for o in i.operands[1:])))
 
     def _loaded(self, i: Instruction) -> Origins:
-        """What a load may bring: a parameter, a pointer that the host put in memory, or what was stored."""
+        """Return the origins of a loaded value: a parameter, a pointer from the host, or a stored value."""
         address = next(o for o in i.operands if isinstance(o, Address))
         if isinstance(address.base, Symbol):
             variable = self._variable(address.base)
@@ -98,7 +98,7 @@ class _Search:
         return changed
 
     def of(self, operand: object) -> Origins:
-        """What an operand's value may come from."""
+        """Return the origins of an operand's value."""
         if isinstance(operand, Register):
             return self.held.get(operand, NOTHING)
         if isinstance(operand, Symbol):

@@ -623,7 +623,7 @@ class _Parser:
         return self.located_here(made)
 
     def located_here(self, instruction: Instruction) -> Instruction:
-        """With the latest `.loc`, which `resolve_files` makes a `Location`."""
+        """Attach the latest `.loc` to an instruction; `resolve_files` converts it to a `Location`."""
         if self.location is not None:
             self.located.append((instruction, self.location))
         return instruction

@@ -26,7 +26,7 @@ PARITY_AT, EXPECTED_AT, PENDING_AT, BYTES_AT = 0, 1, 1 + COUNT, 1 + 2 * COUNT
 
 @dataclass
 class State:
-    """What an object holds."""
+    """The state of an mbarrier object."""
 
     parity: int
     expected: int
@@ -79,7 +79,7 @@ class Phases:
         return self._words[objects >> 3]
 
     def init(self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray) -> None:
-        """Threads make objects, each for so many arrivals."""
+        """Threads initialise objects, each with its number of expected arrivals."""
         self._words[objects >> 3] = np.array([State(0, n, n, 0).pack() for n in counts.tolist()], np.uint64)
         for at, lane, count in zip(objects.tolist(), lanes.tolist(), counts.tolist(), strict=True):
             self.made[at] = instruction, count
@@ -88,7 +88,7 @@ class Phases:
             self.machine.events.object_made(at, lane, instruction)
 
     def note_arrivals(self, instruction: Instruction, objects: np.ndarray, counts: np.ndarray) -> None:
-        """Arrivals begin, of so many each: for the words of a deadlock."""
+        """Record arrivals and their counts, for the message of a deadlock."""
         for at in np.unique(objects).tolist():
             of_object = self.came.setdefault(at, {})
             of_object[instruction] = of_object.get(instruction, 0) + int(counts[objects == at].sum())
@@ -96,7 +96,7 @@ class Phases:
     def count_down(
         self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray
     ) -> np.ndarray:
-        """As `change` for arrivals of so many each, all at once where none of them but the last ends a phase."""
+        """Apply arrivals with these counts, at once where none but the last ends a phase, and one by one otherwise."""
         if len(objects) == 1 or (objects[0] != objects).any():
             return self._each_down(instruction, objects, lanes, counts)
         at, total = int(objects[0]), int(counts.sum())
@@ -137,12 +137,12 @@ class Phases:
         return before
 
     def count(self, at: int, instruction: Instruction, size: int) -> None:
-        """Note who expects bytes at the object at `at`, or (negative) brings them."""
+        """Record who expects bytes at the object at `at`, or (negative) delivers them."""
         of_object = self.bytes.setdefault(at, {})
         of_object[instruction] = of_object.get(instruction, 0) + size
 
     def _settle(self, instruction: Instruction, state: State, lane: int, at: int) -> None:
-        """Refuse what no object may hold; end the phase when nothing is to come any more."""
+        """Refuse an invalid state of an object; end its phase when no arrivals and bytes are pending."""
         if state.pending < 0 or state.expected < 0:
             raise self.machine.diag.fault(instruction, "mbarrier: more arrivals than the phase expects", lane)
         if not -(1 << BYTES - 1) < state.bytes < 1 << BYTES - 1:
@@ -162,12 +162,12 @@ class Phases:
             self.release()
 
     def arrive_now(self, at: int) -> None:
-        """Whatever is to signal an object does."""
+        """Complete all copies that are to signal an object."""
         for land in self.signals.pop(at, []):
             land()
 
     def over(self, objects: np.ndarray, parity: np.ndarray) -> np.ndarray:
-        """Whether the phases of these parities are over, of each object."""
+        """Return for each object whether the phase of this parity is over."""
         for at in np.unique(objects).tolist():
             if at in self.signals:
                 self.arrive_now(at)
@@ -187,7 +187,7 @@ class Phases:
         return None
 
     def release(self) -> None:
-        """Let go whoever's phase is over."""
+        """Release the threads whose phase is over."""
         m = self.machine
         parked, self.waiting = self.waiting, []
         for p in parked:
@@ -257,7 +257,7 @@ class Phases:
         return f" ({'; '.join(parts)})"
 
     def _account(self, at: int) -> str:
-        """In words, which bytes were expected in an object's phase and which came."""
+        """Describe which bytes were expected in an object's phase and which arrived."""
         m, parts = self.machine, []
         for instruction, size in self.bytes.get(at, {}).items():
             verb = "expects" if size > 0 else "brought"
@@ -265,7 +265,7 @@ class Phases:
         return f" ({'; '.join(parts)})" if parts else ""
 
     def _others(self, first: Parked, lane: int) -> str:
-        """In words, where other threads of the block wait."""
+        """Describe where other threads of the block wait."""
         m, found = self.machine, dict[str, str]()
         for p in self.waiting:
             here = np.flatnonzero(p.threads & (m.state.block_of == m.state.block_of[lane]))

@@ -20,7 +20,7 @@ DOES = ("st", "red", "bar", "barrier", "cp", "wgmma", "mma", "wmma", "call", "re
 
 
 def loops(program: Program) -> dict[int, Instruction]:
-    """Where such loops begin, with what looks at memory in each."""
+    """Return the loops that poll: where each begins, with the instruction that reads memory in it."""
     found = {}
     for branch in program.code:
         for start in targets(branch):
@@ -55,7 +55,7 @@ def _looks(i: Instruction) -> bool:
 
 
 def across_blocks(found: dict[int, Instruction]) -> Instruction | None:
-    """What of these loops may look at what another block writes."""
+    """Return an instruction of these loops that may read what another block writes; None where there is none."""
     for i in found.values():
         if i.opcode != "mbarrier" and not {m.split("::")[0] for m in i.modifiers} & {"shared", "local"}:
             return i

@@ -52,7 +52,7 @@ class BlocksDifferError(PtxsimError):
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a launch of `blocks` blocks would count, from `sampled` of them."""
+    """The counters of a launch of `blocks` blocks, predicted from `sampled` of them."""
 
     totals: dict[str, float]  # under Nsight Compute's names
     blocks: int
@@ -129,7 +129,7 @@ def decides(
     come from, as if no two parameters held one buffer."""
 
     def memory(i: Instruction) -> set[Any]:
-        """What an access may touch, as things of which two are alike or not."""
+        """Return what an access may touch, as values that are compared for equality."""
         found = named_spaces(i) or ANYWHERE
         if origins is None:
             return set(found)

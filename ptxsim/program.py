@@ -29,7 +29,7 @@ class Parameter:
 
 @dataclass(eq=False)
 class Program:
-    """What `Machine` runs."""
+    """A linked program, which `Machine` runs."""
 
     module: Module
     entry: Function
@@ -73,7 +73,7 @@ def shortened(title: str) -> str:
 
 
 def targets(instruction: Instruction) -> tuple[int, ...]:
-    """Places where a branch may go."""
+    """Return the places where a branch may go."""
     if instruction.opcode not in ("bra", "brx"):
         return ()
     last = instruction.operands[-1]

@@ -1,4 +1,4 @@
-"""What a kernel is read from: .ptx, .cubin, .cu and .cuh files, as PTX and, where there is one, a cubin."""
+"""Reads kernels from .ptx, .cubin, .cu and .cuh files, as PTX and, where there is one, a cubin."""
 
 from __future__ import annotations
 

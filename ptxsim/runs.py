@@ -46,7 +46,7 @@ class Runs:
             self.__dict__.pop("_sliced", None)
 
     def steps(self, first: int, end: int, values: bool) -> list[Step]:
-        """What the instructions from `first` up to `end` do."""
+        """Return the steps of the instructions from `first` up to `end`."""
         made = self._made if values else self._counted
         found = made.get((first, end))
         if found is None:
@@ -59,7 +59,7 @@ class Runs:
 
     @cached_property
     def _sliced(self) -> list[Step | None]:
-        """By place, the step of a launch without values; None where nothing needs to be done."""
+        """The steps of a launch without values, by place; None where nothing needs to be done."""
         m = self.machine
         found = slice_of(m.program, m.origins, self._same or {})
         steps = list(self.lowering.steps)
@@ -107,7 +107,7 @@ class Runs:
 
 
 def _kind(i: Instruction) -> tuple[str, ...] | None:
-    """Instructions of one kind may be computed together; None: it may not."""
+    """Return the kind of an instruction; those of one kind may be computed together. None: this one may not."""
     if i.predicate is None and i.opcode == "fma" and i.modifiers == FMA:
         return FMA if all(isinstance(o, Register) and o.type.bits == 32 for o in i.operands) else None
     return i.modifiers if i.predicate is None and i.opcode == "mma" else None
@@ -130,7 +130,7 @@ def fused(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
 
 
 def _native(m: Everything, group: list[Instruction]) -> Step:
-    """In C, all at once."""
+    """Return a step that computes all of them in C."""
     state, sums = m.state, m.operands.rows
     factors = list(dict.fromkeys(o.slot for i in group for o in i.operands[1:3]))
     left, right = (np.array([factors.index(i.operands[at].slot) for i in group], np.int32) for at in (1, 2))
@@ -161,7 +161,7 @@ def _native(m: Everything, group: list[Instruction]) -> Step:
 
 
 def _by_rows(m: Everything, group: list[Instruction], alone: list[Step]) -> Step:
-    """In NumPy, as many at once as stay in a cache."""
+    """Return a step that computes them in NumPy, as many at the same time as stay in a cache."""
     slots = [tuple(o.slot for o in i.operands[1:]) for i in group]
     readers = {o.slot: m.operands.reader(o, F32) for i in group for o in i.operands[1:]}
     factors = {slot for a, b, _ in slots for slot in (a, b)}

@@ -52,7 +52,7 @@ class SharedAccess(NamedTuple):
 
 @dataclass(frozen=True)
 class Instruction:
-    """One machine instruction."""
+    """A machine instruction."""
 
     address: int  # bytes from the start of its section
     opcode: str  # with its modifiers, "LDS.128"
@@ -206,9 +206,9 @@ def held_ptx(cubin: Path) -> str:
 
 
 def listing(cubin: Path) -> str:
-    """What nvdisasm says of a cubin, below a line that names it by its hash.
+    """Return nvdisasm's listing of a cubin, below a line that names it by its hash.
 
-    nvdisasm takes a third of a second to start. What this returned is read again where it is kept beside the cubin, as
+    nvdisasm takes a third of a second to start. What this returned is read again where it is kept next to the cubin, as
     NAME.sass, and the cubin is still the same. Raises `PtxError` as `read` does.
     """
     _elf_sections(cubin)  # says better than nvdisasm what is wrong
@@ -254,7 +254,7 @@ def _disassemble(cubin: Path) -> tuple[Sections, list[str]]:
 
 @lru_cache(maxsize=2)
 def _disassembled(cubin: Path, changed: int) -> tuple[Sections, list[str]]:
-    """The same of a file as it was last `changed`: what is asked of one kernel reads it several times."""
+    """Read a cubin as it was last `changed`; cached, as answers about one kernel read it several times."""
     sections: Sections = {}
     entries: list[str] = []
     instructions: list[Instruction] = []
@@ -306,7 +306,7 @@ def _blocks(function: Function) -> list[Block]:
         following = block.number + 1 if block.number + 1 < len(blocks) else None
         targets = [t for t in map(at, last.targets) if t is not None]
         if last.name == "BSYNC":
-            falls, targets = False, []  # `_join` tells
+            falls, targets = False, []  # `_join` has both
         elif last.name in ("BRA", "BRX", "JMP", "JMX"):
             # a branch may have a second condition, a predicate among its operands
             falls = not last.always or any(re.match(r"!?U?P\d", operand) for operand in last.operands)
@@ -369,13 +369,13 @@ def _resources(cubin: Path, name: str) -> tuple[int, int]:
     """Registers of a thread, and static shared memory without what the driver keeps of each block."""
     found = _read_resources(cubin, cubin.stat().st_mtime_ns).get(name)
     if found is None:
-        raise PtxError(f"{cubin}: cuobjdump tells no resources of {name}")
+        raise PtxError(f"{cubin}: cuobjdump reports no resources of {name}")
     return found
 
 
 @lru_cache(maxsize=2)
 def _read_resources(cubin: Path, changed: int) -> dict[str, tuple[int, int]]:
-    """The same of each function of a file as it was last `changed`."""
+    """Read the resources of each function of a file as it was last `changed`."""
     done = subprocess.run([str(tool("cuobjdump")), "-res-usage", str(cubin)], capture_output=True, text=True)
     reserve = RESERVE if RESERVED in _elf_sections(cubin) else 0
     found = re.findall(r"Function (\S+):\s+REG:(\d+) .*?SHARED:(\d+)", done.stdout)

@@ -30,6 +30,7 @@ from .runs import Runs
 from .state import State
 
 FAR = 1 << 60
+MOST_FAULTS = 1000  # faults of one line after which the blocks that are running end
 IDLE = 1 << 16  # turns of loops that look at memory, with nobody else running: then it cannot change any more
 
 
@@ -80,7 +81,7 @@ class Scheduler:
         bulk_groups: BulkGroups,
         convergence: Convergence,
     ) -> None:
-        """A batch begins; threads wait in these."""
+        """Begin a batch, whose threads wait at these objects."""
         self.limits, self.values = limits, values
         self.barriers, self.phases, self.clusters = barriers, phases, clusters
         self.bulk_groups, self.convergence = bulk_groups, convergence
@@ -90,7 +91,7 @@ class Scheduler:
         self.executed = self.turns = self.idle = self.clock_reads = 0
 
     def run(self) -> None:
-        """To the end of all threads."""
+        """Run all threads to their end."""
         state = self.state
         state.groups = {self.program.start[self.program.name]: state.alive}
         state.enter(state.alive)
@@ -102,7 +103,7 @@ class Scheduler:
         return self.executed + self.clock_reads
 
     def execute(self, pc: int) -> None:
-        """One instruction, for the active threads."""
+        """Execute one instruction for the active threads."""
         for step in self.runs.steps(pc, pc + 1, self.values):
             step()
 
@@ -212,11 +213,13 @@ class Scheduler:
             pc = place
 
     def _go_on(self, step: Step, fault: KernelFault, threads: np.ndarray) -> None:
-        """After a fault of some threads: the others execute the instruction."""
+        """After a fault of some threads, the others execute the instruction. These threads go on after it, with what
+        their registers held; so blocks end that have the fault time and again, as in a loop over freed memory."""
         while True:
             if fault.bad is None:
                 raise fault
-            self.diag.faults.take(fault)
+            if self.diag.faults.take(fault) > MOST_FAULTS:
+                raise fault
             threads = threads & ~fault.bad
             if not threads.any():
                 return
@@ -280,7 +283,7 @@ class Scheduler:
                     getattr(observer, name)(code[pc], warps)
 
     def leave(self, threads: np.ndarray) -> None:
-        """Threads that end."""
+        """End threads."""
         self.state.end(threads)
         self.barriers.after_exit()
         self.clusters.after_exit()

@@ -21,7 +21,7 @@ LIMIT_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_
 
 
 def available_bytes() -> int:
-    """Memory that this process may still take, as far as the system tells; else a very large number."""
+    """Bytes that this process may still allocate, as far as the system reports it; a very large number otherwise."""
     found = [1 << 60]
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
@@ -33,14 +33,14 @@ def available_bytes() -> int:
 
 
 def require_memory(what: str, size: int) -> None:
-    """Raise `PtxsimError` where so many bytes are more than there are."""
+    """Raise `PtxsimError` where `size` bytes are more than are available."""
     available = available_bytes()
     if size > available:
         raise PtxsimError(f"{what}: {shown_bytes(size)} of memory are needed, {shown_bytes(available)} are available")
 
 
 def shown_bytes(size: int) -> str:
-    """A size in words."""
+    """Return a size in words."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if size >= unit:
             return f"{size / unit:,.4g} {name}"
@@ -103,7 +103,7 @@ class Cost:
 
 
 def shown_time(seconds: float) -> str:
-    """A time in words."""
+    """Return a time in words."""
     for unit, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * unit:
             return f"{seconds / unit:,.3g} {name}"

@@ -37,7 +37,7 @@ class Slice:
 
 
 class Memory:
-    """Where the values lie that matter: in the buffers that addresses may come from."""
+    """The buffers that hold values on which counts depend."""
 
     def __init__(self, origins: Mapping[int, Origins], same: Mapping[Variable, Variable]) -> None:
         """`origins`: of each instruction's addresses, by pc; `same`: of parameters with one buffer, the first."""
@@ -58,7 +58,7 @@ class Memory:
         return bool(self.read) and (UNKNOWN in self.read or UNKNOWN in homes or not homes.isdisjoint(self.read))
 
     def load(self, i: Instruction) -> bool:
-        """What an instruction loads, or copies, matters; whether that is new."""
+        """Record that counts depend on what an instruction loads or copies. Returns whether that is new."""
         homes = self._homes(i)
         new = not homes <= self.read
         self.read |= homes
@@ -66,7 +66,7 @@ class Memory:
 
 
 def slice_of(program: Program, origins: Mapping[int, Origins], same: Mapping[Variable, Variable]) -> Slice:
-    """What can be left out when only counts are asked for; `origins` and `same` as of `Memory`."""
+    """Return what can be left out when only counts are asked for; `origins` and `same` as of `Memory`."""
     if len(program.functions) > 1 or program.allocates:
         return Slice(frozenset(), frozenset())
     wanted: set[Register] = set()

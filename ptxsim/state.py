@@ -24,7 +24,7 @@ def split(number: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, np.ndar
 
 
 class State:
-    """What everything that runs a batch shares."""
+    """The state of a running batch, which all parts of the machine share."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -54,19 +54,19 @@ class State:
         self.groups: dict[int, np.ndarray] = {}  # threads that can go on, by the place where they do
 
     def new_slot(self) -> int:
-        """A register more."""
+        """Allocate a slot for another register."""
         self.registers.append(NOTHING)
         return len(self.registers) - 1
 
     def prepare(self, grid: tuple[int, int, int], block: tuple[int, int, int], cluster: tuple[int, int, int]) -> None:
-        """A launch begins."""
+        """Begin a launch."""
         self.grid, self.block, self.cluster = grid, block, cluster
         self.threads, self.cluster_size = math.prod(block), math.prod(cluster)
         self.padded = align_up(self.threads, WARP)
         self.cluster_lanes = self.cluster_size * self.padded
 
     def start(self, blocks: np.ndarray, by_block: bool) -> None:
-        """A batch of these blocks begins."""
+        """Begin a batch of these blocks."""
         self.blocks, self.by_block = blocks, by_block
         self.lanes = len(blocks) * self.padded
         self.warps = self.lanes // WARP
@@ -84,7 +84,7 @@ class State:
         self.registers[:] = [NOTHING] * len(self.registers)
 
     def uniform(self, value: np.generic) -> np.ndarray:
-        """One value for every lane, without storing it more than once."""
+        """Return an array with one value for every lane, which is stored once."""
         return np.broadcast_to(value, self.lanes)
 
     # which threads act
@@ -106,7 +106,7 @@ class State:
 
     @contextmanager
     def acting(self, threads: np.ndarray) -> Iterator[None]:
-        """Only these threads act meanwhile."""
+        """Make these the active threads within the context."""
         saved = self.mask, self.active, self.whole, self.count
         self.mask = self.active = threads
         self.whole, self.count = False, int(np.count_nonzero(threads))
@@ -115,22 +115,18 @@ class State:
         finally:
             self.mask, self.active, self.whole, self.count = saved
 
-    def acting_lanes(self) -> np.ndarray:
-        """The lanes of the active threads."""
-        return np.arange(self.lanes) if self.active is None else np.flatnonzero(self.active)
-
     def living(self) -> np.ndarray:
         """The active threads that live, as a mask."""
         return self.alive if self.active is None else self.active
 
     def alive_count(self) -> int:
-        """How many threads live."""
+        """Return the number of live threads."""
         if self._counted is not self.alive:
             self._counted, self._alive_count = self.alive, int(np.count_nonzero(self.alive))
         return self._alive_count
 
     def end(self, threads: np.ndarray) -> None:
-        """Threads that live no more."""
+        """End these threads."""
         self.alive = self.alive & ~threads
         self.exited = self.exited | threads
 
@@ -168,5 +164,5 @@ class State:
         return (number % gx, number // gx % gy, number // (gx * gy))
 
     def place_in_cluster(self, axis: int) -> np.ndarray:
-        """By lane, the place of its block in its cluster along an axis."""
+        """Return for each lane its block's place in the cluster along an axis."""
         return split(self.rank, self.cluster)[axis]

@@ -1,4 +1,4 @@
-"""What a parsed module is made of: functions, instructions, variables and the kinds of operands."""
+"""The parts of a parsed module: functions, instructions, variables and the kinds of operands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Location:
 
 @dataclass(eq=False)
 class Register:
-    """One register; `slot` is its place in the machine's storage."""
+    """A register; `slot` is its place in the machine's storage."""
 
     name: str
     type: Type

@@ -47,7 +47,7 @@ class Template:
 
 
 def split_list(text: str) -> list[str]:
-    """What stands between commas outside of brackets."""
+    """Split a list at the commas that are outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += letter in "<([{"
@@ -101,7 +101,7 @@ def kernel_templates(source: str) -> list[Template]:
 
 
 def sources(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """A file and what it includes from beside it or from these folders, and so on, each with its text."""
+    """A file and what it includes, directly or not, from its own folder or from these, each with its text."""
     left, seen = [path], set()
     while left:
         found = left.pop(0)
@@ -120,7 +120,7 @@ def sources(path: Path, folders: Sequence[Path]) -> Iterator[tuple[Path, str]]:
 
 def explain(path: Path, entry: str | None, folders: Sequence[Path] = ()) -> PtxError | None:
     """Why nvcc made no code of an entry: a template that nothing instantiates, in the file or in what it includes from
-    beside it or from `folders`. None: there is no template of that name."""
+    its own folder or from `folders`. None: there is no template of that name."""
     templates = [(file, t) for file, text in sources(path, folders) for t in kernel_templates(text)]
     wanted, _, rest = (entry or "").partition("<")
     wanted = wanted.strip().rpartition("::")[2]

@@ -23,7 +23,7 @@ converted to fp16, two bytes of each word are multiplied, then the other two, fr
 apart; and a wmma of tf32 takes two steps of 4 (here: the first four columns of A, then the last).
 
 Where the two models disagree, the first is followed: nothing is aligned to an exponent below -133, and an accumulator
-of zero has none. That concerns products below 2^-126 only. Neither tells the sign of a zero: here an exact one is +0.
+of zero has none. That concerns products below 2^-126 only. Neither gives the sign of a zero: here an exact one is +0.
 
 Not yet compared with a card by this project (tests/experiments/gpu/test_tensor_cores.py does it where there is a GPU).
 """
@@ -48,7 +48,7 @@ FP8 = ("e4m3", "e5m2")
 
 @dataclass(frozen=True)
 class Rule:
-    """How one step sums: bits kept below the unit of the largest exponent, and of the fraction of an fp32 result."""
+    """The precision of one step: bits kept below the largest exponent, and of the fraction of an fp32 result."""
 
     fraction: int = 25
     keeps: int = 23
@@ -89,7 +89,7 @@ def wgmma(a: np.ndarray, b: np.ndarray, c: np.ndarray, names: tuple[str, str], r
 def multiply(
     a: np.ndarray, b: np.ndarray, c: np.ndarray, names: tuple[str, str], result: str, rule: Rule = USUAL
 ) -> np.ndarray:
-    """One step: all of k at once. Shapes as of `mma`; float64 values of the result's format."""
+    """Compute one step over all of its k. Shapes as of `mma`; returns float64 values of the result's format."""
     (m, k), n = a.shape[-2:], b.shape[-2]
     left, right, c_ = a.reshape(-1, m, k), b.reshape(-1, n, k), c.reshape(-1, m, n)
     least = SUBNORMAL[names[0]], SUBNORMAL[names[1]], SUBNORMAL[result]

@@ -103,7 +103,7 @@ class TensorMap:
         fill: object,
         element_strides: Sequence[int] | None,
     ) -> None:
-        """What cuTensorMapEncodeTiled asks for."""
+        """Check the requirements of cuTensorMapEncodeTiled."""
         for name, value, known in (
             ("swizzle", swizzle, SWIZZLES),
             ("interleave", interleave, ("none",)),
@@ -174,7 +174,7 @@ class TensorMap:
         return swizzled(at + np.arange(self.inner_bytes // 16, dtype=np.int64) * 16, self.swizzle)
 
     def numpy(self) -> np.ndarray:
-        """What its array holds, after the last launch."""
+        """Return the contents of the map's array, as the last launch left them."""
         return self.array.numpy()
 
     def __repr__(self) -> str:

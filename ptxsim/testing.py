@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def _require(holds: bool, message: str) -> None:
-    """As `assert`, but with no more than the message where pytest rewrites assertions."""
+    """Assert a condition, with only the message shown where pytest rewrites assertions."""
     __tracebackhide__ = True
     if not holds:
         raise AssertionError(message)
@@ -45,19 +45,19 @@ def _require(holds: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class Result:
-    """What a launch did; its assertions fail with the lines of the source that are to blame."""
+    """The result of a launch, whose assertions fail with the lines of the source that are to blame."""
 
     kernel: Kernel
     launch: Launch
     counters: Counters
 
     def assert_no_faults(self) -> None:
-        """No faults but accepted ones."""
+        """Assert that there were no faults, except accepted ones."""
         found = [str(fault) for fault in self.launch.faults if fault.accepted is None]
         _require(not found, f"{len(found)} faults:\n" + "\n".join(found))
 
     def assert_no_notes(self) -> None:
-        """No notes either."""
+        """Assert that there were no notes."""
         _require(not self.launch.notes, "\n".join(self.launch.notes))
 
     def assert_conflicts(self, at_most: int, line: int | None = None, file: str | None = None) -> None:

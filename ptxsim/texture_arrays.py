@@ -76,7 +76,7 @@ class TextureArray:
         return PtxsimError(f"texture array {self.name}: {what}")
 
     def numpy(self) -> np.ndarray:
-        """What it holds, after what surfaces wrote in the last launch."""
+        """Return the array's contents, with what surfaces wrote in the last launch."""
         return self._data
 
     def __repr__(self) -> str:

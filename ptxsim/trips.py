@@ -17,7 +17,7 @@ OF_BLOCK = ("%ctaid", "%clusterid", "%smid", "%gridid", "%clock", "%globaltimer"
 
 
 def trip_counts(program: Program) -> list[int]:
-    """The places of such parameters."""
+    """Return the places of the parameters that only count trips of loops."""
     if len(program.functions) > 1:
         return []
     places = {p.variable: n for n, p in enumerate(program.parameters)}
@@ -35,7 +35,7 @@ def trip_counts(program: Program) -> list[int]:
 
 
 def _first(i: Instruction) -> object:
-    """What an instruction may write."""
+    """Return the operand that an instruction may write."""
     return i.operands[0] if i.operands and i.opcode not in ("st", "red", "bra", "brx") else ()
 
 
@@ -48,7 +48,7 @@ def _differs(i: Instruction, of_parameter: set[int]) -> bool:
 
 
 def _reached(program: Program, registers: set[Register]) -> set[Register]:
-    """These registers and all that are computed from them."""
+    """Return these registers and all that are computed from them."""
     found, size = set(registers), -1
     while size != len(found):
         size = len(found)

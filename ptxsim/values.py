@@ -1,4 +1,4 @@
-"""Arrays of register values: their bits in another type, and new values beside old ones."""
+"""Arrays of register values: their bits in another type, and new values merged with old ones."""
 
 from __future__ import annotations
 

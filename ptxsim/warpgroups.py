@@ -1,7 +1,7 @@
 """wgmma under way: which registers and bytes of shared memory a warpgroup's multiplications use until waited for.
 
-A wgmma's sums are there at once; what is told of is their use before a wait_group, as on a device they may not be there
-yet. Watched are the registers that a wgmma names, and those that values pass through on the way to it and from it by
+A wgmma's sums are there at once; their use before a wait_group is reported, as on a device they may not be there yet.
+Watched are the registers that a wgmma names, and those that values pass through on the way to it and from it by
 mov: compilers put copies between, which ptxas takes out again, so that a copy is no use of a value under way.
 """
 
@@ -17,7 +17,7 @@ from .program import Program
 from .syntax import Address, Immediate, Instruction, Register, Vector, registers_of
 
 WARP, WARPGROUP = 32, 128
-READS_FIRST = ("st", "red", "bar", "barrier", "setp")  # opcodes that are told apart from those that write operand 0
+READS_FIRST = ("st", "red", "bar", "barrier", "setp")  # opcodes that read operand 0 rather than write it
 REMEDY = 'asm volatile("" : "+r"(x) :: "memory") before the fence keeps the compiler from moving it there'
 
 
@@ -149,7 +149,7 @@ class Warpgroups:
             self.groups[group].append(int(self.last[group]))
 
     def wait(self, pending: int) -> None:
-        """All but the last `pending` groups are over."""
+        """Complete all but the last `pending` groups."""
         for group in self.active().tolist():
             ends = self.groups[group]
             over = ends[: len(ends) - pending]

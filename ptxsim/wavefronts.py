@@ -25,7 +25,7 @@ SECTOR, LINE = 32, 128
 
 
 def most_words_per_bank(words: np.ndarray, valid: np.ndarray) -> np.ndarray:
-    """For each row, the largest number of distinct words that fall on one bank."""
+    """Return for each row the largest number of distinct words in one bank."""
     rows = len(words)
     marked = np.where(valid, words, -1)
     marked = np.sort(marked, axis=1)
@@ -47,7 +47,7 @@ def _groups(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.n
 
 
 def _paired(addresses: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """For each row, whether all pairs (i, i^1), or all pairs (i, i^2), hold equal addresses."""
+    """Return for each row whether all pairs (i, i^1), or all pairs (i, i^2), hold equal addresses."""
     lane = np.arange(addresses.shape[1])
     holds = np.zeros(len(addresses), bool)
     for other in (lane ^ 1, lane ^ 2):
@@ -95,7 +95,7 @@ def cp_async(
 
 
 def distinct(values: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """How many different values each row holds."""
+    """Return the number of different values in each row."""
     marked = np.sort(np.where(active, values, -1), axis=1)
     new = (marked[:, 1:] != marked[:, :-1]) & (marked[:, 1:] >= 0)
     return new.sum(axis=1) + (marked[:, 0] >= 0)

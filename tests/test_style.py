@@ -25,11 +25,10 @@ BANNED = {
     r"foret[eo]l[dl]\w*": "predicted",
     r"keep_registers|take_registers|meet_relaxed|give_back|RingPlace|TileOut": "the names of docs/glossary.md",
 }
-PROSE = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "kernels", "workflow/report", "ptxsim/README.md"]
-PROSE += ["ptxsim/QUESTIONS.md", "ptxsim/CHANGELOG.md"]
+PROSE = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs", "kernels", "workflow/report", "ptxsim"]
 FOLDERS = ["contracts", "kernels", "analysis/figures"]  # whose Python is held to this, too; to grow until it is PYTHON
 FOLDERS += ["experiments/emulation", "experiments/gpu", "experiments/studies", "experiments/try_kernel"]
-FOLDERS += ["experiments/tuning", "workflow", "analysis/explorer"]
+FOLDERS += ["experiments/stages", "experiments/tuning", "ptxsim", "workflow", "analysis/explorer"]
 FOLDERS += [f"analysis/{path.name}" for path in sorted((ROOT / "analysis").glob("*.py")) if path.name != "fill_docs.py"]
 # (ffma_issue.csv, an archived table, has a column `beside`.)
 FRAGMENT = re.compile(r"(Of|That of|Those|Now|These)\b")  # how a docstring that is no sentence begins

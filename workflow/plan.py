@@ -214,8 +214,10 @@ class Plan:
         return tuple(name for name in self.parts(experiment)[part] if name in self.runnable)
 
     def predicted(self, variant: str) -> tuple[ProblemSpec, ...]:
-        """The problems whose counters are wanted of a variant, and so predicted; C is not read in a prediction."""
-        wanted = (p for e in self.everything.values() if variant in e.variants for p in e.profiled)
+        """The problems whose counters are wanted of a variant in this run, and so predicted; C is not read in a
+        prediction."""
+        asked = (e for e in self.everything.values() if not e.by_name or e.name in self.planned)
+        wanted = (p for e in asked if variant in e.variants for p in e.profiled)
         return tuple(dict.fromkeys(replace(problem, beta=ProblemSpec.beta) for problem in wanted))
 
     def has_table(self, name: str) -> bool:
@@ -431,7 +433,7 @@ def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: li
 
     Raises `UserError` where one of these was asked for by name.
     """
-    reasons = {name: entry.unfit(arch) for name, entry in entries.runnable.items()}
+    reasons = {name: entry.unfit(arch) for name, entry in entries.items()}
     baselines = {name: entry for name, entry in entries.items() if isinstance(entry, catalogue.Baseline)}
     reasons |= {name: f"{name} {missing[e.library]}" for name, e in baselines.items() if e.library in missing}
     found = {name: reason for name, reason in reasons.items() if reason}

@@ -16,7 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, marked, records
+from analysis.data import Measured, marked, records, share_text
 from analysis.figures import style
 from analysis.inputs import Inputs
 
@@ -107,6 +107,7 @@ def draw(measured: Measured, experiment: str) -> Figure:
         measured,
         "m = n = k",
         style.data_text(rows["data"]),
+        share_text(rows),
         "hatched: libraries",
         stale=rows["stale"].any(),
     )

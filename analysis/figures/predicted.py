@@ -23,7 +23,7 @@ from contracts.dtypes import dtypes
 EXACT = 1e-6  # the tables hold nine digits
 LEFT = 1e-4  # percent: where exact marks stand
 NAMED = 0.05  # percent: from here on the kernel that is farthest off is named
-SIXTEEN_BITS = {name: "16-bit" for name, dtype in dtypes().items() if dtype.bits == 16}
+SIXTEEN_BITS = {name: "16-bit" for name, dtype in dtypes().items() if dtype.bytes == 2}
 
 
 def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:

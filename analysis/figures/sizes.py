@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-from analysis.data import Measured, marked, records
+from analysis.data import Measured, marked, records, share_text
 from analysis.figures import style
 from analysis.inputs import Inputs
 
@@ -135,7 +135,9 @@ def draw(measured: Measured, experiment: str) -> Figure:
     sizes = f"{len(step)} sizes from {step[0]} to {step[-1]}"
     band = "bands: 95% intervals, where wider than the line"
     free = style.regime_text(rows["regime"]) if rows["regime"].nunique() == 1 else ""
-    style.note(figure, measured, free, style.data_text(rows["data"]), sizes, band, stale=rows["stale"].any())
+    style.note(
+        figure, measured, free, style.data_text(rows["data"]), sizes, share_text(rows), band, stale=rows["stale"].any()
+    )
     return figure
 
 

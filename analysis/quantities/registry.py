@@ -23,7 +23,7 @@ from analysis.metrics import COMPARISON, DERIVED
 from analysis.quantities import estimates
 from analysis.quantities.estimates import Estimate
 from contracts import schema
-from contracts.dtypes import dtypes
+from contracts.dtypes import Types
 
 Reading = Any  # analysis.quantities.machine.Reading, which imports this module
 Value = Estimate | str | tuple[int, ...]
@@ -140,7 +140,7 @@ TIME_ENDS = ("median", "ci_low", "ci_high")
 
 
 def _peak_share(of: Reading) -> Value:
-    return estimates.divide(of.get("flop_per_clock_sm"), of.ceiling(dtypes()[of.row["dtype"]].ceilings))
+    return estimates.divide(of.get("flop_per_clock_sm"), of.ceiling(Types.named(of.row["dtype"]).ab.ceilings))
 
 
 def _clock(of: Reading) -> Value:

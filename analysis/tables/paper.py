@@ -19,7 +19,7 @@ summary.json
 
 ladder.csv and sizes.csv: one row per experiment, regime, size, variant and kind of data
     experiment, regime, n, variant, label, kind, dtype, data, stale (true or false); tflops, tflops_ci_low,
-    tflops_ci_high; share_percent, share_ci_low_percent, share_ci_high_percent (of the baseline timed beside it);
+    tflops_ci_high; share_percent, share_ci_low_percent, share_ci_high_percent (of the baseline), share_kind (of which);
     gain (TFLOP/s over those of the rung it builds on, in the same experiment, size, regime and kind of data);
     time_us_median, time_us_worklog, tflops_worklog; flop_per_clock_sm, share_of_ceiling_percent (FLOP/clock/SM over the
     best measured one of its arithmetic), sm_clock_mhz, clock_held (5th to 95th percentile within 1% of the median);
@@ -64,7 +64,7 @@ from analysis.tables import autotune, library_calls
 from analysis.tables.compare import compare
 from analysis.tables.data_kinds import spreads
 from contracts import worklogs
-from contracts.dtypes import dtypes
+from contracts.dtypes import Types
 
 PAIR = ("sgemm_blocktile_2d", "sgemm_vectorized")  # worklog 002's two kernels
 
@@ -75,9 +75,8 @@ def timings(measured: Measured) -> pd.DataFrame:
     flop = 2e-6 * bench["m"] * bench["n"] * bench["k"]  # per microsecond: TFLOP/s
     ceilings = measured.machine["ceilings"]
     best = {
-        name: max(ceilings.get(key, 0.0) for key in dtype.ceilings) or None
-        for name, dtype in dtypes().items()
-        if dtype.ceilings
+        name: max((ceilings.get(key, 0.0) for key in Types.named(name).ab.ceilings), default=0.0) or None
+        for name in bench["dtype"].unique()
     }
     copied = ["experiment", "regime", "n", "variant", "label", "kind", "dtype", "data"]
     rows = pd.DataFrame(
@@ -90,6 +89,7 @@ def timings(measured: Measured) -> pd.DataFrame:
             "share_percent": 100 * bench["share_of_baseline"],
             "share_ci_low_percent": 100 * bench["share_ci_low"],
             "share_ci_high_percent": 100 * bench["share_ci_high"],
+            "share_kind": bench["share_kind"],
             "gain": gains(bench, measured.variants),
             "time_us_median": bench["time_us_median"],
             "time_us_worklog": bench["time_us_worklog"].astype(float),

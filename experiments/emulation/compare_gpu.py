@@ -25,6 +25,7 @@ import numpy as np
 import ptxsim
 from contracts import UserError, atomic_write, run_command, write_rows
 from contracts.archives import checksum
+from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_store, add_variants
 from experiments.emulation import RESULTS
 from experiments.emulation.device import EmulatedDevice
@@ -62,7 +63,7 @@ def chosen(variant: Variant) -> list[Case]:
 
 
 def compare(
-    p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, one: np.ndarray, other: np.ndarray
+    p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray, one: np.ndarray, other: np.ndarray
 ) -> tuple[int, float | None]:
     """How many elements differ in any bit, and the largest difference as a share of twice the rounding bound.
 
@@ -74,7 +75,7 @@ def compare(
         return 0, 0.0
     x, y = one.astype(np.float64), other.astype(np.float64)
     with np.errstate(invalid="ignore"):
-        allowed = 2.0 * verify.bound(p, dtype, y, verify.magnitude(p, a, b, c0))
+        allowed = 2.0 * verify.bound(p, types, y, verify.magnitude(p, a, b, c0))
         worst = float((np.abs(x - y) / allowed).max())
     return differing, worst if np.isfinite(worst) else None
 
@@ -103,7 +104,7 @@ def kept(path: Path, variant: Variant) -> dict[str, Emulated]:
     """What `keep` wrote, by the name of the case. Raises `UserError` for another file."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key].view(verify.NUMPY_DTYPES[variant.dtype]) for key in file.files}
+            arrays = {key: file[key].view(variant.types.c.numpy) for key in file.files}
             return {key.partition(" ")[2]: Emulated(int(key.partition(" ")[0]), c) for key, c in arrays.items()}
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: not the results of an emulated kernel ({error}); emulate it again") from error
@@ -135,7 +136,7 @@ def agree(
     with seconds.of("judge"):
         for inputs, one in zip(prepared, measured, strict=True):
             p, other = inputs.case.problem, emulated[inputs.case.name].c
-            differing, worst = compare(p, variant.dtype, inputs.a, inputs.b, inputs.c0, one, other)
+            differing, worst = compare(p, variant.types, inputs.a, inputs.b, inputs.c0, one, other)
             right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
             row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
             row |= p.numbers | {"seed": inputs.seed}

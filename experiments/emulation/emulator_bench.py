@@ -22,7 +22,6 @@ import ptxsim
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
 from experiments.emulation.launching import FEW_SMS, Arguments
-from experiments.stages import verify
 from experiments.stages.cases import packed
 from kernels import arguments, catalogue
 from kernels.catalogue import Problem, Variant
@@ -49,9 +48,9 @@ def problem(variant: Variant, factor: int) -> Problem:
 
 def launch(kernel: ptxsim.Kernel, variant: Variant, p: Problem, observers: list[ptxsim.Observer]) -> float:
     """Seconds of one launch on random matrices."""
-    rng, dtype = np.random.default_rng(0), verify.NUMPY_DTYPES[variant.dtype]
+    rng = np.random.default_rng(0)
     matrices = {
-        name: ptxsim.Array(rng.uniform(-1, 1, (rows, columns)).astype(dtype), name)
+        name: ptxsim.Array(rng.uniform(-1, 1, (rows, columns)).astype(variant.types.of(name).numpy), name)
         for name, (rows, columns, _) in p.stored.items()
     }
     grid = variant.grid(p, FEW_SMS)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_json, read_rows, run_command
-from contracts.dtypes import dtypes
 from experiments.command_line import find_runnable
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
@@ -107,7 +106,6 @@ def _jobs(
     """Slices of A are numbered by tile row and step, then those of B by tile column and step."""
     merged = max(1, SLICE // tiling.k)  # steps that are looked up at once
     slices = -(-tiling.steps // merged)
-    item = dtypes()[variant.dtype].bytes
     flop = 2 * tiling.m * tiling.n * tiling.k * merged / math.prod(variant.cluster)  # of a block
     clocks = flop * blocks / flop_per_clock(variant, machine)
     for tile, first, last in parts:
@@ -115,13 +113,13 @@ def _jobs(
         rows = min(tiling.m, problem.m - row * tiling.m)
         columns = min(tiling.n, problem.n - column * tiling.n)
         begin, end = first // merged, -(-last // merged)
-        size = merged * tiling.k * item
+        size = merged * tiling.k * variant.types.ab.bytes
         yield l2.Job(
             ((row * slices + begin, rows * size), ((tiling.tiles_m + column) * slices + begin, columns * size)),
             end - begin,
             clocks,
             None if first else ("C", tile),
-            rows * columns * item,
+            rows * columns * variant.types.c.bytes,
         )
 
 
@@ -130,9 +128,10 @@ def flop_per_clock(variant: Variant, machine: Machine) -> float:
     with."""
     if not variant.tensor_cores:
         return 2 * 32 * machine.fma_per_clock
-    wide = dtypes()[variant.dtype].bytes == 4
+    wide = variant.types.ab.bytes == 4
     if variant.one_arch:
-        return machine.wgmma_tf32_flop_per_clock if wide else machine.wgmma_flop_per_clock
+        by_bytes = machine.wgmma_fp8_flop_per_clock, machine.wgmma_flop_per_clock, machine.wgmma_tf32_flop_per_clock
+        return by_bytes[variant.types.ab.bytes // 2]
     return machine.mma_tf32_flop_per_clock if wide else machine.mma_flop_per_clock
 
 
@@ -214,12 +213,7 @@ def measured(archive: Path | None) -> Iterator[dict[str, Any]]:
     kernels = catalogue.load().kernels
     for row in read_rows(archive / "counters.csv", "counters"):
         known = kernels.get(row["variant"])
-        if (
-            row["metric"] == DRAM_READ
-            and known
-            and dtypes()[known.dtype].bytes == 2
-            and row["m"] == row["n"] == row["k"]
-        ):
+        if row["metric"] == DRAM_READ and known and known.types.ab.bytes == 2 and row["m"] == row["n"] == row["k"]:
             yield {"machine": machine, "variant": known.name, "n": row["n"], "dram_read_bytes": row["value"]}
 
 

@@ -11,7 +11,6 @@ import numpy as np
 
 import ptxsim
 from contracts import UserError
-from contracts.dtypes import dtypes
 from kernels import arguments
 from kernels.arguments import TensorMap, Workspace
 from kernels.catalogue import TEXTURE_ALIGNMENT, Problem, Variant
@@ -69,8 +68,10 @@ def to_count(variant: Variant, problem: Problem, sms: int = FEW_SMS) -> dict[str
     `sms`: of the GPU, which a persistent kernel's grid follows.
     """
     p = problem
-    element = np.dtype(f"u{dtypes()[variant.dtype].bytes}")
-    matrices = {name: ptxsim.Array(np.zeros(rows * ld, element), name) for name, (rows, _, ld) in p.stored.items()}
+    matrices = {
+        name: ptxsim.Array(np.zeros(rows * ld, f"u{variant.types.of(name).bytes}"), name)
+        for name, (rows, _, ld) in p.stored.items()
+    }
     grid = variant.grid(p, sms)
     return {
         "grid": grid,

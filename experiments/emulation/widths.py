@@ -32,7 +32,7 @@ def rows(name: str, kernel: ptxsim.Kernel, cubin: Path) -> list[dict[str, Any]]:
             "file": Path(line.file).name,
             "line": line.line,
             "opcode": line.opcode,
-            "predicted": shown(line.foreseen),
+            "predicted": shown(line.predicted),
             "found": shown(line.found),
             "agree": line.agree,
         }

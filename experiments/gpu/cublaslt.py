@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from contracts import UserError
-from contracts.dtypes import Dtype
+from contracts.dtypes import Types
 from experiments.gpu.device import Gpu, Memory
 from kernels.problem import Problem
 
@@ -51,12 +51,12 @@ class MatmulHeuristicResult(ctypes.Structure):
     )
 
 
-def reductions(dtype: Dtype) -> int:
+def reductions(types: Types) -> int:
     """The mask of how parts of a split k may be added up: in fp32, as every kernel here adds.
 
-    For 16-bit matrices the heuristic also has algorithms that add parts as they are stored, in 16 bits.
+    For a C of 16 bits the heuristic also has algorithms that add parts as they are stored, in 16 bits.
     """
-    return CUBLASLT_REDUCTION_SCHEME_MASK if dtype.bits == 32 else CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+    return CUBLASLT_REDUCTION_SCHEME_MASK if types.c.bytes == 4 else CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class CublasLt:
         if status := getattr(self._library, name)(*arguments):
             raise UserError(f"{name} failed with status {status}")
 
-    def candidates(self, p: Problem, dtype: Dtype, a: int, b: int, c: int) -> list[Callable[[], None]]:
+    def candidates(self, p: Problem, types: Types, a: int, b: int, c: int) -> list[Callable[[], None]]:
         """A call for each algorithm that the heuristic gives, in its order; none where it knows none.
 
         A call raises `UserError` where cublasLtMatmul does not take it.
         """
-        described = _Described(self._library, self._call, p, dtype, operands(p, a, b, c))
+        described = _Described(self._library, self._call, p, types, operands(p, a, b, c))
         return [self._bound(described, p, result) for result in self._heuristic(described)]
 
     def _heuristic(self, described: _Described) -> Sequence[MatmulHeuristicResult]:
@@ -144,7 +144,7 @@ class _Described:
     """A problem in cublasLt's descriptors, destroyed with this."""
 
     def __init__(
-        self, library: Any, call: Callable[..., None], p: Problem, dtype: Dtype, matrices: Sequence[Operand]
+        self, library: Any, call: Callable[..., None], p: Problem, types: Types, matrices: Sequence[Operand]
     ) -> None:
         self.operands = matrices
         self._library, self._made = library, list[tuple[str, ctypes.c_void_p]]()
@@ -155,7 +155,7 @@ class _Described:
             self._made.append((f"cublasLt{kind}Destroy", handle))
             return handle
 
-        self.operation = make("MatmulDesc", ctypes.c_int(dtype.cublas_compute), ctypes.c_int(CUDA_R_32F))
+        self.operation = make("MatmulDesc", ctypes.c_int(types.ab.cublas_compute), ctypes.c_int(CUDA_R_32F))
         if (of_b := operation_of_b(p)) != CUBLAS_OP_N:
             number, of_first = ctypes.c_int32(of_b), ctypes.c_int(CUBLASLT_MATMUL_DESC_TRANSA)
             four = ctypes.c_size_t(ctypes.sizeof(number))
@@ -163,13 +163,13 @@ class _Described:
         u64, i64 = ctypes.c_uint64, ctypes.c_int64
         self.layouts = [
             make("MatrixLayout", ctypes.c_int(dtype.cuda_type), u64(one.rows), u64(one.columns), i64(one.ld))
-            for one in matrices
+            for one, dtype in zip(matrices, (types.ab, types.ab, types.c), strict=True)
         ]
         self.preference = make("MatmulPreference")
         first, second, output = (ctypes.c_uint32(one.alignment) for one in matrices)
         for attribute, value in (
             (CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, u64(WORKSPACE_BYTES)),
-            (CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, ctypes.c_uint32(reductions(dtype))),
+            (CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, ctypes.c_uint32(reductions(types))),
             (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, first),
             (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, second),
             (CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, output),

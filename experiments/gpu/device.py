@@ -20,7 +20,7 @@ from cuda.core._tensor_map import TensorMapL2Promotion, TensorMapSwizzle  # cuda
 from cuda.core.utils import StridedMemoryView
 
 from contracts import UserError
-from contracts.dtypes import dtypes
+from contracts.dtypes import Dtype, Types
 from experiments.gpu.worker import DeviceFault
 from kernels import arguments
 from kernels.arguments import TensorMap, Workspace
@@ -116,10 +116,16 @@ class Gpu:
         cuda(driver.cuMemcpyDtoH(array.ctypes.data, memory.address, array.nbytes))
         return array
 
-    def fill(self, memory: Memory, dtype: str, count: int, seed: int, data: str) -> None:
+    def fill(self, memory: Memory, dtype: Dtype, count: int, seed: int, data: str) -> None:
         """Fill with random elements (see FILLS) of `dtype`, rounded to it."""
-        launch_fill = self.harness_launcher(f"fill_{dtype}", 8 * self.sm_count, 256)
+        launch_fill = self.harness_launcher(f"fill_{dtype.name}", 8 * self.sm_count, 256)
         launch_fill(memory.address, np.uint64(count), np.uint64(seed), np.int32(FILLS[data]))
+
+    def filled(self, dtype: Dtype, count: int, seed: int, data: str) -> Memory:
+        """So many elements, filled."""
+        memory = Memory(count * dtype.bytes)
+        self.fill(memory, dtype, count, seed, data)
+        return memory
 
 
 def load_cubin(path: Path) -> ObjectCode:
@@ -170,7 +176,7 @@ def words_at(address: int, rows: int, columns: int, ld: int, nbytes: int) -> obj
     interface = {
         "shape": (rows, columns),
         "strides": (ld * nbytes, nbytes),
-        "typestr": f"<i{nbytes}",
+        "typestr": np.dtype(f"i{nbytes}").str,
         "data": (address, False),
         "version": 3,
     }
@@ -181,8 +187,8 @@ def words_at(address: int, rows: int, columns: int, ld: int, nbytes: int) -> obj
 class Arguments:
     """Makes a launch's arguments that are no numbers, and keeps what they point to (see `kernels.arguments.Makers`)."""
 
-    def __init__(self, gpu: Gpu, dtype: str) -> None:
-        self.gpu, self.dtype = gpu, dtype
+    def __init__(self, gpu: Gpu, types: Types) -> None:
+        self.gpu, self.types = gpu, types
         self._textures: list[Texture] = []
         self._memory: list[Memory] = []
         self._before_each: list[Memory] = []
@@ -194,12 +200,12 @@ class Arguments:
 
     def tensor_map(self, matrix: int, rows: int, columns: int, ld: int, spec: TensorMap) -> TensorMapDescriptor:
         """A tensor map, which the launch copies."""
-        dtype = dtypes()[self.dtype]
+        dtype = self.types.of(spec.matrix)
         words = words_at(matrix, rows, columns, ld, dtype.bytes)
         view = StridedMemoryView.from_cuda_array_interface(words, stream_ptr=-1)
         return view.as_tensor_map(
             spec.box,
-            data_type=np.dtype(dtype.numpy),
+            data_type=np.dtype(dtype.numpy if dtype.bytes > 1 else np.uint8),  # TMA has no 8-bit floats
             swizzle=TensorMapSwizzle[f"SWIZZLE_{spec.swizzle}B" if spec.swizzle else "NONE"],
             l2_promotion=TensorMapL2Promotion[f"L2_{spec.l2_promotion}B" if spec.l2_promotion else "NONE"],
         )
@@ -252,7 +258,7 @@ class CatalogueKernel:
             shmem_size=variant.shared_bytes,
             is_cooperative=variant.cooperative,
         )
-        made = Arguments(self.gpu, variant.dtype)
+        made = Arguments(self.gpu, variant.types)
         packed = arguments.pack(variant.arguments, problem, matrices, math.prod(grid), made)
         kernel, stream = self._kernels[variant.name], self.gpu.stream
 

@@ -3,6 +3,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 typedef unsigned long long u64;
 
@@ -54,10 +55,9 @@ __device__ float draw(u64 counter, int data) {
 
 struct Tf32 { float value; };  // a float with the ten mantissa bits that a tensor core reads
 
-__device__ void put(float* to, float x) { *to = x; }
+template <typename T>
+__device__ void put(T* to, float x) { *to = T(x); }  // to the nearest
 __device__ void put(Tf32* to, float x) { to->value = __int_as_float(__float_as_int(x) & 0xffffe000); }
-__device__ void put(__nv_bfloat16* to, float x) { *to = __float2bfloat16_rn(x); }
-__device__ void put(__half* to, float x) { *to = __float2half_rn(x); }
 
 template <typename T>
 __device__ void fill(T* out, u64 count, u64 seed, int data) {
@@ -70,11 +70,11 @@ __device__ void fill(T* out, u64 count, u64 seed, int data) {
 
 enum Mode { PLAIN = 0, ABSOLUTE = 1, SQUARE = 2 };
 
-__device__ double as_double(float x) { return x; }
-__device__ double as_double(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ double as_double(__half x) { return __half2float(x); }
-
-__device__ double apply(double x, int mode) { return mode == PLAIN ? x : mode == ABSOLUTE ? fabs(x) : x * x; }
+template <typename T>
+__device__ double apply(T element, int mode) {
+    const double x = float(element);
+    return mode == PLAIN ? x : mode == ABSOLUTE ? fabs(x) : x * x;
+}
 
 // y[i] = sum_j f(M[i][j]) * x[j], one block of 256 threads a row; x == nullptr stands for ones.
 template <typename T>
@@ -82,7 +82,7 @@ __device__ void matvec(const T* M, int cols, int ld, const double* x, int mode, 
     __shared__ double partial[256];
     const T* row = M + size_t(blockIdx.x) * ld;
     double sum = 0;
-    for (int j = threadIdx.x; j < cols; j += 256) sum += apply(as_double(row[j]), mode) * (x ? x[j] : 1.0);
+    for (int j = threadIdx.x; j < cols; j += 256) sum += apply(row[j], mode) * (x ? x[j] : 1.0);
     partial[threadIdx.x] = sum;
     for (int half = 128; half > 0; half /= 2) {
         __syncthreads();
@@ -99,7 +99,7 @@ __device__ void row_products(const T* A, int lda, const T* B, int ldb, int n, in
     const T* a = A + size_t(rows[blockIdx.y]) * lda;
     double sum = 0;
 #pragma unroll 8
-    for (int i = 0; i < k; ++i) sum += apply(as_double(a[i]), mode) * apply(as_double(B[size_t(i) * ldb + j]), mode);
+    for (int i = 0; i < k; ++i) sum += apply(a[i], mode) * apply(B[size_t(i) * ldb + j], mode);
     y[size_t(blockIdx.y) * n + j] = sum;
 }
 
@@ -114,10 +114,11 @@ __device__ void row_products(const T* A, int lda, const T* B, int ldb, int n, in
         row_products(A, lda, B, ldb, n, k, rows, mode, y);                                                       \
     }
 
-FILL(fp32, float)
+#define DTYPE(NAME, T) FILL(NAME, T) PRODUCTS(NAME, T)
+
+DTYPE(fp32, float)
 FILL(tf32, Tf32)
-FILL(bf16, __nv_bfloat16)
-FILL(fp16, __half)
-PRODUCTS(fp32, float)
-PRODUCTS(bf16, __nv_bfloat16)
-PRODUCTS(fp16, __half)
+DTYPE(bf16, __nv_bfloat16)
+DTYPE(fp16, __half)
+DTYPE(fp8_e4m3, __nv_fp8_e4m3)
+DTYPE(fp8_e5m2, __nv_fp8_e5m2)

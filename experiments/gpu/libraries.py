@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from contracts import UserError
-from contracts.dtypes import dtypes
 from experiments.gpu.cublaslt import CUBLAS_OP_N, CublasLt, operation_of_b
 from experiments.gpu.device import CatalogueKernel, Gpu
 from experiments.gpu.discovery import missing_libraries
@@ -53,7 +53,7 @@ class CublasGemm(FastestCall):
         finds B^T as it lies if B is row-major, and else transposes B."""
         if reason := self.entry.refusal(problem):
             raise UserError(reason)
-        dtype = dtypes()[self.entry.dtype]
+        dtype = self.entry.types.ab  # and of C
         element, compute = dtype.cuda_type, dtype.cublas_compute
         p = problem
         alpha, beta = ctypes.c_float(p.alpha), ctypes.c_float(p.beta)
@@ -77,20 +77,47 @@ class CublasGemm(FastestCall):
         The numbers are the places in the heuristic's list. What cuBLAS refuses to run is not among them, so all run
         once here.
         """
-        found: dict[str, Call] = {GEMM_EX: self.bind(problem, a, b, c)}
-        for name, call in self._lt_calls(problem, a, b, c).items():
-            with contextlib.suppress(UserError):
-                call()
-                found[name] = call
-        return found
+        return {GEMM_EX: self.bind(problem, a, b, c)} | _that_run(self._lt_calls(problem, a, b, c))
 
     def named(self, name: str, problem: Problem, a: int, b: int, c: int) -> Call | None:
         """See `FastestCall.named`; the others are not run."""
         return self.bind(problem, a, b, c) if name == GEMM_EX else self._lt_calls(problem, a, b, c).get(name)
 
     def _lt_calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
-        candidates = self.lt.candidates(problem, dtypes()[self.entry.dtype], a, b, c)
+        candidates = self.lt.candidates(problem, self.entry.types, a, b, c)
         return {f"cublasLtMatmul {place}/{len(candidates)}": call for place, call in enumerate(candidates, start=1)}
+
+
+class CublasLtGemm(CublasGemm):
+    """cublasLtMatmul alone, for cublasGemmEx takes no 8-bit floats. Their scale factors are 1, and sums are in fp32:
+    CUBLASLT_MATMUL_DESC_FAST_ACCUM stays off, as it is by default."""
+
+    def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
+        """The first of its algorithms. Raises `UserError` where there is none."""
+        return next(iter(self._lt_calls(problem, a, b, c).values()))
+
+    def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
+        """See `FastestCall.calls`."""
+        if not (found := _that_run(self._lt_calls(problem, a, b, c))):
+            raise UserError(f"{self.entry.name}: cublasLtMatmul refuses to run this problem")
+        return found
+
+    def _lt_calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
+        if reason := self.entry.refusal(problem, {"A": a, "B": b, "C": c}):
+            raise UserError(reason)
+        if not (found := super()._lt_calls(problem, a, b, c)):
+            raise UserError(f"{self.entry.name}: this GPU's cublasLtMatmul has no algorithm for {self.entry.dtype}")
+        return found
+
+
+def _that_run(calls: dict[str, Call]) -> dict[str, Call]:
+    """Those that the library does not refuse, by running each once."""
+    found: dict[str, Call] = {}
+    for name, call in calls.items():
+        with contextlib.suppress(UserError):
+            call()
+            found[name] = call
+    return found
 
 
 def _loaded(name: str) -> ctypes.CDLL:
@@ -122,7 +149,12 @@ def load_gemm(gpu: Gpu, entry: Entry) -> Gemm:
         from experiments.gpu.triton_gemm import TritonGemm  # a kernel of Triton's needs Triton to be imported
 
         return TritonGemm(gpu, entry)
-    return CublasGemm(gpu, entry) if entry.library == "cublas" else TorchGemm(gpu, entry)
+    known: dict[str, Callable[[Gpu, Baseline], Gemm]] = {
+        "cublas": CublasGemm,
+        "cublaslt": CublasLtGemm,
+        "torch": TorchGemm,
+    }
+    return known[entry.library](gpu, entry)
 
 
 def bind_for_timing(gemm: Gemm, problem: Problem, a: int, b: int, c: int, timed_by: TimedBy = by_stopwatch) -> Call:

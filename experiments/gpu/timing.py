@@ -119,7 +119,7 @@ CHUNKS = 3
 
 def warm_up(gpu: Gpu, work: Work, seconds: float, most: float = 3.0, chunk_s: float = 0.1) -> float:
     """Run back to back until steady: at least `seconds`, then until three chunks in a row agree within 0.5%, `most`
-    seconds at the longest. Returns the time of one run in microseconds.
+    seconds at the longest. Returns the time of one run in these chunks, in microseconds.
 
     Two chunks are not enough where power binds: the card lowers its clock in steps, between which it looks steady.
     """
@@ -131,4 +131,4 @@ def warm_up(gpu: Gpu, work: Work, seconds: float, most: float = 3.0, chunk_s: fl
         spent = time.monotonic() - start
         steady = len(last) == CHUNKS and max(last) - min(last) <= STEADY * min(last)
         if spent >= most or (spent >= seconds and steady):
-            return last[-1]
+            return float(np.median(last))

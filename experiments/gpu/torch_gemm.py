@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from contracts import UserError
-from contracts.dtypes import dtypes
 from experiments.gpu.device import Gpu, words_at
 from experiments.gpu.fastest_call import Call
 from kernels.catalogue import Baseline, Problem
@@ -26,7 +25,7 @@ class TorchGemm:
 
     def _matrix(self, address: int, rows: int, cols: int, ld: int) -> Any:
         torch = self.torch
-        dtype = dtypes()[self.entry.dtype]
+        dtype = self.entry.types.ab  # and of C
         words = words_at(address, rows, cols, ld, dtype.bytes)
         return torch.as_tensor(words, device="cuda").view(getattr(torch, dtype.numpy))
 

@@ -175,7 +175,7 @@ def is_emulated(path: Path, table: registry.Table) -> bool:
 
 
 def require_sound(path: Path, schema: str) -> None:
-    """Raises `UserError` for a file that breaks its schema, or that tells of a failed check."""
+    """Raises `UserError` for a file that breaks its schema, or that reports a failed check."""
     if path.suffix == ".parquet":
         read_samples(path)
     elif path.suffix == ".json":

@@ -1,14 +1,15 @@
-"""Measures variants of one experiment, each next to its baseline, in one process.
+"""Measures variants of one experiment, each alone and next to its baseline, in one fresh process after another.
 
     python -m experiments.stages.bench sgemm_ladder sgemm_warptile sgemm_naive --build-dir results/build/sm_90a \
         --windows windows.csv --samples samples.parquet --checks checks.csv
 
-For each variant, problem and kind of data of the experiment: warm up until steady; a window in which variant and
-baseline take turns (which comes first in a pair is drawn), for time, clock and share; the same outputs checked where
-they lie; a window of the variant alone for power; and, within the experiment's budget, worklog C's own protocol. The
-baseline is the fastest call that its library has for the problem, by a contest that is held once and kept. A window
-ends once the share is known well enough, or at its longest time. What was measured is written as it came;
-`python -m analysis.bench` makes bench.csv of it.
+For each variant, problem and kind of data of the experiment, in each process: the variant alone, and the baseline
+alone, each back to back until its clock is steady, for the share that a user sees; a window in which both take turns
+(which comes first in a pair is drawn), for the share next to each other and per clock; and the outputs of that window
+checked where they lie. The first process also watches power while the variant runs alone and, within the experiment's
+budget, follows worklog C's own protocol. The baseline is the fastest call that its library has for the problem, by a
+contest that is held once and kept. A window ends once the share is known well enough, or at its longest time. What was
+measured is written as it came; `python -m analysis.bench` makes bench.csv of it.
 
 With --store, a measurement is kept as soon as it is made, and one that is there is not made again, whichever experiment
 asked for it: a run that is cut loses one window. A kernel that faults or hangs loses its own rows; a fresh process
@@ -27,7 +28,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ import numpy as np
 import pyarrow as pa
 
 from contracts import UserError, run_command, write_rows, write_text
+from contracts.dtypes import Types
 from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, samples_table, write_samples
 from experiments import declarations
 from experiments.command_line import add_build_dir, add_checked, add_store, add_variants, failures
@@ -56,7 +58,7 @@ from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
-WARM_MOST_S = 1.5  # where power binds, some kernels never run steadily
+ALONE_S, ALONE_MOST_S = 0.1, 0.4  # of one kernel back to back; where power binds, some never run steadily
 AS_FOUND = "back to back until steady, clocks as found"
 
 
@@ -81,19 +83,20 @@ class Asked:
 
 @dataclass(frozen=True)
 class Taken:
-    """What was measured on one problem with one kind of data."""
+    """What one process measured on one problem with one kind of data."""
 
     problem: Problem
     data: str
     seed: int
     turns: Turns
     checked: dict[str, verify.CheckResult]
-    power: power.Window
+    power: power.Window  # of the variant alone; without watts in all but the first process
     worklog: Samples | None = None
     memory: str | None = None  # why the memory clock, if locked, did not stay
     baseline_call: str | None = None  # which of its library's calls the baseline was
     half_width: float | None = None  # of the share, when the window ended
     ended: str | None = None  # why it ended then
+    baseline_run_us: float | None = None  # a run of the baseline alone, back to back
 
 
 class Bench:
@@ -107,14 +110,15 @@ class Bench:
         self._gemms: dict[str, Gemm] = {}
         self._stopwatches: dict[bool, Stopwatch] = {}
         self._matrices: Matrices | None = None
+        self._alone_us: dict[str, float] = {}  # of the baselines on these matrices
 
     def measure(self, item: Item, lease: str, seconds: Seconds) -> Taken:
         """Measure one variant next to its baseline; `lease`: what the GPU that is held is called."""
-        gpu, protocol = self.gpu, item.protocol
+        gpu, protocol = self.gpu, item.protocol.each
         entry, baseline_entry = self.asked.pair(item)
         problem = item.problem.of(entry.b_layout)
         with seconds.of("inputs"):
-            matrices = self._filled(problem, entry.dtype, item.data)
+            matrices = self._filled(problem, entry.types, item.data)
         with seconds.of("load"):
             gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
         with seconds.of("contest"):
@@ -128,9 +132,15 @@ class Bench:
             variant()
             baseline()
 
-        least_s = protocol.warmup_s
+        with seconds.of("alone"):
+            baseline_us = self._alone(baseline_entry.name, baseline)
+            run_us = baseline_us if entry.name == baseline_entry.name else self._alone(None, variant)
+        window = power.Window(run_us=run_us)
+        if item.process == 0:
+            with seconds.of("power"):
+                window = power.watch(gpu, self.handle, variant, run_us, protocol.power_s, protocol.power_precision)
         with seconds.of("warm-up"):
-            pair_us = warm_up(gpu, pair, least_s, WARM_MOST_S, chunk_s=max(least_s, 0.15) / 3)
+            pair_us = warm_up(gpu, pair, protocol.warmup_s, ALONE_MOST_S, chunk_s=max(protocol.warmup_s, 0.03) / 3)
         with seconds.of("window"):
             for role in works:  # what is checked below was written by timed runs
                 matrices.poison(gpu, role)
@@ -139,21 +149,40 @@ class Bench:
             memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
         with seconds.of("check"):
             checked = {role: check_output(gpu, matrices, role, work) for role, work in works.items()}
-        with seconds.of("power"):
-            alone_us = duration_us(gpu, variant)
-            window = power.watch(gpu, self.handle, variant, alone_us, protocol.power_s, protocol.power_precision)
         with seconds.of("worklog"):
-            worklog = self._worklog(item, variant)
-        call = how_called(gemms["baseline"], problem)
-        told = half_width if np.isfinite(half_width) else None
-        return Taken(problem, item.data, matrices.seed, turns, checked, window, worklog, memory, call, told, ended)
+            worklog = self._worklog(item, variant) if item.process == 0 else None
+        return Taken(
+            problem,
+            item.data,
+            matrices.seed,
+            turns,
+            checked,
+            window,
+            worklog,
+            memory,
+            baseline_call=how_called(gemms["baseline"], problem),
+            half_width=half_width if np.isfinite(half_width) else None,
+            ended=ended,
+            baseline_run_us=baseline_us,
+        )
 
-    def _filled(self, problem: Problem, dtype: str, data: str) -> Matrices:
+    def _alone(self, known_as: str | None, work: Work) -> float:
+        """The time of one run in microseconds, back to back at a steady clock; measured once on these matrices of what
+        is `known_as` something."""
+        if known_as in self._alone_us:
+            return self._alone_us[known_as]
+        found = warm_up(self.gpu, work, ALONE_S, ALONE_MOST_S, chunk_s=ALONE_S / 3)
+        if known_as:
+            self._alone_us[known_as] = found
+        return found
+
+    def _filled(self, problem: Problem, types: Types, data: str) -> Matrices:
         """The inputs of the measurement before, if they are the same."""
         one = self._matrices
-        if one is None or (one.problem, one.dtype, one.data) != (problem, dtype, data):
+        if one is None or (one.problem, one.types, one.data) != (problem, types, data):
             self._matrices = one = None  # frees the memory first
-            self._matrices = one = Matrices.fill(self.gpu, problem, dtype, data)
+            self._alone_us.clear()
+            self._matrices = one = Matrices.fill(self.gpu, problem, types, data)
         return one
 
     def _loaded(self, entry: Entry) -> Gemm:
@@ -217,8 +246,13 @@ def measurement(
         "lease": lease,
         "half_width": taken.half_width,
         "ended": taken.ended,
+        "baseline_run_us": taken.baseline_run_us,
     }
-    checks = [_check(item, asked, taken.problem, role, taken.seed, taken.checked[role]) for role in ROLES]
+    checks = [
+        _check(item, asked, taken.problem, role, taken.seed, taken.checked[role])
+        for role in ROLES
+        if item.process == 0 or not taken.checked[role].passed  # one row says that all of them passed
+    ]
     rows = {"windows": [window], "checks": checks}
     return Measurement(basis_of(item, asked), lease, rows, seconds.taken(), samples=pa.concat_tables(samples))
 
@@ -252,7 +286,7 @@ def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
 def _head(item: Item) -> dict[str, Any]:
     p = item.problem
     key = {"variant": item.variant, **p.row, "alpha": p.alpha, "beta": p.beta}
-    return {**key, "regime": item.regime, "data": item.data}
+    return {**key, "regime": item.regime, "data": item.data, "process": item.process}
 
 
 def _samples(item: Item, window: str, samples: Samples, roles: Any, reasons: np.ndarray) -> pa.Table:
@@ -269,7 +303,8 @@ def _check(item: Item, asked: Asked, p: Problem, role: str, seed: int, result: v
         "variant": timed.name,
         "source_hash": timed.source_hash,
         "device": "gpu",
-        "case": "" if role == ROLES[0] else f" beside {entry.name}",
+        "case": ("" if role == ROLES[0] else f" next to {entry.name}")
+        + (f" in process {item.process}" if item.process else ""),
         **{key: getattr(p, key) for key in ("m", "n", "k", "lda", "ldb", "ldc", "alpha", "beta")},
         "seed": seed,
         "worst_error_share": result.worst,
@@ -366,10 +401,10 @@ def off_target(turns: Turns, reasons: np.ndarray, target: clocks.Target, throttl
 
 
 def expected_s(protocol: Protocol | declarations.Experiment, problem: ProblemSpec) -> float:
-    """A guess at the seconds that a problem takes with one kind of data: fixed windows, and samples at 40 TFLOP/s."""
+    """A guess at the seconds of a problem with one kind of data, in all processes, at 40 TFLOP/s."""
     pair = 2 * problem.flop / 40e12
-    window = max(protocol.window_s, protocol.least_samples * pair)
-    return protocol.warmup_s + protocol.power_s + window + 5 * pair
+    least = max(protocol.least_samples, LEAST_KEPT * protocol.processes)
+    return protocol.warmup_s + protocol.power_s + max(protocol.window_s, least * pair) + protocol.processes * 5 * pair
 
 
 def worklog_replays(n: int) -> int:
@@ -400,14 +435,22 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_
     for item in items:
         if one := kept.find(_place(item), _serves(item, asked), here):
             found[item] = one
-    failed = []
+    failed, spoilt = [], {replace(item, process=0) for item, one in found.items() if not counts(one)}
     todo = [item for item in in_order(items, asked) if item not in found]
     start, done, whole = time.monotonic(), 0.0, sum(expected_s(item.protocol, item.problem) for item in todo)
-    for item, result in work_through(todo, functools.partial(_opened, todo, options, kept, here)):
+
+    def by_process() -> Iterator[tuple[Item, Measurement | Failure]]:
+        for number in sorted({item.process for item in todo}):
+            own = [item for item in todo if item.process == number and replace(item, process=0) not in spoilt]
+            yield from work_through(own, functools.partial(_opened, own, options, kept, here))
+
+    for item, result in by_process():
         if isinstance(result, Failure) and not result.of_kernel:
             failed.append(f"{item.variant}, {item.problem.shown}: {result.reason}")
             continue
         one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
+        if not counts(one):
+            spoilt.add(replace(item, process=0))  # and no further process need measure it
         found[item] = one = one if one.measured else kept.keep(_place(item), one)
         done += expected_s(item.protocol, item.problem)
         left = (time.monotonic() - start) * (whole / done - 1)
@@ -416,6 +459,11 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_
     if failed:
         raise UserError("; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if failed[3:] else ""))
     return found
+
+
+def counts(one: Measurement) -> bool:
+    """Whether a row of bench.csv comes of it: the kernel ran, its output was right, and its clocks stayed."""
+    return any(window["passed"] and not window["left_out"] for window in one.rows.get("windows", []))
 
 
 Found = dict[Item, Measurement]
@@ -488,7 +536,8 @@ def run(options: argparse.Namespace) -> Record:
     with store.opened(options.store) as kept:
         found = measured(items, options, kept, experiment.every_lease)
         for item in items:
-            record.add(item, found[item])
+            if item in found:
+                record.add(item, found[item])
         if options.leases:
             repeated = items if experiment.every_lease else []
             write_rows(options.leases, "lease_medians", lease_medians(repeated, kept, options))
@@ -500,14 +549,24 @@ def run(options: argparse.Namespace) -> Record:
 
 
 def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Rows of lease_medians.csv: what every card that the run had gave for these items."""
+    """Rows of lease_medians.csv: what every card that the run had gave for these items, the median over processes."""
     columns = ("variant", "dtype", "baseline", "m", "n", "k", "regime", "data", "lease", "source_hash")
-    rows = []
+    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for item in items:
         for one in kept.every(_place(item), _serves(item, asked_by(options))):
             for window in one.rows.get("windows", []):
                 if window["passed"] and not window["left_out"]:
-                    rows.append({name: window[name] for name in columns} | {"measured": one.measured} | _medians(one))
+                    head = tuple(window[name] for name in columns)
+                    found.setdefault(head, []).append({"measured": one.measured} | _medians(one))
+    rows = []
+    for head, ones in found.items():
+        medians = {
+            name: float(np.median([one[name] for one in ones]))
+            for name in ones[0]
+            if name.endswith(("us_median", "mhz"))
+        }
+        total = {"measured": min(one["measured"] for one in ones), "samples": sum(one["samples"] for one in ones)}
+        rows.append(dict(zip(columns, head, strict=True)) | total | medians)
     return rows
 
 

@@ -3,7 +3,7 @@
     python -m experiments.stages.build sgemm_warptile --arch sm_90a --out-dir results/build/sm_90a
 
 writes NAME.cu (the instantiation), NAME.ptx, NAME.cubin, NAME.sass (what nvdisasm says of that, which the emulator
-reads, too) and NAME.json (its row of resources.csv). The cubin is made from the very PTX beside it.
+reads, too) and NAME.json (its row of resources.csv). The cubin is made from the very PTX next to it.
 `--source FILE.cu` compiles a whole file instead (the harness), without a row.
 """
 
@@ -95,7 +95,7 @@ def compiler_name(compiler: Path) -> str:
 
 
 def resources(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path, report: str) -> dict[str, Any]:
-    """The variant's row of resources.csv. Keeps what nvdisasm says of the cubin beside it."""
+    """The variant's row of resources.csv. Keeps what nvdisasm says of the cubin next to it."""
     try:
         listing = sass.listing(stem.with_suffix(".cubin"))
     except PtxsimError as error:

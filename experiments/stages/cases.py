@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from contracts.dtypes import dtypes
+from contracts.dtypes import Types
 from kernels.catalogue import Dispatcher, Problem, Runnable, Variant
 from kernels.problem import ProblemSpec
 
@@ -24,6 +24,10 @@ class Case:
     problem: Problem
     refused: bool = False
     offset: int = 0
+
+    def starts(self, types: Types) -> dict[str, int]:
+        """Where A, B and C begin, in bytes after an aligned address."""
+        return {matrix: self.offset * types.of(matrix).bytes for matrix in "ABC"}
 
 
 def multiple(variant: Variant, key: str) -> int:
@@ -73,9 +77,9 @@ def _of_variant(variant: Variant, large: int | None) -> Iterator[Case]:
     yield Case("leading dimensions beyond the row", wider)
     yield Case("leading dimensions beyond the row, beta = 0", replace(wider, beta=0.0))
     yield Case("nine grid columns", packed(variant, tm, 9 * tn, 2 * tk))
-    align = variant.align_bytes
+    align, smallest = variant.align_bytes, min(variant.types.ab.bytes, variant.types.c.bytes)
     least = packed(variant, tm, tn, 2 * tk)
-    yield Case(f"matrices aligned to {align} bytes and no more", least, offset=align // element_bytes(variant))
+    yield Case(f"matrices aligned to {align} bytes and no more", least, offset=align // smallest)
     if variant.persistent:  # a ring of buffers goes round several times, within a tile and from tile to tile
         yield Case("2 x 4 tiles, 14 k-steps", packed(variant, 2 * tm, 4 * tn, 14 * tk))
     general = all(multiple(variant, key) == 1 for key in "mnk")
@@ -125,22 +129,17 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
                 below = sizes | {axis: least[axis] - 1}
                 found.append(Case(" x ".join(map(str, below.values())), packed(choice.variant, **below)))
         found += [case for case in refusals(choice.variant) if not entry.refusal(case.problem)]  # another takes them
-    told = set()
+    seen = set()
     for case in found:
-        addresses = dict.fromkeys("ABC", case.offset * element_bytes(last))
+        addresses = case.starts(last.types)
         if entry.refusal(case.problem, addresses):
             yield case  # for what every choice refuses
         else:
             name = f"{case.name.removeprefix('refuses ')}, by {entry.pick(case.problem, addresses).name}"
             known = (name, case.problem.m, case.problem.n, case.problem.k)
-            if known not in told:  # two choices may be made for the same sizes
-                told.add(known)
+            if known not in seen:  # two choices may be made for the same sizes
+                seen.add(known)
                 yield replace(case, name=name, refused=False)
-
-
-def element_bytes(variant: Variant) -> int:
-    """The size of an element of A, B and C in memory."""
-    return dtypes()[variant.dtype].bytes
 
 
 def _up(value: int, unit: int) -> int:

@@ -24,6 +24,7 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from contracts.archives import checksum
+from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_problems, add_store, add_variants, find_runnable
 from experiments.gpu.lease import UNKNOWN
 from experiments.gpu.seconds import Seconds, since_start
@@ -37,7 +38,7 @@ from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
-GUARD = 256  # elements of NaN before and after each matrix, 512 bytes or more: alignment is kept
+GUARD = 256  # elements of NaN before and after each matrix, 256 bytes or more: alignment is kept
 WHOLE_FLOP = 2**30  # above this, rows and Freivalds' test instead of every element
 SAMPLED_ROWS = 8
 LARGE = 4096
@@ -153,11 +154,11 @@ class Shared:
 
 def prepare(variant: Runnable, case: Case, seed: int) -> Inputs:
     """What a case starts from. As BLAS has it, C is not read where beta is 0, nor A and B where alpha is: NaN then."""
-    p, dtype = case.problem, verify.NUMPY_DTYPES[variant.dtype]
+    p, ab, c = case.problem, variant.types.ab, variant.types.c
     rng = np.random.default_rng(seed)
     a, b, c0 = (
-        verify.random_matrix(rng, rows, cols, dtype) if factor else np.full((rows, cols), np.nan, dtype)
-        for factor, rows, cols in ((p.alpha, p.m, p.k), (p.alpha, p.k, p.n), (p.beta, p.m, p.n))
+        verify.random_matrix(rng, rows, cols, dtype) if factor else np.full((rows, cols), np.nan, dtype.numpy)
+        for factor, rows, cols, dtype in ((p.alpha, p.m, p.k, ab), (p.alpha, p.k, p.n, ab), (p.beta, p.m, p.n, c))
     )
     lie = (a, b if p.b_layout == "row" else b.T, c0)
     before = [guarded(x, max(ld, row), case.offset) for x, (_, row, ld) in zip(lie, p.stored.values(), strict=True)]
@@ -187,9 +188,9 @@ def judge(variant: Runnable, inputs: Inputs, after: list[np.ndarray] | str) -> v
     if outside:
         return verify.CheckResult(None, f"wrote outside C: in {outside[0]} or its guard bands")
     if variant.narrowing not in inputs.judges:
-        a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
-        made = _judge_whole(p, variant.dtype, a, b, inputs.c0) if p.flop <= WHOLE_FLOP else None
-        inputs.judges[variant.narrowing] = made or _judge_large(p, variant.dtype, a, b, inputs.c0, inputs.seed)
+        a, b = (verify.as_read(x, variant.types.ab, variant.narrowing) for x in (inputs.a, inputs.b))
+        made = _judge_whole(p, variant.types, a, b, inputs.c0) if p.flop <= WHOLE_FLOP else None
+        inputs.judges[variant.narrowing] = made or _judge_large(p, variant.types, a, b, inputs.c0, inputs.seed)
     return inputs.judges[variant.narrowing](c)
 
 
@@ -202,40 +203,40 @@ def run_case(device: Device, variant: Runnable, case: Case, seed: int) -> verify
 def explain(device: Device, variant: Runnable, inputs: Inputs, after: list[np.ndarray]) -> str:
     """Which elements of C are wrong, who stored them and what they lack, in words; "" where none is."""
     case, p = inputs.case, inputs.case.problem
-    kernel = variant.pick(p, dict.fromkeys("ABC", case.offset * inputs.before[2].itemsize))
+    kernel = variant.pick(p, case.starts(variant.types))
     c = inside(after[2], p.m, p.n, p.ldc, case.offset)
-    a, b = (verify.as_read(x, variant.dtype, variant.narrowing) for x in (inputs.a, inputs.b))
-    reference, allowed = verify.expected(p, variant.dtype, a, b, inputs.c0)
+    a, b = (verify.as_read(x, variant.types.ab, variant.narrowing) for x in (inputs.a, inputs.b))
+    reference, allowed = verify.expected(p, variant.types, a, b, inputs.c0)
     wrong = ~(np.abs(c.astype(np.float64) - reference) <= allowed)  # NaN is wrong
     if not wrong.any():
         return ""
-    told = [
+    words = [
         f"{int(wrong.sum())} of {wrong.size} elements: {patterns.place(wrong, (kernel.tile['m'], kernel.tile['n']))}"
     ]
     owner = device.owners(variant, p, inputs.before, case.offset)
     if owner is not None:
-        told.append(patterns.owners(wrong, owner, kernel.threads, device.grid(kernel, p)))
+        words.append(patterns.owners(wrong, owner, kernel.threads, device.grid(kernel, p)))
     result = patterns.Result(p, kernel.tile["k"], a, b, inputs.c0, c, reference, allowed, wrong)
-    return "; ".join(filter(None, [*told, patterns.cause(result)]))
+    return "; ".join(filter(None, [*words, patterns.cause(result)]))
 
 
 Judge = Callable[[np.ndarray], verify.CheckResult]
 
 
-def _judge_whole(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> Judge:
+def _judge_whole(p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray) -> Judge:
     """Compares every element with float64."""
-    reference, allowed = verify.expected(p, dtype, a, b, c0)
+    reference, allowed = verify.expected(p, types, a, b, c0)
     return lambda c: verify.judge(c, reference, allowed)
 
 
-def _judge_large(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.ndarray, seed: int) -> Judge:
+def _judge_large(p: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray, seed: int) -> Judge:
     """Compares a sample of exact rows, and makes Freivalds' test over all of C."""
     rng = np.random.default_rng([seed, 1])
     rows, x = rng.choice(p.m, SAMPLED_ROWS, replace=False), rng.choice([-1.0, 1.0], p.n)
     sampled = replace(p, m=len(rows))
     b64 = b.astype(np.float64)
     bx, b_sums = b64 @ x, np.abs(b64).sum(axis=1)
-    reference, allowed = verify.expected(sampled, dtype, a[rows], b64, c0[rows])
+    reference, allowed = verify.expected(sampled, types, a[rows], b64, c0[rows])
     del b64
     a64 = a.astype(np.float64)
     abx, magnitudes = p.alpha * (a64 @ bx), abs(p.alpha) * (np.abs(a64) @ b_sums)
@@ -246,7 +247,7 @@ def _judge_large(p: Problem, dtype: str, a: np.ndarray, b: np.ndarray, c0: np.nd
     def judge(c: np.ndarray) -> verify.CheckResult:
         c64 = c.astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", c64, c64))
-        whole = verify.freivalds(p, dtype, c64 @ x, abx, magnitudes, norms)
+        whole = verify.freivalds(p, types, c64 @ x, abx, magnitudes, norms)
         return verify.combine(verify.judge(c[rows], reference, allowed), whole)
 
     return judge
@@ -339,13 +340,13 @@ def _judged(
             wrong.append((inputs, after, row))
     if wrong:  # once: of the largest problem, where a pattern shows best
         inputs, after, row = max(wrong, key=lambda one: one[0].case.problem.flop)
-        told = explain(opened, variant, inputs, after)
-        row["detail"] = EXPLAINED.join(filter(None, [row["detail"], told]))
+        words = explain(opened, variant, inputs, after)
+        row["detail"] = EXPLAINED.join(filter(None, [row["detail"], words]))
     return table
 
 
 def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
-    """How the cases of `check_variant` went, in lines: what failed is told once, by the case that explains most."""
+    """How the cases of `check_variant` went, in lines; a failure is explained once, by the case that explains most."""
     name, lines = table[0]["device"], []
     if failed := [row for row in table if not row["passed"]]:
         first = next((row for row in failed if EXPLAINED in row["detail"]), failed[0])
@@ -359,7 +360,7 @@ def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
     ]
     numbers = [{key: row[key] for key in PROBLEM} for row in ran]
     problems = [
-        (Problem(**told, b_layout=variant.b_layout), row["passed"]) for told, row in zip(numbers, ran, strict=True)
+        (Problem(**sizes, b_layout=variant.b_layout), row["passed"]) for sizes, row in zip(numbers, ran, strict=True)
     ]
     common = patterns.of_cases(
         [problem for problem, right in problems if not right],

@@ -18,6 +18,7 @@ import pynvml
 from cuda.core import LaunchConfig, launch
 
 from contracts import run_command, write_json
+from contracts.dtypes import dtypes
 from experiments.command_line import add_build_dir, add_store
 from experiments.gpu import discovery
 from experiments.gpu.device import Gpu, Memory, allow_shared, load_cubin
@@ -71,7 +72,7 @@ class Ceilings:
             per_us, per_clock = self.rate(wgmma, 2.0 * 64 * 256 * 64 * steps * 2 * sms)
             ceilings |= {"bf16_wgmma_tflops": per_us / 1e6, "bf16_wgmma_flop_per_clock_sm": per_clock}
         source, target = Memory(COPY_BYTES), Memory(COPY_BYTES)
-        self.gpu.fill(source, "fp32", COPY_BYTES // 4, 1, "uniform")
+        self.gpu.fill(source, dtypes()["fp32"], COPY_BYTES // 4, 1, "uniform")
         copy = self.work("ceiling_copy", 16 * sms, 512, source.address, target.address, np.uint64(COPY_BYTES // 16))
         ceilings["dram_copy_gb_per_s"] = self.rate(copy, 2.0 * COPY_BYTES)[0] / 1e3
         return ceilings

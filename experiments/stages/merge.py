@@ -3,7 +3,7 @@
     python -m experiments.stages.merge checks part1.csv part2.csv --out results/h200/checks.csv
 
 A row that stands in several parts, each the same, is there once: what one kernel's check, or one measurement, gave is
-asked for by several experiments. For resources the parts are the .json files beside the cubins; for samples, Parquet
+asked for by several experiments. For resources the parts are the .json files next to the cubins; for samples, Parquet
 files.
 """
 

@@ -1,7 +1,7 @@
 """What wrong elements of C have in common, in words: where they lie, who stored them, what they lack. NumPy only.
 
-Every word is checked: a pattern is told only where it holds of all wrong elements and of no other, but for the few that
-come out right by chance.
+Every word is checked: a pattern is reported only where it holds of all wrong elements and of no other, but for the few
+that come out right by chance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from kernels.catalogue import Problem
 
 WARP = 32
-LISTED = 4  # indices or remainders that are told one by one
+LISTED = 4  # indices or remainders that are listed one by one
 CHANCE = 1e-3  # of the elements that a fault reaches, how many may be right all the same
 SAMPLED = 64  # wrong elements that causes are tried on
 
@@ -78,19 +78,19 @@ def _product(mask: np.ndarray, tile: tuple[int, int] = (0, 0), called: tuple[str
     """A mask in rows and columns; exact where it is all crossings of those rows and columns, and these have words."""
     rows: np.ndarray = np.any(mask, axis=1)
     cols: np.ndarray = np.any(mask, axis=0)
-    told = [
+    found = [
         axis(name, np.flatnonzero(used), len(used), unit)
         for name, used, unit in zip(called, (rows, cols), tile, strict=True)
     ]
-    exact = _fills(mask, np.outer(rows, cols)) and all(one.exact for one in told)
+    exact = _fills(mask, np.outer(rows, cols)) and all(one.exact for one in found)
     if exact and rows.sum() == cols.sum() == 1 and mask.size > 1:
         return Told(f"element [{np.flatnonzero(rows)[0]}, {np.flatnonzero(cols)[0]}]")
     wholes = [bool(rows.all()), bool(cols.all())]
     if all(wholes):
         return Told("all of them", exact)
     if any(wholes):
-        return Told(f"all {told[wholes.index(False)].words}", exact)
-    return Told(" and ".join(one.words for one in told), exact)
+        return Told(f"all {found[wholes.index(False)].words}", exact)
+    return Told(" and ".join(one.words for one in found), exact)
 
 
 def place(wrong: np.ndarray, tile: tuple[int, int]) -> str:
@@ -109,8 +109,8 @@ def place(wrong: np.ndarray, tile: tuple[int, int]) -> str:
         of, within = _product(hit, called=("tile row", "tile column")), _product(alike)
         if of.exact:
             which = "every tile" if hit.all() else of.words.replace("element", "tile").removeprefix("all ")
-            told = within.words if within.exact else f"{int(alike.sum())} elements within {within.words}"
-            return f"in {which}: {told}"
+            found = within.words if within.exact else f"{int(alike.sum())} elements within {within.words}"
+            return f"in {which}: {found}"
     rows, cols = (np.flatnonzero(wrong.any(axis=other)) for other in (1, 0))
     return f"within rows {rows[0]} to {rows[-1]} and columns {cols[0]} to {cols[-1]}, in no regular pattern"
 
@@ -150,19 +150,19 @@ def _blocks(blocks: np.ndarray, grid: tuple[int, int, int]) -> str:
     if len(blocks) == 1:
         return f"block ({x[0]}, {y[0]})"
     if len(x) * len(y) == len(blocks):
-        told = [
+        found = [
             Told(f"blockIdx.{name} = {at[0]}") if len(at) == 1 else axis(f"blockIdx.{name}", at, size)
             for name, at, size in (("x", x, grid[0]), ("y", y, grid[1]))
             if len(at) < size
         ]
-        if all(one.exact for one in told):
-            return "blocks with " + " and ".join(one.words for one in told)
+        if all(one.exact for one in found):
+            return "blocks with " + " and ".join(one.words for one in found)
     return f"{len(blocks)} of {grid[0] * grid[1]} blocks"
 
 
 @dataclass(frozen=True)
 class Result:
-    """A computed C beside its reference. `a`, `b`, `c0` as the kernel saw them; all matrices without padding."""
+    """A computed C and its reference. `a`, `b`, `c0` as the kernel saw them; all matrices without padding."""
 
     problem: Problem
     k_step: int

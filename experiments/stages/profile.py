@@ -77,7 +77,7 @@ def report_folder(ncu: Path) -> Path:
         folder = root / "extras" / "python"
         if (folder / "ncu_report.py").is_file():
             return folder
-    raise LeftOut(f"no ncu_report module beside {ncu.name}; remedy: a full install of Nsight Compute")
+    raise LeftOut(f"no ncu_report module next to {ncu.name}; remedy: a full install of Nsight Compute")
 
 
 def read_report(folder: Path, path: Path, names: Iterable[str]) -> list[dict[str, Any]]:
@@ -176,15 +176,15 @@ class Session:
         command += ["--store", str(self.store)] if self.store else []
         names, unknown = list(self.names), list[str]()
         with scratch() as folder:
-            report, told = folder / "report.ncu-rep", folder / "done"
+            report, log = folder / "report.ncu-rep", folder / "done"
             while True:
                 began = time.monotonic()
-                target = [*command, "--done", str(told)]
+                target = [*command, "--done", str(log)]
                 there, output = launched(self.ncu, names, report, target, "--target-processes", "all")
                 if there or not (refused := named_in_errors(names, output)):
                     break
                 names, unknown = [name for name in names if name not in refused], unknown + refused
-            done = [json.loads(line) for line in told.read_text().splitlines()] if told.is_file() else []
+            done = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
             if not report.is_file():  # what ran before the one that failed is counted without it
                 before = self._started(entries[: len(done)], named) if 0 < len(done) < len(entries) else []
                 return [*before, explain(output, entries[len(before)])]

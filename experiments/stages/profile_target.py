@@ -19,13 +19,12 @@ from cuda.bindings import driver
 
 from contracts import UserError, run_command
 from experiments.command_line import add_build_dir, add_kernel, add_problems, add_store, find_kernel
-from experiments.gpu.device import Gpu, Memory, cuda
+from experiments.gpu.device import Gpu, cuda
 from experiments.gpu.fastest_call import FastestCall, by_events
 from experiments.gpu.lease import Lease
 from experiments.gpu.libraries import bind_for_timing, import_early, load_gemm
 from experiments.gpu.seconds import Seconds
 from experiments.gpu.worker import LIMIT_S
-from experiments.stages import verify
 from experiments.stages.contests import Contests
 from experiments.stages.profile import MARK
 from experiments.stages.store import Store
@@ -62,12 +61,12 @@ class Target:
         return {"variant": entry.name, "lease": self.lease.name, "seconds": seconds.parts}
 
     def _profile(self, gpu: Gpu, entry: Entry, seconds: Seconds) -> None:
-        problem, kind = self.problem.of(entry.b_layout), entry.dtype
+        problem = self.problem.of(entry.b_layout)
         with seconds.of("inputs"):
-            counts = [rows * ld for rows, _, ld in problem.stored.values()]
-            matrices = [Memory(count * verify.NUMPY_DTYPES[kind].itemsize) for count in counts]
-            for seed, (memory, count) in enumerate(zip(matrices, counts, strict=True), start=1):
-                gpu.fill(memory, kind, count, seed, "uniform")
+            matrices = [
+                gpu.filled(entry.types.of(matrix), rows * ld, seed, "uniform")
+                for seed, (matrix, (rows, _, ld)) in enumerate(problem.stored.items(), start=1)
+            ]
         with seconds.of("load"):
             gemm = load_gemm(gpu, entry)
             if self.store and isinstance(gemm, FastestCall):

@@ -77,7 +77,7 @@ def leases(store: Path) -> list[dict[str, Any]]:
     for path in store.rglob("*.json"):
         one = read_json(path, "measurement")
         found.setdefault(one["lease"], []).append(one)
-    told = [
+    drivers = [
         {
             "lease": lease,
             "driver": own[0]["driver"],
@@ -87,7 +87,7 @@ def leases(store: Path) -> list[dict[str, Any]]:
         }
         for lease, own in found.items()
     ]
-    return sorted(told, key=lambda one: str(one["first"]))
+    return sorted(drivers, key=lambda one: str(one["first"]))
 
 
 def origin(command: str) -> dict[str, Any]:

@@ -54,16 +54,16 @@ def launch_all(variants: list[Variant], build_dir: Path) -> None:
 
     gpu = Gpu(build_dir)
     for variant in variants:
-        kernel, dtype = CatalogueKernel(gpu, variant), verify.NUMPY_DTYPES[variant.dtype]
+        kernel, types = CatalogueKernel(gpu, variant), variant.types
         rng = np.random.default_rng(1)
         for case in chosen(variant):
             p = case.problem
             shapes = [(rows, ld) for rows, _, ld in (p.stored["A"], p.stored["B"])]
-            a, b = (gpu.upload(verify.random_matrix(rng, *s, dtype)) for s in shapes)
+            a, b = (gpu.upload(verify.random_matrix(rng, *s, types.ab)) for s in shapes)
             c = (
-                gpu.upload(verify.random_matrix(rng, p.m, p.ldc, dtype))
+                gpu.upload(verify.random_matrix(rng, p.m, p.ldc, types.c))
                 if p.beta
-                else Memory(p.m * p.ldc * dtype.itemsize)
+                else Memory(p.m * p.ldc * types.c.bytes)
             )
             kernel.bind(p, a.address, b.address, c.address)()
             gpu.sync()

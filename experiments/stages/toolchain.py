@@ -54,8 +54,8 @@ def nvcc(configured: str | None = None) -> Path:
 
 def ptxas(compiler: Path) -> Path:
     """The assembler that belongs to an nvcc."""
-    beside = compiler.resolve().parent / "ptxas"
-    return beside if beside.is_file() else tool("ptxas")
+    sibling = compiler.resolve().parent / "ptxas"
+    return sibling if sibling.is_file() else tool("ptxas")
 
 
 @functools.cache

@@ -9,7 +9,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from cuda.bindings import driver
 
-from contracts.dtypes import dtypes
+from contracts.dtypes import Dtype, Types
+from experiments.declarations import LEAST_EACH
 from experiments.gpu.device import Gpu, Memory, cuda
 from experiments.gpu.libraries import Gemm, bind_for_timing
 from experiments.gpu.timing import Samples, Stopwatch, Work
@@ -18,7 +19,7 @@ from kernels.catalogue import Problem
 
 T = TypeVar("T")
 ROLES = ("variant", "baseline")
-LEAST_KEPT = 5  # samples of each, below which nothing is told
+LEAST_KEPT = LEAST_EACH  # samples of each, below which a process says nothing
 SAMPLED_ROWS = 8
 
 
@@ -27,7 +28,7 @@ class Matrices:
     """A, B and an output for each role of one packed problem on the device; `seed` made A and B, of the kind `data`."""
 
     problem: Problem
-    dtype: str
+    types: Types
     a: Memory
     b: Memory
     c: dict[str, Memory]
@@ -35,14 +36,11 @@ class Matrices:
     data: str
 
     @classmethod
-    def fill(cls, gpu: Gpu, p: Problem, dtype: str, data: str, roles: Sequence[str] = ROLES) -> Matrices:
+    def fill(cls, gpu: Gpu, p: Problem, types: Types, data: str, roles: Sequence[str] = ROLES) -> Matrices:
         """New inputs each time."""
-        size = verify.NUMPY_DTYPES[dtype].itemsize
         seed = verify.fresh_seed()
-        a, b = Memory(p.m * p.k * size), Memory(p.k * p.n * size)
-        gpu.fill(a, dtype, p.m * p.k, seed, data)
-        gpu.fill(b, dtype, p.k * p.n, seed + 1, data)
-        return cls(p, dtype, a, b, {role: Memory(p.m * p.n * size) for role in roles}, seed, data)
+        a, b = (gpu.filled(types.ab, count, seed + i, data) for i, count in enumerate((p.m * p.k, p.k * p.n)))
+        return cls(p, types, a, b, {role: Memory(p.m * p.n * types.c.bytes) for role in roles}, seed, data)
 
     def bind(self, gemm: Gemm, role: str) -> Work:
         """A launch of `gemm` that writes this role's output."""
@@ -52,7 +50,7 @@ class Matrices:
         """NaN in all of an output, so that what is checked later was written since; where beta is not 0, and so C is
         read, numbers of the kind `data`."""
         kind = self.data if self.problem.beta else "nans"
-        gpu.fill(self.c[role], self.dtype, self.problem.m * self.problem.n, self.seed + 2, kind)
+        gpu.fill(self.c[role], self.types.c, self.problem.m * self.problem.n, self.seed + 2, kind)
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ class Turns:
         return cls(Samples(np.empty(0), np.empty(0), np.empty(0, bool)), np.empty(0, "<U8"))
 
     def followed_by(self, other: Turns) -> Turns:
-        """These turns, followed by the other's."""
+        """Both turns in one, the other's last."""
         pairs = [(getattr(self.samples, name), getattr(other.samples, name)) for name in vars(self.samples)]
         return Turns(Samples(*map(np.concatenate, pairs)), np.concatenate([self.roles, other.roles]))
 
@@ -83,7 +81,7 @@ def take_turns(stopwatch: Stopwatch, works: Mapping[str, Work], pairs: int, seed
     return Turns(stopwatch.run([works[role] for role in order]), np.array(order))
 
 
-CHUNK_S = 0.1  # of samples, between two looks at how good they are
+CHUNK_S = 0.04  # of samples, between two looks at how good they are
 DRAWS = 300
 LEVEL = 0.95
 
@@ -148,57 +146,57 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work) -> verify.
     Where beta is not 0, the timed runs added to what the ones before them had left: then one more run of `work`, on a
     fresh C, is checked.
     """
-    p, dtype = matrices.problem, matrices.dtype
-    kind = dtypes()[dtype].stored_as
-    of_b = matrices.b if p.b_layout == "row" else _transposed(gpu, matrices.b, p.n, p.k, verify.NUMPY_DTYPES[dtype])
+    p, types = matrices.problem, matrices.types
+    of_b = matrices.b if p.b_layout == "row" else _transposed(gpu, matrices.b, p.n, p.k, types.ab)
     a, b, c = matrices.a.address, of_b.address, matrices.c[role].address
     rng = np.random.default_rng()
     rows = rng.choice(p.m, min(SAMPLED_ROWS, p.m), replace=False).astype(np.int32)
     row_numbers, signs = gpu.upload(rows), gpu.upload(rng.choice([-1.0, 1.0], p.n))
     i32 = np.int32
 
-    def matvec(matrix: int, shape: tuple[int, int], x: int, mode: int) -> Memory:
-        out = Memory(shape[0] * 8)
-        gpu.harness(f"matvec_{kind}", shape[0], 256, matrix, i32(shape[1]), i32(shape[1]), x, i32(mode), out.address)
+    def matvec(matrix: int, dtype: Dtype, shape: tuple[int, int], x: int, mode: int) -> Memory:
+        out, name = Memory(shape[0] * 8), f"matvec_{dtype.stored_as}"
+        gpu.harness(name, shape[0], 256, matrix, i32(shape[1]), i32(shape[1]), x, i32(mode), out.address)
         return out
 
     def of_c(x: int, mode: int) -> np.ndarray:
-        return gpu.download(matvec(c, (p.m, p.n), x, mode), np.float64, p.m)
+        return gpu.download(matvec(c, types.c, (p.m, p.n), x, mode), np.float64, p.m)
 
     def exact_rows(mode: int) -> np.ndarray:
         out = Memory(len(rows) * p.n * 8)
         sizes = i32(p.lda), b, i32(p.n), i32(p.n), i32(p.k)
         grid = -(-p.n // 128), len(rows)
-        gpu.harness(f"row_products_{kind}", grid, 128, a, *sizes, row_numbers.address, i32(mode), out.address)
+        name = f"row_products_{types.ab.stored_as}"
+        gpu.harness(name, grid, 128, a, *sizes, row_numbers.address, i32(mode), out.address)
         return gpu.download(out, np.float64, len(rows) * p.n).reshape(len(rows), p.n)
 
     plain, absolute, square = 0, 1, 2
-    bx, b_sums = (matvec(b, (p.k, p.n), x, mode) for x, mode in ((signs.address, plain), (0, absolute)))
-    products = [matvec(a, (p.m, p.k), x.address, mode) for x, mode in ((bx, plain), (b_sums, absolute))]
+    bx, b_sums = (matvec(b, types.ab, (p.k, p.n), x, mode) for x, mode in ((signs.address, plain), (0, absolute)))
+    products = [matvec(a, types.ab, (p.m, p.k), x.address, mode) for x, mode in ((bx, plain), (b_sums, absolute))]
     abx, magnitudes = (gpu.download(x, np.float64, p.m) for x in products)
     abx, magnitudes = p.alpha * abx, abs(p.alpha) * magnitudes
     reference, magnitude = p.alpha * exact_rows(plain), abs(p.alpha) * exact_rows(absolute)
     if p.beta:
         matrices.poison(gpu, role)
         gpu.sync()
-        c0 = _rows_of(matrices.c[role], rows, p.n, verify.NUMPY_DTYPES[dtype]).astype(np.float64)
+        c0 = _rows_of(matrices.c[role], rows, p.n, types.c).astype(np.float64)
         reference, magnitude = reference + p.beta * c0, magnitude + abs(p.beta * c0)
         abx, magnitudes = abx + p.beta * of_c(signs.address, plain), magnitudes + abs(p.beta) * of_c(0, absolute)
         work()
         gpu.sync()
-    whole = verify.freivalds(p, dtype, of_c(signs.address, plain), abx, magnitudes, np.sqrt(of_c(0, square)))
-    output = _rows_of(matrices.c[role], rows, p.n, verify.NUMPY_DTYPES[dtype])
-    sampled = verify.judge(output, reference, verify.bound(p, dtype, reference, magnitude))
+    whole = verify.freivalds(p, types, of_c(signs.address, plain), abx, magnitudes, np.sqrt(of_c(0, square)))
+    output = _rows_of(matrices.c[role], rows, p.n, types.c)
+    sampled = verify.judge(output, reference, verify.bound(p, types, reference, magnitude))
     return verify.combine(sampled, whole)
 
 
-def _transposed(gpu: Gpu, matrix: Memory, rows: int, columns: int, dtype: np.dtype) -> Memory:
+def _transposed(gpu: Gpu, matrix: Memory, rows: int, columns: int, dtype: Dtype) -> Memory:
     """A copy of a packed rows x columns matrix, as columns x rows; by way of the host, outside of all timing."""
-    return gpu.upload(gpu.download(matrix, dtype, rows * columns).reshape(rows, columns).T)
+    return gpu.upload(gpu.download(matrix, dtype.numpy, rows * columns).reshape(rows, columns).T)
 
 
-def _rows_of(c: Memory, rows: np.ndarray, n: int, dtype: np.dtype) -> np.ndarray:
-    out = np.empty((len(rows), n), dtype)
+def _rows_of(c: Memory, rows: np.ndarray, n: int, dtype: Dtype) -> np.ndarray:
+    out = np.empty((len(rows), n), dtype.numpy)
     for i, row in enumerate(rows):
         cuda(driver.cuMemcpyDtoH(out[i].ctypes.data, c.address + int(row) * out[i].nbytes, out[i].nbytes))
     return out

@@ -67,7 +67,7 @@ def measure(
     if not passed:  # a wrong result has no speed
         return Measured(gpu.name, checks, False, baseline.name)
     problem = Problem.square(size, variant.b_layout)
-    others = [base] if base and base.dtype == variant.dtype and base.refusal(problem) is None else []
+    others = [base] if base and base.types == variant.types and base.refusal(problem) is None else []
     for other in others:
         findings.ensure_built(other, gpu.arch, root, nvcc)
     speeds, result = _times([variant, *others, baseline], problem, build_dir)
@@ -118,7 +118,7 @@ def _times(entries: list[Entry], problem: Problem, build_dir: Path) -> tuple[dic
     with lease():
         gpu = Gpu(build_dir)
         names = [entry.name for entry in entries]
-        matrices = Matrices.fill(gpu, problem, entries[0].dtype, "uniform", names)
+        matrices = Matrices.fill(gpu, problem, entries[0].types, "uniform", names)
         works = {entry.name: matrices.bind(load_gemm(gpu, entry), entry.name) for entry in entries}
 
         def each() -> None:

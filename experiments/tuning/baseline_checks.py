@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
+from contracts.dtypes import Dtype
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
-from experiments.stages.verify import NUMPY_DTYPES
 from kernels.catalogue import Baseline, Problem
 
 logger = logging.getLogger(__name__)
@@ -35,10 +35,10 @@ SIZES = (
 )
 
 
-def wanted(k: int, tail: int, dtype: str) -> float:
+def wanted(k: int, tail: int, dtype: Dtype) -> float:
     """Each element of C, as the dtype has it: the columns of A, of k, that are ones."""
     with np.errstate(over="ignore"):
-        return float(np.asarray(min(k, tail), NUMPY_DTYPES[dtype]))
+        return float(np.asarray(min(k, tail), dtype.numpy))
 
 
 def check(baseline: Baseline, build_dir: Path) -> Iterator[dict[str, Any]]:
@@ -47,21 +47,21 @@ def check(baseline: Baseline, build_dir: Path) -> Iterator[dict[str, Any]]:
     from experiments.gpu.libraries import CublasGemm
 
     gpu = Gpu(build_dir)
-    library, element = CublasGemm(gpu, baseline), NUMPY_DTYPES[baseline.dtype]
+    library, types = CublasGemm(gpu, baseline), baseline.types
     for m, n, k in SIZES:
-        ones, c = gpu.upload(np.ones((k, n), element)), gpu.upload(np.ones((m, n), element))
+        ones, c = gpu.upload(np.ones((k, n), types.ab.numpy)), gpu.upload(np.ones((m, n), types.c.numpy))
         for inputs, tail in (("ones", k), ("tail", TAIL)):
-            right = wanted(k, tail, baseline.dtype)
+            right = wanted(k, tail, types.c)
             if not np.isfinite(right):  # more than 16 bits of that kind hold
                 continue
-            a = np.zeros((m, k), element)
+            a = np.zeros((m, k), types.ab.numpy)
             a[:, -tail:] = 1
             problem, memory = Problem.packed(m, n, k), gpu.upload(a)
             calls = library.calls(problem, memory.address, ones.address, c.address)
             for name, call in calls.items():
-                gpu.fill(c, baseline.dtype, m * n, 0, "nans")
+                gpu.fill(c, types.c, m * n, 0, "nans")
                 call()
-                found = gpu.download(c, element, m * n).astype(np.float64)
+                found = gpu.download(c, types.c.numpy, m * n).astype(np.float64)
                 wrong = int(np.count_nonzero(found != right))
                 if wrong:
                     logger.warning(f"WRONG {baseline.name}, {name} at {m} x {n} x {k}, {inputs}: {wrong} of {m * n}")

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from contracts import UserError, run_command, write_rows
-from contracts.dtypes import dtypes
 from experiments.command_line import add_build_dir
 from experiments.gpu.lease import lease
 from kernels import cost
@@ -90,7 +89,7 @@ def measure(dispatcher: Dispatcher, baseline: Entry, sizes: list[Drawn], build_d
     for one in sizes:
         problem = Problem.packed(one.m, one.n, one.k, dispatcher.b_layout)
         names = [name for name, variant in kernels.items() if variant.refusal(problem) is None]
-        matrices = Matrices.fill(gpu, problem, dispatcher.dtype, "uniform", [*names, "baseline"])
+        matrices = Matrices.fill(gpu, problem, dispatcher.types, "uniform", [*names, "baseline"])
         works = {name: matrices.bind(loaded[name], name) for name in names}
         a, b, c = matrices.a.address, matrices.b.address, matrices.c["baseline"].address
         calls = library.calls(problem, a, b, c)
@@ -194,7 +193,7 @@ def main() -> None:
     with lease():
         for entry in entries:
             assert isinstance(entry, Dispatcher)
-            step = 1 if dtypes()[entry.dtype].bits == 32 else 8
+            step = 1 if entry.types.ab.bytes == 4 else 8
             own = list(
                 measure(entry, options.catalogue[entry.baseline], problems(step, options.share), options.build_dir)
             )

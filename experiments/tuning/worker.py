@@ -48,7 +48,7 @@ class GpuMeasurer:
         self.gpu.build_dir = build_dir  # the harness is loaded; configurations come from here
         swept = catalogue.load().kernels[next(iter(sweep.kernels))]
         baseline = catalogue.load()[swept.baseline]
-        self.matrices = Matrices.fill(self.gpu, Problem.square(sweep.size, swept.b_layout), swept.dtype, sweep.data)
+        self.matrices = Matrices.fill(self.gpu, Problem.square(sweep.size, swept.b_layout), swept.types, sweep.data)
         self.stopwatch = Stopwatch(self.gpu, 2 * max(sweep.samples, sweep.final_samples), sweep.flush_l2)
         self.library = load_gemm(self.gpu, baseline)  # keeps its handle
         self.cublas = self.matrices.bind(self.library, "baseline")

@@ -25,7 +25,7 @@ PER_THREAD = re.compile(r"__CUDA(?:RT)?_API_(PTDS|PTSZ)\((\w+)\)")
 
 @dataclass(frozen=True)
 class Library:
-    """One of the stand-ins."""
+    """A stand-in library."""
 
     name: str
     sources: tuple[str, ...]
@@ -43,7 +43,7 @@ LIBRARIES = (
 
 
 def include_folder() -> Path:
-    """Where the CUDA headers lie: next to nvcc. Raises `PtxError` naming the remedy."""
+    """Return the folder of the CUDA headers, next to nvcc. Raises `PtxError` that names the remedy."""
     candidates = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     with contextlib.suppress(PtxError):
         candidates.insert(0, tool("nvcc").resolve().parent.parent)
@@ -58,7 +58,7 @@ def include_folder() -> Path:
 
 
 def cuda_version(include: Path) -> int:
-    """13000 for CUDA 13.0."""
+    """Return the version of CUDA in these headers, as 13000 for CUDA 13.0."""
     found = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", (include / "cuda_runtime_api.h").read_text())
     if found is None:
         raise PtxError(f"{include / 'cuda_runtime_api.h'}: no CUDART_VERSION in it")
@@ -66,13 +66,13 @@ def cuda_version(include: Path) -> int:
 
 
 def cache_folder() -> Path:
-    """Where things are kept that are made once."""
+    """Return the folder for what is built once."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "ptxsim"
 
 
 def soname(library: Library, version: int) -> str:
-    """What a program that was linked with CUDA of this version asks for."""
+    """Return the file name under which a program linked with this version of CUDA looks for the library."""
     major = version // 1000
     number = "1" if not library.versioned else f"{major}.0" if library.name == "cudart" and major < 12 else str(major)
     return f"lib{library.name}.so.{number}"
@@ -133,7 +133,7 @@ def _build(folder: Path, include: Path, version: int) -> None:
 
 
 def _link(folder: Path, library: Library, include: Path, version: int) -> None:
-    """One library, with an entry point that says that it is missing for each that is declared but not there."""
+    """Build a library. A function that CUDA declares but the stand-in lacks reports that it is missing."""
     objects = [str(folder / f"{source}.o") for source in library.sources]
     defined = {line.split()[-1] for line in _run(["nm", "-g", "--defined-only", *objects]).splitlines() if line.strip()}
     declared: set[str] = set()

@@ -15,21 +15,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import faults
 from ..compiler import tool
 from ..errors import PtxsimError
+from ..faults import parse_accepted
 from ..sources import require_writable, write_whole
 from . import build, elf, gpus, supervisor
 from .options import Options
 from .records import LaunchRecord, counted, load, table
 
-ERRORS = ("api_error", "unsupported", "host_fault", "lost")  # kinds of records that count, beside faults
+ERRORS = ("api_error", "unsupported", "host_fault", "lost")  # kinds of records that count, in addition to faults
 GENCODE = "arch=compute_90a,code=[sm_90a,compute_90a]"  # machine code and PTX
 INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
 
 
 def add(commands: Any) -> None:
-    """Put both among the subcommands of `ptxsim`."""
+    """Add `exec` and `nvcc` to the subcommands of `ptxsim`."""
     parser = commands.add_parser(
         "exec",
         help="run a CUDA program as it is, without a GPU: each launch is emulated, checked and counted",
@@ -39,7 +41,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--gpu",
         default="h100",
-        help=f"the device that it is told it has: {', '.join(gpus.GPUS)} (default: %(default)s)",
+        help=f"the device that the program sees: {', '.join(gpus.GPUS)} (default: %(default)s)",
     )
     parser.add_argument("--report", type=Path, metavar="FILE", help="all launches, with counters and faults, as JSON")
     parser.add_argument(
@@ -66,8 +68,9 @@ def add(commands: Any) -> None:
         action="store_false",
         help="look for no races, unwritten memory and missed barriers",
     )
+    faults.add_options(parser, "end each launch with its first fault, as a launch that fails")
     parser.add_argument(
-        "--annotate", metavar="KERNEL", help="print its source, with the costs of its last launch beside the lines"
+        "--annotate", metavar="KERNEL", help="print its source, with the costs of its last launch next to the lines"
     )
     parser.add_argument(
         "--bounds",
@@ -140,13 +143,15 @@ def execute(given: argparse.Namespace) -> int:
 
 
 def run(given: argparse.Namespace) -> int:
-    """The same. Raises `PtxsimError` where the program cannot be run."""
+    """Run the program and return the exit code. Raises `PtxsimError` where it cannot be run."""
     options = Options(
         gpu=gpus.find(given.gpu),
         only=tuple(given.only),
         skip_launches=given.skip_launches,
         sample=given.sample,
         checks=given.checks,
+        stop_at_first=given.stop_at_first,
+        accept=tuple(map(parse_accepted, given.accept)),
         limit=given.limit,
         annotate=given.annotate,
         bounds=given.bounds,
@@ -177,7 +182,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def find_program(name: str) -> Path:
-    """As a shell would find it. Raises `PtxsimError`."""
+    """Find a program as a shell would. Raises `PtxsimError`."""
     found = shutil.which(name)
     if found is None:
         what = "not executable" if Path(name).is_file() else "a folder" if Path(name).is_dir() else "no such program"

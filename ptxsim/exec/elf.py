@@ -1,4 +1,4 @@
-"""As much of ELF as tells what a program is linked with, and where a place of its code is in the source."""
+"""A reader of ELF files: which libraries a program is linked with, and which source line an address belongs to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Binary:
 
 
 def read(path: Path) -> Binary | None:
-    """What a file is; None: no 64-bit ELF file, or one that cannot be read."""
+    """Read a file; None where it is no 64-bit ELF file, or cannot be read."""
     try:
         data = path.read_bytes()
         if data[:6] != b"\x7fELF\x02\x01":

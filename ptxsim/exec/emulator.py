@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -28,9 +29,10 @@ from ..clusters import in_clusters
 from ..counters import BYTES, SECTORS, Counters
 from ..demangle import split
 from ..device_memory import DeviceMemory
-from ..errors import NoEntryError, PtxError, PtxsimError
+from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError
+from ..faults import Faults, Found, kind_of
 from ..launch import Checks, Limits
-from ..memory import GLOBAL_BASE
+from ..memory import GLOBAL_BASE, Heap
 from ..observer import Observer
 from ..parser import parse
 from ..syntax import Module, Variable, plain_name
@@ -44,15 +46,16 @@ from .records import LaunchRecord
 OK, INVALID_VALUE, INVALID_PTX, NO_BINARY, NOT_FOUND, NOT_SUPPORTED = 0, 1, 218, 209, 500, 801
 ILLEGAL_ADDRESS, TIMEOUT, ASSERT, MISALIGNED, FAILURE = 700, 702, 710, 716, 719
 OUT_OF_RESOURCES, CLUSTER_SIZE = 701, 912
-FATAL = (  # what ends a kernel on a device, by words of the fault
-    ("out-of-bounds", ILLEGAL_ADDRESS),
-    ("misaligned", MISALIGNED),
-    ("assertion", ASSERT),
-    ("deadlock", TIMEOUT),
-    ("endless loop", TIMEOUT),
-    ("seconds", TIMEOUT),
-)
-MOST_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again after a race
+FATAL = {  # the error with which a kernel ends on a device, by the kind of the fault
+    "bounds": ILLEGAL_ADDRESS,
+    "alignment": MISALIGNED,
+    "assert": ASSERT,
+    "deadlock": TIMEOUT,
+    "limit": TIMEOUT,
+    "trap": FAILURE,
+    "memory": FAILURE,
+}
+MOST_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again
 MOST_LINES = 100  # launches that are listed while the program runs
 NONE = Checks(races=False, global_races=False, unwritten=False, barriers=False)
 MANAGED = re.compile(r"\.attribute\s*\(\s*\.managed\s*\)[^;={]*?([\w$]+)\s*(?:\[[^;=]*)?(?:;|=)")
@@ -91,16 +94,24 @@ class Loaded:
 
 @dataclass
 class Run:
-    """What came of emulating a launch."""
+    """The result of emulating a launch."""
 
     faults: list[str]
-    fatal: int  # the error that the program is told; 0: none
+    fatal: int  # the error that the program gets; 0: none
     notes: list[str]
     counters: Counters | None
     printed: str
     blocks: int
     sampled: bool = False  # whether these are only some of the grid's
     traffic: bounds.Traffic = field(default_factory=bounds.Traffic)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Device memory before a launch: contents by their offset, and which blocks of malloc's heap are in use."""
+
+    contents: list[tuple[int, np.ndarray]]
+    heap: Heap | None
 
 
 class Emulator:
@@ -120,7 +131,7 @@ class Emulator:
     # the conversation
 
     def serve(self) -> None:
-        """Until the program ends."""
+        """Answer messages until the program ends."""
         handlers: dict[Message, Callable[[Payload], Reply | None]] = {
             Message.ALLOCATED: self.allocated,
             Message.FREED: self.freed,
@@ -152,7 +163,7 @@ class Emulator:
             self.finish()
 
     def say(self, text: str) -> None:
-        """A line for the user."""
+        """Print a line for the user."""
         with contextlib.suppress(OSError):
             sys.stderr.write(f"ptxsim: {self.with_places(text)}\n")
             sys.stderr.flush()
@@ -174,15 +185,15 @@ class Emulator:
         return None if Path(self.executable).name.startswith("python") else elf.first_line(places)
 
     def with_places(self, text: str) -> str:
-        """With the lines at which allocations were made."""
+        """Add to a message the lines at which allocations that it names were made."""
 
-        def told(match: re.Match[str]) -> str:
+        def with_call(match: re.Match[str]) -> str:
             call, places = self.allocations[match[0]]
             line = self.line(places)
             return f"{match[0]} ({call}{f' at {line}' if line else ''})"
 
         known = "|".join(map(re.escape, sorted(self.allocations, key=len, reverse=True)))
-        return re.sub(rf"(?:{known})\b", told, text) if known and "allocation " in text else text
+        return re.sub(rf"(?:{known})\b", with_call, text) if known and "allocation " in text else text
 
     def hello(self, payload: Payload, descriptor: int) -> Reply:
         self.process, base, span, self.executable = payload.u32(), payload.u64(), payload.u64(), payload.text()
@@ -211,7 +222,7 @@ class Emulator:
         self.record({Note.REMARK: "note", Note.API_ERROR: "api_error"}.get(kind, "unsupported"), {"text": message})
 
     def host_fault(self, payload: Payload) -> Reply:
-        """Host code touched device memory."""
+        """Report that host code touched device memory."""
         address, writes = payload.u64(), payload.u32()
         line = self.line(place for place in payload.places() if place.file == self.executable)
         held = self.memory.holder(address)
@@ -259,7 +270,7 @@ class Emulator:
         self.memory.textures.pop(payload.u64(), None)
 
     def tensor_map(self, payload: Payload) -> None:
-        """As `standins/driver.cpp` puts it into 128 bytes, which must refer to memory that is there."""
+        """Add a tensor map, encoded in 128 bytes by `standins/driver.cpp`. It must refer to allocated memory."""
         raw = payload.take(128)
         assert raw[:16] == MAGIC
         number, address = (int.from_bytes(raw[at : at + 8], "little") for at in (16, 24))
@@ -491,22 +502,37 @@ class Emulator:
         return Reply().u32(OK).u32(later).u32(once).text(run.printed)
 
     def emulate(self, work: Work, chosen: bool) -> Run:
-        """Runs the blocks; again without a check where that one found what a device would have gone on after."""
-        checks = Checks() if chosen and self.options.checks else NONE
-        faults: list[str] = []
-        before = None
+        """Run the blocks. All faults of a launch are found: threads that a fault does not stop go on. A fault that a
+        device would survive, but that ends blocks here (a missed barrier, for example), makes the launch run again
+        without the check that found it, so that its results are complete."""
+        options, kernel = self.options, work.kernel
+        checks = Checks() if chosen and options.checks else NONE
         blocks = self.sampled(work) if chosen else None
         total = int(np.prod(work.grid)) if blocks is None else len(blocks)
-        if checks != NONE:
-            before = self.snapshot()
+        before = self.snapshot() if checks != NONE else None
+        found: dict[tuple[str, str], Found] = {}
+
+        def run(code: int, failure: str | None = None, nothing_done: bool = False) -> Run:
+            """Return the result. `failure`: why the launch ended, where that is not among the faults found."""
+            faults = [*(str(f) for f in found.values() if f.accepted is None), *([failure] if failure else [])]
+            accepted = [f.acceptance for f in found.values() if f.accepted is not None]
+            if nothing_done:
+                return Run(faults, NOT_SUPPORTED, [], None, "", 0)
+            counted = counters if code == OK else None
+            sampled = blocks is not None and failure is None
+            return Run(faults, code, [*accepted, *notes], counted, printed.getvalue(), total, sampled, traffic)
+
         while True:
             counters, traffic = Counters() if chosen else None, bounds.Traffic()
             watching: list[Observer] = [] if counters is None else [counters]
-            watching += [traffic] if chosen and self.options.bounds else []
+            watching += [traffic] if chosen and options.bounds else []
             printed = io.StringIO()
+            notes: tuple[str, ...] = ()
+            kernel.machine.diag.prepare(Faults())  # whatever ends the launch, what it found until then is there
+            failure, code = None, OK
             try:
-                with self.limited(work.kernel.title), contextlib.redirect_stdout(printed):
-                    done = work.kernel.launch(
+                with self.limited(kernel.title), contextlib.redirect_stdout(printed):
+                    notes = kernel.launch(
                         work.grid,
                         work.block,
                         work.args,
@@ -516,49 +542,48 @@ class Emulator:
                         Limits(thread_instructions=float("inf")),
                         blocks=None if blocks is None else blocks.tolist(),
                         cluster=work.cluster,
-                    )
-                if blocks is not None or checks == NONE:
-                    self.memory.all_written()
-                return Run(
-                    faults, OK, list(done.notes), counters, printed.getvalue(), total, blocks is not None, traffic
-                )
+                        stop_at_first=options.stop_at_first,
+                        accept=options.accept,
+                    ).notes
             except (PtxError, NoEntryError) as error:
-                return Run([*faults, f"{work.kernel.title}: {error}"], NOT_SUPPORTED, [], None, "", 0)
+                return run(NOT_SUPPORTED, f"{kernel.title}: {error}", nothing_done=True)
             except MemoryError:
                 if checks.global_races:
                     checks = replace(checks, global_races=False)
                     self.once("races in global memory are not looked for where device memory is too large for that")
                     continue
-                text = f"{work.kernel.title}: out of memory while it was emulated"
-                return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total)
+                return run(FAILURE, f"{kernel.title}: out of memory while it was emulated")
             except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
                 if os.environ.get("PTXSIM_TRACEBACK"):
                     traceback.print_exc()
                 if isinstance(error.__context__, PtxError):  # while that was put right
-                    return Run(
-                        [*faults, f"{work.kernel.title}: {error.__context__}"], NOT_SUPPORTED, [], None, "", 0, False
-                    )
-                text = f"{work.kernel.title}: the emulator failed at this launch: {type(error).__name__}: {error}"
-                return Run([*faults, text], FAILURE, [], None, printed.getvalue(), total)
+                    return run(NOT_SUPPORTED, f"{kernel.title}: {error.__context__}", nothing_done=True)
+                what = f"{type(error).__name__}: {error}"
+                return run(FAILURE, f"{kernel.title}: the emulator failed at this launch: {what}")
+            except KernelFault as fault:  # with --stop-at-first
+                failure, code = str(fault), FATAL.get(kind_of(fault.what), FAILURE)
             except PtxsimError as error:
-                text = str(error)
-                if text not in faults:
-                    faults.append(text)
-                code = next((code for words, code in FATAL if words in text), None)
-                weaker = relaxed(checks, text)
-                if code is None and weaker is not None and before is None:
-                    text = (
-                        f"{work.kernel.title}: its results are incomplete: a launch is not run again after such a fault"
-                    )
-                    self.once(f"{text} where more than {MOST_SNAPSHOT >> 20} MiB of device memory are in use")
-                if code is None and weaker is not None and before is not None:
+                failure, code = str(error), TIMEOUT if isinstance(error, TooLong) else FAILURE
+            latest = kernel.machine.diag.faults.found
+            found |= latest
+            fatal = next((FATAL[f.kind] for f in found.values() if f.kind in FATAL and f.accepted is None), OK)
+            code = fatal or code
+            ended = next((f for f in latest.values() if f.ended and f.kind not in FATAL), None)
+            if code == OK and ended is not None:
+                weaker = relaxed(checks, ended.message)
+                if weaker is not None and before is not None:
                     self.restore(before)
                     checks = weaker
                     continue
+                if weaker is not None:
+                    self.once(
+                        f"{kernel.title}: its results are incomplete: a launch is not run again after such a fault "
+                        f"where more than {MOST_SNAPSHOT >> 20} MiB of device memory are in use"
+                    )
+                code = FAILURE
+            if code != OK or blocks is not None or checks == NONE:
                 self.memory.all_written()
-                return Run(
-                    faults, code or FAILURE, [], counters if code is None else None, printed.getvalue(), total, False
-                )
+            return run(code, failure)
 
     def sampled(self, work: Work) -> np.ndarray | None:
         """The blocks of a large grid that are run; None: all."""
@@ -600,7 +625,7 @@ class Emulator:
 
     @contextlib.contextmanager
     def limited(self, name: str) -> Iterator[None]:
-        """Ends a launch that takes longer than --limit."""
+        """End a launch that takes longer than --limit."""
         seconds = self.options.limit
         if seconds is None:
             yield
@@ -631,23 +656,25 @@ class Emulator:
             found.append((start, at))
         return found
 
-    def snapshot(self) -> list[tuple[int, np.ndarray]] | None:
-        """Copies of what is in device memory; None where that is too much."""
+    def snapshot(self) -> Snapshot | None:
+        """Return a copy of device memory; None where that is too much."""
         parts = self.resident()
         if sum(end - start for start, end in parts) > MOST_SNAPSHOT:
             return None
-        return [(start, self.memory.whole[start:end].copy()) for start, end in parts]
+        contents = [(start, self.memory.whole[start:end].copy()) for start, end in parts]
+        return Snapshot(contents, deepcopy(self.memory.heap))
 
-    def restore(self, before: list[tuple[int, np.ndarray]]) -> None:
+    def restore(self, before: Snapshot) -> None:
         for start, end in self.resident():
             self.memory.whole[start:end] = 0
-        for start, data in before:
+        for start, data in before.contents:
             self.memory.whole[start : start + len(data)] = data
+        self.memory.heap = deepcopy(before.heap)
 
     # the end
 
     def finish(self) -> None:
-        """The program has ended."""
+        """Write the records that come last, as the program has ended."""
         if self.annotated is not None:
             kernel, counters = self.annotated
             try:
@@ -697,7 +724,7 @@ def demangled(name: str) -> str:
 
 
 def linked(parts: list[Module]) -> Module:
-    """One module of several that name each other's functions and variables."""
+    """Link modules that name each other's functions and variables into one."""
     first = parts[0]
     for part in parts[1:]:
         for name, variable in part.variables.items():
@@ -735,7 +762,7 @@ def as_sums(totals: Mapping[str, float]) -> dict[str, float]:
 
 
 def costs(counters: Counters) -> list[dict[str, Any]]:
-    """What the accesses of each line of the source cost."""
+    """Return the costs of the accesses of each line of the source."""
     found = []
     for (file, line), stats in counters.by_line().items():
         row = {

@@ -1,4 +1,4 @@
-"""What a program brings its kernels in: fat binaries, cubins and PTX.
+"""The containers of a program's kernels: fat binaries, cubins and PTX.
 
 A fat binary is a header of 16 bytes (u32 magic, u16 version, u16 bytes of the header, u64 bytes that follow), then
 entries, each with a header of its own: u16 kind (1: PTX, 2: cubin), u16, u32 bytes of the header, u64 bytes of the
@@ -25,7 +25,7 @@ COMPRESSED = 0x1000 | 0x2000 | 0x8000  # flags: by LZ4 or Zstandard
 
 @dataclass(frozen=True)
 class Image:
-    """One architecture's code."""
+    """The code of one architecture."""
 
     kind: int  # PTX or ELF
     architecture: int  # 90 for sm_90, sm_90a
@@ -39,7 +39,7 @@ class Image:
 
 
 def images(content: bytes) -> list[Image]:
-    """What is in a fat binary, a cubin or a text of PTX. Raises `PtxError` for what is none of these."""
+    """Return the contents of a fat binary, a cubin or PTX text. Raises `PtxError` for anything else."""
     if content[:4] == b"\x7fELF":
         return [Image(ELF, 0, content)]
     if int.from_bytes(content[:4], "little") != MAGIC:
@@ -64,7 +64,7 @@ def images(content: bytes) -> list[Image]:
 
 
 def unpacked(content: bytes, folder: Path) -> list[Image]:
-    """The same with everything decompressed, by cuobjdump in a folder of the caller's. Raises `PtxError`."""
+    """Return the contents decompressed, by cuobjdump in a folder of the caller's. Raises `PtxError`."""
     found = images(content)
     if all(image.content is not None for image in found):
         return found

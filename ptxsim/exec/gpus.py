@@ -1,4 +1,4 @@
-"""The devices that programs can be told they run on: what CUDA's properties say of them."""
+"""The devices that programs can see, with the properties that CUDA reports of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `ptxsim exec` was asked for."""
+"""The options of `ptxsim exec`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..faults import Accepted
 from .gpus import GPUS, Gpu
 
 
@@ -19,6 +20,8 @@ class Options:
     skip_launches: int = 0
     sample: int | None = None
     checks: bool = True
+    stop_at_first: bool = False  # whether a launch ends with its first fault
+    accept: tuple[Accepted, ...] = ()
     limit: float | None = None  # seconds of a launch
     annotate: str | None = None  # a kernel by a pattern
     bounds: str | None = None

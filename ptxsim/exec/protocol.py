@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 class Message(enum.IntEnum):
-    """What the stand-ins send. Those of ANSWERED get a reply."""
+    """Messages of the stand-ins. Those in ANSWERED get a reply."""
 
     HELLO = 1
     ALLOCATED = 2
@@ -100,12 +100,12 @@ class Payload:
         return Place(self.text(), self.u64())
 
     def places(self) -> tuple[Place, ...]:
-        """From where a call comes, innermost first."""
+        """Read the places that a call comes from, innermost first."""
         return tuple(self.place() for _ in range(self.u32()))
 
 
 class Reply:
-    """Puts a reply together."""
+    """Builds a reply."""
 
     def __init__(self) -> None:
         self.content = bytearray()

@@ -1,4 +1,4 @@
-"""What is known of a run: its launches, faults and notes; as lines, as a table, as JSON."""
+"""The records of a run, its launches, faults and notes, as lines, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LaunchRecord:
     lines: list[dict[str, Any]] = field(default_factory=list)  # of the source, with what their accesses cost
 
     def line(self) -> str:
-        """What is printed of it while the program runs."""
+        """Return the line that is printed while the program runs."""
         what = f"{short(self.title)}: grid {shown(self.grid)}, block {shown(self.block)}"
         if self.cluster != (1, 1, 1):
             what += f", cluster {shown(self.cluster)}"
@@ -58,7 +58,7 @@ def load(record: Mapping[str, Any]) -> LaunchRecord:
 
 
 def shown(size: tuple[int, int, int]) -> str:
-    """(16, 16) for (16, 16, 1), 16 for (16, 1, 1)."""
+    """Return a size without trailing ones: "(16, 16)" for (16, 16, 1), "16" for (16, 1, 1)."""
     parts = list(size)
     while len(parts) > 1 and parts[-1] == 1:
         parts.pop()
@@ -66,7 +66,7 @@ def shown(size: tuple[int, int, int]) -> str:
 
 
 def counted(number: int, what: str, several: str = "") -> str:
-    """3 faults, 1 launch, 2 launches."""
+    """Return a number with its noun, as in "3 faults" or "1 launch"."""
     return f"{number:,} {what if number == 1 else several or what + 's'}"
 
 
@@ -87,7 +87,7 @@ PER_SECTOR = {  # ratios
 
 
 def table(records: list[LaunchRecord]) -> list[str]:
-    """For each kernel, with all its launches together, what the memory system would do."""
+    """Return the table of counters of each kernel, over all its launches."""
     kernels: dict[str, list[LaunchRecord]] = {}
     for record in records:
         kernels.setdefault(record.title, []).append(record)

@@ -31,7 +31,7 @@ PRELOADED = ("cuda", "cudart", "cublas", "cublasLt")
 
 @dataclass
 class Session:
-    """What was seen of a block. Filled at its end."""
+    """The results of a `with` block, filled at its end."""
 
     launches: list[LaunchRecord] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -47,7 +47,7 @@ def device(
     What comes after the block in this process finds no device.
 
     Args:
-        gpu: the device that the program is told it has: h100, h200, h100-pcie or a100.
+        gpu: the device that the program sees: h100, h200, h100-pcie or a100.
         checks: whether to look for races, unwritten memory and missed barriers.
         limit: seconds after which a launch is ended; None: never.
         quiet: say nothing of launches without faults.

@@ -34,7 +34,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with_parent(number: int) -> None:
-    """For a new process: get this signal when the one that made it ends, however that is."""
+    """Make the kernel send this signal to the calling process when its parent ends, for whatever reason."""
     libc.prctl(PR_SET_PDEATHSIG, number)
 
 
@@ -83,7 +83,7 @@ class Worker:
 
 @dataclass
 class Outcome:
-    """What became of a run."""
+    """The outcome of a run."""
 
     status: int  # of the program, as a shell has it
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -139,7 +139,7 @@ class Supervisor:
             self.selector.register(handle, selectors.EVENT_READ, lambda: self.orphan(worker))
 
     def work(self, link: socket.socket, write: int) -> NoReturn:
-        """In the new process: be an emulator."""
+        """Run an emulator in the new process."""
         status = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -209,7 +209,7 @@ class Supervisor:
         return any(not worker.ended for worker in self.workers)
 
     def close(self) -> None:
-        """End what is left."""
+        """End the processes that are left."""
         for worker in self.workers:
             if not worker.ended:
                 with contextlib.suppress(ProcessLookupError):
@@ -250,10 +250,12 @@ def run(program: Path, command: Sequence[str], options: Options, standins: Path,
                 raise PtxsimError(f"{command[0]}: {error.strerror}") from None
             while started.poll() is None:
                 supervisor.turn(0.5)
-                told = [n for n in interrupts if n != signal.SIGCHLD]
+                signalled = [n for n in interrupts if n != signal.SIGCHLD]
                 interrupts.clear()
-                if told and started.poll() is None and told[0] != signal.SIGINT:  # that the terminal gave it, too
-                    started.send_signal(told[0])
+                if (
+                    signalled and started.poll() is None and signalled[0] != signal.SIGINT
+                ):  # that the terminal gave it, too
+                    started.send_signal(signalled[0])
             while supervisor.busy:
                 supervisor.turn(0.1)
                 if any(n != signal.SIGCHLD for n in interrupts):

@@ -111,7 +111,7 @@ def _partial(
     size: int,
     count: int,
 ) -> list[np.ndarray]:
-    """With a source size: that many bytes are read, the others are zero; nothing is read for size 0."""
+    """Copy with a source size: that number of bytes is read, the others become zero; size 0 reads nothing."""
     lanes = np.arange(m.state.lanes) if m.state.active is None else np.flatnonzero(m.state.active)
     wanted = np.full(m.state.lanes, width, np.int64) if source_size is None else source_size().astype(np.int64)
     if ignore is not None:

@@ -74,7 +74,7 @@ def bulk(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step
 
 
 def _prefetch(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """To L2: nothing moves, but the map must be one."""
+    """Prefetch to L2: no data move, but the tensor map must be valid."""
     modifiers.drop(("global", *HINTS))
     if not modifiers.flag("tensor"):
         modifiers.done()
@@ -90,7 +90,7 @@ def _prefetch(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) ->
 
 
 def _lanes(m: AsyncCopies) -> list[int]:
-    """The active threads."""
+    """Return the active threads."""
     return np.flatnonzero(m.state.alive if m.state.active is None else m.state.active).tolist()
 
 
@@ -327,7 +327,7 @@ def _map_at(
 def _fitting(
     m: AsyncCopies, instruction: Instruction, found: tensor_maps.TensorMap, address: int, dimensions: int, lane: int
 ) -> tensor_maps.TensorMap:
-    """A map at a generic address, which must be aligned and have so many dimensions."""
+    """Return the tensor map at a generic address, which must be aligned and have the given number of dimensions."""
     if address % 64:
         what = f"the tensor map at generic address 0x{address:x} is not aligned to 64 bytes"
         raise m.diag.fault(instruction, what, lane)

@@ -518,7 +518,7 @@ def _malloc(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], retur
 
 
 def _free(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], returns: tuple[Any, ...]) -> Control:
-    """free(address): back to the heap."""
+    """free(address): return a block to the heap."""
     read = _argument_reader(m, arguments[0])
 
     def step(active: np.ndarray) -> int:

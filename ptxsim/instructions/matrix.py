@@ -24,7 +24,7 @@ def _items(operand: Any) -> tuple[Any, ...]:
 
 
 def require_whole_warps(m: Memory, instruction: Instruction) -> None:
-    """These instructions need all 32 threads of a warp."""
+    """Refuse a warp of which not all 32 threads execute the instruction."""
     if m.state.active is not None:
         here = m.state.active.reshape(-1, WARP)
         broken = here.any(axis=1) & ~here.all(axis=1)

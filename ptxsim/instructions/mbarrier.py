@@ -33,7 +33,7 @@ ACTIONS = (
 def objects_at(
     m: AsyncCopies, space: str, slot: int, offset: int, instruction: Instruction, kind: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the active threads' objects lie in the batch's shared memory, and their lanes."""
+    """Return the addresses of the active threads' mbarriers in the batch's shared memory, and the lanes."""
     access = m.memory.access(space, slot, offset, 8, instruction, kind, observed=False)  # no load or store on hardware
     lanes = np.arange(m.state.lanes) if access.lanes is None else access.lanes
     if isinstance(access, MixedAccess) or not access.space.is_shared:
@@ -142,7 +142,7 @@ def _wait(
     token: Any,
     parity: bool,
 ) -> Control:
-    """test_wait tells whether a phase is over; try_wait comes back when it is."""
+    """test_wait returns whether a phase is over; try_wait returns once it is."""
     write = m.operands.writer(result, PRED)
     read = m.operands.reader(token, U32 if parity else B64)
     after = instruction.pc + 1

@@ -347,7 +347,7 @@ def fence(m: Memory, instruction: Instruction) -> Step:
 
 @effect("alloca", takes(RESULT, VALUE, optional=(NUMBER,)))
 def alloca(m: Memory, instruction: Instruction) -> Step:
-    """alloca: so many bytes of the thread's local memory, until it ends (PTX ISA 9.7.15.3)."""
+    """alloca: allocate bytes of the thread's local memory until it ends (PTX ISA 9.7.15.3)."""
     modifiers = Modifiers(instruction)
     t = modifiers.type
     modifiers.done()

@@ -1,4 +1,4 @@
-"""What instructions take from the machine that runs them: as little as each kind of them needs."""
+"""Protocols of the machine: what each kind of instruction needs of it, and no more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..warpgroups import Warpgroups, Watch
 
 
 class Threads(Protocol):
-    """Registers of threads, and words for what goes wrong."""
+    """A machine with registers of threads, and messages for what goes wrong."""
 
     @property
     def program(self) -> Program: ...
@@ -38,7 +38,7 @@ class Threads(Protocol):
 
 
 class Memory(Threads, Batch, Protocol):
-    """And memory."""
+    """A machine that also has memory."""
 
     @property
     def origins(self) -> dict[int, Origins]: ...
@@ -47,7 +47,7 @@ class Memory(Threads, Batch, Protocol):
 
 
 class AsyncCopies(Memory, Protocol):
-    """And copies that mbarriers and groups wait for."""
+    """A machine that also has copies that mbarriers and groups wait for."""
 
     @property
     def copies(self) -> Copies: ...
@@ -58,7 +58,7 @@ class AsyncCopies(Memory, Protocol):
 
 
 class Tensors(Memory, Protocol):
-    """And what a warpgroup's wgmma has under way."""
+    """A machine that also keeps the wgmma that each warpgroup has in flight."""
 
     @property
     def watch(self) -> Watch: ...
@@ -67,7 +67,7 @@ class Tensors(Memory, Protocol):
 
 
 class Waits(Threads, Protocol):
-    """Where threads wait for each other."""
+    """A machine in which threads wait for each other."""
 
     @property
     def barriers(self) -> Barriers: ...
@@ -76,22 +76,22 @@ class Waits(Threads, Protocol):
 
 
 class Schedules(Protocol):
-    """What ends threads, and counts what they execute."""
+    """A scheduler that ends threads and counts the instructions they execute."""
 
     def leave(self, threads: np.ndarray) -> None: ...
     def clock(self) -> int: ...
 
 
 class Clocks(Threads, Protocol):
-    """And the clock."""
+    """A machine that also has a clock."""
 
     @property
     def scheduler(self) -> Schedules: ...
 
 
 class Flow(Waits, Memory, Clocks, Protocol):
-    """What decides where threads go on: barriers, calls, the end."""
+    """A machine with everything that decides where threads continue: barriers, calls, exits."""
 
 
 class Everything(Flow, AsyncCopies, Tensors, Protocol):
-    """All of this: a machine."""
+    """A whole machine."""

@@ -30,7 +30,7 @@ from .needs import Everything
 
 @dataclass(frozen=True)
 class Kind:
-    """What an operand may be: in words, the classes it may have, and which of their objects."""
+    """A kind of operand: its description, the classes it may have, and a test of their objects."""
 
     words: str
     classes: tuple[type, ...]
@@ -80,13 +80,13 @@ class Form:
 
 
 def takes(*kinds: Kind, optional: Iterable[Kind] = (), when: str | Iterable[str] = ()) -> Form:
-    """So many operands of these kinds, and perhaps the optional ones after them."""
+    """Return the pattern of operands of these kinds, which optional ones may follow."""
     names = when.split() if isinstance(when, str) else when
     return Form((*kinds, *optional), len(kinds), frozenset(names))
 
 
 def anything(when: str = "") -> Form:
-    """Any operands: of a form that is not emulated."""
+    """Return the pattern that accepts any operands, for a form that is not emulated."""
     return Form(None, 0, frozenset(when.split()))
 
 
@@ -95,7 +95,7 @@ Compute = Callable[..., Any]  # arrays to an array, or to a tuple of them
 
 @dataclass(frozen=True)
 class Elementwise:
-    """What an instruction does to each thread by itself.
+    """An instruction that acts on each thread separately.
 
     `compute` takes an array for each source and returns one (a tuple for several destinations), in the NumPy types
     of `sources` and `result`. `carry` says that the carry flag is read (a last argument), written (a last result).
@@ -117,15 +117,9 @@ class Modifiers:
         self.types = [TYPES[name] for name in instruction.modifiers if name in TYPES]
         self.left = [name for name in self.left if name not in TYPES]
 
-    def type_at(self, place: int) -> Type:
-        """Its type modifier at this place, from 0."""
-        if place >= len(self.types):
-            raise PtxError(f"{self.instruction.where}: {self.instruction.name} names {len(self.types)} types, too few")
-        return self.types[place]
-
     @property
     def type(self) -> Type:
-        """Its last type: the instruction type of most."""
+        """Return the last type modifier, which is the instruction type of most instructions."""
         if not self.types:
             raise PtxError(f"{self.instruction.where}: {self.instruction.name} has no type")
         return self.types[-1]
@@ -141,7 +135,7 @@ class Modifiers:
     @overload
     def one_of(self, names: Iterable[str], default: None = None) -> str | None: ...
     def one_of(self, names: Iterable[str], default: str | None = None) -> str | None:
-        """Its modifier that is one of these, taken."""
+        """Take the modifier that is one of these."""
         for name in names:
             if self.flag(name):
                 return name
@@ -220,11 +214,6 @@ def find_elementwise(instruction: Instruction) -> Build | None:
     return ELEMENTWISE.get((instruction.opcode, types[-1] if types else None)) or ELEMENTWISE.get(
         (instruction.opcode, None)
     )
-
-
-def is_control(instruction: Instruction) -> bool:
-    """Whether an instruction ends a straight run. `bar.red` and the like are both barrier and data."""
-    return instruction.opcode in CONTROLS
 
 
 def require_operands(instruction: Instruction) -> None:

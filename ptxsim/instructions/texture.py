@@ -121,7 +121,7 @@ def _of_memory(
     results: list[np.ndarray],
     of_floats: bool,
 ) -> None:
-    """Elements of linear memory."""
+    """Fetch elements of linear memory."""
     for number in np.unique(handles).tolist():
         texture = m.launch.textures.get(number)
         if texture is None or isinstance(texture, TextureArray):

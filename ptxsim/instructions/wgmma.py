@@ -44,7 +44,7 @@ class Descriptor:
         return cls((word & 0x3FFF) << 4, leading << 4, stride << 4, word >> 49 & 7, SWIZZLES[word >> 62])
 
     def wrong(self, word: int) -> str | None:
-        """What is wrong with it, in words."""
+        """Return what is wrong with the descriptor, in words."""
         return f"bits 0x{word & RESERVED:x} must be zero" if word & RESERVED else None
 
     def overlapping(self, pieces: np.ndarray) -> str | None:
@@ -109,7 +109,7 @@ def matrix_of(words: np.ndarray, name: str, across: bool) -> np.ndarray:
 def wgmma(m: Tensors, instruction: Instruction) -> Step:
     """wgmma.fence, mma_async, commit_group, wait_group (PTX ISA 9.7.15.7, 9.7.15.5.2).
 
-    Operands are read and sums made when the instruction is issued; what uses them too early is told of, see
+    Operands are read and sums made when the instruction is issued; what uses them too early is reported, see
     warpgroups.py. Of bits: not supported.
     """
     modifiers = Modifiers(instruction)
@@ -157,7 +157,7 @@ class Form:
 
 
 def form_of(instruction: Instruction, modifiers: Modifiers | None = None) -> Form:
-    """What a wgmma.mma_async is. Raises `PtxError` for what there is not, or is not emulated."""
+    """Parse a wgmma.mma_async. Raises `PtxError` for a form that does not exist or is not emulated."""
     modifiers = modifiers or Modifiers(instruction)
     modifiers.drop(("mma_async", "sync", "aligned"))
     saturates = modifiers.flag("satfinite")
@@ -242,7 +242,7 @@ class Sums:
         self.key = tuple(slots)
 
     def _words(self) -> np.ndarray:
-        """The bits of all lanes [registers, lanes]."""
+        """Return the bits of all lanes [registers, lanes]."""
         registers = self.m.state.registers
         words, rows = self.m.warpgroups.sums.get(self.key, (None, ()))
         if words is not None and all(registers[s] is row for s, row in zip(self.slots, rows, strict=True)):
@@ -250,13 +250,13 @@ class Sums:
         return np.stack([viewed(registers[s], floats.U4) for s in self.slots])
 
     def _parts(self, words: np.ndarray, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same, and the lanes, by whole warpgroups where all are: they are copied sooner."""
+        """Group words and lanes by warpgroup, which copies faster, where blocks have whole warpgroups."""
         if self.m.state.padded % WARPGROUP:
             return words, lanes
         return words.reshape(len(words), -1, WARPGROUP), lanes[:, 0] // WARPGROUP
 
     def read(self, lanes: np.ndarray) -> np.ndarray:
-        """Their bits [registers, warpgroups, 128]."""
+        """Return the bits of these lanes [registers, warpgroups, 128]."""
         words, here = self._parts(self._words(), lanes)
         return words[:, here]
 
@@ -362,7 +362,7 @@ class Fetch:
 
 
 def blind(m: Tensors, instruction: Instruction) -> Step:
-    """What a wgmma.mma_async does without values: its operands are looked up, and counted."""
+    """Return the step of a wgmma.mma_async without values, which only resolves and counts its operands."""
     form = form_of(instruction)
     _, a, b, *_ = instruction.operands
     fetches = [Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)]

@@ -59,13 +59,13 @@ class Programs:
         return made
 
     def start(self, name: str, *arguments: str, options: Sequence[str] = ()) -> subprocess.Popen[str]:
-        """A program under `ptxsim exec`."""
+        """Start a program under `ptxsim exec`."""
         command = self.command("exec", *options, str(self.path(name)), *arguments)
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=self.environment, cwd=self.folder, stdout=pipe, stderr=pipe, text=True)
 
     def run(self, name: str, *arguments: str, options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        """The same to its end; nothing of it is left."""
+        """Run a program to its end, after which no private folder is left."""
         with self.start(name, *arguments, options=options) as running:
             out, err = running.communicate(timeout=120)
         assert left(self.folder) == []

@@ -1,4 +1,4 @@
-"""The annotated source: what stands beside a line is what the counters count there."""
+"""The annotated source: what stands next to a line is what the counters count there."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def folder(tmp_path_factory, request) -> Path:
 
 
 def rows(text: str, file: str) -> dict[int, tuple[str, list[str], str]]:
-    """Of one file's listing: line number to mark, cells and source."""
+    """From one file's listing: by line number, the mark, cells and source."""
     part = next(part for part in text.split("== ") if part.splitlines()[0].split(":")[0].endswith(file))
     found = {}
     for line in part.splitlines():
@@ -151,7 +151,7 @@ def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:
     text = capsys.readouterr().out
     assert rows(text, "mixed.cu")[7][1][0] == "32 32w"
     assert "put.cuh: lines with accesses (source not found)" in text and rows(text, "put.cuh")[3][1][3] == "4"
-    (tmp_path / "mixed.cu").write_text(SOURCE)  # beside the PTX it is found by its name
+    (tmp_path / "mixed.cu").write_text(SOURCE)  # next to the PTX it is found by its name
     assert main(["annotate", str(moved), *RUN, *RACE]) == 0
 
 
@@ -165,7 +165,7 @@ def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:
         (str, ["--out", "taken/x.txt"], "cannot write taken/x.txt"),
     ],
 )
-def test_what_cannot_be_shown_is_told_in_one_line(
+def test_what_cannot_be_shown_is_reported_in_one_line(
     change, options, message, folder: Path, tmp_path: Path, capsys, monkeypatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

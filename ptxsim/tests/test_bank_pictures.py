@@ -188,7 +188,7 @@ def test_the_costliest_execution_is_taken_unless_one_is_named() -> None:
         ({"file": "other.cu"}, "other.cu is no file of k; its line information names: made-up.cu"),
     ],
 )
-def test_what_is_not_there_is_told(chosen: dict, message: str) -> None:
+def test_what_is_not_there_is_reported(chosen: dict, message: str) -> None:
     with pytest.raises(ptxsim.PtxsimError, match=re.escape(message)) as caught:
         access("shl.b32 %r0, %t, 2; st.shared.b32 [%r0], %t;", **chosen)
     assert "\n" not in str(caught.value)

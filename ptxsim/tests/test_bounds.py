@@ -223,7 +223,7 @@ def test_bounds_of_a_copy_by_hand(made):
 
 @pytest.mark.parametrize(("opcode", "clocks"), [("VIADD", 1), ("IMAD.WIDE", 2), ("IADD3", 0), ("VIADDMNMX", 0)])
 def test_which_instructions_the_fma_pipe_takes(opcode, clocks):
-    """As sm__pipe_fma_cycles_active counted them on an H200."""
+    """The choice agrees with sm__pipe_fma_cycles_active, measured on an H200."""
     code = [Instruction(0, opcode, ("R0", "R2", "R4"), None, "", 0, 0)]
     found = executions.Executions(np.array([10.0]), 0.0, 0.0)
     assert bounds._pipes(sass.Function("k", code, {"top": 0}), found, machines.find("h200"))["fma"] == 10 * clocks
@@ -361,14 +361,14 @@ def test_faults_are_one_line(made, tmp_path, capsys, kernel, options, words):
     (tmp_path / "all.cubin").write_bytes(made.cubin.read_bytes())
     (tmp_path / "text.cubin").write_text("not a cubin")
     assert main(["bounds", str(tmp_path / kernel), *OPTIONS, *ARGUMENTS, *options]) == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert len(told) == 1 and told[0].startswith("ptxsim: ") and words in told[0], told
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("ptxsim: ") and words in lines[0], lines
 
 
 def test_a_wrong_option_is_one_line(made, capsys):
     assert main(["bounds", str(made.cubin), *OPTIONS, *ARGUMENTS, "--sms", "0"]) == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert told == ["ptxsim: sms = 0 is not allowed; allowed: a positive whole number"]
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert lines == ["ptxsim: sms = 0 is not allowed; allowed: a positive whole number"]
 
 
 def test_missing_nvdisasm_is_one_line(made, tmp_path, monkeypatch, capsys):
@@ -377,5 +377,5 @@ def test_missing_nvdisasm_is_one_line(made, tmp_path, monkeypatch, capsys):
     unread = tmp_path / "unread.cubin"
     unread.write_bytes(made.cubin.read_bytes())
     assert main(["bounds", str(unread), *OPTIONS, *ARGUMENTS]) == 2
-    told = capsys.readouterr().err.strip().splitlines()
-    assert len(told) == 1 and "no nvdisasm" in told[0] and "remedy" in told[0]
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and "no nvdisasm" in lines[0] and "remedy" in lines[0]

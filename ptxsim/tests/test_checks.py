@@ -1,5 +1,5 @@
 """Races in global memory, arrays that are left, barriers that a part of a block reaches, memory that nobody wrote,
-constants that nobody set: each told, and no false alarm from the same kernel without the fault."""
+constants that nobody set: each is reported, and there is no false alarm from the same kernel without the fault."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_volatile_accesses_that_meet_are_noted(compiled):
     assert launch(compiled, "half_volatile_good").notes == ()
 
 
-def test_unwritten_global_memory_is_told_when_it_is_read(compiled):
+def test_unwritten_global_memory_is_reported_when_it_is_read(compiled):
     def unwritten():
         return ptxsim.Array(np.full(512, np.nan, np.float32), "c", unwritten=True)
 

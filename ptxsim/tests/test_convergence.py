@@ -59,7 +59,7 @@ MMA = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%
 HALF = "and.b32 %r9, %r1, 31; setp.ge.u32 %p1, %r9, 16; @%p1 bra OTHERS; {here} bra AFTER; OTHERS: {there} AFTER:"
 
 
-def test_who_is_missing_is_told():
+def test_who_is_missing_is_reported():
     with pytest.raises(
         ptxsim.PtxsimError,
         match=r"threads of the warp are here: thread \(16, 0, 0\) is missing, which waits at the barrier at PTX line",
@@ -67,7 +67,7 @@ def test_who_is_missing_is_told():
         run(HALF.format(here=MMA, there="bar.sync 0;"))
 
 
-def test_two_halves_at_two_instructions_are_told():
+def test_two_halves_at_two_instructions_are_reported():
     with pytest.raises(ptxsim.PtxsimError, match=r"mma.* thread \(16, 0, 0\) is missing, which is at PTX line"):
         run(HALF.format(here=MMA, there=MMA))
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Names of kernels as their source has them: beside a demangler of the system's."""
+"""Names of kernels as their source has them: compared with the system's demangler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from ptxsim.compiler import compile_ptx
 from ptxsim.demangle import demangle, matching, split
 
-# as nvcc 13.0 mangles them, beside what they are
+# as nvcc 13.0 mangles them, with what they are
 NAMES = {
     "plain": "plain",
     "_Z4statPi": "stat(int*)",
@@ -85,15 +85,15 @@ void host() { anonymous<<<1, 1>>>(nullptr);
 
 
 def test_as_the_system_s_demangler(compiled, tmp_path):
-    """Of what nvcc writes, once types of literals and what a template returns are left out."""
+    """Names that nvcc writes, without types of literals and the type that a template returns."""
     compiled("faults.cu", "trap_good")  # skips where there is no compiler
     if not shutil.which("c++filt"):
         pytest.skip("no c++filt")
     (tmp_path / "names.cu").write_text(SOURCE)
     names = re.findall(r"\.entry (_Z\w+)", compile_ptx(tmp_path / "names.cu", flags=["--extended-lambda"]))
     assert len(names) == 11
-    told = subprocess.run(["c++filt", *names], capture_output=True, text=True, check=True).stdout.splitlines()
-    for name, theirs in zip(names, told, strict=True):
+    demangled = subprocess.run(["c++filt", *names], capture_output=True, text=True, check=True).stdout.splitlines()
+    for name, theirs in zip(names, demangled, strict=True):
         theirs = re.sub(r"(?<=\d)[ul](?=[,>])", "", theirs.removeprefix("void ")).replace("(signed char)-3", "-3")
         assert demangle(name) == theirs.replace("(&) [", "(&)["), name
 

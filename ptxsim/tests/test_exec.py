@@ -1,4 +1,4 @@
-"""`ptxsim exec`: programs that nvcc built for a GPU run here as they are, and what is wrong with them is told."""
+"""`ptxsim exec`: programs that nvcc built for a GPU run here as they are, and what is wrong with them is reported."""
 
 from __future__ import annotations
 
@@ -119,6 +119,45 @@ def test_a_fatal_fault_may_end_the_kernel_alone(programs):
     assert done.returncode == 9
     assert done.stdout.splitlines()[1:] == ["after it: an illegal memory access was encountered", "later: no error"]
     assert len(done.stderr.splitlines()) == 4  # the faults and the summary
+
+
+def test_all_faults_of_a_launch_are_reported(programs, tmp_path):
+    report = tmp_path / "report.json"
+    done = programs.run("several", options=["--report", str(report)])
+    assert (done.returncode, done.stdout) == (1, "fatal: an illegal memory access was encountered\n"), done.stderr
+    survived, fatal = (sorted(launch["faults"]) for launch in json.loads(report.read_text())["launches"])
+    assert len(survived) == 2 and len(fatal) == 2
+    assert re.search(r"several.cu:7: .*: race: .*\[64 times\]$", survived[0])
+    assert re.search(r"several.cu:8: .*: read of global memory that nobody wrote", survived[1])
+    assert re.search(r"several.cu:14: .*: out-of-bounds global store", fatal[0])
+    assert re.search(r"several.cu:16: block \(0, 0, 0\).*: race: .* times\]$", fatal[1])
+    assert done.stderr.rstrip().endswith("4 faults")
+
+
+def test_faults_are_accepted_or_end_a_launch(programs, tmp_path):
+    accepted = ["--accept", "race@several.cu:7=a planted race", "--accept", "unwritten@several.cu:8=any value will do"]
+    done = programs.run("several", options=[*accepted, "-q"])
+    assert [line.split(":")[1:3] for line in done.stderr.splitlines()[:2]] == [[" fatal", " several.cu"]] * 2
+    assert done.stderr.rstrip().endswith("2 faults")
+    done = programs.run("several", options=accepted)
+    assert "ptxsim: note: accepted: race at several.cu:7 [64 times]: a planted race\n" in done.stderr
+    done = programs.run("several", options=["--stop-at-first", "-q"])
+    assert re.search(r"several.cu:\d+: unspecified launch failure$", done.stdout.strip())
+    assert len(done.stderr.splitlines()) == 2 and "several.cu:8: " in done.stderr
+    done = programs.run("several", options=["--accept", "race@several.cu:7"])
+    assert done.returncode == 2 and "expected KIND@FILE:LINE=REASON" in done.stderr
+
+
+def test_the_device_s_heap_outlives_launches(programs):
+    done = programs.run("heap")
+    assert (done.returncode, done.stdout) == (0, "no error\n"), done.stderr
+    done = programs.run("heap", "read", options=["-q"])
+    assert (done.returncode, done.stdout) == (1, "an illegal memory access was encountered\n")
+    assert re.search(r"add: heap.cu:22: .* 0 bytes into memory of malloc that was freed \[32,064 times\]", done.stderr)
+    done = programs.run("heap", "read", "again", options=["-q", "--destroy-on-device-error", "kernel"])
+    assert re.search(
+        r"release: heap.cu:29: .*: free of global address 0x[0-9a-f]+: it has been freed already", done.stderr
+    )
 
 
 def test_calls_that_are_not_there(programs):
@@ -293,7 +332,7 @@ def busy(running: subprocess.Popen[str], name: str) -> tuple[int, int]:
 
 
 def cpu(pid: int) -> int:
-    """Ticks of processor time."""
+    """Return the ticks of processor time of a process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

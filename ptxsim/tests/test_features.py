@@ -1,4 +1,4 @@
-"""Ordinary CUDA, compiled by nvcc, beside the same in Python."""
+"""Ordinary CUDA, compiled by nvcc, compared with the same in Python."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_texture_fetch_out_of_range_gives_zero(compiled):
 
 
 def test_texture_begins_at_an_aligned_address_before_its_array(compiled):
-    """What CUDA asks of linear memory; its end is told in bytes."""
+    """What CUDA asks of linear memory; its end is reported in bytes."""
     data = np.random.default_rng(0).random((100, 4), np.float32)
     out = ptxsim.Array(np.full((128, 4), np.nan, np.float32))
     array = ptxsim.Array(data, offset=48)  # of an address that is a multiple of 256

@@ -56,7 +56,7 @@ def test_what_is_approximate_and_what_is_modelled(found):
     assert not any(row.decides for row in rows.values())
 
 
-def test_what_reaches_an_address_is_told(found):
+def test_what_reaches_an_address_is_reported(found):
     rows = found("places")
     assert rows["ex2.approx.ftz.f32" if "ex2.approx.ftz.f32" in rows else "ex2.approx.f32"].decides
     assert "REACHES an address or a branch" in fidelity.table(list(rows.values()))

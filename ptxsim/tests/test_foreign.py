@@ -1,4 +1,4 @@
-"""Kernels in other people's styles (kernels/foreign.cu), compiled for two architectures, beside the same in Python."""
+"""Kernels in other people's styles (kernels/foreign.cu) for two architectures, compared with the same in Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ints(count=BLOCK, high=1000, seed=1):
 
 
 def wrap(value: int) -> int:
-    """As a 32-bit signed integer."""
+    """Convert to a 32-bit signed integer."""
     return (int(value) + 2**31) % 2**32 - 2**31
 
 
@@ -556,7 +556,7 @@ def test_mma_of_doubles(kernel):
 
 @pytest.fixture
 def kernel90(compiled):
-    """The same of foreign_sm90.cu."""
+    """Return a function that loads a kernel of foreign_sm90.cu."""
     return lambda entry: compiled("foreign_sm90.cu", entry)
 
 

@@ -48,7 +48,7 @@ fence.proxy.async vadd2.s32.s32.s32 .u8 .u16 .s32 .b64 .f16 .f32 .f64 .pred .sha
 
 
 @contextlib.contextmanager
-def told(what: object) -> Iterator[None]:
+def named(what: object) -> Iterator[None]:
     """What is refused is a `PtxsimError` of one line; anything else, or no end, fails and names the case."""
 
     def hang(*_: object) -> None:
@@ -151,7 +151,7 @@ def test_mutated_ptx(kernels, capsys):
     for number in range(EXAMPLES):
         random_ = random.Random(number)
         text = mutated(random_.choice(kernels), random_)
-        with told(f"PTX {number}"):
+        with named(f"PTX {number}"):
             launch(text, random_)
     capsys.readouterr()
 
@@ -253,7 +253,7 @@ def test_command_lines(folder, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for number in range(EXAMPLES):
         line = command(folder, random.Random(number))
-        with told(f"command line {number} {[part[:60] for part in line]}"):
+        with named(f"command line {number} {[part[:60] for part in line]}"):
             try:
                 status = main(line)
             except SystemExit as stop:  # argparse's: its usage, and a line

@@ -53,7 +53,7 @@ def lines(found):
 
 
 @pytest.mark.parametrize("lanes", [64, 16384])
-def test_each_line_and_kind_is_told_once_with_its_count(source, lanes):
+def test_each_line_and_kind_is_reported_once_with_its_count(source, lanes):
     done, out, x = launch(source, stop_at_first=False, limits=ptxsim.Limits(lanes=lanes))
     assert lines(done.faults) == {("bounds", 5): 28, ("race", 6): 128, ("unwritten", 8): 64, ("alignment", 10): 1}
     assert all("\n" not in str(f) and str(f).startswith("several: k.cu:") for f in done.faults)
@@ -61,7 +61,7 @@ def test_each_line_and_kind_is_told_once_with_its_count(source, lanes):
     assert (out == x[np.arange(128) % 100]).all()  # what does not go wrong is computed
 
 
-def test_the_first_ends_a_launch_unless_told_otherwise(source):
+def test_the_first_ends_a_launch_unless_asked_not_to(source):
     with pytest.raises(ptxsim.KernelFault, match=r"k\.cu:5: block \(1, 0, 0\)"):
         launch(source)
 

@@ -58,9 +58,9 @@ def entry(body: str, parameters: str = "", before: str = "") -> str:
 def test_operands_are_of_their_kinds(line, message):
     with pytest.raises(ptxsim.PtxError) as caught:
         ptxsim.load(entry(line + "\nret;"))
-    told = str(caught.value)
-    assert message in told and len(told.splitlines()) == 1
-    assert told.startswith("PTX line 6: ") or "nested" in message
+    text = str(caught.value)
+    assert message in text and len(text.splitlines()) == 1
+    assert text.startswith("PTX line 6: ") or "nested" in message
 
 
 def test_every_instruction_states_its_operands():
@@ -76,7 +76,7 @@ def test_operands_of_code_that_is_not_reached_are_checked():
 
 @pytest.mark.parametrize("end", ["", "ret;\nEND:", "@%p1 ret;"])
 def test_the_end_of_a_function_returns(end):
-    """As for ptxas, which takes it."""
+    """A function may end without ret, which ptxas accepts, too."""
     body = f"""ld.param.u64 %a1, [p]; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 8;
         {"@%p1 bra END;" if "END" in end else ""} mad.wide.u32 %a2, %r1, 4, %a1; st.global.u32 [%a2], 7; {end}"""
     array = ptxsim.Array(np.zeros(32, np.uint32))
@@ -118,7 +118,7 @@ def test_memory_is_checked(monkeypatch):
 
 
 def test_a_grid_that_costs_too_much_is_refused_after_its_first_blocks():
-    """And runs if more is allowed."""
+    """The grid runs if a higher limit allows it."""
     kernel = ptxsim.load(entry("mov.u32 %r1, 1;\nret;"))
     limits = {"lanes": 64}
     with pytest.raises(ptxsim.PtxsimError, match=r"about 6\.4e\+04 thread-instructions .*first 2 of 1000 blocks"):
@@ -159,7 +159,7 @@ def test_files_are_written_with_their_folders(path, name):
 
 
 @pytest.mark.parametrize("name", ["k.ptx/out.npy", "", "x" * 300, "\0"])
-def test_what_cannot_be_written_is_told_before_the_run(path, name, capsys):
+def test_what_cannot_be_written_is_reported_before_the_run(path, name, capsys):
     path.write_text(path.read_text().replace("mov.u32", "trap;\nmov.u32"))
     assert run(path, "--arg", f"out={path.parent / name if name else path.parent}=zeros:u32:32", "--arg", "1") == 2
     assert capsys.readouterr().err.startswith("ptxsim: cannot write ")
@@ -203,7 +203,7 @@ def test_a_struct_is_no_number(value):
     kernel.launch(1, 32, [bytes(24)])
 
 
-def test_a_long_name_is_told_by_its_beginning():
+def test_a_long_name_is_reported_by_its_beginning():
     """As CuTe's kernels have them: thousands of characters."""
     argument = "N4cute6LayoutE"
     name = f"_Z4gemmI{argument * 200}EvPf"
@@ -215,7 +215,7 @@ def test_a_long_name_is_told_by_its_beginning():
     assert len(str(error.value)) < 200
 
 
-def test_dynamic_parallelism_is_told_as_that():
+def test_dynamic_parallelism_is_reported_as_that():
     text = ".extern .func (.param .b64 r) cudaGetParameterBufferV2 (.param .b64 a);\n.visible .entry k() {\n"
     text += "{ .param .b64 p; .param .b64 r; call.uni (r), cudaGetParameterBufferV2, (p); } ret; }"
     with pytest.raises(ptxsim.PtxsimError, match=r"cudaGetParameterBufferV2 is called: kernels that launch others"):

@@ -1,4 +1,4 @@
-"""The merged accesses that the rule foresees, against what ptxas makes of the same PTX."""
+"""The merged accesses that the rule predicts, against what ptxas makes of the same PTX."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def built(request, ptx, tmp_path_factory):
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_the_rule_foresees_what_ptxas_merges(built, entry):
+def test_the_rule_predicts_what_ptxas_merges(built, entry):
     module, cubin = built
     program = ptxsim.Kernel(module, entry).program
     different = [line for line in merging.compare(program, cubin) if not line.agree]
     assert not different
-    rule, found = merging.foreseen(program), merging.from_cubin(program, cubin)
+    rule, found = merging.predicted(program), merging.from_cubin(program, cubin)
     assert rule.widths == found.widths
     assert rule.parts == found.parts
     assert not found.dropped
@@ -105,7 +105,7 @@ def test_every_set_of_eight_words(access, tmp_path):
     module = ptxsim.load(text, "k0").module
     for i in range(len(subsets)):
         program = ptxsim.Kernel(module, f"k{i}").program
-        rule = merging.foreseen(program)
+        rule = merging.predicted(program)
         mine = sorted(
             8 * rule.widths.get(a.pc, 4)
             for a in program.code

@@ -93,7 +93,7 @@ def test_edges(ptx_text, grid):
 
 
 def test_blocks_run_together_count_as_each_by_itself(compiled, ptx_text):
-    """Of each block the same as alone: shared and global memory, boxes of TMA, wgmma's operands."""
+    """The counts of each block are the same as alone: shared and global memory, boxes of TMA, wgmma's operands."""
     n = 61
     arrays = [ptxsim.Array(np.zeros((n, n), np.float32)) for _ in range(2)]
     source = ptxsim.TensorMap(ptxsim.Array(np.zeros((64 * 5, 32), np.float32)), (32, 32))
@@ -263,13 +263,13 @@ def test_the_command(text, tmp_path, capsys):
     path.write_text(text)
     options = ["--grid", "500,500", "--block", "8,8", "--arg", "zeros:f32:4000x4000", "--arg", "zeros:f32:4000x4000"]
     assert main(["predict", str(path), "--entry", "edges", *options, "--arg", "4000", "--out", str(out)]) == 0
-    shown, told = capsys.readouterr().out, json.loads(out.read_text())
+    shown, saved = capsys.readouterr().out, json.loads(out.read_text())
     assert (
         shown.startswith("edges: 250,000 blocks, predicted from ")
-        and told["blocks"] == 250_000
-        and told["sampled"] <= 15
+        and saved["blocks"] == 250_000
+        and saved["sampled"] <= 15
     )
-    assert told["totals"]["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 4000 * 4000 * 4 / 32
+    assert saved["totals"]["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 4000 * 4000 * 4 / 32
 
 
 @pytest.mark.parametrize("grid", [(1, 1, 1), (2, 1, 1), (3, 4, 1), (7, 5, 3), (100, 2, 1)])

@@ -1,4 +1,4 @@
-"""Straight-line programs made by hypothesis, beside a direct evaluator on Python integers and NumPy scalars."""
+"""Straight-line programs made by hypothesis, compared with a direct evaluator on Python integers and NumPy scalars."""
 
 from __future__ import annotations
 

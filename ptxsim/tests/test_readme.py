@@ -83,7 +83,7 @@ def test_the_pytest_example_passes(tmp_path, ptx):
 
 
 @pytest.mark.parametrize("command", ["run", "annotate", "banks", "bounds", "predict", "bench"])
-def test_each_command_is_told_of(command, capsys):
+def test_each_command_is_documented(command, capsys):
     from ptxsim.cli import main
 
     assert f"| `{command}" in README

@@ -53,7 +53,7 @@ def folder(tmp_path_factory, compiled) -> Path:
 
 
 @pytest.fixture
-def told(folder, monkeypatch, capsys):
+def command_line(folder, monkeypatch, capsys):
     """A function: command line to exit code, standard output and standard error."""
     monkeypatch.chdir(folder)
 
@@ -66,17 +66,17 @@ def told(folder, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("entry", ["tiled<64,8>", "tiled< 64, 8 >", "64, 8>", "_Z5tiledILi64ELi8EEvPfPKfii"])
-def test_an_entry_by_its_name_in_the_source(told, entry):
-    status, out, err = told("run", "user.cu", *FLAGS, "--entry", entry, *LAUNCH, "1")
+def test_an_entry_by_its_name_in_the_source(command_line, entry):
+    status, out, err = command_line("run", "user.cu", *FLAGS, "--entry", entry, *LAUNCH, "1")
     assert status == 0 and out.startswith("tiled<64, 8>: grid (6, 1, 1)"), err
 
 
 @pytest.mark.parametrize("command", ["run", "bounds", "predict", "annotate"])
 @pytest.mark.parametrize("source", ["user.cu", "user.ptx", "user.cubin", "user.ptx with cubin", "user.cubin with ptx"])
-def test_each_command_reads_each_kind_of_file(told, command, source):
+def test_each_command_reads_each_kind_of_file(command_line, command, source):
     path, _, other = source.partition(" with ")
     more = [f"--{other}", f"user.{other}"] if other else FLAGS if path == "user.cu" else []
-    status, out, err = told(command, path, *more, "--entry", "tiled<64, 16>", *LAUNCH, "1")
+    status, out, err = command_line(command, path, *more, "--entry", "tiled<64, 16>", *LAUNCH, "1")
     if (command, source) == ("annotate", "user.cubin"):
         assert status == 2 and "(that in a .cubin has none: name what it was made from with --ptx)" in err
         return
@@ -85,11 +85,11 @@ def test_each_command_reads_each_kind_of_file(told, command, source):
 
 
 @pytest.mark.parametrize(("source", "other"), [("user.ptx", "cubin"), ("user.cubin", "ptx")])
-def test_banks_too(told, source, other):
+def test_banks_too(command_line, source, other):
     more = [f"--{other}", f"user.{other}"]
     line = str(HEADER[: HEADER.index("rows[threadIdx")].count("\n") + 1)
     options = ["--line", line, "--out", "a.svg", "--entry", "16>", *LAUNCH, "1"]
-    status, out, err = told("banks", source, *more, *options)
+    status, out, err = command_line("banks", source, *more, *options)
     assert status == 0 and "16-way conflict" in out, err
 
 
@@ -105,21 +105,21 @@ def test_banks_too(told, source, other):
         (["user.ptx", "--entry", "tiled<64, 9>"], "no entry 'tiled<64, 9>' in the PTX; it has: tiled<64, 8>(float*, "),
     ],
 )
-def test_what_does_not_go_together(told, options, words):
-    status, _, err = told("run", *options, *LAUNCH, "1")
+def test_what_does_not_go_together(command_line, options, words):
+    status, _, err = command_line("run", *options, *LAUNCH, "1")
     assert status == 2 and words in err and err.count("\n") == 1, err
 
 
-def test_a_template_that_nothing_instantiates(told, folder):
-    """The line that is told makes the kernel."""
-    status, _, err = told("run", "none.cuh", *FLAGS, *LAUNCH, "1")
+def test_a_template_that_nothing_instantiates(command_line, folder):
+    """The line that is command_line makes the kernel."""
+    status, _, err = command_line("run", "none.cuh", *FLAGS, *LAUNCH, "1")
     start = "ptxsim: tiled.cuh:7: nothing instantiates the template tiled<BM, BN>, so there is no code of it; add to "
     assert status == 2 and err.startswith(start) and "(with values for BM, BN)" in err and err.count("\n") == 1
-    status, _, err = told("run", "none.cuh", *FLAGS, "--entry", "tiled<64,32>", *LAUNCH, "1")
+    status, _, err = command_line("run", "none.cuh", *FLAGS, "--entry", "tiled<64,32>", *LAUNCH, "1")
     assert status == 2 and "tiled<BM, BN> as tiled<64,32>, so" in err
     added = folder / "added.cuh"
     added.write_text("#include <tiled.cuh>\n" + err.partition(" the line: ")[2])
-    status, out, err = told("run", "added.cuh", *FLAGS, "--entry", "tiled<64,32>", *LAUNCH, "1")
+    status, out, err = command_line("run", "added.cuh", *FLAGS, "--entry", "tiled<64,32>", *LAUNCH, "1")
     assert status == 0 and out.startswith("tiled<64, 32>: "), err
 
 
@@ -139,8 +139,8 @@ def test_templates_are_found_in_any_shape():
     assert kernel_templates("template <int N") == [] and kernel_templates("template < < ( __global__") == []
 
 
-def test_a_fault_in_inlined_code_names_its_callers(told):
-    status, _, err = told(
+def test_a_fault_in_inlined_code_names_its_callers(command_line):
+    status, _, err = command_line(
         "run", "user.ptx", "--entry", "64, 8>", "--no-checks", *LAUNCH[:4], "--arg", "zeros:f32:380", *LAUNCH[6:], "1"
     )
     line = HEADER[: HEADER.index("put_row(out")].count("\n") + 1
@@ -149,8 +149,8 @@ def test_a_fault_in_inlined_code_names_its_callers(told):
     )
 
 
-def test_a_fault_names_the_variable_of_a_shared_address(told):
-    status, _, err = told("run", "user.ptx", "--entry", "64, 8>", *LAUNCH, "10")
+def test_a_fault_names_the_variable_of_a_shared_address(command_line):
+    status, _, err = command_line("run", "user.ptx", "--entry", "64, 8>", *LAUNCH, "10")
     place = "read of shared memory that nobody wrote (shared address 0x"
     assert status == 1 and place in err and err.endswith(" bytes into rows) [384 times]\n"), err
 

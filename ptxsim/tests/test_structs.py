@@ -69,7 +69,7 @@ def test_pointers_numbers_maps_and_textures_in_a_struct(ptx_text):
     assert kernel.count(1, 32, [value], shared_bytes=512).totals()["l2_sectors_bulk_ld.sum"] == 32
 
 
-def test_a_map_at_another_place_of_the_struct_is_told(ptx_text):
+def test_a_map_at_another_place_of_the_struct_is_reported(ptx_text):
     given = parts(*(Array(np.zeros((64, 16), np.uint16)) for _ in range(4)))
     given[192] = given.pop(128)
     message = r"there is no tensor map at generic address 0x[0-9a-f]+, byte 128 of parameter 0: pass a ptxsim.TensorMap"

@@ -1,4 +1,4 @@
-"""The tensor cores' arithmetic, beside the same written out for one element in whole numbers, and by hand."""
+"""The tensor cores' arithmetic, compared with the same written out for one element in whole numbers, and by hand."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ SPREADS = {"narrow": 1, "wide": 12, "very wide": 40}
         (("e5m2", "e5m2"), 32, "f16", tensor_cores.WGMMA_FP8),
     ],
 )
-def test_a_step_beside_whole_numbers(names, k, result, rule, spread):
+def test_a_step_compared_with_whole_numbers(names, k, result, rule, spread):
     rng = np.random.default_rng(k)
 
     def random(rows: int, columns: int, name: str, width: float) -> np.ndarray:
@@ -199,7 +199,7 @@ def test_subnormal_results_and_zeros():
 @pytest.mark.parametrize("result", ["f32", "f16"])
 @pytest.mark.parametrize("shape", [(1, 64, 128, 16), (9, 16, 8, 8)])
 def test_both_loops_give_the_same_bits(loops, monkeypatch, names, result, shape) -> None:
-    """Of zeros of both signs, subnormal, infinite and NaN values among others."""
+    """Operands with zeros of both signs, subnormal, infinite and NaN values."""
     if loops == "NumPy":
         pytest.skip("compared with C")
     rng, (count, m, n, k) = np.random.default_rng(3), shape

@@ -71,7 +71,7 @@ def at(data, index, address):
 
 
 def linear(data, where, address):
-    """Of a point with one coordinate for each dimension of the data, in elements."""
+    """Sample a point with one coordinate for each dimension of the data, in elements."""
     first = [int(np.floor(w - 0.5)) for w in where]
     share = [round((w - 0.5 - f) * 256) / 256 for w, f in zip(where, first, strict=True)]
     total = 0.0

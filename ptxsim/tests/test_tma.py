@@ -535,7 +535,7 @@ def test_faults_of_such_a_handover_are_found(kernel, monkeypatch, fault, message
         fix_up(kernel, 5, fault)
 
 
-def test_a_grid_that_no_device_holds_at_once_is_told(kernel, monkeypatch):
+def test_a_grid_that_no_device_holds_at_once_is_reported(kernel, monkeypatch):
     monkeypatch.setattr("ptxsim.scheduler.IDLE", 500)
     monkeypatch.setattr("ptxsim.sizes.SMS", 1)
     with pytest.raises(PtxsimError, match="32 of the grid's 40 blocks run side by side here, and a block may wait for"):
@@ -597,9 +597,9 @@ def test_counters_of_clusters_are_predicted(kernel):
     values = np.zeros((64 * 5, 32), np.float32)
     args = [Array(np.zeros(24 * 128, np.float32)), TensorMap(Array(values, "A"), (32, 32)), 5, 0]
     launch = 24, 160, args, 4 * 32 * 128
-    told = ptxsim.predict(kernel("multicast"), *launch)
-    assert told.totals == kernel("multicast").count(*launch).totals() and told.sampled < 24
-    assert told.totals["l2_sectors_bulk_ld.sum"] == 24 * 5 * 32 * 128 // 32
+    predicted = ptxsim.predict(kernel("multicast"), *launch)
+    assert predicted.totals == kernel("multicast").count(*launch).totals() and predicted.sampled < 24
+    assert predicted.totals["l2_sectors_bulk_ld.sum"] == 24 * 5 * 32 * 128 // 32
 
 
 # the command line

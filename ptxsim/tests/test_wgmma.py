@@ -80,15 +80,15 @@ def test_counts_without_values(compiled):
     a, b = matrices(np.float16, 64, 64)
     args = [ptxsim.Array(np.zeros((64, 64), np.float32)), *(ptxsim.Array(x.view(np.uint16)) for x in (a, b))]
     for entry, rows in (("gemm<__half, 1, false, false, 0>", 128), ("from_registers<0>", 64)):
-        kernel, told = compiled(entry), ptxsim.Counters()
+        kernel, counters = compiled(entry), ptxsim.Counters()
         counts = kernel.count(3, 128, args).by_instruction()
-        kernel.launch(3, 128, args, observers=[told], checks=False)
-        assert [vars(s) for s in counts] == [vars(s) for s in told.by_instruction()]
+        kernel.launch(3, 128, args, observers=[counters], checks=False)
+        assert [vars(s) for s in counts] == [vars(s) for s in counters.by_instruction()]
         found = [s for s in counts if s.operand_bytes]
         assert [s.instruction.opcode for s in found] == ["wgmma"] * 4
         assert {(s.executed, s.operand_bytes, s.wavefronts) for s in found} == {(12, 3 * 32 * rows, 0)}
         others = sum(s.wavefronts for s in counts if s.space == "shared")
-        assert told.totals()["memory_l1_wavefronts_shared"] == others + 4 * 3 * 32 * rows // 128
+        assert counters.totals()["memory_l1_wavefronts_shared"] == others + 4 * 3 * 32 * rows // 128
 
 
 # ---- faults -----------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ D4 = "{%f1, %f2, %f3, %f4}"
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         (
             f"wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;",
@@ -175,8 +175,8 @@ D4 = "{%f1, %f2, %f3, %f4}"
         ),
     ],
 )
-def test_what_there_is_not_is_refused(line, told):
-    with pytest.raises(ptxsim.PtxsimError, match=told):
+def test_what_there_is_not_is_refused(line, message):
+    with pytest.raises(ptxsim.PtxsimError, match=message):
         ptxsim.load(HEADER + LINES.format(line=line, size=1024, more=""))
 
 
@@ -221,11 +221,11 @@ def test_integers(a, b, more):
 def test_operands_beyond_shared_memory_and_unwritten_ones_are_found():
     line = f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {D4}, %rd1, %rd1, 1, 1, 1, 0, 0;"
     more = "mov.u64 %rd2, 0x0000004000000010; or.b64 %rd1, %rd1, %rd2;"  # 1024 bytes from 8 rows to the next
-    for size, told in (
+    for size, message in (
         (1024, "out-of-bounds wgmma read of 16 bytes"),
         (8192, "read of shared memory that nobody wrote"),
     ):
-        with pytest.raises(ptxsim.PtxsimError, match=told):
+        with pytest.raises(ptxsim.PtxsimError, match=message):
             ptxsim.load(HEADER + LINES.format(line=line, size=size, more=more)).launch(1, 128, [])
 
 
@@ -243,8 +243,8 @@ def test_a_copy_of_what_is_written_after_the_fence_is_found():
         ptxsim.load(HEADER + written).launch(1, 128, [])
 
 
-def test_two_groups_of_roles_in_part_of_a_warpgroup_are_told():
+def test_two_groups_of_roles_in_part_of_a_warpgroup_are_reported():
     lines = LINES.format(line="mov.u32 %r2, %tid.x; setp.lt.u32 %p, %r2, 40; @%p bra AFTER;", size=1024, more="")
-    told = r"wgmma\.commit_group.*: not all threads of the warpgroup are here: thread \(0, 0, 0\) is missing"
-    with pytest.raises(ptxsim.PtxsimError, match=told):
+    message = r"wgmma\.commit_group.*: not all threads of the warpgroup are here: thread \(0, 0, 0\) is missing"
+    with pytest.raises(ptxsim.PtxsimError, match=message):
         ptxsim.load(HEADER + lines.replace("ret;", "AFTER: bar.sync 0; ret;")).launch(1, 128, [])

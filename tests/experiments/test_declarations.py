@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_chosen_variants_limit_an_experiment() -> None:
 
 def test_the_experiments_of_no_run_but_their_own() -> None:
     loaded = {name: declarations.load(name) for name in declarations.names()}
-    alone = {"clock_regimes", "sgemm_sweep", "hgemm_sweep", "hopper_sizes", "profile_reading_c"}
+    alone = {"clock_regimes", "sgemm_sweep", "hgemm_sweep", "hopper_sizes", "profile_large", "profile_reading_c"}
     assert {name for name, e in loaded.items() if e.by_name} == alone
     assert loaded["clock_regimes"].data == ("zeros", "uniform", "normal")
     assert loaded["sgemm_sweep"].problems == squares(*range(1024, 12801, 128))
@@ -98,10 +99,21 @@ def test_problems_are_named_or_drawn_beside_plain_sizes(folder: Path) -> None:
         ProblemSpec(1024, 1024, 1024, 0.5, -1.5),
     )
     assert named.kind == "problems" and load(folder, problems=[512]).kind == "ladder"
-    item = declarations.items(named, ["sgemm_vectorized"], "unlocked")[-1]
-    assert item.stem == "1024x1024x1024,alpha=0.5,beta=-1.5-uniform-unlocked"
+    items = declarations.items(named, ["sgemm_vectorized"], "unlocked")[-5:]
+    assert items[0].stem == "1024x1024x1024,alpha=0.5,beta=-1.5-uniform-unlocked"
+    assert [item.process for item in items] == [0, 1, 2, 3, 4] and items[1].stem == f"{items[0].stem}-process1"
     lone = load(folder, "sizes", problems=["128x128x8"])
     assert lone.problems == (ProblemSpec(128, 128, 8),)
+
+
+def test_five_processes_share_the_times_and_samples_of_one() -> None:
+    whole = replace(declarations.load("sgemm_ladder").protocol, least_samples=10, samples=200)
+    each = whole.each
+    assert whole.processes == 5 and each.window_s == pytest.approx(whole.window_s / 5)
+    assert (each.samples, each.least_samples) == (40, declarations.LEAST_EACH)
+    assert each.precision == pytest.approx(whole.precision * 5**0.5)  # the median of five is as precise as before
+    alone = replace(whole, processes=1)
+    assert alone.each == alone and not alone.covers(whole) and whole.covers(alone)
 
 
 def test_random_problems_are_the_same_for_a_seed_and_lie_in_their_range(folder: Path) -> None:

@@ -73,13 +73,13 @@ def test_a_translation_unit_instantiates_the_kernel_once(name: str) -> None:
     assert max(map(len, lines.splitlines())) <= 120
     unit = re.sub(r",\n +", ", ", lines)
     values = ", ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in variant.template.values())
-    element = {"fp32": "float", "tf32": "float", "bf16": "__nv_bfloat16", "fp16": "__half"}[variant.dtype]
+    ab, c = variant.types.ab.c_type, variant.types.c.c_type
     assert unit.startswith(f'#include "{variant.family}/{variant.source.name}"\n')
     assert f"template __global__ void {variant.entry}<{values}>(" in unit
     assert unit.count("template __global__") == 1
     if "A" in variant.arguments:
-        assert f"const {element}* A, int lda, const {element}* B, int ldb" in unit
-    assert f"{element}* C, int ldc" in unit
+        assert f"const {ab}* A, int lda, const {ab}* B, int ldb" in unit
+    assert f"{c}* C, int ldc" in unit
     assert unit.endswith("cudaTextureObject_t tex_a, cudaTextureObject_t tex_b);\n") == variant.textures
 
 
@@ -174,7 +174,7 @@ def test_a_problem_that_nothing_can_take_is_refused_by_all(problem: Problem, sai
 
 def test_a_b_that_lies_otherwise_is_refused_and_libraries_take_both() -> None:
     entries = catalogue.load()
-    columns = [name for name, entry in entries.items() if entry.b_layout == "column"]
+    columns = [name for name, entry in KERNELS.items() if entry.b_layout == "column"]
     assert columns and all(KERNELS[name].requires.startswith("B column-major") for name in columns)
     for entry in entries.values():
         for layout, other in (("row", "column"), ("column", "row")):

@@ -7,19 +7,18 @@ import functools
 import math
 from collections import defaultdict
 
-import ml_dtypes
 import numpy as np
 import pytest
 from helpers import ROOT
 
 import ptxsim
+from contracts.dtypes import Dtype
 from experiments.emulation.launching import FEW_SMS, Arguments
 from experiments.stages import verify
 from kernels import arguments, catalogue
 from ptxsim.counters import Counters, named
 from ptxsim.extrapolation import extrapolate
 
-DTYPES = {"fp32": np.float32, "tf32": np.float32, "bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 MEASURED = ROOT / "data" / "h200" / "counters.csv"
 N = 4096
 
@@ -70,16 +69,16 @@ def tiles(found) -> tuple[int, int, int]:
 def launch(found, kernel, m, n, k, alpha, beta, pad, seed=0, low=-1.0, **options):
     """C as the kernel leaves it, and in float64, of numbers from `low` to 1; C poisoned where it must not be read."""
     rng = np.random.default_rng(seed)
-    dtype = DTYPES[found.dtype]
+    ab, c_type = found.types.ab, found.types.c
     column = found.b_layout == "column"
     lda, ldb, ldc = k + pad, (k if column else n) + pad, n + pad
 
-    def matrix(rows: int, columns: int, stride: int) -> np.ndarray:
+    def matrix(rows: int, columns: int, stride: int, dtype: Dtype = ab) -> np.ndarray:
         full = np.full((rows, stride), np.nan, np.float32)
         full[:, :columns] = rng.uniform(low, 1, (rows, columns))
-        return full.astype(dtype)
+        return full.astype(dtype.numpy)
 
-    a, b, c = matrix(m, k, lda), matrix(n, k, ldb) if column else matrix(k, n, ldb), matrix(m, n, ldc)
+    a, b, c = matrix(m, k, lda), matrix(n, k, ldb) if column else matrix(k, n, ldb), matrix(m, n, ldc, c_type)
     if beta == 0:
         c[:] = np.nan
     out = ptxsim.Array(c, "C")
@@ -89,7 +88,7 @@ def launch(found, kernel, m, n, k, alpha, beta, pad, seed=0, low=-1.0, **options
     args = arguments.pack(found.arguments, problem, matrices, math.prod(grid), Arguments())
     kernel.launch(grid, found.threads, args, found.shared_bytes, **options)
     a, b = (
-        verify.as_read(x, found.dtype, found.narrowing).astype(np.float64)
+        verify.as_read(x, ab, found.narrowing).astype(np.float64)
         for x in (a[:, :k], b[:, :k].T if column else b[:, :n])
     )
     exact = alpha * (a @ b)
@@ -120,8 +119,8 @@ def test_kernels_of_the_catalogue(variant, name, alpha, beta, pad):
     m, n, k = smallest(found)
     got, exact = launch(found, kernel, m, n, k, alpha, beta, pad)
     error = np.abs(got[:, :n].astype(np.float64) - exact)
-    unit = {"fp32": 2.0**-24, "tf32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}[found.dtype]
-    bound = 4 * 2.0**-24 * np.sqrt(k) * (k / 3 + 1) + unit * np.abs(exact)
+    sums = 4 * found.types.accumulate.unit_roundoff * np.sqrt(k) + found.types.ab.step_roundoff
+    bound = sums * (k / 3 + 1) + found.types.c.unit_roundoff * np.abs(exact)
     assert (error <= bound).all(), float((error / bound).max())
     assert np.isnan(got[:, n:].astype(np.float32)).all()
 

@@ -104,6 +104,7 @@ rule explorer_html:
     input:
         sources(SimpleNamespace(reads=(*explorer.READS, *explorer.FILES), optional=explorer.OPTIONAL)),
         [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("svg", "json")],
+        [f"results/figures/{name}.svg" for name in OUTPUTS if name.startswith("finding_")],
         drawn.code_of(Path(workflow.basedir, "analysis/explorer/__main__.py")),
         [f"analysis/explorer/{name}" for name in explorer.PARTS],
         inputs=INPUTS,

@@ -20,7 +20,6 @@ import numpy as np
 from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
-from experiments.stages import verify
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
@@ -60,10 +59,8 @@ def cross_check(entry: Entry, sizes: list[int], build_dir: Path) -> list[dict[st
 
     def measure(state: Any) -> None:
         n = state.get_int64("n")
-        element = verify.NUMPY_DTYPES[entry.dtype].itemsize
-        a, b, c = (Memory(n * n * element) for _ in range(3))
-        for seed, matrix in enumerate((a, b)):
-            gpu.fill(matrix, entry.dtype, n * n, seed, "uniform")
+        a, b = (gpu.filled(entry.types.ab, n * n, seed, "uniform") for seed in range(2))
+        c = Memory(n * n * entry.types.c.bytes)
         work = bind_for_timing(gemm, Problem.square(n, entry.b_layout), a.address, b.address, c.address)
         state.set_stream(gpu.stream)
         warm_up(gpu, work, 0.3)

@@ -22,7 +22,6 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
-from experiments.stages import verify
 from experiments.stages.check import Device, guarded, inside, leased_gpu
 from kernels.catalogue import Baseline, Entry, Problem, Runnable
 
@@ -106,7 +105,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, help="written: error_over_k.csv")
     options = parser.parse_args()
     entry = options.catalogue.find(options.variant)
-    if verify.NUMPY_DTYPES[entry.dtype] != np.float32:
+    if entry.types.ab.stored_as != "fp32" or entry.types.c.stored_as != "fp32":
         raise UserError(f"{entry.name} takes {entry.dtype}; allowed: entries of fp32 data")
     if options.emulated and isinstance(entry, Baseline):
         raise UserError(f"{entry.name} is a library baseline: there is no PTX to run")

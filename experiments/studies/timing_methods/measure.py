@@ -21,7 +21,6 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.lease import lease
-from experiments.stages import verify
 from experiments.stages.bench import worklog_replays
 from kernels.catalogue import Entry, Problem
 
@@ -50,12 +49,11 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
     from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 
     gpu = Gpu(build_dir)
-    element = verify.NUMPY_DTYPES[entry.dtype].itemsize
-    a, b, c = (Memory(n * n * element) for _ in range(3))
+    a, b, c = (Memory(n * n * entry.types.of(matrix).bytes) for matrix in "ABC")
 
     def fill(data: str) -> None:
         for seed, matrix in enumerate((a, b)):
-            gpu.fill(matrix, entry.dtype, n * n, seed, data)
+            gpu.fill(matrix, entry.types.ab, n * n, seed, data)
 
     fill("uniform")
     work = bind_for_timing(load_gemm(gpu, entry), Problem.square(n, entry.b_layout), a.address, b.address, c.address)

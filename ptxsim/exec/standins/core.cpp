@@ -173,7 +173,7 @@ void on_fault(int number, siginfo_t* info, void* context) {
         writes = u->uc_mcontext.gregs[REG_ERR] & 2;
         pc = reinterpret_cast<void*>(u->uc_mcontext.gregs[REG_RIP]);
 #endif
-        bool told = false;
+        bool reported = false;
         if (!lost && state == CONNECTED && guard.try_lock()) {
             void* frames[FRAMES];
             int count = backtrace(frames, FRAMES);
@@ -182,10 +182,10 @@ void on_fault(int number, siginfo_t* info, void* context) {
             put_place(b, static_cast<char*>(pc) + 1);
             for (int i = 0; i < count; ++i) put_place(b, frames[i]);
             std::string reply;
-            told = request(HOST_FAULT, b, &reply);
+            reported = request(HOST_FAULT, b, &reply);
             guard.unlock();
         }
-        if (!told) say("host code %s device memory at 0x%lx", writes ? "writes" : "reads", (unsigned long)address);
+        if (!reported) say("host code %s device memory at 0x%lx", writes ? "writes" : "reads", (unsigned long)address);
     }
     sigaction(number, &old, nullptr);  // returning repeats the access, now without this handler
 }
@@ -350,9 +350,9 @@ int ready() {
     if (state == NEW) return connect_now();
     if (state == CLOSED) return NOT_INITIALIZED;
     if (state == FORKED) {
-        static bool told = false;
-        if (!told) say("CUDA cannot be used after fork() by a process whose parent had used it");
-        told = true;
+        static bool reported = false;
+        if (!reported) say("CUDA cannot be used after fork() by a process whose parent had used it");
+        reported = true;
         return NOT_INITIALIZED;
     }
     return context_error;

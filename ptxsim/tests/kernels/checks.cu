@@ -1,4 +1,4 @@
-// Kernels for the checks of memory: *_bad has a fault that is told, *_good is the same without it. 64 threads a block.
+// Kernels for the checks of memory: *_bad has a fault that is reported, *_good is the same without it. 64 threads a block.
 #include <cstdint>
 
 extern "C" {
@@ -236,7 +236,7 @@ __global__ void many_atomics(float* c, const float* a, int n) {
     c[blockIdx.x * 64 + threadIdx.x] = bins[threadIdx.x];
 }
 
-// two buffers by turns, filled by thread 0's bulk copies, which an mbarrier tells of
+// two buffers by turns, filled by thread 0's bulk copies, whose arrival an mbarrier signals
 __global__ void many_phases(float* c, const float* a, int n) {
     __shared__ __align__(16) float s[2][64];
     __shared__ __align__(8) uint64_t full[2], empty[2];

@@ -1,4 +1,4 @@
-// Each fault beside the same kernel without it: *_bad and *_good. One block of 64 threads unless a test says more.
+// Each fault, next to the same kernel without it: *_bad and *_good. One block of 64 threads unless a test says more.
 #include <cassert>
 #include <cstdint>
 

@@ -283,7 +283,7 @@ KERNEL fix_up(float* out, const float* in, float* workspace, int* flags, int fau
     for (int i = 0; i < 4; ++i) out[i * size + me] = sums[i];
 }
 
-// The same between warps: what a warp wrote before __syncwarp, its first lane tells.
+// The same between warps: its first lane signals what the warp wrote before __syncwarp.
 KERNEL warp_flags(float* out, const float* in, float* workspace, int* flags, int fault) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     workspace[blockIdx.x * blockDim.x + threadIdx.x] = in[blockIdx.x * blockDim.x + threadIdx.x] + 1;

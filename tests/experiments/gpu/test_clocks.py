@@ -463,10 +463,14 @@ ROLES = np.array(["variant", "baseline"] * 6)
     ("off", "gaps", "words"),
     [
         ([], [], None),
-        ([0], [], None),  # 5 of 6 are left
-        ([0, 2], [], "2 of 12 samples were more than 1% off the locked 1500 MHz (their median: 1980 MHz; throttle"),
+        ([0, 2, 4], [], None),  # 3 of 6 are left
+        (
+            [0, 2, 4, 6],
+            [],
+            "4 of 12 samples were more than 1% off the locked 1500 MHz (their median: 1980 MHz; throttle",
+        ),
         (range(1, 12, 2), [], "6 of 12 samples"),
-        ([0, 2], [4, 6], None),  # launch gaps are told in another way
+        ([0, 2], [4, 6, 8, 10], None),  # launch gaps are reported in another way
     ],
 )
 def test_a_size_with_too_few_samples_on_target_is_left_out(off: list[int], gaps: list[int], words: str | None) -> None:
@@ -504,14 +508,15 @@ def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) 
     done, (row,), left_out = measured(card, DRIFT="7")
     assert (row["regime"], row["sm_clock_mhz"]) == ("locked", 1500), done.stderr
     assert row["mechanism"] == "SM locked at 1500 MHz and memory at 3201 MHz, through NVML"
-    assert (row["samples"], row["rejected"], left_out) == (13, 7, "")  # the one with a gap is among those off target
+    assert (row["processes"], row["samples"], row["rejected"], left_out) == (5, 5 * 13, 5 * 7, "")  # with a gap each
     assert row["time_us_worklog"] == pytest.approx(1e6 / 1500)
-    (window,) = read_rows(card.folder / "windows", "windows")
-    assert (window["locked_sm_mhz"], window["passed"], window["left_out"]) == (1500, True, None)
+    windows = read_rows(card.folder / "windows", "windows")
+    assert [window["process"] for window in windows] == [0, 1, 2, 3, 4]
+    assert {(one["locked_sm_mhz"], one["passed"], one["left_out"]) for one in windows} == {(1500, True, None)}
     samples = read_samples(card.folder / "samples").to_pandas()
     in_turns = samples[samples["window"] == "interleaved"]
-    assert in_turns["reason"].value_counts().to_dict() == {OFF_TARGET: 6, GAP: 1}
-    assert card.calls == LOCK + RESET
+    assert in_turns["reason"].value_counts().to_dict() == {OFF_TARGET: 5 * 6, GAP: 5}
+    assert card.calls == (LOCK + RESET) * 5  # each process locks the clocks, and unlocks them
 
 
 def test_a_wrong_result_has_no_speed(card: Card) -> None:
@@ -534,7 +539,7 @@ def test_each_kind_of_data_is_timed_and_checked_at_each_size(card: Card) -> None
     assert cases == [(n, f"after timing clock_regimes, {data}") for n, data in expected]
     samples = read_samples(out["samples"]).to_pylist()
     assert {(row["n"], row["data"]) for row in samples if row["window"] == "interleaved"} == set(expected)
-    assert "n = 8192, normal (6/6): " in done.stderr
+    assert "n = 8192, normal (30/30): " in done.stderr
 
 
 def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_process(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from contracts import UserError
-from contracts.dtypes import dtypes
+from contracts.dtypes import Types, dtypes
 from experiments.gpu import cublaslt, discovery, fastest_call, libraries
 from experiments.gpu.cublaslt import (
     CUBLAS_OP_N,
@@ -94,10 +94,9 @@ def test_a_column_major_b_is_transposed_by_the_library() -> None:
 
 
 def test_parts_of_a_split_k_are_never_added_in_16_bits() -> None:
-    assert {name: reductions(dtype) for name, dtype in dtypes().items()} == {
-        **dict.fromkeys(("fp32", "tf32"), 7),
-        **dict.fromkeys((name for name in dtypes() if name not in ("fp32", "tf32")), 2),
-    }
+    of_32_bits, of_16_bits = ("fp32", "tf32", "bf16_fp32", "fp8_e4m3_fp32"), ("bf16", "fp16", "fp8_e4m3_bf16")
+    assert {reductions(Types.named(name)) for name in of_32_bits} == {7}
+    assert {reductions(Types.named(name)) for name in of_16_bits} == {2}
 
 
 class Library:
@@ -146,7 +145,7 @@ def lt(monkeypatch: pytest.MonkeyPatch) -> CublasLt:
 
 def test_each_algorithm_that_the_heuristic_gives_is_a_call(lt: CublasLt) -> None:
     library = lt._library
-    calls = lt.candidates(P, dtypes()["bf16"], 1024, 2048, 4096)
+    calls = lt.candidates(P, Types.named("bf16"), 1024, 2048, 4096)
     assert len(calls) == 2
     for call in calls:
         call()
@@ -164,18 +163,30 @@ def test_each_algorithm_that_the_heuristic_gives_is_a_call(lt: CublasLt) -> None
     assert len(library.living) == 1, "descriptors are left behind"  # the handle's own
 
 
+def test_products_of_8_bit_floats_are_described_as_cublaslt_takes_them(lt: CublasLt) -> None:
+    """The first factor, which is B, transposed, and A as it lies; C in its own type, sums in fp32."""
+    p = Problem(32, 48, 64, 64, 80, 48, b_layout="column")
+    lt.candidates(p, Types.named("fp8_e4m3_bf16"), 1024, 2048, 4096)
+    layouts = [[part.value for part in made[1:]] for made in lt._library.of("cublasLtMatrixLayoutCreate")]
+    assert layouts == [[28, 64, 48, 80], [28, 64, 32, 64], [14, 48, 32, 48]]
+    ((_, compute, scale),) = lt._library.of("cublasLtMatmulDescCreate")
+    assert (compute.value, scale.value) == (68, 0)
+    (transposed,) = lt._library.of("cublasLtMatmulDescSetAttribute")
+    assert (transposed[1].value, transposed[2]._obj.value) == (cublaslt.CUBLASLT_MATMUL_DESC_TRANSA, 1)
+
+
 def test_what_cublaslt_refuses_is_told(lt: CublasLt) -> None:
     library = lt._library
     library.refused = {2}
-    good, bad = lt.candidates(P, dtypes()["fp32"], 1024, 2048, 4096)
+    good, bad = lt.candidates(P, Types.named("fp32"), 1024, 2048, 4096)
     good()
     with pytest.raises(UserError, match="cublasLtMatmul failed with status 7"):
         bad()
     library.status = 15
-    assert lt.candidates(P, dtypes()["fp32"], 1024, 2048, 4096) == []
+    assert lt.candidates(P, Types.named("fp32"), 1024, 2048, 4096) == []
     library.status = 14
     with pytest.raises(UserError, match="cublasLtMatmulAlgoGetHeuristic failed with status 14"):
-        lt.candidates(P, dtypes()["fp32"], 1024, 2048, 4096)
+        lt.candidates(P, Types.named("fp32"), 1024, 2048, 4096)
 
 
 class Stub(CublasGemm):

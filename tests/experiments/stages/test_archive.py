@@ -74,10 +74,10 @@ def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archiv
 def test_what_is_measured_again_needs_no_same_code(measured: Path, archive: Path, tmp_path: Path) -> None:
     """Rows of the old source stay as long as an archived row is of it."""
     now = catalogue.load().kernels["sgemm_naive"].source_hash
-    told = {"variant": "sgemm_naive", "source_hash": now}
+    record = {"variant": "sgemm_naive", "source_hash": now}
     data = tmp_path / "data"
     data.mkdir()
-    stored = [told | {"measured_hash": value} for value in ("0" * 16, now)]  # `now`: a source that checks.csv is of
+    stored = [record | {"measured_hash": value} for value in ("0" * 16, now)]  # `now`: a source that checks.csv is of
     write_rows(data / "same_code.csv", "same_code", stored)
     run = json.loads((archive / "archived.json").read_text())["checks.csv"]
     content = (data / "same_code.csv").read_bytes()
@@ -118,13 +118,13 @@ def test_an_emulated_table_goes_with_its_own_commit_and_a_gpu_s_with_that_run_s(
     write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "ptxsim"}])
     done = run_module(*command)
     assert done.returncode == 0, done.stderr
-    told = json.loads((data / "archived.json").read_text())["error_over_k.csv"]
-    assert told["command"] == "snakemake --cores 1 error_over_k" and told["commit"] and told["date"]
+    record = json.loads((data / "archived.json").read_text())["error_over_k.csv"]
+    assert record["command"] == "snakemake --cores 1 error_over_k" and record["commit"] and record["date"]
     assert read_rows(data / "error_over_k.csv", "error_over_k")[0]["device"] == "ptxsim"
     shutil.copyfile(archive / "bounds.csv", measured / "bounds.csv")  # which no GPU has a part in
     assert run_module(*command[:-1], "bounds.csv").returncode == 0
-    told = json.loads((data / "archived.json").read_text())["bounds.csv"]
-    assert told["command"] == "snakemake --cores 1 all"
+    record = json.loads((data / "archived.json").read_text())["bounds.csv"]
+    assert record["command"] == "snakemake --cores 1 all"
     write_rows(measured / "error_over_k.csv", "error_over_k", [row | {"device": "gpu"}])
     assert_one_line(run_module(*command), "measured before the source of sgemm_naive changed")
     now = catalogue.load()["sgemm_naive"].source_hash

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts import UserError, write_rows
+from contracts.dtypes import Types, dtypes
 from experiments.gpu.worker import DeviceFault
 from experiments.stages import check, verify
 from experiments.stages.cases import Case, cases, packed
@@ -31,7 +32,6 @@ from kernels.catalogue import Problem, Variant
 NAIVE, VECTORIZED = catalogue.load().kernels["sgemm_naive"], catalogue.load().kernels["sgemm_vectorized"]
 ALL_KINDS = ["sgemm_naive", "sgemm_vectorized", "hgemm_naive_bf16", "hgemm_naive_fp16"]
 ALL_KINDS += ["tf32gemm_naive", "tf32gemm_bcf_dbf_rna"]
-SIXTEEN = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp16": np.dtype(np.float16)}
 
 
 class NumpyDevice:
@@ -110,8 +110,7 @@ def test_the_cases_try_everything_that_a_kernel_can_get_wrong(name: str) -> None
     assert any(p.m < p.n < p.k for p in run) and any(p.m > p.n > p.k for p in run)
     assert max(p.m * p.n * p.k for p in run) == 4096**3
     broken = [case for case in every if case.refused]
-    size = verify.NUMPY_DTYPES[variant.dtype].itemsize
-    assert all(variant.refusal(case.problem, dict.fromkeys("ABC", 2**20 + case.offset * size)) for case in broken)
+    assert all(variant.refusal(case.problem, case.starts(variant.types)) for case in broken)
     assert {case.name.split()[1] for case in broken} >= {key for key, value in variant.multiples.items() if value > 1}
 
 
@@ -387,28 +386,32 @@ def test_each_refusal_breaks_one_requirement_alone() -> None:
 # ---- a dropped product at every k -------------------------------------------------------------------------------
 
 
-def rounded(c: np.ndarray, dtype: str) -> np.ndarray:
-    return c.astype(SIXTEEN.get(dtype, np.dtype(np.float32)))
+OF_8_BITS = ["fp8_e4m3_bf16", "fp8_e4m3_fp32", "fp8_e5m2_bf16", "fp8_e5m2_fp32"]
 
 
-@pytest.mark.parametrize("k", [8, 64, 1000, 4096])
-@pytest.mark.parametrize("dtype", ["fp32", "tf32", "fp16", "bf16"])
-def test_one_dropped_product_of_one_element_fails(dtype: str, k: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "k"),
+    [
+        *product(["fp32", "tf32", "fp16", "bf16"], [8, 64, 1000, 4096]),
+        *product(OF_8_BITS, [8, 64, 320]),  # 2^-13 |A||B| reaches a product of 0.25 by k = 3600
+    ],
+)
+def test_one_dropped_product_of_one_element_fails(name: str, k: int) -> None:
     """The smallest product of the element with the largest |C|, where the bound is widest.
 
-    In bf16 of the median one: rounding C to 8 bits hides a product from 64 on.
+    With C in bf16 of the median one: rounding C to 8 bits hides a product from 64 on.
     """
-    rng = np.random.default_rng(k)
+    types, rng = Types.named(name), np.random.default_rng(k)
     problem = Problem(32, 48, k, k, 48, 48)
-    a, b = (verify.random_matrix(rng, *shape, verify.NUMPY_DTYPES[dtype]) for shape in ((32, k), (k, 48)))
-    a, b = verify.as_read(a, dtype), verify.as_read(b, dtype)
+    a, b = (verify.random_matrix(rng, *shape, types.ab) for shape in ((32, k), (k, 48)))
+    a, b = verify.as_read(a, types.ab), verify.as_read(b, types.ab)
     exact = a.astype(np.float64) @ b.astype(np.float64)
     order = np.argsort(np.abs(exact), axis=None)
-    i, j = np.unravel_index(order[len(order) // 2 if dtype == "bf16" else -1], exact.shape)
-    assert verify.check_whole(problem, dtype, a, b, exact, rounded(exact, dtype)).passed
+    i, j = np.unravel_index(order[len(order) // 2 if types.c.name == "bf16" else -1], exact.shape)
+    assert verify.check_whole(problem, types, a, b, exact, exact.astype(types.c.numpy)).passed
     products = a[i].astype(np.float64) * b[:, j].astype(np.float64)
     exact[i, j] -= products[np.argmin(np.abs(products))]
-    result = verify.check_whole(problem, dtype, a, b, exact, rounded(exact, dtype))
+    result = verify.check_whole(problem, types, a, b, exact, exact.astype(types.c.numpy))
     assert not result.passed and result.detail.startswith(f"C[{i}, {j}] = "), result
     assert result.detail.endswith(f"1 of {32 * 48} elements are off")
 
@@ -429,10 +432,11 @@ def test_one_dropped_product_of_one_element_fails(dtype: str, k: int) -> None:
 )
 def test_the_bits_that_a_tf32_kernel_reads(x: float, cut: float, nearest: float) -> None:
     both = np.array([[x, -x]], np.float32)
-    assert verify.as_read(both, "tf32").tolist() == [[cut, -cut]]
-    assert verify.as_read(both, "tf32", "truncate").tolist() == [[cut, -cut]]
-    assert verify.as_read(both, "tf32", "nearest").tolist() == [[nearest, -nearest]]
-    assert verify.as_read(both, "fp32").tolist() == both.tolist()
+    tf32 = dtypes()["tf32"]
+    assert verify.as_read(both, tf32).tolist() == [[cut, -cut]]
+    assert verify.as_read(both, tf32, "truncate").tolist() == [[cut, -cut]]
+    assert verify.as_read(both, tf32, "nearest").tolist() == [[nearest, -nearest]]
+    assert verify.as_read(both, dtypes()["fp32"]).tolist() == both.tolist()
 
 
 @pytest.mark.parametrize("device", [NarrowsOtherwise(), ReadsAllBits()], ids=lambda device: type(device).__name__)
@@ -445,7 +449,7 @@ def test_inputs_narrowed_in_another_way_fail(name: str, device: NumpyDevice) -> 
 
 
 def test_inputs_are_kept_away_from_zero() -> None:
-    for dtype in verify.NUMPY_DTYPES.values():
+    for dtype in dtypes().values():
         values = verify.random_matrix(np.random.default_rng(3), 64, 64, dtype).astype(np.float64)
         assert np.abs(values).min() >= 0.5 and np.abs(values).max() <= 1.0
         assert 0.4 < (values > 0).mean() < 0.6
@@ -455,11 +459,20 @@ def test_inputs_are_kept_away_from_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "dtype", "factor"), [(1, "fp32", 4 + 1), (4096, "fp32", 67 + 1), (1, "fp16", 4 + 2**13 + 0.5)]
+    ("k", "name", "factor"),
+    [
+        (1, "fp32", 4 + 1),
+        (4096, "fp32", 67 + 1),
+        (1, "fp16", 4 + 2**13 + 0.5),
+        (4096, "bf16_fp32", 67 + 1),
+        (4, "fp8_e4m3_bf16", 5 + 2**11 + 2**16),
+        (4, "fp8_e5m2_fp32", 5 + 2**11 + 1),
+        (1, "fp16_fp16_fp16", 4 * 2**13 + 2**13 + 0.5),
+    ],
 )
-def test_the_bound_at_some_points(k: int, dtype: str, factor: float) -> None:
-    """(sqrt(k) + 3) u |A||B| + u_out |C|, with both at 1, and half of the least step; in units of u = 2^-24."""
-    allowed = verify.bound(Problem(1, 1, k, k, 1, 1), dtype, np.array([-1.0]), np.array([1.0]))
+def test_the_bound_at_some_points(k: int, name: str, factor: float) -> None:
+    """((sqrt(k) + 3) u + u_step) |A||B| + u_out |C|, with both at 1, and half of the least step; in units of 2^-24."""
+    allowed = verify.bound(Problem(1, 1, k, k, 1, 1), Types.named(name), np.array([-1.0]), np.array([1.0]))
     assert allowed[0] * 2**24 == pytest.approx(factor)
 
 
@@ -479,9 +492,9 @@ def test_a_right_gemm_with_results_below_what_is_stored_in_full_passes(name: str
 
 
 def test_unit_roundoffs_are_those_of_the_formats() -> None:
-    for dtype, unit in verify.U_OUT.items():
-        info = ml_dtypes.finfo(verify.NUMPY_DTYPES[dtype])
-        assert unit == float(info.eps) / 2
+    for dtype in dtypes().values():
+        assert dtype.unit_roundoff == float(ml_dtypes.finfo(dtype.numpy).eps) / 2, dtype.name
+        assert dtype.bits == 8 * np.dtype(dtype.numpy).itemsize, dtype.name
 
 
 def test_the_judge_names_the_worst_element() -> None:
@@ -528,7 +541,7 @@ def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.
     x = np.random.default_rng(seed).choice([-1.0, 1.0], n)
     sums = np.abs(a64) @ np.abs(b64).sum(axis=1)
     return verify.freivalds(
-        Problem(m, n, k, k, n, n), "fp32", c64 @ x, a64 @ (b64 @ x), sums, np.linalg.norm(c64, axis=1)
+        Problem(m, n, k, k, n, n), Types.named("fp32"), c64 @ x, a64 @ (b64 @ x), sums, np.linalg.norm(c64, axis=1)
     )
 
 
@@ -536,7 +549,7 @@ def freivalds(c: np.ndarray, a: np.ndarray, b: np.ndarray, seed: int) -> verify.
 def big() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A, B and their product in fp32, 2048 x 2048."""
     rng = np.random.default_rng(11)
-    a, b = (verify.random_matrix(rng, 2048, 2048, np.dtype(np.float32)) for _ in range(2))
+    a, b = (verify.random_matrix(rng, 2048, 2048, dtypes()["fp32"]) for _ in range(2))
     return a, b, a @ b
 
 

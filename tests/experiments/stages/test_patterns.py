@@ -1,4 +1,4 @@
-"""Patterns of wrong elements: planted ones are told in the words that stand for them alone."""
+"""Patterns of wrong elements: planted ones are reported in the words that stand for them alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from contracts.dtypes import Types, dtypes
 from experiments.stages import patterns, verify
 from kernels.catalogue import Problem
 
@@ -100,8 +101,8 @@ def right() -> patterns.Result:
     """A right result; alpha and beta are neither 0 nor 1."""
     rng = np.random.default_rng(3)
     p = Problem(96, 80, 56, 56, 80, 80, 0.75, -1.5)
-    a, b, c0 = (verify.random_matrix(rng, *shape, np.dtype("f4")) for shape in ((96, 56), (56, 80), (96, 80)))
-    reference, allowed = verify.expected(p, "fp32", a, b, c0)
+    a, b, c0 = (verify.random_matrix(rng, *shape, dtypes()["fp32"]) for shape in ((96, 56), (56, 80), (96, 80)))
+    reference, allowed = verify.expected(p, Types.named("fp32"), a, b, c0)
     return patterns.Result(p, 16, a, b, c0, reference.astype("f4"), reference, allowed, np.zeros((96, 80), bool))
 
 

@@ -48,7 +48,7 @@ def test_counters_with_beta_are_a_table_of_their_own(tmp_path: Path) -> None:
 
 
 def fake_ncu(tmp_path: Path, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program in ncu's place, with the module beside it, that fails as told."""
+    """A program in ncu's place, with the module next to it, that fails as asked."""
     program, module = tmp_path / "ncu", tmp_path / "extras" / "python" / "ncu_report.py"
     module.parent.mkdir(parents=True)
     module.write_text("")

@@ -30,7 +30,7 @@ def kept(store: Store, lease: str = "0000000a", **changes: object) -> Measuremen
 def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     store = Store(tmp_path)
     head = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
-    head |= {"regime": "unlocked", "data": "uniform"}
+    head |= {"regime": "unlocked", "data": "uniform", "process": 0}
     columns = head | {"window": "worklog", "role": "variant", "index": np.arange(3), "time_us": np.array([1.0, 2, 3])}
     columns |= {"sm_clock_mhz": np.full(3, 1500, np.float32), "kept": np.ones(3, bool), "reason": None}
     one = kept(store, samples=samples_table(3, columns))
@@ -74,6 +74,7 @@ def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(t
         "beta": 0.0,
         "regime": "unlocked",
         "data": "zeros",
+        "process": 0,
     }
     columns |= {"window": "worklog", "role": "variant", "index": np.arange(1), "time_us": np.ones(1)}
     columns |= {"sm_clock_mhz": np.ones(1, np.float32), "kept": np.ones(1, bool), "reason": None}

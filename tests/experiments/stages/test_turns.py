@@ -42,7 +42,7 @@ def taken(noise: float, pair_us: float = 3000.0, **limits: Any) -> tuple[turns.T
 def test_a_quiet_kernel_s_window_ends_after_one_look() -> None:
     made, half_width, ended, clock = taken(noise=0.001)
     assert ended == "precise" and half_width <= LIMITS.precision and len(clock.asked) == 1
-    assert set(made.roles) == {"variant", "baseline"} and len(made.roles) == 2 * 33  # 0.1 s of pairs of 3 ms
+    assert set(made.roles) == {"variant", "baseline"} and len(made.roles) == 2 * 13  # 0.04 s of pairs of 3 ms
 
 
 def test_a_noisy_one_has_its_longest_time_or_most_samples() -> None:
@@ -61,7 +61,7 @@ def test_the_half_width_is_that_of_the_interval_of_the_share() -> None:
         abs(np.median(b) / np.median(a) / 0.5 - 1) <= half_width_of(a, b) for a, b in zip(ours, theirs, strict=True)
     ]
     assert 0.88 <= np.mean(inside) <= 1.0
-    assert half_width_of(ours[0][:4], theirs[0]) == np.inf
+    assert half_width_of(ours[0][:2], theirs[0]) == np.inf
 
 
 @pytest.mark.parametrize("noise", [0.0005, 0.02])

@@ -1,4 +1,4 @@
-"""Medians beside those of other tools, and durations beside ncu's."""
+"""Medians next to those of other tools, and durations next to ncu's."""
 
 from __future__ import annotations
 

@@ -68,13 +68,13 @@ def test_what_it_cannot_measure_is_one_line(name: str, words: str, tmp_path) -> 
 
 
 def rows(device: str) -> pd.DataFrame:
-    told = [
+    rows = [
         {"variant": variant, "label": variant, "kind": kind, "order": order, "stale": False, "device": device,
          "data": data, "k": k, "elements": 1024, "worst": 10.0 * k, "rms": 1.0 * k}
         for order, (variant, kind) in enumerate({"sgemm_naive": "kernel", "cublas_fp32": "baseline"}.items())
         for data in DATA for k in KS
     ]  # fmt: skip
-    return pd.DataFrame(told)
+    return pd.DataFrame(rows)
 
 
 class Measured:

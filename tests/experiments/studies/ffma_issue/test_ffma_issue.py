@@ -192,14 +192,14 @@ def archived() -> pd.DataFrame:
     return pd.DataFrame(read_rows(ROOT / "data" / "h200" / "ffma_issue.csv", "ffma_issue"))
 
 
-def test_the_model_tells_the_archived_loops(archived):
+def test_the_model_predicts_the_archived_loops(archived):
     """Within 3%, but for random registers, and the one loop that docs/bounds.md names."""
-    told = figure.loops(archived).set_index("loop")
-    off = (told["model"] / told["measured"] - 1).abs()
-    assert len(told) > 70 and off.mean() < 0.012
+    drawn = figure.loops(archived).set_index("loop")
+    off = (drawn["model"] / drawn["measured"] - 1).abs()
+    assert len(drawn) > 70 and off.mean() < 0.012
     known = {"eeo_then_3"}
-    assert set(off[(off > 0.03) & (told["kind"] != "random registers")].index) == known
-    assert off[told["kind"] == "random registers"].max() < 0.05
+    assert set(off[(off > 0.03) & (drawn["kind"] != "random registers")].index) == known
+    assert off[drawn["kind"] == "random registers"].max() < 0.05
 
 
 def test_a_merged_load_takes_longer_to_issue(archived):

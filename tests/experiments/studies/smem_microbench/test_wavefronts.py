@@ -13,7 +13,7 @@ from ptxsim import wavefronts
 TABLE = ROOT / "data" / "h200" / "smem_microbench.csv"
 ROWS = [row for row in csv.DictReader(TABLE.open()) if row["threads"] == "32"]
 MATRICES = {"ldmatrix_x1": 1, "ldmatrix_x2": 2, "ldmatrix_x4": 4, "ldmatrix_x4_trans": 4}
-CP_ASYNC_OVERHEAD = 3  # wavefronts that each cp.async.ca has beside its writes, by this counter
+CP_ASYNC_OVERHEAD = 3  # wavefronts that each cp.async.ca has besides its writes, by this counter
 
 
 def numbers(text: str) -> np.ndarray:

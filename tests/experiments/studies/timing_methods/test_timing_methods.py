@@ -1,4 +1,4 @@
-"""Other ways of timing: what each changes by itself, told and drawn."""
+"""Other ways of timing: what each changes by itself, in tables and figures."""
 
 from __future__ import annotations
 
