@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from analysis.data import Measured, current
 from analysis.figures import style
@@ -31,7 +33,7 @@ def draw_map(axes: Axes, rows: pd.DataFrame, labels: list[str], sizes: list[int]
         if row["beyond_leases"]:
             colour = style.KERNEL if change > 0 else style.BAD
             strength = 0.15 + 0.85 * min(1.0, abs(change) / FULL)
-            axes.add_patch(style.plt.Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, alpha=strength, linewidth=0))
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=colour, alpha=strength, linewidth=0))
         strong = row["beyond_leases"] and abs(change) > FULL / 2
         look: dict[str, Any] = {"color": "white" if strong else style.INK, "fontsize": 6.5}
         text = f"{change:+.0f}" if abs(change) >= 10 else f"{change:+.1f}"
@@ -57,7 +59,7 @@ def draw(machines: dict[str, Measured], spreads: pd.DataFrame | None = None) -> 
     down = math.ceil(len(names) / across)
     width = max(style.WIDTH, 1.8 + CELL * len(sizes) * across)
     size = (width, 0.9 + down * (0.6 + ROW * len(labels)))
-    figure, grid = style.plt.subplots(down, across, figsize=size, sharey=True, squeeze=False)
+    figure, grid = plt.subplots(down, across, figsize=size, sharey=True, squeeze=False)
     for axes in grid.flat[len(names) :]:
         axes.remove()
     for name, axes in zip(names, grid.flat, strict=False):
