@@ -267,7 +267,7 @@ def judge(machine: Machine, expression: str, line: int, where: str) -> Statement
         return Statement(line, expression, False, str(error))
     except Missing as missing:
         return Statement(line, expression, None, str(missing), (missing.variant,) if missing.variant else ())
-    return Statement(line, expression, found.holds, f"values: {found.told}")
+    return Statement(line, expression, found.holds, f"values: {found.words}")
 
 
 def judged(text: str, machine: Machine, source: Path) -> list[Statement]:

@@ -214,7 +214,7 @@ def _with_tuned(name: str, entry: dict[str, Any], path: Path, chosen: Path | Non
 
 
 def _types(name: str, entry: Mapping[str, Any], path: Path) -> Types:
-    """Those of an entry: `types`, or `dtype` for short, that of A, B and C, with fp32 sums."""
+    """The types of an entry: its `types`, or the short form `dtype`, which is the type of A, B and C with fp32 sums."""
     if ("dtype" in entry) == ("types" in entry):
         raise UserError(f"{path}: {name} must have either dtype or types")
     if "dtype" in entry:

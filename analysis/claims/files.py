@@ -136,7 +136,7 @@ def section_of(paper: Paper, worklog: str, name: str) -> tuple[dict[str, Any] | 
 
 
 def listed(kind: str) -> list[str]:
-    """The `units` or `quantities` that the worklogs' numbers are told in."""
+    """The `units` or `quantities` that the worklogs' numbers are given in."""
     names: list[str] = schema("published")["$defs"][kind]["enum"]
     return names
 
@@ -203,16 +203,16 @@ def place_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:
         return [fault]
     if claim.get("class") == "finding":
         here = [key for key in ("line", "quote") if key in claim]
-        told = [f"{here[0]} of a finding is not allowed; allowed: evidence"] if here else []
-        return told + ([] if "evidence" in claim else ["evidence is missing; allowed: what a finding rests on"])
-    told = [f"{key} is missing; allowed: where the text says it" for key in ("line", "quote") if key not in claim]
-    told += [f"{key} is not allowed; allowed of a finding" for key in ("evidence", "bears_out") if key in claim]
+        faults = [f"{here[0]} of a finding is not allowed; allowed: evidence"] if here else []
+        return faults + ([] if "evidence" in claim else ["evidence is missing; allowed: what a finding rests on"])
+    faults = [f"{key} is missing; allowed: where the text says it" for key in ("line", "quote") if key not in claim]
+    faults += [f"{key} is not allowed; allowed of a finding" for key in ("evidence", "bears_out") if key in claim]
     if "line" in claim and not section["first"] <= claim["line"] <= section["last"]:
         allowed = f"{section['first']} to {section['last']}"
-        told.append(f"line = {claim['line']} is not in section {claim['section']!r}; allowed: {allowed}")
+        faults.append(f"line = {claim['line']} is not in section {claim['section']!r}; allowed: {allowed}")
     if (words := len(claim.get("quote", "").split())) > LONGEST_QUOTE:
-        told.append(f"quote of {words} words is not allowed; allowed: at most {LONGEST_QUOTE}")
-    return told
+        faults.append(f"quote of {words} words is not allowed; allowed: at most {LONGEST_QUOTE}")
+    return faults
 
 
 def same_faults(claim: dict[str, Any], claims: dict[str, dict[str, Any]]) -> list[str]:
@@ -222,10 +222,10 @@ def same_faults(claim: dict[str, Any], claims: dict[str, dict[str, Any]]) -> lis
     other = claims.get(claim["same_as"])
     if other is None:
         return [f"same_as = {claim['same_as']!r} is no claim; {suggest(claim['same_as'], claims)}"]
-    told = (
+    faults = (
         [f"same_as = {claim['same_as']!r} is itself the same as another; allowed: that"] if "same_as" in other else []
     )
-    return told
+    return faults
 
 
 def asked(claim: dict[str, Any], claims: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -238,31 +238,31 @@ def rule_faults(claim: dict[str, Any]) -> list[str]:
     """What is wrong with a claim's measure and rule."""
     if "untestable" in claim:
         both = [key for key in ("measure", "rule") if key in claim]
-        told = [f"{both[0]} beside untestable is not allowed; allowed: one of them"] if both else []
-        return told + ([] if "lacks" in claim else ["lacks is missing; allowed: beside untestable, what is missing"])
+        faults = [f"{both[0]} with untestable is not allowed; allowed: one of them"] if both else []
+        return faults + ([] if "lacks" in claim else ["lacks is missing; allowed: with untestable, what is missing"])
     if missing := [key for key in ("measure", "rule") if key not in claim]:
         return [f"{missing[0]} is missing; allowed: measure and rule, untestable, or same_as"]
     rule, theirs = claim["rule"], claim["theirs"]
     kinds = [kind for kind in RULES if kind in rule]
     if len(kinds) != 1:
         return [f"rule = {rule} is not allowed; allowed: exactly one of {', '.join(RULES)}"]
-    told = []
+    faults = []
     if kinds[0] in ("as", *OWN) and not isinstance(theirs, (int, float)):
-        told.append(f"theirs = {theirs!r} is not allowed; allowed beside {kinds[0]}: a number")
+        faults.append(f"theirs = {theirs!r} is not allowed; allowed with {kinds[0]}: a number")
     if kinds[0] == "between" and not rule["between"][0] < rule["between"][1]:
-        told.append(f"between = {rule['between']} is not allowed; allowed: the lower end first")
+        faults.append(f"between = {rule['between']} is not allowed; allowed: the lower end first")
     if kinds[0] in OWN and "reason" not in rule:
-        told.append(f"reason is missing; allowed: why {kinds[0]} = {rule[kinds[0]]} and not as the text words it")
+        faults.append(f"reason is missing; allowed: why {kinds[0]} = {rule[kinds[0]]} and not as the text words it")
     if kinds[0] in ("at_least", "at_most") and "reason" not in rule and rule[kinds[0]] not in bounds(claim):
-        told.append(f"reason is missing; allowed without: {kinds[0]} theirs, 0, 1 or 100, not {rule[kinds[0]]:g}")
+        faults.append(f"reason is missing; allowed without: {kinds[0]} theirs, 0, 1 or 100, not {rule[kinds[0]]:g}")
     if "derived" in claim and kinds[0] != "as":
-        told.append(f"derived beside {kinds[0]} is not allowed; allowed beside as")
+        faults.append(f"derived with {kinds[0]} is not allowed; allowed with as")
     if "neutral" in rule:
         if kinds[0] not in DIRECTED:
-            told.append(f"neutral beside {kinds[0]} is not allowed; allowed beside {', '.join(DIRECTED)}")
+            faults.append(f"neutral with {kinds[0]} is not allowed; allowed with {', '.join(DIRECTED)}")
         elif side(claim) == 0:
-            told.append(f"neutral = {rule['neutral']} is theirs; allowed: a number on one side of it")
-    return told
+            faults.append(f"neutral = {rule['neutral']} is theirs; allowed: a number on one side of it")
+    return faults
 
 
 def bounds(claim: dict[str, Any]) -> tuple[Any, ...]:
@@ -271,7 +271,7 @@ def bounds(claim: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def derived_faults(paper: Paper, claim: dict[str, Any]) -> list[str]:
-    """Theirs must follow from the numbers that it is told to be derived of."""
+    """Theirs must follow from the numbers that it is derived of."""
     try:
         standard = Level.STANDARD
         found = derived(claim, paper, standard) if "derived" in claim else allowed(claim, paper, standard)[0]
@@ -296,8 +296,8 @@ def allowed(claim: dict[str, Any], paper: Paper | None, level: Level) -> tuple[E
     if kind in OWN:
         slack = rule[kind] * abs(theirs) if kind == "near" else rule[kind]
         slack *= {Level.STRICTER: 0.5, Level.STANDARD: 1.0, Level.LOOSER: 2.0}[level]
-        told = f"{100 * rule[kind]:g}%" if kind == "near" else f"{rule[kind]:g}"
-        return Estimate(theirs, theirs - slack, theirs + slack), f"within {told} of {theirs:g}"
+        width = f"{100 * rule[kind]:g}%" if kind == "near" else f"{rule[kind]:g}"
+        return Estimate(theirs, theirs - slack, theirs + slack), f"within {width} of {theirs:g}"
     if kind == "between":
         ends = [tolerance.of_number(end).interval(level) for end in rule["between"]]
         middle = (ends[0].value + ends[1].value) / 2

@@ -57,8 +57,8 @@ def text(rows: list[Row], paper: Paper, width: int) -> str:
         counts.insert(0, textwrap.wrap(f"On any machine: {counted(free)}", width)[0])
     others = Counter(row["class"] for row in rows if row["machine"] == rows[0]["machine"] and row["class"] != CLAIM)
     if others:
-        told = ", ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in others.items())
-        counts.append(f"Not counted: {told}.")
+        listed = ", ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in others.items())
+        counts.append(f"Not counted: {listed}.")
     return "\n".join([*lines, *counts])
 
 
@@ -67,9 +67,9 @@ def counted(rows: list[Row]) -> str:
     rows = [row for row in rows if row["counted"]]
     counts = Counter(row["verdict"] for row in rows)
     kinds = Counter(row["kind"] for row in rows if row["verdict"] in (DIRECTION, FAILS))
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    listed = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
     why = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
-    return f"{len(rows)} claim{'s' if len(rows) != 1 else ''}: {told}" + (f" ({why})" if why else "")
+    return f"{len(rows)} claim{'s' if len(rows) != 1 else ''}: {listed}" + (f" ({why})" if why else "")
 
 
 def claim_lines(row: Row, width: int) -> list[str]:
@@ -94,7 +94,7 @@ def ours_text(row: Row) -> str:
 
 
 def is_truth(row: Row) -> bool:
-    """Whether ours is the truth of a comparison, which `why` tells."""
+    """Whether ours is the truth of a comparison, which `why` states."""
     return row["ours"] in ("true", "false", "undecided")
 
 
@@ -108,8 +108,8 @@ def in_unit(value: str, unit: str | None) -> str:
 def terminal_width() -> int:
     """Columns of the terminal, also where stdout goes through a pipe; COLUMNS in the environment says otherwise."""
     found = WIDEST
-    if (told := os.environ.get("COLUMNS", "")).isdigit():
-        found = int(told)
+    if (columns := os.environ.get("COLUMNS", "")).isdigit():
+        found = int(columns)
     else:
         for stream in (1, 2, 0):
             with contextlib.suppress(OSError):
@@ -122,14 +122,14 @@ def terminal_width() -> int:
 
 
 def record(rows: list[Row], claims: list[dict[str, Any]], folder: Path) -> None:
-    """Write the verdicts on an archive beside its tables."""
+    """Write the verdicts on an archive next to its tables."""
     hashes = {claim["id"]: rule_hash(claim) for claim in claims}
     wanted = [{key: row[key] for key in ("id", "verdict", "ours")} | {"rule_hash": hashes[row["id"]]} for row in rows]
     write_rows(folder / "verdicts.csv", "verdicts", wanted)
 
 
 def differences(rows: list[Row], claims: list[dict[str, Any]], folder: Path) -> list[str]:
-    """How the verdicts on an archive differ from those recorded beside it, a line for each claim."""
+    """How the verdicts on an archive differ from those recorded next to it, a line for each claim."""
     path = folder / "verdicts.csv"
     if not path.is_file():
         return [f"{folder}: no verdicts are recorded; python -m analysis.claims.judge --record writes them"]
@@ -164,7 +164,7 @@ def judged(
     rows = on(own) if own else []
     here = {row["machine"] for row in rows}
     archived = {folder: on(inputs) for folder, inputs in archives.items()}
-    alone = {folder: [dict(row) for row in part] for folder, part in archived.items()}  # what is recorded beside each
+    alone = {folder: [dict(row) for row in part] for folder, part in archived.items()}  # what is recorded next to each
     across([rows, *archived.values()])
     for part in archived.values():
         rows += [row for row in part if row["machine"] not in here]  # this run's stand for its archive's
@@ -221,7 +221,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--check", action="store_true", help="exit non-zero where an archive's verdicts are not those recorded"
     )
-    parser.add_argument("--record", action="store_true", help="write each archive's verdicts beside its tables")
+    parser.add_argument("--record", action="store_true", help="write each archive's verdicts next to its tables")
     parser.add_argument("--functions", action="store_true", help="list quantities and functions, and end")
     return parser
 

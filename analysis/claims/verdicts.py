@@ -130,7 +130,7 @@ def compared(claim: dict[str, Any], ours: Estimate | Truth | str, paper: Paper |
     if isinstance(ours, Truth):
         words = {True: "{}", False: "not so: {}", None: "the intervals do not decide: {}"}[ours.holds]
         holds = ours.holds or (ours.holds is None and level is Level.LOOSER)
-        return Verdict(HOLDS if holds else FAILS, words.format(ours.told), ours)
+        return Verdict(HOLDS if holds else FAILS, words.format(ours.words), ours)
     if isinstance(ours, str):
         return Verdict(HOLDS, f"is {wanted}", ours) if ours == wanted else Verdict(FAILS, f"is not {wanted}", ours)
     return _number(claim, kind, ours, paper, level)
@@ -198,12 +198,12 @@ def remark(claim: dict[str, Any], verdict: Verdict, ask: Ask) -> str | None:
         what = match[1].strip()
         if what in ("ours", "theirs"):
             value = verdict.ours if what == "ours" else claim["theirs"]
-            return MISSING if value is None else told(value)
+            return MISSING if value is None else shown(value)
         if not what.startswith("expr:"):
             allowed = "{ours}, {theirs}, {expr: ...}"
             raise UserError(f"{claim['id']}: remark: {match[0]} is not allowed; allowed: {allowed}")
         try:
-            return told(value_of(what.removeprefix("expr:"), ask, f"{claim['id']}: remark"))
+            return shown(value_of(what.removeprefix("expr:"), ask, f"{claim['id']}: remark"))
         except (Missing, Undefined):
             return MISSING
 
@@ -211,12 +211,12 @@ def remark(claim: dict[str, Any], verdict: Verdict, ask: Ask) -> str | None:
     return " ".join(part for part in SENTENCES.split(filled) if MISSING not in part) or None
 
 
-def told(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value in a sentence: three digits of what was measured, a worklog's number as it is."""
     if isinstance(value, Estimate):
         return number(value.value)
     if isinstance(value, Truth):
-        return value.told
+        return value.words
     return "n/a" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
@@ -266,7 +266,7 @@ def _row(
         "lines": str(claim["line"]) if "line" in claim else None,
         "quote": claim.get("quote"),
         "claim": " ".join(claim["claim"].split()),
-        "theirs": None if claim["theirs"] is None else told(claim["theirs"]),
+        "theirs": None if claim["theirs"] is None else shown(claim["theirs"]),
         **_ours(verdict.ours),
         "verdict": verdict.verdict,
         "kind": kind_of(asked, verdict, paper),

@@ -105,9 +105,9 @@ class Vocabulary:
         for name, value in wanted.items():
             rows = rows[rows[name] == value]
         if rows.empty:
-            told = ", ".join(f"{name} = {value}" for name, value in wanted.items())
+            words = ", ".join(f"{name} = {value}" for name, value in wanted.items())
             command = measures("inter_warp_conflicts")
-            raise Missing(f"inter_warp_conflicts.csv has no row of {told}", kernel, command)
+            raise Missing(f"inter_warp_conflicts.csv has no row of {words}", kernel, command)
         return _cell(rows.iloc[0], column, f"inter_warp_conflicts.csv has no {column} of {kernel}")
 
     @reads("smem_microbench")
@@ -116,8 +116,8 @@ class Vocabulary:
         rows = self._machine.readable(self._machine.inputs.rows, "smem_microbench")
         rows = rows[(rows["access"] == access) & (rows["pattern"] == pattern)]
         if rows.empty:
-            told = f"smem_microbench.csv has no row of {access}, {pattern}"
-            raise Missing(told, command=measures("smem_microbench"))
+            words = f"smem_microbench.csv has no row of {access}, {pattern}"
+            raise Missing(words, command=measures("smem_microbench"))
         return Estimate.of(float(rows.iloc[0]["wavefronts"]))
 
     @reads("timeline")
@@ -136,8 +136,8 @@ class Vocabulary:
             found = f"{len(rows) or 'no'} row{'s' * (len(rows) > 1)}"
             raise Missing(f"timeline.csv has {found} of {asked}", v, measures("timeline"))
         if rows.iloc[0]["stale"]:
-            told = f"stale: the source of {v} changed since timeline.csv was made"
-            raise Missing(told, v, measures("timeline"))
+            words = f"stale: the source of {v} changed since timeline.csv was made"
+            raise Missing(words, v, measures("timeline"))
         return _cell(rows.iloc[0], column, f"timeline.csv has no {column} of {asked}")
 
     # ---- the sweep over tiles ---------------------------------------------------------------------------------------
@@ -150,8 +150,8 @@ class Vocabulary:
         if kernel not in tuning.record["kernels"]:
             raise Missing(f"tuned.json has no {kernel}", kernel, measures("tuning"))
         if tuning.stale(kernel):
-            told = f"stale: the source of {kernel} changed since tuning.csv was made"
-            raise Missing(told, kernel, measures("tuning"))
+            words = f"stale: the source of {kernel} changed since tuning.csv was made"
+            raise Missing(words, kernel, measures("tuning"))
         return tuning
 
     @reads("tuning")
@@ -183,8 +183,8 @@ class Vocabulary:
             choose(dict.fromkeys(autotune.PARAMETERS), name, "tile parameter", "tuning.csv")
             rows = rows[rows[name].astype(float) == float(Estimate.of(value).value)]
         if rows.empty:
-            told = ", ".join(f"{name} = {value}" for name, value in [("n", n), *tile.items()])
-            raise Missing(f"tuning.csv has no timed tile of {kernel} with {told}", kernel, measures("tuning"))
+            words = ", ".join(f"{name} = {value}" for name, value in [("n", n), *tile.items()])
+            raise Missing(f"tuning.csv has no timed tile of {kernel} with {words}", kernel, measures("tuning"))
         return rows
 
     @reads("tuning")

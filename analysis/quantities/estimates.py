@@ -153,12 +153,12 @@ class Truth:
     """Whether a comparison is true over the whole intervals (True), false over them (False), or neither (None)."""
 
     holds: bool | None
-    told: str  # the comparison with its values: "0.887 < 0.914"
+    words: str  # the comparison with its values: "0.887 < 0.914"
 
     def __bool__(self) -> bool:
         """For the conditions of a comprehension. Raises `Undefined` where the intervals do not decide."""
         if self.holds is None:
-            raise Undefined(f"the intervals do not decide {self.told}")
+            raise Undefined(f"the intervals do not decide {self.words}")
         return self.holds
 
     def __str__(self) -> str:
@@ -167,42 +167,42 @@ class Truth:
 
 def compare(sign: str, a: Any, b: Any) -> Truth:
     """a `sign` b, for < <= > >= == and !=; names are only equal or different."""
-    told = f"{a if isinstance(a, str) else Estimate.of(a)} {sign} {b if isinstance(b, str) else Estimate.of(b)}"
+    words = f"{a if isinstance(a, str) else Estimate.of(a)} {sign} {b if isinstance(b, str) else Estimate.of(b)}"
     if isinstance(a, str) or isinstance(b, str):
         if sign not in ("==", "!=") or not (isinstance(a, str) and isinstance(b, str)):
-            raise UserError(f"{told}: names are compared with == and != to names only")
-        return Truth((a == b) == (sign == "=="), told)
+            raise UserError(f"{words}: names are compared with == and != to names only")
+        return Truth((a == b) == (sign == "=="), words)
     a, b = Estimate.of(a), Estimate.of(b)
     if sign in (">", ">="):
         a, b = b, a
     if sign in ("<", ">"):
-        return Truth(True if a.high < b.low else False if a.low >= b.high else None, told)
+        return Truth(True if a.high < b.low else False if a.low >= b.high else None, words)
     if sign in ("<=", ">="):
-        return Truth(True if a.high <= b.low else False if a.low > b.high else None, told)
+        return Truth(True if a.high <= b.low else False if a.low > b.high else None, words)
     apart = a.high < b.low or b.high < a.low
     same = None if not (a.exact and b.exact) and not apart else math.isclose(a.value, b.value, rel_tol=EQUAL)
-    return Truth(same if sign == "==" or same is None else not same, told)
+    return Truth(same if sign == "==" or same is None else not same, words)
 
 
 def both(parts: list[Truth]) -> Truth:
     """Whether all of them are true."""
-    told = " and ".join(part.told for part in parts)
+    words = " and ".join(part.words for part in parts)
     if any(part.holds is False for part in parts):
-        return Truth(False, told)
-    return Truth(True if all(part.holds for part in parts) else None, told)
+        return Truth(False, words)
+    return Truth(True if all(part.holds for part in parts) else None, words)
 
 
 def either(parts: list[Truth]) -> Truth:
     """Whether at least one is true."""
     holds = True if any(part.holds for part in parts) else None if any(p.holds is None for p in parts) else False
-    return Truth(holds, " or ".join(part.told for part in parts))
+    return Truth(holds, " or ".join(part.words for part in parts))
 
 
 def opposite(part: Any) -> Truth:
     """Not. Raises `UserError` of what is no comparison."""
     if not isinstance(part, Truth):
         raise UserError(f"{part}: {JOINED}")
-    return Truth(None if part.holds is None else not part.holds, f"not ({part.told})")
+    return Truth(None if part.holds is None else not part.holds, f"not ({part.words})")
 
 
 def number(value: float) -> str:

@@ -243,8 +243,8 @@ class Machine:
         else:
             stage = {"counters": "profile"}.get(name, name)
             why = self.measured.reason(stage) if self.rows(name).empty else None
-        told = f"{name}.csv has no row of {words}" + (f" ({why})" if why else "")
-        return Missing(told, asked.variant, measures(name, asked))
+        lacking = f"{name}.csv has no row of {words}" + (f" ({why})" if why else "")
+        return Missing(lacking, asked.variant, measures(name, asked))
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class Reading:
 
     @property
     def table(self) -> str:
-        """Where the row is: of a library, whose build nobody sees, the counters tell the resources that it took."""
+        """Where the row is: of a library, whose build nobody sees, the counters give the resources that it took."""
         changed = {"device"} if self.asked.device != "gpu" else set()
         changed |= {"beta"} if self.asked.beta else set()
         changed |= {"arch"} if self.asked.arch else set()
@@ -273,15 +273,15 @@ class Reading:
         if table == "compiled":
             row = machine.compiled.get((asked.variant, str(asked.arch)))
             if row is None:
-                told = f"compiled.csv has no row of {asked.variant} for {asked.arch}"
-                raise Missing(told, asked.variant, "python -m experiments.stages.compiled")
+                lacking = f"compiled.csv has no row of {asked.variant} for {asked.arch}"
+                raise Missing(lacking, asked.variant, "python -m experiments.stages.compiled")
             return row | {"stale": False}
         if table == "emulated":
             value = machine.emulated.get((asked.variant, asked.n, asked.beta, column))
             if value is None:
-                told = f"{asked.variant}, {column}, at n = {asked.n} and beta = {asked.beta:g}"
+                lacking = f"{asked.variant}, {column}, at n = {asked.n} and beta = {asked.beta:g}"
                 command = "python -m experiments.emulation.other_problems"
-                raise Missing(f"emulated.csv has no row of {told}", asked.variant, command)
+                raise Missing(f"emulated.csv has no row of {lacking}", asked.variant, command)
             return {self.quantity.key: value, "stale": False}
         if table == "variants":
             return machine.variants[asked.variant] | {"stale": False}
@@ -346,8 +346,8 @@ class Reading:
     def refuse_stale(self, row: Row) -> None:
         if row["stale"]:
             name = row.get("variant", self.asked.variant)
-            told = f"stale: the source of {name} changed since {self.table}.csv was made"
-            raise Missing(told, name, measures(self.table, self.asked))
+            lacking = f"stale: the source of {name} changed since {self.table}.csv was made"
+            raise Missing(lacking, name, measures(self.table, self.asked))
 
     @property
     def value(self) -> Value:
@@ -431,8 +431,8 @@ class Reading:
         other = dataclasses.replace(self.asked, variant=str(self.asked.over))
         common = sorted(set(self.sizes()) & set(dataclasses.replace(self, asked=other).sizes()))
         if len(common) < 2:
-            told = f"{self.asked.variant} and {self.asked.over}, {self.asked.regime}, {self.asked.data}"
-            raise Missing(f"bench.csv has fewer than two sizes of both {told}", self.asked.variant)
+            lacking = f"{self.asked.variant} and {self.asked.over}, {self.asked.regime}, {self.asked.data}"
+            raise Missing(f"bench.csv has fewer than two sizes of both {lacking}", self.asked.variant)
         gains = [self.get("speedup", n=n) for n in common]
 
         def start(end: str) -> float:

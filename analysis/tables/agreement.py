@@ -1,4 +1,4 @@
-"""The GPU's results beside the emulator's, one row per kernel: agreement.csv.
+"""The GPU's results next to the emulator's, one row per kernel: agreement.csv.
 
 variant, label, dtype, stale, cases, elements, differing (in any bit), worst_difference_share (of twice the rounding
 bound; empty where not finite), passed. Without rows where it was not measured.

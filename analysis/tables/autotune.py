@@ -34,7 +34,7 @@ class Tuning:
 
     @property
     def origin(self) -> str:
-        """Where the numbers come from, as every figure tells it."""
+        """Where the numbers come from, as every figure shows it."""
         return f"{'archived' if self.archived else 'measured'}: {self.record['gpu']}, {self.record['date']}"
 
     @property
@@ -65,10 +65,12 @@ class Tuning:
         timed = timed.assign(cycles=timed["time_us"].astype(float) * timed["sm_clock_mhz"].astype(float))
         if self.estimates is None:
             return timed.iloc[:0].assign(estimate=[])
-        told = self.estimates[self.estimates["estimate"].notna()]
+        estimated = self.estimates[self.estimates["estimate"].notna()]
         wanted = {name: float for name in PARAMETERS}
         found = (
-            timed[[*keys, "tflops", "cycles"]].astype(wanted).merge(told[[*keys, "estimate"]].astype(wanted), on=keys)
+            timed[[*keys, "tflops", "cycles"]]
+            .astype(wanted)
+            .merge(estimated[[*keys, "estimate"]].astype(wanted), on=keys)
         )
         return found.assign(estimate=found["estimate"].astype(float)).sort_values("estimate", kind="stable")
 

@@ -74,8 +74,8 @@ def errors(rows: pd.DataFrame) -> list[str]:
         own = rows[rows["resource"] == resource]
         if not own.empty:
             most = own.iloc[int(own["percent"].argmax())]
-            told = f"{label}: at most {most['percent']:.1f}% of the measured cycles ({most['label']})"
-            found.append(f"{told}, above them in {len(broken(own))} of {len(own)}")
+            words = f"{label}: at most {most['percent']:.1f}% of the measured cycles ({most['label']})"
+            found.append(f"{words}, above them in {len(broken(own))} of {len(own)}")
     return found
 
 
@@ -85,7 +85,7 @@ def unmeasured(counters: pd.DataFrame, bounds: pd.DataFrame) -> int:
 
 
 def rules(measured: Measured, bounds: pd.DataFrame) -> str:
-    """Two tables in Markdown: instructions counted in the SASS beside ncu's; and, of kernels with FFMAs, what issue
+    """Two tables in Markdown: instructions counted in the SASS next to ncu's; and, of kernels with FFMAs, what issue
     takes of the measured cycles: by slots, by the bandwidth of the register banks, and by the model of issue."""
     counters = measured.counters[~measured.counters["stale"].astype(bool)]
     value = counters.set_index([*KEYS, "metric"])["value"]
@@ -102,8 +102,8 @@ def rules(measured: Measured, bounds: pd.DataFrame) -> str:
         key = (kernel.variant, kernel.n)
         own, counted = amount[(*key, "issue")], value[(*key, EXECUTED)]
         apart = own / counted - 1
-        told = "none" if abs(apart) < EXACT else f"{100 * apart:+.4f}%"
-        first.append(f"| {kernel.label} | {own:,.0f} | {counted:,.0f} | {told} |")
+        difference = "none" if abs(apart) < EXACT else f"{100 * apart:+.4f}%"
+        first.append(f"| {kernel.label} | {own:,.0f} | {counted:,.0f} | {difference} |")
         if (*key, MODEL) not in percent.index:
             continue
         stalls = {name: value[(*key, STALL.format(name))] for name in STALLS}

@@ -8,7 +8,7 @@ itself. Stalls and pipes that neither of the two knows are left out.
 
 With --emulated and --built, what the emulator and the compiler tell of both is there, too: resources, the least cycles
 of each resource, the bottleneck, and times where both have some. Where one of the two has no counters, those that the
-emulator foretells of both stand in.
+emulator predicts of both stand in.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def compare(measured: Measured, a: str, b: str, n: int | None = None) -> pd.Data
 
 
 @dataclasses.dataclass(frozen=True)
-class Beside:
+class Unmeasured:
     """What is known of two variants without a GPU, of each by its name: rows of resources.csv, bounds.csv and
     predictions.csv; none of a library."""
 
@@ -80,7 +80,7 @@ class Beside:
     predictions: Mapping[str, list[Row]]
 
     @classmethod
-    def read(cls, names: Sequence[str], built: Path, emulated: Path) -> Beside:
+    def read(cls, names: Sequence[str], built: Path, emulated: Path) -> Unmeasured:
         """From the folders of the built kernels and of the emulator's runs."""
 
         def tables(table: str, schema: str) -> dict[str, list[Row]]:
@@ -92,19 +92,19 @@ class Beside:
         return cls(resources, tables("bounds", "bounds"), tables("predictions", "counters"))
 
 
-def compare_whole(measured: Measured, beside: Beside, a: str, b: str, n: int | None = None) -> pd.DataFrame:
-    """Everything that is known of both, in the columns of `compare`; counters are foretold where one has none.
+def compare_whole(measured: Measured, unmeasured: Unmeasured, a: str, b: str, n: int | None = None) -> pd.DataFrame:
+    """Everything that is known of both, in the columns of `compare`; counters are predicted where one has none.
 
     `n`: the size; else the largest at which both have counters, or predictions. Raises `UserError` where there is none.
     """
     known = measured.counters
     have = [{int(n) for n in known.loc[known["variant"] == name, "n"]} for name in (a, b)]
-    foretold = [sizes_of(beside.predictions.get(name, [])) for name in (a, b)]
+    sizes_predicted = [sizes_of(unmeasured.predictions.get(name, [])) for name in (a, b)]
     counted = have[0] & have[1]
-    predicted = foretold[0] & foretold[1]
+    predicted = sizes_predicted[0] & sizes_predicted[1]
     common = counted or predicted
     if not (common if n is None else n in counted | predicted):
-        lacking = a if not (have[0] | foretold[0]) else b
+        lacking = a if not (have[0] | sizes_predicted[0]) else b
         at = "" if n is None else f" at n = {n}"
         raise UserError(
             f"neither counters nor predictions of both {a} and {b}{at}; {lacking} has none of the other's sizes"
@@ -113,17 +113,17 @@ def compare_whole(measured: Measured, beside: Beside, a: str, b: str, n: int | N
     names = columns(measured, a, b)
     parts = [
         _speeds(measured, a, b, size, names),
-        _resources(beside, a, b, size, names),
-        _bounds(beside, a, b, size, names),
+        _resources(unmeasured, a, b, size, names),
+        _bounds(unmeasured, a, b, size, names),
     ]
     if size in counted:
         parts.append(compare(measured, a, b, size))
     else:
-        rows = [row for name in (a, b) for row in beside.predictions[name]]
+        rows = [row for name in (a, b) for row in unmeasured.predictions[name]]
         stand_in = dataclasses.replace(measured, counters=describe(table(rows, "counters"), measured.variants))
-        told = compare(stand_in, a, b, size)
-        told = told[~told.iloc[:, 4:6].isna().all(axis=1)]
-        parts.append(told.assign(section=told["section"] + ", foretold"))
+        expected = compare(stand_in, a, b, size)
+        expected = expected[~expected.iloc[:, 4:6].isna().all(axis=1)]
+        parts.append(expected.assign(section=expected["section"] + ", predicted"))
     return pd.DataFrame([row for part in parts for row in part.to_numpy()], columns=names)
 
 
@@ -165,7 +165,7 @@ def _speeds(measured: Measured, a: str, b: str, n: int, names: Sequence[str]) ->
     )
 
 
-def _resources(beside: Beside, a: str, b: str, n: int, names: Sequence[str]) -> pd.DataFrame:
+def _resources(unmeasured: Unmeasured, a: str, b: str, n: int, names: Sequence[str]) -> pd.DataFrame:
     shown = [
         ("registers", "Registers per thread", "", -1),
         ("shared_bytes", "Shared memory of a block", "byte", 0),
@@ -175,20 +175,22 @@ def _resources(beside: Beside, a: str, b: str, n: int, names: Sequence[str]) -> 
         ("limiter", "Limited by", "", 0),
         ("sass_total", "Instructions in the SASS", "", 0),
     ]
-    known = [beside.resources.get(name, {}) for name in (a, b)]
+    known = [unmeasured.resources.get(name, {}) for name in (a, b)]
     return _rows(
         names, n, [("Resources", label, unit, [row.get(key) for row in known], d) for key, label, unit, d in shown]
     )
 
 
-def _bounds(beside: Beside, a: str, b: str, n: int, names: Sequence[str]) -> pd.DataFrame:
+def _bounds(unmeasured: Unmeasured, a: str, b: str, n: int, names: Sequence[str]) -> pd.DataFrame:
     """Least cycles by resource, the largest first, and the bottleneck."""
     known = [
-        {row["resource"]: row["cycles_per_sm"] for row in beside.bounds.get(v, []) if row["n"] == n} for v in (a, b)
+        {row["resource"]: row["cycles_per_sm"] for row in unmeasured.bounds.get(v, []) if row["n"] == n} for v in (a, b)
     ]
     labels = RESOURCES | {key: f"{label} (estimate)" for key, label in ESTIMATES.items()}
     keys = sorted((key for key in labels if any(key in one for one in known)), key=lambda key: -known[0].get(key, 0))
-    section = f"Least cycles per SM, {next((row['machine'] for rows in beside.bounds.values() for row in rows), '')}"
+    section = (
+        f"Least cycles per SM, {next((row['machine'] for rows in unmeasured.bounds.values() for row in rows), '')}"
+    )
     shown: list[Line] = [(section, labels[key], "cycle", [one.get(key) for one in known], -1) for key in keys]
     most = [max((k for k in one if k in RESOURCES), key=one.__getitem__, default=None) for one in known]
     shown.append((section, "Bottleneck", "", [key and RESOURCES[key] for key in most], 0))
@@ -234,8 +236,8 @@ def chosen_size(measured: Measured, a: str, b: str, n: int | None, folder: Path)
     sizes = {name: counted(measured, name, folder) for name in (a, b)}
     common = sizes[a] & sizes[b]
     if not common or (n is not None and n not in common):
-        told = ", ".join(f"{name} at n = {', '.join(map(str, sorted(of)))}" for name, of in sizes.items())
-        raise UserError(f"no counters of both{'' if n is None else f' at n = {n}'} in {folder}/counters.csv; {told}")
+        words = ", ".join(f"{name} at n = {', '.join(map(str, sorted(of)))}" for name, of in sizes.items())
+        raise UserError(f"no counters of both{'' if n is None else f' at n = {n}'} in {folder}/counters.csv; {words}")
     return max(common) if n is None else n
 
 
@@ -297,15 +299,15 @@ def main() -> None:
     folder = inputs.tables["counters"].parent
     if args.emulated:
         require_pair(measured, args.a, args.b, folder)
-        beside = Beside.read((args.a, args.b), args.built, args.emulated)
-        made = compare_whole(measured, beside, args.a, args.b, args.size)
+        unmeasured = Unmeasured.read((args.a, args.b), args.built, args.emulated)
+        made = compare_whole(measured, unmeasured, args.a, args.b, args.size)
     else:
         made = compare(measured, args.a, args.b, chosen_size(measured, args.a, args.b, args.size, folder))
-    told = text(measured, made, args.a, args.b)
+    words = text(measured, made, args.a, args.b)
     write_csv(args.out, made)
     if args.text:
-        write_text(args.text, told + "\n")
-    print(told)
+        write_text(args.text, words + "\n")
+    print(words)
 
 
 if __name__ == "__main__":

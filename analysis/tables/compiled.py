@@ -1,4 +1,4 @@
-"""What nvcc makes of kernels for the GPUs that the worklogs name, beside what it makes for the one that is measured."""
+"""What nvcc makes of kernels for the GPUs that the worklogs name, next to what it makes for the measured one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = [
 ]
 
 
-def beside(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+def side_by_side(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     """A row for each kernel and architecture of theirs, with ours of the same kernel in columns that end in _here."""
     here = ours[["variant", "arch", *COLUMNS]]
     return theirs[["variant", "arch", *COLUMNS]].merge(here, on="variant", how="left", suffixes=("", "_here"))
@@ -29,4 +29,4 @@ def beside(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
 
 def compiled(inputs: Inputs) -> pd.DataFrame:
     rows = worklogs.rows("compiled.csv", "resources")
-    return beside(data.table(rows, "resources"), inputs.rows("resources"))
+    return side_by_side(data.table(rows, "resources"), inputs.rows("resources"))

@@ -82,7 +82,7 @@ def _row(machine: str, one: Table, leg: Leg, folder: Folder, status: str, reason
             "source": folder.provenance["machine"],
             "date": None if undated else folder.provenance["date"],
         }
-    absent = f"{one.file} was not made" if rows is None else f"no rows in {one.file}, and no reason beside it"
+    absent = f"{one.file} was not made" if rows is None else f"no rows in {one.file}, and no reason next to it"
     if rows is None and one.optional:
         absent += f"; snakemake --cores 1 {one.target} makes it where there is a GPU"
     return row | {"status": "left out", "reason": reason or absent}

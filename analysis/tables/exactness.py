@@ -26,8 +26,8 @@ PLACE = re.compile(r"(<!-- exactness -->\n).*?(<!-- end -->)", re.S)
 
 def compared(folder: Path) -> pd.DataFrame:
     """`differences` of an archive's own kernels. Raises `UserError` where it has no counters or no predictions."""
-    beside = folder / "same_code.csv"
-    same_code = read_rows(beside, "same_code") if beside.is_file() else []
+    path = folder / "same_code.csv"
+    same_code = read_rows(path, "same_code") if path.is_file() else []
     tables = {}
     for name in ("counters", "predictions"):
         path = folder / f"{name}.csv"

@@ -15,7 +15,7 @@ BEFORE = "cublasGemmEx"  # of windows that were measured before there was a choi
 KEYS = ["baseline", "dtype", "regime", "data", "m", "n", "k"]
 
 
-def told(windows: pd.DataFrame) -> bool:
+def recorded(windows: pd.DataFrame) -> bool:
     """Whether the call of each baseline is known: none of these windows is older than the choice."""
     return len(windows) > 0 and bool(windows["baseline_call"].notna().all())
 

@@ -1,4 +1,4 @@
-"""Tidy tables for the paper and for readers: one JSON file, and CSV files beside it.
+"""Tidy tables for the paper and for readers: one JSON file, and CSV files next to it.
 
 summary.json
     machine and provenance (as read), origin ("measured: GPU, DATE"), archived, date,
@@ -109,7 +109,7 @@ def timings(measured: Measured) -> pd.DataFrame:
 
 
 def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.Series:
-    """TFLOP/s over those of the rung that each builds on; NaN where that was not timed beside it."""
+    """TFLOP/s over those of the rung that each builds on; NaN where that was not timed next to it."""
     keys = ["experiment", "regime", "n", "data"]
     before = bench["variant"].map(variants.set_index("variant")["builds_on"])
     known = bench.drop_duplicates([*keys, "variant"])[[*keys, "variant", "tflops"]]
@@ -260,10 +260,10 @@ def summary_document(inputs: Inputs) -> str:
     there = {experiment["name"] for experiment in found}
     untimed = [name for name, plan in inputs.experiments.items() if plan["by_name"] and name not in there]
     tuning = autotune.of(inputs)
-    told = summary(measured, inputs.rows("resources"), rows, found)
-    told |= {"best_of_library": library_calls.told(inputs.rows("windows"))}
-    told |= {"autotune": autotune.summary(tuning) if tuning else None, "by_name": untimed}
-    return json.dumps(told, indent=2, allow_nan=False) + "\n"
+    facts = summary(measured, inputs.rows("resources"), rows, found)
+    facts |= {"best_of_library": library_calls.recorded(inputs.rows("windows"))}
+    facts |= {"autotune": autotune.summary(tuning) if tuning else None, "by_name": untimed}
+    return json.dumps(facts, indent=2, allow_nan=False) + "\n"
 
 
 def ladder(inputs: Inputs) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Counters that the emulator predicts beside those that the hardware counted: predicted.csv.
+"""Counters that the emulator predicts next to those that the hardware counted: predicted.csv.
 
 variant, label, n, counter (a name in words), metric (ncu's), predicted, measured, difference_percent. A kernel whose
 source changed since it was measured is left out.

@@ -19,10 +19,10 @@ def sanitizer(rows: pd.DataFrame) -> pd.DataFrame:
     found = []
     for (variant, label, dtype), part in rows.groupby(["variant", "label", "dtype"], sort=False):
         errors = part.set_index("tool")["errors"]
-        told = [text for text in part["detail"] if isinstance(text, str) and text]
+        details = [text for text in part["detail"] if isinstance(text, str) and text]
         known = [variant, label, dtype, bool(part["stale"].any()), int(part["launches"].max())]
         counts = [int(errors[tool]) if tool in errors.index else None for tool in TOOLS]
-        found.append([*known, *counts, bool(part["passed"].all()), told[0] if told else None])
+        found.append([*known, *counts, bool(part["passed"].all()), details[0] if details else None])
     made = pd.DataFrame(found, columns=columns)
     return made.astype(dict.fromkeys(TOOLS, "Int64"))
 

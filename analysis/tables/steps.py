@@ -34,7 +34,7 @@ COLUMNS += [f"bound_{when}{what}" for when in ("before", "after") for what in ("
 
 
 def movement(before: float | None, after: float | None, meant: str) -> str:
-    """How a counter moved, beside how it was meant to; empty where one value is missing."""
+    """How a counter moved, compared with how it was meant to; empty where one value is missing."""
     if before is None or after is None:
         return ""
     if abs(after - before) <= ALIKE * abs(before):

@@ -111,7 +111,7 @@ class CublasLtGemm(CublasGemm):
 
 
 def _that_run(calls: dict[str, Call]) -> dict[str, Call]:
-    """Those that the library does not refuse, by running each once."""
+    """The calls that the library does not refuse; each is run once."""
     found: dict[str, Call] = {}
     for name, call in calls.items():
         with contextlib.suppress(UserError):

@@ -148,18 +148,18 @@ def require_whole(folder: Path) -> None:
 
 def misnamed(folder: Path) -> list[str]:
     """What an archive says of the machine that is not so: another name than its folder's, or another GPU or none."""
-    told = {
+    recorded = {
         f"{kind}.json": read_json(folder / f"{kind}.json", kind)
         for kind in ("machine", "provenance")
         if (folder / f"{kind}.json").is_file()
     }
-    found = [f"{file} names no GPU" for file, one in told.items() if not one["gpu"].strip()]
+    found = [f"{file} names no GPU" for file, one in recorded.items() if not one["gpu"].strip()]
     found += [
         f"{file} is of machine {one['machine']!r}, not {folder.resolve().name!r}"
-        for file, one in told.items()
+        for file, one in recorded.items()
         if one["machine"] != folder.resolve().name
     ]
-    if len(gpus := {one["gpu"] for one in told.values()}) > 1:
+    if len(gpus := {one["gpu"] for one in recorded.values()}) > 1:
         found.append(f"of {len(gpus)} GPUs: {', '.join(sorted(gpus))}")
     return found
 

@@ -174,14 +174,14 @@ def test_claims_and_records_belong_together(small: Path, planted: Planted) -> No
     changed[1] = changed[1] | {"rule": {"as": "about", "neutral": 1}}
     write_files(small, changed)
     done = command(small, planted, "--check")
-    told = [line.partition("planted: ")[2] for line in done.stderr.strip().splitlines()]
-    assert done.returncode == 1 and len(told) == 4
-    assert told[0].startswith("a-new: holds (8 [7.69, 8.33]: 8 as written, 7.5 to 8.5), and no verdict is recorded")
-    assert told[1].startswith("a-direction: direction only") and "changed since that verdict was recorded" in told[1]
-    assert told[2].startswith(
+    found = [line.partition("planted: ")[2] for line in done.stderr.strip().splitlines()]
+    assert done.returncode == 1 and len(found) == 4
+    assert found[0].startswith("a-new: holds (8 [7.69, 8.33]: 8 as written, 7.5 to 8.5), and no verdict is recorded")
+    assert found[1].startswith("a-direction: direction only") and "changed since that verdict was recorded" in found[1]
+    assert found[2].startswith(
         "a-untestable: not testable here (Another reason.), and its measure, rule or value changed"
     )
-    assert told[3] == "a-holds: recorded as holds, and no such claim"
+    assert found[3] == "a-holds: recorded as holds, and no such claim"
 
 
 def test_this_run_stands_for_its_archive_which_is_still_checked(small: Path, planted: Planted, tmp_path: Path) -> None:
@@ -239,10 +239,10 @@ FAULTS = [
     ({"same_as": "a-hold"}, "a-bad: same_as = 'a-hold' is no claim; nearest: a-holds"),
     ({"class": "finding", "evidence": "checks.csv"}, "a-bad: line of a finding is not allowed; allowed: evidence"),
     ({"rule": {"as": "written", "neutral": 8}}, "a-bad: neutral = 8 is theirs; allowed: a number on one side of it"),
-    ({"rule": {"equals": 1, "neutral": 8}}, "a-bad: neutral beside equals is not allowed"),
-    ({"theirs": "shared"}, "a-bad: theirs = 'shared' is not allowed; allowed beside as: a number"),
+    ({"rule": {"equals": 1, "neutral": 8}}, "a-bad: neutral with equals is not allowed"),
+    ({"theirs": "shared"}, "a-bad: theirs = 'shared' is not allowed; allowed with as: a number"),
     ({"rule": "gone"}, "a-bad: rule is missing; allowed: measure and rule, untestable, or same_as"),
-    ({"untestable": "No.", "lacks": "not built"}, "a-bad: measure beside untestable is not allowed"),
+    ({"untestable": "No.", "lacks": "not built"}, "a-bad: measure with untestable is not allowed"),
     ({"section": "Frist"}, "a-bad: section = 'Frist' is not one of worklog A's; nearest: First"),
     ({"worklog": "A"}, "a-bad: unknown key 'worklog' in the claim"),
     ({"published": ["a-sped"]}, "a-bad: published = 'a-sped' is not in published.csv; nearest: a-speedup"),
@@ -551,9 +551,9 @@ def typed(claim: dict[str, Any], paper: files.Paper) -> list[str]:
 
 
 def test_every_number_in_a_remark_is_computed(paper: files.Paper) -> None:
-    told = {claim["id"]: typed(claim, paper) for claim in paper.claims}
-    told["c-clock-falls-before-limit-sgemm"].remove("3090")  # a name
-    assert {name: numbers for name, numbers in told.items() if numbers} == {}
+    numbers = {claim["id"]: typed(claim, paper) for claim in paper.claims}
+    numbers["c-clock-falls-before-limit-sgemm"].remove("3090")  # a name
+    assert {name: of for name, of in numbers.items() if of} == {}
 
 
 def test_what_was_found_is_borne_out(paper: files.Paper, tmp_path: Path, archive: Path) -> None:
@@ -568,8 +568,8 @@ def test_what_was_found_is_borne_out(paper: files.Paper, tmp_path: Path, archive
 def test_each_archive_s_record_says_what_failed(paper: files.Paper, tmp_path: Path, archive: Path) -> None:
     """Every verdict that is not "holds" has its kind: nobody is left to guess."""
     rows = read_rows(judged_archive(tmp_path), "claims_table")
-    told = ("holds", "within noise", "not measured")
-    assert [row["id"] for row in rows if row["verdict"] not in told and row["kind"] is None] == []
+    explained = ("holds", "within noise", "not measured")
+    assert [row["id"] for row in rows if row["verdict"] not in explained and row["kind"] is None] == []
 
 
 def judged_archive(folder: Path) -> Path:

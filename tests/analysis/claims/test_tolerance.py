@@ -107,6 +107,6 @@ def test_a_derived_number_has_the_width_of_those_it_is_derived_of() -> None:
         "published": [],
         "derived": 'published("a-fast") / published("a-slow")',
     }
-    found, told = files.allowed(claim, files.Paper({}, rows, [], {}), Level.STANDARD)
+    found, words = files.allowed(claim, files.Paper({}, rows, [], {}), Level.STANDARD)
     assert (found.low, found.high) == pytest.approx((1900 / 315, 2100 / 285))
-    assert told == "6.0317 to 7.3684, as the digits of theirs give"
+    assert words == "6.0317 to 7.3684, as the digits of theirs give"

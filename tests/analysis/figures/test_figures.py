@@ -315,13 +315,13 @@ def test_shares_follow_from_what_each_worklog_tells(still: Folder) -> None:
     rows = published.shares(published_rows(), still.read().variants)
     found = {(row.worklog, row.variant, row.how, round(row.share, 4)) for row in rows.itertuples()}
     assert found == {
-        ("A", "sgemm_warptile", "told", 0.94),
-        ("A", "sgemm_warptile", "told", 0.9),
+        ("A", "sgemm_warptile", "stated", 0.94),
+        ("A", "sgemm_warptile", "stated", 0.9),
         ("A", "sgemm_coalesced", "derived", round(2.0 / (21.7 / 0.94), 4)),
         ("B", "sgemm_at_swizzle_dbf_rw", "ratio", round(14.33 / 13.85, 4)),  # each next to the cuBLAS of its own place
         ("B", "sgemm_at_swizzle_dbf_rw", "ratio", round(14.523163 / 14.193397, 4)),
         ("B", "sgemm_tiling", "ratio", round(14.523163 / 18.760985, 4)),
-        ("C", "sgemm_t128x128x8", "told", 1.03),
+        ("C", "sgemm_t128x128x8", "stated", 1.03),
     }
 
 

@@ -1,4 +1,4 @@
-"""The GPU's results beside the emulator's: a line a kernel."""
+"""The GPU's results next to the emulator's, one line per kernel."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_agreement_is_a_line_a_kernel(folder: Folder, tmp_path: Path) -> None:
     case = {**SIZE, "lda": 1024, "ldb": 1024, "ldc": 1024, "alpha": 1.0, "beta": 0.0, "seed": 1, "elements": 100}
 
     def row(variant: str, name: str, differing: int, worst: float | None, passed: bool) -> dict[str, Any]:
-        told = {"differing": differing, "worst_difference_share": worst, "passed": passed}
-        return {"variant": variant, "dtype": "fp32", "case": name} | case | told
+        result = {"differing": differing, "worst_difference_share": worst, "passed": passed}
+        return {"variant": variant, "dtype": "fp32", "case": name} | case | result
 
     with_rows(
         folder,

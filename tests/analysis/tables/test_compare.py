@@ -136,7 +136,7 @@ def test_what_cannot_be_compared_is_one_line(
 
 
 @pytest.fixture
-def beside(folder: Folder, tmp_path: Path, archive: Path) -> list[object]:
+def unmeasured(folder: Folder, tmp_path: Path, archive: Path) -> list[object]:
     """Options that name the emulator's tables and the builds of the pair, as they are archived."""
     emulated, built = tmp_path / "emulate", tmp_path / "built"
     for name in PAIR:
@@ -154,10 +154,10 @@ def values(path: Path, section: str, metric: str) -> list[str]:
 
 
 def test_resources_bounds_and_times_stand_before_the_counters(
-    folder: Folder, beside: list[object], tmp_path: Path
+    folder: Folder, unmeasured: list[object], tmp_path: Path
 ) -> None:
     out, words = tmp_path / "c.csv", tmp_path / "c.txt"
-    done = compared(folder, out, *PAIR, *beside, "--text", words)
+    done = compared(folder, out, *PAIR, *unmeasured, "--text", words)
     assert done.returncode == 0, done.stderr
     assert words.read_text() == done.stdout and max(map(len, done.stdout.splitlines())) <= 120
     assert values(out, "Least cycles", "Bottleneck") == ["shared memory", "shared memory", ""]
@@ -170,17 +170,19 @@ def test_resources_bounds_and_times_stand_before_the_counters(
     assert [row["metric"] for row in rows_of(out)][-len(counters) :] == list(counters["metric"])
 
 
-def test_where_one_has_no_counters_both_are_foretold(folder: Folder, beside: list[object], tmp_path: Path) -> None:
+def test_where_one_has_no_counters_both_are_predicted(folder: Folder, unmeasured: list[object], tmp_path: Path) -> None:
     folder.edit("counters", lambda row: None, keep=lambda row: row["variant"] != PAIR[0])
     out = tmp_path / "c.csv"
-    done = compared(folder, out, *PAIR, *beside)
+    done = compared(folder, out, *PAIR, *unmeasured)
     assert done.returncode == 0, done.stderr
-    own = values(out, "Memory, foretold", "Global store, bytes used per 32-byte sector")
+    own = values(out, "Memory, predicted", "Global store, bytes used per 32-byte sector")
     assert own == ["4.0", "16.0", "vectorized"]
     assert not [row for row in rows_of(out) if row["section"].startswith(("Scheduler", "Stalls"))]
     assert "Duration under ncu" not in done.stdout
-    assert_one_line(compared(folder, out, *PAIR, *beside, "--size", 512), "neither counters nor predictions", "n = 512")
-    assert_one_line(compared(folder, out, *PAIR, *beside[:2]), "--emulated and --built go together")
+    assert_one_line(
+        compared(folder, out, *PAIR, *unmeasured, "--size", 512), "neither counters nor predictions", "n = 512"
+    )
+    assert_one_line(compared(folder, out, *PAIR, *unmeasured[:2]), "--emulated and --built go together")
 
 
 # ---- the target -------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def test_a_leg_without_rows_is_left_out_with_its_reason(table: str, stage: str, 
     machine.keep(table, lambda row: False)
     row = machine.cover()["h200", leg]
     assert (row["status"], row["source"], row["rows"]) == ("left out", None, 0)
-    assert row["reason"] == f"no rows in {table}.csv, and no reason beside it"
+    assert row["reason"] == f"no rows in {table}.csv, and no reason next to it"
     machine.write(left_out={stage: "no permission here"})
     assert machine.cover()["h200", leg]["reason"] == "no permission here"
 

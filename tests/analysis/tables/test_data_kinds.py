@@ -89,12 +89,12 @@ def test_the_summary_has_an_experiment_by_name_where_it_was_measured(folder: Fol
     before, after = tmp_path / "before/summary.json", tmp_path / "after/summary.json"
     rows = several_kinds(folder)
     folder.tables(tmp_path / "after")
-    told = json.loads(before.read_text())
-    assert set(told["by_name"]) == {"clock_regimes"}
-    assert not {e["name"] for e in told["experiments"]} & set(told["by_name"])
-    told = json.loads(after.read_text())
-    assert not told["by_name"]
-    (found,) = (e for e in told["experiments"] if e["name"] == "clock_regimes")
+    summary = json.loads(before.read_text())
+    assert set(summary["by_name"]) == {"clock_regimes"}
+    assert not {e["name"] for e in summary["experiments"]} & set(summary["by_name"])
+    summary = json.loads(after.read_text())
+    assert not summary["by_name"]
+    (found,) = (e for e in summary["experiments"] if e["name"] == "clock_regimes")
     (best,) = found["best"]
     assert (found["kind"], found["rows"], best["data"]) == ("data_kinds", len(rows), "uniform")
 

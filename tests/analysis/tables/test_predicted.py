@@ -1,4 +1,4 @@
-"""Predicted counters beside measured ones."""
+"""Predicted counters are compared with measured ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def folder(tmp_path: Path, archive: Path) -> Folder:
 
 
 def test_the_table_of_predictions_has_the_relative_difference(folder: Folder, tmp_path: Path) -> None:
-    """Of wavefronts for conflicts; a stale kernel is left out, and exact counts stay exact."""
+    """Conflicts are compared as wavefronts; a stale kernel is left out, and exact counts stay exact."""
     wavefronts = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"
     conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum"
     counted = [row for row in folder.rows("counters") if row["metric"] in (wavefronts, conflicts)]

@@ -54,8 +54,8 @@ def test_only_plain_squares_count_as_sizes(measured: Measured) -> None:
 
 
 def test_the_explorer_has_them_next_to_its_squares(measured: Measured) -> None:
-    told = content.timings(content.of_any_shape(measured.timed))
-    rows = [dict(zip(told["columns"], row, strict=True)) for row in told["rows"]]
+    timings = content.timings(content.of_any_shape(measured.timed))
+    rows = [dict(zip(timings["columns"], row, strict=True)) for row in timings["rows"]]
     assert {row["problem"] for row in rows} == {"64x512x128", "512x512x512,beta=1", "8192x64x64", "128x128x8192"}
     assert all(row["first"] and row["n"] < 600 for row in rows) and len(rows) == 8
     assert "problem" not in content.timings(measured.bench)["columns"]

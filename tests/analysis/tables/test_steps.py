@@ -70,7 +70,7 @@ def test_the_bound_is_the_largest_of_its_kernel(folder: Folder, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "meant", "told"),
+    ("before", "after", "meant", "expected"),
     [
         (100.0, 50.0, "fall", "as meant"),
         (100.0, 50.0, "rise", "the other way"),
@@ -83,9 +83,9 @@ def test_the_bound_is_the_largest_of_its_kernel(folder: Folder, tmp_path: Path) 
     ],
 )
 def test_a_counter_moves_as_meant_the_other_way_or_hardly(
-    before: float | None, after: float | None, meant: str, told: str
+    before: float | None, after: float | None, meant: str, expected: str
 ) -> None:
-    assert steps.movement(before, after, meant) == told
+    assert steps.movement(before, after, meant) == expected
 
 
 def test_what_was_not_measured_is_empty_and_what_failed_has_no_time(folder: Folder, tmp_path: Path) -> None:
