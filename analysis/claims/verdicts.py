@@ -159,7 +159,8 @@ def _number(claim: dict[str, Any], kind: str, ours: Estimate, paper: Paper | Non
             return Verdict(DIRECTION, f"{why}, but {'above' if side > 0 else 'below'} {neutral:g} as theirs", ours)
     elif is_narrow(claim, paper):  # with a neutral value, ours points the other way, whatever the band
         return Verdict(MISSES, why, ours)
-    undecided = partly and of is Noise.TIME and (ours.value - wanted) * (1 if kind == "at_least" else -1) >= 0
+    timed = of is Noise.TIME and math.isfinite(ours.value)
+    undecided = partly and timed and (ours.value - wanted) * (1 if kind == "at_least" else -1) >= 0
     return Verdict(NOISY if undecided else FAILS, why, ours)
 
 

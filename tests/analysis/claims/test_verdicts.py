@@ -41,15 +41,16 @@ def judged(rule: dict[str, Any], ours: Any, theirs: Any = 10, **more: Any) -> ve
         ({"near": 0.1, "neutral": 100}, 20, "direction only"),  # both below
         ({"near": 0.1, "neutral": 100}, 100, "does not hold"),
         ({"at_least": 5}, Estimate(6.0, 5.0, 7.0), "holds"),
-        ({"at_least": 5}, Estimate(6.0, 4.999, 7.0), "does not hold"),
+        ({"at_least": 5}, Estimate(6.0, 4.999, 7.0), "within noise"),  # the interval leaves the side open
+        ({"at_least": 5}, Estimate(4.0, 3.0, 4.999), "does not hold"),
         ({"at_least": 5, "neutral": 1}, Estimate(6.0, 4.999, 7.0), "direction only"),
         ({"at_most": 5}, Estimate(4.0, 3.0, 5.0), "holds"),
-        ({"at_most": 5}, Estimate(4.0, 3.0, 5.001), "does not hold"),
+        ({"at_most": 5}, Estimate(4.0, 3.0, 5.001), "within noise"),
         ({"equals": 8}, 8, "holds"),
         ({"equals": 8}, 8 + 1e-9, "holds"),  # the tables hold nine digits
-        ({"equals": 8}, 8.03, "holds"),  # a time, with its noise
-        ({"equals": 8}, 8.05, "does not hold"),
-        ({"equals": 8}, Estimate(8.0, 7.9, 8.1), "does not hold"),
+        ({"equals": 8}, 8.03, "does not hold"),  # a time without an interval
+        ({"equals": 8}, Estimate(8.05, 7.9, 8.1), "holds"),  # a time, whose interval has 8
+        ({"equals": 8}, Estimate(8.05, 8.01, 8.1), "does not hold"),
         ({"equals": 0}, 0, "holds"),
         ({"equals": "shared"}, "shared", "holds"),
         ({"equals": "shared"}, "registers", "does not hold"),
