@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.statistics import interval
+from analysis.statistics import SHORT_US, interval
 from contracts import UserError, read_json, read_rows, run_command, schema, write_rows
 from contracts.samples import read_samples
 from contracts.schema_files import added_columns
@@ -31,7 +31,6 @@ COPIED = [
     *("temperature_c", "source_hash"),
 ]
 LEAST = 2  # kept samples of each role: of one alone there is no interval
-LEAST_ALONE_US = 150.0  # a run back to back, below which launches and a warm L2 cache show more than the clock does
 ALONE, IN_TURNS = "alone", "in turns"
 
 Row = dict[str, Any]
@@ -113,11 +112,11 @@ def row(measured: list[tuple[Row, Launches]], sm_count: int, source: object) -> 
     window, name = measured[0][0], _shown(_key(measured[0][0]))
     turns = [_turns(every, f"{name} in process {one['process']}" if one["process"] else name, source)
              for one, every in measured]  # fmt: skip
-    time, share = _over_processes(_time_and_share, turns, name)
-    cycles = [tuple(role.time_us * role.sm_clock_mhz for role in pair) for pair in turns]
-    per_clock = _over_processes(_time_and_share, cycles, name)[1]
+    time, share = _over_processes([(ours.time_us, theirs.time_us) for ours, theirs in turns], name)
+    cycles = ((role.time_us * role.sm_clock_mhz for role in pair) for pair in turns)
+    per_clock = float(np.median([_time_and_share(*pair)[1] for pair in cycles]))
     runs = [(one["power_run_us"], one["baseline_run_us"] or one["baseline_row_us"]) for one, _ in measured]
-    long = all(ours and theirs and min(ours, theirs) >= LEAST_ALONE_US for ours, theirs in runs)
+    long = all(ours and theirs and min(ours, theirs) >= SHORT_US for ours, theirs in runs)
     alone = _middle([theirs / ours for ours, theirs in runs]) if long else None
     shown = {"time_us": time, "share": share}
     steady = alone is not None and all(one["baseline_run_us"] for one, _ in measured)
@@ -140,7 +139,7 @@ def row(measured: list[tuple[Row, Launches]], sm_count: int, source: object) -> 
         **_columns("share", "share_of_baseline", shown["share"]),
         **_columns("share_in_turns", "share_in_turns", share),
         "share_alone": alone[0] if alone else None,
-        "share_per_clock": per_clock[0],
+        "share_per_clock": per_clock,
         "flop_per_clock_sm": float(np.median(flop / (ours.time_us * ours.sm_clock_mhz * sm_count))),
         "sm_clock_mhz": float(clock),
         "sm_clock_min_mhz": float(lowest),
@@ -167,13 +166,15 @@ def _joined(parts: list[Launches]) -> Launches:
     return Launches(*(np.concatenate([getattr(one, field.name) for one in parts]) for field in fields(Launches)))
 
 
-def _over_processes(statistic: Any, pairs: Any, name: str) -> list[Interval]:
-    """Each value of `statistic`, with its interval: over processes, or by resampling the samples of the only one."""
-    arrays = [tuple(getattr(role, "time_us", role) for role in pair) for pair in pairs]
-    values = np.array([statistic(*pair) for pair in arrays])
+def _over_processes(pairs: list[tuple[np.ndarray, np.ndarray]], name: str) -> list[Interval]:
+    """Our time and share, with their intervals: over processes, or by resampling the samples of the only one.
+
+    `pairs`: our times and the baseline's in microseconds, of each process.
+    """
+    values = np.array([_time_and_share(*pair) for pair in pairs])
     if len(values) > 1:
         return [_middle(of) for of in values.T]
-    low, high = interval(statistic, arrays[0], name)
+    low, high = interval(_time_and_share, pairs[0], name)
     return [(float(value), float(a), float(b)) for value, a, b in zip(values[0], low, high, strict=True)]
 
 

@@ -48,7 +48,7 @@ TIMED = {  # columns of bench.csv whose intervals cover repetitions: value, low,
     "time": ("time_us_median", "time_us_ci_low", "time_us_ci_high"),
     "per_clock": ("flop_per_clock_sm", "flop_per_clock_ci_low", "flop_per_clock_ci_high"),  # added by `covering`
 }
-SHORT_US = 150.0  # a run below which launches and the caches, not the clock, make the difference
+SHORT_US = 150.0  # a run below which launches and the caches show more than the clock does
 UNKNOWN = 0.005  # the noise where an archive repeats too little: shares of three cards of one model differ by 0.45%
 REGIMES = ("fp32, power", "power", "short", "steady")
 LEAST_REPEATS = 8  # degrees of freedom, below which a standard deviation is not believed

@@ -173,8 +173,8 @@ def is_narrow(claim: dict[str, Any], paper: Paper | None) -> bool:
 
 
 def kind_of(claim: dict[str, Any], verdict: Verdict, paper: Paper | None = None) -> str | None:
-    """What failed, or what is missing; None where a claim holds, was not measured or lies
-    within noise.
+    """What failed, or what is missing; None where a claim holds, was not measured or lies within
+    noise.
 
     What a machine measured differs on that machine unless claims.yaml gives another kind. Raises `UserError` where it
     gives one of `ON_PAPER` to a claim that rests on counters or times.

@@ -89,7 +89,7 @@ def _fit(experiment: Row, asked: Asked) -> tuple[bool, bool]:
 @functools.cache
 def _plans() -> dict[str, Row]:
     """The experiments' files by name."""
-    return {path.stem: load_yaml(path) for path in sorted(Path("experiments").glob("*.yaml"))}
+    return {name: load_yaml(Path("experiments", f"{name}.yaml")) for name in experiments()}
 
 
 def rows_of(table: pd.DataFrame) -> list[Row]:
