@@ -221,6 +221,14 @@ def test_a_figure_of_words_alone_is_saved_without_a_warning(folder: Folder, tmp_
         style.save(style.left_out(folder.read(), "A thing", "the dog ate it"), tmp_path / "words.svg")
 
 
+def test_the_report_ships_no_figure_of_words_alone(folder: Folder, tmp_path: Path) -> None:
+    drawn, stub, later = (tmp_path / f"{name}.svg" for name in ("drawn", "stub", "later"))
+    style.save(FIGURES["energy"](folder, folder.read()), drawn)
+    style.save(style.left_out(folder.read(), "A thing", "the dog ate it"), stub)
+    assert registry.has_content(drawn) and not registry.has_content(stub)
+    assert registry.has_content(later)  # before it is drawn, nobody knows
+
+
 def test_a_ladder_of_many_sizes_fits_a_page(still: Folder) -> None:
     assert ladder.draw(still.read(), "hopper_ladder").get_figheight() <= ladder.PAGE
     titles = [axes.get_title(loc="left") for axes in ladder.draw(still.read(), "sgemm_ladder").axes]
