@@ -47,14 +47,15 @@ def text(rows: list[Row], paper: Paper, width: int) -> str:
         for key, title in paper.titles.items():
             of_worklog = [row for row in of_machine if row["worklog"] == key]
             if of_worklog:
-                lines += [*textwrap.wrap(f"{title}; {counted(of_worklog)}", width), ""]
+                heading = f"{title}; {counted(of_worklog)}" if any(row["counted"] for row in of_worklog) else title
+                lines += [*textwrap.wrap(heading, width), ""]
             for row in of_worklog:
                 lines += claim_lines(row, width)
             lines += [""] if of_worklog else []
         counts += textwrap.wrap(f"{machine}: {counted([r for r in of_machine if not r['independent']])}", width)
     free = [row for row in rows if row["independent"]]
     if any(row["counted"] for row in free):
-        counts.insert(0, textwrap.wrap(f"On any machine: {counted(free)}", width)[0])
+        counts[:0] = textwrap.wrap(f"On any machine: {counted(free)}", width)
     others = Counter(row["class"] for row in rows if row["machine"] == rows[0]["machine"] and row["class"] != CLAIM)
     if others:
         listed = ", ".join(f"{count} {name}{'s' if count != 1 else ''}" for name, count in others.items())
