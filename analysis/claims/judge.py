@@ -242,10 +242,14 @@ def main() -> int:
     folders = archived_folders() if args.archives is None else args.archives
     paper = files.read(args.worklogs, args.analytic)
     paper = only(paper, args.only) if args.only else paper
-    own = Inputs.of_folder(args.measured, args.variants, archived=False) if args.measured else None
+
+    def of_folder(folder: Path, archived: bool) -> Inputs:
+        return replace(Inputs.of_folder(folder, args.variants, archived=archived), archives=tuple(folders))
+
+    own = of_folder(args.measured, archived=False) if args.measured else None
     if args.inputs and not inputs.archived:
         own = inputs
-    archives = {folder: Inputs.of_folder(folder, args.variants, archived=True) for folder in folders}
+    archives = {folder: of_folder(folder, archived=True) for folder in folders}
     rows, archived = judged(paper, own, archives)
     if args.out:
         write_rows(args.out, "claims_table", rows)

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, current
 from analysis.figures import style
-from analysis.inputs import Inputs
 from analysis.quantities.machine import SIZE, rows_of
 from analysis.words import significant
 
@@ -47,7 +46,3 @@ def draw(measured: Measured) -> Figure:
     axes.set_xlabel("share of cuBLAS fp32, %")
     style.note(drawing, measured, f"n = {SIZE}, unlocked clocks, uniform inputs")
     return drawing
-
-
-def paper_ladder(inputs: Inputs) -> Figure:
-    return draw(inputs.measured())
