@@ -20,6 +20,7 @@ PARTS = {
     "inputs": "inputs",
     "load": "modules, library handles",
     "contest": "contest of library calls",
+    "alone": "each alone",
     "warm-up": "warm-up",
     "window": "window",
     "check": "check",

@@ -339,7 +339,7 @@ def test_the_vocabulary_is_listed() -> None:
     names = [line.partition("(")[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
     quantities = {name for name in names if name.startswith("VARIANT.")}
     assert set(names) - quantities == set(Vocabulary.methods()) and {"min", "tile_share", "analytic"} <= set(names)
-    assert "VARIANT.share[n, data, experiment, regime]" in quantities
+    assert "VARIANT.share[n, data, experiment, regime, machine]" in quantities
     assert all(line.strip().endswith((".", ".csv.")) for line in done.stdout.splitlines()[1::2])
 
 
