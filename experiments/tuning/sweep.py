@@ -36,14 +36,13 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_json, run_command, schema, validate, write_json, write_rows, write_text
-from experiments.command_line import add_job
+from experiments.command_line import add_job, find_machine
 from experiments.gpu import discovery
 from experiments.gpu.worker import Failure, Worker
 from experiments.stages import build, toolchain
 from experiments.tuning import ranking, space
 from experiments.tuning.space import Configuration, Sweep
 from kernels.catalogue import Variant
-from ptxsim import PtxsimError, machines
 
 logger = logging.getLogger(__name__)
 
@@ -104,17 +103,12 @@ def settings_digest(sweep: Sweep) -> str:
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
 
 
-def compiler_name(nvcc: Path) -> str:
-    """As in resources.csv."""
-    return f"nvcc {toolchain.version(str(nvcc))}, ptxas {toolchain.version(str(toolchain.ptxas(nvcc)))}"
-
-
 class Builder:
     """Builds configurations in `folder`, `jobs` at a time; what is there already, whole and current, is kept."""
 
     def __init__(self, folder: Path, arch: str, nvcc: Path, jobs: int) -> None:
         self.folder, self.arch, self.nvcc = folder, arch, nvcc
-        self.compiler = compiler_name(nvcc)
+        self.compiler = build.compiler_name(nvcc)
         self.pool = ThreadPoolExecutor(jobs)
 
     def submit(self, variant: Variant) -> Future[dict[str, Any]]:
@@ -122,27 +116,12 @@ class Builder:
         return self.pool.submit(self.build, variant)
 
     def build(self, variant: Variant) -> dict[str, Any]:
-        """Builds them now, in this process."""
-        stem = self.folder / variant.name
-        row = self.kept(variant, stem)
+        """Its row, of a build that is there or is made now, in this process."""
+        row = build.current(variant, self.folder / variant.name, self.arch, self.nvcc)
         if row is None:
-            stem.with_suffix(".json").unlink(missing_ok=True)
-            write_text(stem.with_suffix(".cu"), variant.translation_unit())
-            report = build.compile_source(stem.with_suffix(".cu"), stem, self.arch, self.nvcc)
-            row = build.resources(variant, stem, self.arch, self.nvcc, report)
-            write_json(stem.with_suffix(".json"), "resources", row)  # last: it says that the others are whole
+            cubin = build.build_kernel(variant, self.arch, self.folder, str(self.nvcc))
+            row = read_json(cubin.with_suffix(".json"), "resources")
         return row
-
-    def kept(self, variant: Variant, stem: Path) -> dict[str, Any] | None:
-        """The row of a build that is there and would come out the same."""
-        if not all(stem.with_suffix(suffix).is_file() for suffix in (".json", ".ptx", ".cubin")):
-            return None
-        try:
-            row = read_json(stem.with_suffix(".json"), "resources")
-        except UserError:
-            return None
-        now = (variant.source_hash, self.compiler, self.arch)
-        return row if (row["source_hash"], row["compiler"], row["arch"]) == now else None
 
     def close(self) -> None:
         """Drop what is not begun."""
@@ -273,10 +252,7 @@ def processors() -> int:
 
 def ranked(options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]) -> list[Configuration]:
     """Write tuning_ranked.csv, tell the first of each kernel, and give them: as many as --static says."""
-    try:
-        machine = machines.find(options.rates)
-    except PtxsimError as error:
-        raise UserError(f"--rates: {error}") from error
+    machine = find_machine(options.rates, "--rates")
     folder = options.out_dir / "tune" / "build" / options.arch
     builder = Builder(folder, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
     builds = {}
