@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.data import Measured, current
 from analysis.figures import style
-from analysis.quantities.machine import SIZE, rows_of
+from analysis.quantities.machine import SIZE, Row, rows_of
 from analysis.words import significant
 
-BY_HEIGHT = 0.145  # inches of a row of a list
 LADDER = "sgemm_ladder"  # the experiment of the fp32 ladder
+
+
+def share_bars(axes: Axes, rows: list[Row], head: str, number: Callable[[Row], str], **of_head: Any) -> None:
+    """A bar a row, the share of cuBLAS with its interval (libraries hatched); at its right a number, under `head`."""
+    at: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 7}
+    for place, row in enumerate(rows):
+        library: dict[str, Any] = {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
+        look = library if row["kind"] == "baseline" else {"color": style.KERNEL}
+        share, low, high = (100 * row[name] for name in ("share_of_baseline", "share_ci_low", "share_ci_high"))
+        axes.barh(place, share, 0.72, linewidth=0, **look)
+        if look is not library:
+            axes.plot([low, high], [place, place], color=style.INK, linewidth=1.2)
+        axes.text(1.01, place, number(row), **at)
+    axes.text(1.01, -1.0, head, **at, **of_head)
+    axes.axvline(100, color=style.INK, linewidth=0.8)
+    style.name_rows(axes, range(len(rows)), [row["label"] for row in rows], margin=0.6, small=True)
+    axes.set_xlim(0, 1.04 * max(100.0, 100 * max(row["share_of_baseline"] for row in rows)))
 
 
 def draw(measured: Measured) -> Figure:
@@ -25,24 +43,8 @@ def draw(measured: Measured) -> Figure:
     if rows.empty:
         why = f"{LADDER} was not timed at n = {SIZE}."
         return style.left_out(measured, "The fp32 ladder", why, width=style.COLUMN)
-    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + BY_HEIGHT * len(rows)))
-    for place, row in enumerate(rows_of(rows)):
-        share, low, high = (100 * row[name] for name in ("share_of_baseline", "share_ci_low", "share_ci_high"))
-        library = row["kind"] == "baseline"
-        look: dict[str, Any] = {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
-        axes.barh(place, share, 0.72, linewidth=0, **(look if library else {"color": style.KERNEL}))
-        if not library:
-            axes.plot([low, high], [place, place], color=style.INK, linewidth=1.2)
-        axes.text(
-            1.01, place, significant(row["tflops"]), transform=axes.get_yaxis_transform(), va="center", fontsize=7
-        )
-    axes.axvline(100, color=style.INK, linewidth=0.8)
-    axes.text(1.01, -1.0, "TFLOP/s", transform=axes.get_yaxis_transform(), va="center", fontsize=7)
-    axes.set_yticks(range(len(rows)), list(rows["label"]), fontsize=7)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(0, 1.04 * max(100.0, 100 * rows["share_of_baseline"].astype(float).max()))
-    axes.tick_params(axis="y", length=0, pad=1)
-    axes.grid(axis="x")
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + style.ROW * len(rows)))
+    share_bars(axes, rows_of(rows), "TFLOP/s", lambda row: significant(row["tflops"]))
     axes.set_xlabel("share of cuBLAS fp32, %")
     style.note(drawing, measured, f"n = {SIZE}, unlocked clocks, uniform inputs")
     return drawing

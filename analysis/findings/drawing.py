@@ -14,8 +14,6 @@ from analysis.inputs import Inputs
 from analysis.quantities.machine import Missing
 from contracts import UserError
 
-BY_HEIGHT = 0.145  # inches of a row of a list
-
 
 def of_finding(name: str) -> Callable[[Callable[[Measured, Statement], Figure]], Callable[[Inputs], Figure]]:
     """The figure of a finding as it was computed, or a panel that says what is missing for it."""
