@@ -86,11 +86,7 @@ def draw(measured: Measured, experiment: str) -> Figure:
         panels, pitch = panels[: len(groups)], CLOSE_ROW
     lines = -(-len(panels) // columns)
     figure, grid = plt.subplots(
-        lines,
-        columns,
-        figsize=(style.WIDTH, height(panels, columns, len(places), pitch)),
-        sharey=True,
-        squeeze=False,
+        lines, columns, figsize=(style.WIDTH, height(panels, columns, len(places), pitch)), sharey=True, squeeze=False
     )
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
