@@ -98,10 +98,10 @@ class Registered:
 
     def made(self, inputs: Any) -> Any:
         """What the function makes of a run's `Inputs`. Its parameters say what of them it takes: inputs, measured,
-        experiment (the name), variants, or a recorded table by name; those with a default are left to it."""
+        experiment (the name), variants, claims (of this run), or a recorded table by name; defaults are kept."""
         function = self.load()
         known = {"inputs": lambda: inputs, "measured": inputs.measured, "variants": lambda: inputs.variants}
-        known["experiment"] = lambda: inputs.experiment
+        known |= {"experiment": lambda: inputs.experiment, "claims": lambda: inputs.report("claims", "claims_table")}
         wanted = inspect.signature(function, follow_wrapped=False).parameters.values()
         names = [one.name for one in wanted if one.default is one.empty]
         return function(**{name: known[name]() if name in known else inputs.rows(name) for name in names})
