@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, current
 from analysis.figures import style
 from analysis.quantities.machine import SIZE, rows_of
+from analysis.statistics import SHARE
 from analysis.words import significant
 
 BY_HEIGHT = 0.145  # inches of a row of a list
@@ -27,7 +28,7 @@ def draw(measured: Measured) -> Figure:
         return style.left_out(measured, "The fp32 ladder", why, width=style.COLUMN)
     drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + BY_HEIGHT * len(rows)))
     for place, row in enumerate(rows_of(rows)):
-        share, low, high = (100 * row[name] for name in ("share_of_baseline", "share_ci_low", "share_ci_high"))
+        share, low, high = (100 * row[name] for name in SHARE)
         library = row["kind"] == "baseline"
         look: dict[str, Any] = {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
         axes.barh(place, share, 0.72, linewidth=0, **(look if library else {"color": style.KERNEL}))
