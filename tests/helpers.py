@@ -26,7 +26,7 @@ BIN = Path(sys.executable).parent  # snakemake, ruff and the others of this envi
 def environment(**changes: str) -> dict[str, str]:
     """This environment, with this Python's tools first on PATH and no GPU to be seen; then `changes`.
 
-    Nothing in it tells of a `make` that started the tests: one that they start names itself `make`, not `make[1]`.
+    Nothing in it shows that a `make` started the tests: one that they start names itself `make`, not `make[1]`.
     """
     outside = {name: value for name, value in os.environ.items() if name not in ("MAKELEVEL", "MAKEFLAGS", "MFLAGS")}
     path = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -54,21 +54,21 @@ def run_module(module: str, *arguments: object, cwd: Path = ROOT, **changes: str
     if any(name.startswith(("PYTHON", "LD_")) for name in changes):  # read when a program starts
         return run(command, cwd, **changes)
     with tempfile.TemporaryDirectory() as folder:
-        told = [Path(folder, name) for name in ("stdout", "stderr")]
-        process = FORKS.Process(target=_as_main, args=(command[2:], cwd, environment(**changes), told))
+        streams = [Path(folder, name) for name in ("stdout", "stderr")]
+        process = FORKS.Process(target=_as_main, args=(command[2:], cwd, environment(**changes), streams))
         process.start()
         try:
             process.join()
         finally:
             process.kill()
-        stdout, stderr = (path.read_text() for path in told)
+        stdout, stderr = (path.read_text() for path in streams)
     return subprocess.CompletedProcess(command, process.exitcode, stdout, stderr)
 
 
-def _as_main(command: list[str], cwd: Path, environ: dict[str, str], told: list[Path]) -> None:
+def _as_main(command: list[str], cwd: Path, environ: dict[str, str], streams: list[Path]) -> None:
     """What Python does with `-m`, in a forked process."""
     gc.freeze()  # what was imported before stays as long as the process
-    for path, standard in zip(told, (1, 2), strict=True):
+    for path, standard in zip(streams, (1, 2), strict=True):
         with path.open("w") as file:
             os.dup2(file.fileno(), standard)
     os.chdir(cwd)

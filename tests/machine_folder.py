@@ -34,8 +34,8 @@ PAPER_TABLES += ("wave_quantization",)
 @functools.cache
 def _none_stale(source: Path) -> bytes:
     """The catalogue as variants.csv, with the hashes that a machine's kernels had."""
-    beside = source / "same_code.csv"
-    same_code = read_rows(beside, "same_code") if beside.is_file() else []
+    recorded = source / "same_code.csv"
+    same_code = read_rows(recorded, "same_code") if recorded.is_file() else []
     checks = data.with_hashes_of_today(read_rows(source / "checks.csv", "checks"), same_code)
     hashes = {row["variant"]: row["source_hash"] for row in checks}
     rows = [row | {"source_hash": hashes.get(row["variant"], row["source_hash"])} for row in catalogue.load().rows()]

@@ -10,7 +10,7 @@ from experiments import declarations
 
 
 def planned() -> dict[str, dict[str, Any]]:
-    """The experiments, as a plan tells them."""
+    """The experiments, as a plan lists them."""
     found = {}
     for name in declarations.names():
         one = declarations.load(name)
@@ -25,7 +25,7 @@ def write_inputs(path: Path, folder: Path, variants: Path, **changes: Any) -> Pa
     """Write inputs.json of a machine's folder, an archive unless `changes` say otherwise; `tables` join its own."""
     files = {name: folder / one.file for name, one in registry.tables().items()}
     tables = {name: str(file) for name, file in files.items() if file.is_file()} | {"variants": str(variants)}
-    told = {
+    content = {
         "machine": folder.name,
         "archived": True,
         "why_archived": None,
@@ -37,5 +37,5 @@ def write_inputs(path: Path, folder: Path, variants: Path, **changes: Any) -> Pa
         "archives": [],
         "left_out": {},
     }
-    write_json(path, "inputs", told | changes)
+    write_json(path, "inputs", content | changes)
     return path

@@ -718,7 +718,7 @@ const chartOf = one => (one.chart ? linkTo(one.chart.view, one.chart) : one.figu
 /** What a finding says here, in words. */
 function statementOf(one) {
   if (one.holds === null) return [`Not computed here: ${one.why}.`];
-  return [one.holds ? '' : el('em', {}, 'Not here: '), ...ticked(one.told ?? '')];
+  return [one.holds ? '' : el('em', {}, 'Not here: '), ...ticked(one.summary ?? '')];
 }
 
 const evidenceOf = one => one.evidence.flatMap(id => [' ', el('a', { href: linkTo('claims', { cl: 'finding', c: id }) }, id)]);

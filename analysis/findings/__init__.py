@@ -7,11 +7,11 @@
     text.typ        what the paper says of it
 
 All are computed once, into findings.json, which paper, figures, explorer and README read: a list of {name, part, title,
-holds, why, told, numbers, rows, evidence, tried, status}.
+holds, why, summary, numbers, rows, evidence, tried, status}.
 
     part: "worklogs", of what they say; "beyond", of our kernels past them; "smaller", for supplement and explorer alone
     holds: true, false where the measurements here say otherwise, null where a table is missing (why: which)
-    told: a sentence or two with the numbers, names in backticks
+    summary: a sentence or two with the numbers, names in backticks
     numbers: by name, in the units that their names end in; rows: what the figure or table of the finding shows
     evidence: ids of the entries of class `finding` in claims.yaml that bear it out, each judged by itself; an entry
     that bears out none of the findings here is a smaller one of its own
@@ -81,17 +81,17 @@ def on_machine(of: Sources) -> list[Row]:
         else:
             row = blank(entry["id"], "smaller", entry["claim"].rstrip(".")) | {"evidence": [entry["id"]]}
             known = entry["verdict"] not in UNKNOWN
-            row |= {"holds": entry["verdict"] == HOLDS, "told": entry["remark"]} if known else {"why": entry["why"]}
+            row |= {"holds": entry["verdict"] == HOLDS, "summary": entry["remark"]} if known else {"why": entry["why"]}
             found.append(row)
     return found
 
 
 def blank(name: str, part: str, title: str) -> Row:
     """A finding of which nothing is computed yet."""
-    return {"name": name, "part": part, "title": title, "holds": None, "why": None, "told": None, "numbers": {},
+    return {"name": name, "part": part, "title": title, "holds": None, "why": None, "summary": None, "numbers": {},
             "rows": [], "evidence": []}  # fmt: skip
 
 
 def document(inputs: Inputs) -> str:
-    """findings.json."""
+    """The text of findings.json."""
     return json.dumps(findings(inputs), indent=2, allow_nan=False) + "\n"

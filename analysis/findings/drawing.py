@@ -30,7 +30,7 @@ def of_finding(name: str) -> Callable[[Callable[[Measured, Statement], Figure]],
             try:
                 if row["why"] is not None:
                     raise Missing(row["why"])
-                return draw(measured, Statement(*(row[key] for key in ("holds", "told", "numbers", "rows"))))
+                return draw(measured, Statement(*(row[key] for key in ("holds", "summary", "numbers", "rows"))))
             except Missing as missing:
                 return style.left_out(measured, row["title"], f"{missing}.", width=style.COLUMN)
 

@@ -26,7 +26,7 @@ class Statement:
     """A finding as it is computed. `numbers` and `rows` are plain values, as JSON has them."""
 
     holds: bool
-    told: str
+    summary: str
     numbers: dict[str, Any]
     rows: list[Row]
 
@@ -99,18 +99,17 @@ class Sources:
     def shares(self) -> list[Row]:
         """Published shares of cuBLAS next to ours at `SIZE`, one row a rung, in the catalogue's order: worklog,
         variant, label, tensor, theirs (mean), theirs_low, theirs_high, here, ratio; shares are of one."""
-        told = pd.DataFrame(worklogs.published())
-        rows = published.shares(told, self.measured.variants)
+        rows = published.shares(pd.DataFrame(worklogs.published()), self.measured.variants)
         here = {name: self.get(name, "share") for name in rows["variant"].unique() if self.has(name, "share")}
         rows = rows[rows["variant"].isin(list(here))]
         if rows.empty:
             raise Missing("no rung with a published share was timed")
         found = []
         for entry in rows_of(self.measured.variants):
-            name, told_of = entry["variant"], {"label": entry["label"], "tensor": bool(entry["tensor"])}
+            name, described = entry["variant"], {"label": entry["label"], "tensor": bool(entry["tensor"])}
             for worklog, own in rows[rows["variant"] == name].groupby("worklog"):
                 theirs, share = own["share"].astype(float), here[name]
-                row = {"worklog": worklog, "variant": name, **told_of, "theirs": theirs.mean()}
+                row = {"worklog": worklog, "variant": name, **described, "theirs": theirs.mean()}
                 row |= {"theirs_low": theirs.min(), "theirs_high": theirs.max()}
                 found.append(row | {"here": share, "ratio": share / row["theirs"]})
         return found

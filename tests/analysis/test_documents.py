@@ -35,8 +35,8 @@ class Made:
     folder: Path
 
     def render(self, *documents: Path, **environment: str) -> Any:
-        told = ("--tables", self.folder / "tables", "--figures", self.folder / "figures", "--out", self.folder)
-        return run_module("analysis.render", *documents, *told, **environment)
+        places = ("--tables", self.folder / "tables", "--figures", self.folder / "figures", "--out", self.folder)
+        return run_module("analysis.render", *documents, *places, **environment)
 
     def text(self) -> str:
         return printed((self.folder / "paper.pdf").read_bytes())
@@ -77,7 +77,7 @@ def test_the_paper_tells_each_finding_with_its_numbers(whole: Made) -> None:
         if one["part"] == "smaller":
             continue
         assert text.count(one["title"]) >= 2, one["title"]  # in the introduction, and as a heading
-        for number in re.findall(r"\d+(?:\.\d+)?", one["told"]):
+        for number in re.findall(r"\d+(?:\.\d+)?", one["summary"]):
             assert number in text, (one["name"], number)
 
 

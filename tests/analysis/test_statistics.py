@@ -16,7 +16,7 @@ REPEATS = 150
 
 
 def median_interval(values: np.ndarray, key: object = 0, level: float = 0.95) -> tuple[float, float]:
-    """That of the median."""
+    """The interval of the median of `values`."""
     return tuple(map(float, interval(np.median, (values,), f"median {key}", level)))
 
 

@@ -183,7 +183,7 @@ def test_statements_speak_of_errors_at_k(archive: Path, current: Path, tmp_path:
     hashes = {row["variant"]: row["source_hash"] for row in read_rows(current, "variants")}
     row = {"device": "ptxsim", "data": "wide", "elements": 1, "worst": 7, "rms": 2}
     names = {"sgemm_naive": hashes["sgemm_naive"], "sgemm_warptile": "older"}
-    rows = [row | {"variant": name, "source_hash": told, "k": 64} for name, told in names.items()]
+    rows = [row | {"variant": name, "source_hash": source, "k": 64} for name, source in names.items()]
     table = tmp_path / "errors.csv"
     write_rows(table, study, rows)
     inputs = Inputs.of_folder(archive, current, archived=True)
@@ -191,14 +191,14 @@ def test_statements_speak_of_errors_at_k(archive: Path, current: Path, tmp_path:
         ({**inputs.tables, study: table}, [True, False, None, None]),
         ({name: path for name, path in inputs.tables.items() if name != study}, [None] * 4),
     ):
-        told = dataclasses.replace(inputs, tables=tables)
+        changed = dataclasses.replace(inputs, tables=tables)
         expressions = (
             "sgemm_naive.error_rms_wide[64] + 5 <= sgemm_naive.error_worst_wide[64]",
             "sgemm_naive.error_rms_wide[64] > 2",
             "sgemm_naive.error_rms_wide[128] > 0",
             "sgemm_warptile.error_rms_wide[64] > 0",
         )
-        assert [statement.verdict for statement in judged(Machine(told), "\n".join(expressions))] == verdicts
+        assert [statement.verdict for statement in judged(Machine(changed), "\n".join(expressions))] == verdicts
 
 
 def command(archive: Path, variants: Path, *docs: Path) -> tuple[object, ...]:

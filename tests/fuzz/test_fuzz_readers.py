@@ -196,11 +196,11 @@ def test_claims(folder: Path) -> None:
     @given(either(yaml_bytes(few), few, yaml_bytes))
     def mutated(content: bytes) -> None:
         path.write_bytes(content)
-        told: list[str] = []
+        remarks: list[str] = []
         with told_in_one_line(path.name):
-            for claim in claim_files.read_claims(path, told):
+            for claim in claim_files.read_claims(path, remarks):
                 claim_files.rule_faults(claim)
-        assert all(len(line.splitlines()) == 1 and path.name in line for line in told), told
+        assert all(len(line.splitlines()) == 1 and path.name in line for line in remarks), remarks
 
     mutated()
 

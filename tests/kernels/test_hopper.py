@@ -108,7 +108,7 @@ def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(pt
 
 
 @pytest.mark.parametrize(
-    ("rung", "change", "told"),
+    ("rung", "change", "report"),
     [
         ("smem", ('asm volatile("fence.proxy.async.shared::cta;" ::: "memory");', ""), "proxy"),
         ("tma", ("mbarrier::wait(pipeline.full(state.stage), state.phase);", ""), "not been waited for"),
@@ -141,15 +141,15 @@ def test_more_blocks_than_a_tile_has_steps_do_not_wait_for_one_without_a_step(pt
         ("pingpong_in_step", ("if (ended + 1 < clusters) return;", "return;"), "is not zero after the launch"),
     ],
 )
-def test_a_forgotten_step_is_found(rung: str, change: tuple[str, str], told: str, tmp_path: Path) -> None:
+def test_a_forgotten_step_is_found(rung: str, change: tuple[str, str], report: str, tmp_path: Path) -> None:
     variant = forgetful(tmp_path, f"hgemm_wgmma_{rung}_bf16", change)
     compiled(variant, tmp_path)
     problem = Problem(256, 512, 512, 512, 512, 512, b_layout=variant.b_layout)
-    assert told in checked(variant, tmp_path, problem)
+    assert report in checked(variant, tmp_path, problem)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "report"),
     [
         (("const int half = r / 2 % 2;", "const int half = 0;"), "elements are not finite"),
         (("wgmma::wait<1>();  // for the previous step", "wgmma::wait<2>();"), "wgmma"),
@@ -157,7 +157,7 @@ def test_a_forgotten_step_is_found(rung: str, change: tuple[str, str], told: str
         (("if (step > 0) release(previous);", ""), "deadlock"),
     ],
 )
-def test_a_forgotten_step_of_tf32_is_found(change: tuple[str, str], told: str, tmp_path: Path) -> None:
+def test_a_forgotten_step_of_tf32_is_found(change: tuple[str, str], report: str, tmp_path: Path) -> None:
     variant = forgetful(tmp_path, "tf32gemm_wgmma", change)
     compiled(variant, tmp_path)
-    assert told in checked(variant, tmp_path, Problem(256, 256, 512, 512, 256, 256))
+    assert report in checked(variant, tmp_path, Problem(256, 256, 512, 512, 256, 256))

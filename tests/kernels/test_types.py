@@ -76,7 +76,7 @@ def test_types_have_a_name_that_says_them(name: str, parts: tuple[str, str, str]
 
 @pytest.mark.parametrize("name", FP8)
 def test_each_code_of_an_8_bit_float_is_the_number_that_torch_has(name: str) -> None:
-    """All 256 codes, to numbers; and numbers between them, rounded. Beyond the largest they may be told otherwise."""
+    """All 256 codes, to numbers; and numbers between them, rounded. Beyond the largest the rounding may differ."""
     torch = pytest.importorskip("torch")
     numpy, codes = dtypes()[name].numpy, np.arange(256, dtype=np.uint8)
     theirs = torch.from_numpy(codes.copy()).view(getattr(torch, numpy)).float().numpy()
@@ -125,8 +125,8 @@ def test_cublaslt_refuses_products_of_8_bit_floats_that_it_does_not_take(change:
     assert entry.refusal(problem, dict.fromkeys("ABC", 4096)) == (
         said and f"cublaslt_fp8_e4m3_bf16 cannot take this problem: {said}"
     )
-    told = entry.refusal(replace(problem, m=272, n=128, k=80), {"A": 4096, "B": 4104, "C": 4096})
-    assert change or told.endswith("B begins 8 bytes past a multiple of 16, but it must not")
+    refusal = entry.refusal(replace(problem, m=272, n=128, k=80), {"A": 4096, "B": 4104, "C": 4096})
+    assert change or refusal.endswith("B begins 8 bytes past a multiple of 16, but it must not")
     assert "compute capability 8.9" in entry.unfit("sm_80") and entry.unfit("sm_90a") is None
 
 

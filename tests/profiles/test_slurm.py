@@ -52,7 +52,7 @@ GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=32000 Gres=gpu:2 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES State=UP
 """
-# A rule that measures nothing, but leases a GPU as measuring rules do, and tells whether it met the other one
+# A rule that measures nothing, but leases a GPU as measuring rules do, and reports whether it met the other one
 MEETING = """
 include: "Snakefile"
 
@@ -213,7 +213,7 @@ def meet(tree: Path, options: tuple[str, ...], *others: str, **env: str) -> list
 
 
 def test_the_profile_speaks_of_rules_that_there_are(tmp_path: Path) -> None:
-    """Of those that measure too, which are there only where a GPU is known."""
+    """The rules that measure are included, which exist only where a GPU is known."""
     profile = yaml.safe_load(PROFILE.read_text())
     node = tmp_path / "node.json"
     versions = dict.fromkeys(("nvcc", "ptxas", "host_compiler", "cuobjdump", "driver"), "1")
@@ -265,7 +265,7 @@ def test_through_slurm_the_results_are_those_of_a_local_run(tree: Path, slurm: S
     assert all(job["JobState"] == "COMPLETED" and "TresPerJob" not in job for job in jobs.values())
     assert {f"check_emulated_wildcards_sgemm_{name}" for name in ("naive", "vectorized")} <= set(jobs)
     assert any(name.startswith("draw_") for name in jobs)  # several figures to a job
-    assert not {"toolchain", "catalogue", "resources", "report_html"} & set(jobs)  # beside Snakemake itself
+    assert not {"toolchain", "catalogue", "resources", "report_html"} & set(jobs)  # in the process of Snakemake itself
     built = jobs["build_build_variant"]
     assert (built["NumCPUs"], built["MinMemoryNode"], built["TimeLimit"]) == ("1", "1000M", "00:10:00")
     assert not list((tree / ".snakemake" / "slurm_logs").rglob("*.log"))  # those of jobs that went well

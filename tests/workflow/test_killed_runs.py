@@ -45,7 +45,7 @@ rule all:
 
 
 def name_of_the_dead() -> str:
-    """Of a temporary file of a process that had this one's number before."""
+    """The name of a temporary file of an earlier process that had this one's process id."""
     place, pid, start, suffix = OWNED.fullmatch(owned_name("table", ".csv")).groups()  # type: ignore[union-attr]
     return f".table-{place}-{pid}-{int(start) - 1}-00000000{suffix}"
 

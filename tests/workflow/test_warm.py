@@ -21,7 +21,7 @@ import os, signal, sys
 import library
 if __name__ == "__main__":
     library.seen.append(1)
-    print(*sys.argv[1:], os.getcwd(), os.environ.get("TOLD"), sys.stdin.read(), len(library.seen), __name__, sep="|")
+    print(*sys.argv[1:], os.getcwd(), os.environ.get("SETTING"), sys.stdin.read(), len(library.seen), __name__, sep="|")
     print(library.IMPORTED_IN == os.getpid(), os.getppid(), file=sys.stderr, flush=True)
     if sys.argv[1] == "fail":
         raise ValueError("no")
@@ -53,10 +53,10 @@ def server(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     started.communicate()
 
 
-def start(folder: Path, *arguments: str, served: bool = True, told: str = "x") -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str, served: bool = True, setting: str = "x") -> subprocess.Popen[str]:
     """A job: forked from the server, or started by itself."""
     place = {warm.PLACE: str(folder / "socket")} if served else {}
-    env = environment(PYTHONPATH=str(folder), TOLD=told, **place)
+    env = environment(PYTHONPATH=str(folder), SETTING=setting, **place)
     command = [sys.executable, *(["-I", "-S", str(ROOT / "workflow/warm.py")] if served else []), "-m", "job"]
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -75,7 +75,7 @@ def test_a_job_is_as_if_it_were_started_by_itself(kind: str, folder: Path, on_pa
     arguments = (kind, "", "two words", "ä\n")
     ended = []
     for served in (False, True, True):  # nothing of the first is left to the second
-        job = start(folder, *arguments, served=served, told="a=b\nc")
+        job = start(folder, *arguments, served=served, setting="a=b\nc")
         out, err = job.communicate("given")
         ended.append((job.returncode % 256, out, err.splitlines()[2:] if kind != "fail" else err.splitlines()[-1]))
         alone, parent = err.split()[:2]
@@ -84,7 +84,7 @@ def test_a_job_is_as_if_it_were_started_by_itself(kind: str, folder: Path, on_pa
     code, out, _ = ended[0]
     assert kind == "killed" or out == f"{kind}||two words|ä\n|{folder}|a=b\nc|given|1|__main__\n"
     assert code == {"well": 0, "three": 3, "words": 1, "fail": 1, "killed": 256 - signal.SIGKILL}[kind]
-    if kind == "killed":  # as a shell tells it
+    if kind == "killed":  # as a shell reports it
         assert [code for code, *_ in ended[1:]] == [128 + signal.SIGKILL] * 2
     else:
         assert ended[1:] == ended[:1] * 2

@@ -16,8 +16,8 @@ def compute(of: Sources) -> Statement:
     worked = {(row["case"], row["quantity"]): row["value"] for row in of.inputs.listed("analytic")}
     if any((case, name) not in worked for case in SWITCH for name in ("begins_at", "misplaced_bytes")):
         raise Missing("analytic.csv has no case of the switch")
-    told = {row["id"]: row for row in worklogs.published()}
-    slot, align, of_a = (int(told[name]["value"]) for name in ("c-b-switch-xor", "c-a-align", "c-a-slot-bytes"))
+    stated = {row["id"]: row for row in worklogs.published()}
+    slot, align, of_a = (int(stated[name]["value"]) for name in ("c-b-switch-xor", "c-a-align", "c-a-slot-bytes"))
     number = re.search(r"[0-9]+", of.measured.machine["arch"])
     here = number is not None and int(number[0]) >= SHIFTED
     before = 2 * of_a  # A's two slots lie before those of B
@@ -38,7 +38,7 @@ def compute(of: Sources) -> Statement:
     }
     return Statement(
         holds=here and astray > 0 and fine == outside == 0,
-        told=f"Worklog C's double buffer changes over by an XOR of an address that it takes to be aligned to {align} "
+        summary=f"Worklog C's double buffer switches by an XOR of an address that it assumes to be aligned to {align} "
         f"bytes. From sm_90 on shared memory begins at {numbers['first_address']}, and "
         f"{numbers['astray_percent']:.0f}% of each tile of B go astray, to addresses that are the block's own.",
         numbers=numbers,

@@ -20,8 +20,8 @@ def draw(measured: Measured, found: Statement) -> Figure:
     for row in found.rows:
         points = lines.setdefault(row["over_label"], {})
         for when in ("before", "after"):
-            told = (100 * row[f"share_{when}"], row[f"registers_{when}"], row[f"spill_bytes_{when}"])
-            points[row[f"blocks_per_sm_{when}"]] = told
+            point = (100 * row[f"share_{when}"], row[f"registers_{when}"], row[f"spill_bytes_{when}"])
+            points[row[f"blocks_per_sm_{when}"]] = point
     drawing, axes = plt.subplots(figsize=(style.COLUMN, 2.6))
     for number, (label, points) in enumerate(sorted(lines.items(), key=lambda item: -max(item[1].values())[0])):
         blocks = sorted(points)

@@ -46,7 +46,7 @@ def compute(of: Sources) -> Statement:
         numbers |= {"fewer_label": less[0]["label"], "fewer_change_percent": 100 * (less[0]["speedup"] - 1)}
     return Statement(
         holds=numbers["slower"] == len(more) and lower == 0,
-        told=f"Holding registers down for another block an SM slowed {numbers['slower']} of {len(more)} kernels, by "
+        summary=f"Holding registers down for another block an SM slowed {numbers['slower']} of {len(more)} kernels, by "
         f"{-numbers['best_change_percent']:.0f} to {-numbers['worst_change_percent']:.0f}%; the fastest fp32 kernel, "
         f"`{label}`, has the lowest occupancy of all, {numbers['fastest_occupancy_percent']:.1f}%.",
         numbers=numbers,

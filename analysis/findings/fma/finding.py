@@ -1,5 +1,5 @@
-"""The fastest fp32 kernel without tensor cores at each square size that is timed, and on the other problems of the
-dispatcher's sweep, if that is there and current; beside cuBLAS."""
+"""The fastest fp32 kernel without tensor cores compared with cuBLAS: at each square size that is timed, and on the
+other problems of the dispatcher's sweep, if that is there and current."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def compute(of: Sources) -> Statement:
         "others": len(others),
         "others_ahead": int((others["share"] > 1).sum()),
     }
-    told = (
+    summary = (
         f"`{numbers['label']}` is ahead of the fastest call of cuBLAS at {numbers['ahead']} of {numbers['squares']} "
         f"sizes from {numbers['from_n']} to {numbers['to_n']}, by {numbers['mean_percent']:.0f}% in the geometric mean "
         f"({numbers['least_percent']:.0f} to {numbers['most_percent']:.0f}%)"
     )
     if len(others):
-        told += f"; of {numbers['others']} problems that are not square it is at {numbers['others_ahead']}"
+        summary += f"; of {numbers['others']} problems that are not square it is at {numbers['others_ahead']}"
     keys = ["m", "n", "k", "shape", "label", "share"]
     kept = [*rows_of(squares[keys]), *rows_of(others[keys])]
-    return Statement(holds=numbers["ahead"] == len(squares), told=f"{told}.", numbers=numbers, rows=kept)
+    return Statement(holds=numbers["ahead"] == len(squares), summary=f"{summary}.", numbers=numbers, rows=kept)
 
 
 def _swept(of: Sources) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Speed over the error of a sum, both beside those of plain fp32."""
+"""Speed over the error of a sum, both relative to plain fp32."""
 
 from __future__ import annotations
 

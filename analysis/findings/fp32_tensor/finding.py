@@ -35,7 +35,7 @@ def compute(of: Sources) -> Statement:
     }
     if of.has("cublas_fp32", "tflops"):
         numbers["library_tflops"] = of.get("cublas_fp32", "tflops")
-    told = (
+    summary = (
         f"`{numbers['label']}` makes three TF32 products of each and adds them up outside of the tensor cores: "
         f"{numbers['least_factor']:.1f} to {numbers['most_factor']:.1f} times the speed of cuBLAS in fp32, "
         f"{numbers['tflops']:.0f} TFLOP/s at n = {SIZE}"
@@ -57,10 +57,12 @@ def compute(of: Sources) -> Statement:
             if inside in rms[key]:
                 numbers[f"{key}_inside_error_of_fp32"] = float((rms[key][inside] / rms[key][PLAIN])[longest])
         share = numbers["positive_error_of_fp32"]
-        told += f", with {share:.2f} of the RMS error of fp32 sums over {longest} positive products"
+        summary += f", with {share:.2f} of the RMS error of fp32 sums over {longest} positive products"
         at = rms["positive"].loc[SIZE]
         for variant in (name for name in at.index if of.has(name, "tflops")):
             row = {"variant": variant, "label": of.variants[variant]["label"]}
             row |= {"tensor": bool(of.variants[variant]["tensor"]), "tflops": of.get(variant, "tflops")}
             rows.append(row | {"error_of_fp32": float(at[variant] / at[PLAIN])})
-    return Statement(holds=numbers["least_factor"] > 1 + ALIKE and exact, told=f"{told}.", numbers=numbers, rows=rows)
+    return Statement(
+        holds=numbers["least_factor"] > 1 + ALIKE and exact, summary=f"{summary}.", numbers=numbers, rows=rows
+    )

@@ -8,7 +8,7 @@ from analysis.findings.sources import Sources, Statement
 from analysis.quantities.machine import Missing, rows_of
 
 CARRIED = 0.8  # of its published share of cuBLAS: a rung that reaches so much carries over
-HOPPER, HALF = "hopper_ladder", "bf16"  # the experiment of Hopper's rungs, and which of their types is told
+HOPPER, HALF = "hopper_ladder", "bf16"  # the experiment of Hopper's rungs, and which of their types is reported
 LARGE = 8192  # the size at which 16-bit kernels fill the GPU, and the rungs are set side by side
 CLOSE = 0.95  # of the library: a kernel that has as much at each size has closed the gap
 
@@ -47,12 +47,12 @@ def compute(of: Sources) -> Statement:
     if library is not None:
         numbers |= {f"library_{key}": library[key] for key in ("flop_per_clock_sm", "sm_clock_mhz")}
     others = [row for row in by_size if row["n"] != LARGE]
-    told = ", ".join(f"{row['percent']:.0f}% at {row['n']}" for row in others)
+    listed = ", ".join(f"{row['percent']:.0f}% at {row['n']}" for row in others)
     return Statement(
         holds=first["share_of_baseline"] < CARRIED and min(row["percent"] for row in by_size) >= 100 * CLOSE,
-        told=f"{len(kernels) - 1} rungs with `wgmma` take {HALF} from {numbers['first_percent']:.0f}% to "
+        summary=f"{len(kernels) - 1} rungs with `wgmma` take {HALF} from {numbers['first_percent']:.0f}% to "
         f"{numbers['last_percent']:.0f}% of the fastest call of cuBLAS at n = {LARGE}"
-        + (f" ({told})." if told else "."),
+        + (f" ({listed})." if listed else "."),
         numbers=numbers,
         rows=rows,
     )

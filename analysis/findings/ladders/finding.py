@@ -35,16 +35,16 @@ def compute(of: Sources) -> Statement:
         "half_kept_percent": 100 * best16["ratio"],
         "mma_of_wgmma_percent": rate,
     }
-    told = (
+    summary = (
         f"The last fp32 rungs keep at least {numbers['fp32_least_kept_percent']:.0f}% of their published share of "
         f"cuBLAS; the last 16-bit rung, published at {numbers['half_theirs_percent']:.0f}%, has "
         f"{numbers['half_percent']:.0f}% here"
     )
     if rate is not None:
-        told += f", where `mma.sync` has {rate:.0f}% of the rate of `wgmma`"
+        summary += f", where `mma.sync` has {rate:.0f}% of the rate of `wgmma`"
     return Statement(
         holds=all(row["ratio"] >= CARRIED for row in plain) and all(row["ratio"] < CARRIED for row in tensor),
-        told=f"{told}.",
+        summary=f"{summary}.",
         numbers=numbers,
         rows=rows,
     )

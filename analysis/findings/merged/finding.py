@@ -32,7 +32,7 @@ def compute(of: Sources) -> Statement:
         "merged_cycles": median[widest, True],
         "least_more_cycles": min(median[bits, True] - median[bits, False] for bits, together in median if together),
     }
-    told = (
+    summary = (
         f"A {widest}-bit load of shared memory takes {numbers['plain_cycles']:.1f} cycles of issue, and "
         f"{numbers['merged_cycles']:.1f} where neighbouring lanes want the same, for half the wavefronts"
     )
@@ -41,6 +41,8 @@ def compute(of: Sources) -> Statement:
         before, after = APART
         numbers |= {"label": of.variants[after]["label"], "over_label": of.variants[before]["label"]}
         numbers["gain_percent"] = 100 * (of.get(after, "tflops") / of.get(before, "tflops") - 1)
-        told += f"; `{numbers['label']}`, whose loads are not merged, is {numbers['gain_percent']:.1f}% faster for it"
+        summary += (
+            f"; `{numbers['label']}`, whose loads are not merged, is {numbers['gain_percent']:.1f}% faster for it"
+        )
         holds = holds and numbers["gain_percent"] > 0
-    return Statement(holds=holds, told=f"{told}.", numbers=numbers, rows=rows)
+    return Statement(holds=holds, summary=f"{summary}.", numbers=numbers, rows=rows)

@@ -14,12 +14,12 @@ def compute(of: Sources) -> Statement:
         raise Missing("the claims were not judged")
     wrong = [row for row in rows if row["kind"] in ON_PAPER]
     columns = ("id", "worklog", "claim", "theirs", "ours", "unit", "basis")
-    told = [{name: row[name] for name in columns} for row in wrong]
+    kept = [{name: row[name] for name in columns} for row in wrong]
     worklogs = len({row["worklog"] for row in wrong})
     return Statement(
         holds=bool(wrong),
-        told=f"{len(wrong)} claims, of {worklogs} of the worklogs, contradict arithmetic or the documented rules of "
+        summary=f"{len(wrong)} claims, of {worklogs} of the worklogs, contradict arithmetic or the documented rules of "
         "their hardware; no measurement could save them.",
         numbers={"wrong": len(wrong), "worklogs": worklogs, "judged": len(rows)},
-        rows=told,
+        rows=kept,
     )

@@ -25,8 +25,8 @@ def compute(of: Sources) -> Statement:
         capped=rows["throttle_reasons"].fillna("").str.contains("power_cap"),
     )
     columns = ["variant", "label", "kind", "n", "tflops", "power", "joule", "peak_percent", "sm_clock_mhz", "capped"]
-    told = rows_of(rows[columns])
-    kernels = [row for row in told if row["kind"] != "baseline"]
+    shown = rows_of(rows[columns])
+    kernels = [row for row in shown if row["kind"] != "baseline"]
     if not kernels:
         raise Missing("no fp32 kernel was timed at the sizes in question")
     best = max(kernels, key=lambda row: row["tflops"])
@@ -55,10 +55,10 @@ def compute(of: Sources) -> Statement:
         numbers |= {"capped_label": row["label"], "capped_n": int(row["n"]), "capped_mhz": row["sm_clock_mhz"]}
     return Statement(
         holds=bool(near) and bool(capped) and reachable < peak,
-        told=f"The fastest fp32 kernels draw the card's limit of {limit:.0f} W at "
+        summary=f"The fastest fp32 kernels draw the card's limit of {limit:.0f} W at "
         f"{significant(best['peak_percent'])}% of the measured FMA rate per clock. With the energy per "
         f"operation of the most frugal of them the limit allows {significant(reachable)} TFLOP/s, "
         f"{100 * reachable / peak:.0f}% of what FMAs alone reach.",
         numbers=numbers,
-        rows=told,
+        rows=shown,
     )

@@ -1,4 +1,4 @@
-"""Above, cp.async by the rows that it copies from; below, stores beyond need by the warps beside them."""
+"""Above, cp.async by the rows that it copies from; below, excess wavefronts of stores by the number of warps."""
 
 from __future__ import annotations
 

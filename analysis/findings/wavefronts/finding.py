@@ -1,4 +1,4 @@
-"""Wavefronts of cp.async by the length of the rows that it copies from, and of stores by the warps beside them."""
+"""Wavefronts of cp.async by the length of the rows that it copies from, and of stores by the number of warps."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ def compute(of: Sources) -> Statement:
     between: list[Row] = []
     for row in rows_of(of.optional("inter_warp_conflicts")):
         if pd.isna(row["bits"]) and row["stores_need"] > 0:  # a kernel of the catalogue, whole
-            told = {"kernel": row["kernel"], "source": row["source"], "warps": int(row["warps"])}
+            described = {"kernel": row["kernel"], "source": row["source"], "warps": int(row["warps"])}
             excess = 100 * (float(row["store_wavefronts"]) / float(row["stores_need"]) - 1)
-            between.append({"part": "warps", **told, "blocks": int(row["blocks_per_sm"]), "excess_percent": excess})
+            between.append(
+                {"part": "warps", **described, "blocks": int(row["blocks_per_sm"]), "excess_percent": excess}
+            )
     alone = [row["excess_percent"] for row in between if row["warps"] == row["blocks"] == 1]
     constant = [row["excess_percent"] for row in between if row["source"] == "neither"]
     if not alone or not constant:
@@ -57,9 +59,9 @@ def compute(of: Sources) -> Statement:
         and short["plain"] > long["plain"]
         and max(alone) < 0.1
         and worst["excess_percent"] > 1,
-        told=f"A warp's `cp.async` of 16 bytes a lane takes {short['plain']:.0f} wavefronts from rows of "
+        summary=f"A warp's `cp.async` of 16 bytes a lane takes {short['plain']:.0f} wavefronts from rows of "
         f"{short['bytes']} bytes and {long['plain']:.0f} from rows of {numbers['long_bytes']} or more, with a swizzle "
-        f"or without. Beside other warps, stores take up to {numbers['worst_percent']:.0f}% more wavefronts than the "
+        f"or without. When other warps run, stores take up to {numbers['worst_percent']:.0f}% more wavefronts than the "
         "addresses of their own warp need.",
         numbers=numbers,
         rows=rows,

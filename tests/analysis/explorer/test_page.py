@@ -293,13 +293,13 @@ def test_findings_have_a_place_of_their_own(
     for row in rows:
         row["class"] = "finding" if row["id"] == "a-cublas-over-naive" else "claim"
     write_rows(tmp_path / "tables" / "claims.csv", "claims_table", rows)
-    plain = {"part": "worklogs", "holds": True, "why": None, "told": "It is `that`.", "evidence": []}
+    plain = {"part": "worklogs", "holds": True, "why": None, "summary": "It is `that`.", "evidence": []}
     plain |= {"tried": [], "status": "holds on h200, the only one that was tried"}
     two = {"tried": [{"machine": "h200"}, {"machine": "other"}], "status": "holds on other only, not on h200"}
     found = [
         plain | {"name": "one", "title": "One thing", "evidence": ["a-cublas-over-naive"]},
         plain | two | {"name": "two", "title": "Another", "holds": False},
-        plain | {"name": "three", "title": "A third", "holds": None, "told": None, "why": "nothing was timed"},
+        plain | {"name": "three", "title": "A third", "holds": None, "summary": None, "why": "nothing was timed"},
     ]
     (tmp_path / "tables" / "findings.json").write_text(json.dumps(found))
     shown = Shown(chromium, make(tmp_path, archive, variants_csv))

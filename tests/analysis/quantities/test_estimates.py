@@ -46,8 +46,8 @@ def test_a_divisor_that_may_be_zero_has_no_value() -> None:
 def test_a_comparison_is_decided_only_where_the_intervals_are_apart(data: st.DataObject) -> None:
     (a, x), (b, y) = inside(data.draw), inside(data.draw)
     for sign, holds in {"<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y, "==": x == y, "!=": x != y}.items():
-        told = estimates.compare(sign, a, b).holds
-        assert told is None or told == holds or abs(x - y) < 1e-6
+        verdict = estimates.compare(sign, a, b).holds
+        assert verdict is None or verdict == holds or abs(x - y) < 1e-6
     if a.high < b.low:
         assert estimates.compare("<", a, b).holds is True and estimates.compare(">=", a, b).holds is False
 

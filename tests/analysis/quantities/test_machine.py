@@ -196,7 +196,7 @@ def test_the_sweep_over_tiles(archive: Path, tmp_path: Path) -> None:
         ask("tile_share(BX=7)")
 
 
-# ---- tables of the paper's own, and of problems beside the ladder's --------------------------------------------------
+# ---- tables of the paper's own, and of problems outside the ladder --------------------------------------------------
 
 
 def test_what_other_gpus_get_compiled_and_what_reads_c(planted: Planted) -> None:

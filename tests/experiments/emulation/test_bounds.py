@@ -1,4 +1,4 @@
-"""One run of the emulator for a kernel: what it foretells at n = 4096, against the archived counters of an H200."""
+"""One run of the emulator for a kernel: what it predicts at n = 4096, against the archived counters of an H200."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from helpers import assert_one_line, run_module
 
-from analysis.tables import bounds as told
+from analysis.tables import bounds as bounds_table
 from contracts import read_json, read_rows
 from experiments.emulation import bounds, launching, predictions, scaling
 from kernels import catalogue
@@ -89,7 +89,7 @@ def test_instructions_and_pipes_are_ncu_s(name: str, found, counted, builds) -> 
         assert 0.8 * ncu["sm__inst_executed.sum"] < least["issue"]["amount"] <= ncu["sm__inst_executed.sum"]
     assert least["issue"]["disagreement"] < 1e-6
     for pipe in {"fma", "tensor"} & set(least):
-        busy = ncu[f"sm__pipe_{pipe}_cycles_active.avg.pct_of_peak_sustained_active"] / 100 * ncu[told.AVERAGE]
+        busy = ncu[f"sm__pipe_{pipe}_cycles_active.avg.pct_of_peak_sustained_active"] / 100 * ncu[bounds_table.AVERAGE]
         near = 1e-3 if pipe == "tensor" else 1e-6
         if exact or pipe == "tensor":
             assert least[pipe]["cycles_per_sm"] == pytest.approx(busy, rel=near), pipe
@@ -101,7 +101,7 @@ def test_instructions_and_pipes_are_ncu_s(name: str, found, counted, builds) -> 
 def test_no_kernel_is_faster_than_its_bounds(name: str, found, counted) -> None:
     ncu, least = counted(name), found(name)[1]
     for resource in least.keys() - rules.ESTIMATES:
-        measured = ncu[told.SLOWEST if resource == "tail" else told.AVERAGE]
+        measured = ncu[bounds_table.SLOWEST if resource == "tail" else bounds_table.AVERAGE]
         assert least[resource]["cycles_per_sm"] <= measured, resource
     assert least["tail"]["amount"] == pytest.approx(ncu["launch__waves_per_multiprocessor"], rel=1e-6)
 
@@ -110,20 +110,20 @@ def test_no_kernel_is_faster_than_its_bounds(name: str, found, counted) -> None:
 @pytest.mark.parametrize("name", ["sgemm_at_swizzle_dbf_rw", pytest.param("sgemm_t128x128x8", marks=pytest.mark.slow)])
 def test_the_model_of_issue_tells_their_cycles(name: str, found, counted) -> None:
     ncu, least = counted(name), found(name)[1]
-    assert least[told.MODEL]["cycles_per_sm"] == pytest.approx(ncu[told.AVERAGE], rel=0.03)
-    assert least["issue"]["cycles_per_sm"] < 0.9 * ncu[told.AVERAGE]
+    assert least[bounds_table.MODEL]["cycles_per_sm"] == pytest.approx(ncu[bounds_table.AVERAGE], rel=0.03)
+    assert least["issue"]["cycles_per_sm"] < 0.9 * ncu[bounds_table.AVERAGE]
 
 
 def test_no_archived_bound_is_above_the_measured_cycles(archive: Path) -> None:
-    """Every kernel of the archive, by the bounds that were recorded beside its counters."""
+    """Every kernel of the archive, by the bounds that were recorded with its counters."""
     rows = pd.DataFrame(read_rows(archive / "counters.csv", "counters")).assign(label="", order=0, stale=False)
-    shares = told.shares(rows, pd.DataFrame(read_rows(archive / "bounds.csv", "bounds")))
+    shares = bounds_table.shares(rows, pd.DataFrame(read_rows(archive / "bounds.csv", "bounds")))
     assert shares["variant"].nunique() > 30
-    assert told.broken(shares[shares["kind"] == "bound"]).empty
+    assert bounds_table.broken(shares[shares["kind"] == "bound"]).empty
 
 
 def test_both_sides_call_the_same_resources_estimates() -> None:
-    assert told.RESOURCES | told.ESTIMATES == rules.LABELS
+    assert bounds_table.RESOURCES | bounds_table.ESTIMATES == rules.LABELS
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_bad_input_is_one_line(built: Path, tmp_path: Path) -> None:
 
 
 def counters(variant: str, stale: bool = False, **metrics: float) -> list[dict]:
-    names = {"average": told.AVERAGE, "slowest": told.SLOWEST}
+    names = {"average": bounds_table.AVERAGE, "slowest": bounds_table.SLOWEST}
     return [
         {
             "variant": variant,
@@ -195,7 +195,7 @@ def test_estimates_are_kept_apart_from_bounds() -> None:
             *bound("new", fma=2.0),
         ]
     )
-    rows = told.shares(measured, given)
+    rows = bounds_table.shares(measured, given)
     assert dict(zip(rows["resource"], zip(rows["kind"], rows["percent"], strict=True), strict=True)) == {
         "fma": ("bound", 50.0),
         "shared": ("bound", 75.0),
@@ -203,10 +203,10 @@ def test_estimates_are_kept_apart_from_bounds() -> None:
         "issue_model": ("estimate", 130.0),
         "l2": ("estimate", 80.0),
     }
-    assert list(told.bottlenecks(rows)["resource"]) == ["shared"]
-    assert list(told.broken(rows)["resource"]) == ["issue_model"]
-    assert told.errors(rows) == [
+    assert list(bounds_table.bottlenecks(rows)["resource"]) == ["shared"]
+    assert list(bounds_table.broken(rows)["resource"]) == ["issue_model"]
+    assert bounds_table.errors(rows) == [
         "L2 to SM: at most 80.0% of the measured cycles (a), above them in 0 of 1",
         "issue cycles: at most 130.0% of the measured cycles (a), above them in 1 of 1",
     ]
-    assert told.unmeasured(measured, given) == 2
+    assert bounds_table.unmeasured(measured, given) == 2

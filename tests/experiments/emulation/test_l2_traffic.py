@@ -88,7 +88,7 @@ def test_ping_pong_collapses_on_an_h100(read) -> None:
 
 
 def test_estimates_are_near_what_was_measured(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those up to 8192, which take seconds, of kernels whose blocks on an SM the catalogue has."""
+    """Sizes up to 8192, which take seconds, of kernels whose number of blocks per SM is in the catalogue."""
     whole = l2_traffic.measured
 
     def quick(archive: Path) -> Iterator[dict]:

@@ -545,7 +545,7 @@ def test_each_kind_of_data_is_timed_and_checked_at_each_size(card: Card) -> None
 def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_process(
     card: Card, tmp_path: Path
 ) -> None:
-    """The process that measures is told when the one that waits for it dies, however that ends."""
+    """The process that measures is signalled when the one that waits for it dies, however that ends."""
     begun = tmp_path / "begun"
     outputs = [f"--{name}={card.folder / name}" for name in ("windows", "checks", "samples")]
     locked = ["sgemm_ladder", "sgemm_naive", "--regime", "locked", "--build-dir", card.folder, *outputs]

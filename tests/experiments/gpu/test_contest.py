@@ -63,7 +63,7 @@ def test_of_equals_the_first_wins_and_one_alone_needs_no_run() -> None:
 
 @pytest.mark.parametrize("spoilt", [0.3, 1.0])
 def test_spoilt_samples_do_not_count(spoilt: float) -> None:
-    """Of one call all, or some of everyone's."""
+    """All samples of one call are spoilt, or a share of the samples of every call."""
     rng = np.random.default_rng(1)
 
     def measure(order: Sequence[int]) -> np.ndarray:

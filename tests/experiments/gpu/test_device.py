@@ -1,4 +1,4 @@
-"""On a GPU: planted faults are found, libraries and clocks agree with what stands beside them, inputs are random."""
+"""On a GPU: planted faults are found, libraries and clocks agree with independent readings, inputs are random."""
 
 from __future__ import annotations
 

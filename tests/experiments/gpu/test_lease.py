@@ -87,7 +87,7 @@ def taken(process: subprocess.Popen[str]) -> str:
 
 
 def ends(*processes: subprocess.Popen[str]) -> None:
-    """They are told to end, and end well."""
+    """They receive a signal to end, and end well."""
     for process in processes:
         process.communicate()
         assert process.returncode == 0

@@ -50,19 +50,20 @@ def test_the_layouts_and_values_are_those_of_the_header(tmp_path: Path) -> None:
     if folder is None or runtime is None:
         pytest.skip("no cublasLt.h here: it comes with nvidia-cublas, or a CUDA toolkit")
     types = {"cublasLtMatmulAlgo_t": MatmulAlgo, "cublasLtMatmulHeuristicResult_t": MatmulHeuristicResult}
-    told: dict[str, int] = {name: getattr(cublaslt, name) for name in VALUES}
+    constants: dict[str, int] = {name: getattr(cublaslt, name) for name in VALUES}
     for name, type_ in types.items():
-        told[f"sizeof({name})"] = ctypes.sizeof(type_)
-        told |= {f"offsetof({name}, {field[0]})": getattr(type_, field[0]).offset for field in type_._fields_}
+        constants[f"sizeof({name})"] = ctypes.sizeof(type_)
+        constants |= {f"offsetof({name}, {field[0]})": getattr(type_, field[0]).offset for field in type_._fields_}
     for entry in dtypes().values():
-        told[f"{['CUBLAS_COMPUTE_32F', 'CUBLAS_COMPUTE_32F_FAST_TF32'][entry.name == 'tf32']}"] = entry.cublas_compute
+        tf32 = "_FAST_TF32" if entry.name == "tf32" else ""
+        constants[f"CUBLAS_COMPUTE_32F{tf32}"] = entry.cublas_compute
     source = tmp_path / "layouts.cpp"
-    lines = "\n".join(f'    printf("%lld\\n", (long long)({name}));' for name in told)
+    lines = "\n".join(f'    printf("%lld\\n", (long long)({name}));' for name in constants)
     source.write_text(f"#include <cstddef>\n#include <cstdio>\n#include <cublasLt.h>\nint main() {{\n{lines}\n}}\n")
     command = ["g++", f"-I{folder}", f"-I{runtime}", str(source), "-o", str(tmp_path / "layouts")]
     subprocess.run(command, check=True)
     printed = subprocess.run([tmp_path / "layouts"], check=True, capture_output=True, text=True).stdout.split()
-    assert dict(zip(told, map(int, printed), strict=True)) == told
+    assert dict(zip(constants, map(int, printed), strict=True)) == constants
 
 
 def test_a_row_major_product_is_the_column_major_one_of_the_transposes() -> None:
@@ -156,8 +157,8 @@ def test_each_algorithm_that_the_heuristic_gives_is_a_call(lt: CublasLt) -> None
     assert (first[13].value, first[14].value, first[15].value) == (4096, 32 * 2**20, 99)
     layouts = [[part.value for part in made[1:]] for made in library.of("cublasLtMatrixLayoutCreate")]
     assert layouts == [[14, 5, 7, 16], [14, 7, 3, 8], [14, 5, 3, 24]]
-    told = {made[1].value: made[2]._obj.value for made in library.of("cublasLtMatmulPreferenceSetAttribute")}
-    assert told == {1: 32 * 2**20, 3: 2, 5: 256, 6: 256, 7: 256, 8: 256}
+    preferences = {made[1].value: made[2]._obj.value for made in library.of("cublasLtMatmulPreferenceSetAttribute")}
+    assert preferences == {1: 32 * 2**20, 3: 2, 5: 256, 6: 256, 7: 256, 8: 256}
     assert len(library.living) == 6
     del calls, call
     assert len(library.living) == 1, "descriptors are left behind"  # the handle's own
@@ -263,8 +264,8 @@ def test_triton_refuses_what_tma_does_not_move() -> None:
     entry = catalogue.load()["triton_bf16"]
     whole = Problem(257, 136, 65, lda=72, ldb=136, ldc=144)
     assert entry.refusal(whole, dict.fromkeys("ABC", 4096)) is None
-    told = entry.refusal(replace(whole, n=129))  # a TMA store would write beyond the row
-    assert told == "triton_bf16 cannot take this problem: n = 129, but it must be a multiple of 8"
+    refusal = entry.refusal(replace(whole, n=129))  # a TMA store would write beyond the row
+    assert refusal == "triton_bf16 cannot take this problem: n = 129, but it must be a multiple of 8"
     odd = Problem(8, 8, 8, lda=8, ldb=12, ldc=8)
     assert entry.refusal(odd) == "triton_bf16 cannot take this problem: ldb = 12, but it must be a multiple of 8"
     assert catalogue.load()["triton_fp32"].refusal(odd) is None

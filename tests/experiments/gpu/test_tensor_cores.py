@@ -1,4 +1,4 @@
-"""The emulator's tensor cores beside a GPU's, bit by bit: mma.sync and wgmma on random and on awkward inputs."""
+"""The emulator's tensor cores compared with a GPU's, bit by bit: mma.sync and wgmma on random and on awkward inputs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def ties(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Few bits each, so that sums lie on and beside the places where rounding changes."""
+    """Few bits each, so that sums lie on and next to the places where rounding changes."""
     return rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.integers(-7, 4, shape)
 
 

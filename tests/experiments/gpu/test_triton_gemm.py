@@ -16,7 +16,7 @@ TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}  # as Triton 
 
 
 def compiled(dtype: str, config: Any) -> Any:
-    """The kernel of one configuration for sm_90, and what Triton tells of it."""
+    """The kernel of one configuration for sm_90, and what Triton reports about it."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource

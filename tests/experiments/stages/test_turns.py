@@ -54,7 +54,7 @@ def test_a_noisy_one_has_its_longest_time_or_most_samples() -> None:
 
 
 def test_the_half_width_is_that_of_the_interval_of_the_share() -> None:
-    """Of a thousand repetitions, about 95% of shares are within it of the true one."""
+    """In a thousand repetitions, about 95% of the shares lie within it of the true one."""
     rng = np.random.default_rng(3)
     ours, theirs = (rng.normal(middle, 0.02 * middle, (200, 60)) for middle in (200.0, 100.0))
     inside = [

@@ -165,7 +165,7 @@ def test_what_stands_next_to_the_file_is_part_of_the_kernel(tmp_path: Path) -> N
     assert mine.source_hash != before
 
 
-# ---- the screen with what a GPU tells --------------------------------------------------------------------------------
+# ---- the screen with measurements of a GPU ---------------------------------------------------------------------------
 
 
 def test_times_and_measured_counters_have_their_place(out: Path, naive: list[str]) -> None:

@@ -47,7 +47,7 @@ def test_the_tile_with_fewer_cycles_comes_first(built: tuple) -> None:
 
 
 def test_the_cycles_are_those_of_the_bounds(built: tuple) -> None:
-    """Of 1024 blocks, the busiest of 132 multiprocessors has 8."""
+    """The busiest of 132 multiprocessors has 8 of the 1024 blocks."""
     folder, configurations, _ = built
     variant = next(c for c in configurations if c.name == NAMES[1]).variant()
     least, resource = ranking.cycles(variant, 1024, folder, H200)
@@ -92,7 +92,7 @@ def test_bad_options_are_one_clear_line(options: list[str], words: str, tmp_path
     assert_one_line(run_module("experiments.tuning.sweep", *given, CUDA_VISIBLE_DEVICES=""), words)
 
 
-# ---- beside the sweep on a GPU ----------------------------------------------------------------------------------
+# ---- compared with the sweep on a GPU --------------------------------------------------------------------------------
 
 
 def test_the_fastest_tiles_of_the_archive_are_among_the_first(archive: Path, variants_csv: Path) -> None:
@@ -100,17 +100,17 @@ def test_the_fastest_tiles_of_the_archive_are_among_the_first(archive: Path, var
     sweep = autotune.of(Inputs.of_folder(archive, variants_csv, archived=True))
     assert sweep is not None
     found = {kernel: autotune.ranking(sweep.ranked(kernel)) for kernel in ("sgemm_autotuned", "sgemm_warptile")}
-    assert all(told and told["place"] <= autotune.FIRST and told["configurations"] > 250 for told in found.values())
+    assert all(one and one["place"] <= autotune.FIRST and one["configurations"] > 250 for one in found.values())
     assert found["sgemm_autotuned"]["spearman"] > 0.75 > found["sgemm_warptile"]["spearman"] > 0.3
     drawn = draw_ranked(sweep)
     marks = [axes.collections for axes in drawn.axes]
     assert [sum(len(c.get_offsets()) for c in collections) for collections in marks] == [
-        told["configurations"] + 1 for told in found.values()
+        one["configurations"] + 1 for one in found.values()
     ]
 
 
 def test_what_the_order_is_worth_by_hand() -> None:
     rows = pd.DataFrame({"estimate": [1.0, 2.0, 3.0], "cycles": [20.0, 10.0, 30.0], "tflops": [5.0, 10.0, 3.0]})
-    told = autotune.ranking(rows)
-    assert told == {"configurations": 3, "spearman": 0.5, "place": 2, "first": 20, "best_of_first": 100.0}
+    ranking = autotune.ranking(rows)
+    assert ranking == {"configurations": 3, "spearman": 0.5, "place": 2, "first": 20, "best_of_first": 100.0}
     assert autotune.ranking(rows.iloc[:0]) is None

@@ -149,7 +149,7 @@ COMPILED_IN = {
 
 @pytest.mark.parametrize(("kernel", "name"), list(COMPILED_IN))
 def test_the_compiler_refuses_what_lies_beyond(kernel: str, name: str, tmp_path: Path) -> None:
-    """These restrictions are true of the source, not only of the sweep: without them the build would fail."""
+    """The restrictions hold for the source, not only for the sweep: without them the build would fail."""
     builder = tune.Builder(tmp_path, "sm_90", NVCC, jobs=1)  # ptxas does not look at the 48 KiB for sm_90a
     beyond = configured(kernel, BORDERS[kernel, name][1]).variant()
     with pytest.raises(UserError, match=r"failed on .*" + COMPILED_IN[kernel, name]):
@@ -517,8 +517,9 @@ def test_invalid_ones_are_rows_too_and_counted_by_reason(made_up: Path) -> None:
     rows = read_rows(made_up / "tuning.csv", "tuning")
     assert len(rows) == len(ALL)
     counts = Counter((row["kernel"], row["reason"]) for row in rows if not row["valid"])
-    told = read_json(made_up / "tuned.json", "tuned")["kernels"]
-    assert counts == {(k, e["name"]): e["left_out"] for k in told for e in told[k]["restrictions"] if e["left_out"]}
+    kernels = read_json(made_up / "tuned.json", "tuned")["kernels"]
+    left_out = {(k, e["name"]): e["left_out"] for k in kernels for e in kernels[k]["restrictions"] if e["left_out"]}
+    assert counts == left_out
     assert sum(row["valid"] for row in rows) == len(VALID)
     assert all((row["time_us"] is None) == (row["reason"] is not None) for row in rows)
 
@@ -526,16 +527,16 @@ def test_invalid_ones_are_rows_too_and_counted_by_reason(made_up: Path) -> None:
 def test_the_summary_answers_whether_bk_16_is_better(made_up: Path, variants_csv: Path) -> None:
     """By the formula a configuration gains 0.5 TFLOP/s from BK = 8 to 16, so every pair does."""
     tuning = swept(made_up, variants_csv, archived=True)
-    told = autotune.summary(tuning)
-    entry = told["kernels"][0]
+    summary = autotune.summary(tuning)
+    entry = summary["kernels"][0]
     bk = entry["bk"]
     assert bk["pairs"] == bk["pairs_better"] > 50 and 1 < bk["ratio_ci_low"] <= bk["ratio"] <= bk["ratio_ci_high"]
     assert bk["best_high"]["tflops"] - bk["best_low"]["tflops"] == pytest.approx(0.5)
-    assert told["worklog"]["before"]["values"] == "BM=128, BN=128, BK=8, TM=8, TN=8"
-    assert told["worklog"]["after"]["tflops"] - told["worklog"]["before"]["tflops"] == pytest.approx(0.5)
+    assert summary["worklog"]["before"]["values"] == "BM=128, BN=128, BK=8, TM=8, TN=8"
+    assert summary["worklog"]["after"]["tflops"] - summary["worklog"]["before"]["tflops"] == pytest.approx(0.5)
     assert entry["winner"]["values"] == "BM=128, BN=128, BK=32, TM=8, TN=8" and entry["winner"] == entry["top"][0]
     assert entry["measured"] == entry["valid"] - 1 and entry["failed"][0]["values"].startswith("BM=32, BN=32, BK=8")
-    json.dumps(told, allow_nan=False)
+    json.dumps(summary, allow_nan=False)
 
 
 def swept(folder: Path, variants: Path, archived: bool) -> autotune.Tuning:

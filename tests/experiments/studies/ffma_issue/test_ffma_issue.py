@@ -52,7 +52,7 @@ LAUNCHED = {"outer_8x8_snake_shifted", "outer_12x16_rows", "load_32_4", "load_64
 
 @pytest.fixture(scope="module")
 def module(built: Path) -> ptxsim.Module:
-    """Of the kernels that are launched here alone: to parse the others takes longer than all these tests."""
+    """Only the kernels that are launched here, since parsing the others takes longer than all these tests."""
     before, *entries = re.split(r"^(?=\.visible \.entry )", (built / "ffma_issue.ptx").read_text(), flags=re.M)
     kept = [text for text in entries if (name := re.match(r"\.visible \.entry (\w+)", text)) and name[1] in LAUNCHED]
     assert len(kept) == len(LAUNCHED)
