@@ -33,6 +33,7 @@ from analysis.figures import (
     machines,
     occupancy,
     paper_ladder,
+    paper_shares,
     predicted,
     published,
     roofline,
@@ -141,6 +142,7 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "published": lambda _, measured: published.draw(measured, published_rows()),
     "autotune": lambda folder, _: of_tuning(folder),
     "paper_ladder": lambda _, measured: paper_ladder.draw(measured),
+    "paper_shares": lambda _, measured: paper_shares.draw(measured),
     "dispatch": lambda folder, _: dispatch.dispatch_figure(folder.inputs()),
 } | {f"finding_{name}": of_finding(name) for name in FINDINGS}
 COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
