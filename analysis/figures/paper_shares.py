@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
@@ -29,7 +31,7 @@ def draw(measured: Measured) -> Figure:
     shown = 100 * rows[list(there)].astype(float)
     axes.hlines(places, shown.min(axis=1), shown.max(axis=1), color=style.BASELINE, linewidth=2.5, zorder=1)
     for number, (name, words) in enumerate(there.items()):
-        look = {"color": style.LINES[number], "marker": style.MARKERS[number], "s": 16, "linewidth": 0}
+        look: dict[str, Any] = {"color": style.LINES[number], "marker": style.MARKERS[number], "s": 16, "linewidth": 0}
         axes.scatter(shown[name], places, label=words, zorder=2 + number, **look)
     axes.axvline(100, color=style.INK, linewidth=0.8, zorder=0)
     axes.set_yticks(places, list(rows["label"]), fontsize=7)

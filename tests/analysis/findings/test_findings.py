@@ -227,7 +227,7 @@ def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archi
     assert (here["machine"], here["holds"], there["machine"], there["holds"]) == ("h200", "yes", "other", "no")
     assert there["gpu"] == "Other GPU" and there["least_at"].startswith(f"{last}, n = 16384, ")
     assert float(there["least_percent"]) < 55 < float(here["least_percent"])
-    (line,) = (line for line in readme(found.values()).splitlines() if line.startswith("| Hopper's own"))
+    (line,) = (line for line in readme(found.values()).splitlines() if line.startswith("| A ping-pong rung"))
     assert re.fullmatch(r"\| [^|]+ \| yes \(\d+ to 102%\) \| no \(50 to 102%\) \|", line)
 
 
