@@ -32,7 +32,7 @@ def draw(inputs: Inputs, names: Sequence[str], out: Path) -> None:
     gc.disable()
     for name, (one, experiment) in chosen.items():
         np.random.seed(0)  # seaborn spreads points by it: the same each time, whatever is drawn before
-        style.save(one.load()(inputs.of(experiment) if experiment else inputs), out / f"{name}.svg")
+        style.save(one.made(inputs.of(experiment) if experiment else inputs), out / f"{name}.svg")
         plt.close("all")
         gc.collect()
 

@@ -84,7 +84,8 @@ class Inputs:
         for name, one in recorded.tables().items():
             if one.derived and all(self.tables.get(source) == other.tables[source] for source in one.derived.sources):
                 own[name] = self.tables[name]
-        return dataclasses.replace(other, tables={**other.tables, **own}, reports=self.reports, _read=self._read)
+        tables = {**other.tables, **own}
+        return dataclasses.replace(other, tables=tables, archives=self.archives, reports=self.reports, _read=self._read)
 
     def of(self, experiment: str) -> Inputs:
         """The same for the figures of one experiment, with tables of its own where it has some."""
@@ -211,6 +212,11 @@ def derived(table: recorded.Table, files: Mapping[str, Path]) -> list[Row]:
             folder / table.file, table.schema, module.made(**{name: files[name] for name in table.derived.sources})
         )
         return read_rows(folder / table.file, table.schema)
+
+
+def archived_folders() -> list[Path]:
+    """The folder of each archive in data/."""
+    return [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
 
 
 def _paths(names: Mapping[str, str]) -> dict[str, Path]:

@@ -11,8 +11,8 @@
     Why warps wait: the cycles of a warp for each instruction ...
 
 Captions lie in workflow/report/ and in the folders of side studies; contracts/schemas/captions.schema.yaml explains the
-keys. A figure's function takes `Inputs` and gives a Matplotlib figure, a table's a DataFrame (or rows, under a schema),
-a document's its text. Its module is imported when it is made, and not before.
+keys. A figure's function gives a Matplotlib figure, a table's a DataFrame (or rows, under a schema), a document's its
+text. It is given what its parameters name (`Registered.made`). Its module is imported when it is made, and not before.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -94,6 +95,16 @@ class Registered:
         if loaded is None:
             raise UserError(f"{self.caption}: {self.kind} {self.name!r}: {self.path} has no function {self.function}")
         return loaded
+
+    def made(self, inputs: Any) -> Any:
+        """What the function makes of a run's `Inputs`. Its parameters say what of them it takes: inputs, measured,
+        experiment (the name), variants, or a recorded table by name; those with a default are left to it."""
+        function = self.load()
+        known = {"inputs": lambda: inputs, "measured": inputs.measured, "variants": lambda: inputs.variants}
+        known["experiment"] = lambda: inputs.experiment
+        wanted = inspect.signature(function, follow_wrapped=False).parameters.values()
+        names = [one.name for one in wanted if one.default is one.empty]
+        return function(**{name: known[name]() if name in known else inputs.rows(name) for name in names})
 
 
 def has_content(svg: Path) -> bool:

@@ -31,7 +31,7 @@ def tabulate(inputs: Inputs, names: Sequence[str], out: Path) -> None:
         return 1 + max(map(depth, first), default=0)
 
     for one in sorted(wanted, key=depth):
-        made = one.load()(inputs)
+        made = one.made(inputs)
         if one.kind == "document":
             write_text(out / one.file, made)
         elif one.schema:

@@ -13,6 +13,8 @@ from contracts import UserError, choose, parse_yaml_value, read_json, read_rows,
 from kernels import catalogue
 from kernels.catalogue import Baseline, Catalogue, Entry, Runnable, Variant
 from kernels.problem import ProblemSpec
+from ptxsim import PtxsimError, machines
+from ptxsim.machines import Machine
 from ptxsim.templates import Template, kernel_templates
 
 # Options of a kernel that is not in the catalogue: keys of an entry, and how each is read
@@ -69,6 +71,14 @@ def add_problems(parser: argparse.ArgumentParser, which: str, required: bool = F
         metavar="PROBLEM",
         help=words,
     )
+
+
+def find_machine(name: str, option: str = "--machine") -> Machine:
+    """The machine that an option names: one of ptxsim's, or a .toml file."""
+    try:
+        return machines.find(name)
+    except PtxsimError as error:
+        raise UserError(f"{option}: {error}") from error
 
 
 def find_runnable(known: Catalogue, name: str, instead: str) -> Runnable:

@@ -49,6 +49,16 @@ class Schedule:
     crowd: float  # blocks of a multiprocessor that has some, at least 1
 
 
+def stream_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int, int]:
+    """How `units` blocks, or clusters, share the tiles that whole rounds leave, of `steps` over k each (`Share` of
+    include/stream_k.cuh): the number of these tiles, and of the units that share them; 0 and 0 where none is shared."""
+    if not {"FIXUP", "WAYS"} <= variant.template.keys():
+        return 0, 0
+    fixup, ways, left = int(variant.template["FIXUP"]), int(variant.template["WAYS"]), tiles % units
+    sharing = min(units, (min(ways, steps) if fixup < ways else ways) * left)
+    return (left, sharing) if left and steps - left * steps // sharing > fixup else (0, 0)
+
+
 def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
     """How a launch of `variant` divides `problem` over `sms` multiprocessors.
 
@@ -70,11 +80,8 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
         stretch = -(-left * grains // takers) * grain
         if steps > int(values["FIXUP"]) and steps - stretch > int(values["FIXUP"]):
             sharing, longest = takers, stretch
-    elif left and "WAYS" in values:
-        fixup, ways = int(values["FIXUP"]), int(values["WAYS"])
-        most = min(blocks, (min(ways, steps) if fixup < ways else ways) * left)
-        if steps - left * steps // most > fixup:
-            sharing, longest = most, -(-left * steps // most)
+    elif sharing := stream_k(variant, tiles, steps, blocks)[1]:
+        longest = -(-left * steps // sharing)
     active = blocks if tiles >= blocks else sharing or tiles
     busiest = tiles // blocks * steps + longest
     return Schedule(tiles, steps, blocks, busiest, sharing / left if sharing else 0.0, max(active * cluster / sms, 1.0))

@@ -27,10 +27,10 @@ from analysis.claims import files
 from analysis.claims.files import Paper
 from analysis.claims.verdicts import CLAIM, DIRECTION, FAILS, KINDS, VERDICTS, Row, across, rule_hash, table
 from analysis.claims.vocabulary import Vocabulary
-from analysis.inputs import Inputs
+from analysis.inputs import Inputs, archived_folders
 from analysis.quantities.expressions import usage
 from analysis.quantities.machine import Machine
-from analysis.quantities.registry import SOURCES, quantities
+from analysis.quantities.registry import quantities
 from contracts import choose, read_rows, run_command, worklogs, write_rows
 
 NARROWEST, WIDEST = 60, 120
@@ -190,7 +190,7 @@ def words_text() -> str:
     """What an expression may name and call, with what it gives."""
     lines = []
     for one in quantities().values():
-        selectors = ", ".join((*SOURCES[one.source].selectors, *one.selectors))
+        selectors = ", ".join(one.allowed)
         lines += [
             f"VARIANT.{one.key}" + (f"[{selectors}]" if selectors else ""),
             f"    {one.label}, from {one.source}.",
@@ -239,15 +239,17 @@ def main() -> int:
         inputs = Inputs.read(args.inputs)
         args.analytic, args.measured = [inputs.tables["analytic"]], None
         args.archives, args.variants = list(inputs.archives), inputs.tables["variants"]
-    folders = args.archives
-    if folders is None:
-        folders = [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
+    folders = archived_folders() if args.archives is None else args.archives
     paper = files.read(args.worklogs, args.analytic)
     paper = only(paper, args.only) if args.only else paper
-    own = Inputs.of_folder(args.measured, args.variants, archived=False) if args.measured else None
+
+    def of_folder(folder: Path, archived: bool) -> Inputs:
+        return replace(Inputs.of_folder(folder, args.variants, archived=archived), archives=tuple(folders))
+
+    own = of_folder(args.measured, archived=False) if args.measured else None
     if args.inputs and not inputs.archived:
         own = inputs
-    archives = {folder: Inputs.of_folder(folder, args.variants, archived=True) for folder in folders}
+    archives = {folder: of_folder(folder, archived=True) for folder in folders}
     rows, archived = judged(paper, own, archives)
     if args.out:
         write_rows(args.out, "claims_table", rows)

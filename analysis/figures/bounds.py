@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, at_usual_size, records
 from analysis.figures import style
-from analysis.inputs import Inputs
 from analysis.tables.bounds import ESTIMATES, RESOURCES, bottlenecks, broken, errors, shares, unmeasured
 
 
@@ -88,7 +87,3 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
         withheld=False,
     )
     return figure
-
-
-def bounds_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), inputs.rows("bounds"))

@@ -19,7 +19,6 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.data import Measured, current, ladder_sizes, one_row_each
 from analysis.figures import style
-from analysis.inputs import Inputs
 from contracts.dtypes import dtypes
 
 GAP = 0.5  # between families, in rows
@@ -130,7 +129,3 @@ def draw(measured: Measured) -> Figure:
         outdated=outdated,
     )
     return figure
-
-
-def clock_split_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured())

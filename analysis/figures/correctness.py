@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, marked
 from analysis.figures import style
-from analysis.inputs import Inputs
 
 
 def draw(measured: Measured) -> Figure:
@@ -65,7 +64,3 @@ def draw(measured: Measured) -> Figure:
     zero = "an error of zero stands at the left edge" if (rows["share"] == 0).any() else ""
     style.note(figure, measured, "one mark per case", zero, stale=rows["stale"].any(), withheld=False)
     return figure
-
-
-def correctness_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured())

@@ -127,10 +127,6 @@ def only(measured: Measured, names: list[str], sizes: list[int] | None = None) -
     return dataclasses.replace(measured, counters=at_size, failed=failed)
 
 
-def counters_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured())
-
-
 def counters_of_experiment(inputs: Inputs) -> Figure:
     experiment = inputs.experiments[str(inputs.experiment)]
     return draw(only(inputs.measured(), list(experiment["variants"]), experiment["profiled"]))

@@ -18,7 +18,6 @@ from matplotlib.lines import Line2D
 
 from analysis.data import Measured, marked, records
 from analysis.figures import style
-from analysis.inputs import Inputs
 from analysis.tables.data_kinds import KEYS, spreads
 
 WIDE = 8  # from this ratio on, energies stand on a logarithmic axis
@@ -123,7 +122,3 @@ def draw(measured: Measured, experiment: str) -> Figure:
         stale=rows["stale"].any(),
     )
     return figure
-
-
-def data_kinds_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), str(inputs.experiment))

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, current, ladder_sizes
 from analysis.figures import style
-from analysis.inputs import Inputs
 
 VALUES = {"power_w": "power, W", "gflop_per_j": "GFLOP per joule"}
 KEYS = ["variant", "m", "n", "k"]
@@ -104,7 +103,3 @@ def draw(measured: Measured) -> Figure:
         outdated=outdated,
     )
     return figure
-
-
-def energy_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured())

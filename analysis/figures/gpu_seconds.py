@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured
 from analysis.figures import style
-from analysis.inputs import Inputs
 
 # In the order in which a job goes through them; the second half of each name is what a reader sees
 PARTS = {
@@ -20,6 +19,7 @@ PARTS = {
     "inputs": "inputs",
     "load": "modules, library handles",
     "contest": "contest of library calls",
+    "alone": "each alone",
     "warm-up": "warm-up",
     "window": "window",
     "check": "check",
@@ -41,9 +41,9 @@ def seconds_by_part(rows: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order]
 
 
-def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
+def draw(measured: Measured, gpu_seconds: pd.DataFrame) -> Figure:
     """A bar a stage, from the parts that hold the GPU to those that do not, which are hatched."""
-    table = seconds_by_part(rows)
+    table = seconds_by_part(gpu_seconds)
     held = [part for part in table.columns if part not in ON_HOST]
     figure, axes = plt.subplots(figsize=(style.WIDTH, 1.9 + 0.4 * len(table)))
     colours = dict(zip(table.columns, plt.get_cmap("tab20").colors, strict=False))  # type: ignore[attr-defined]
@@ -60,11 +60,7 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     axes.set_xlabel("seconds of jobs, of which several run at a time; hatched: the GPU is not held")
     axes.grid(axis="x")
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
-    measurements = rows.drop_duplicates(["stage", "variant", "item", "lease"])
+    measurements = gpu_seconds.drop_duplicates(["stage", "variant", "item", "lease"])
     held_s = table[held].to_numpy().sum()
     style.note(figure, measured, f"{len(measurements)} measurements, for which the GPU was held {held_s:.0f} s")
     return figure
-
-
-def gpu_seconds_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), pd.DataFrame(inputs.rows("gpu_seconds")))

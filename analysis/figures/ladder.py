@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, marked, records, share_text
 from analysis.figures import style
-from analysis.inputs import Inputs
 
 PAGE = 10.0  # inches: a figure that is higher would be made too small to read in the supplement
 ROW, CLOSE_ROW = 0.2, 0.15  # inches
@@ -112,7 +111,3 @@ def draw(measured: Measured, experiment: str) -> Figure:
         stale=rows["stale"].any(),
     )
     return figure
-
-
-def ladder_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), str(inputs.experiment))

@@ -18,7 +18,6 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from analysis.data import Measured, current, fold_twins, metric_names, records, wide
 from analysis.figures import style
 from analysis.figures.counters import GAP, groups
-from analysis.inputs import Inputs
 from analysis.metrics import column
 
 # Our key of the counter: name, look; where marks coincide the smaller ones stay in sight
@@ -108,7 +107,3 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
         outdated=outdated,
     )
     return figure
-
-
-def occupancy_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), inputs.rows("resources"))

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, current
 from analysis.figures import style
-from analysis.inputs import Inputs
 from analysis.quantities.machine import SIZE, rows_of
 from analysis.words import significant
 from contracts import worklogs
@@ -45,8 +44,8 @@ def draw(measured: Measured) -> Figure:
     drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + BY_HEIGHT * (len(rows) + GAP * len(groups))))
     right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 7}
     for name, own in groups.items():
-        axes.text(1.23, place + (len(own) - 1) / 2, name, rotation=90 if len(name) > 1 else 0, **right)
-        axes.plot([1.21, 1.21], [place - 0.4, place + len(own) - 0.6], color=style.INK, linewidth=0.8, clip_on=False,
+        axes.text(1.205, place + (len(own) - 1) / 2, name, rotation=90 if len(name) > 1 else 0, **right)
+        axes.plot([1.19, 1.19], [place - 0.4, place + len(own) - 0.6], color=style.INK, linewidth=0.8, clip_on=False,
                   transform=axes.get_yaxis_transform())  # fmt: skip
         for row in rows_of(own):
             share, low, high = (100 * row[key] for key in ("share_of_baseline", "share_ci_low", "share_ci_high"))
@@ -71,7 +70,3 @@ def draw(measured: Measured) -> Figure:
     axes.set_xlabel("share of cuBLAS fp32, %")
     style.note(drawing, measured, f"n = {SIZE}, unlocked clocks, uniform inputs")
     return drawing
-
-
-def paper_ladder(inputs: Inputs) -> Figure:
-    return draw(inputs.measured())

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, current
 from analysis.figures import style
 from analysis.figures.paper_ladder import BY_HEIGHT
-from analysis.inputs import Inputs
 
 LADDER, DTYPE, N = "hopper_ladder", "bf16", 8192
 SHARES = {"share_in_turns": "in turns", "share_alone": "alone", "share_per_clock": "per clock"}
@@ -42,7 +41,3 @@ def draw(measured: Measured) -> Figure:
     axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=len(there), fontsize=7, frameon=False)
     style.note(drawing, measured, f"n = {N}, unlocked clocks, uniform inputs")
     return drawing
-
-
-def paper_shares(inputs: Inputs) -> Figure:
-    return draw(inputs.measured())

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured
 from analysis.figures import style
-from analysis.inputs import Inputs
 from analysis.tables.predicted import differences, names
 from contracts.dtypes import dtypes
 
@@ -62,7 +61,3 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     figure.legend(handles, texts, loc="outside upper center", ncols=kinds.nunique(), frameon=False, handletextpad=0.2)
     style.note(figure, measured, "predicted by ptxsim from the PTX of this tree", withheld=False)
     return figure
-
-
-def predicted_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), inputs.rows("predictions"))

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, marked
 from analysis.figures import style
 from analysis.figures.sizes import line_looks
-from analysis.inputs import Inputs
 from analysis.tables.problems import edge, summary, timings
 
 
@@ -49,7 +48,3 @@ def draw(measured: Measured, experiment: str) -> Figure:
     note = f"{count} problems; geometric mean: {', '.join(means)}"
     style.note(figure, measured, note, style.data_text(rows["data"]), stale=bool(rows["stale"].any()))
     return figure
-
-
-def problems_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), str(inputs.experiment))

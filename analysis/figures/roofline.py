@@ -23,7 +23,6 @@ from analysis.data import (
     wide,
 )
 from analysis.figures import style
-from analysis.inputs import Inputs
 from analysis.metrics import column
 
 CEILINGS = {
@@ -127,7 +126,3 @@ def draw(measured: Measured) -> Figure:
         stale=rows["stale"].any(),
     )
     return figure
-
-
-def roofline_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured())

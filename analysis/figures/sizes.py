@@ -19,7 +19,6 @@ from matplotlib.ticker import MultipleLocator, PercentFormatter
 
 from analysis.data import Measured, marked, records, share_text
 from analysis.figures import style
-from analysis.inputs import Inputs
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,3 @@ def draw(measured: Measured, experiment: str) -> Figure:
         figure, measured, free, style.data_text(rows["data"]), sizes, share_text(rows), band, stale=rows["stale"].any()
     )
     return figure
-
-
-def sizes_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), str(inputs.experiment))

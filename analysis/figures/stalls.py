@@ -19,7 +19,6 @@ from matplotlib.patches import Rectangle
 from analysis.data import Measured, fold_twins, marked, metric_names, wide
 from analysis.figures import style
 from analysis.figures.counters import groups
-from analysis.inputs import Inputs
 from analysis.metrics import column
 from analysis.tables.compare import STALLS
 
@@ -111,7 +110,3 @@ def draw(measured: Measured) -> Figure:
         stale=counted["stale"].any(),
     )
     return figure
-
-
-def stalls_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured())

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, fold_twins, marked, metric_names, records, wide
 from analysis.figures import style
-from analysis.inputs import Inputs
 from analysis.tables.wave_quantization import load_balance
 
 BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is written in words, or it would squeeze all others
@@ -70,7 +69,3 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
         stale=rows["stale"].any(),
     )
     return figure
-
-
-def wave_quantization_figure(inputs: Inputs) -> Figure:
-    return draw(inputs.measured(), inputs.rows("resources"))

@@ -3,6 +3,7 @@
     sgemm_warptile.share                                  a quantity of a variant, at n = 4096
     hgemm_naive_bf16.tflops[8192, data=zeros]             with selectors: n first, then data, experiment, regime, ...
     cublas_fp32.speedup[over=sgemm_naive]                 of two variants
+    sgemm_warptile.share[machine=h100]                    of the archive data/h100; without it, of this run's machine
     min([v.share[n] for v in (sgemm_naive, sgemm_coalesced) for n in v.sizes])
     100 * (published("a-peak-compute") / 30 - 1) < 5      arithmetic, comparisons and functions
 

@@ -17,10 +17,10 @@ from typing import Any
 import pandas as pd
 
 from analysis import data
-from analysis.inputs import Inputs
+from analysis.inputs import Inputs, archived_folders
 from analysis.metrics import with_derived
 from analysis.quantities.estimates import Estimate
-from analysis.quantities.registry import SOURCES, Quantity, Value, quantities
+from analysis.quantities.registry import Quantity, Value, quantities
 from contracts import UserError, choose, load_yaml, registry, schema
 
 SIZE = 4096  # n where none is given: what the experiments profile
@@ -56,6 +56,7 @@ class Asked:
     over: str | None = None
     protocol: str | None = None
     tool: str = "memcheck"
+    machine: str | None = None
 
     def __str__(self) -> str:
         return f"{self.variant} at n = {self.n}"
@@ -131,11 +132,28 @@ class Machine:
     def name(self) -> str:
         return str(self.measured.provenance["machine"])
 
+    @cached_property
+    def archives(self) -> dict[str, Inputs]:
+        """The tables of each archived machine by its name, with the catalogue of today."""
+        runs = map(self.inputs.run_in, self.inputs.archives or archived_folders())
+        return {run.document("provenance")["machine"]: run for run in runs}
+
+    @functools.cache  # noqa: B019 - as long as the machine itself
+    def other(self, name: str) -> Machine:
+        """An archived machine. Raises `UserError` for a name that is none."""
+        return Machine(choose(self.archives, name, "machine", "data/"), self.compiled, self.emulated)
+
     # ---- values -----------------------------------------------------------------------------------------------------
 
     def value(self, variant: str, key: str, **selectors: Any) -> Value:
-        """A quantity of a variant, of the current source. Raises `Missing` where there is none."""
+        """A quantity of a variant, of the current source, here or on another `machine`. Raises `Missing` where there is
+        none."""
         asked = self.asked(variant, key, **selectors)
+        if asked.machine not in (None, self.name):
+            try:
+                return self.other(str(asked.machine)).value(variant, key, **selectors)
+            except Missing as missing:
+                raise Missing(f"on {asked.machine}: {missing}", missing.variant, missing.command) from missing
         if variant in self.failed:
             raise Missing(f"{variant} failed a check here", variant)
         if (key, asked) not in self._values:
@@ -165,10 +183,11 @@ class Machine:
         """What a reference asks for. Raises `UserError` for what no machine has."""
         choose(self.variants, variant, "variant", "kernels/catalogue.yaml")
         quantity = choose(quantities(), key, "quantity", "the registry of quantities")
-        allowed = dict.fromkeys((*SOURCES[quantity.source].selectors, *quantity.selectors))
         for name, value in selectors.items():
-            choose(allowed, name, "selector", key)
-            if name in ("data", "regime"):
+            choose(dict.fromkeys(quantity.allowed), name, "selector", key)
+            if name == "machine" and value != self.name:
+                choose(self.archives, value, "machine", "data/")
+            elif name in ("data", "regime"):
                 choose(dict.fromkeys(schema("bench")["properties"][name]["enum"]), value, name, "bench.csv")
             elif name == "device":
                 choose(dict.fromkeys(schema("checks")["properties"]["device"]["enum"]), value, "device", "checks.csv")

@@ -112,6 +112,12 @@ class Quantity:
     selectors: tuple[str, ...] = ()
     over_sizes: bool = False
 
+    @property
+    def allowed(self) -> tuple[str, ...]:
+        """The selectors that it takes."""
+        source = SOURCES[self.source]
+        return tuple(dict.fromkeys((*source.selectors, *self.selectors, *(() if source.anywhere else ("machine",)))))
+
     def read_from(self, selectors: set[str]) -> str:
         """The table that a reference with these selectors reads."""
         found = self.source

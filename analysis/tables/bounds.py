@@ -119,7 +119,3 @@ def rules(measured: Measured, bounds: pd.DataFrame) -> str:
 
 def bounds_table(inputs: Inputs) -> pd.DataFrame:
     return in_words(shares(inputs.measured().counters, inputs.rows("bounds")))
-
-
-def bounds_rules(inputs: Inputs) -> str:
-    return rules(inputs.measured(), inputs.rows("bounds"))

@@ -278,17 +278,5 @@ def data_kinds(inputs: Inputs) -> pd.DataFrame:
     return spreads(of_kind(inputs, "data_kinds"))
 
 
-def resources(inputs: Inputs) -> pd.DataFrame:
-    return resource_table(inputs.rows("resources"), inputs.variants)
-
-
-def checks(inputs: Inputs) -> pd.DataFrame:
-    return check_table(inputs.measured())
-
-
-def counters(inputs: Inputs) -> pd.DataFrame:
-    return counter_table(inputs.measured())
-
-
 def comparison(inputs: Inputs) -> pd.DataFrame:
     return compare(inputs.measured(), *PAIR)

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.data import Measured, metric_names, wide
-from analysis.inputs import Inputs
 from analysis.metrics import column, percent
 
 
@@ -47,7 +46,3 @@ def load_balance(measured: Measured, resources: pd.DataFrame) -> pd.DataFrame:
             "measured_idlest_percent": percent("sm_cycles_least", "sm_cycles_mean")(counted) - 100,
         }
     )
-
-
-def wave_quantization_table(inputs: Inputs) -> pd.DataFrame:
-    return load_balance(inputs.measured(), inputs.rows("resources"))

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, run_command, write_json, write_rows
-from experiments.command_line import add_build_dir, add_problems, add_variant
+from experiments.command_line import add_build_dir, add_problems, add_variant, find_machine
 from experiments.emulation import RESULTS, bank_pictures, bounds, compare_gpu, launching, predictions, scaling, widths
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import check_cases, report
 from kernels.catalogue import Baseline, Runnable, Variant
 from kernels.problem import ProblemSpec
-from ptxsim import Kernel, PtxsimError, machines
+from ptxsim import Kernel
+from ptxsim.machines import Machine
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ Rows = list[dict[str, Any]]
 
 
 def predicted_and_least(
-    entry: Runnable, problems: list[ProblemSpec], kernels: dict[str, Kernel], build_dir: Path, machine: machines.Machine
+    entry: Runnable, problems: list[ProblemSpec], kernels: dict[str, Kernel], build_dir: Path, machine: Machine
 ) -> tuple[Rows, Rows]:
     """Predictions and bounds; what is left out is logged."""
     predicted: Rows = []
@@ -62,10 +63,7 @@ def main() -> None:
     entry = options.catalogue.find(options.variant)
     if isinstance(entry, Baseline):
         raise UserError(f"{entry.name} is a library baseline: there is no PTX to run")
-    try:
-        machine = machines.find(options.machine)
-    except PtxsimError as error:
-        raise UserError(str(error)) from error
+    machine = find_machine(options.machine)
     kernels = {variant.name: launching.load(variant, options.build_dir) for variant in entry.variants}
     emulator = nullcontext(EmulatedDevice(options.build_dir, kernels))
     checked = check_cases(emulator, entry, options.seed, large=None)

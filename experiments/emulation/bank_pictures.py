@@ -112,15 +112,13 @@ def small_launch(variant: Variant) -> dict[str, Any]:
 
 def access(variant: Variant, wanted: Wanted, kernel: ptxsim.Kernel) -> banks.Access:
     """Run the variant on one tile of C, and take the access that its first warp makes at the line."""
-    import ptxsim
+    from experiments.emulation import launching
     from ptxsim import banks
 
     line = source_line(variant, wanted.line)
     file = variant.source.relative_to(catalogue.ROOT)
-    try:
+    with launching.refusals():
         found = banks.accesses(kernel, line=line, file=file, source=variant.source, **small_launch(variant))
-    except ptxsim.PtxsimError as error:
-        raise UserError(f"ptxsim: {error}") from error
     if wanted.number > len(found):
         raise UserError(f"{variant.name}: number = {wanted.number}, but line {line} has {len(found)} accesses")
     return found[wanted.number - 1]

@@ -7,6 +7,7 @@ from typing import Any
 
 import ptxsim
 from contracts import UserError
+from experiments.emulation import launching
 from experiments.emulation.scaling import Scaled
 from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
@@ -14,15 +15,17 @@ from ptxsim import bounds, sass
 from ptxsim.machines import Machine
 
 
+def compute(variant: Variant, kernel: ptxsim.Kernel, cubin: Path, scaled: Scaled, machine: Machine) -> bounds.Bounds:
+    """The bounds on a launch. Raises `UserError` where ptxsim cannot tell them."""
+    with launching.refusals():
+        return bounds.compute(sass.read(cubin, kernel.name), kernel.program, scaled.work, machine, variant.shared_bytes)
+
+
 def rows(
     variant: Variant, problem: ProblemSpec, kernel: ptxsim.Kernel, cubin: Path, scaled: Scaled, machine: Machine
 ) -> list[dict[str, Any]]:
     """For one problem. Raises `UserError` where there can be none."""
-    try:
-        function = sass.read(cubin, kernel.name)
-        found = bounds.compute(function, kernel.program, scaled.work, machine, variant.shared_bytes)
-    except ptxsim.PtxsimError as error:
-        raise UserError(f"ptxsim: {error}") from error
+    found = compute(variant, kernel, cubin, scaled, machine)
     if found.unrated:
         raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")
     shape = {"variant": variant.name, **problem.row, "machine": machine.name}

@@ -79,11 +79,9 @@ class EmulatedDevice:
         ]
         kernel, grid, made = self._loaded[variant.name], self.grid(variant, p), launching.Arguments()
         matrices = dict(zip("ABC", arrays, strict=True))
-        try:
+        with launching.refusals():
             packed = arguments.pack(variant.arguments, p, matrices, math.prod(grid), made)
             kernel.launch(grid, variant.threads, packed, variant.shared_bytes, observers=observe(arrays[2]))
-        except ptxsim.PtxsimError as error:
-            raise UserError(f"ptxsim: {error}") from error
         for array in made.left_zero:
             if (changed := np.flatnonzero(array.numpy())).size:
                 raise UserError(

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 import ptxsim
-from contracts import UserError, run_command, write_rows
+from contracts import run_command, write_rows
 from experiments.command_line import add_build_dir
-from experiments.emulation.launching import FEW_SMS, Arguments
+from experiments.emulation.launching import FEW_SMS, Arguments, refusals
 from experiments.stages.cases import packed
 from kernels import arguments, catalogue
 from kernels.catalogue import Problem, Variant
@@ -64,7 +64,7 @@ def rows_of(name: str, build_dir: Path) -> list[dict[str, Any]]:
     """Rows of emulator_bench.csv of one kernel."""
     variant = catalogue.load().kernels[name]
     table = []
-    try:
+    with refusals():
         began = time.perf_counter()
         kernel = ptxsim.load(build_dir / f"{name}.ptx")
         load_s = time.perf_counter() - began
@@ -88,8 +88,6 @@ def rows_of(name: str, build_dir: Path) -> list[dict[str, Any]]:
                     "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
                 }
             )
-    except ptxsim.PtxsimError as error:
-        raise UserError(f"ptxsim: {error}") from error
     return table
 
 

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError, read_json, read_rows, run_command
-from experiments.command_line import find_runnable
-from kernels import catalogue
+from experiments.command_line import find_machine, find_runnable
+from experiments.emulation import launching
+from kernels import catalogue, cost
 from kernels.catalogue import Problem, Variant
 from ptxsim import PtxsimError, l2, machines, sass
 from ptxsim.bounds import held
@@ -72,16 +73,11 @@ class Tiling:
 def share(variant: Variant, tiling: Tiling, unit: int) -> Iterator[Part]:
     """The parts of tiles that one unit of a persistent kernel computes, in its order (`Share` in stream_k.cuh)."""
     tiles, steps, units = tiling.tiles_m * tiling.tiles_n, tiling.steps, tiling.units
-    whole, sharing = tiles, 1
-    if {"FIXUP", "WAYS"} <= variant.template.keys():
-        fixup, most_ways = int(variant.template["FIXUP"]), int(variant.template["WAYS"])
-        left = tiles % units
-        most = min(units, (min(most_ways, steps) if fixup < most_ways else most_ways) * left)
-        if left and steps - left * steps // most > fixup:
-            whole, sharing = tiles - left, most
+    left, sharing = cost.stream_k(variant, tiles, steps, units)
+    whole = tiles - left
     for tile in range(unit, whole, units):
         yield tile, 0, steps
-    at, end = ((tiles - whole) * steps * min(number, sharing) // sharing for number in (unit, unit + 1))
+    at, end = (left * steps * min(number, sharing) // max(sharing, 1) for number in (unit, unit + 1))
     while at < end:
         first = at % steps
         last = min(steps, first + end - at)
@@ -145,10 +141,8 @@ def blocks_per_sm(variant: Variant, machine: Machine, build_dir: Path | None) ->
             said = f"{variant.name}: the catalogue does not have how many of its blocks an SM holds"
             raise UserError(f"{said}; give --build-dir, the folder in which it was built")
         return held(machine, variant.threads, 0, variant.shared_bytes)
-    try:
+    with launching.refusals():
         function = sass.read(build_dir / f"{variant.name}.cubin")
-    except PtxsimError as error:
-        raise UserError(f"ptxsim: {error}") from error
     return held(machine, variant.threads, function.registers, function.shared_bytes + variant.shared_bytes)
 
 
@@ -333,10 +327,7 @@ def main() -> None:
     if options.strip is not None and options.strip < 0:
         raise UserError(f"strip = {options.strip} is not allowed; allowed: 0 or more tile columns")
     entry = find_runnable(catalogue.load(), options.variant, "its tiles are not known")
-    try:
-        machine = machines.find(options.machine)
-    except PtxsimError as error:
-        raise UserError(str(error)) from error
+    machine = find_machine(options.machine)
     for n in options.n:
         problem = Problem.square(n, entry.b_layout)
         variant = altered(entry.pick(problem), options.tile, options.cluster, options.strip)

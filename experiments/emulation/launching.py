@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,15 @@ class Arguments:
         return array
 
 
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """What ptxsim refuses in the block is a `UserError`."""
+    try:
+        yield
+    except ptxsim.PtxsimError as error:
+        raise UserError(f"ptxsim: {error}") from error
+
+
 def load(variant: Variant, build_dir: Path, cubin: bool = True) -> ptxsim.Kernel:
     """The variant's PTX; with `cubin`, merged shared accesses are those of the machine code.
 
@@ -56,10 +66,8 @@ def load(variant: Variant, build_dir: Path, cubin: bool = True) -> ptxsim.Kernel
     path = build_dir / f"{variant.name}.ptx"
     if not path.is_file():
         raise UserError(f"{path}: not built; run the build first (snakemake --cores 1 build)")
-    try:
+    with refusals():
         return ptxsim.load(path, cubin=path.with_suffix(".cubin") if cubin else None)
-    except ptxsim.PtxsimError as error:
-        raise UserError(f"ptxsim: {error}") from error
 
 
 def to_count(variant: Variant, problem: Problem, sms: int = FEW_SMS) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import ptxsim
 from contracts import UserError
 from experiments.emulation import launching
+from kernels import cost
 from kernels.catalogue import Problem, Variant
 from kernels.problem import ProblemSpec
 from ptxsim.bounds import Traffic, Work
@@ -69,18 +70,11 @@ def emulate(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: 
 
 
 def parts(variant: Variant, problem: Problem, sms: int) -> int:
-    """Parts of tiles that one cluster of a stream-K kernel leaves for another to add, as `Share` of
-    kernels/include/stream_k.cuh divides them; 0 for other kernels."""
-    if not {"FIXUP", "WAYS"} <= variant.template.keys():
-        return 0
-    fixup, most_ways = int(variant.template["FIXUP"]), int(variant.template["WAYS"])
+    """Parts of tiles that one cluster of a stream-K kernel leaves for another to add; 0 for other kernels."""
     blocks = math.prod(variant.cluster)
     clusters, tiles = (math.prod(n) // blocks for n in (variant.grid(problem, sms), variant.tiles(problem)))
-    steps, left = -(-problem.k // variant.tile["k"]), tiles % clusters
-    ways = min(most_ways, steps) if fixup < most_ways else most_ways
-    sharing = min(clusters, ways * left)
-    if not left or steps - left * steps // sharing <= fixup:
-        return 0
+    steps = -(-problem.k // variant.tile["k"])
+    left, sharing = cost.stream_k(variant, tiles, steps, clusters)
     begins = [left * steps * cluster // sharing for cluster in range(sharing)]
     return sum(begin % steps > 0 for begin in begins)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import ptxsim
-from contracts import UserError
+from experiments.emulation import launching
 from ptxsim import merging
 
 
@@ -22,10 +22,8 @@ def shown(counts: dict[int, int]) -> str:
 
 def rows(name: str, kernel: ptxsim.Kernel, cubin: Path) -> list[dict[str, Any]]:
     """The rows of the variant of that name."""
-    try:
+    with launching.refusals():
         lines = merging.compare(kernel.program, cubin)
-    except ptxsim.PtxsimError as error:
-        raise UserError(f"ptxsim: {error}") from error
     return [
         {
             "variant": name,

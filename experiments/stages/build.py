@@ -18,7 +18,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, atomic_write, run_command, scratch, write_json, write_text
+from contracts import UserError, atomic_write, read_json, run_command, scratch, write_json, write_text
 from experiments.command_line import add_job, templates
 from experiments.stages import toolchain
 from experiments.stages.relocatable import SEED, relocatable
@@ -144,6 +144,7 @@ def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configure
         raise UserError(reason)
     compiler = toolchain.nvcc(configured_nvcc)
     stem = out_dir / name
+    stem.with_suffix(".json").unlink(missing_ok=True)  # written last, it says that the others are whole
     write_text(stem.with_suffix(".cu"), variant.translation_unit())
     try:
         report = compile_source(stem.with_suffix(".cu"), stem, arch, compiler)
@@ -158,6 +159,18 @@ def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configure
         logger.warning(f"{name}: ptxas waits after each wgmma, for it cannot see that its registers are left alone")
     write_json(stem.with_suffix(".json"), "resources", resources(variant, stem, arch, compiler, report))
     return stem.with_suffix(".cubin")
+
+
+def current(variant: catalogue.Variant, stem: Path, arch: str, compiler: Path) -> dict[str, Any] | None:
+    """The row of what `build_kernel` left at `stem`; None where that is not whole, or of another source or compiler."""
+    if not all(stem.with_suffix(suffix).is_file() for suffix in (".json", ".ptx", ".cubin")):
+        return None
+    try:
+        row: dict[str, Any] = read_json(stem.with_suffix(".json"), "resources")
+    except UserError:
+        return None
+    now = {"source_hash": variant.source_hash, "compiler": compiler_name(compiler), "arch": arch}
+    return row if now.items() <= row.items() else None
 
 
 def main() -> None:

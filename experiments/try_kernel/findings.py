@@ -173,9 +173,6 @@ def find_kept(variant: Variant, size: int, arch: str, root: Path, nvcc: str | No
 
 def ensure_built(variant: Variant, arch: str, root: Path, nvcc: str | None = None) -> None:
     """Build a kernel whose cubin is not there, or is of another source or compiler."""
-    path = folder_of(root, arch) / f"{variant.name}.json"
-    compiler = toolchain.nvcc(nvcc)
-    known = {"source_hash": variant.source_hash, "compiler": build.compiler_name(compiler)}
-    there = path.is_file() and path.with_suffix(".cubin").is_file() and path.with_suffix(".ptx").is_file()
-    if not there or not known.items() <= read_json(path, "resources").items():
-        build.build_kernel(variant, arch, path.parent, nvcc)
+    stem = folder_of(root, arch) / variant.name
+    if build.current(variant, stem, arch, toolchain.nvcc(nvcc)) is None:
+        build.build_kernel(variant, arch, stem.parent, nvcc)

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from contracts import UserError
-from experiments.emulation import launching, scaling
+from experiments.emulation import bounds, launching, scaling
 from experiments.tuning.space import Configuration
 from kernels.catalogue import Variant
 from kernels.problem import ProblemSpec
-from ptxsim import PtxsimError, bounds, machines, sass
+from ptxsim.machines import Machine
 
 WAITING = 0.6  # of a warp's cycles, added where it is alone; fitted to the sweep of sgemm_autotuned, tried on the other
 SCHEDULERS, WARP = 4, 32
@@ -31,18 +31,14 @@ SCHEDULERS, WARP = 4, 32
 logger = logging.getLogger(__name__)
 
 
-def cycles(variant: Variant, size: int, build_dir: Path, machine: machines.Machine) -> tuple[float, str]:
+def cycles(variant: Variant, size: int, build_dir: Path, machine: Machine) -> tuple[float, str]:
     """Cycles of the busiest multiprocessor for m = n = k = `size`, and what needs them, of a variant that is built.
 
     Raises `UserError` where the emulator cannot tell.
     """
     kernel = launching.load(variant, build_dir)
     scaled = scaling.emulate(kernel, variant, ProblemSpec.square(size), machine.sms)
-    try:
-        function = sass.read(build_dir / f"{variant.name}.cubin", kernel.name)
-        found = bounds.compute(function, kernel.program, scaled.work, machine, variant.shared_bytes)
-    except PtxsimError as error:
-        raise UserError(f"ptxsim: {error}") from error
+    found = bounds.compute(variant, kernel, build_dir / f"{variant.name}.cubin", scaled, machine)
     modelled = [estimate for estimate in found.estimates if estimate.resource == "issue_model"]
     most = max((*found.bounds, *modelled), key=lambda bound: bound.cycles_per_sm)
     blocks = found.blocks / machine.sms
@@ -54,7 +50,7 @@ def rank(
     configurations: list[Configuration],
     size: int,
     build_dir: Path,
-    machine: machines.Machine,
+    machine: Machine,
     jobs: int,
 ) -> list[tuple[Configuration, dict[str, Any]]]:
     """Configurations with their rows of tuning_ranked.csv (but for the template's values), the fewest cycles first.
@@ -78,7 +74,7 @@ def rank(
     return sorted(rows, key=lambda row: (row[1].get("estimate", math.inf), row[0].name))
 
 
-def _columns(configuration: Configuration, size: int, build_dir: Path, machine: machines.Machine) -> dict[str, Any]:
+def _columns(configuration: Configuration, size: int, build_dir: Path, machine: Machine) -> dict[str, Any]:
     try:
         least, resource = cycles(configuration.variant(), size, build_dir, machine)
     except UserError as error:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import hashlib
 import json
 import logging
@@ -28,20 +29,20 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from contracts import UserError, read_json, run_command, schema, validate, write_json, write_rows, write_text
-from experiments.command_line import add_job
+from experiments.command_line import add_job, find_machine
 from experiments.gpu import discovery
+from experiments.gpu.worker import Failure, Worker
 from experiments.stages import build, toolchain
 from experiments.tuning import ranking, space
 from experiments.tuning.space import Configuration, Sweep
 from kernels.catalogue import Variant
-from ptxsim import PtxsimError, machines
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +51,8 @@ MOST_FAULTS = 8  # in a row: then it is not the configurations
 BUILT = ["arch", "compiler", "source_hash", "registers", "stack_bytes", "spill_bytes", "shared_bytes", "occupancy"]
 
 
-class Measurer(Protocol):
-    """What measures a configuration: `experiments.tuning.worker.Worker`."""
-
-    def measure(self, variant: Variant, samples: int) -> dict[str, Any]:
-        """Columns of tuning.csv: `checked` and `reason`, and where there is no reason the figures."""
-        ...
+# Measures a variant with so many samples: columns of tuning.csv, `checked`, `reason` and, without a reason, the figures
+Measure = Callable[[tuple[Variant, int]], dict[str, Any] | Failure]
 
 
 class Parts:
@@ -106,17 +103,12 @@ def settings_digest(sweep: Sweep) -> str:
     return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:8]
 
 
-def compiler_name(nvcc: Path) -> str:
-    """As in resources.csv."""
-    return f"nvcc {toolchain.version(str(nvcc))}, ptxas {toolchain.version(str(toolchain.ptxas(nvcc)))}"
-
-
 class Builder:
     """Builds configurations in `folder`, `jobs` at a time; what is there already, whole and current, is kept."""
 
     def __init__(self, folder: Path, arch: str, nvcc: Path, jobs: int) -> None:
         self.folder, self.arch, self.nvcc = folder, arch, nvcc
-        self.compiler = compiler_name(nvcc)
+        self.compiler = build.compiler_name(nvcc)
         self.pool = ThreadPoolExecutor(jobs)
 
     def submit(self, variant: Variant) -> Future[dict[str, Any]]:
@@ -124,27 +116,12 @@ class Builder:
         return self.pool.submit(self.build, variant)
 
     def build(self, variant: Variant) -> dict[str, Any]:
-        """Builds them now, in this process."""
-        stem = self.folder / variant.name
-        row = self.kept(variant, stem)
+        """Its row, of a build that is there or is made now, in this process."""
+        row = build.current(variant, self.folder / variant.name, self.arch, self.nvcc)
         if row is None:
-            stem.with_suffix(".json").unlink(missing_ok=True)
-            write_text(stem.with_suffix(".cu"), variant.translation_unit())
-            report = build.compile_source(stem.with_suffix(".cu"), stem, self.arch, self.nvcc)
-            row = build.resources(variant, stem, self.arch, self.nvcc, report)
-            write_json(stem.with_suffix(".json"), "resources", row)  # last: it says that the others are whole
+            cubin = build.build_kernel(variant, self.arch, self.folder, str(self.nvcc))
+            row = read_json(cubin.with_suffix(".json"), "resources")
         return row
-
-    def kept(self, variant: Variant, stem: Path) -> dict[str, Any] | None:
-        """The row of a build that is there and would come out the same."""
-        if not all(stem.with_suffix(suffix).is_file() for suffix in (".json", ".ptx", ".cubin")):
-            return None
-        try:
-            row = read_json(stem.with_suffix(".json"), "resources")
-        except UserError:
-            return None
-        now = (variant.source_hash, self.compiler, self.arch)
-        return row if (row["source_hash"], row["compiler"], row["arch"]) == now else None
 
     def close(self) -> None:
         """Drop what is not begun."""
@@ -167,8 +144,8 @@ def row_of(configuration: Configuration) -> dict[str, Any]:
 class Run:
     """One run of a sweep: what is there is taken from `parts`, the rest is built and measured."""
 
-    def __init__(self, sweep: Sweep, builder: Builder, measurer: Measurer, parts: Parts) -> None:
-        self.sweep, self.builder, self.measurer, self.parts = sweep, builder, measurer, parts
+    def __init__(self, sweep: Sweep, builder: Builder, measure_one: Measure, parts: Parts) -> None:
+        self.sweep, self.builder, self.measure_one, self.parts = sweep, builder, measure_one, parts
         self.faults = 0
 
     def measure(self, todo: list[Configuration], number: int, samples: int) -> dict[str, dict[str, Any]]:
@@ -202,7 +179,8 @@ class Run:
         except UserError as error:
             return {"checked": None, "reason": f"build: {error}"}
         row = {key: resources[key] for key in BUILT}
-        row |= self.measurer.measure(variant, samples)
+        found = self.measure_one((variant, samples))
+        row |= {"checked": None, "reason": f"run: {found.reason}"} if isinstance(found, Failure) else found
         self.faults = self.faults + 1 if row["checked"] is None else 0
         if self.faults >= MOST_FAULTS:
             raise UserError(f"{self.faults} configurations in a row could not be run, the last: {row['reason']}")
@@ -274,10 +252,7 @@ def processors() -> int:
 
 def ranked(options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]) -> list[Configuration]:
     """Write tuning_ranked.csv, tell the first of each kernel, and give them: as many as --static says."""
-    try:
-        machine = machines.find(options.rates)
-    except PtxsimError as error:
-        raise UserError(f"--rates: {error}") from error
+    machine = find_machine(options.rates, "--rates")
     folder = options.out_dir / "tune" / "build" / options.arch
     builder = Builder(folder, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
     builds = {}
@@ -315,7 +290,7 @@ def drawn(options: argparse.Namespace, configurations: list[Configuration]) -> l
 def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configuration]) -> None:
     """Measure, and write tuning.csv and tuned.json."""
     from experiments.gpu.lease import lease
-    from experiments.tuning.worker import Worker
+    from experiments.tuning.measure import opened
 
     gpu = discovery.gpu()
     if gpu is None:
@@ -327,17 +302,16 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     if options.static:
         chosen = ranked(options, sweep, chosen)
     builder = Builder(builds, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
-    worker = Worker(sweep, options.build_dir, builds)
+    measuring = functools.partial(opened, sweep, options.build_dir, builds)
     try:
-        with lease():
-            rows = Run(sweep, builder, worker, parts).all(chosen)
+        with lease(), Worker(measuring, start="spawn") as worker:  # a fork next to the builder's threads might hang
+            rows = Run(sweep, builder, worker.do, parts).all(chosen)
     except KeyboardInterrupt:
         logger.warning(
             f"interrupted: {len(parts.rows)} results are kept in {parts.path}; the same command goes on from there"
         )
         raise SystemExit(130) from None
     finally:
-        worker.close()
         builder.close()
     failed = [name for name, row in rows.items() if row["reason"]]
     for name in failed:

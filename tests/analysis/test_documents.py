@@ -91,7 +91,7 @@ def test_the_paper_of_the_whole_archive_fits_its_pages(whole: Made) -> None:
     assert 6 <= len(PdfReader(whole.folder / "paper.pdf").pages) <= MOST
 
 
-def test_the_paper_tells_each_finding_with_its_numbers(whole: Made) -> None:
+def test_the_paper_states_each_finding_with_its_numbers(whole: Made) -> None:
     text, found = whole.text(), whole.findings()
     of = [one["part"] for one in found]
     assert of.count("worklogs") in range(5, 8) and of.count("beyond") == 4 and all(one["holds"] for one in found)
@@ -107,7 +107,7 @@ def test_the_paper_tells_each_finding_with_its_numbers(whole: Made) -> None:
             assert number in text, (one["name"], number)
 
 
-def test_a_finding_that_does_not_hold_is_not_told_as_one(whole: Made, tmp_path: Path) -> None:
+def test_a_finding_that_does_not_hold_is_not_reported_as_one(whole: Made, tmp_path: Path) -> None:
     other = whole.copied(tmp_path)
     found = whole.findings()
     (kept,) = [one for one in found if one["name"] == "power"]

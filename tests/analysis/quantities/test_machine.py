@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import ROOT
 from machine_folder import Folder
 from planted import Planted, planted_bench
 
 from analysis.claims import verdicts
 from analysis.claims.files import Paper
 from analysis.claims.verdicts import Ask
+from analysis.fill_docs import judged
 from analysis.inputs import Inputs
 from analysis.quantities.estimates import Estimate
 from analysis.quantities.machine import Machine, Missing
@@ -133,7 +136,7 @@ def test_what_the_tables_lack_is_no_error(expression: str, why: str, ask: Ask) -
         ('sgemm_naive.l1_hits', "unknown quantity 'l1_hits' in sgemm_naive.l1_hits; nearest: "),
         ('sgemm_naive.register', "unknown quantity 'register' in sgemm_naive.register; nearest: registers"),
         ('sgemm_naive.bound_dram_read', "unknown quantity 'bound_dram_read' in "),
-        ("sgemm_naive.share[m=4096]", "unknown selector 'm' in share; valid: data, experiment, n, regime"),
+        ("sgemm_naive.share[m=4096]", "unknown selector 'm' in share; valid: data, experiment, machine, n, regime"),
         ("sgemm_naive.speedup", "speedup needs over: sgemm_naive.speedup[over=...]"),
         ("sgemm_naive.speedup[over=sgemm_naiv]", "unknown variant 'sgemm_naiv' in kernels/catalogue.yaml"),
         ('analytic("a-caze", "degree")', "unknown case 'a-caze' in analytic.csv; nearest: a-case"),
@@ -239,3 +242,52 @@ def test_sizes_are_counted_where_a_comparison_is_true(ask: Ask) -> None:
     assert ask("count(sgemm_warptile.share[n] > 0 for n in sgemm_warptile.sizes)").value == 3
     assert ask("count(sgemm_warptile.share[n] > 99 for n in sgemm_warptile.sizes)").value == 0
     assert ask("count(v.share > 0.2 for v in (sgemm_naive, sgemm_warptile))").value == 1
+
+
+# ---- on another machine ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two(tmp_path: Path, variants_csv: Path) -> Ask:
+    """Two archives, `planted` and `other`, which has half of the shares, and no timing of sgemm_vectorized."""
+    folders = {name: Planted(tmp_path / name, variants_csv) for name in ("planted", "other")}
+    shares = ("share_of_baseline", "share_ci_low", "share_ci_high")
+    rows = [row | {key: row[key] / 2 for key in shares} for row in planted_bench()]
+    other = folders["other"]
+    other.write("bench", [row for row in rows if row["variant"] != "sgemm_vectorized"])
+    other.document("provenance", {"machine": "other"})
+    archives = tuple(folder.folder for folder in folders.values())
+    here = folders["planted"].machine().inputs
+    return verdicts.asking(Paper({}, [], [], {}), Machine(dataclasses.replace(here, archives=archives)))
+
+
+def test_a_quantity_of_another_machine_is_that_of_its_archive(two: Ask) -> None:
+    assert two("sgemm_warptile.share[machine=other]").value == two("sgemm_warptile.share").value / 2 == 0.4
+    assert two("sgemm_warptile.share[1024, machine=other, data=uniform]").value == 0.25
+    assert two('sgemm_warptile.share[machine="planted"] / sgemm_warptile.share[machine=other]').value == 2
+    assert two("sgemm_warptile.share[machine=other] < sgemm_warptile.share").holds is True
+    assert two("sgemm_warptile.sizes[machine=other]") == (1024, 2048, 4096)
+    assert two("sgemm_warptile.speedup[over=sgemm_naive, machine=other]").value == 8
+    assert two("max([sgemm_warptile.share[machine=m] for m in (planted, other)])").value == 0.8
+
+
+def test_another_machine_s_missing_value_and_an_unknown_machine_are_one_line_each(two: Ask) -> None:
+    claim = {"id": "a", "theirs": 1, "measure": "sgemm_vectorized.share[machine=other]", "rule": {"near": 1}}
+    found = verdicts.judge(claim, two)
+    why = "on other: bench.csv has no row of sgemm_vectorized at n = 4096, unlocked, uniform; this measures it: "
+    assert found.verdict == "not measured" and found.why.startswith(why)
+    for expression, said in (
+        ("sgemm_warptile.share[machine=othr]", "unknown machine 'othr' in data/; nearest: other"),
+        ("sgemm_warptile.share[machine=3]", "unknown machine 3 in data/; valid: other, planted"),
+        ("sgemm_warptile.template[machine=other]", "unknown selector 'machine' in template; valid: "),
+    ):
+        with pytest.raises(UserError) as error:
+            two(expression)
+        assert str(error.value).startswith(said)
+
+
+def test_without_a_plan_the_other_machines_are_those_in_data(planted: Planted) -> None:
+    machine = planted.machine()
+    assert list(machine.archives) == [path.parent.name for path in sorted((ROOT / "data").glob("*/provenance.json"))]
+    with pytest.raises(UserError, match=r"^a.txt:1: unknown machine 'h2000' in data/; nearest: h200$"):
+        judged("sgemm_warptile.share[machine=h2000] > 0", machine, Path("a.txt"))

@@ -1,4 +1,4 @@
-"""A list worked through in a process of its own: what a kernel that faults, dies or hangs costs, and nothing more."""
+"""Items measured in a process of its own: what a kernel that faults, dies or hangs costs, and nothing more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from contracts import UserError
-from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
+from experiments.gpu.worker import END_S, DeviceFault, Failure, Watch, Worker, work_through
 
 ITEMS = ["one", "two", "three", "four"]
 
@@ -75,7 +75,7 @@ def test_a_fault_costs_its_own_item_and_a_fresh_process_does_the_rest(deed: Call
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_process_that_is_killed_from_outside_tells_nothing_of_its_kernel(number: signal.Signals) -> None:
+def test_a_process_that_is_killed_from_outside_says_nothing_of_its_kernel(number: signal.Signals) -> None:
     """The end of a time slot, or of memory: that must not be kept as a kernel's fault."""
     found = results(doing(two=lambda _: os.kill(os.getpid(), number)))
     failed = found.pop("two")
@@ -93,7 +93,7 @@ def test_a_hang_is_ended_and_waiting_for_the_gpu_is_none() -> None:
     assert [found[item][1] for item in ("one", "two", "four")] == ["one", "two", "four"]
 
 
-def test_an_error_of_an_item_is_told_and_the_process_goes_on() -> None:
+def test_an_error_of_an_item_is_reported_and_the_process_goes_on() -> None:
     found = results(doing(two=fail(UserError("GPU out of memory"))))
     assert found["two"] == Failure("GPU out of memory", of_kernel=False)
     assert found["one"][0] == found["three"][0]
@@ -123,3 +123,46 @@ def test_who_stops_listening_leaves_no_process(tmp_path: Path) -> None:
     pid, _ = next(iter(work_through(ITEMS, doing(two=lambda _: time.sleep(600)))))[1]
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_items_given_one_by_one_share_a_process_until_it_is_lost() -> None:
+    def spoils(watch: Watch) -> None:
+        watch.spoilt = True
+
+    with Worker(
+        doing(two=spoils, three=fail(DeviceFault("CUDA: illegal address")), four=lambda _: os._exit(3))
+    ) as worker:
+        found = [worker.do(item) for item in (*ITEMS, "five", "six")]
+    assert [one[1] for one in (*found[:2], *found[4:])] == ["one", "two", "five", "six"]  # the second has its result
+    assert found[2] == Failure("CUDA: illegal address", of_kernel=True)
+    assert found[3] == Failure("the measuring process ended (exit code 3)", of_kernel=True)
+    one, two, five, six = (result[0] for result in (*found[:2], *found[4:]))
+    assert one == two != five == six
+
+
+def test_a_process_that_is_idle_when_it_is_killed_costs_one_item() -> None:
+    with Worker(doing()) as worker:
+        os.kill(worker.do("one")[0], signal.SIGKILL)
+        lost, after = worker.do("two"), worker.do("three")
+    assert lost == Failure("the measuring process ended (exit code -9)", of_kernel=False)
+    assert after[1] == "three"
+
+
+@contextlib.contextmanager
+def importable(watch: Watch) -> Iterator[Callable[[str], tuple[int, str]]]:
+    yield lambda item: (os.getpid(), item)
+
+
+def test_a_parent_with_threads_spawns_its_process_which_ends_with_it() -> None:
+    with Worker(importable, start="spawn") as worker:
+        (first, item), (second, _) = worker.do("one"), worker.do("two")
+    assert item == "one" and first == second != os.getpid()
+    with pytest.raises(ProcessLookupError):
+        os.kill(first, 0)
+
+
+def test_a_process_ends_when_its_parent_closes_the_pipe() -> None:
+    start = time.monotonic()
+    with Worker(doing()) as worker:
+        worker.do("one")
+    assert time.monotonic() - start < END_S and worker._process.exitcode == 0  # by itself, not terminated

@@ -4,6 +4,7 @@ stop, what is recorded, what the catalogue takes from it, and the figure. A GPU 
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -28,6 +29,7 @@ from analysis.tables import autotune
 from contracts import UserError, read_json, read_rows, write_json, write_rows
 from experiments.emulation.device import EmulatedDevice
 from experiments.gpu import discovery
+from experiments.gpu.worker import DeviceFault, Failure, Worker
 from experiments.stages import build, check, toolchain
 from experiments.tuning import space
 from experiments.tuning import sweep as tune
@@ -162,7 +164,7 @@ def test_what_just_meets_a_restriction_builds_without_spills_and_is_right(
     kernel: str, name: str, tmp_path: Path
 ) -> None:
     """On the emulator: the sweep's own case, which has more than one tile, wide rows, alpha and beta."""
-    from experiments.tuning.worker import sweep_case
+    from experiments.tuning.measure import sweep_case
 
     variant = configured(kernel, BORDERS[kernel, name][0]).variant()
     row = tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
@@ -182,7 +184,7 @@ def test_what_just_meets_a_restriction_builds_without_spills_and_is_right(
     ids=["under one pass", "odd rows", "a part of a pass", "long rows"],
 )
 def test_copies_of_the_autotuned_kernel_take_any_tile(values: dict[str, int], tmp_path: Path) -> None:
-    from experiments.tuning.worker import sweep_case
+    from experiments.tuning.measure import sweep_case
 
     variant = configured("sgemm_autotuned", values).variant()
     tune.Builder(tmp_path, ARCH, NVCC, jobs=1).build(variant)
@@ -243,7 +245,9 @@ class NoCompiler:
 class NoGpu:
     """A test double of a measurer: times by a formula. `faults` maps names to what goes wrong with them."""
 
-    def __init__(self, faults: dict[str, dict[str, Any]] | None = None, stop_after: int | None = None) -> None:
+    def __init__(
+        self, faults: dict[str, dict[str, Any] | Failure] | None = None, stop_after: int | None = None
+    ) -> None:
         self.faults, self.stop_after, self.calls = faults or {}, stop_after, []
 
     @staticmethod
@@ -258,12 +262,13 @@ class NoGpu:
             + t["BK"] / 16
         )
 
-    def measure(self, variant: catalogue.Variant, samples: int) -> dict[str, Any]:
+    def measure(self, item: tuple[catalogue.Variant, int]) -> dict[str, Any] | Failure:
+        variant, samples = item
         if self.stop_after is not None and len(self.calls) == self.stop_after:
             raise KeyboardInterrupt
         self.calls.append((variant.name, samples))
         if variant.name in self.faults:
-            return dict(self.faults[variant.name])
+            return self.faults[variant.name]
         rate = self.tflops(variant.template)
         time_us = 2 * 4096**3 / rate / 1e6
         figures = {"samples": samples, "time_us": time_us, "tflops": rate, "share_of_cublas": rate / 51.0}
@@ -282,7 +287,7 @@ def sweep_run(
     sweep = sweep or small()
     parts = tune.Parts(folder / "parts.jsonl")
     todo = [configuration for configuration in sweep.configurations() if configuration.broken is None]
-    return tune.Run(sweep, builder or NoCompiler(), measurer, parts).all(todo)
+    return tune.Run(sweep, builder or NoCompiler(), measurer.measure, parts).all(todo)
 
 
 def test_all_are_measured_once_and_the_best_again_with_more_samples(tmp_path: Path) -> None:
@@ -327,10 +332,10 @@ sys.path[:0] = [{root!r}, {tests!r}, {here!r}]
 from pathlib import Path
 from test_sweep import NoGpu, sweep_run
 class Stuck(NoGpu):
-    def measure(self, variant, samples):
+    def measure(self, item):
         if len(self.calls) == 4:
             signal.pause()
-        return super().measure(variant, samples)
+        return super().measure(item)
 sweep_run(Path({folder!r}), Stuck())
 """
 
@@ -367,10 +372,11 @@ NAME = "sgemm_autotuned_128x128x16_8x8"  # the formula's best
 
 def test_failures_are_rows_with_a_reason_and_never_the_winner(tmp_path: Path) -> None:
     wrong = {"checked": False, "reason": "check after timing: C[0, 1] = 2, expected 1 +- 0.1; 9 of 16 elements are off"}
-    crash = {"checked": None, "reason": "run: CUDA: an illegal memory access was encountered"}
+    crash = Failure("CUDA: an illegal memory access was encountered", of_kernel=True)
     unbuilt, crashed = "sgemm_autotuned_64x128x8_4x8", "sgemm_autotuned_64x128x16_4x8"
     rows = sweep_run(tmp_path, NoGpu({NAME: wrong, crashed: crash}), NoCompiler(unbuilt))
     assert rows[NAME]["reason"].startswith("check after timing") and rows[NAME]["tflops"] is None
+    assert rows[crashed]["reason"] == f"run: {crash.reason}" and rows[crashed]["checked"] is None
     assert rows[unbuilt]["reason"] == "build: nvcc failed on it" and rows[unbuilt]["checked"] is None
     won = tune.winners(list(small().configurations()), rows)["sgemm_autotuned"]
     assert won["template"] == {"BM": 128, "BN": 128, "BK": 8, "TM": 8, "TN": 8}
@@ -381,12 +387,66 @@ def test_failures_are_rows_with_a_reason_and_never_the_winner(tmp_path: Path) ->
 
 def test_many_failures_in_a_row_end_the_sweep_and_keep_what_there_is(tmp_path: Path) -> None:
     crash = {"checked": None, "reason": "run: the GPU has fallen off the bus"}
-    faults = {configuration.name: crash for configuration in small().configurations()}
+    faults = {
+        configuration.name: Failure("the GPU has fallen off the bus", of_kernel=False)
+        for configuration in small().configurations()
+    }
     with pytest.raises(UserError, match="8 configurations in a row could not be run, the last: run: the GPU"):
         sweep_run(tmp_path, NoGpu(faults))
     rows = {c.name: tune.row_of(c) | {"round": 1, **crash} for c in small().configurations()}
     with pytest.raises(UserError, match="sgemm_autotuned: no configuration could be measured; run: the GPU has fallen"):
         tune.winners(list(small().configurations()), rows)
+
+
+def test_a_configuration_that_spoils_the_context_keeps_its_row_and_a_fresh_process_does_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One of the four passes, one fails its check with a fault, one faults while it is timed, one is refused."""
+    from experiments.tuning import measure
+
+    row = {"checked": True, "reason": None, "process": 0}
+    outcomes = {
+        "good": row,
+        "wrong": row | {"checked": False, "reason": "check: CUDA: illegal address"},
+        "faulty": DeviceFault("CUDA: illegal address"),
+        "refused": UserError("GPU out of memory"),
+    }
+
+    class Measurer:
+        def __init__(self, *_: object) -> None:
+            self.gpu, self.last = self, ""
+
+        def measure(self, name: str, samples: int) -> dict[str, Any]:
+            self.last, outcome = name, outcomes[name]
+            if isinstance(outcome, UserError):
+                raise outcome
+            return outcome | {"process": os.getpid()}
+
+        def sync(self) -> None:
+            if self.last in ("wrong", "faulty"):
+                raise DeviceFault("CUDA: illegal address")
+
+    monkeypatch.setattr(measure, "GpuMeasurer", Measurer)
+    with Worker(functools.partial(measure.opened, SWEEP, tmp_path, tmp_path)) as worker:
+        found = [worker.do((name, 5)) for name in ("good", "wrong", "good", "faulty", "good", "refused", "good")]
+    first, wrong, second, faulty, third, refused, fourth = found
+    assert (wrong["checked"], wrong["reason"]) == (False, "check: CUDA: illegal address")
+    assert faulty == Failure("CUDA: illegal address", of_kernel=True)
+    assert refused == Failure("GPU out of memory", of_kernel=False)
+    processes = [one["process"] for one in (first, wrong, second, third, fourth)]
+    assert processes[0] == processes[1] and processes[3] == processes[4] and len(set(processes)) == 3
+
+
+def test_a_sweep_that_cannot_begin_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from experiments.tuning import measure
+
+    def refuses(*_: object) -> None:
+        raise UserError("cublas_fp32 failed its check")
+
+    monkeypatch.setattr(measure, "GpuMeasurer", refuses)
+    measuring = functools.partial(measure.opened, SWEEP, tmp_path, tmp_path)
+    with Worker(measuring) as worker, pytest.raises(UserError, match=r"^cublas_fp32 failed its check$"):
+        worker.do((VALID[0].variant(), 5))
 
 
 def test_a_broken_file_of_results_is_one_clear_line(tmp_path: Path) -> None:
@@ -507,7 +567,7 @@ def made_up(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tuning")
     broken = "sgemm_autotuned_32x32x8_4x4"
     wrong = {broken: {"checked": False, "reason": "check after timing: made up"}}
-    rows = tune.Run(SWEEP, NoCompiler(), NoGpu(wrong), tune.Parts(folder / "p.jsonl")).all(VALID)
+    rows = tune.Run(SWEEP, NoCompiler(), NoGpu(wrong).measure, tune.Parts(folder / "p.jsonl")).all(VALID)
     write_rows(folder / "tuning.csv", "tuning", [rows.get(c.name) or tune.row_of(c) for c in ALL])
     write_json(folder / "tuned.json", "tuned", record() | {"kernels": tune.winners(ALL, rows)})
     return folder
@@ -646,7 +706,7 @@ def test_a_sweep_of_three_configurations_on_the_gpu(tmp_path: Path) -> None:
 def test_a_kernel_that_faults_costs_one_row_and_a_new_process(tmp_path: Path) -> None:
     """Its launch asks for more shared memory than it has, then it reads beyond its matrices: the next one runs well."""
     from experiments.gpu.lease import lease
-    from experiments.tuning.worker import Worker
+    from experiments.tuning.measure import opened
 
     here = discovery.gpu()
     assert here is not None
@@ -658,11 +718,8 @@ def test_a_kernel_that_faults_costs_one_row_and_a_new_process(tmp_path: Path) ->
     faulty = text.replace("#include", "#define update_c4(c, ...) (*(volatile int*)(1ull << 44) = 1)\n#include", 1)
     (tmp_path / "bad.cu").write_text(f'#include "include/epilogue.cuh"\n{faulty}')
     build.compile_source(tmp_path / "bad.cu", tmp_path / "bad", here.arch, NVCC)
-    with lease(wait_s=600):
-        worker = Worker(replace(SWEEP, size=1024), tmp_path, tmp_path)
-        try:
-            rows = [worker.measure(variant, 5) for variant in (good, bad, good)]
-        finally:
-            worker.close()
+    measuring = functools.partial(opened, replace(SWEEP, size=1024), tmp_path, tmp_path)
+    with lease(wait_s=600), Worker(measuring, start="spawn") as worker:
+        rows = [worker.do((variant, 5)) for variant in (good, bad, good)]
     assert [row["checked"] for row in rows] == [True, False, True], rows
     assert "illegal" in rows[1]["reason"] or "CUDA" in rows[1]["reason"]

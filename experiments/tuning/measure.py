@@ -1,25 +1,19 @@
-"""Measures configurations of a sweep on the leased GPU, in a process of its own.
-
-A kernel that faults takes its CUDA context with it, and one that hangs its process. Here that costs one row: the
-process is replaced, and the sweep goes on.
-"""
+"""Measures configurations of a sweep on the leased GPU, in the process of a `Worker` (`experiments.gpu.worker`)."""
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import signal
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cuda.core._utils.cuda_utils import CUDAError
 
 from contracts import UserError
-from experiments.gpu.device import CatalogueKernel
+from experiments.gpu.device import CatalogueKernel, Gpu
 from experiments.gpu.libraries import load_gemm
 from experiments.gpu.timing import Stopwatch, warm_up
+from experiments.gpu.worker import Watch
 from experiments.stages.cases import Case, cases
 from experiments.stages.check import GpuDevice, run_case
 from experiments.stages.turns import LEAST_KEPT, Matrices, check_output, take_turns
@@ -27,7 +21,6 @@ from experiments.tuning.space import Sweep
 from kernels import catalogue
 from kernels.catalogue import Problem, Variant
 
-START_S, MEASURE_S = 120.0, 60.0  # longer than this: it hangs
 # Of experiments.stages.cases: 2 x 2 tiles, 3 k-steps, alpha and beta not 0 or 1
 CASE = "leading dimensions beyond the row"
 WARM_UP_S = 1.0  # cuBLAS, once
@@ -93,83 +86,31 @@ class GpuMeasurer:
         }
 
 
-def _serve(pipe: Connection, sweep: Sweep, harness_dir: Path, build_dir: Path) -> None:
-    """The process: answers None once it is ready, then each (variant, samples) with (columns, is it alive)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent heeds Ctrl-C, and closes the pipe
-    try:
+@contextlib.contextmanager
+def opened(
+    sweep: Sweep, harness_dir: Path, build_dir: Path, watch: Watch
+) -> Iterator[Callable[[tuple[Variant, int]], dict[str, Any]]]:
+    """For a `Worker` whose items are (variant, samples): measures them as `GpuMeasurer.measure` does."""
+    with watch.holding():
         measurer = GpuMeasurer(sweep, harness_dir, build_dir)
-    except (UserError, CUDAError) as error:
-        pipe.send(str(error))
-        return
-    pipe.send(None)
-    while True:
-        try:
-            variant, samples = pipe.recv()
-        except EOFError:
-            return
-        lives = True
-        try:
-            row = measurer.measure(variant, samples)
-        except (UserError, CUDAError) as error:
-            row = {"checked": None, "reason": f"run: {error}"}
-        if row["reason"]:
+
+    def measure(item: tuple[Variant, int]) -> dict[str, Any]:
+        row = None
+        with watch.holding():
             try:
-                measurer.gpu.sync()
-            except UserError:
-                lives = False
-        pipe.send((row, lives))
-        if not lives:
-            return
-
-
-class Worker:
-    """A `GpuMeasurer` in a process of its own, replaced when it is lost. Has the same `measure`."""
-
-    def __init__(self, sweep: Sweep, harness_dir: Path, build_dir: Path) -> None:
-        self.arguments = (sweep, harness_dir, build_dir)
-        self.process: Any = None
-        self.pipe: Any = None
-
-    def measure(self, variant: Variant, samples: int) -> dict[str, Any]:
-        """See `GpuMeasurer.measure`. Raises `UserError` where no process can start."""
-        if self.process is None:
-            self._start()
-        try:
-            self.pipe.send((variant, samples))
-            if not self.pipe.poll(MEASURE_S):
-                self.close()
-                return {"checked": None, "reason": f"run: no result within {MEASURE_S:.0f} s"}
-            row: dict[str, Any]
-            row, lives = self.pipe.recv()
-        except (EOFError, OSError):
-            self.process.join(5)
-            code = self.process.exitcode
-            self.close()
-            return {"checked": None, "reason": f"run: the measuring process ended (exit code {code})"}
-        if not lives:
-            self.close()
+                row = measurer.measure(*item)
+            finally:
+                if row is None or row["reason"]:
+                    watch.spoilt = _spoilt(measurer.gpu)
         return row
 
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")  # a fork of a process that uses threads may hang
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, *self.arguments), daemon=True)
-        self.process.start()
-        theirs.close()
-        try:
-            trouble = self.pipe.recv() if self.pipe.poll(START_S) else f"not ready within {START_S:.0f} s"
-        except EOFError:
-            trouble = "it ended before it was ready"
-        if trouble is not None:
-            self.close()
-            raise UserError(f"the measuring process cannot start: {trouble}")
+    yield measure
 
-    def close(self) -> None:
-        """End the process."""
-        if self.process is not None:
-            self.pipe.close()
-            self.process.join(2)
-            with contextlib.suppress(OSError):
-                self.process.kill()
-            self.process.join()
-            self.process = None
+
+def _spoilt(gpu: Gpu) -> bool:
+    """Whether a kernel has spoilt the context."""
+    try:
+        gpu.sync()
+    except UserError:
+        return True
+    return False
