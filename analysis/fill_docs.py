@@ -12,6 +12,8 @@ belongs where:
         a column per variant at n = 4096; rows: time, share of cuBLAS, registers, blocks per SM, then the keys
     <!-- sizes: VARIANT ... | N ... --> ... <!-- end -->
         the share of cuBLAS at these sizes
+    <!-- exactness --> ... <!-- end -->
+        how near the emulator's counters come to those of Nsight Compute, for all kernels of the archive
     <!-- findings --> ... <!-- end -->
         on which machines each finding holds, from --findings, with the shares of the kernels that it is about
 
@@ -41,13 +43,16 @@ from analysis.quantities.estimates import Estimate, Truth, Undefined
 from analysis.quantities.expressions import evaluate
 from analysis.quantities.machine import SIZE, Machine, Missing
 from analysis.quantities.registry import quantities
+from analysis.tables import exactness
 from analysis.words import data_text, regime_text, significant
 from contracts import UserError, choose, run_command, write_text
 from contracts.json_files import json_value
 
 ALWAYS = ["time_us", "share", "registers", "blocks_per_sm"]
 COMMENT = re.compile(r"^<!-- *(.*?) *-->$", re.MULTILINE | re.DOTALL)
-DIRECTIVES = {"origin": False, "findings": False, "table": True, "sizes": True, "end": False}
+# Whether each takes arguments; python -m ptxsim.coverage fills `instructions`
+DIRECTIVES = dict.fromkeys(("origin", "findings", "exactness", "instructions", "end"), False)
+DIRECTIVES |= {"table": True, "sizes": True}
 
 
 @dataclass(frozen=True)
@@ -287,13 +292,14 @@ def fill(text: str, machine: Machine, source: Path, findings: Sequence[Row] | No
     found = comments(text, source)
     fill: dict[str, Callable[[Comment, str], list[str]]] = {
         "origin": lambda *_: origin(machine),
+        "exactness": lambda *_: exactness.table(exactness.compared(machine.inputs)),
         "findings": lambda _, where: finding_table(findings, where),
         "table": lambda comment, where: variant_table(machine, comment, where),
         "sizes": lambda comment, where: size_table(machine, comment, where),
     }
     parts, done = [], 0
     for comment, following in pairwise(found):
-        if comment.name != "end":
+        if comment.name in fill:
             lines = fill[comment.name](comment, f"{source}:{comment.line}")
             parts += [text[done : comment.stop], "\n\n", "\n".join(lines), "\n\n"]
             done = following.start

@@ -197,7 +197,7 @@ def _hang(*_: object) -> NoReturn:
 
 
 @contextlib.contextmanager
-def told_in_one_line(*named: str) -> Iterator[None]:
+def reported_in_one_line(*named: str) -> Iterator[None]:
     """What is refused is a `UserError` of one line that has all of `named`; anything else goes through and fails."""
     before = signal.signal(signal.SIGVTALRM, _hang)
     signal.setitimer(signal.ITIMER_VIRTUAL, LONGEST_S)

@@ -20,7 +20,7 @@ SNAKEFILES = ["Snakefile", *sorted(str(path.relative_to(ROOT)) for path in (ROOT
 
 # Words of translated or private English, and what to write instead. docs/glossary.md has the terms of the field.
 BANNED = {
-    r"told|tells": "reports, shows, says, expected; name a variable for what it holds",
+    r"(\w*_)?(told|tells)(_\w*)?": "reports, shows, says, expected; name a variable for what it holds",
     r"beside": "next to, with, compared with",
     r"foret[eo]l[dl]\w*": "predicted",
     r"keep_registers|take_registers|meet_relaxed|give_back|RingPlace|TileOut": "the names of docs/glossary.md",

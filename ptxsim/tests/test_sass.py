@@ -54,7 +54,7 @@ def cubin(tmp_path_factory, compiled):
     return nvcc(tmp_path_factory.mktemp("sass"), "both", SOURCE, "-lineinfo")
 
 
-def test_a_listing_kept_beside_a_cubin_is_read_as_long_as_it_is_that_cubin_s(cubin, tmp_path):
+def test_a_listing_kept_next_to_a_cubin_is_read_as_long_as_it_is_that_cubin_s(cubin, tmp_path):
     copy, found = tmp_path / "copy.cubin", sass.read_all(cubin)
     copy.write_bytes(cubin.read_bytes())
     kept = sass.listing(copy)

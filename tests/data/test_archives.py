@@ -69,7 +69,7 @@ def test_the_provenance_is_of_these_sources(archive: Path) -> None:
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name)
-def test_what_is_told_to_be_the_same_code_is_of_these_sources(archive: Path) -> None:
+def test_what_is_recorded_as_the_same_code_is_of_these_sources(archive: Path) -> None:
     kernels = catalogue.load()
     assert [
         row["variant"] for row in same_code(archive) if row["source_hash"] != kernels[row["variant"]].source_hash

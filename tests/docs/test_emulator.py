@@ -59,13 +59,13 @@ def test_the_outputs_are_real(tmp_path: Path, doc: Path) -> None:
     assert SECONDS.sub("", filled(text, tmp_path)) == SECONDS.sub("", text)
 
 
-def test_each_program_is_told_of() -> None:
+def test_each_program_is_described() -> None:
     text = (ROOT / "docs" / "exec.md").read_text()
     for path in (ROOT / "docs" / "examples" / "exec").iterdir():
         assert f"docs/examples/exec/{path.name}" in text
 
 
-def test_each_example_is_told_of_and_shows_its_fault() -> None:
+def test_each_example_is_described_and_shows_its_fault() -> None:
     text = DOC.read_text()
     for path in (ROOT / "docs" / "examples").iterdir():
         assert f"docs/examples/{path.name}" in text

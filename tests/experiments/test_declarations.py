@@ -90,7 +90,7 @@ def test_defaults_fill_what_is_left_out(folder: Path) -> None:
     assert experiment.name == "mine" and declarations.names() == ["mine"]
 
 
-def test_problems_are_named_or_drawn_beside_plain_sizes(folder: Path) -> None:
+def test_problems_are_named_or_drawn_next_to_plain_sizes(folder: Path) -> None:
     assert load(folder).kind == "ladder"
     named = load(folder, problems=[512, "128x256x64", "1024,alpha=0.5,beta=-1.5"])
     assert named.problems == (

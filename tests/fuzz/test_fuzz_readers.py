@@ -18,7 +18,7 @@ from mutations import (
     changed_cells,
     changed_value,
     json_bytes,
-    told_in_one_line,
+    reported_in_one_line,
     yaml_bytes,
 )
 from planted import Planted
@@ -65,7 +65,7 @@ def test_yaml(folder: Path) -> None:
     @given(st.sampled_from(texts).flatmap(changed_bytes))
     def mutated(content: bytes) -> None:
         path.write_bytes(content)
-        with told_in_one_line(path.name):
+        with reported_in_one_line(path.name):
             load_yaml(path)
 
     mutated()
@@ -86,7 +86,7 @@ def test_the_catalogue(folder: Path) -> None:
     @given(either(yaml_bytes(small), small, yaml_bytes))
     def mutated(content: bytes) -> None:
         path.write_bytes(content)
-        with told_in_one_line(path.name):
+        with reported_in_one_line(path.name):
             for entry in catalogue.load(path=path).values():  # and what was taken can be used
                 assert entry.refusal(problem) is None or entry.name in str(entry.refusal(problem))
                 assert len(entry.source_hash) == 16
@@ -112,7 +112,7 @@ def test_experiments(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @given(st.sampled_from(files).flatmap(lambda file: either(file.read_bytes(), load_yaml(file), yaml_bytes)))
     def mutated(content: bytes) -> None:
         (experiments / "mine.yaml").write_bytes(content)
-        with told_in_one_line("mine.yaml"):
+        with reported_in_one_line("mine.yaml"):
             found = declarations.load("mine")
             assert all(
                 type(n) is int
@@ -137,12 +137,12 @@ def test_the_configuration() -> None:
     @FUZZ
     @given(st.sampled_from(sorted(config)), texts, changed_value(config))
     def mutated(key: str, text: str, changed: Any) -> None:
-        with told_in_one_line("config.yaml"):
+        with reported_in_one_line("config.yaml"):
             value = parse_yaml_value(text, f"config.yaml: {key}")
             validate(config | {key: value}, "config", "config.yaml")
             if key in ("machine", "archive") and value is not None:
                 assert (Path("results") / value).parent == Path("results") and value[0] != "-"
-        with told_in_one_line("config.yaml"):
+        with reported_in_one_line("config.yaml"):
             validate(changed, "config", "config.yaml")
 
     mutated()
@@ -163,7 +163,7 @@ def test_tables(file: str, folder: Path) -> None:
     @given(st.one_of(changed_cells(whole), changed_cells(whole), changed_bytes(whole)))
     def mutated(content: bytes) -> None:
         path.write_bytes(content)
-        with told_in_one_line(path.name):
+        with reported_in_one_line(path.name):
             rows = read_rows(path, name)
             assert len({tuple(row[column] for column in key) for row in rows}) == len(rows)
             numbers = [value for row in rows for value in row.values() if isinstance(value, (int, float))]
@@ -182,7 +182,7 @@ def test_documents(file: str, folder: Path) -> None:
     @given(either(whole, read_json(DOCUMENTS[file], name), json_bytes))
     def mutated(content: bytes) -> None:
         path.write_bytes(content)
-        with told_in_one_line(path.name):
+        with reported_in_one_line(path.name):
             read_json(path, name)
 
     mutated()
@@ -197,7 +197,7 @@ def test_claims(folder: Path) -> None:
     def mutated(content: bytes) -> None:
         path.write_bytes(content)
         remarks: list[str] = []
-        with told_in_one_line(path.name):
+        with reported_in_one_line(path.name):
             for claim in claim_files.read_claims(path, remarks):
                 claim_files.rule_faults(claim)
         assert all(len(line.splitlines()) == 1 and path.name in line for line in remarks), remarks
@@ -273,7 +273,7 @@ def test_expressions(folder: Path, variants_csv: Path) -> None:
     @FUZZ
     @given(changed_expression())
     def mutated(expression: str) -> None:
-        with told_in_one_line("a-claim: "):
+        with reported_in_one_line("a-claim: "):
             try:
                 value = value_of(expression, ask, "a-claim")
             except (Missing, Undefined):

@@ -271,7 +271,7 @@ def test_a_pair_is_an_experiment_that_only_profiles() -> None:
     assert made("all", device=H200).compared is None
 
 
-def test_a_problem_with_beta_is_profiled_beside_the_one_without() -> None:
+def test_a_problem_with_beta_is_profiled_next_to_the_one_without() -> None:
     """Predictions do not read C, so that one serves both."""
     found = made("profile_reading_c", device=H200)
     assert [problem.beta for problem in found.everything["profile_reading_c"].profiled] == [1.0]

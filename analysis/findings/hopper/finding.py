@@ -21,7 +21,7 @@ def compute(of: Sources) -> Statement:
     rungs = timed[timed["kind"] == "kernel"]
     if rungs[rungs["n"] == LARGE].empty:
         raise Missing(f"{HOPPER} was not timed at n = {LARGE}")
-    columns = ["variant", "label", "kind", "tflops", "flop_per_clock_sm", "sm_clock_mhz"]
+    columns = ["variant", "label", "kind", "tflops", "flop_per_clock_sm", "sm_clock_mhz", "share_kind"]
     shares = list(SHARE)
     rows = rows_of(timed.loc[timed["n"] == LARGE, [*columns, *shares]].astype(dict.fromkeys(shares, float)))
     kernels = [row for row in rows if row["kind"] == "kernel"]

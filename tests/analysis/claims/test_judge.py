@@ -258,7 +258,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("change", "said"), FAULTS)
-def test_a_bad_claim_is_told(change: dict[str, Any], said: str, tmp_path: Path, planted: Planted) -> None:
+def test_a_bad_claim_is_reported(change: dict[str, Any], said: str, tmp_path: Path, planted: Planted) -> None:
     bad = claim(**{"name": "a-bad"} | change) if "id" not in change else claim("a-bad") | change
     bad = {key: value for key, value in bad.items() if value != "gone"}
     files = write_files(tmp_path / "worklogs" / "a", [CLAIMS[0], bad])
@@ -269,7 +269,7 @@ def test_a_bad_claim_is_told(change: dict[str, Any], said: str, tmp_path: Path, 
     assert not (tmp_path / "claims.csv").exists()
 
 
-def test_a_table_that_cannot_be_read_is_told_once(planted: Planted, tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_read_is_reported_once(planted: Planted, tmp_path: Path) -> None:
     measure = "sgemm_naive.registers"
     small = write_files(tmp_path / "worklogs" / "a", [claim("a-one", measure=measure), claim("a-two", measure=measure)])
     path = planted.folder / "resources.csv"
@@ -277,7 +277,7 @@ def test_a_table_that_cannot_be_read_is_told_once(planted: Planted, tmp_path: Pa
     assert_one_line(command(small, planted), "resources.csv: not a resources table (column 'register')")
 
 
-def test_every_bad_claim_is_told_at_once(tmp_path: Path, planted: Planted) -> None:
+def test_every_bad_claim_is_reported_at_once(tmp_path: Path, planted: Planted) -> None:
     bad = [claim("a-one", rule={"nere": 1}), claim("a-two", section="x"), claim("a-three", published=["x"])]
     done = command(write_files(tmp_path / "worklogs" / "a", bad), planted)
     lines = done.stderr.strip().splitlines()
@@ -297,12 +297,12 @@ def test_every_bad_claim_is_told_at_once(tmp_path: Path, planted: Planted) -> No
         ({"id": "speedup"}, "speedup: id = 'speedup' is not allowed; allowed: a-..."),
     ],
 )
-def test_a_bad_number_is_told(change: dict[str, Any], said: str, tmp_path: Path, planted: Planted) -> None:
+def test_a_bad_number_is_reported(change: dict[str, Any], said: str, tmp_path: Path, planted: Planted) -> None:
     files = write_files(tmp_path / "worklogs" / "a", [claim("a-holds", published=[])], **change)
     assert_one_line(command(files, planted), "published.csv", said)
 
 
-def test_a_number_of_another_type_is_told(small: Path, planted: Planted) -> None:
+def test_a_number_of_another_type_is_reported(small: Path, planted: Planted) -> None:
     path = small / "published.csv"
     path.write_text(path.read_text().replace(",8,x,", ",eight,x,"))
     assert_one_line(command(small, planted), "published.csv row 1", 'value = "eight" is not allowed; allowed: number')
@@ -316,7 +316,9 @@ def test_a_number_of_another_type_is_told(small: Path, planted: Planted) -> None
         ([("First", 1, 20), ("Second", 21, 41)], "allowed: within lines 1 to 40"),
     ],
 )
-def test_bad_sections_are_told(sections: list[tuple[str, int, int]], said: str, small: Path, planted: Planted) -> None:
+def test_bad_sections_are_reported(
+    sections: list[tuple[str, int, int]], said: str, small: Path, planted: Planted
+) -> None:
     named = [dict(zip(("name", "first", "last"), section, strict=True)) for section in sections]
     (small / "source.yaml").write_text(yaml.safe_dump(SOURCE | {"sections": named}))
     write_files_keep = (small / "claims.yaml").read_text()

@@ -69,7 +69,7 @@ def test_the_side_of_a_claim_without_a_number_is_the_rule_s() -> None:
     assert judged({"at_most": 0.9, "neutral": 1}, 1.05, theirs=None).verdict == "does not hold"
 
 
-def test_why_tells_the_rule_and_the_reason() -> None:
+def test_why_states_the_rule_and_the_reason() -> None:
     assert judged({"near": 0.15}, 10).why == "within 15% of 10"
     assert judged({"near": 0.15, "neutral": 1}, 20).why == "not within 15% of 10, but above 1 as theirs"
     assert judged({"at_least": 5}, Estimate(6.0, 4.0, 7.0)).why == "at least 5 in a part of the interval only"
@@ -149,7 +149,7 @@ def test_what_cannot_be_tested_says_why() -> None:
         ({"at_least": 3}, "shared", "the rule at_least takes a number"),
     ],
 )
-def test_a_measure_that_its_rule_cannot_take_is_told(rule: dict[str, Any], ours: Any, said: str) -> None:
+def test_a_measure_that_its_rule_cannot_take_is_reported(rule: dict[str, Any], ours: Any, said: str) -> None:
     with pytest.raises(UserError, match=r"^a-claim: sgemm_naive") as error:
         judged(rule, ours)
     assert said in str(error.value)

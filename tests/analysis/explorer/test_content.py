@@ -70,7 +70,7 @@ def test_a_kernel_that_failed_is_named_and_has_no_number(archive: Path, tmp_path
     assert "sgemm_warptile" in {kernel["variant"] for kernel in data["kernels"]}
 
 
-def test_another_machine_stands_beside_this_one(archive: Path, tmp_path: Path) -> None:
+def test_another_machine_stands_next_to_this_one(archive: Path, tmp_path: Path) -> None:
     """Another day on the same GPU, on which a kernel failed: that has numbers of the first day only."""
     other = Folder(tmp_path / "other", archive)
     other.edit("checks", warptile_fails)
@@ -127,7 +127,7 @@ def test_text_cannot_leave_the_data(archive: Path, tmp_path: Path, variants_csv:
     assert "</script><b>bold</b>" in [one["title"] for one in data_of(page)["experiments"]]
 
 
-def test_a_picture_that_is_not_there_is_told(archive: Path, tmp_path: Path, variants_csv: Path) -> None:
+def test_a_picture_that_is_not_there_is_reported(archive: Path, tmp_path: Path, variants_csv: Path) -> None:
     inputs = write_inputs(tmp_path / "inputs.json", archive, variants_csv)
     out = ("--out", tmp_path / "explorer.html")
     done = run_module("analysis.explorer", "--inputs", inputs, "--figures", tmp_path, *out, "swizzled")

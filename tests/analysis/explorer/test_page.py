@@ -183,7 +183,7 @@ def test_an_address_of_nonsense_opens_what_there_is(shown: Shown, state: dict[st
     assert shown.all("main section:not([hidden]) .chart svg")
 
 
-def test_two_kernels_are_told_apart(shown: Shown) -> None:
+def test_two_kernels_are_distinguished(shown: Shown) -> None:
     shown.open(view="pair", a="sgemm_at_tiling", b="sgemm_at_swizzle")
     table = shown.one("#pair-table").text
     for words in ("A: at_tiling", "B: at_swizzle", "Speed, TFLOP/s", "Registers per thread", "shared memory, cycles"):

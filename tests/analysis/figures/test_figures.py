@@ -33,6 +33,7 @@ from analysis.figures import (
     machines,
     occupancy,
     paper_ladder,
+    paper_shares,
     predicted,
     published,
     roofline,
@@ -142,6 +143,7 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "published": lambda _, measured: published.draw(measured, published_rows()),
     "autotune": lambda folder, _: of_tuning(folder),
     "paper_ladder": lambda _, measured: paper_ladder.draw(measured),
+    "paper_shares": lambda _, measured: paper_shares.draw(measured),
     "dispatch": lambda folder, _: dispatch.dispatch_figure(folder.inputs()),
 } | {f"finding_{name}": of_finding(name) for name in FINDINGS}
 COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
@@ -320,7 +322,7 @@ def test_shared_memory_limits_only_where_all_of_the_sm_s_would(still: Folder) ->
 # ---- published and reproduced -----------------------------------------------------------------------------------
 
 
-def test_shares_follow_from_what_each_worklog_tells(still: Folder) -> None:
+def test_shares_follow_from_what_each_worklog_states(still: Folder) -> None:
     rows = published.shares(published_rows(), still.read().variants)
     found = {(row.worklog, row.variant, row.how, round(row.share, 4)) for row in rows.itertuples()}
     assert found == {
@@ -429,10 +431,10 @@ def test_two_runs_stand_side_by_side_rung_by_rung(folder: Folder, tmp_path: Path
     ]
     write_rows(path, "bench", rows)
     found = read_machines(folder, other)
-    told_apart = tables_machines.shares(found)
-    assert set(told_apart.groupby(["variant", "n"]).size()) == {2} and "sgemm_naive" not in set(told_apart["variant"])
-    assert {4096, 16384} <= set(told_apart["n"])
-    last = told_apart[told_apart["machine"] == "h200, 2026-11-21"].set_index("variant")
+    distinct = tables_machines.shares(found)
+    assert set(distinct.groupby(["variant", "n"]).size()) == {2} and "sgemm_naive" not in set(distinct["variant"])
+    assert {4096, 16384} <= set(distinct["n"])
+    last = distinct[distinct["machine"] == "h200, 2026-11-21"].set_index("variant")
     assert last.loc[["sgemm_tiling"], "share_change_percent"].to_numpy() == pytest.approx(25)
     assert last.drop("sgemm_tiling")["share_change_percent"].abs().max() == 0
     assert set(last.index[last["beyond_leases"]]) == {"sgemm_tiling"}

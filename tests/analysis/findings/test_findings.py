@@ -228,7 +228,7 @@ def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archi
     assert (here["machine"], here["holds"], there["machine"], there["holds"]) == ("h200", "yes", "other", "no")
     assert there["gpu"] == "Other GPU" and there["least_at"].startswith(f"{last}, n = 16384, ")
     assert float(there["least_percent"]) < 55 < float(here["least_percent"])
-    (line,) = (line for line in readme(found.values()).splitlines() if line.startswith("| Hopper's own"))
+    (line,) = (line for line in readme(found.values()).splitlines() if line.startswith("| A ping-pong rung"))
     assert re.fullmatch(r"\| [^|]+ \| yes \(\d+ to 102%\) \| no \(50 to 102%\) \|", line)
 
 
@@ -353,7 +353,7 @@ def test_a_square_behind_the_library_speaks_against_plain_fmas(folder: Folder, v
     assert found["holds"] is False and found["numbers"]["ahead"] == found["numbers"]["squares"] - 1
 
 
-def test_other_problems_are_told_if_the_sweep_is_of_these_kernels(folder: Folder, variants_csv: Path) -> None:
+def test_other_problems_are_reported_if_the_sweep_is_of_these_kernels(folder: Folder, variants_csv: Path) -> None:
     """The best of each problem, worked out again from the sweep."""
     now = {row["variant"]: row["source_hash"] for row in read_rows(variants_csv, "variants")}
     folder.edit("dispatch", lambda row: {"source_hash": now[row["variant"]]})
@@ -386,7 +386,7 @@ def test_the_error_of_split_products_is_compared_with_that_of_fp32(reported: dic
     assert numbers["wide_most_error_of_fp32"] > 1 > numbers["positive_most_error_of_fp32"]
 
 
-def test_without_errors_the_speed_is_told_alone(folder: Folder, variants_csv: Path) -> None:
+def test_without_errors_the_speed_is_reported_alone(folder: Folder, variants_csv: Path) -> None:
     (folder.measured / "error_over_k.csv").unlink()
     found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["fp32_tensor"]
     assert found["holds"] and "error" not in found["summary"] and "longest_k" not in found["numbers"]

@@ -64,7 +64,7 @@ def test_and_or_and_not_have_three_values() -> None:
     [(0.498, "0.498"), (9.314, "9.31"), (35.61, "35.6"), (671.2, "671"), (4273.4, "4273"), (4096.0, "4096"), (0.0, "0"),
      (0.01234, "0.0123"), (-2.5, "-2.50"), (1e12, "1e+12"), (0.99978, "1.00"), (99.97, "100"), (float("inf"), "never")],
 )  # fmt: skip
-def test_numbers_are_told_with_three_digits(value: float, text: str) -> None:
+def test_numbers_are_reported_with_three_digits(value: float, text: str) -> None:
     assert estimates.number(value) == text
 
 

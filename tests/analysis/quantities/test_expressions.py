@@ -108,7 +108,7 @@ def test_comparisons(expression: str, holds: bool | None) -> None:
         ("5 // 0", "// and % need whole numbers"),
     ],
 )
-def test_what_is_no_expression_is_told(expression: str, said: str) -> None:
+def test_what_is_no_expression_is_reported(expression: str, said: str) -> None:
     with pytest.raises(UserError) as error:
         evaluate(expression, WORDS)
     assert said in str(error.value) and "\n" not in str(error.value)

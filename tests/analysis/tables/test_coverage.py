@@ -194,7 +194,7 @@ def test_a_reason_travels_from_the_leg_to_the_table(machine: Machine, tmp_path: 
     assert (row["status"], row["reason"]) == ("left out", clocks.NOT_ASKED)
 
 
-def test_reasons_of_a_stage_are_told_once_and_three_of_them(tmp_path: Path) -> None:
+def test_reasons_of_a_stage_are_reported_once_and_three_of_them(tmp_path: Path) -> None:
     texts = ["", "no ncu", "no ncu", "a: off\nb: off", "c: off\nd: off"]
     arguments = []
     for i, text in enumerate(texts):

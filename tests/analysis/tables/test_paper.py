@@ -100,7 +100,7 @@ def test_the_comparison_names_the_better_value(folder: Folder, tmp_path: Path) -
     assert {row["better"] for row in rows} <= {"", "same", "vectorized", "blocktile_2d"}
 
 
-def test_the_summary_tells_what_is_archived_and_what_is_stale(folder: Folder, tmp_path: Path) -> None:
+def test_the_summary_says_what_is_archived_and_what_is_stale(folder: Folder, tmp_path: Path) -> None:
     folder.edit("variants", lambda row: {"source_hash": "0" * 16} if row["variant"] == "sgemm_naive" else None)
     folder.edit("checks", warptile_fails)
     folder.tables(tmp_path / "t")

@@ -37,7 +37,7 @@ def bench(folder: Folder, variant: str) -> dict[str, float]:
     return max(rows, key=lambda row: row["samples"])
 
 
-def test_every_step_is_of_rungs_of_the_catalogue_and_none_is_told_twice() -> None:
+def test_every_step_is_of_rungs_of_the_catalogue_and_none_is_reported_twice() -> None:
     plan = worklogs.steps(ROOT / worklogs.FOLDER)
     names = set(catalogue.load().runnable)
     assert {step["variant"] for step in plan} | {step["over"] for step in plan} <= names

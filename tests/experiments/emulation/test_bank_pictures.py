@@ -115,7 +115,7 @@ def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "from_sources" / path.name).read_bytes(), path.name
 
 
-def test_wrong_entries_are_told_in_one_line(tmp_path: Path) -> None:
+def test_wrong_entries_are_reported_in_one_line(tmp_path: Path) -> None:
     options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
     done = run_module("experiments.emulation.bank_pictures", "transposed_stor", *options)
     assert_one_line(done, "unknown picture 'transposed_stor'", "nearest: transposed_store")

@@ -108,7 +108,7 @@ def test_no_kernel_is_faster_than_its_bounds(name: str, found, counted) -> None:
 
 # Those that issue, and nothing else, holds up: their share of the measured cycles by the model
 @pytest.mark.parametrize("name", ["sgemm_at_swizzle_dbf_rw", pytest.param("sgemm_t128x128x8", marks=pytest.mark.slow)])
-def test_the_model_of_issue_tells_their_cycles(name: str, found, counted) -> None:
+def test_the_model_of_issue_predicts_their_cycles(name: str, found, counted) -> None:
     ncu, least = counted(name), found(name)[1]
     assert least[bounds_table.MODEL]["cycles_per_sm"] == pytest.approx(ncu[bounds_table.AVERAGE], rel=0.03)
     assert least["issue"]["cycles_per_sm"] < 0.9 * ncu[bounds_table.AVERAGE]

@@ -325,7 +325,7 @@ def test_a_gpu_whose_clocks_a_live_run_holds_is_not_measured_on(card: Card) -> N
 # ---- refused -------------------------------------------------------------------------------------------------------
 
 
-def test_without_permission_one_line_tells_the_remedy(card: Card) -> None:
+def test_without_permission_one_line_names_the_remedy(card: Card) -> None:
     card.set(deny=1)
     done = card.run("measure", 0, 0)
     assert_one_line(done, "no permission to lock the clocks", "remedy: run as root", "lock_clocks=false")
@@ -379,7 +379,7 @@ def test_where_the_base_clock_is_not_known_one_is_to_be_named(script: str, card:
     assert card.run("measure", 1500, 0).stdout.startswith("locked 1500 3201")
 
 
-def test_a_memory_clock_that_cannot_be_locked_is_told_where_it_was_named(card: Card) -> None:
+def test_a_memory_clock_that_cannot_be_locked_is_reported_where_it_was_named(card: Card) -> None:
     card.set(unsupported_lock_memory=1)
     assert card.run("measure", 0, 0).stdout == "locked 1500 None\nkept 10 None\n"
     assert card.locked == (0, 0) and card.calls.count("SetGpuLockedClocks 0 1500") == 1

@@ -403,7 +403,7 @@ def test_other_inputs(dtype: str, device: GpuDevice) -> None:
     assert np.isnan(filled(device, dtype, "nans").astype(np.float64)).all()
 
 
-def test_a_fill_ends_where_it_is_told_to(device: GpuDevice) -> None:
+def test_a_fill_ends_where_it_is_asked_to(device: GpuDevice) -> None:
     from experiments.gpu.device import Memory
 
     memory = Memory(4 * 3000)

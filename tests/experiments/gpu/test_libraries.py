@@ -176,7 +176,7 @@ def test_products_of_8_bit_floats_are_described_as_cublaslt_takes_them(lt: Cubla
     assert (transposed[1].value, transposed[2]._obj.value) == (cublaslt.CUBLASLT_MATMUL_DESC_TRANSA, 1)
 
 
-def test_what_cublaslt_refuses_is_told(lt: CublasLt) -> None:
+def test_what_cublaslt_refuses_is_reported(lt: CublasLt) -> None:
     library = lt._library
     library.refused = {2}
     good, bad = lt.candidates(P, Types.named("fp32"), 1024, 2048, 4096)
@@ -209,7 +209,9 @@ class Stub(CublasGemm):
         return [refused, lambda: self.ran.append("slow"), lambda: self.ran.append("fast")]
 
 
-def test_the_fastest_call_is_bound_and_told_and_a_plain_bind_holds_no_contest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fastest_call_is_bound_and_reported_and_a_plain_bind_holds_no_contest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(fastest_call, "warm_up", lambda *_, **__: 0.0)
     gemm, contests = Stub(), []
 

@@ -75,7 +75,7 @@ def test_a_fault_costs_its_own_item_and_a_fresh_process_does_the_rest(deed: Call
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_process_that_is_killed_from_outside_tells_nothing_of_its_kernel(number: signal.Signals) -> None:
+def test_a_process_that_is_killed_from_outside_says_nothing_of_its_kernel(number: signal.Signals) -> None:
     """The end of a time slot, or of memory: that must not be kept as a kernel's fault."""
     found = results(doing(two=lambda _: os.kill(os.getpid(), number)))
     failed = found.pop("two")
@@ -93,7 +93,7 @@ def test_a_hang_is_ended_and_waiting_for_the_gpu_is_none() -> None:
     assert [found[item][1] for item in ("one", "two", "four")] == ["one", "two", "four"]
 
 
-def test_an_error_of_an_item_is_told_and_the_process_goes_on() -> None:
+def test_an_error_of_an_item_is_reported_and_the_process_goes_on() -> None:
     found = results(doing(two=fail(UserError("GPU out of memory"))))
     assert found["two"] == Failure("GPU out of memory", of_kernel=False)
     assert found["one"][0] == found["three"][0]

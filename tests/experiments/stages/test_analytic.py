@@ -94,7 +94,7 @@ def test_ldmatrix_and_cp_async_go_by_rows_and_lines() -> None:
         ({"kind": "ldmatrix"}, "bytes = 4 is not allowed; allowed of ldmatrix: 16"),
     ],
 )
-def test_what_belongs_to_another_kind_is_told(more: dict[str, str], said: str) -> None:
+def test_what_belongs_to_another_kind_is_reported(more: dict[str, str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         of({"access": {"kind": "load", "bytes": 4, "address": "lane * 4"} | more})
 
@@ -114,13 +114,13 @@ def test_what_belongs_to_another_kind_is_told(more: dict[str, str], said: str) -
         ("lane * 4 << 61", "below 4294967296"),
     ],
 )
-def test_a_bad_address_is_told(address: str, said: str) -> None:
+def test_a_bad_address_is_reported(address: str, said: str) -> None:
     with pytest.raises(UserError, match=r"^cases.yaml: case: ") as error:
         access(address)
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
-def test_every_bad_case_is_told_and_nothing_written(tmp_path: Path) -> None:
+def test_every_bad_case_is_reported_and_nothing_written(tmp_path: Path) -> None:
     cases = tmp_path / "cases.yaml"
     occupancy = "{occupancy: {arch: sm_61, threads: 32, registers: 1, shared_bytes: 0}}"
     cases.write_text(

@@ -222,7 +222,7 @@ def with_a_stale_row(folder: Path) -> None:
     (folder / "archived.json").write_text(json.dumps(origins))
 
 
-def told_otherwise(kind: str, **changes: str) -> Callable[[Path], None]:
+def with_entries(kind: str, **changes: str) -> Callable[[Path], None]:
     """Write `changes` into machine.json or provenance.json, with the checksum that goes with it."""
 
     def spoil(folder: Path) -> None:
@@ -243,9 +243,9 @@ def read_rows_of(folder: Path, name: str) -> list[dict]:
     [
         (of_another_commit, "of 2 commits: aaaaaaaaaaaa, bbbbbbbbbbbb"),
         (with_a_stale_row, "measured before the source of"),
-        (told_otherwise("machine", machine="h100"), "machine.json is of machine 'h100', not 'h200'"),
-        (told_otherwise("provenance", gpu="NVIDIA H100 PCIe"), "of 2 GPUs: NVIDIA H100 PCIe, NVIDIA H200"),
-        (told_otherwise("provenance", gpu=" "), "provenance.json names no GPU"),
+        (with_entries("machine", machine="h100"), "machine.json is of machine 'h100', not 'h200'"),
+        (with_entries("provenance", gpu="NVIDIA H100 PCIe"), "of 2 GPUs: NVIDIA H100 PCIe, NVIDIA H200"),
+        (with_entries("provenance", gpu=" "), "provenance.json names no GPU"),
         (lambda folder: (folder / "windows.csv").unlink(), "missing: windows.csv"),
         (lambda folder: (folder / "windows.csv").open("a").write("x\n"), "not as archived: windows.csv"),
     ],

@@ -83,11 +83,11 @@ OWNER = (ROW // 64 * 4 + COLUMN // 32) * THREADS + ROW % 64 // 16 * 32 + COLUMN 
         (ROW == 0, "stored by warp 0 in blocks with blockIdx.y = 0, which store right ones, too"),
     ],
 )
-def test_owners_are_told(wrong: np.ndarray, words: str) -> None:
+def test_owners_are_reported(wrong: np.ndarray, words: str) -> None:
     assert patterns.owners(wrong, OWNER, THREADS, GRID) == words
 
 
-def test_what_no_thread_stored_is_told() -> None:
+def test_what_no_thread_stored_is_reported() -> None:
     nobody = np.where(ROW < 10, -1, OWNER)
     assert patterns.owners(ROW < 10, nobody, THREADS, GRID) == "stored by no thread"
     assert patterns.owners(ROW < 16, nobody, THREADS, GRID).endswith("; 1280 stored by no thread")
@@ -116,7 +116,7 @@ def products(right: patterns.Result, first: int, last: int) -> np.ndarray:
     return right.problem.alpha * right.a[:, first:last].astype("f8") @ right.b[first:last].astype("f8")
 
 
-def test_lost_products_are_told(right: patterns.Result) -> None:
+def test_lost_products_are_reported(right: patterns.Result) -> None:
     whole = right.reference
     assert cause(right, whole - products(right, 48, 56)) == "they lack the last k-step of 4 (k = 48 to 55)"
     assert cause(right, whole - products(right, 16, 32)) == "they lack the 2. k-step of 4 (k = 16 to 31)"
@@ -126,14 +126,14 @@ def test_lost_products_are_told(right: patterns.Result) -> None:
     assert cause(right, whole - products(right, 0, 56)) == "they lack all products"
 
 
-def test_ignored_factors_are_told(right: patterns.Result) -> None:
+def test_ignored_factors_are_reported(right: patterns.Result) -> None:
     product, old = products(right, 0, 56), right.c0.astype("f8")
     assert cause(right, product) == "as if beta were 0, not -1.5"
     assert cause(right, product + old) == "as if beta were 1, not -1.5"
     assert cause(right, product / 0.75 - 1.5 * old) == "as if alpha were 1, not 0.75"
 
 
-def test_values_of_other_elements_are_told(right: patterns.Result) -> None:
+def test_values_of_other_elements_are_reported(right: patterns.Result) -> None:
     swapped = right.reference.copy()
     swapped[[3, 8], [5, 1]] = swapped[[8, 3], [1, 5]]
     assert cause(right, swapped) == "they have values of other elements: C[3, 5] that of C[8, 1]"
@@ -142,7 +142,7 @@ def test_values_of_other_elements_are_told(right: patterns.Result) -> None:
     assert cause(right, shifted) == "each has the value of the element +0 rows and +1 columns from it"
 
 
-def test_nothing_is_told_of_noise(right: patterns.Result) -> None:
+def test_nothing_is_reported_of_noise(right: patterns.Result) -> None:
     noise = np.random.default_rng(1).normal(size=right.reference.shape)
     assert cause(right, right.reference + noise) is None
     assert cause(right, np.full_like(right.reference, np.nan)) == "they are NaN"
@@ -152,7 +152,7 @@ def test_nothing_is_told_of_noise(right: patterns.Result) -> None:
 # ---- which cases fail ---------------------------------------------------------------------------------------------
 
 
-def test_what_failing_problems_share_is_told() -> None:
+def test_what_failing_problems_share_is_reported() -> None:
     tile = {"m": 64, "n": 64, "k": 16}
     plain, padded = Problem.square(128), Problem(128, 128, 128, 131, 132, 133)
     scaled = replace(plain, beta=-1.5)

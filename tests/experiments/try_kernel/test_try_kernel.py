@@ -46,7 +46,7 @@ def naive(out: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_one_screen_tells_it_all(naive: list[str]) -> None:
+def test_one_screen_shows_it_all(naive: list[str]) -> None:
     assert len(naive) <= screen.ROWS and max(map(len, naive)) <= screen.COLUMNS
     words = "\n".join(naive)
     assert naive[0].startswith("sgemm_coalesced: fp32, m = n = k = 4096, sm_90a, nvcc ")

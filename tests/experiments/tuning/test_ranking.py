@@ -59,7 +59,7 @@ def test_the_cycles_are_those_of_the_bounds(built: tuple) -> None:
     assert row["cycles_per_sm"] == max(r["cycles_per_sm"] for r in rows if r["resource"] not in ("l2", "tail"))
 
 
-def test_what_cannot_be_told_comes_last_with_the_reason(built: tuple) -> None:
+def test_what_cannot_be_ranked_comes_last_with_the_reason(built: tuple) -> None:
     folder, configurations, builds = built
     small = [replace(c, values=dict(c.values)) for c in configurations]
     (first, row), (last, other) = ranking.rank(builds, small, 640, folder, H200, 2)  # 2.5 times two tiles of 128

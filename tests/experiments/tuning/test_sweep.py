@@ -401,7 +401,7 @@ def test_many_failures_in_a_row_end_the_sweep_and_keep_what_there_is(tmp_path: P
 def test_a_configuration_that_spoils_the_context_keeps_its_row_and_a_fresh_process_does_the_next(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of the four: one passes, one fails its check with a fault, one faults while it is timed, one is refused."""
+    """One of the four passes, one fails its check with a fault, one faults while it is timed, one is refused."""
     from experiments.tuning import measure
 
     row = {"checked": True, "reason": None, "process": 0}

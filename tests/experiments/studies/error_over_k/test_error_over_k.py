@@ -30,7 +30,7 @@ def test_data_are_of_their_kind() -> None:
     assert (exponents.min(), exponents.max()) == (-30, 30) and abs(np.sign(found["wide"]).mean()) < 0.02
 
 
-def test_an_error_is_told_in_units_of_the_last_place_of_the_magnitudes() -> None:
+def test_an_error_is_reported_in_units_of_the_last_place_of_the_magnitudes() -> None:
     a, b = np.array([[1, -2]], np.float32), np.array([[3], [4]], np.float32)
     assert errors(a, b, np.array([[-5 + 11 * 3 * 2.0**-24]])).item() == pytest.approx(3)
 
