@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import graphlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -156,20 +157,14 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
 
 def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
     """Each chain of `builds_on` ends."""
-    ends: set[str] = set()
-    for name in before:
-        chain: dict[str, None] = {}
-        at: str | None = name
-        while at is not None and at not in ends:
-            if at in chain:
-                round_ = [*list(chain)[list(chain).index(at) :], at]
-                raise UserError(
-                    f"{path}: {at}.builds_on = {before[at]!r} is not allowed, for {' builds on '.join(round_)}; "
-                    "allowed: a variant that does not build on it"
-                )
-            chain[at] = None
-            at = before[at]
-        ends |= set(chain)
+    try:
+        graphlib.TopologicalSorter({name: [one] for name, one in before.items() if one is not None}).prepare()
+    except graphlib.CycleError as error:
+        *_, one, last = chain = error.args[1]  # each is what the next builds on
+        raise UserError(
+            f"{path}: {last}.builds_on = {one!r} is not allowed, for {' builds on '.join(reversed(chain))}; "
+            "allowed: a variant that does not build on it"
+        ) from error
 
 
 def add_tuned_argument(parser: argparse.ArgumentParser) -> None:
