@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from analysis.data import Measured, current
 from analysis.figures import style
 from analysis.quantities.machine import SIZE, rows_of
+from analysis.statistics import SHARE
 from analysis.words import significant
 from contracts import worklogs
 
@@ -48,7 +49,7 @@ def draw(measured: Measured) -> Figure:
         axes.plot([1.19, 1.19], [place - 0.4, place + len(own) - 0.6], color=style.INK, linewidth=0.8, clip_on=False,
                   transform=axes.get_yaxis_transform())  # fmt: skip
         for row in rows_of(own):
-            share, low, high = (100 * row[key] for key in ("share_of_baseline", "share_ci_low", "share_ci_high"))
+            share, low, high = (100 * row[key] for key in SHARE)
             library = row["kind"] == "baseline"
             look: dict[str, Any] = {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
             colour = {"color": OWN if name == OURS else style.KERNEL}

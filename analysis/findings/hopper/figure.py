@@ -11,6 +11,7 @@ from analysis.data import Measured
 from analysis.figures import style
 from analysis.findings.drawing import BY_HEIGHT, of_finding, starred
 from analysis.findings.sources import Statement
+from analysis.statistics import SHARE
 
 
 @of_finding("hopper")
@@ -20,7 +21,7 @@ def draw(measured: Measured, found: Statement) -> Figure:
     for place, row in enumerate(rows):
         library: dict[str, Any] = {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
         look = library if row["kind"] == "baseline" else {"color": style.KERNEL}
-        share, low, high = (100 * row[name] for name in ("share_of_baseline", "share_ci_low", "share_ci_high"))
+        share, low, high = (100 * row[name] for name in SHARE)
         axes.barh(place, share, 0.72, linewidth=0, **look)
         axes.plot([low, high], [place, place], color=style.INK, linewidth=1.2)
         right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 7}

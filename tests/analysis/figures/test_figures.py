@@ -42,6 +42,7 @@ from analysis.figures import (
     style,
     wave_quantization,
 )
+from analysis.statistics import SHARE
 from analysis.tables import autotune as tables_autotune
 from analysis.tables import machines as tables_machines
 from analysis.tables import published as tables_published
@@ -423,9 +424,8 @@ def test_two_runs_stand_side_by_side_rung_by_rung(folder: Folder, tmp_path: Path
     other = another(folder, tmp_path / "second", date="2026-11-21")
     moved = 1.25
     path = other / "bench.csv"
-    shares = ("share_of_baseline", "share_ci_low", "share_ci_high")
     rows = [
-        row | ({name: moved * row[name] for name in shares} if row["variant"] == "sgemm_tiling" else {})
+        row | ({name: moved * row[name] for name in SHARE} if row["variant"] == "sgemm_tiling" else {})
         for row in read_rows(path, "bench")
         if row["variant"] != "sgemm_naive"
     ]
