@@ -5,15 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import matplotlib.pyplot as plt
+import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.data import Measured, current
 from analysis.figures import style
 from analysis.quantities.machine import SIZE, rows_of
+from analysis.statistics import SHARE
 from analysis.words import significant
+from contracts import worklogs
 
 BY_HEIGHT = 0.145  # inches of a row of a list
 LADDER = "sgemm_ladder"  # the experiment of the fp32 ladder
+OURS, LIBRARIES = "our own", "lib."  # groups of rungs that follow no worklog
+OWN = "#56B4E9"  # the colour of our own rungs
+GAP = 0.5  # rows between groups
+
+
+def by_worklog(measured: Measured, rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """The rows of each worklog's rungs, of our own, and of libraries, by the group's name; none that is empty."""
+    keys = {one["file"].partition("_")[0]: key for key, one in worklogs.sources().items()}
+    origins = measured.variants.set_index("variant")["origin"]
+    seeds = rows["variant"].map(origins).fillna("").str.partition(":")[0]
+    group = seeds.map(keys).fillna(OURS).where(rows["kind"] != "baseline", LIBRARIES)
+    return {name: rows[group == name] for name in (*keys.values(), OURS, LIBRARIES) if (group == name).any()}
 
 
 def draw(measured: Measured) -> Figure:
@@ -25,21 +40,31 @@ def draw(measured: Measured) -> Figure:
     if rows.empty:
         why = f"{LADDER} was not timed at n = {SIZE}."
         return style.left_out(measured, "The fp32 ladder", why, width=style.COLUMN)
-    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + BY_HEIGHT * len(rows)))
-    for place, row in enumerate(rows_of(rows)):
-        share, low, high = (100 * row[name] for name in ("share_of_baseline", "share_ci_low", "share_ci_high"))
-        library = row["kind"] == "baseline"
-        look: dict[str, Any] = {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
-        axes.barh(place, share, 0.72, linewidth=0, **(look if library else {"color": style.KERNEL}))
-        if not library:
-            axes.plot([low, high], [place, place], color=style.INK, linewidth=1.2)
-        axes.text(
-            1.01, place, significant(row["tflops"]), transform=axes.get_yaxis_transform(), va="center", fontsize=7
-        )
+    groups = by_worklog(measured, rows)
+    places, names, place = [], [], 0.0
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + BY_HEIGHT * (len(rows) + GAP * len(groups))))
+    right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 7}
+    for name, own in groups.items():
+        axes.text(1.205, place + (len(own) - 1) / 2, name, rotation=90 if len(name) > 1 else 0, **right)
+        axes.plot([1.19, 1.19], [place - 0.4, place + len(own) - 0.6], color=style.INK, linewidth=0.8, clip_on=False,
+                  transform=axes.get_yaxis_transform())  # fmt: skip
+        for row in rows_of(own):
+            share, low, high = (100 * row[key] for key in SHARE)
+            library = row["kind"] == "baseline"
+            look: dict[str, Any] = {"color": style.BASELINE, "hatch": "////", "edgecolor": "white"}
+            colour = {"color": OWN if name == OURS else style.KERNEL}
+            axes.barh(place, share, 0.72, linewidth=0, **(look if library else colour))
+            if not library:
+                axes.plot([low, high], [place, place], color=style.INK, linewidth=1.2)
+            axes.text(1.01, place, significant(row["tflops"]), **right)
+            places.append(place)
+            names.append(row["label"])
+            place += 1
+        place += GAP
     axes.axvline(100, color=style.INK, linewidth=0.8)
-    axes.text(1.01, -1.0, "TFLOP/s", transform=axes.get_yaxis_transform(), va="center", fontsize=7)
-    axes.set_yticks(range(len(rows)), list(rows["label"]), fontsize=7)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.text(1.01, -1.0, "TFLOP/s", **right)
+    axes.set_yticks(places, names, fontsize=7)
+    axes.set_ylim(place - GAP - 0.4, -0.6)
     axes.set_xlim(0, 1.04 * max(100.0, 100 * rows["share_of_baseline"].astype(float).max()))
     axes.tick_params(axis="y", length=0, pad=1)
     axes.grid(axis="x")

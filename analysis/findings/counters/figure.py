@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured
 from analysis.figures import style
-from analysis.findings.drawing import BY_HEIGHT, of_finding
+from analysis.findings.drawing import BY_HEIGHT, of_finding, starred
 from analysis.findings.sources import ALIKE, Statement
 from analysis.quantities.machine import SIZE
 
@@ -33,7 +33,7 @@ def draw(measured: Measured, found: Statement) -> Figure:
         if beyond:
             at: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7, "color": colour}
             axes.annotate(f"{row['speedup']:.1f}", (end, place), (4, 0), **at)
-    axes.set_yticks(range(len(rows)), [row["label"] for row in rows], fontsize=7)
+    axes.set_yticks(range(len(rows)), starred(measured, rows), fontsize=7)
     axes.set_xlim(low, MOST + 0.12)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, pad=1)
