@@ -161,8 +161,8 @@ class Variant:
         return x, y
 
     def grid(self, problem: Problem, sms: int) -> tuple[int, int, int]:
-        """Blocks in x, y and z: one a tile and slice; of a persistent kernel, as many as a GPU with so many SMs holds, or fewer
-        where there are fewer tiles and it does not share them."""
+        """Blocks in x, y and z: one a tile and slice; of a persistent kernel, as many as a GPU with so many SMs holds,
+        or fewer where there are fewer tiles and it does not share them."""
         x, y = self.tiles(problem)
         if not self.persistent:
             return x, y, self.slices
