@@ -47,8 +47,8 @@ def compute(of: Sources) -> Statement:
     return Statement(
         holds=numbers["slower"] == len(more) and lower == 0,
         summary=f"Holding registers down for another block an SM slowed {numbers['slower']} of {len(more)} kernels at "
-        f"n = {SIZE}, by {-numbers['best_change_percent']:.0f} to {-numbers['worst_change_percent']:.0f}%; the fastest fp32 kernel, "
-        f"`{label}`, has the lowest occupancy of all, {numbers['fastest_occupancy_percent']:.1f}%.",
+        f"n = {SIZE}, by {-numbers['best_change_percent']:.0f} to {-numbers['worst_change_percent']:.0f}%; the fastest "
+        f"fp32 kernel, `{label}`, has the lowest occupancy of all, {numbers['fastest_occupancy_percent']:.1f}%.",
         numbers=numbers,
         rows=rows,
     )
