@@ -277,6 +277,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         persistent=entry.get("persistent", 0),
         shares_tiles=entry.get("shares_tiles", False),
         cluster=(number(f"{name}.cluster", cluster[0]), number(f"{name}.cluster", cluster[1])),
+        slices=number(f"{name}.slices", entry.get("slices", 1)),
         cooperative=entry.get("cooperative", False),
         tensor_cores=entry.get("tensor_cores", types.ab.tensor),
         tuned=entry.get("tuned"),
@@ -332,8 +333,9 @@ def _sound(variant: Variant, path: Path) -> Variant:
         raise UserError(f"{path}: {variant.name}.dtype = {variant.dtype!r}, but textures hold fp32")
     if variant.textures and variant.b_layout != "row":
         raise UserError(f"{path}: {variant.name}.b_layout = {variant.b_layout!r}, but a texture's B is row-major")
-    if math.prod(variant.cluster) > MAX_CLUSTER:
+    if math.prod(variant.cluster) * variant.slices > MAX_CLUSTER:
         said = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
+        said += f" and slices = {variant.slices}" if variant.slices > 1 else ""
         raise UserError(f"{said}, but a cluster has at most {MAX_CLUSTER} blocks")
     return variant
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from analysis.findings.sources import ALIKE, Row, Sources, Statement
+from analysis.quantities.machine import SIZE
 
 REMOVED = 0.9  # of its conflicts: a step that removes so many has done what it set out to do
 
@@ -39,8 +40,8 @@ def compute(of: Sources) -> Statement:
         for when, name in (("before", row["over"]), ("after", row["variant"])):
             numbers[f"removed_loads_{when}"] = of.get(name, "shared_load_conflicts")
         summary = (
-            f"`{row['label']}` removes {numbers['removed_percent']:.0f}% of the conflicts of its stores and is "
-            f"{numbers['removed_slower_percent']:.0f}% slower. {summary}"
+            f"At n = {SIZE} `{row['label']}` removes {numbers['removed_percent']:.0f}% of the conflicts of its stores "
+            f"and is {numbers['removed_slower_percent']:.0f}% slower. {summary}"
         )
     enough = len(slower) + same >= max(1, len(meant) / 5)
     return Statement(holds=removed is not None and enough, summary=summary, numbers=numbers, rows=rows)
