@@ -16,6 +16,8 @@ belongs where:
         how near the emulator's counters come to those of Nsight Compute, for all kernels of the archive
     <!-- findings --> ... <!-- end -->
         on which machines each finding holds, from --findings, with the shares of the kernels that it is about
+    <!-- summaries --> ... <!-- end -->
+        a sentence or two with the numbers of each leading finding that holds on the run's machine, from --findings
 
 A text file has one statement a line: an expression that compares values by < <= > >=, also in a chain. Lines that begin
 with # say which sentences it is about. Keys and expressions are those of `analysis.quantities`; `python -m
@@ -49,8 +51,9 @@ from contracts.json_files import json_value
 
 ALWAYS = ["time_us", "share", "registers", "blocks_per_sm"]
 COMMENT = re.compile(r"^<!-- *(.*?) *-->$", re.MULTILINE | re.DOTALL)
+LEADING = 3  # findings, in the order of findings.json, that README gives in sentences
 # Whether each takes arguments; python -m ptxsim.coverage fills `instructions`
-DIRECTIVES = dict.fromkeys(("origin", "findings", "exactness", "instructions", "end"), False)
+DIRECTIVES = dict.fromkeys(("origin", "findings", "summaries", "exactness", "instructions", "end"), False)
 DIRECTIVES |= {"table": True, "sizes": True}
 
 
@@ -218,21 +221,34 @@ def origin(machine: Machine) -> list[str]:
 
 def finding_table(found: Sequence[Row] | None, where: str) -> list[str]:
     """The lines of <!-- findings -->: a row per finding that rests on measurements, a column per machine."""
-    if found is None:
-        raise UserError(
-            f"{where}: findings needs --findings FILE.json, which python -m analysis.tabulate findings makes"
-        )
-    shown = [row for row in found if row["name"] in measured_findings()]
+    shown = shown_findings(found, "findings", where)
     gpus = {one["machine"]: one["gpu"] for row in shown for one in row["tried"]}
     body = []
     for row in shown:
         on = {one["machine"]: one for one in row["tried"]}
         body.append([row["title"], *(finding_cell(on[name]) if name in on else WORDS[None] for name in gpus)])
+    kinds = sorted({one["shares"] for row in shown for one in row["tried"] if one["shares"]})
     note = (
-        "*In brackets: the least and the greatest share of cuBLAS, over all n, data and clocks, of the kernels that a "
-        "finding is about.*"
+        f"*In brackets: the least and the greatest share of cuBLAS, {' or '.join(kinds)}, over all n, data and clocks, "
+        "of the kernels that a finding is about.*"
     )
     return [*grid(["Finding", *(f"{gpu} (`{name}`)" for name, gpu in gpus.items())], body), "", note]
+
+
+def finding_summaries(found: Sequence[Row] | None, where: str) -> list[str]:
+    """The lines of <!-- summaries -->: what the leading findings say on the run's machine, where they hold."""
+    shown = [row for row in shown_findings(found, "summaries", where)[:LEADING] if row["holds"]]
+    gpus = dict.fromkeys(one["gpu"] for row in shown for one in row["tried"][:1])
+    return [f"On {', '.join(gpus)}:", "", *(f"- **{row['title']}**: {row['summary']}" for row in shown)]
+
+
+def shown_findings(found: Sequence[Row] | None, directive: str, where: str) -> list[Row]:
+    """The findings that rest on measurements. Raises `UserError` where none are given."""
+    if found is None:
+        raise UserError(
+            f"{where}: {directive} needs --findings FILE.json, which python -m analysis.tabulate findings makes"
+        )
+    return [row for row in found if row["name"] in measured_findings()]
 
 
 def finding_cell(one: Row) -> str:
@@ -293,6 +309,7 @@ def fill(text: str, machine: Machine, source: Path, findings: Sequence[Row] | No
         "origin": lambda *_: origin(machine),
         "exactness": lambda *_: exactness.table(exactness.compared(machine.inputs)),
         "findings": lambda _, where: finding_table(findings, where),
+        "summaries": lambda _, where: finding_summaries(findings, where),
         "table": lambda comment, where: variant_table(machine, comment, where),
         "sizes": lambda comment, where: size_table(machine, comment, where),
     }

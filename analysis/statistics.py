@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from contracts import interval_columns
+
 RESAMPLES = 2000
 BATCH = 500  # resamples at a time: the median of 300 values over them stays in a processor's cache
 LEVEL = 0.95
@@ -42,10 +44,13 @@ def interval(
 # ---- how far a repetition lands from the one before -----------------------------------------------------------------
 
 REPEATED = ["variant", "m", "n", "k", "alpha", "beta", "regime", "data"]  # what rows of one measurement share
+SHARE, IN_TURNS, TIME = (
+    interval_columns("bench", column) for column in ("share_of_baseline", "share_in_turns", "time_us_median")
+)
 TIMED = {  # columns of bench.csv whose intervals cover repetitions: value, low, high
-    "share": ("share_of_baseline", "share_ci_low", "share_ci_high"),
-    "share_in_turns": ("share_in_turns", "share_in_turns_ci_low", "share_in_turns_ci_high"),
-    "time": ("time_us_median", "time_us_ci_low", "time_us_ci_high"),
+    "share": SHARE,
+    "share_in_turns": IN_TURNS,
+    "time": TIME,
     "per_clock": ("flop_per_clock_sm", "flop_per_clock_ci_low", "flop_per_clock_ci_high"),  # added by `covering`
 }
 SHORT_US = 150.0  # a run below which launches and the caches show more than the clock does

@@ -7,7 +7,7 @@ from contracts import worklogs
 from contracts.errors import UserError, choose, run_command
 from contracts.files import atomic_write, write_text
 from contracts.leftovers import scratch, sweep
-from contracts.schema_files import schema, validate
+from contracts.schema_files import interval_columns, schema, validate
 from contracts.tables import read_json, read_rows, read_yaml, write_json, write_rows
 from contracts.yaml_files import load_yaml, parse_yaml_value
 
@@ -15,6 +15,7 @@ __all__ = [
     "UserError",
     "atomic_write",
     "choose",
+    "interval_columns",
     "load_yaml",
     "parse_yaml_value",
     "read_json",

@@ -117,6 +117,12 @@ def added_columns(name: str) -> dict[str, Any]:
     return {column: schema(name)["properties"][column].get("default") for column in schema(name).get("added", ())}
 
 
+def interval_columns(name: str, column: str) -> tuple[str, str, str]:
+    """A column of estimates with those of its interval: value, low and high, by `ascending` of the schema."""
+    low, _, high = next(group for group in schema(name)["ascending"] if group[1] == column)
+    return column, low, high
+
+
 @functools.lru_cache(maxsize=1 << 16, typed=True)
 def column_allows(name: str, column: str, value: Any) -> bool:
     return bool(column_validators(name)[column].is_valid(value))

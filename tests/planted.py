@@ -14,6 +14,7 @@ from analysis.claims import verdicts
 from analysis.claims.files import Paper
 from analysis.inputs import Inputs
 from analysis.quantities.machine import Machine
+from analysis.statistics import SHARE, TIME
 from contracts import read_rows, registry, schema, write_json, write_rows
 
 TIMES = {  # variant, n: time in us (its interval is 1% to each side), share (2%), SM clock in MHz
@@ -28,6 +29,11 @@ TIMES = {  # variant, n: time in us (its interval is 1% to each side), share (2%
 }
 
 
+def estimate(columns: tuple[str, str, str], value: float, half_width: float = 0.0) -> dict[str, float]:
+    """An estimate and its interval, so wide as a part of it, in these columns: value, low, high."""
+    return dict(zip(columns, (value, value * (1 - half_width), value * (1 + half_width)), strict=True))
+
+
 def planted_bench() -> list[dict[str, Any]]:
     found = []
     for (variant, n), (time, share, clock) in TIMES.items():
@@ -36,17 +42,14 @@ def planted_bench() -> list[dict[str, Any]]:
             "experiment": "sgemm_ladder", "variant": variant, "dtype": "bf16" if half else "fp32",
             "m": n, "n": n, "k": n,
             "regime": "unlocked", "mechanism": "as found", "data": "uniform",
-            "baseline": "cublas_bf16" if half else "cublas_fp32", "time_us_median": time,
-            "time_us_ci_low": 0.99 * time, "time_us_ci_high": 1.01 * time, "tflops": 2e-6 * n**3 / time,
-            "share_of_baseline": share, "share_ci_low": 0.98 * share, "share_ci_high": 1.02 * share,
+            "baseline": "cublas_bf16" if half else "cublas_fp32",
+            **estimate(TIME, time, 0.01), **estimate(SHARE, share, 0.02), "tflops": 2e-6 * n**3 / time,
             "flop_per_clock_sm": 100.0, "sm_clock_mhz": clock, "sm_clock_min_mhz": clock - 10,
             "sm_clock_max_mhz": clock + 5, "power_w": 500.0, "gflop_per_j": time, "temperature_c": 50.0,
             "throttle_reasons": "none", "samples": 100, "rejected": 0,
         }  # fmt: skip
         found.append(row)
-    slow = dict(
-        found[0], experiment="occupancy", samples=10, time_us_median=9e3, time_us_ci_low=9e3, time_us_ci_high=9e3
-    )
+    slow = found[0] | {"experiment": "occupancy", "samples": 10} | estimate(TIME, 9e3)
     return [*found, slow]
 
 

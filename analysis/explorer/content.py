@@ -319,6 +319,7 @@ def findings(inputs: Inputs, figures: Collection[str] = ()) -> list[Row]:
     charts = {name: manifest.get("chart") for name, manifest in registry.findings().items()}
     return [
         {key: value for key, value in row.items() if key not in ("numbers", "rows")}
+        | {"tried": [{key: value for key, value in one.items() if key != "numbers"} for one in row["tried"]]}
         | {"chart": charts.get(row["name"]), "figure": row["name"] in figures}
         for row in inputs.findings()
     ]

@@ -19,6 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.data import Measured, current, ladder_sizes, one_row_each
 from analysis.figures import style
+from analysis.statistics import TIME
 from contracts.dtypes import dtypes
 
 GAP = 0.5  # between families, in rows
@@ -35,7 +36,8 @@ def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     and high (from the ends of the two 95% intervals), per_clock (of FLOP/clock/SM), clock (of the SM clock).
     """
     rows = one_row_each(bench).merge(variants[["variant", "builds_on"]], on="variant")
-    shown = ["n", "regime", "data", "label", "time_us_median", "time_us_ci_low", "time_us_ci_high"]
+    _, shortest, longest = TIME
+    shown = ["n", "regime", "data", "label", *TIME]
     before = rows[["variant", *shown, "flop_per_clock_sm", "sm_clock_mhz"]]
     both = rows.merge(
         before, left_on=["builds_on", "n", "regime", "data"], right_on=["variant", "n", "regime", "data"],
@@ -46,8 +48,8 @@ def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     return both[["variant", "label", "family", "n", "regime", "data"]].assign(
         over=both["label_before"],
         gain=both["time_us_median_before"] / both["time_us_median"],
-        low=both["time_us_ci_low_before"] / both["time_us_ci_high"],
-        high=both["time_us_ci_high_before"] / both["time_us_ci_low"],
+        low=both[f"{shortest}_before"] / both[longest],
+        high=both[f"{longest}_before"] / both[shortest],
         per_clock=both["flop_per_clock_sm"] / both["flop_per_clock_sm_before"],
         clock=both["sm_clock_mhz"] / both["sm_clock_mhz_before"],
     )

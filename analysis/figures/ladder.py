@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, marked, records, share_text
 from analysis.figures import style
+from analysis.statistics import TIME
 
 PAGE = 10.0  # inches: a figure that is higher would be made too small to read in the supplement
 ROW, CLOSE_ROW = 0.2, 0.15  # inches
@@ -61,11 +62,12 @@ def draw(measured: Measured, experiment: str) -> Figure:
     rows = measured.bench[measured.bench["experiment"] == experiment]
     if rows.empty:
         return style.left_out(measured, f"Timings of {experiment}", measured.untimed(experiment))
+    time, shortest, longest = TIME
     rows = rows.assign(
         mark=marked(rows),
         value=rows["tflops"],
-        low=rows["tflops"] * (rows["time_us_median"] / rows["time_us_ci_high"]),
-        high=rows["tflops"] * (rows["time_us_median"] / rows["time_us_ci_low"]),
+        low=rows["tflops"] * (rows[time] / rows[longest]),
+        high=rows["tflops"] * (rows[time] / rows[shortest]),
         share=100 * rows["share_of_baseline"].where(rows["variant"] != rows["baseline"]),
     )
     places = {label: place for place, label in enumerate(rows["mark"].drop_duplicates())}

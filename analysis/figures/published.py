@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from analysis.data import Measured, current, one_row_each
 from analysis.figures import style
 from analysis.inputs import Inputs
+from analysis.statistics import SHARE
 from analysis.tables.published import shares
 from contracts import worklogs
 
@@ -28,9 +29,9 @@ HEAD = 1.0  # above each worklog, in rows
 
 
 def ours(bench: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant at SIZE, by variant: share_of_baseline, share_ci_low, share_ci_high."""
+    """One row per variant at SIZE, by variant: `SHARE`."""
     rows = one_row_each(bench[(bench["n"] == SIZE) & (bench["regime"] == "unlocked")])
-    return rows.set_index("variant")[["share_of_baseline", "share_ci_low", "share_ci_high"]]
+    return rows.set_index("variant")[list(SHARE)]
 
 
 def without_theirs(variants: pd.DataFrame, drawn: pd.DataFrame, mine: pd.DataFrame) -> pd.DataFrame:
@@ -72,7 +73,7 @@ def draw_rung(axes: Axes, place: float, theirs: pd.DataFrame, mine: Mapping[Any,
     if mine is None:
         axes.text(1.21, place, "–", **at)
         return
-    middle, low, high = (100 * mine[name] for name in ("share_of_baseline", "share_ci_low", "share_ci_high"))
+    middle, low, high = (100 * mine[name] for name in SHARE)
     axes.errorbar(middle, place, xerr=[[middle - low], [high - middle]], color=style.INK, linewidth=1, capsize=2)
     axes.scatter(middle, place, s=24, color=style.KERNEL, zorder=3, linewidth=0)
     axes.text(1.21, place, f"{middle:.1f}", color=style.KERNEL, **at)

@@ -19,6 +19,7 @@ from matplotlib.ticker import MultipleLocator, PercentFormatter
 
 from analysis.data import Measured, marked, records, share_text
 from analysis.figures import style
+from analysis.statistics import SHARE, TIME
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,9 @@ def lines_of_panels(rows: pd.DataFrame) -> list[list[Panel]]:
         upper, lower = [], []
         for regime in sorted(part["regime"].unique(), reverse=True):
             own = part[part["regime"] == regime]
-            interval, ends = ("tflops_low", "tflops_high"), ("share_ci_low", "share_ci_high")
+            interval, (share, least, most) = ("tflops_low", "tflops_high"), SHARE
             upper.append(Panel(f"TFLOP/s, {regime} clocks{of}", own, "tflops", interval, False))
-            lower.append(Panel(f"share of cuBLAS, {regime} clocks{of}", own, "share_of_baseline", ends, True))
+            lower.append(Panel(f"share of cuBLAS, {regime} clocks{of}", own, share, (least, most), True))
         if len(upper) < 2:
             upper.append(Panel(f"FLOP/clock/SM (derived){of}", part, "flop_per_clock_sm", None, False))
             lower.append(Panel(f"share of cuBLAS per clock (derived){of}", part, "share_per_clock", None, True))
@@ -113,10 +114,8 @@ def draw(measured: Measured, experiment: str) -> Figure:
     rows = measured.bench[measured.bench["experiment"] == experiment]
     if rows.empty:
         return style.left_out(measured, f"Timings of {experiment}", measured.untimed(experiment))
-    flop = 2e-6 * rows["m"] * rows["n"] * rows["k"]
-    rows = rows.assign(
-        mark=marked(rows), tflops_low=flop / rows["time_us_ci_high"], tflops_high=flop / rows["time_us_ci_low"]
-    )
+    flop, (_, shortest, longest) = 2e-6 * rows["m"] * rows["n"] * rows["k"], TIME
+    rows = rows.assign(mark=marked(rows), tflops_low=flop / rows[longest], tflops_high=flop / rows[shortest])
     looks = line_looks(rows)
     lines = lines_of_panels(with_shares_at_equal_clock(rows))
     legend_lines = -(-len(looks) // style.legend_columns(list(looks)))

@@ -15,7 +15,8 @@ holds, why, summary, numbers, rows, evidence, tried, status}.
     numbers: by name, in the units that their names end in; rows: what the figure or table of the finding shows
     evidence: ids of the entries of class `finding` in claims.yaml that bear it out, each judged by itself; an entry
     that bears out none of the findings here is a smaller one of its own
-    tried: on this machine and on each archive, as `matrix` has it; status: on which of them it holds, in words
+    tried: on this machine and on each archive, as `matrix` has it, with its numbers there; status: on which of them it
+    holds, in words
 
 A statement is held against the tables each time, so that another GPU's copy does not repeat what was found on this one.
 """
@@ -58,7 +59,10 @@ def findings(inputs: Inputs) -> list[Row]:
     found = {one: {row["name"]: row for row in on_machine(one)} for one in machines}
     for name, row in found[of].items():
         kernels = manifests().get(name, {}).get("kernels", [])
-        row["tried"] = [matrix.on(one, found[one][name], kernels) for one in machines if name in found[one]]
+        on = [one for one in machines if name in found[one]]
+        row["tried"] = [
+            matrix.on(one, found[one][name], kernels) | {"numbers": found[one][name]["numbers"]} for one in on
+        ]
         row["status"] = matrix.status(row["tried"])
     return list(found[of].values())
 

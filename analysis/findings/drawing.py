@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from matplotlib.figure import Figure
 
 from analysis.data import Measured
 from analysis.figures import style
-from analysis.findings.sources import Statement
+from analysis.findings.sources import Row, Statement
 from analysis.inputs import Inputs
 from analysis.quantities.machine import Missing
 from contracts import UserError
+
+
+def starred(measured: Measured, rows: Sequence[Row]) -> list[str]:
+    """The rows' labels; those of our own rungs, which follow no worklog, with a star."""
+    variants = measured.variants
+    ours = set(variants.loc[(variants["kind"] == "kernel") & variants["origin"].isna(), "variant"])
+    return [f"{row['label']}*" if row["variant"] in ours else str(row["label"]) for row in rows]
 
 
 def of_finding(name: str) -> Callable[[Callable[[Measured, Statement], Figure]], Callable[[Inputs], Figure]]:

@@ -2,7 +2,7 @@
 
 matrix.csv: name, part, title and status of a finding; a machine and its gpu; holds there ("yes", "no", or "not tried",
 with why); and of the finding's kernels the least and the greatest share of cuBLAS over all sizes, data and clocks, in
-percent, with where that is.
+percent, with where that is; which share of cuBLAS these are (share_kind).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analysis.findings.sources import Row, Sources
 from analysis.inputs import Inputs
 
 SHARES = ("least_percent", "least_at", "greatest_percent", "greatest_at")
-COLUMNS = ["name", "part", "title", "status", "machine", "gpu", "holds", "why", *SHARES]
+COLUMNS = ["name", "part", "title", "status", "machine", "gpu", "holds", "why", *SHARES, "shares"]
 WORDS = {True: "yes", False: "no", None: "not tried"}
 
 
@@ -27,15 +27,17 @@ def measured_findings() -> list[str]:
 
 def on(of: Sources, row: Row, kernels: list[str]) -> Row:
     """A finding on one machine. `kernels`: those whose shares it is about."""
-    timed = [
-        (100 * float(one["share_of_baseline"]), f"{name}, n = {n}, {data}, {regime}")
+    rows = [
+        (one, f"{name}, n = {n}, {data}, {regime}")
         for (name, n, data, regime), rows in of.machine.index("bench").items()
         for one in rows
         if name in kernels and not one["stale"]
     ]
+    timed = [(100 * float(one["share_of_baseline"]), where) for one, where in rows]
+    kinds = sorted({str(one["share_kind"]) for one, _ in rows if one["share_kind"]})
     found = {"machine": of.machine.name, "gpu": of.measured.provenance["gpu"], "holds": row["holds"], "why": row["why"]}
     ends = [*min(timed), *max(timed)] if timed else [None] * len(SHARES)
-    return found | dict(zip(SHARES, ends, strict=True))
+    return found | dict(zip(SHARES, ends, strict=True)) | {"shares": " or ".join(kinds) or None}
 
 
 def status(tried: list[Row]) -> str:

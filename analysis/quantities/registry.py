@@ -22,6 +22,7 @@ from analysis.data import metrics
 from analysis.metrics import COMPARISON, DERIVED
 from analysis.quantities import estimates
 from analysis.quantities.estimates import Estimate
+from analysis.statistics import IN_TURNS, SHARE, TIME
 from contracts import schema
 from contracts.dtypes import Types
 
@@ -169,18 +170,18 @@ def _conflicts(side: str) -> Callable[[Reading], Value]:
 def _own() -> list[Quantity]:
     return [
         Quantity("tflops", "Speed", "TFLOP/s", "bench", "tflops", "tflops_low", "tflops_high", _tflops, better=1),
-        Quantity("share", "Share of cuBLAS", "%", "bench", "share_of_baseline", "share_ci_low", "share_ci_high",
+        Quantity("share", "Share of cuBLAS", "%", "bench", *SHARE,
                  shown_times=100, better=1),  # of which kind, `share_kind` says
         Quantity("share_kind", "What the share of cuBLAS is of: each alone, or in turns", "", "bench"),
-        Quantity("share_in_turns", "Share of cuBLAS, in turns with it", "%", "bench", "share_in_turns",
-                 "share_in_turns_ci_low", "share_in_turns_ci_high", shown_times=100, better=1),
+        Quantity("share_in_turns", "Share of cuBLAS, in turns with it", "%", "bench", *IN_TURNS,
+                 shown_times=100, better=1),
         Quantity("share_alone", "Share of cuBLAS in windows of each alone", "%", "bench", shown_times=100, better=1),
         Quantity("share_per_clock", "Share of cuBLAS per clock", "%", "bench", shown_times=100, better=1),
         Quantity("flop_per_clock_sm", "Work per clock", "FLOP/clock/SM", "bench", "flop_per_clock_sm",
                  "flop_per_clock_ci_low", "flop_per_clock_ci_high", better=1),
         Quantity("gflop_per_j", "Work per joule", "GFLOP/J", "bench", "gflop_per_j", "gflop_per_j_ci_low",
                  "gflop_per_j_ci_high", lambda of: of.windows(), better=1, noise=Noise.POWER),
-        Quantity("time_us", "Time", "µs", "bench", "time_us_median", "time_us_ci_low", "time_us_ci_high", better=-1),
+        Quantity("time_us", "Time", "µs", "bench", *TIME, better=-1),
         Quantity("power_w", "Power", "W", "bench", "power_w", "power_w_ci_low", "power_w_ci_high",
                  lambda of: of.windows(), noise=Noise.POWER),
         Quantity("temperature_c", "GPU temperature at the end of the window", "°C", "bench", noise=Noise.POWER),

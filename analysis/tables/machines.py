@@ -13,6 +13,7 @@ import pandas as pd
 
 from analysis.data import Measured, current, one_row_each, squares
 from analysis.inputs import Inputs
+from analysis.statistics import SHARE
 from analysis.tables.leases import leases_table
 
 YARDSTICK = 1.0  # percent, where no machine has the row from two leases
@@ -38,7 +39,7 @@ def shares(machines: dict[str, Measured], spreads: pd.DataFrame | None = None) -
         bench, _ = current(measured.bench)
         bench = squares(bench[(bench["regime"] == "unlocked") & (bench["data"] == "uniform")])
         rows = one_row_each(bench[bench["kind"] != "baseline"])
-        parts = {"share_percent": "share_of_baseline", "share_low": "share_ci_low", "share_high": "share_ci_high"}
+        parts = dict(zip(("share_percent", "share_low", "share_high"), SHARE, strict=True))
         ends: dict[str, Any] = {new: 100 * rows[old] for new, old in parts.items()}
         found.append(rows[columns].assign(machine=name, gpu=measured.provenance["gpu"], **ends))
     rows = pd.concat(found, ignore_index=True).sort_values(["order", "n"], kind="stable", ignore_index=True)

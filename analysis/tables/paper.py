@@ -52,6 +52,7 @@ import pandas as pd
 
 from analysis.data import Measured, describe, library_functions, metric_names, records, stale_variants, wide
 from analysis.inputs import Inputs
+from analysis.statistics import SHARE, TIME
 from analysis.tables import autotune, library_calls
 from analysis.tables.compare import compare
 from analysis.tables.data_kinds import spreads
@@ -70,17 +71,18 @@ def timings(measured: Measured) -> pd.DataFrame:
         name: max((ceilings.get(key, 0.0) for key in Types.named(name).ab.ceilings), default=0.0) or None
         for name in bench["dtype"].unique()
     }
+    (_, shortest, longest), (share, least, most) = TIME, SHARE
     copied = ["experiment", "regime", "n", "variant", "label", "kind", "dtype", "data"]
     rows = pd.DataFrame(
         {
             **{name: bench[name] for name in copied},
             "stale": bench["stale"].astype(bool),
             "tflops": bench["tflops"],
-            "tflops_ci_low": flop / bench["time_us_ci_high"],
-            "tflops_ci_high": flop / bench["time_us_ci_low"],
-            "share_percent": 100 * bench["share_of_baseline"],
-            "share_ci_low_percent": 100 * bench["share_ci_low"],
-            "share_ci_high_percent": 100 * bench["share_ci_high"],
+            "tflops_ci_low": flop / bench[longest],
+            "tflops_ci_high": flop / bench[shortest],
+            "share_percent": 100 * bench[share],
+            "share_ci_low_percent": 100 * bench[least],
+            "share_ci_high_percent": 100 * bench[most],
             "share_kind": bench["share_kind"],
             "gain": gains(bench, measured.variants),
             "time_us_median": bench["time_us_median"],

@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis.data import Measured
 from analysis.inputs import Inputs
+from analysis.statistics import SHARE
 
 KIND = "problems"  # of such an experiment
 _COPIED = [*("experiment", "regime", "data", "m", "n", "k", "alpha", "beta"), *("variant", "label", "kind", "dtype")]
@@ -22,7 +23,7 @@ def timings(measured: Measured, experiments: list[str]) -> pd.DataFrame:
     """The columns of problems.csv for these experiments: by problem, variants in the catalogue's order."""
     rows = measured.timed[measured.timed["experiment"].isin(experiments)]
     rows = rows.sort_values(["experiment", "regime", "data", "m", "n", "k", "alpha", "beta", "order"], kind="stable")
-    shares = {"share": "share_of_baseline", "share_ci_low": "share_ci_low", "share_ci_high": "share_ci_high"}
+    shares = dict(zip(("share", "share_ci_low", "share_ci_high"), SHARE, strict=True))
     found = rows[_COPIED].assign(stale=rows["stale"].astype(bool), tflops=rows["tflops"])
     found = found.assign(**{f"{name}_percent": 100 * rows[column].astype(float) for name, column in shares.items()})
     return found.join(rows[_MEASURED]).reset_index(drop=True)

@@ -14,6 +14,7 @@ import pytest
 from helpers import ROOT, assert_one_line, run_module
 
 from analysis import bench, inputs
+from analysis.statistics import SHARE, TIME
 from contracts import UserError, read_rows, registry, write_rows
 from contracts.samples import GAP, OFF_TARGET, read_samples, samples_table, write_samples
 from experiments.stages.bench import worklog_replays
@@ -87,8 +88,9 @@ FILES = {"samples": "samples.parquet", "windows": "windows.csv"}
 def test_what_the_columns_are_of() -> None:
     (row,) = derived(planted([2.0, 4.0, 2.0, 2.0, 2.0], [3.0, 3.0, 1.0, 3.0]))
     assert (row["time_us_median"], row["share_of_baseline"], row["samples"], row["rejected"]) == (2.0, 1.5, 5, 0)
-    assert row["time_us_ci_low"] == 2.0 <= row["time_us_ci_high"] <= 4.0
-    assert row["share_ci_low"] < 1.5 <= row["share_ci_high"]
+    (_, shortest, longest), (_, least, most) = TIME, SHARE
+    assert row[shortest] == 2.0 <= row[longest] <= 4.0
+    assert row[least] < 1.5 <= row[most]
     assert row["tflops"] == pytest.approx(FLOP / 2.0 / 1e6)
     assert row["flop_per_clock_sm"] == pytest.approx(FLOP / (2.0 * 1500 * 10))
     assert row["gflop_per_j"] == pytest.approx(FLOP / (500.0 * 2.0 / 1e6) / 1e9)
@@ -122,7 +124,7 @@ def processes(*runs: tuple[float, float], **window: Any) -> list[dict[str, Any]]
 def test_five_processes_have_a_median_and_the_least_and_the_greatest_of_each() -> None:
     (row,) = processes(*[(250.0, theirs) for theirs in (240.0, 230.0, 250.0, 235.0, 245.0)])
     assert (row["share_kind"], row["processes"], row["samples"]) == ("alone", 5, 30)
-    assert (row["share_ci_low"], row["share_of_baseline"], row["share_ci_high"]) == (0.92, 0.96, 1.0)
+    assert [row[column] for column in SHARE] == [0.96, 0.92, 1.0]
     assert row["share_alone"] == 0.96 and row["tflops"] == pytest.approx(FLOP / 250.0 / 1e6)
     assert (row["time_us_median"], row["time_us_in_turns"]) == (250.0, 202.0)
     assert (row["share_in_turns_ci_low"], row["share_in_turns"]) == (300 / 204, 300 / 202)
@@ -174,7 +176,7 @@ def test_a_row_depends_on_no_other() -> None:
     assert together == bench.derive(both[::-1], pd.concat([second, first]).sample(frac=1, random_state=1), 10, "")[::-1]
     assert together[:1] == bench.derive(both[:1], first, 10, "")
     same = bench.derive(both, pd.concat([first, first.assign(variant="w")]), 10, "")
-    assert same[0]["time_us_ci_low"] != same[1]["time_us_ci_low"]  # other draws
+    assert same[0][TIME[1]] != same[1][TIME[1]]  # other draws
 
 
 def test_the_worklog_s_own_figure() -> None:

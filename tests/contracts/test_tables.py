@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.statistics import SHARE, TIME
 from contracts import UserError, read_json, read_rows, write_rows
 
 
@@ -14,10 +15,10 @@ from contracts import UserError, read_json, read_rows, write_rows
     ("change", "said"),
     [
         (
-            {"time_us_median": "1", "time_us_ci_low": "900000", "time_us_ci_high": "2"},
-            "time_us_ci_low = 900000, .*order",
+            dict(zip(TIME, ("1", "900000", "2"), strict=True)),
+            f"{TIME[1]} = 900000, .*order",
         ),
-        ({"share_ci_high": "0.0000001"}, "share_ci_low = .* allowed: in ascending order"),
+        ({SHARE[2]: "0.0000001"}, f"{SHARE[1]} = .* allowed: in ascending order"),
         ({"samples": "1_0"}, 'samples = "1_0" is not allowed; allowed: integer'),
         ({"samples": "٣"}, "samples = .* is not allowed; allowed: integer"),
         ({"samples": " 3"}, 'samples = " 3" is not allowed; allowed: integer'),

@@ -1,4 +1,5 @@
-"""README.md is short, and its pictures are there. What it says of measurements is in docs/statements/README.txt."""
+"""README.md is short, and its pictures are there. What it says of measurements is
+filled from findings.json, which tests/analysis/findings compares."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ rule paper_pdf:
     input:
         "analysis/render.py",
         sorted(path.as_posix() for folder in ("paper", "analysis/findings") for path in Path(folder).rglob("*.typ")),
-        "paper/references.bib",
+        ["paper/references.bib", "paper/by_hand.csv"],
         [f"results/tables/{one.file}" for one in REPORT_TABLES.values()],
         [f"results/figures/{name}.pdf" for name in OUTPUTS],
         [f"results/figures/banks_{name}.{suffix}" for name in PICTURES for suffix in ("pdf", "json")],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.findings.sources import Row, Sources, Statement
-from analysis.quantities.machine import Missing
+from analysis.quantities.machine import SIZE, Missing
 
 BUILT = ("registers", "spill_bytes", "blocks_per_sm")
 
@@ -46,9 +46,9 @@ def compute(of: Sources) -> Statement:
         numbers |= {"fewer_label": less[0]["label"], "fewer_change_percent": 100 * (less[0]["speedup"] - 1)}
     return Statement(
         holds=numbers["slower"] == len(more) and lower == 0,
-        summary=f"Holding registers down for another block an SM slowed {numbers['slower']} of {len(more)} kernels, by "
-        f"{-numbers['best_change_percent']:.0f} to {-numbers['worst_change_percent']:.0f}%; the fastest fp32 kernel, "
-        f"`{label}`, has the lowest occupancy of all, {numbers['fastest_occupancy_percent']:.1f}%.",
+        summary=f"Holding registers down for another block an SM slowed {numbers['slower']} of {len(more)} kernels at "
+        f"n = {SIZE}, by {-numbers['best_change_percent']:.0f} to {-numbers['worst_change_percent']:.0f}%; the fastest "
+        f"fp32 kernel, `{label}`, has the lowest occupancy of all, {numbers['fastest_occupancy_percent']:.1f}%.",
         numbers=numbers,
         rows=rows,
     )

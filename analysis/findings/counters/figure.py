@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured
 from analysis.figures import style
-from analysis.findings.drawing import of_finding
+from analysis.findings.drawing import of_finding, starred
 from analysis.findings.sources import ALIKE, Statement
 from analysis.quantities.machine import SIZE
 
@@ -33,7 +33,7 @@ def draw(measured: Measured, found: Statement) -> Figure:
         if beyond:
             at: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7, "color": colour}
             axes.annotate(f"{row['speedup']:.1f}", (end, place), (4, 0), **at)
-    style.name_rows(axes, range(len(rows)), [row["label"] for row in rows], margin=0.6, small=True)
+    style.name_rows(axes, range(len(rows)), starred(measured, rows), margin=0.6, small=True)
     axes.set_xlim(low, MOST + 0.12)
     axes.set_xlabel("times as fast as before the step")
     style.note(drawing, measured, f"n = {SIZE}")

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from analysis.findings.sources import CARRIED, Sources, Statement
 from analysis.quantities.machine import Missing, rows_of
+from analysis.statistics import SHARE
 
 HOPPER, HALF = "hopper_ladder", "bf16"  # the experiment of Hopper's rungs, and which of their types is reported
 LARGE = 8192  # the size at which 16-bit kernels fill the GPU, and the rungs are set side by side
@@ -19,8 +20,8 @@ def compute(of: Sources) -> Statement:
     rungs = timed[timed["kind"] == "kernel"]
     if rungs[rungs["n"] == LARGE].empty:
         raise Missing(f"{HOPPER} was not timed at n = {LARGE}")
-    columns = ["variant", "label", "kind", "tflops", "flop_per_clock_sm", "sm_clock_mhz"]
-    shares = ["share_of_baseline", "share_ci_low", "share_ci_high"]
+    columns = ["variant", "label", "kind", "tflops", "flop_per_clock_sm", "sm_clock_mhz", "share_kind"]
+    shares = list(SHARE)
     rows = rows_of(timed.loc[timed["n"] == LARGE, [*columns, *shares]].astype(dict.fromkeys(shares, float)))
     kernels = [row for row in rows if row["kind"] == "kernel"]
     for before, row in pairwise(kernels):

@@ -35,8 +35,8 @@ def compute(of: Sources) -> Statement:
     }
     summary = (
         f"The last fp32 rungs keep at least {numbers['fp32_least_kept_percent']:.0f}% of their published share of "
-        f"cuBLAS; the last 16-bit rung, published at {numbers['half_theirs_percent']:.0f}%, has "
-        f"{numbers['half_percent']:.0f}% here"
+        f"cuBLAS at n = {SIZE}; the last 16-bit rung, `{numbers['half_label']}`, published at "
+        f"{numbers['half_theirs_percent']:.0f}%, has {numbers['half_percent']:.0f}%"
     )
     if rate is not None:
         summary += f", where `mma.sync` has {rate:.0f}% of the rate of `wgmma`"

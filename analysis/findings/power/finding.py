@@ -55,9 +55,9 @@ def compute(of: Sources) -> Statement:
         numbers |= {"capped_label": row["label"], "capped_n": int(row["n"]), "capped_mhz": row["sm_clock_mhz"]}
     return Statement(
         holds=bool(near) and bool(capped) and reachable < peak,
-        summary=f"The fastest fp32 kernels draw the card's limit of {limit:.0f} W at "
-        f"{significant(best['peak_percent'])}% of the measured FMA rate per clock. With the energy per "
-        f"operation of the most frugal of them the limit allows {significant(reachable)} TFLOP/s, "
+        summary=f"The fastest fp32 kernel, `{best['label']}` at n = {best['n']}, draws {best['power']:.0f} W of the "
+        f"card's {limit:.0f} W at {significant(best['peak_percent'])}% of the measured FMA rate per clock. With the "
+        f"energy per operation of the most frugal of them the limit allows {significant(reachable)} TFLOP/s, "
         f"{100 * reachable / peak:.0f}% of what FMAs alone reach.",
         numbers=numbers,
         rows=shown,

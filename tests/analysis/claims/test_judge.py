@@ -22,6 +22,7 @@ from analysis.claims import files, tolerance
 from analysis.claims.vocabulary import Vocabulary
 from analysis.data import table
 from analysis.figures import verdict_counts
+from analysis.statistics import SHARE
 from contracts import read_rows, worklogs, write_rows
 from kernels import catalogue
 
@@ -155,7 +156,7 @@ def test_recorded_verdicts_hold_until_one_flips(small: Path, planted: Planted) -
     assert done.returncode == 0 and done.stderr == "" and "6 claims" in done.stdout
     for row in (rows := planted_bench()):
         if row["variant"] == "sgemm_warptile" and row["n"] == 4096:
-            row.update(share_of_baseline=0.6, share_ci_low=0.59, share_ci_high=0.61)
+            row.update(zip(SHARE, (0.6, 0.59, 0.61), strict=True))
     planted.write("bench", rows)
     done = command(small, planted, "--check")
     assert done.returncode == 1 and "6 claims" in done.stdout
@@ -207,7 +208,7 @@ def test_each_archive_has_verdicts_of_its_own(tmp_path: Path, variants_csv: Path
     second.document("provenance", {"machine": "second", "gpu": "Other GPU"})
     for row in (rows := planted_bench()):
         if row["variant"] == "sgemm_warptile" and row["n"] == 4096:
-            row.update(share_of_baseline=0.4, share_ci_low=0.39, share_ci_high=0.41)
+            row.update(zip(SHARE, (0.4, 0.39, 0.41), strict=True))
     second.write("bench", rows)
     given = ["--worklogs", small.parent, "--analytic", small / "analytic.csv", "--variants", first.variants]
     archives = ["--archives", first.folder, second.folder]

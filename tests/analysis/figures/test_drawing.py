@@ -21,6 +21,7 @@ from analysis.figures import (
     style,
 )
 from analysis.inputs import Inputs
+from analysis.statistics import TIME
 from contracts import UserError, read_json, write_json, write_rows
 
 
@@ -95,11 +96,10 @@ def test_the_ladder_s_numbers_are_the_table_s(still: Folder) -> None:
 def lock(folder: Folder) -> None:
     """Beside each row of bench.csv one with locked clocks, at 1500 MHz."""
     path = folder.measured / "bench.csv"
-    times = ("time_us_median", "time_us_ci_low", "time_us_ci_high")
     rows = folder.rows("bench")
     locked = [
         row
-        | {name: row[name] * row["sm_clock_mhz"] / 1500 for name in times}
+        | {name: row[name] * row["sm_clock_mhz"] / 1500 for name in TIME}
         | {"regime": "locked", "sm_clock_mhz": 1500.0, "tflops": row["tflops"] * 1500 / row["sm_clock_mhz"]}
         for row in rows
     ]

@@ -33,6 +33,7 @@ from analysis.figures import (
     machines,
     occupancy,
     paper_ladder,
+    paper_shares,
     predicted,
     published,
     roofline,
@@ -41,6 +42,7 @@ from analysis.figures import (
     style,
     wave_quantization,
 )
+from analysis.statistics import SHARE
 from analysis.tables import autotune as tables_autotune
 from analysis.tables import machines as tables_machines
 from analysis.tables import published as tables_published
@@ -141,6 +143,7 @@ FIGURES: dict[str, Callable[[Folder, Measured], Figure]] = {
     "published": lambda _, measured: published.draw(measured, published_rows()),
     "autotune": lambda folder, _: of_tuning(folder),
     "paper_ladder": lambda _, measured: paper_ladder.draw(measured),
+    "paper_shares": lambda _, measured: paper_shares.draw(measured),
     "dispatch": lambda folder, _: dispatch.dispatch_figure(folder.inputs()),
 } | {f"finding_{name}": of_finding(name) for name in FINDINGS}
 COLUMN = [name for name in FIGURES if name.startswith(("paper_", "finding_"))]  # as wide as a column of the paper
@@ -421,9 +424,8 @@ def test_two_runs_stand_side_by_side_rung_by_rung(folder: Folder, tmp_path: Path
     other = another(folder, tmp_path / "second", date="2026-11-21")
     moved = 1.25
     path = other / "bench.csv"
-    shares = ("share_of_baseline", "share_ci_low", "share_ci_high")
     rows = [
-        row | ({name: moved * row[name] for name in shares} if row["variant"] == "sgemm_tiling" else {})
+        row | ({name: moved * row[name] for name in SHARE} if row["variant"] == "sgemm_tiling" else {})
         for row in read_rows(path, "bench")
         if row["variant"] != "sgemm_naive"
     ]

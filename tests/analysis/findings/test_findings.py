@@ -22,6 +22,7 @@ from analysis.findings import matrix
 from analysis.findings.merged.finding import APART
 from analysis.findings.sources import Sources
 from analysis.quantities.machine import Machine
+from analysis.statistics import SHARE, TIME
 from contracts import UserError, read_json, read_rows, worklogs, write_json, write_rows
 from kernels import catalogue
 
@@ -168,7 +169,7 @@ def no_power_cap(row: Row) -> Row | None:
 
 
 def faster_half(row: Row) -> Row | None:
-    share = dict.fromkeys(("share_ci_low", "share_of_baseline", "share_ci_high"), 0.98)
+    share = dict.fromkeys(SHARE, 0.98)
     return share if row["variant"].startswith("hgemm_bcf_dbf_rw") else None
 
 
@@ -212,7 +213,7 @@ def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archi
     def halved(row: Row) -> Row | None:
         if (row["variant"], row["n"]) != (last, 16384):
             return None
-        return {key: row[key] / 2 for key in ("share_of_baseline", "share_ci_low", "share_ci_high")}
+        return {key: row[key] / 2 for key in SHARE}
 
     folder.edit("bench", halved)
     (folder.measured / "smem_microbench.csv").unlink()
@@ -227,7 +228,7 @@ def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archi
     assert (here["machine"], here["holds"], there["machine"], there["holds"]) == ("h200", "yes", "other", "no")
     assert there["gpu"] == "Other GPU" and there["least_at"].startswith(f"{last}, n = 16384, ")
     assert float(there["least_percent"]) < 55 < float(here["least_percent"])
-    (line,) = (line for line in readme(found.values()).splitlines() if line.startswith("| Hopper's own"))
+    (line,) = (line for line in readme(found.values()).splitlines() if line.startswith("| A ping-pong rung"))
     assert re.fullmatch(r"\| [^|]+ \| yes \(\d+ to 102%\) \| no \(50 to 102%\) \|", line)
 
 
@@ -283,7 +284,7 @@ def test_the_hopper_ladder_reports_its_last_rung_at_each_size(reported: dict[str
 
 def test_a_last_rung_far_from_the_library_closes_no_gap(folder: Folder, variants_csv: Path) -> None:
     def slow(row: Row) -> Row:
-        shares = dict.fromkeys(("share_of_baseline", "share_ci_low", "share_ci_high"), 0.9)
+        shares = dict.fromkeys(SHARE, 0.9)
         return row | (shares if row["variant"] == "hgemm_wgmma_pingpong_bf16" else {})
 
     folder.edit("bench", slow)
@@ -305,7 +306,7 @@ def test_merged_loads_are_reported_with_their_price(reported: dict[str, Row], ar
 
 def times(row: Row, factor: float) -> Row:
     """The same timing so many times as long."""
-    return {key: row[key] * factor for key in ("time_us_median", "time_us_ci_low", "time_us_ci_high")}
+    return {key: row[key] * factor for key in TIME}
 
 
 @pytest.mark.parametrize(("share", "holds"), [(1.0, True), (0.9, False)])
@@ -346,7 +347,7 @@ def test_plain_fmas_are_compared_with_the_fastest_call_of_the_library(reported: 
 
 
 def test_a_square_behind_the_library_speaks_against_plain_fmas(folder: Folder, variants_csv: Path) -> None:
-    behind = {"share_ci_low": 0.89, "share_of_baseline": 0.9, "share_ci_high": 0.91}
+    behind = dict(zip(SHARE, (0.9, 0.89, 0.91), strict=True))
     folder.edit("bench", lambda row: behind if row["experiment"] == "sgemm_sizes" and row["n"] == 4096 else None)
     found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["fma"]
     assert found["holds"] is False and found["numbers"]["ahead"] == found["numbers"]["squares"] - 1

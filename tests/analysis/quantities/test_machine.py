@@ -19,6 +19,7 @@ from analysis.inputs import Inputs
 from analysis.quantities.estimates import Estimate
 from analysis.quantities.machine import Machine, Missing
 from analysis.quantities.registry import SOURCES, quantities
+from analysis.statistics import SHARE
 from analysis.tables import autotune
 from contracts import UserError, read_rows
 
@@ -251,8 +252,7 @@ def test_sizes_are_counted_where_a_comparison_is_true(ask: Ask) -> None:
 def two(tmp_path: Path, variants_csv: Path) -> Ask:
     """Two archives, `planted` and `other`, which has half of the shares, and no timing of sgemm_vectorized."""
     folders = {name: Planted(tmp_path / name, variants_csv) for name in ("planted", "other")}
-    shares = ("share_of_baseline", "share_ci_low", "share_ci_high")
-    rows = [row | {key: row[key] / 2 for key in shares} for row in planted_bench()]
+    rows = [row | {key: row[key] / 2 for key in SHARE} for row in planted_bench()]
     other = folders["other"]
     other.write("bench", [row for row in rows if row["variant"] != "sgemm_vectorized"])
     other.document("provenance", {"machine": "other"})

@@ -12,6 +12,7 @@ from analysis.data import Measured, squares
 from analysis.explorer import content
 from analysis.figures import problems as figure
 from analysis.inputs import Inputs
+from analysis.statistics import SHARE
 from analysis.tables import problems
 from contracts import write_rows
 from kernels import catalogue
@@ -30,7 +31,7 @@ def measured(archive: Path, tmp_path: Path) -> Measured:
         (8192, 64, 64, 0.0),
         (128, 128, 8192, 0.0),
     ]
-    shares: dict[str, Any] = {"share_ci_low": 0.4, "share_ci_high": 0.6}
+    shares: dict[str, Any] = dict(zip(SHARE[1:], (0.4, 0.6), strict=True))
     parts = [
         of_kernel.assign(experiment="any", m=m, n=n, k=k, beta=beta, share_of_baseline=0.5 * 2**place, **shares)
         for place, (m, n, k, beta) in enumerate(sizes)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from helpers import ROOT, assert_one_line, run_module
 
-from contracts import UserError
+from contracts import UserError, interval_columns
 from contracts.dtypes import dtypes
 from experiments import declarations
 from experiments.gpu import discovery
@@ -181,7 +181,8 @@ def test_a_right_kernel_is_timed_and_its_output_checked(device: GpuDevice, folde
     record = bench(faulty("none"), folder)
     assert [(row["variant"], row["passed"]) for row in record.checks] == [("fault_none", True), ("cublas_fp32", True)]
     (row,) = rows_of(record)
-    assert row["time_us_ci_low"] <= row["time_us_median"] <= row["time_us_ci_high"]
+    time, shortest, longest = interval_columns("bench", "time_us_median")
+    assert row[shortest] <= row[time] <= row[longest]
     assert 0 < row["share_of_baseline"] < 1 and row["samples"] + row["rejected"] == 20
     assert sum(map(len, record.samples)) == 40
 
@@ -302,7 +303,7 @@ def library_result(device: GpuDevice, entry: Baseline, p: Problem, algorithm: in
     c = inside(after, p.m, p.n, p.ldc).copy()
     inside(after, p.m, p.n, p.ldc)[:] = c0
     assert after.tobytes() == before[2].tobytes(), "wrote outside C"
-    return verify.check_whole(p, types, a, b, c0, c)
+    return verify.judge(c, *verify.expected(p, types, a, b, c0))
 
 
 @pytest.mark.parametrize("entry", BASELINES, ids=lambda entry: entry.name)
