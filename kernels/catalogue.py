@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import graphlib
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -156,20 +157,14 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
 
 def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
     """Each chain of `builds_on` ends."""
-    ends: set[str] = set()
-    for name in before:
-        chain: dict[str, None] = {}
-        at: str | None = name
-        while at is not None and at not in ends:
-            if at in chain:
-                round_ = [*list(chain)[list(chain).index(at) :], at]
-                raise UserError(
-                    f"{path}: {at}.builds_on = {before[at]!r} is not allowed, for {' builds on '.join(round_)}; "
-                    "allowed: a variant that does not build on it"
-                )
-            chain[at] = None
-            at = before[at]
-        ends |= set(chain)
+    try:
+        graphlib.TopologicalSorter({name: [one] for name, one in before.items() if one is not None}).prepare()
+    except graphlib.CycleError as error:
+        *_, one, last = chain = error.args[1]  # each is what the next builds on
+        raise UserError(
+            f"{path}: {last}.builds_on = {one!r} is not allowed, for {' builds on '.join(reversed(chain))}; "
+            "allowed: a variant that does not build on it"
+        ) from error
 
 
 def add_tuned_argument(parser: argparse.ArgumentParser) -> None:
@@ -282,6 +277,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         persistent=entry.get("persistent", 0),
         shares_tiles=entry.get("shares_tiles", False),
         cluster=(number(f"{name}.cluster", cluster[0]), number(f"{name}.cluster", cluster[1])),
+        slices=number(f"{name}.slices", entry.get("slices", 1)),
         cooperative=entry.get("cooperative", False),
         tensor_cores=entry.get("tensor_cores", types.ab.tensor),
         tuned=entry.get("tuned"),
@@ -337,8 +333,9 @@ def _sound(variant: Variant, path: Path) -> Variant:
         raise UserError(f"{path}: {variant.name}.dtype = {variant.dtype!r}, but textures hold fp32")
     if variant.textures and variant.b_layout != "row":
         raise UserError(f"{path}: {variant.name}.b_layout = {variant.b_layout!r}, but a texture's B is row-major")
-    if math.prod(variant.cluster) > MAX_CLUSTER:
+    if math.prod(variant.cluster) * variant.slices > MAX_CLUSTER:
         said = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
+        said += f" and slices = {variant.slices}" if variant.slices > 1 else ""
         raise UserError(f"{said}, but a cluster has at most {MAX_CLUSTER} blocks")
     return variant
 

@@ -42,7 +42,7 @@ class Schedule:
     """How a launch divides a problem among its blocks, or clusters."""
 
     tiles: int
-    steps: int  # over k, of a tile
+    steps: int  # over k, of a tile, or of a slice of it
     blocks: int  # that run at a time
     busiest: int  # steps of the block that has most
     parts: float  # blocks that share a divided tile; 0: none is divided
@@ -65,9 +65,10 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
     The names of its template parameters say whether it divides tiles as include/split_k.cuh (`LEAST`) or
     include/stream_k.cuh (`WAYS`) does; any other kernel computes whole tiles.
     """
-    values, cluster = variant.template, math.prod(variant.cluster)
-    tiles, steps = math.prod(variant.tiles(problem)) // cluster, -(-problem.k // variant.tile["k"])
-    resident = variant.persistent or max(512 // variant.threads, 1)
+    values, cluster = variant.template, math.prod(variant.cluster) * variant.slices
+    tiles = math.prod(variant.tiles(problem)) * variant.slices // cluster
+    steps = -(-problem.k // (variant.tile["k"] * variant.slices))
+    resident = variant.persistent or int(values.get("BLOCKS", max(512 // variant.threads, 1)))
     blocks = max(resident * sms // cluster, 1)
     left, sharing = tiles % blocks, 0
     longest = steps if left else 0

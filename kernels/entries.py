@@ -115,7 +115,8 @@ class Variant:
     arguments: tuple[Argument, ...] = SIGNATURE
     persistent: int = 0  # blocks an SM of a grid that does not follow the tiles; 0: a block a tile
     shares_tiles: bool = False  # several of a persistent kernel's blocks may compute one tile
-    cluster: tuple[int, int] = (1, 1)  # blocks in x and y
+    cluster: tuple[int, int] = (1, 1)  # blocks in x and y, each with a tile of its own
+    slices: int = 1  # blocks in z, in one cluster, that compute one tile
     cooperative: bool = False  # all blocks run at a time, or the launch fails
     tensor_cores: bool = False  # does its arithmetic on them
     one_arch: bool = False  # needs the features that only `arch` has: sm_90a
@@ -160,11 +161,11 @@ class Variant:
         return x, y
 
     def grid(self, problem: Problem, sms: int) -> tuple[int, int, int]:
-        """Blocks in x, y and z: one a tile; of a persistent kernel, as many as a GPU with so many SMs holds, or fewer
-        where there are fewer tiles and it does not share them."""
+        """Blocks in x, y and z: one a tile and slice; of a persistent kernel, as many as a GPU with so many SMs holds,
+        or fewer where there are fewer tiles and it does not share them."""
         x, y = self.tiles(problem)
         if not self.persistent:
-            return x, y, 1
+            return x, y, self.slices
         cluster = math.prod(self.cluster)
         most = max(self.persistent * sms // cluster, 1) * cluster
         return (most if self.shares_tiles else min(x * y, most)), 1, 1
@@ -263,6 +264,7 @@ class Variant:
                     else []
                 ),
                 *(["shares tiles"] if self.shares_tiles else []),
+                *([f"{self.slices} slices"] if self.slices > 1 else []),
             ]
         )
         return digest(launch, *(without_comments(path.read_text()) for path in self.sources()))

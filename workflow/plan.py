@@ -220,10 +220,6 @@ class Plan:
         wanted = (p for e in asked if variant in e.variants for p in e.profiled)
         return tuple(dict.fromkeys(replace(problem, beta=ProblemSpec.beta) for problem in wanted))
 
-    def has_table(self, name: str) -> bool:
-        """Whether a recorded table is there to be read, or will be."""
-        return name in self.tables
-
     @functools.cached_property
     def tables(self) -> Mapping[str, str]:
         """The source of each recorded table that is there or is made: name to path."""

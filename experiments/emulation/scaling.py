@@ -42,8 +42,18 @@ class Scaled:
 
 def unit(variant: Variant) -> int:
     """What a size must be a multiple of: whole tiles twice, stretches of k, and what the kernel itself asks."""
-    sides = (TILES * variant.tile["m"], TILES * variant.tile["n"])
-    return math.lcm(*sides, math.lcm(variant.tile["k"], STRETCH), *variant.multiples.values())
+    return math.lcm(*_sides(variant), _stretch(variant), *variant.multiples.values())
+
+
+def _stretch(variant: Variant) -> int:
+    """The least k that costs every block as much as any other."""
+    return math.lcm(variant.tile["k"] * variant.slices, STRETCH)
+
+
+def _sides(variant: Variant, tiles_n: int = TILES) -> tuple[int, int]:
+    """m and n of a small launch: `TILES` tiles of each, or as many as a cluster has."""
+    clusters = dict(zip(variant.grid_axes, variant.cluster, strict=True))
+    return max(TILES, clusters["m"]) * variant.tile["m"], max(tiles_n, clusters["n"]) * variant.tile["n"]
 
 
 def emulate(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: int) -> Scaled:
@@ -54,8 +64,7 @@ def emulate(kernel: ptxsim.Kernel, variant: Variant, problem: ProblemSpec, sms: 
     large = problem.of(variant.b_layout)
     if reason := variant.refusal(large):
         raise UserError(reason)
-    stretch = math.lcm(variant.tile["k"], STRETCH)
-    m, n = (TILES * variant.tile[axis] for axis in "mn")
+    stretch, (m, n) = _stretch(variant), _sides(variant)
     if large.k % stretch or large.m % m or large.n % n:
         raise UserError(f"{variant.name}: {problem} is not made of whole tiles and stretches of k = {stretch}")
     refused = None
@@ -92,9 +101,9 @@ class _Small:
         tiles_n: int = TILES,
     ) -> None:
         self.kernel, self.variant, self.stretches, self.stretch = kernel, variant, stretches, stretch
-        self.m, self.n = TILES * variant.tile["m"], tiles_n * variant.tile["n"]
+        self.m, self.n = _sides(variant, tiles_n)
         self.problem = replace(large, m=self.m, n=self.n, k=stretch)
-        self.tiles = math.prod(variant.tiles(self.problem))
+        self.tiles = math.prod(variant.tiles(self.problem)) * variant.slices
         self.counted: set[str] = set()  # names of the counters' sums, and of those that bounds are made of
         self.asked: set[str] = set()
         self.counters = Counters()  # of the largest launch

@@ -8,7 +8,6 @@ python -m experiments.stages.archive --measured results/h200 --data data/h200-2 
 python -m experiments.stages.archive --measured results/h200 --data data/h200 --only timing_methods.csv cross_checks.csv
 python -m experiments.stages.archive --measured results/no-gpu --data data/h200 --only bounds.csv    # emulated
 python -m experiments.stages.archive --check data/h200            # whole: one commit, every table, no stale row
-python -m experiments.stages.archive --checksums data/h200        # of an archive that has none yet, as its files stand
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ from contracts import (
     write_rows,
 )
 from contracts.archives import ORIGINS, checksum
-from contracts.files import read_bytes, read_text
-from contracts.json_files import json_value
+from contracts.files import read_bytes
 from contracts.samples import read_samples
 from experiments.stages.provenance import origin
 from kernels import catalogue
@@ -48,17 +46,12 @@ def main() -> None:
     parser.add_argument("--measured", type=Path, help="for instance results/h200")
     parser.add_argument("--data", type=Path, help="for instance data/h200")
     parser.add_argument("--only", nargs="+", metavar="FILE", help="of the tables that `all` does not make, these alone")
-    parser.add_argument("--checksums", type=Path, metavar="DIR", help="add those that its archived.json has not")
     parser.add_argument("--check", type=Path, metavar="DIR", help="whether an archive is whole; an error where not")
     options = parser.parse_args()
     if options.check:
-        if options.measured or options.data or options.only or options.checksums:
+        if options.measured or options.data or options.only:
             parser.error("--check stands alone")
         return require_whole(options.check)
-    if options.checksums:
-        if options.measured or options.data or options.only:
-            parser.error("--checksums stands alone")
-        return add_checksums(options.checksums)
     if not (options.measured and options.data):
         parser.error("--measured and --data are needed")
     known = {table.file: table for table in registry.tables().values() if table.archive != "never"}
@@ -231,20 +224,6 @@ def drop_same_code(folder: Path) -> None:
 
 def checksum_of(path: Path) -> str:
     return checksum(read_bytes(path, LIMIT_BYTES))
-
-
-def add_checksums(folder: Path) -> None:
-    """Complete archived.json; a checksum that is there already stays. Raises `UserError` where a file is not its."""
-    path = folder / ORIGINS
-    found = json_value(read_text(path, LIMIT_BYTES), path)
-    if not isinstance(found, dict) or not all(isinstance(run, dict) for run in found.values()):
-        raise UserError(f"{path}: not an {ORIGINS}; foreign")
-    summed = {name: {**run, "sha256": run.get("sha256", checksum_of(folder / name))} for name, run in found.items()}
-    if changed := [name for name, run in summed.items() if run["sha256"] != checksum_of(folder / name)]:
-        raise UserError(f"{folder / changed[0]}: not as it was archived; restore it, or archive its run again")
-    write_json(path, "archived", summed)
-    added = sum("sha256" not in run for run in found.values())
-    logger.info(f"{added} checksums added to {path}, {len(found) - added} were there")
 
 
 if __name__ == "__main__":

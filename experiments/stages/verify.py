@@ -137,13 +137,6 @@ def expected(
     return reference, bound(problem, types, reference, magnitude(problem, a, b, c0))
 
 
-def check_whole(
-    problem: Problem, types: Types, a: np.ndarray, b: np.ndarray, c0: np.ndarray, c: np.ndarray
-) -> CheckResult:
-    """Every element against float64; arguments as of `expected`."""
-    return judge(c, *expected(problem, types, a, b, c0))
-
-
 def freivalds(
     problem: Problem, types: Types, cx: np.ndarray, abx: np.ndarray, magnitude_sums: np.ndarray, norms: np.ndarray
 ) -> CheckResult:

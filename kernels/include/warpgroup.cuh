@@ -44,4 +44,19 @@ __device__ __forceinline__ void wait() {
     asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
 }
 
+// barrier.cluster.arrive and wait: every thread of the cluster has arrived, and what each wrote before is visible.
+__device__ __forceinline__ void sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// st.shared::cluster: four floats to this shared address in another block of the cluster, 16-byte aligned.
+__device__ __forceinline__ void store_4(uint32_t address, int block, float4 v) {
+    asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
+                 "st.shared::cluster.v4.f32 [there], {%2, %3, %4, %5};}"
+                 :
+                 : "r"(address), "r"(block), "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w)
+                 : "memory");
+}
+
 }  // namespace cluster

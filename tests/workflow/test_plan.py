@@ -128,7 +128,7 @@ BUILDS = {f"results/build/sm_90a/sgemm_naive{suffix}" for suffix in BUILT}
 
 def sources(found: Plan, *names: str) -> list[str | None]:
     """The folders that these tables are read from."""
-    return [str(Path(found.tables[name]).parent) if found.has_table(name) else None for name in names]
+    return [str(Path(found.tables[name]).parent) if name in found.tables else None for name in names]
 
 
 def test_drawing_reads_the_archive_of_what_this_tree_has_not_made() -> None:

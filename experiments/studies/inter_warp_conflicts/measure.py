@@ -71,7 +71,6 @@ GEMMS: dict[str, dict[int, tuple[int | bool | str, ...]]] = {
     "sgemm_blocktile_1d": {16: (64, 64, 8, 8)},
     "sgemm_at_swizzle_dbf_rw": {8: (128, 128, 16, ROWS_FIRST, 2)},
 }
-BY_WARPS = ("sgemm_blocktile_2d", "sgemm_vectorized", "sgemm_warptile")
 # Which matrices are read from memory, row by row; of the other one the leading dimension is 0: one row, soon in L1
 READ = {"A and B": (True, True), "A": (True, False), "B": (False, True), "neither": (False, False)}
 SECTOR = 32  # bytes

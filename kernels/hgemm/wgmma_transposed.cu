@@ -1,0 +1,249 @@
+// wgmma_transposed: C^T = B^T A^T, in clusters whose blocks share tiles of A, tiles of B, and sums.
+//
+// The one idea it adds to `wgmma_cluster`: the operands change places. wgmma multiplies 64 rows of its first operand by
+// any multiple of 8 columns of its second. With A first, a tile of C has a multiple of 64 rows, and 600 rows by 7376
+// columns are 195 tiles of 128 x 192: a second wave that leaves half of 132 multiprocessors idle. With B^T first, the 64
+// lie along a row of C, and tiles have as few rows as fit: 600 rows are three tiles of 208. Neither matrix moves: row-major
+// B is B^T stored by columns, row-major A is A^T stored by rows, and wgmma reads 16-bit operands of either kind.
+//
+// Blocks form clusters of CX x CY x SLICES:
+//
+//     CX neighbours along a row of C      need the same tile of A: each loads a part, multicast writes it to all
+//     CY neighbours along a column        need the same tile of B, likewise
+//     SLICES blocks                       compute the same tile, each over its part of k, and add their sums together
+//
+// Sums cross from block to block through distributed shared memory. include/split_k.cuh, whose blocks may lie anywhere,
+// writes them to L2 and reads them back, which takes as long as 3 to 10 steps over k; here each block sends its sums of
+// what another block stores straight to that block. They are added in an order that is fixed, so that the same problem
+// gives the same bits.
+//
+// Roles:     one producer warp; a consumer warp group per 64 columns of the tile.
+// Pipeline:  STAGES stages, each a tile of A (BM rows of 64 elements) and one of B (64 rows of BN elements)
+//            full:  1 arrival by the producer and the bytes of both tiles, which come from all who share them
+//            empty: an arrival by each consumer warp group of each block that this one loads for
+// Timeline:  producer  wait empty | announce the bytes | load this block's parts of A and B; next step of k
+//            consumer  wait full | wgmma | wait for the wgmma of the step before | arrive at its empty; next step
+//            then      exchange sums (SLICES > 1) | scale, round | stmatrix, transposed | TMA store
+//
+// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STAGES: of the pipeline; CX, CY, SLICES: the cluster;
+//            BLOCKS: of a multiprocessor.
+// Launch:    2 BN + 32 threads (1-D); grid x over tiles of n, y over tiles of m, z over slices, whole clusters of them;
+//            dynamic shared memory: the stages, their barriers, and 1024 bytes to align them.
+// Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; BM a multiple of CX and of 8 SLICES; sm_90a. Boxes:
+//            BM / CX x 64 of A, 64 / CY x 64 of B, BM / SLICES x 64 of C, swizzled over 128 bytes.
+
+#include "include/epilogue.cuh"
+#include "include/mbarrier.cuh"
+#include "include/ptx.cuh"
+#include "include/tma.cuh"
+#include "include/warpgroup.cuh"
+#include "include/wgmma_transposed.cuh"
+
+// alpha * sum of a warp's 16 columns of C and 2 * SUMS rows to shared memory, in rows of 64 columns with the 128-byte
+// swizzle. A fragment has neighbours of a column in one register, which stmatrix turns into neighbours of a row.
+template <typename T, int SUMS>
+__device__ __forceinline__ void stage_transposed(const float (&sum)[SUMS], uint32_t buffer, float alpha) {
+    const int lane = threadIdx.x % 32, chunk = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2;  // 8 columns, whose address this is
+#pragma unroll
+    for (int j = 0; j < SUMS / 4; j += 2) {  // 16 rows, the last time perhaps 8
+        uint32_t packed[4] = {};
+#pragma unroll
+        for (int i = 0; i < 4 && j + i / 2 < SUMS / 4; ++i) {  // two blocks of 8 columns for each of two blocks of 8 rows
+            alignas(4) T pair[2];
+            update_c2(pair, alpha, &sum[4 * (j + i / 2) + 2 * (i % 2)], 0.0f);
+            packed[i] = *reinterpret_cast<const uint32_t*>(pair);
+        }
+        if (j + 1 < SUMS / 4) {
+            const uint32_t to = buffer + ((j + lane / 16) * 8 + lane % 8) * wgmma::ROW_BYTES + (chunk ^ lane % 8) * 16;
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                         :
+                         : "r"(to), "r"(packed[0]), "r"(packed[1]), "r"(packed[2]), "r"(packed[3])
+                         : "memory");
+        } else {
+            const uint32_t to = buffer + (j * 8 + lane % 8) * wgmma::ROW_BYTES + (chunk ^ lane % 8) * 16;
+            asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                         :
+                         : "r"(to), "r"(packed[0]), "r"(packed[1])
+                         : "memory");
+        }
+    }
+}
+
+// C = alpha * sum + beta * C for a warp group's 64 columns from `col` and 2 * SUMS rows from `row`, element by element.
+template <typename T, int SUMS>
+__device__ __forceinline__ void store_transposed(const float (&sum)[SUMS], int row, int col, int m, int n, float alpha,
+                                                 float beta, T* C, int ldc) {
+    row += threadIdx.x % 4 * 2;
+    col += threadIdx.x % wgmma::THREADS / 32 * 16 + threadIdx.x % 32 / 4;
+#pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+        const int r = row + i / 4 * 8 + i % 2, c = col + i / 2 % 2 * 8;
+        if (r < m && c < n) update_c(&C[static_cast<int64_t>(r) * ldc + c], alpha, sum[i], beta);
+    }
+}
+
+template <typename T, int BM, int BN, int BK, int STAGES, int CX, int CY, int SLICES, int BLOCKS>
+__global__ void __cluster_dims__(CX, CY, SLICES) __launch_bounds__(2 * BN + 32, BLOCKS)
+hgemm_wgmma_transposed(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap tma_a,
+                       const __grid_constant__ CUtensorMap tma_b, float beta, T* C, int ldc,
+                       const __grid_constant__ CUtensorMap tma_c) {
+    constexpr int CONSUMERS = BN / 64, THREADS = CONSUMERS * wgmma::THREADS, CLUSTER = CX * CY * SLICES;
+    constexpr int A_BYTES = BM * BK * sizeof(T), BOX_BYTES = BK * wgmma::ROW_BYTES;  // a box: 64 columns of B
+    constexpr int STAGE_BYTES = A_BYTES + CONSUMERS * BOX_BYTES;
+    constexpr int PIECE = BM / SLICES;  // rows of the tile that a slice stores
+    static_assert(BK * sizeof(T) == wgmma::ROW_BYTES && BM % CX == 0 && PIECE % 8 == 0, "whole parts");
+    static_assert(SLICES * PIECE * BN * sizeof(float) <= STAGES * STAGE_BYTES, "sums fit the stages");
+
+    const int row = blockIdx.y * BM, col = blockIdx.x * BN;
+    const int x = blockIdx.x % CX, y = blockIdx.y % CY, slice = blockIdx.z;
+    if (alpha == 0.0f) {
+        if (slice == 0) scale_c<BM, BN>(row, col, m, n, beta, C, ldc);
+        return;
+    }
+    auto rank = [&](int x, int y, int slice) { return x + CX * (y + CY * slice); };  // of a block in its cluster
+    const int steps = (k + BK - 1) / BK;
+    const int first = steps * slice / SLICES, last = steps * (slice + 1) / SLICES;
+
+    extern __shared__ uint8_t memory[];
+    const uint32_t stages = (ptx::shared_address(memory) + wgmma::ATOM_BYTES - 1u) & ~(wgmma::ATOM_BYTES - 1u);
+    auto a_tile = [&](int stage) { return stages + stage * STAGE_BYTES; };
+    auto b_tile = [&](int stage) { return stages + stage * STAGE_BYTES + A_BYTES; };
+    auto full = [&](int stage) { return stages + STAGES * STAGE_BYTES + stage * 8; };
+    auto empty = [&](int stage) { return full(STAGES + stage); };
+    if (threadIdx.x == THREADS) {
+        tma::prefetch_descriptor(tma_a);
+        tma::prefetch_descriptor(tma_b);
+        tma::prefetch_descriptor(tma_c);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier::init(full(stage), 1);
+            mbarrier::init(empty(stage), (CX + CY - 1) * CONSUMERS);
+        }
+        mbarrier::fence_init();
+    }
+    if constexpr (CLUSTER > 1) {
+        cluster::arrive_relaxed();
+        cluster::wait();
+    } else {
+        __syncthreads();
+    }
+
+    PipelineState<STAGES> state;
+    if (threadIdx.x >= THREADS) {
+        const uint16_t share_a = ((1 << CX) - 1) << rank(0, y, slice);
+        const uint16_t share_b = ((1 << CX * CY) - 1) / ((1 << CX) - 1) << rank(x, 0, slice);
+        const int part_a = BM / CX * x, part_b = BK / CY * y;
+        for (int step = first; step < last && threadIdx.x == THREADS; ++step, state.advance()) {
+            mbarrier::wait(empty(state.stage), state.phase ^ 1);
+            mbarrier::arrive_expect_tx(full(state.stage), STAGE_BYTES);
+            const uint32_t a = a_tile(state.stage) + part_a * wgmma::ROW_BYTES;
+            if constexpr (CX == 1) {
+                tma::load(a, tma_a, row, step * BK, full(state.stage));
+            } else {
+                tma::load_multicast(a, tma_a, row + part_a, step * BK, full(state.stage), share_a);
+            }
+#pragma unroll
+            for (int c = 0; c < CONSUMERS; ++c) {
+                const uint32_t b = b_tile(state.stage) + c * BOX_BYTES + part_b * wgmma::ROW_BYTES;
+                if constexpr (CY == 1) {
+                    tma::load(b, tma_b, step * BK, col + c * 64, full(state.stage));
+                } else {
+                    tma::load_multicast(b, tma_b, step * BK + part_b, col + c * 64, full(state.stage), share_b);
+                }
+            }
+        }
+        __syncwarp();
+        if constexpr (SLICES > 1) cluster::sync();  // with the consumers, below
+        if constexpr (CLUSTER > 1) cluster::sync();
+        return;
+    }
+
+    const int group = threadIdx.x / wgmma::THREADS;
+    auto release = [&](int stage) {  // to all blocks that load for this one, itself included
+        const int thread = threadIdx.x % wgmma::THREADS;
+        if constexpr (CX * CY == 1) {
+            if (thread == 0) mbarrier::arrive(empty(stage));
+        } else if (thread < CX * CY && (thread / CX == y || thread % CX == x)) {
+            mbarrier::arrive_remote(empty(stage), rank(0, 0, slice) + thread);
+        }
+    };
+    float sum[BM / 2];
+    if (first < last) {
+        int previous = 0;
+#pragma unroll 1
+        for (int step = first; step < last; ++step, state.advance()) {
+            mbarrier::wait(full(state.stage), state.phase);
+            wgmma::fence();
+#pragma unroll
+            for (int p = 0; p < BK; p += 16) {
+                const uint64_t b = wgmma::descriptor_mn_major<T, BK>(b_tile(state.stage) + group * BOX_BYTES, p);
+                const uint64_t a = wgmma::descriptor_k_major<T>(a_tile(state.stage), p);
+                wgmma::mma_transposed<T>(sum, b, a, step > first || p > 0);
+            }
+            wgmma::commit();
+            wgmma::wait<1>();  // for the previous step
+            if (step > first) release(previous);
+            previous = state.stage;
+        }
+        wgmma::wait<0>();
+        wgmma::fence_operand(sum);
+        release(previous);
+    } else {  // k has fewer steps than there are slices
+#pragma unroll
+        for (int i = 0; i < BM / 2; ++i) sum[i] = 0.0f;
+    }
+
+    // All tiles have been read, and the stages are free for sums and for C. With slices, those of other blocks, too.
+    auto meet = [] { asm volatile("bar.sync 1, %0;" : : "n"(THREADS) : "memory"); };
+    float total[PIECE / 2];  // of the rows that this slice stores
+    if constexpr (SLICES == 1) {
+        meet();
+#pragma unroll
+        for (int i = 0; i < PIECE / 2; ++i) total[i] = sum[i];
+    } else {
+        cluster::sync();
+        constexpr int FOURS = PIECE / 2 / 4;
+        const uint32_t inbox = stages + threadIdx.x * 16;
+        auto place = [&](int sender, int four) { return inbox + (sender * FOURS + four) * THREADS * 16; };
+#pragma unroll
+        for (int s = 0; s < SLICES; ++s) {
+#pragma unroll
+            for (int four = 0; four < FOURS; ++four) {
+                const float* from = &sum[s * (PIECE / 2) + four * 4];
+                if (s == slice) {
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) total[four * 4 + i] = from[i];
+                } else {
+                    cluster::store_4(place(slice, four), rank(x, y, s), make_float4(from[0], from[1], from[2], from[3]));
+                }
+            }
+        }
+        cluster::sync();
+#pragma unroll
+        for (int s = 1; s < SLICES; ++s) {
+#pragma unroll
+            for (int four = 0; four < FOURS; ++four) {
+                const float4 more = ptx::load_shared_4(place((slice + s) % SLICES, four));
+                total[four * 4] += more.x, total[four * 4 + 1] += more.y;
+                total[four * 4 + 2] += more.z, total[four * 4 + 3] += more.w;
+            }
+        }
+        meet();  // the sums have been read, and C may take their place
+    }
+
+    const int top = row + slice * PIECE, left = col + group * 64;
+    // TMA stores whole pieces of 16 bytes, the last one of a row too, with zeros beyond the edge.
+    if (beta != 0.0f || n % 8 != 0) {
+        store_transposed(total, top, left, m, n, alpha, beta, C, ldc);
+    } else {
+        const uint32_t buffer = stages + group * PIECE * wgmma::ROW_BYTES;
+        stage_transposed<T>(total, buffer, alpha);
+        tma::fence_proxy_async();
+        warpgroup::sync(2 + group);
+        if (threadIdx.x % wgmma::THREADS == 0 && top < m && left < n) {
+            tma::store(tma_c, top, left, buffer);
+            tma::store_commit();
+            tma::store_wait_read<0>();
+        }
+    }
+    if constexpr (CLUSTER > 1 && SLICES == 1) cluster::sync();  // no block ends while others still arrive at its barriers
+}
