@@ -239,7 +239,12 @@ def finding_summaries(found: Sequence[Row] | None, where: str) -> list[str]:
     """The lines of <!-- summaries -->: what the leading findings say on the run's machine, where they hold."""
     shown = [row for row in shown_findings(found, "summaries", where)[:LEADING] if row["holds"]]
     gpus = dict.fromkeys(one["gpu"] for row in shown for one in row["tried"][:1])
-    return [f"On {', '.join(gpus)}:", "", *(f"- **{row['title']}**: {row['summary']}" for row in shown)]
+    return [f"On {', '.join(gpus)}:", "", *(f"- **{row['title']}**: {row['summary']}{by_hand(row)}" for row in shown)]
+
+
+def by_hand(row: Row) -> str:
+    """The sentence on what was measured by hand on GPUs without an archive, if there is one."""
+    return f" {row['by_hand']}" if row["by_hand"] else ""
 
 
 def shown_findings(found: Sequence[Row] | None, directive: str, where: str) -> list[Row]:

@@ -40,7 +40,7 @@ QUANTITIES: list[Row] = [
 LEAST_CYCLES: Row = {"key": "least_cycles", "label": "Least cycles, predicted", "unit": "cycles of an SM"}
 LEAST_CYCLES |= {"better": -1, "low": "", "high": ""}
 BENCH = ["experiment", "variant", "dtype", "n", "regime", "data", "baseline", "sm_clock_mhz", "throttle_reasons"]
-BENCH += ["samples", "rejected", "stale"]
+BENCH += ["samples", "rejected", "stale", "share_kind"]
 RESOURCES = ("registers", "shared_bytes", "spill_bytes", "threads", "blocks_per_sm", "occupancy", "sass_total")
 COUNTED = (
     "global_memory",

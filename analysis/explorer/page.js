@@ -278,6 +278,9 @@ const staleNote = rows => (rows.some(row => row.stale) ? '† source changed sin
 const sourceNote = key => (key === 'least_cycles'
   ? 'Predicted by ptxsim, the emulator: the resource that needs the most cycles. No launch can be faster. '
   : `${machine().origin}; ${regime()} clocks, ${inputs()} inputs. `);
+/** Which shares of cuBLAS rows have: docs/numbers.md. */
+const shareKinds = rows => unique(rows.map(row => row.share_kind).filter(kind => kind)).sort().join(' or ') || 'not measured';
+const shareNote = rows => `Shares of cuBLAS: ${shareKinds(rows)}. `;
 const whyNothing = () => DATA.why_untimed ?? 'No timings of this are in the tables; the side-by-side view has what the emulator predicts.';
 
 // ---- the ladder -----------------------------------------------------------------------------------------------------
@@ -311,13 +314,13 @@ async function renderLadder() {
       link: stepLink(row.variant) };
   });
   const most = Math.max(...rows.map(row => row.high));
-  const unit = `${heading(one)}${one.key === 'share_of_baseline' || one.key === 'least_cycles' ? '' : ' (share of cuBLAS)'}`;
-  fill('ladder-table', table(['Kernel', heading(one), '95% interval', 'Share of cuBLAS', 'SM clock', 'Samples', 'Measured in'],
+  const unit = `${heading(one)}${one.key === 'share_of_baseline' || one.key === 'least_cycles' ? '' : ` (share of cuBLAS, ${shareKinds(shown)})`}`;
+  fill('ladder-table', table(['Kernel', heading(one), '95% interval', `Share of cuBLAS, ${shareKinds(shown)}`, 'SM clock', 'Samples', 'Measured in'],
     rows.map((row, place) => rowOf(row.variant, [el('a', { href: row.link }, row.label), exact(shown[place][one.key], row.shown), row.interval,
       exact(shown[place].share_of_baseline, isNumber(shown[place].share_of_baseline) ? number(100 * shown[place].share_of_baseline) + '%' : '–'),
       row.clock, row.samples, row.where]))));
   byId('ladder-note').textContent = `n = ${n}. ${sourceNote(one.key)}${rows.some(row => row.low < row.high) ? 'Black lines: 95% intervals. ' : ''}`
-    + `Grey: libraries. A bar leads to what its step changed. ${staleNote(shown)}${notShown()}`;
+    + `${shareNote(shown)}Grey: libraries. A bar leads to what its step changed. ${staleNote(shown)}${notShown()}`;
   await draw('ladder-chart', 'bars', rows, unit, { end: most * (onPhone() ? 1.75 : 1.28) }, whyNothing());
 }
 
@@ -424,7 +427,7 @@ async function renderSizes() {
   readOut(at, rows, one, title);
   const machines = two ? `${two.origin}. ${ratio ? 'Dashed: where both are equal. ' : `Hollow marks and dashed lines: ${two.name}. `}` : '';
   const apart = chart === 'lines' && rows.some(row => !row.joined) ? 'Marks without a line: sizes that are no multiple of 8. ' : '';
-  byId('sizes-note').textContent = `${sourceNote(one.key)}${machines}Bands and bars: 95% intervals, where wider than the line. ${apart}${staleNote(rows)}${notShown()}`;
+  byId('sizes-note').textContent = `${sourceNote(one.key)}${machines}Bands and bars: 95% intervals, where wider than the line. ${shareNote([...typed, ...(two ? there : [])])}${apart}${staleNote(rows)}${notShown()}`;
   const made = await draw('sizes-chart', chart, rows, title, { at, zero: one.key !== 'share_of_baseline' && !ratio },
     chosen.length ? 'No kernel was timed on both machines at one size under these conditions.' : 'Choose a kernel.');
   if (!made) return;
@@ -718,14 +721,20 @@ const chartOf = one => (one.chart ? linkTo(one.chart.view, one.chart) : one.figu
 /** What a finding says here, in words. */
 function statementOf(one) {
   if (one.holds === null) return [`Not computed here: ${one.why}.`];
-  return [one.holds ? '' : el('em', {}, 'Not here: '), ...ticked(one.summary ?? '')];
+  return [one.holds ? '' : el('em', {}, 'Not here: '), ...ticked(one.summary ?? ''), one.by_hand ? ` ${one.by_hand}` : ''];
 }
 
 const evidenceOf = one => one.evidence.flatMap(id => [' ', el('a', { href: linkTo('claims', { cl: 'finding', c: id }) }, id)]);
 
+/** The GPUs on which a finding was computed: those where it holds, and those where it does not. */
+function machinesOf(one) {
+  const on = holds => unique(one.tried.filter(tried => tried.holds === holds).map(tried => tried.gpu)).join(', ');
+  return [on(true) && `Holds on ${on(true)}`, on(false) && `not on ${on(false)}`].filter(words => words).join('; ');
+}
+
 /** A card for a leading finding; all of it opens the chart. */
 const card = one => el(chartOf(one) ? 'a' : 'div', { class: 'card', href: chartOf(one) },
-  el('h3', {}, one.title), el('p', {}, statementOf(one)), chartOf(one) ? el('p', { class: 'open' }, one.chart ? 'Open its chart →' : 'Open its figure →') : null);
+  el('h3', {}, one.title), el('p', { class: 'note' }, machinesOf(one)), el('p', {}, statementOf(one)), chartOf(one) ? el('p', { class: 'open' }, one.chart ? 'Open its chart →' : 'Open its figure →') : null);
 
 /** Which machine each finding holds on, with the shares of cuBLAS of its kernels. */
 function matrixOf(found) {
@@ -734,7 +743,7 @@ function matrixOf(found) {
   const cell = on => {
     if (!on) return '–';
     if (on.holds === null) return [el('span', { class: 'verdict' }, '– not tried'), { class: 'words', title: on.why ?? '' }];
-    const share = on.least_percent == null ? '' : el('small', {}, ` ${number(on.least_percent, 3)} to ${number(on.greatest_percent, 3)}% of cuBLAS`);
+    const share = on.least_percent == null ? '' : el('small', {}, ` ${number(on.least_percent, 3)} to ${number(on.greatest_percent, 3)}% of cuBLAS, ${on.shares}`);
     return [[el('span', { class: `verdict ${on.holds ? 'holds' : 'fails'}` }, on.holds ? '✓ holds' : '✗ does not hold'), share],
       { class: 'words', title: on.least_at ? `least: ${on.least_at}; greatest: ${on.greatest_at}` : '' }];
   };

@@ -206,6 +206,9 @@ def test_what_is_not_there_is_named(folder: Folder) -> None:
 # ---- on several machines ----------------------------------------------------------------------------------------
 
 
+OTHER = "NVIDIA H100 80GB HBM3"  # which was measured by hand; an archive of it takes the place of that
+
+
 def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archive: Path, variants_csv: Path) -> None:
     """A copy of the archive on which one rung has half its share at one size, and where copies were not counted."""
     last = "hgemm_wgmma_pingpong_bf16"
@@ -218,7 +221,7 @@ def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archi
     folder.edit("bench", halved)
     (folder.measured / "smem_microbench.csv").unlink()
     provenance = read_json(folder.measured / "provenance.json", "provenance")
-    write_json(folder.measured / "provenance.json", "provenance", provenance | {"machine": "other", "gpu": "Other GPU"})
+    write_json(folder.measured / "provenance.json", "provenance", provenance | {"machine": "other", "gpu": OTHER})
     found = {row["name"]: row for row in made(folder.measured.parent, archive, variants_csv, archive, folder.measured)}
     assert found["hopper"]["status"] == "holds on h200 only, not on other" and found["hopper"]["holds"]
     assert found["fma"]["status"] == "holds on all that were tried: h200, other"
@@ -226,7 +229,11 @@ def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archi
     rows = list(csv.DictReader((folder.measured.parent / "matrix.csv").open()))
     here, there = (row for row in rows if row["name"] == "hopper")
     assert (here["machine"], here["holds"], there["machine"], there["holds"]) == ("h200", "yes", "other", "no")
-    assert there["gpu"] == "Other GPU" and there["least_at"].startswith(f"{last}, n = 16384, ")
+    assert (
+        there["gpu"] == OTHER
+        and found["hopper"]["by_hand"] is None
+        and there["least_at"].startswith(f"{last}, n = 16384, ")
+    )
     assert float(there["least_percent"]) < 55 < float(here["least_percent"])
     (line,) = (line for line in readme(found.values()).splitlines() if line.startswith("| A ping-pong rung"))
     assert re.fullmatch(r"\| [^|]+ \| yes \(\d+ to 102%\) \| no \(50 to 102%\) \|", line)
@@ -280,6 +287,12 @@ def test_the_hopper_ladder_reports_its_last_rung_at_each_size(reported: dict[str
     shares = {row["label"]: row["share_of_baseline"] for row in reported["hopper"]["rows"]}
     tma = 100 * (shares["wgmma_tma_bf16"] / shares["wgmma_smem_bf16"] - 1)
     assert numbers["steps"][0] == {"label": "wgmma_tma_bf16", "percent": pytest.approx(tma)}
+
+
+def test_a_gpu_without_an_archive_is_spoken_of_as_measured_by_hand(reported: dict[str, Row]) -> None:
+    said = reported["hopper"]["by_hand"]
+    assert said.startswith(f"On one {OTHER}, measured by hand on 2026-11-24 and not archived, it has 94.6% at 2048, ")
+    assert [row["by_hand"] for name, row in reported.items() if name != "hopper"] == [None] * (len(reported) - 1)
 
 
 def test_a_last_rung_far_from_the_library_closes_no_gap(folder: Folder, variants_csv: Path) -> None:
