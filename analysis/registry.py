@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, parse_yaml_value, read_yaml, validate
+from contracts import UserError, choose, parse_yaml_value, read_yaml, validate
 from contracts import registry as recorded
 from contracts.errors import suggest
 
@@ -104,6 +104,8 @@ class Registered:
         known |= {"experiment": lambda: inputs.experiment, "claims": lambda: inputs.report("claims", "claims_table")}
         wanted = inspect.signature(function, follow_wrapped=False).parameters.values()
         names = [one.name for one in wanted if one.default is one.empty]
+        for name in names:
+            choose(dict.fromkeys([*known, *recorded.tables()]), name, f"parameter of {self.function}", self.path)
         return function(**{name: known[name]() if name in known else inputs.rows(name) for name in names})
 
 
