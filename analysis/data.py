@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 
 import contracts
-from analysis.statistics import covering
 from contracts import atomic_write, load_yaml, schema
 from contracts.registry import legs
 
@@ -74,44 +73,6 @@ def write_csv(path: Path, rows: pd.DataFrame, digits: int = 6) -> None:
 def table(rows: list[dict[str, Any]], name: str) -> pd.DataFrame:
     """Rows as a DataFrame with every column of the schema, also where there are no rows."""
     return pd.DataFrame(rows, columns=list(schema(name)["properties"]))
-
-
-def combine(
-    machine: dict[str, Any],
-    provenance: dict[str, Any],
-    variants: pd.DataFrame,
-    bench: pd.DataFrame,
-    checks: pd.DataFrame,
-    counters: pd.DataFrame,
-    *,
-    archived: bool,
-    emulated_here: bool = False,
-    leases: pd.DataFrame | None = None,
-) -> Measured:
-    """Drop failed and unknown variants, mark stale rows and join what the catalogue says of each variant.
-
-    Intervals of times and shares are made to cover fresh processes and `leases`, rows of lease_medians.csv.
-    """
-    failed = failures(checks, variants)
-    known, gone = [], set()
-    for rows in (covering(bench, leases), checks, counters):
-        gone |= set(rows["variant"]) - set(variants["variant"])
-        known.append(describe(rows, variants))
-    bench, checks, counters = known
-    timed = bench[~bench["variant"].isin(failed["variant"])]
-    return Measured(
-        machine=machine,
-        provenance=provenance,
-        variants=variants,
-        bench=squares(timed),
-        timed=timed,
-        checks=checks,
-        counters=squares(counters[~counters["variant"].isin(failed["variant"])]),
-        failed=failed,
-        gone=sorted(gone),
-        archived=archived,
-        emulated_here=emulated_here or not archived,
-    )
 
 
 def are_squares(rows: pd.DataFrame) -> pd.Series:

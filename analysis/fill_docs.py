@@ -30,7 +30,6 @@ The tables are written in any case. False statements are reported, one per line,
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -338,8 +337,6 @@ def read_machine(args: argparse.Namespace) -> Machine:
         raise UserError(
             "no measurements are named; allowed: --measured DIR with --variants FILE, or --inputs FILE.json"
         )
-    if args.resources:
-        inputs = dataclasses.replace(inputs, tables={**inputs.tables, "resources": args.resources})
     return Machine(inputs)
 
 
@@ -348,10 +345,7 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--measured", type=Path, metavar="DIR", help="results/MACHINE or data/MACHINE")
     options.add_argument("--variants", type=Path, metavar="FILE", help="the catalogue as variants.csv")
-    options.add_argument(
-        "--resources", type=Path, metavar="FILE", help="resources.csv (default: the measured folder's)"
-    )
-    options.add_argument("--inputs", type=Path, metavar="FILE.json", help="in place of the three above")
+    options.add_argument("--inputs", type=Path, metavar="FILE.json", help="in place of the two above")
     about = "findings.json of a run, for <!-- findings -->"
     options.add_argument("--findings", type=Path, metavar="FILE.json", help=about)
     about = "documents, filled in place, and files of statements"

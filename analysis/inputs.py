@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis import data
 from analysis.data import Measured
+from analysis.statistics import covering
 from contracts import UserError, read_json, read_rows, scratch, write_rows
 from contracts import registry as recorded
 
@@ -180,20 +181,31 @@ class Inputs:
         return self._once(key, lambda: self._combined(emulated))
 
     def _combined(self, emulated: bool) -> Measured:
-        checks = self.rows("checks")
+        """Failed and unknown variants dropped, stale rows marked, and what the catalogue says of each variant joined.
+
+        Intervals of times and shares are made to cover fresh processes and leases.
+        """
+        variants, checks = self.variants, self.rows("checks")
         if emulated:
             parts = [checks[checks["device"] != "ptxsim"], self.rows("emulated_checks")]
             checks = pd.concat([part for part in parts if len(part)] or parts[:1])
-        return data.combine(
-            self.document("machine"),
-            self.document("provenance"),
-            self.variants,
-            self.rows("bench"),
-            checks,
-            self.rows("counters"),
+        leases = self.rows("lease_medians") if self.has("lease_medians") else None
+        tables = (covering(self.rows("bench"), leases), checks, self.rows("counters"))
+        failed = data.failures(checks, variants)
+        bench, checks, counters = (data.describe(rows, variants) for rows in tables)
+        timed, counted = (rows[~rows["variant"].isin(failed["variant"])] for rows in (bench, counters))
+        return Measured(
+            machine=self.document("machine"),
+            provenance=self.document("provenance"),
+            variants=variants,
+            bench=data.squares(timed),
+            timed=timed,
+            checks=checks,
+            counters=data.squares(counted),
+            failed=failed,
+            gone=sorted(set().union(*(rows["variant"] for rows in tables)) - set(variants["variant"])),
             archived=self.archived,
-            emulated_here=emulated,
-            leases=self.rows("lease_medians") if self.has("lease_medians") else None,
+            emulated_here=emulated or not self.archived,
         )
 
     def _once(self, key: Any, make: Callable[[], Made]) -> Made:

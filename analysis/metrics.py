@@ -96,28 +96,16 @@ HEAT = {
         Shown("load_bytes_per_sector", "load", "of 32", +1, 32),
         Shown("store_bytes_per_sector", "store", "of 32", +1, 32),
     ],
-    "Excess,\n%": [
-        Shown("global_excess_percent", "L2", "%", -1),
-        Shown("shared_excess_percent", "shared", "%", -1),
-    ],
+    "Excess,\n%": [Shown("global_excess_percent", "L2", "%", -1), Shown("shared_excess_percent", "shared", "%", -1)],
     "Conflicts,\n%": [
         Shown("shared_load_conflicts_percent", "load", "%", -1),
         Shown("shared_store_conflicts_percent", "store", "%", -1),
     ],
     "Busy,\n%": [Shown("math_pipe", "pipe", "%", +1)],
     "Issue,\n%": [Shown("issue_slots_busy", "slots", "%", 0)],  # few instructions suffice where each does much
-    "Traffic,\n% of peak": [
-        Shown("l1_throughput", "L1", "%", 0),
-        Shown("dram_throughput", "DRAM", "%", 0),
-    ],
-    "Hit rate,\n%": [
-        Shown("l1_hit_rate", "L1", "%", 0),
-        Shown("l2_hit_rate", "L2", "%", 0),
-    ],
-    "Occupancy,\n%": [
-        Shown("theoretical_occupancy", "limit", "%", 0),
-        Shown("achieved_occupancy", "actual", "%", 0),
-    ],
+    "Traffic,\n% of peak": [Shown("l1_throughput", "L1", "%", 0), Shown("dram_throughput", "DRAM", "%", 0)],
+    "Hit rate,\n%": [Shown("l1_hit_rate", "L1", "%", 0), Shown("l2_hit_rate", "L2", "%", 0)],
+    "Occupancy,\n%": [Shown("theoretical_occupancy", "limit", "%", 0), Shown("achieved_occupancy", "actual", "%", 0)],
 }
 
 # Worklog 002's tables, section by section.

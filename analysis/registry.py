@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, parse_yaml_value, read_yaml, validate
+from contracts import UserError, choose, parse_yaml_value, read_yaml, validate
 from contracts import registry as recorded
 from contracts.errors import suggest
 
@@ -98,18 +98,23 @@ class Registered:
 
     def made(self, inputs: Any) -> Any:
         """What the function makes of a run's `Inputs`. Its parameters say what of them it takes: inputs, measured,
-        experiment (the name), variants, or a recorded table by name; those with a default are left to it."""
+        experiment (the name), variants, claims (of this run), or a recorded table by name; defaults are kept."""
         function = self.load()
         known = {"inputs": lambda: inputs, "measured": inputs.measured, "variants": lambda: inputs.variants}
-        known["experiment"] = lambda: inputs.experiment
+        known |= {"experiment": lambda: inputs.experiment, "claims": lambda: inputs.report("claims", "claims_table")}
         wanted = inspect.signature(function, follow_wrapped=False).parameters.values()
         names = [one.name for one in wanted if one.default is one.empty]
+        for name in names:
+            choose(dict.fromkeys([*known, *recorded.tables()]), name, f"parameter of {self.function}", self.path)
         return function(**{name: known[name]() if name in known else inputs.rows(name) for name in names})
 
 
 def has_content(svg: Path) -> bool:
     """Whether a figure's file, if it is there, draws something; one that only says why it is left out does not."""
-    return not svg.is_file() or f'<g id="{LEFT_OUT}">' not in svg.read_text()
+    if not svg.is_file():
+        return True
+    with svg.open() as file:  # the root element stands after the file's head, of less than a kilobyte
+        return f'<g id="{LEFT_OUT}">' not in file.read(4096)
 
 
 def figures(root: Path = ROOT) -> dict[str, Registered]:

@@ -7,27 +7,26 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims.verdicts import CLAIM, VERDICTS
-from analysis.inputs import Inputs
 
 COLUMNS = ["machine", "id", "worklog", "about", "theirs", "ours", "unit", "if_stricter", "verdict", "if_looser", "why"]
 ANYWHERE = "any machine"
 
 
-def changed(rows: pd.DataFrame) -> pd.DataFrame:
+def changed(claims: pd.DataFrame) -> pd.DataFrame:
     """The counted claims whose verdict another rule would change."""
-    rows = rows[rows["counted"]]
+    rows = claims[claims["counted"]]
     differ = (rows["if_stricter"] != rows["verdict"]) | (rows["if_looser"] != rows["verdict"])
     return rows.loc[differ, COLUMNS].reset_index(drop=True)
 
 
-def counts(rows: pd.DataFrame) -> pd.DataFrame:
+def counts(claims: pd.DataFrame) -> pd.DataFrame:
     """How many counted claims have which verdict and kind, on any machine and on each; under each of the three rules.
 
     Columns: of (a machine, or "any machine" for claims that none can change), verdict, kind (empty: of all kinds),
     claims, and for a verdict of all kinds if_stricter and if_looser. Definitions and findings stand below, by class.
     """
     found: list[dict[str, Any]] = []
-    rows = rows.assign(of=rows["machine"].where(~rows["independent"], ANYWHERE))
+    rows = claims.assign(of=claims["machine"].where(~claims["independent"], ANYWHERE))
     for of, part in rows[rows["counted"]].groupby("of", sort=False):
         for verdict in VERDICTS:
             mine = part[part["verdict"] == verdict]
@@ -43,11 +42,3 @@ def counts(rows: pd.DataFrame) -> pd.DataFrame:
     cited = int(((first["class"] == CLAIM) & first["same_as"].notna()).sum())
     found.append({"of": ANYWHERE, "verdict": "not counted: same measure as another", "kind": "", "claims": cited})
     return pd.DataFrame(found, columns=["of", "verdict", "kind", "claims", "if_stricter", "if_looser"])
-
-
-def sensitivity(inputs: Inputs) -> pd.DataFrame:
-    return changed(inputs.report("claims", "claims_table"))
-
-
-def verdict_counts(inputs: Inputs) -> pd.DataFrame:
-    return counts(inputs.report("claims", "claims_table"))

@@ -109,24 +109,11 @@ def compared(claim: dict[str, Any], ours: Estimate | Truth | str, paper: Paper |
     """The verdict on a claim whose measure has this value."""
     kind = files.kind_of(claim["rule"])
     wanted = claim["rule"][kind]
-    if isinstance(ours, Truth) != (kind == "true") or isinstance(ours, str) != (
-        kind == "equals" and isinstance(wanted, str)
-    ):
-        is_ = (
-            "a comparison"
-            if isinstance(ours, Truth)
-            else f"a name, {ours!r}"
-            if isinstance(ours, str)
-            else f"a number, {ours}"
-        )
-        takes = (
-            "a comparison"
-            if kind == "true"
-            else "a name"
-            if isinstance(wanted, str) and kind == "equals"
-            else "a number"
-        )
-        raise UserError(f"{claim['id']}: {claim['measure']}: is {is_}; the rule {kind} takes {takes}")
+    takes = "a name" if kind == "equals" and isinstance(wanted, str) else "a number"
+    takes = "a comparison" if kind == "true" else takes
+    given = {Truth: "a comparison", str: f"a name, {ours!r}"}.get(type(ours), f"a number, {ours}")
+    if not given.startswith(takes):
+        raise UserError(f"{claim['id']}: {claim['measure']}: is {given}; the rule {kind} takes {takes}")
     if isinstance(ours, Truth):
         words = {True: "{}", False: "not so: {}", None: "the intervals do not decide: {}"}[ours.holds]
         holds = ours.holds or (ours.holds is None and level is Level.LOOSER)

@@ -97,28 +97,30 @@ class Vocabulary:
         bits: Any = None,
     ) -> Estimate | str:
         """A column of inter_warp_conflicts.csv, of the first row with these values (source and bits: if given)."""
-        rows = self._machine.readable(self._machine.inputs.rows, "inter_warp_conflicts")
         choose(schema("inter_warp_conflicts")["properties"], column, "column", "inter_warp_conflicts.csv")
         wanted = {"kernel": kernel, "warps": whole(warps), "blocks_per_sm": whole(blocks_per_sm)}
         wanted |= {"source": source} if source is not None else {}
         wanted |= {"bits": whole(bits)} if bits is not None else {}
-        for name, value in wanted.items():
-            rows = rows[rows[name] == value]
-        if rows.empty:
-            words = ", ".join(f"{name} = {value}" for name, value in wanted.items())
-            command = measures("inter_warp_conflicts")
-            raise Missing(f"inter_warp_conflicts.csv has no row of {words}", kernel, command)
-        return _cell(rows.iloc[0], column, f"inter_warp_conflicts.csv has no {column} of {kernel}")
+        words = "of " + ", ".join(f"{name} = {value}" for name, value in wanted.items())
+        row = self._first("inter_warp_conflicts", wanted, words, kernel)
+        return _cell(row, column, f"inter_warp_conflicts.csv has no {column} of {kernel}")
 
     @reads("smem_microbench")
     def bank_wavefronts(self, access: str, pattern: str) -> Estimate:
         """Wavefronts of one access to shared memory, as measured: bank_wavefronts("ld_32", "stride 32")."""
-        rows = self._machine.readable(self._machine.inputs.rows, "smem_microbench")
-        rows = rows[(rows["access"] == access) & (rows["pattern"] == pattern)]
+        wanted = {"access": access, "pattern": pattern}
+        row = self._first("smem_microbench", wanted, f"of {access}, {pattern}")
+        return Estimate.of(float(row["wavefronts"]))
+
+    def _first(self, table: str, wanted: dict[str, Any], words: str, variant: str | None = None) -> pd.Series:
+        """The first row of a table with these values."""
+        rows = self._machine.readable(self._machine.inputs.rows, table)
+        for name, value in wanted.items():
+            rows = rows[rows[name] == value]
         if rows.empty:
-            words = f"smem_microbench.csv has no row of {access}, {pattern}"
-            raise Missing(words, command=measures("smem_microbench"))
-        return Estimate.of(float(rows.iloc[0]["wavefronts"]))
+            raise Missing(f"{table}.csv has no row {words}", variant, measures(table))
+        row: pd.Series = rows.iloc[0]
+        return row
 
     @reads("timeline")
     def timeline(self, v: str, table: str, name: str, column: str) -> Estimate | str:

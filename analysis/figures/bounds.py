@@ -64,10 +64,8 @@ def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
     for place, row in zip(names[largest.index].map(places), records(largest), strict=True):
         text = f"{RESOURCES[row.resource]} {row.percent:.0f}%"
         axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
-    axes.set(xlim=(-1, right), ylim=(len(places) - 0.5, -0.5))
-    axes.set_yticks(list(places.values()), list(places))
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="both")
+    axes.set_xlim(-1, right)
+    style.name_rows(axes, places.values(), places, grid="both")
     axes.set_ylabel("")
     axes.set_xlabel("least cycles of each resource, % of the measured cycles")
     axes.set_title("bottleneck", loc="right", x=1.01, ha="left", fontsize=8)

@@ -29,7 +29,7 @@ def draw(measured: Measured) -> Figure:
     highest = 1.6 * max(1.2, positive.max()) if len(positive) else 2.0
 
     figure, axes = plt.subplots(figsize=(style.WIDTH, 0.8 + 0.2 * len(places)))
-    axes.set(xscale="log", xlim=(lowest, highest), ylim=(len(places) - 0.5, -0.5))
+    axes.set(xscale="log", xlim=(lowest, highest))
     axes.axvline(1, color=style.BAD, linewidth=1.4)
     passed, emulated = rows["passed"].astype(bool), rows["device"] == "ptxsim"
     height = rows["mark"].map(places) + emulated.map({False: -0.17, True: 0.17}) * emulated.any()
@@ -57,9 +57,7 @@ def draw(measured: Measured) -> Figure:
             color=style.BAD if bad else style.INK,
             weight="bold" if bad else "normal",
         )
-    axes.set_yticks(list(places.values()), list(places))
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="both")
+    style.name_rows(axes, places.values(), places, grid="both")
     axes.set_xlabel("worst error as a share of its bound (the line at 1)")
     zero = "an error of zero stands at the left edge" if (rows["share"] == 0).any() else ""
     style.note(figure, measured, "one mark per case", zero, stale=rows["stale"].any(), withheld=False)

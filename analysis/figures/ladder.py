@@ -49,10 +49,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: floa
             axes.errorbar(row.value, place, xerr=error, color=style.INK, linewidth=1, capsize=2)
         axes.annotate(text, (row.high, place), xytext=(4, 0), textcoords="offset points", va="center", color=style.INK)
     axes.set_xlim(0, end)
-    axes.set_ylim(len(places) - 0.5, -0.5)
-    axes.set_yticks(list(places.values()), list(places))
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x")
+    style.name_rows(axes, places.values(), places)
 
 
 def height(panels: Sized, columns: int, rows: int, pitch: float) -> float:
@@ -91,11 +88,7 @@ def draw(measured: Measured, experiment: str) -> Figure:
         panels, pitch = panels[: len(groups)], CLOSE_ROW
     lines = -(-len(panels) // columns)
     figure, grid = plt.subplots(
-        lines,
-        columns,
-        figsize=(style.WIDTH, height(panels, columns, len(places), pitch)),
-        sharey=True,
-        squeeze=False,
+        lines, columns, figsize=(style.WIDTH, height(panels, columns, len(places), pitch)), sharey=True, squeeze=False
     )
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)

@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured, current
 from analysis.figures import style
-from analysis.figures.paper_ladder import BY_HEIGHT
 
 LADDER, DTYPE, N = "hopper_ladder", "bf16", 8192
 SHARES = {"share_in_turns": "in turns", "share_alone": "alone", "share_per_clock": "per clock"}
@@ -25,7 +24,7 @@ def draw(measured: Measured) -> Figure:
     if len(there) < 2:
         why = f"{LADDER} has fewer than two kinds of shares at n = {N}."
         return style.left_out(measured, "Three shares of cuBLAS", why, width=style.COLUMN)
-    drawing, axes = plt.subplots(figsize=(style.COLUMN, 1.1 + BY_HEIGHT * len(rows)))
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 1.1 + style.ROW * len(rows)))
     places = range(len(rows))
     shown = 100 * rows[list(there)].astype(float)
     axes.hlines(places, shown.min(axis=1), shown.max(axis=1), color=style.BASELINE, linewidth=2.5, zorder=1)
@@ -33,10 +32,7 @@ def draw(measured: Measured) -> Figure:
         look: dict[str, Any] = {"color": style.LINES[number], "marker": style.MARKERS[number], "s": 16, "linewidth": 0}
         axes.scatter(shown[name], places, label=words, zorder=2 + number, **look)
     axes.axvline(100, color=style.INK, linewidth=0.8, zorder=0)
-    axes.set_yticks(places, list(rows["label"]), fontsize=7)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0, pad=1)
-    axes.grid(axis="x")
+    style.name_rows(axes, places, rows["label"], margin=0.6, small=True)
     axes.set_xlabel("share of the fastest call of cuBLAS, %")
     axes.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=len(there), fontsize=7, frameon=False)
     style.note(drawing, measured, f"n = {N}, unlocked clocks, uniform inputs")

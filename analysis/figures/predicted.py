@@ -50,12 +50,10 @@ def draw(measured: Measured, predictions: pd.DataFrame) -> Figure:
     for name, hits in exact.groupby(rows["metric"]):
         text = f"{int(hits.sum())} of {len(hits)} exact"
         axes.text(1.01, places[str(name)], text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
-    axes.set(xscale="log", xlim=(0.6 * LEFT, 3e6), ylim=(len(labels) - 0.5, -0.5))  # room for names on the right
+    axes.set(xscale="log", xlim=(0.6 * LEFT, 3e6))  # room for names on the right
     axes.set_xticks([LEFT * 10**power for power in range(7)], minor=False)
     axes.set_xticks([], minor=True)
-    axes.set_yticks(list(places.values()), list(labels.values()))
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="both")
+    style.name_rows(axes, places.values(), labels.values(), grid="both")
     axes.set_xlabel("difference, % of the measured count; exact at the left edge")
     axes.set_ylabel("")
     figure.legend(handles, texts, loc="outside upper center", ncols=kinds.nunique(), frameon=False, handletextpad=0.2)

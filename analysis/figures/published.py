@@ -126,10 +126,7 @@ def draw(measured: Measured, published: pd.DataFrame) -> Figure:
     handles = [Line2D([], [], linestyle="", markersize=4.5, **look) for look in looks.values()]
     figure.legend(handles, list(looks), loc="outside upper center", ncols=len(looks), handletextpad=0.3)
     style.note(
-        figure,
-        measured,
-        f"here: m = n = k = {SIZE}, unlocked clocks, uniform inputs, 95% intervals",
-        outdated=outdated,
+        figure, measured, f"here: m = n = k = {SIZE}, unlocked clocks, uniform inputs, 95% intervals", outdated=outdated
     )
     return figure
 

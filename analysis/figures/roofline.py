@@ -14,22 +14,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data import (
-    Measured,
-    fold_twins,
-    marked,
-    metric_names,
-    one_row_each,
-    wide,
-)
+from analysis.data import Measured, fold_twins, marked, metric_names, one_row_each, wide
 from analysis.figures import style
 from analysis.metrics import column
 
-CEILINGS = {
-    "fp32_fma_tflops": "fp32 FMA",
-    "bf16_mma_tflops": "16-bit mma.sync",
-    "bf16_wgmma_tflops": "16-bit wgmma",
-}
+CEILINGS = {"fp32_fma_tflops": "fp32 FMA", "bf16_mma_tflops": "16-bit mma.sync", "bf16_wgmma_tflops": "16-bit wgmma"}
 LOOKS = {  # by whether it is a library and whether it runs on tensor cores
     (False, False): {"marker": "o", "color": style.KERNEL, "label": "fp32 kernels"},
     (False, True): {"marker": "^", "color": style.BAD, "label": "tensor-core kernels"},

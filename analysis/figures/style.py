@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,6 +36,7 @@ from contracts import atomic_write
 
 WIDTH = 6.5  # of the supplement's text, in inches: figures are printed at their own size
 COLUMN = 3.3  # of a column of the paper
+ROW = 0.145  # of a row of a list there
 KERNEL = "#0072B2"
 BASELINE = "#BBBBBB"
 EMULATED = "#009E73"
@@ -193,6 +194,17 @@ def bars(axes: Axes, rows: pd.DataFrame, value: str, label: str, order: list[str
     for patch in axes.containers[1]:
         patch.set(hatch="////", edgecolor="white")
     axes.set(xlabel="", ylabel="")
+
+
+def name_rows(
+    axes: Axes, places: Iterable[float], names: Iterable[str], grid: str = "x", margin: float = 0.5, small: bool = False
+) -> None:
+    """Names at the left of rows, from the first on top; no ticks, and grid lines ("x": of the values alone)."""
+    places = list(places)
+    axes.set_yticks(places, list(names))
+    axes.set_ylim(max(places, default=0) + margin, -margin)
+    axes.tick_params(axis="y", length=0, **({"pad": 1, "labelsize": 7} if small else {}))
+    axes.grid(axis="x" if grid == "x" else "both")
 
 
 def drop_legend(axes: Axes) -> None:

@@ -75,12 +75,9 @@ def bars(axes: Axes, rows: pd.DataFrame, column: str, names: list[str]) -> None:
                 at: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7, "color": INKS[verdict]}
                 axes.text(first + width / 2, place, str(width), **at, **box)
         start = [first + width for first, width in zip(start, widths, strict=True)]
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+    style.name_rows(axes, range(len(names)), names, margin=0.6)
     axes.set_xlim(0, longest * 1.02)
-    axes.tick_params(axis="y", length=0)
     axes.locator_params(axis="x", integer=True)
-    axes.grid(axis="x")
 
 
 def claims_figure(inputs: Inputs) -> Figure:

@@ -54,10 +54,7 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
             axes.text(x, row.Index, text, transform=axes.get_yaxis_transform(), ha="right", va="center")
     for x, text in ((1.075, "waves"), (1.19, "empty")):
         axes.text(x, -0.9, text, transform=axes.get_yaxis_transform(), ha="right", va="bottom", weight="bold")
-    axes.set_yticks(rows.index, labels)
-    axes.set_ylim(len(rows) - 0.4, -0.7)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(axis="both")
+    style.name_rows(axes, rows.index, labels, grid="both", margin=0.65)
     axes.set_xlabel("active cycles of an SM over the mean of all, %")
     figure.legend(loc="outside upper center", ncols=4, handletextpad=0.2, columnspacing=1.2)
     style.note(

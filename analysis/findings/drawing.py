@@ -14,8 +14,6 @@ from analysis.inputs import Inputs
 from analysis.quantities.machine import Missing
 from contracts import UserError
 
-BY_HEIGHT = 0.145  # inches of a row of a list
-
 
 def starred(measured: Measured, rows: Sequence[Row]) -> list[str]:
     """The rows' labels; those of our own rungs, which follow no worklog, with a star."""

@@ -13,10 +13,10 @@ from analysis.inputs import Inputs
 from analysis.quantities.estimates import Estimate
 from analysis.quantities.machine import Machine, Missing, rows_of
 from analysis.tables import published, steps
-from contracts import read_rows, registry, worklogs
+from contracts import read_rows, worklogs
 
-ALIKE = 0.02  # of a time: a step that changes it by less has hardly changed it
 CARRIED = 0.8  # of its published share of cuBLAS: a rung that reaches so much carries over
+ALIKE = 0.02  # of a time: a step that changes it by less has hardly changed it
 
 Row = dict[str, Any]
 
@@ -54,9 +54,7 @@ class Sources:
 
     def optional(self, name: str) -> pd.DataFrame:
         """A recorded table that need not be there."""
-        if name not in registry.tables():
-            raise Missing(f"{name}.csv is of a side study whose folder is not there")
-        rows = self.inputs.rows(name)
+        rows = self.machine.readable(self.inputs.rows, name)
         if rows.empty:
             raise Missing(f"{name}.csv has no rows here")
         return rows

@@ -26,6 +26,14 @@ from contracts import UserError, choose, load_yaml, registry, schema
 SIZE = 4096  # n where none is given: what the experiments profile
 Row = dict[str, Any]
 Rows = dict[tuple[Any, ...], list[Row]]
+KEYS: dict[str, tuple[str, ...]] = {  # by what a table's rows are looked up, besides the variant
+    "bench": ("n", "data", "regime"),
+    **dict.fromkeys(("counters", "predictions", "bounds", "dispatch", "error_over_k"), ("n",)),
+    "counters_with_beta": ("n", "beta", "metric"),
+    "checks": ("device",),
+    "sanitizer": ("tool",),
+    "timing_methods": ("n", "protocol"),
+}
 
 
 class Unreadable(UserError):
@@ -234,26 +242,18 @@ class Machine:
             rows = rows[(rows["m"] == rows["n"]) & (rows["n"] == rows["k"])]
         if name == "bench":  # current rows of the most samples first
             plain = data.squares(rows).sort_values(["stale", "samples", "experiment"], ascending=[True, False, True])
-            return grouped(rows_of(plain), "variant", "n", "data", "regime")
+            return grouped(rows_of(plain), "variant", *KEYS[name])
         if name in ("counters", "predictions"):
             counted = with_derived(data.wide(rows, data.metric_names()))
             limits = counted.filter(regex="^blocks_by_")
-            return grouped(rows_of(counted.assign(blocks_per_sm=limits.min(axis=1))), "variant", "n")
+            return grouped(rows_of(counted.assign(blocks_per_sm=limits.min(axis=1))), "variant", *KEYS[name])
         if name == "error_over_k":
             merged: Rows = {}
             for row in rows_of(rows):
                 (one,) = merged.setdefault((row["variant"], row["k"]), [{"stale": row["stale"]}])
                 one |= {f"error_{key}_{row['data']}": row[key] for key in ("rms", "worst")}
             return merged
-        keys: dict[str, tuple[str, ...]] = {
-            "bounds": ("variant", "n"),
-            "dispatch": ("variant", "n"),
-            "checks": ("variant", "device"),
-            "sanitizer": ("variant", "tool"),
-            "timing_methods": ("variant", "n", "protocol"),
-            "counters_with_beta": ("variant", "n", "beta", "metric"),
-        }
-        return grouped(rows_of(rows), *keys.get(name, ("variant",)))
+        return grouped(rows_of(rows), "variant", *KEYS.get(name, ()))
 
     def missing(self, name: str, words: str, asked: Asked) -> Missing:
         """No such row, with the reason that provenance.json has for a table without any."""
@@ -304,22 +304,19 @@ class Reading:
             return {self.quantity.key: value, "stale": False}
         if table == "variants":
             return machine.variants[asked.variant] | {"stale": False}
-        by: dict[str, tuple[tuple[Any, ...], str]] = {
-            "bench": ((asked.n, asked.data, asked.regime), asked.timing),
-            "counters": ((asked.n,), f"{asked.variant}, {column}, at n = {asked.n}"),
-            "predictions": ((asked.n,), f"{asked.variant}, {column}, at n = {asked.n}"),
-            "counters_with_beta": (
-                (asked.n, asked.beta, column),
-                f"{asked.variant}, {column}, at n = {asked.n} and beta = {asked.beta:g}",
-            ),
-            "bounds": ((asked.n,), f"{asked.variant}, {column}, at n = {asked.n}"),
-            "dispatch": ((asked.n,), str(asked)),
-            "error_over_k": ((asked.n,), f"{asked.variant} at k = {asked.n}"),
-            "checks": ((asked.device,), f"{asked.variant} on {asked.device}"),
-            "sanitizer": ((asked.tool,), f"{asked.variant}, {asked.tool}"),
-            "timing_methods": ((asked.n, asked.protocol), f"{asked.variant}, {asked.protocol}, at n = {asked.n}"),
-        }
-        keys, words = by.get(table, ((), asked.variant))
+        at = f"at n = {asked.n}"
+        counter = f"{asked.variant}, {column}, {at}"
+        words = {
+            "bench": asked.timing,
+            **dict.fromkeys(("counters", "predictions", "bounds"), counter),
+            "counters_with_beta": f"{counter} and beta = {asked.beta:g}",
+            "dispatch": str(asked),
+            "error_over_k": f"{asked.variant} at k = {asked.n}",
+            "checks": f"{asked.variant} on {asked.device}",
+            "sanitizer": f"{asked.variant}, {asked.tool}",
+            "timing_methods": f"{asked.variant}, {asked.protocol}, {at}",
+        }.get(table, asked.variant)
+        keys = [column if name == "metric" else getattr(asked, name) for name in KEYS.get(table, ())]
         rows = machine.index(table).get((asked.variant, *keys), [])
         if table == "bench" and asked.experiment is not None:
             rows = [row for row in rows if row["experiment"] == asked.experiment]
@@ -371,17 +368,13 @@ class Reading:
     @property
     def value(self) -> Value:
         """The value, with its interval."""
-        if self.quantity.value is not None:
-            return self.quantity.value(self)
-        return self.cell()
+        return self.cell() if self.quantity.value is None else self.quantity.value(self)
 
     def cell(self) -> Value:
         """The value that stands in the row, with the ends of its interval if the registry names their columns."""
         quantity, row = self.quantity, self.row
-        column = (
-            self.quantity.key if self.table in ("counters", "predictions", "counters_with_beta", "emulated") else ""
-        )
-        column = column or quantity.column or quantity.key
+        counted = self.table in ("counters", "predictions", "counters_with_beta", "emulated")
+        column = quantity.key if counted else quantity.column or quantity.key
         found = row.get(column)
         if isinstance(found, str):
             return found

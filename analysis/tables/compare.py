@@ -6,9 +6,9 @@ The table is printed, too. Its columns: section, metric, unit, n, one named afte
 better: the label of the one with the better value, "same" within 1%, or empty where neither more nor less is better in
 itself. Stalls and pipes that neither of the two knows are left out.
 
-With --emulated and --built, what the emulator and the compiler tell of both is there, too: resources, the least cycles
-of each resource, the bottleneck, and times where both have some. Where one of the two has no counters, those that the
-emulator predicts of both stand in.
+With --emulated and --built, what the emulator and the compiler report of both is there, too: resources, the least
+cycles of each resource, the bottleneck, and times where both have some. Where one of the two has no counters, those
+that the emulator predicts of both stand in.
 """
 
 from __future__ import annotations
@@ -92,24 +92,29 @@ class Unmeasured:
         return cls(resources, tables("bounds", "bounds"), tables("predictions", "counters"))
 
 
-def compare_whole(measured: Measured, unmeasured: Unmeasured, a: str, b: str, n: int | None = None) -> pd.DataFrame:
-    """Everything that is known of both, in the columns of `compare`; counters are predicted where one has none.
+def compare_whole(
+    measured: Measured, unmeasured: Unmeasured | None, a: str, b: str, n: int | None = None
+) -> pd.DataFrame:
+    """Everything that is known of both, in the columns of `compare`; counters are predicted where one has none. Without
+    `unmeasured`, measured counters alone.
 
     `n`: the size; else the largest at which both have counters, or predictions. Raises `UserError` where there is none.
     """
     known = measured.counters
-    have = [{int(n) for n in known.loc[known["variant"] == name, "n"]} for name in (a, b)]
-    sizes_predicted = [sizes_of(unmeasured.predictions.get(name, [])) for name in (a, b)]
-    counted = have[0] & have[1]
-    predicted = sizes_predicted[0] & sizes_predicted[1]
+    have = {name: set(known.loc[known["variant"] == name, "n"].astype(int)) for name in (a, b)}
+    hoped = {name: sizes_of(unmeasured.predictions.get(name, [])) if unmeasured else set() for name in (a, b)}
+    counted, predicted = have[a] & have[b], hoped[a] & hoped[b]
     common = counted or predicted
     if not (common if n is None else n in counted | predicted):
-        lacking = a if not (have[0] | sizes_predicted[0]) else b
-        at = "" if n is None else f" at n = {n}"
-        raise UserError(
-            f"neither counters nor predictions of both {a} and {b}{at}; {lacking} has none of the other's sizes"
+        at, why = "" if n is None else f" at n = {n}", measured.reason("profile")
+        of = "; ".join(
+            f"{name}: {', '.join(f'n = {n}' for n in sorted(have[name] | hoped[name])) or 'none'}" for name in (a, b)
         )
+        what = "no counters and no predictions" if unmeasured else "no counters"
+        raise UserError(f"{what} of both{at}{f' ({why})' if why else ''}; {of}")
     size = max(common) if n is None else n
+    if unmeasured is None:
+        return compare(measured, a, b, size)
     names = columns(measured, a, b)
     parts = [
         _speeds(measured, a, b, size, names),
@@ -219,28 +224,6 @@ def require_pair(measured: Measured, a: str, b: str, folder: Path) -> None:
         raise UserError(f"{failed[0]} failed a check in {folder}/checks.csv, and is not compared with another")
 
 
-def counted(measured: Measured, variant: str, folder: Path) -> set[int]:
-    """Sizes at which a variant has counters. Raises `UserError` where it has none."""
-    known = measured.counters
-    if variant not in set(known["variant"]):
-        there = ", ".join(dict.fromkeys(known["variant"])) or "none"
-        why = measured.reason("profile")
-        what = f"no counters of {variant} in {folder}/counters.csv{f' ({why})' if why else ''}"
-        raise UserError(f"{what}; there: {there}; snakemake compare reads them where there is a GPU")
-    return {int(n) for n in known.loc[known["variant"] == variant, "n"]}
-
-
-def chosen_size(measured: Measured, a: str, b: str, n: int | None, folder: Path) -> int:
-    """`n`, or the largest size at which both have counters. Raises `UserError` where they have none in common."""
-    require_pair(measured, a, b, folder)
-    sizes = {name: counted(measured, name, folder) for name in (a, b)}
-    common = sizes[a] & sizes[b]
-    if not common or (n is not None and n not in common):
-        words = ", ".join(f"{name} at n = {', '.join(map(str, sorted(of)))}" for name, of in sizes.items())
-        raise UserError(f"no counters of both{'' if n is None else f' at n = {n}'} in {folder}/counters.csv; {words}")
-    return max(common) if n is None else n
-
-
 def number(value: float | str) -> str:
     """Three significant digits, whole numbers whole; a dash where there is none. Words as they are."""
     if pd.isna(value):
@@ -296,13 +279,9 @@ def main() -> None:
     measured = inputs.measured()
     if (args.emulated is None) != (args.built is None):
         raise UserError("--emulated and --built go together")
-    folder = inputs.tables["counters"].parent
-    if args.emulated:
-        require_pair(measured, args.a, args.b, folder)
-        unmeasured = Unmeasured.read((args.a, args.b), args.built, args.emulated)
-        made = compare_whole(measured, unmeasured, args.a, args.b, args.size)
-    else:
-        made = compare(measured, args.a, args.b, chosen_size(measured, args.a, args.b, args.size, folder))
+    require_pair(measured, args.a, args.b, inputs.tables["counters"].parent)
+    unmeasured = Unmeasured.read((args.a, args.b), args.built, args.emulated) if args.emulated else None
+    made = compare_whole(measured, unmeasured, args.a, args.b, args.size)
     words = text(measured, made, args.a, args.b)
     write_csv(args.out, made)
     if args.text:

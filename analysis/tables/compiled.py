@@ -27,6 +27,11 @@ def side_by_side(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     return theirs[["variant", "arch", *COLUMNS]].merge(here, on="variant", how="left", suffixes=("", "_here"))
 
 
+def widths(shared_widths: pd.DataFrame) -> pd.DataFrame:
+    """Widths of each kernel's shared-memory accesses by source line: predicted from its PTX, and found in its cubin."""
+    return shared_widths
+
+
 def compiled(inputs: Inputs) -> pd.DataFrame:
     rows = worklogs.rows("compiled.csv", "resources")
     return side_by_side(data.table(rows, "resources"), inputs.rows("resources"))

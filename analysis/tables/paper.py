@@ -50,15 +50,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.data import (
-    Measured,
-    describe,
-    library_functions,
-    metric_names,
-    records,
-    stale_variants,
-    wide,
-)
+from analysis.data import Measured, describe, library_functions, metric_names, records, stale_variants, wide
 from analysis.inputs import Inputs
 from analysis.statistics import SHARE, TIME
 from analysis.tables import autotune, library_calls

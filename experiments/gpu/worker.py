@@ -95,8 +95,8 @@ class Worker(Generic[T, R]):
     `UserError` of an item is its `Failure`, and the same process goes on; after a `DeviceFault`, a death or a hang, a
     fresh one does. A process that was killed from outside says nothing about its kernel.
 
-    A forked process begins with all that is imported here; `start`="spawn" is for a parent that has threads, and for
-    items and an `opened` that can be pickled.
+    Items and results are pickled on their way. A forked process begins with all that is imported here; `start`="spawn"
+    is for a parent that has threads, and needs an `opened` that can be pickled, too.
     """
 
     def __init__(self, opened: Opened[T, R], limit_s: float = LIMIT_S, start: str = "fork") -> None:

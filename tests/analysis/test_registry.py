@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from helpers import ROOT, assert_one_line, run_module
+from machine_folder import Folder
 from made_inputs import planned, write_inputs
 
 from analysis import registry
@@ -27,6 +28,11 @@ def mine(inputs):
     return drawn
 """
 ENTRY = {"function": "analysis.figures.mine.mine", "category": "2 Ladder", "title": "Mine", "reads": ["measured"]}
+
+
+@pytest.fixture
+def still(tmp_path: Path, archive: Path) -> Folder:
+    return Folder(tmp_path, archive)
 
 
 @pytest.fixture
@@ -84,6 +90,28 @@ def test_a_module_and_a_caption_make_a_figure(tree: Path, archive: Path, variant
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"mine.svg", "mine.pdf"}
     code = registry.figures(tree)["mine"].code  # it imports no `Inputs`, and is given them all the same
     assert {"analysis/figures/mine.py", "analysis/figures/style.py", "analysis/inputs.py"} <= set(code)
+
+
+def test_a_function_is_given_what_its_parameters_name(still: Folder) -> None:
+    inputs = still.inputs()
+    taken: list[object] = []
+
+    def one_of_each(measured: object, variants: object, resources: object, digits: int = 6) -> None:
+        taken.extend((measured, variants, resources, digits))
+
+    def unknown(measured: object, resource: object) -> None: ...
+
+    one = registry.figures()["energy"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry.Registered, "load", lambda _: one_of_each)
+        one.made(inputs)
+        assert taken[0] is inputs.measured() and taken[1] is inputs.variants and taken[2] is inputs.rows("resources")
+        assert taken[3] == 6
+        patch.setattr(registry.Registered, "load", lambda _: unknown)
+        with pytest.raises(
+            UserError, match=r"^unknown parameter of draw 'resource' in analysis/figures/energy.py; near"
+        ):
+            one.made(inputs)
 
 
 @pytest.mark.parametrize(

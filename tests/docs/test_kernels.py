@@ -24,7 +24,7 @@ SECTION = re.compile(r"^## (.*)\n((?:(?!^##? ).*\n?)*)", re.MULTILINE)
 
 
 def machine(measured: Path, variants: Path) -> Machine:
-    return fill_docs.read_machine(argparse.Namespace(measured=measured, variants=variants, resources=None, inputs=None))
+    return fill_docs.read_machine(argparse.Namespace(measured=measured, variants=variants, inputs=None))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from analysis.data import Measured
 from analysis.figures import style
-from analysis.findings.drawing import BY_HEIGHT, of_finding, starred
+from analysis.findings.drawing import of_finding, starred
 from analysis.findings.sources import ALIKE, Statement
 from analysis.quantities.machine import SIZE
 
@@ -19,7 +19,7 @@ MOST = 1.6  # times as fast: steps beyond it have an arrow and their number
 @of_finding("counters")
 def draw(measured: Measured, found: Statement) -> Figure:
     rows = sorted((row for row in found.rows if row["meant"]), key=lambda row: row["speedup"])
-    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + BY_HEIGHT * len(rows)))
+    drawing, axes = plt.subplots(figsize=(style.COLUMN, 0.75 + style.ROW * len(rows)))
     low = min(0.95, *(row["speedup"] for row in rows)) - 0.03
     axes.axvspan(1 - ALIKE, 1 + ALIKE, color="#E4E4E4", linewidth=0, zorder=0)
     axes.axvline(1, color=style.INK, linewidth=0.8, zorder=1)
@@ -33,11 +33,8 @@ def draw(measured: Measured, found: Statement) -> Figure:
         if beyond:
             at: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7, "color": colour}
             axes.annotate(f"{row['speedup']:.1f}", (end, place), (4, 0), **at)
-    axes.set_yticks(range(len(rows)), starred(measured, rows), fontsize=7)
+    style.name_rows(axes, range(len(rows)), starred(measured, rows), margin=0.6, small=True)
     axes.set_xlim(low, MOST + 0.12)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0, pad=1)
-    axes.grid(axis="x")
     axes.set_xlabel("times as fast as before the step")
     style.note(drawing, measured, f"n = {SIZE}")
     return drawing

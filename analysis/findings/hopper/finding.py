@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from analysis.findings.sources import Sources, Statement
+from analysis.findings.sources import CARRIED, Sources, Statement
 from analysis.quantities.machine import Missing, rows_of
 from analysis.statistics import SHARE
 
-CARRIED = 0.8  # of its published share of cuBLAS: a rung that reaches so much carries over
 HOPPER, HALF = "hopper_ladder", "bf16"  # the experiment of Hopper's rungs, and which of their types is reported
 LARGE = 8192  # the size at which 16-bit kernels fill the GPU, and the rungs are set side by side
 CLOSE = 0.95  # of the library: a kernel that has as much at each size has closed the gap

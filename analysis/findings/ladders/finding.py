@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import statistics
 
-from analysis.findings.sources import Sources, Statement
+from analysis.findings.sources import CARRIED, Sources, Statement
 from analysis.quantities.machine import SIZE, Missing
-
-CARRIED = 0.8  # of its published share of cuBLAS: a rung that reaches so much carries over
 
 
 def compute(of: Sources) -> Statement:
