@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import SHORT_US, interval
-from contracts import UserError, read_json, read_rows, run_command, schema, write_rows
+from contracts import UserError, interval_columns, read_json, read_rows, run_command, schema, write_rows
 from contracts.samples import read_samples
 from contracts.schema_files import added_columns
 
@@ -131,13 +131,13 @@ def row(measured: list[tuple[Row, Launches]], sm_count: int, source: object) -> 
     clock, lowest, highest = np.quantile(ours.sm_clock_mhz, [0.5, 0.05, 0.95])
     worklog = [worklog_figure(every.of(~every.interleaved)) for _, every in measured]
     return {column: window[column] for column in COPIED} | {
-        **_columns("time_us", "time_us_median", shown["time_us"]),
+        **_columns("time_us_median", shown["time_us"]),
         "time_us_in_turns": time[0],
         "time_us_worklog": next((figure for figure in worklog if figure is not None), None),
         "tflops": flop / shown["time_us"][0] / 1e6,
         "share_kind": ALONE if steady else IN_TURNS,
-        **_columns("share", "share_of_baseline", shown["share"]),
-        **_columns("share_in_turns", "share_in_turns", share),
+        **_columns("share_of_baseline", shown["share"]),
+        **_columns("share_in_turns", share),
         "share_alone": alone[0] if alone else None,
         "share_per_clock": per_clock,
         "flop_per_clock_sm": float(np.median(flop / (ours.time_us * ours.sm_clock_mhz * sm_count))),
@@ -183,8 +183,8 @@ def _middle(values: Any) -> Interval:
     return float(np.median(values)), float(np.min(values)), float(np.max(values))
 
 
-def _columns(stem: str, name: str, value: Interval) -> Row:
-    return dict(zip((name, f"{stem}_ci_low", f"{stem}_ci_high"), value, strict=True))
+def _columns(name: str, value: Interval) -> Row:
+    return dict(zip(interval_columns("bench", name), value, strict=True))
 
 
 def _reasons(seen: Iterable[str]) -> str:

@@ -40,7 +40,7 @@ def written(places: list[str], *suffixes: str) -> list[Path]:
 @pytest.mark.parametrize("word", BANNED)
 def test_prose_and_kernels_use_the_field_s_words(word: str) -> None:
     files = written(PROSE, ".md", ".rst", ".cu", ".cuh", ".yaml")
-    files += written(PYTHON, ".py", ".yaml", ".rst", ".cu", ".js", ".smk", ".typ")
+    files += written([*PYTHON, "paper"], ".py", ".rst", ".cu", ".js", ".smk", ".typ") + written(PYTHON, ".yaml")
     files += [ROOT / name for name in ("Snakefile", "config.yaml", "Makefile")]
     if word == "beside":  # a column of ffma_issue.csv, an archived table
         files = [file for file in files if "ffma_issue" not in str(file)]

@@ -520,7 +520,7 @@ async function renderPair() {
     step.counters.map(one => `${METRICS.get(one.key)?.label ?? one.key} (${one.meant})`).join(', ') + '.'] : []));
 
   const left = known(a, n), right = known(b, n);
-  const rows = [];
+  const rows = [], kinds = shareKinds(machine().rows.filter(row => [a, b].includes(row.variant) && row.n === n));
   let section = '';
   for (const metric of DATA.metrics) {
     const one = left[metric.id], other = right[metric.id];
@@ -535,7 +535,7 @@ async function renderPair() {
       withComma(metric.label, metric.unit)),
     exact(one), exact(other), [both ? (alike ? 'same' : signed(other - one)) : '', { class: { '': '', A: 'worse', B: 'better' }[side], title: both ? String(other - one) : '' }],
     change == null || alike ? '' : `${other > one ? '▲' : '▼'} ${change > 9 ? number(other / one, 3) + 'x' : signed(100 * change, 3) + '%'}`,
-    [side ? `${side} better` : '', { class: 'words' }], [metric.from, { class: 'words origin' }]]);
+    [side ? `${side} better` : '', { class: 'words' }], [metric.from + (metric.key === 'share_of_baseline' ? `, ${kinds}` : ''), { class: 'words origin' }]]);
   }
   const heads = [`n = ${n}`, `A: ${mark(a, left.stale)}`, `B: ${mark(b, right.stale)}`, 'B − A', 'in %', '', 'from'];
   fill('pair-table', rows.length ? table(heads, rows) : el('p', { class: 'empty' }, 'Nothing is known of both at one size on this machine.'),
