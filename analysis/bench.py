@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.statistics import SHORT_US, interval
+from analysis.statistics import interval
 from contracts import UserError, interval_columns, read_json, read_rows, run_command, schema, write_rows
-from contracts.samples import read_samples
+from contracts.samples import SHORT_US, read_samples
 from contracts.schema_files import added_columns
 
 # What a row is of. A window, in both tables, is of one process, too

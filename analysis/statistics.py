@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from contracts import interval_columns
+from contracts.samples import SHORT_US
 
 RESAMPLES = 2000
 BATCH = 500  # resamples at a time: the median of 300 values over them stays in a processor's cache
@@ -53,7 +54,6 @@ TIMED = {  # columns of bench.csv whose intervals cover repetitions: value, low,
     "time": TIME,
     "per_clock": ("flop_per_clock_sm", "flop_per_clock_ci_low", "flop_per_clock_ci_high"),  # added by `covering`
 }
-SHORT_US = 150.0  # a run below which launches and the caches show more than the clock does
 UNKNOWN = 0.005  # the noise where an archive repeats too little: shares of three cards of one model differ by 0.45%
 REGIMES = ("fp32, power", "power", "short", "steady")
 LEAST_REPEATS = 8  # degrees of freedom, below which a standard deviation is not believed

@@ -15,6 +15,7 @@ from contracts.errors import UserError
 from contracts.files import atomic_write, read_bytes
 from contracts.schema_files import LIMIT_BYTES, added_columns, schema, validate
 
+SHORT_US = 150.0  # a run below which launches and the caches show more than the clock does
 GAP, NO_CLOCK, OFF_TARGET = "launch gap", "clock unknown", "clock off target"  # why a sample is not kept
 
 

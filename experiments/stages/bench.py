@@ -3,13 +3,13 @@
     python -m experiments.stages.bench sgemm_ladder sgemm_warptile sgemm_naive --build-dir results/build/sm_90a \
         --windows windows.csv --samples samples.parquet --checks checks.csv
 
-For each variant, problem and kind of data of the experiment, in each process: the variant alone, and the baseline
-alone, each back to back until its clock is steady, for the share that a user sees; a window in which both take turns
-(which comes first in a pair is drawn), for the share next to each other and per clock; and the outputs of that window
-checked where they lie. The first process also watches power while the variant runs alone and, within the experiment's
-budget, follows worklog C's own protocol. The baseline is the fastest call that its library has for the problem, by a
-contest that is held once and kept. A window ends once the share is known well enough, or at its longest time. What was
-measured is written as it came; `python -m analysis.bench` makes bench.csv of it.
+For each variant, problem and kind of data of the experiment, in each process: the variant alone and the baseline
+alone, one directly after the other, for the share that a user sees, unless a run is too short for that; a window in
+which both take turns (which comes first in a pair is drawn), for the share next to each other and per clock; and the
+outputs of that window checked where they lie. The first process also watches power while the variant runs alone and,
+within the experiment's budget, follows worklog C's own protocol. The baseline is the fastest call that its library has
+for the problem, by a contest that is held once and kept. A window ends once the share is known well enough, or at its
+longest time. What was measured is written as it came; `python -m analysis.bench` makes bench.csv of it.
 
 With --store, a measurement is kept as soon as it is made, and one that is there is not made again, whichever experiment
 asked for it: a run that is cut loses one window. A kernel that faults or hangs loses its own rows; a fresh process
@@ -27,7 +27,7 @@ import contextlib
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ import pyarrow as pa
 
 from contracts import UserError, run_command, write_rows, write_text
 from contracts.dtypes import Types
-from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, samples_table, write_samples
+from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, SHORT_US, samples_table, write_samples
 from experiments import declarations
 from experiments.command_line import add_build_dir, add_checked, add_store, add_variants, failures
 from experiments.declarations import Item, Protocol
@@ -58,7 +58,8 @@ from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
 
-ALONE_S, ALONE_MOST_S = 0.1, 0.4  # of one kernel back to back; where power binds, some never run steadily
+SETTLE_S, ALONE_S = 0.08, 0.06  # of one kernel back to back: until its clock has settled, and the time that counts
+WARM_MOST_S, WARM_AFTER_ALONE_S = 0.4, 0.1  # of pairs back to back, before the window in which they take turns
 AS_FOUND = "back to back until steady, clocks as found"
 
 
@@ -99,6 +100,19 @@ class Taken:
     baseline_run_us: float | None = None  # a run of the baseline alone, back to back
 
 
+def each_alone(gpu: Gpu, works: Mapping[str, Work], first_us: Mapping[str, float], flip: bool) -> dict[str, float]:
+    """The time of one run of each in microseconds, back to back, by role: one directly after the other, so that both
+    meet the card equally warm. Where power binds, its clock settles within tens of milliseconds after the work changes.
+
+    `first_us`: about as long as one run takes; `flip`: the last goes first.
+    """
+    found = {}
+    for role, work in list(works.items())[:: -1 if flip else 1]:
+        for seconds in (SETTLE_S, ALONE_S):
+            found[role] = duration_us(gpu, work, max(1, round(seconds * 1e6 / first_us[role])))
+    return found
+
+
 class Bench:
     """Measures on the leased GPU; `target`: what its clocks are locked at, if they are."""
 
@@ -110,7 +124,6 @@ class Bench:
         self._gemms: dict[str, Gemm] = {}
         self._stopwatches: dict[bool, Stopwatch] = {}
         self._matrices: Matrices | None = None
-        self._alone_us: dict[str, float] = {}  # of the baselines on these matrices
 
     def measure(self, item: Item, lease: str, seconds: Seconds) -> Taken:
         """Measure one variant next to its baseline; `lease`: what the GPU that is held is called."""
@@ -133,14 +146,19 @@ class Bench:
             baseline()
 
         with seconds.of("alone"):
-            baseline_us = self._alone(baseline_entry.name, baseline)
-            run_us = baseline_us if entry.name == baseline_entry.name else self._alone(None, variant)
-        window = power.Window(run_us=run_us)
+            first_us = {role: min(duration_us(gpu, work) for _ in range(3)) for role, work in works.items()}
+            alone = {}
+            if min(first_us.values()) >= SHORT_US:
+                alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1)
+        window = power.Window(run_us=alone.get("variant"))
         if item.process == 0:
             with seconds.of("power"):
+                run_us = first_us["variant"]
                 window = power.watch(gpu, self.handle, variant, run_us, protocol.power_s, protocol.power_precision)
+                window.run_us = alone.get("variant", window.run_us)  # next to the baseline's, for their share
         with seconds.of("warm-up"):
-            pair_us = warm_up(gpu, pair, protocol.warmup_s, ALONE_MOST_S, chunk_s=max(protocol.warmup_s, 0.03) / 3)
+            most_s = WARM_AFTER_ALONE_S if alone else WARM_MOST_S
+            pair_us = warm_up(gpu, pair, protocol.warmup_s, most_s, chunk_s=max(protocol.warmup_s, 0.03) / 3)
         with seconds.of("window"):
             for role in works:  # what is checked below was written by timed runs
                 matrices.poison(gpu, role)
@@ -166,25 +184,14 @@ class Bench:
             baseline_call=how_called(gemms["baseline"], problem),
             half_width=half_width if np.isfinite(half_width) else None,
             ended=ended,
-            baseline_run_us=baseline_us,
+            baseline_run_us=alone.get("baseline"),
         )
-
-    def _alone(self, known_as: str | None, work: Work) -> float:
-        """The time of one run in microseconds, back to back at a steady clock; measured once on these matrices of what
-        is `known_as` something."""
-        if known_as in self._alone_us:
-            return self._alone_us[known_as]
-        found = warm_up(self.gpu, work, ALONE_S, ALONE_MOST_S, chunk_s=ALONE_S / 3)
-        if known_as:
-            self._alone_us[known_as] = found
-        return found
 
     def _filled(self, problem: Problem, types: Types, data: str) -> Matrices:
         """The inputs of the measurement before, if they are the same."""
         one = self._matrices
         if one is None or (one.problem, one.types, one.data) != (problem, types, data):
             self._matrices = one = None  # frees the memory first
-            self._alone_us.clear()
             self._matrices = one = Matrices.fill(self.gpu, problem, types, data)
         return one
 

@@ -11,7 +11,7 @@ import pytest
 
 from experiments import declarations
 from experiments.gpu.timing import Samples, Work
-from experiments.stages import turns
+from experiments.stages import bench, turns
 from experiments.stages.turns import half_width_of, turns_until
 
 LIMITS = replace(
@@ -70,3 +70,20 @@ def test_each_chunk_is_drawn_anew_and_samples_keep_their_order(noise: float) -> 
     times = made.samples.time_us
     assert (np.abs(times / np.where(made.roles == "variant", 2000.0, 1000.0) - 1) < 0.2).all()
     assert sum(clock.asked) == len(times)
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_each_runs_alone_directly_after_the_other(flip: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that counts is of the runs after the clock has settled; the second process begins with the baseline."""
+    first_us, calls = {"variant": 1000.0, "baseline": 500.0}, list[tuple[str, int]]()
+
+    def duration_us(gpu: object, work: object, count: int = 1) -> float:
+        calls.append((str(work), count))
+        return first_us[str(work)] * (1.0 if count == round(bench.SETTLE_S * 1e6 / first_us[str(work)]) else 1.5)
+
+    monkeypatch.setattr(bench, "duration_us", duration_us)
+    works: Any = {role: role for role in first_us}
+    assert bench.each_alone(None, works, first_us, flip) == {"variant": 1500.0, "baseline": 750.0}  # type: ignore[arg-type]
+    order = [work for work, _ in calls]
+    assert order == (["baseline"] * 2 + ["variant"] * 2 if flip else ["variant"] * 2 + ["baseline"] * 2)
+    assert [count for work, count in calls if work == "variant"] == [80, 60]
