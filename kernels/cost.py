@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,17 +59,28 @@ def stream_k(variant: Variant, tiles: int, steps: int, units: int) -> tuple[int,
     return (left, sharing) if left and steps - left * steps // sharing > fixup else (0, 0)
 
 
-def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
+OF_LARGE_CLUSTERS = 0.91  # of the multiprocessors: an H100 with 132 runs 30 clusters of four, or 15 of eight
+
+
+def resident(variant: Variant, sms: int = SMS) -> int:
+    """Blocks, or clusters, that run at a time, by the launch alone. How many clusters fit depends on where a card has
+    its multiprocessors, so that a sweep asks the driver (`Model.resident`)."""
+    cluster = math.prod(variant.cluster) * variant.slices
+    blocks = variant.persistent or int(variant.template.get("BLOCKS", max(512 // variant.threads, 1)))
+    return max(int(blocks * sms * (OF_LARGE_CLUSTERS if cluster > 2 else 1.0)) // cluster, 1)
+
+
+def schedule(variant: Variant, problem: Problem, sms: int = SMS, units: int | None = None) -> Schedule:
     """How a launch of `variant` divides `problem` over `sms` multiprocessors.
 
+    `units`: blocks, or clusters, that run at a time; as `resident` has it if left out.
     The names of its template parameters say whether it divides tiles as include/split_k.cuh (`LEAST`) or
     include/stream_k.cuh (`WAYS`) does; any other kernel computes whole tiles.
     """
     values, cluster = variant.template, math.prod(variant.cluster) * variant.slices
     tiles = math.prod(variant.tiles(problem)) * variant.slices // cluster
     steps = -(-problem.k // (variant.tile["k"] * variant.slices))
-    resident = variant.persistent or int(values.get("BLOCKS", max(512 // variant.threads, 1)))
-    blocks = max(resident * sms // cluster, 1)
+    blocks = units or resident(variant, sms)
     left, sharing = tiles % blocks, 0
     longest = steps if left else 0
     if left and "LEAST" in values:
@@ -88,9 +99,9 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
     return Schedule(tiles, steps, blocks, busiest, sharing / left if sharing else 0.0, max(active * cluster / sms, 1.0))
 
 
-def terms(variant: Variant, problem: Problem, sms: int = SMS) -> np.ndarray:
-    """The values of `TERMS` for one launch, in their order, as float64."""
-    found, p, types = schedule(variant, problem, sms), problem, variant.types
+def terms(variant: Variant, problem: Problem, sms: int = SMS, units: int | None = None) -> np.ndarray:
+    """The values of `TERMS` for one launch, in their order, as float64; `sms`, `units` as of `schedule`."""
+    found, p, types = schedule(variant, problem, sms, units), problem, variant.types
     crowded, divided = found.busiest * found.crowd, float(found.parts > 0)
     unaligned = types.ab.bytes == 4 and any(ld % 4 for ld in (p.lda, p.ldb, p.ldc))
     return np.array(
@@ -157,16 +168,17 @@ def _least_squares(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Model:
-    """Factors of kernels by name; `fitted`: those of a sweep."""
+    """Factors of kernels by name, and the blocks or clusters that run at a time; `fitted`: those of a sweep."""
 
     factors: dict[str, tuple[float, ...]]
+    resident: dict[str, int] = field(default_factory=dict)
     sms: int = SMS
 
     def time_us(self, variant: Variant, problem: Problem) -> float:
         """How long the kernel takes."""
         known = self.factors.get(variant.name)
         factors = typical(variant) if known is None else np.array(known)
-        return float(terms(variant, problem, self.sms) @ factors)
+        return float(terms(variant, problem, self.sms, self.resident.get(variant.name)) @ factors)
 
 
 LEAST_ROWS = 3 * len(TERMS)  # of a kernel, below which its factors are those of `typical`
@@ -174,7 +186,7 @@ LEAST_ROWS = 3 * len(TERMS)  # of a kernel, below which its factors are those of
 
 def fitted(rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int = SMS) -> Model:
     """The model behind rows of dispatch.csv: of each kernel those of its source as it is now, and not held out."""
-    factors = {}
+    factors, units = {}, {}
     for variant in variants:
         own = [
             row
@@ -182,10 +194,12 @@ def fitted(rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int
             if row["variant"] == variant.name and row["source_hash"] == variant.source_hash and not row["held_out"]
         ]
         if len(own) >= LEAST_ROWS:
+            if resident := own[0].get("resident"):
+                units[variant.name] = int(resident)
             problems = (Problem.packed(row["m"], row["n"], row["k"], variant.b_layout) for row in own)
             found = fit(
-                np.array([terms(variant, problem, sms) for problem in problems]),
+                np.array([terms(variant, problem, sms, units.get(variant.name)) for problem in problems]),
                 np.array([row["time_us"] for row in own]),
             )
             factors[variant.name] = tuple(float(factor) for factor in found)
-    return Model(factors, sms)
+    return Model(factors, units, sms)

@@ -138,12 +138,8 @@ def _speedup(of: Reading) -> Value:
     """The ratio of two shares of one baseline, or of the times, from rows of one experiment if there is one."""
     one, other = of.pair()
     if one["baseline"] == other["baseline"]:
-        return estimates.divide(*(Estimate(*(row[f"share_{end}"] for end in ENDS)) for row in (one, other)))
-    return estimates.divide(*(Estimate(*(row[f"time_us_{end}"] for end in TIME_ENDS)) for row in (other, one)))
-
-
-ENDS = ("of_baseline", "ci_low", "ci_high")
-TIME_ENDS = ("median", "ci_low", "ci_high")
+        return estimates.divide(*(Estimate(*(row[end] for end in SHARE)) for row in (one, other)))
+    return estimates.divide(*(Estimate(*(row[end] for end in TIME)) for row in (other, one)))
 
 
 def _peak_share(of: Reading) -> Value:

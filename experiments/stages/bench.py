@@ -53,7 +53,7 @@ from experiments.stages.contests import Contests
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
-from kernels.catalogue import Catalogue, Dispatcher, Entry, Problem
+from kernels.catalogue import Baseline, Catalogue, Dispatcher, Entry, Problem
 from kernels.problem import ProblemSpec
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,10 @@ class Bench:
             turns, half_width, ended = turns_until(stopwatch, works, pair_us, protocol, matrices.seed)
             memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
         with seconds.of("check"):
-            checked = {role: check_output(gpu, matrices, role, work) for role, work in works.items()}
+            checked = {
+                role: check_output(gpu, matrices, role, work, isinstance(one, Baseline))
+                for (role, work), one in zip(works.items(), (entry, baseline_entry), strict=True)
+            }
         with seconds.of("worklog"):
             worklog = self._worklog(item, variant) if item.process == 0 else None
         return Taken(

@@ -140,8 +140,8 @@ def drawn_order(roles: Sequence[T], pairs: int, seed: int) -> list[T]:
     return [role for flip in reverse for role in (reversed(roles) if flip else roles)]
 
 
-def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work) -> verify.CheckResult:
-    """Rows of C and all of C by Freivalds' test, in float64 on the device.
+def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work, of_library: bool = False) -> verify.CheckResult:
+    """Rows of C and all of C by Freivalds' test, in float64 on the device; `of_library` as of `verify.expected`.
 
     Where beta is not 0, the timed runs added to what the ones before them had left: then one more run of `work`, on a
     fresh C, is checked.
@@ -176,6 +176,7 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work) -> verify.
     abx, magnitudes = (gpu.download(x, np.float64, p.m) for x in products)
     abx, magnitudes = p.alpha * abx, abs(p.alpha) * magnitudes
     reference, magnitude = p.alpha * exact_rows(plain), abs(p.alpha) * exact_rows(absolute)
+    product = reference if of_library else None
     if p.beta:
         matrices.poison(gpu, role)
         gpu.sync()
@@ -186,7 +187,7 @@ def check_output(gpu: Gpu, matrices: Matrices, role: str, work: Work) -> verify.
         gpu.sync()
     whole = verify.freivalds(p, types, of_c(signs.address, plain), abx, magnitudes, np.sqrt(of_c(0, square)))
     output = _rows_of(matrices.c[role], rows, p.n, types.c)
-    sampled = verify.judge(output, reference, verify.bound(p, types, reference, magnitude))
+    sampled = verify.judge(output, reference, verify.bound(p, types, reference, magnitude, product))
     return verify.combine(sampled, whole)
 
 

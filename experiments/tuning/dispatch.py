@@ -75,14 +75,15 @@ def problems(step: int = 1, share: float = 1.0) -> list[Drawn]:
 
 def measure(dispatcher: Dispatcher, baseline: Entry, sizes: list[Drawn], build_dir: Path) -> Iterator[dict[str, Any]]:
     """Rows of dispatch.csv, without `picked`; use inside `lease()`."""
-    from experiments.gpu.device import Gpu
+    from experiments.gpu.device import CatalogueKernel, Gpu
     from experiments.gpu.libraries import CublasGemm, load_gemm
     from experiments.gpu.timing import Stopwatch, warm_up
     from experiments.stages.turns import Matrices, check_output, drawn_order
 
     gpu = Gpu(build_dir)
     kernels = {variant.name: variant for variant in dispatcher.variants}
-    loaded = {name: load_gemm(gpu, variant) for name, variant in kernels.items()}
+    loaded = {name: CatalogueKernel(gpu, variant) for name, variant in kernels.items()}
+    resident = {name: loaded[name].resident(variant) for name, variant in kernels.items()}
     library = load_gemm(gpu, baseline)
     assert isinstance(library, CublasGemm)
     stopwatch = Stopwatch(gpu, 512)
@@ -139,7 +140,7 @@ def measure(dispatcher: Dispatcher, baseline: Entry, sizes: list[Drawn], build_d
                 continue
             share = medians[best] / medians[name]
             shares.append((share, name))
-            known = {"variant": name, "source_hash": kernels[name].source_hash}
+            known = {"variant": name, "source_hash": kernels[name].source_hash, "resident": resident[name]}
             yield columns | known | {"time_us": medians[name], "share": share}
         best_three = ", ".join(f"{name} {share:.3f}" for share, name in sorted(shares, reverse=True)[:3])
         logger.info(f"{one.m} x {one.n} x {one.k}: {best} {medians[best]:.1f} us; shares of it: {best_three}")

@@ -477,6 +477,17 @@ def test_the_bound_at_some_points(k: int, name: str, factor: float) -> None:
     assert allowed[0] * 2**24 == pytest.approx(factor)
 
 
+@pytest.mark.parametrize(("beta", "library", "passes"), [(1.0, True, True), (1.0, False, False), (0.5, True, False)])
+def test_a_library_alone_may_round_the_product_before_it_adds_c(beta: float, library: bool, passes: bool) -> None:
+    """As cuBLAS does where beta is 1. 258 + 1.5 is 260 in bf16, 258 is within two roundings."""
+    one, types = np.ones((1, 1)), Types.named("bf16")
+    a, b, c0 = 255.0 * one, one + 3 / 255, np.float64(1.5) / beta * one
+    twice = 258.0 * one
+    problem = Problem(1, 1, 1, 1, 1, 1, beta=beta)
+    result = verify.judge(twice, *verify.expected(problem, types, a, b, c0, of_library=library))
+    assert result.passed == passes
+
+
 @pytest.mark.parametrize("name", ["hgemm_naive_fp16", "hgemm_naive_bf16"])
 def test_a_right_gemm_with_results_below_what_is_stored_in_full_passes(name: str) -> None:
     """At alpha = 1e-6 some elements are subnormal in fp16: stored in steps of 2^-24. 1.5 times as much is wrong."""
