@@ -190,7 +190,7 @@ def steps(scale: Literal["linear", "log"]) -> Layers:
 
 def differences() -> Layers:
     """How much more or less of each metric one kernel has than another, a row per metric of one unit."""
-    value = alt.X("value:Q", title="<title>", axis=alt.Axis(tickCount=6), scale=alt.Scale(padding=44))
+    value = alt.X("value:Q", title="<title>", axis=alt.Axis(tickCount=6), scale=alt.Scale(padding=58))
     tips = [
         alt.Tooltip("label:N", title="metric"),
         alt.Tooltip("before_shown:N", title="A"),
