@@ -121,11 +121,18 @@ def terms(variant: Variant, problem: Problem, sms: int = SMS, units: int | None 
 
 
 def typical(variant: Variant) -> np.ndarray:
-    """Factors of a card that nobody measured, in the order of `TERMS`: fp32 by 128 multiply-adds a cycle and
-    multiprocessor, 16 bits by 2048 of the tensor cores, at 1.7 GHz, three quarters of it reached, and 2.5 TB/s."""
-    rate = 0.75 * 1.7e3 * (2048 if variant.tensor_cores else 128)
-    step = variant.tile["m"] * variant.tile["n"] * variant.tile["k"] / rate
-    return np.array([8.0, 0.25, step, 0.2 * step, 0.0, 0.5, 0.4 if variant.tensor_cores else 0.2, 3.0, 0.05, 1.0])
+    """Factors where nobody has swept a kernel on a card, in the order of `TERMS`: multiply-adds at 1.7 GHz, 128 a cycle
+    and multiprocessor in fp32 and 2048 of 16-bit elements, and the rest rounded from what a sweep on an H100 found."""
+    area = variant.tile["m"] * variant.tile["n"]
+    if not variant.tensor_cores:
+        step = area * variant.tile["k"] / (0.75 * 1.7e3 * 128)
+        return np.array([8.0, 0.25, step, 0.2 * step, 0.0, 0.5, 0.2, 3.0, 0.05, 1.0])
+    step = area * variant.tile["k"] / (1.7e3 * 2048)
+    if variant.persistent:
+        return np.array([7.4, 0.8 * step, 0.0, 0.0, 0.15, 0.3, 0.2, 0.0, 0.0, 3.0])
+    blocks = int(variant.template.get("BLOCKS", 1))
+    store = (1.2 + 0.8 * area / 1e4) / blocks
+    return np.array([3.4 + 0.8 * blocks, 0.9 * step, 0.0, 0.0, 0.15 * blocks, store, 0.18, 0.0, 0.0, 0.0])
 
 
 ROUNDS, TYPICAL_ERROR = 4, 0.03
