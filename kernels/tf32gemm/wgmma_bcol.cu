@@ -8,21 +8,25 @@
 //
 // Roles, pipeline, timeline: as hgemm/wgmma_pingpong.cu.
 //
+// With INTERVAL > 0 no cluster runs ahead of the others (include/cluster_progress.cuh).
+//
 // Template:  BM, BN, BK: a tile; STAGES: of the pipeline; STRIP: tile columns of a strip (include/tile_scheduler.cuh);
-//            FIXUP, WAYS: see include/stream_k.cuh.
+//            INTERVAL: steps over k between two looks at the progress of the others, 0: none; FIXUP, WAYS: see
+//            include/stream_k.cuh.
 // Launch:    384 threads (1-D); clusters of two blocks in x, no more blocks than are resident at the same time; dynamic
-//            shared memory: the pipeline and two mbarriers. Workspace: BM x BN floats a block; flags: one a block, zero
-//            before the first launch, and zero again after each.
+//            shared memory: the pipeline and two mbarriers. Workspace: BM x BN floats a block; flags: 4 bytes a block, and
+//            16 before them if INTERVAL > 0; zero before the first launch, and zero again after each.
 // Requires:  lda, ldb (from column to column), ldc multiples of 4; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of
 //            A, BN / 2 x BK of B's columns, swizzled over 128 bytes.
 
+#include "include/cluster_progress.cuh"
 #include "include/fragments.cuh"
 #include "include/stream_k.cuh"
 #include "include/tile_pipeline_k_major.cuh"
 #include "include/tile_scheduler.cuh"
 #include "include/warpgroup.cuh"
 
-template <int BM, int BN, int BK, int STAGES, int STRIP, int FIXUP, int WAYS>
+template <int BM, int BN, int BK, int STAGES, int STRIP, int INTERVAL, int FIXUP, int WAYS>
 __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
 tf32gemm_wgmma_bcol(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap tma_a,
                     const __grid_constant__ CUtensorMap tma_b, float beta, float* C, int ldc, void* workspace,
@@ -65,17 +69,26 @@ tf32gemm_wgmma_bcol(int m, int n, int k, float alpha, const __grid_constant__ CU
     if (group == CONSUMERS) {
         warpgroup::reg_dealloc<40>();
         if (thread == 0) {
+            const ClusterProgress progress{static_cast<unsigned*>(flags), gridDim.x / 2};
+            int interval = 0;
+            int full_waves = scheduler.whole_tiles / (gridDim.x / 2);  // that are left, in which every cluster has a tile
             for_each_work_unit([&](int row, int col, int, int first, int last) {
                 for (int step = first; step < last; ++step, state.advance()) {
+                    if constexpr (INTERVAL > 0) {
+                        if (rank == 0 && full_waves > 0 && step % INTERVAL == 0) progress.advance(interval++);
+                    }
                     mbarrier::wait(pipeline.empty(state.stage), state.phase ^ 1);
                     pipeline.load_multicast_b(state.stage, tma_a, tma_b, row, col, step * BK, rank);
                 }
+                --full_waves;
             });
+            if (INTERVAL > 0 && rank == 0) progress.end();
             pipeline.producer_tail(state);
         }
     } else {
         warpgroup::reg_alloc<232>();
-        const PartialSums<1, HEIGHT * BN / 2> partial{static_cast<float4*>(workspace), static_cast<unsigned*>(flags)};
+        const PartialSums<1, HEIGHT * BN / 2> partial{static_cast<float4*>(workspace),
+                                                      static_cast<unsigned*>(flags) + (INTERVAL > 0 ? 4 : 0)};
         auto release = [&](int stage) {
             if (thread < 2) mbarrier::arrive_remote(pipeline.empty(stage), thread);
         };
