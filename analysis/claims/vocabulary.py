@@ -97,12 +97,12 @@ class Vocabulary:
         bits: Any = None,
     ) -> Estimate | str:
         """A column of inter_warp_conflicts.csv, of the first row with these values (source and bits: if given)."""
-        choose(schema("inter_warp_conflicts")["properties"], column, "column", "inter_warp_conflicts.csv")
         wanted = {"kernel": kernel, "warps": whole(warps), "blocks_per_sm": whole(blocks_per_sm)}
         wanted |= {"source": source} if source is not None else {}
         wanted |= {"bits": whole(bits)} if bits is not None else {}
         words = "of " + ", ".join(f"{name} = {value}" for name, value in wanted.items())
         row = self._first("inter_warp_conflicts", wanted, words, kernel)
+        choose(dict.fromkeys(row.index), column, "column", "inter_warp_conflicts.csv")
         return _cell(row, column, f"inter_warp_conflicts.csv has no {column} of {kernel}")
 
     @reads("smem_microbench")

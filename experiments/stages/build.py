@@ -144,8 +144,8 @@ def build_kernel(variant: catalogue.Variant, arch: str, out_dir: Path, configure
         raise UserError(reason)
     compiler = toolchain.nvcc(configured_nvcc)
     stem = out_dir / name
-    stem.with_suffix(".json").unlink(missing_ok=True)  # written last, it says that the others are whole
     write_text(stem.with_suffix(".cu"), variant.translation_unit())
+    stem.with_suffix(".json").unlink(missing_ok=True)  # written last, it says that the others are whole
     try:
         report = compile_source(stem.with_suffix(".cu"), stem, arch, compiler)
     except UserError as error:
