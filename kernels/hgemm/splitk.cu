@@ -1,27 +1,23 @@
-// splitk: tiles of any size, divided along k among all blocks, on tensor cores.
+// splitk: large tiles, divided along k among all clusters, on tensor cores.
 //
-// The one idea it adds to `wgmma_streamk`: blocks that share a tile add it up together (include/split_k.cuh, as in sgemm's
-// splitk). There one block adds up what others have left, so that at most four pairs share a tile of 128 x 256, and a
-// product of 512 x 512 keeps 16 pairs of 66 busy. Here tiles may be small, several blocks share a multiprocessor, and all
-// of them share what there is.
+// The one idea it adds to `wgmma_streamk`: clusters that share a tile add it up together (include/split_k.cuh, as in
+// sgemm's splitk). There one cluster adds up what others have left, so that at most four share a tile; here all of them
+// share what there is. `wgmma_transposed` divides tiles within a cluster, which costs less and reaches eight blocks.
 //
-// One warp brings tiles by TMA, a warp group per 64 rows multiplies them. Small tiles ask more of L2 for each product than
-// large ones: 128 bytes a cycle for 64 x 64 where the tensor cores are never to wait, 48 for 128 x 256. They are for
-// problems that larger ones leave multiprocessors idle on. With RANKS = 2, two blocks of a cluster with tiles one below the
-// other share that of B.
+// One warp brings tiles by TMA, a warp group per 64 rows multiplies them. The two blocks of a cluster have tiles one below
+// the other and share that of B.
 //
 // A product of some microseconds waits for its own code, which comes from DRAM as its matrices do. So there is little of
 // it: old elements of C, where they count, go another way than through shared memory.
 //
-// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STAGES: of the pipeline; RANKS: blocks of a cluster, 1
-//            or 2; BLOCKS: of a multiprocessor; FIXUP, LEAST: see include/split_k.cuh.
-// Launch:    2 BM + 32 threads (1-D), BLOCKS a multiprocessor: all run at a time; dynamic shared memory: BN / 64 times BM
-//            rows of 128 bytes for C, then the pipeline (include/tile_pipeline.cuh). Workspace: 2 BM BN floats a block; flags: 4
-//            bytes a block, zero before the first launch, and zero again after each.
-// Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of A, BK / RANKS x 64 of B,
+// Template:  T: __nv_bfloat16 or __half; BM, BN, BK: the block's tile; STAGES: of the pipeline; FIXUP, LEAST: see
+//            include/split_k.cuh.
+// Launch:    2 BM + 32 threads (1-D), clusters of two blocks, one block a multiprocessor: all run at a time; dynamic
+//            shared memory: BN / 64 times BM rows of 128 bytes for C, then the pipeline (include/tile_pipeline.cuh).
+//            Workspace: 2 BM BN floats a block; flags: 4 bytes a block, zero before the first launch, and zero again after
+//            each.
+// Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; sm_90a. Boxes: BM x BK of A, BK / 2 x 64 of B,
 //            16 x 64 of C, swizzled over 128 bytes.
-
-#include "include/wgmma_n64.cuh"
 
 #include "include/fragments.cuh"
 #include "include/split_k.cuh"
@@ -52,11 +48,12 @@ __device__ __forceinline__ void stage_scaled(const float* sum, uint32_t buffer, 
     }
 }
 
-template <typename T, int BM, int BN, int BK, int STAGES, int RANKS, int BLOCKS, int FIXUP, int LEAST>
-__global__ void __cluster_dims__(RANKS) __launch_bounds__(2 * BM + 32, BLOCKS)
+template <typename T, int BM, int BN, int BK, int STAGES, int FIXUP, int LEAST>
+__global__ void __cluster_dims__(2) __launch_bounds__(2 * BM + 32, 1)
 hgemm_splitk(int m, int n, int k, float alpha, const __grid_constant__ CUtensorMap tma_a,
              const __grid_constant__ CUtensorMap tma_b, float beta, T* C, int ldc,
              const __grid_constant__ CUtensorMap tma_c, void* workspace, void* flags) {
+    constexpr int RANKS = 2;  // blocks of a cluster
     constexpr int CONSUMERS = BM / wgmma::ROWS, THREADS = CONSUMERS * wgmma::THREADS;
     using Pipeline = TilePipeline<T, BM, BN, BK, STAGES>;
     using Shares = Parts<THREADS, BN / 2, RANKS>;
@@ -81,12 +78,8 @@ hgemm_splitk(int m, int n, int k, float alpha, const __grid_constant__ CUtensorM
         tma::prefetch_descriptor(tma_c);
         pipeline.init_barriers(RANKS * CONSUMERS);
     }
-    if constexpr (RANKS > 1) {
-        cluster::arrive_relaxed();
-        cluster::wait();
-    } else {
-        __syncthreads();
-    }
+    cluster::arrive_relaxed();
+    cluster::wait();
 
     PipelineState<STAGES> state;
     if (threadIdx.x >= THREADS) {
@@ -95,25 +88,17 @@ hgemm_splitk(int m, int n, int k, float alpha, const __grid_constant__ CUtensorM
             const TileCoord at = corner(tile);
             for (int step = first; step < last; ++step, state.advance()) {
                 mbarrier::wait(pipeline.empty(state.stage), state.phase ^ 1);
-                if constexpr (RANKS > 1) {
-                    pipeline.load_multicast_b(state.stage, tma_a, tma_b, at.m, at.n, step * BK, Shares::rank());
-                } else {
-                    pipeline.load(state.stage, tma_a, tma_b, at.m, at.n, step * BK);
-                }
+                pipeline.load_multicast_b(state.stage, tma_a, tma_b, at.m, at.n, step * BK, Shares::rank());
             }
         });
-        if constexpr (RANKS > 1) pipeline.producer_tail(state);
+        pipeline.producer_tail(state);
         return;
     }
 
     const int group = threadIdx.x / wgmma::THREADS, warp_row = threadIdx.x / 32 * 16;
     const Shares parts{static_cast<float4*>(workspace), static_cast<unsigned*>(flags), static_cast<int>(threadIdx.x), 1};
     auto release = [&](int stage) {
-        if constexpr (RANKS > 1) {
-            if (threadIdx.x % wgmma::THREADS < RANKS) mbarrier::arrive_remote(pipeline.empty(stage), threadIdx.x % wgmma::THREADS);
-        } else {
-            if (threadIdx.x % wgmma::THREADS == 0) mbarrier::arrive(pipeline.empty(stage));
-        }
+        if (threadIdx.x % wgmma::THREADS < RANKS) mbarrier::arrive_remote(pipeline.empty(stage), threadIdx.x % wgmma::THREADS);
     };
     division.for_each(Shares::mine(), [&](int tile, int first, int last) {
         float sum[1][BN / 2];

@@ -16,7 +16,6 @@ namespace wgmma {
 #define WGMMA_REGISTERS_OF_64 WGMMA_REGISTERS_0
 #define WGMMA_REGISTERS_OF_80 WGMMA_REGISTERS_0 ", " WGMMA_REGISTERS_AT_32
 #define WGMMA_REGISTERS_OF_112 WGMMA_REGISTERS_OF_80 ", " WGMMA_REGISTERS_AT_40 ", " WGMMA_REGISTERS_AT_48
-#define WGMMA_REGISTERS_OF_128 WGMMA_REGISTERS_TO_128
 #define WGMMA_REGISTERS_OF_144 WGMMA_REGISTERS_TO_128 ", " WGMMA_REGISTERS_AT_64
 #define WGMMA_REGISTERS_OF_160 WGMMA_REGISTERS_OF_144 ", " WGMMA_REGISTERS_AT_72
 #define WGMMA_REGISTERS_OF_176 WGMMA_REGISTERS_OF_160 ", " WGMMA_REGISTERS_AT_80
@@ -25,7 +24,6 @@ namespace wgmma {
 #define WGMMA_SUMS_OF_64 WGMMA_SUMS_32(0)
 #define WGMMA_SUMS_OF_80 WGMMA_SUMS_32(0), WGMMA_SUMS_8(32)
 #define WGMMA_SUMS_OF_112 WGMMA_SUMS_OF_80, WGMMA_SUMS_8(40), WGMMA_SUMS_8(48)
-#define WGMMA_SUMS_OF_128 WGMMA_SUMS_TO_128
 #define WGMMA_SUMS_OF_144 WGMMA_SUMS_TO_128, WGMMA_SUMS_8(64)
 #define WGMMA_SUMS_OF_160 WGMMA_SUMS_OF_144, WGMMA_SUMS_8(72)
 #define WGMMA_SUMS_OF_176 WGMMA_SUMS_OF_160, WGMMA_SUMS_8(80)
@@ -53,10 +51,12 @@ namespace wgmma {
 // the first and the second operand.
 template <typename T, int SUMS>
 __device__ __forceinline__ void mma_transposed(float (&sum)[SUMS], uint64_t a, uint64_t b, bool add) {
+    static_assert(SUMS == 32 || SUMS == 40 || SUMS == 56 || SUMS == 72 || SUMS == 80 || SUMS == 88 || SUMS == 96 ||
+                      SUMS == 104,
+                  "add the number of rows to the lists above");
     WGMMA_OF_TYPE(64, "%32", "%33", "%34")
     WGMMA_OF_TYPE(80, "%40", "%41", "%42")
     WGMMA_OF_TYPE(112, "%56", "%57", "%58")
-    WGMMA_OF_TYPE(128, "%64", "%65", "%66")
     WGMMA_OF_TYPE(144, "%72", "%73", "%74")
     WGMMA_OF_TYPE(160, "%80", "%81", "%82")
     WGMMA_OF_TYPE(176, "%88", "%89", "%90")

@@ -467,6 +467,7 @@ def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters(tmp_path: Path
     assert made_of(tmp_path, persistent=1).grid(Problem.square(128), sms=7) == (1, 1, 1)
     assert made_of(tmp_path, persistent=1, shares_tiles=True).grid(Problem.square(128), sms=7) == (7, 1, 1)
     assert made_of(tmp_path, cluster=[2, 4]).grid(Problem.square(5 * 128), sms=7) == (6, 8, 1)
+    assert made_of(tmp_path, cluster=[2, 1], slices=4).grid(Problem.square(5 * 128), sms=7) == (6, 5, 4)
 
 
 @pytest.mark.parametrize(
@@ -488,6 +489,7 @@ def test_a_persistent_grid_follows_the_gpu_and_has_whole_clusters(tmp_path: Path
         ({"textures": True, "b_layout": "column"}, "b_layout = 'column', but a texture's B is row-major"),
         ({"b_layout": "diagonal"}, "b_layout"),
         ({"cluster": [4, 4]}, "cluster = [4, 4], but a cluster has at most 8 blocks"),
+        ({"cluster": [2, 2], "slices": 4}, "cluster = [2, 2] and slices = 4, but a cluster has at most 8 blocks"),
         ({"arch": "90b"}, "arch"),
     ],
 )

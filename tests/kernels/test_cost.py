@@ -26,6 +26,39 @@ def test_whole_rounds_of_tiles_are_not_divided() -> None:
     assert (found.tiles, found.parts, found.busiest) == (blocks, 0, found.steps)
 
 
+def test_slices_of_a_cluster_divide_the_steps_of_a_tile() -> None:
+    variant = CATALOGUE.kernels["hgemm_transposed_144x64_c4x1_k2_bf16"]  # clusters of eight blocks, four tiles
+    found = cost.schedule(variant, Problem.packed(144, 256, 64 * 10), units=15)
+    assert (found.tiles, found.steps, found.blocks, found.busiest) == (1, 5, 15, 5)
+    waves = cost.schedule(variant, Problem.packed(144 * 16, 256, 64 * 10), units=15)
+    assert (waves.tiles, waves.busiest) == (16, 10)
+
+
+def test_large_clusters_leave_multiprocessors_idle_where_no_sweep_asked_the_driver() -> None:
+    kernels = CATALOGUE.kernels
+    names = {"64x64": 264, "192x192_c1x2": 66, "112x128_c2x2": 30, "144x64_c4x1_k2": 15}  # on an H100, by the driver
+    assert {name: cost.resident(kernels[f"hgemm_transposed_{name}_bf16"]) for name in names} == names
+
+
+def test_a_sweep_s_count_of_clusters_decides_in_how_many_waves_a_kernel_runs() -> None:
+    variant = CATALOGUE.kernels["hgemm_transposed_112x128_c2x2_bf16"]
+    problems = [Problem.packed(112 * 2 * i, 256, 64 * k) for i in range(1, 41) for k in (4, 8)]
+    rows = []
+    for p in problems:  # a launch and its steps: 20 clusters run at a time
+        time_us = float(cost.typical(variant) @ cost.terms(variant, p, units=20))
+        row = {"m": p.m, "n": p.n, "k": p.k, "variant": variant.name, "time_us": time_us, "resident": 20}
+        rows.append(row | {"source_hash": variant.source_hash, "held_out": False})
+    swept = cost.fitted(rows, [variant])
+    assert swept.resident == {variant.name: 20}
+    second_wave = Problem.packed(112 * 2 * 21, 256, 8192)
+    expected = float(cost.typical(variant) @ cost.terms(variant, second_wave, units=20))
+    assert np.isclose(swept.time_us(variant, second_wave), expected, rtol=1e-3)
+    one_wave = float(cost.typical(variant) @ cost.terms(variant, second_wave, units=21))
+    assert one_wave < 0.8 * expected
+    without = cost.fitted([row | {"resident": None} for row in rows], [variant])
+    assert without.resident == {}
+
+
 def test_the_fit_finds_the_factors_behind_exact_times() -> None:
     rng = np.random.default_rng(1)
     rows = rng.uniform(0, 10, (200, len(cost.TERMS)))

@@ -59,6 +59,7 @@ QUICK |= {"hgemm_naive_bf16", "hgemm_bcf_dbf_rw_fp16", "tf32gemm_bcf_dbf", "sgem
 QUICK |= {"sgemm_3xtf32_wgmma_outside"}
 QUICK |= {"hgemm_wgmma_smem_bf16", "hgemm_wgmma_tma_fp16", "hgemm_wgmma_ws_bf16", "hgemm_wgmma_store_bf16"}
 QUICK |= {"hgemm_wgmma_pingpong_bcol_bf16", "tf32gemm_wgmma", "tf32gemm_wgmma_bcol"}
+QUICK |= {"hgemm_transposed_112x128_c2x2_fp16", "hgemm_transposed_144x64_c4x1_k2_bf16"}
 EACH = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in NAMES]
 
 

@@ -161,3 +161,32 @@ def test_a_forgotten_step_of_tf32_is_found(change: tuple[str, str], report: str,
     variant = forgetful(tmp_path, "tf32gemm_wgmma", change)
     compiled(variant, tmp_path)
     assert report in checked(variant, tmp_path, Problem(256, 256, 512, 512, 256, 256))
+
+
+SLICED, SHARING = "hgemm_transposed_144x64_c4x1_k2_bf16", "hgemm_transposed_112x128_c2x2_bf16"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "report"),
+    [
+        (SHARING, ("mbarrier::wait(full(state.stage), state.phase);", ""), "not been waited for"),
+        (SHARING, ("if (step > first) release(previous);", ""), "deadlock"),
+        (SHARING, ("(thread / CX == y || thread % CX == x)", "thread / CX == y"), "deadlock"),
+        (SHARING, ("tma::fence_proxy_async();", ""), "proxy"),
+        (SHARING, ("warpgroup::sync(2 + group);", ""), "without a barrier between"),
+        (
+            SLICED,
+            ("barrier.cluster.arrive.release.aligned;", "barrier.cluster.arrive.relaxed.aligned;"),
+            "its mbarrier's phase end",
+        ),
+        (SLICED, ("meet();  // the sums have been read, and C may take their place", ""), "without a barrier between"),
+        (SLICED, ("rank(x, y, s), make_float4", "rank(x, y, slice), make_float4"), "elements are off"),
+        (SLICED, ("place((slice + s) % SLICES, four)", "place(slice, four)"), "elements are off"),
+    ],
+)
+def test_a_forgotten_step_of_a_cluster_that_shares_tiles_and_sums_is_found(
+    name: str, change: tuple[str, str], report: str, tmp_path: Path
+) -> None:
+    variant = forgetful(tmp_path, name, change)
+    compiled(variant, tmp_path)
+    assert report in checked(variant, tmp_path, Problem(288, 256, 1280, 1280, 256, 256))
