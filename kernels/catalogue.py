@@ -9,7 +9,6 @@ import argparse
 import functools
 import graphlib
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -333,7 +332,7 @@ def _sound(variant: Variant, path: Path) -> Variant:
         raise UserError(f"{path}: {variant.name}.dtype = {variant.dtype!r}, but textures hold fp32")
     if variant.textures and variant.b_layout != "row":
         raise UserError(f"{path}: {variant.name}.b_layout = {variant.b_layout!r}, but a texture's B is row-major")
-    if math.prod(variant.cluster) * variant.slices > MAX_CLUSTER:
+    if variant.cluster_blocks > MAX_CLUSTER:
         said = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
         said += f" and slices = {variant.slices}" if variant.slices > 1 else ""
         raise UserError(f"{said}, but a cluster has at most {MAX_CLUSTER} blocks")

@@ -65,7 +65,7 @@ OF_LARGE_CLUSTERS = 0.91  # of the multiprocessors: an H100 with 132 runs 30 clu
 def resident(variant: Variant, sms: int = SMS) -> int:
     """Blocks, or clusters, that run at a time, by the launch alone. How many clusters fit depends on where a card has
     its multiprocessors, so that a sweep asks the driver (`Model.resident`)."""
-    cluster = math.prod(variant.cluster) * variant.slices
+    cluster = variant.cluster_blocks
     blocks = variant.persistent or int(variant.template.get("BLOCKS", max(512 // variant.threads, 1)))
     return max(int(blocks * sms * (OF_LARGE_CLUSTERS if cluster > 2 else 1.0)) // cluster, 1)
 
@@ -77,8 +77,8 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS, units: int | No
     The names of its template parameters say whether it divides tiles as include/split_k.cuh (`LEAST`) or
     include/stream_k.cuh (`WAYS`) does; any other kernel computes whole tiles.
     """
-    values, cluster = variant.template, math.prod(variant.cluster) * variant.slices
-    tiles = math.prod(variant.tiles(problem)) * variant.slices // cluster
+    values, cluster = variant.template, variant.cluster_blocks
+    tiles = math.prod(variant.tiles(problem)) // math.prod(variant.cluster)
     steps = -(-problem.k // (variant.tile["k"] * variant.slices))
     blocks = units or resident(variant, sms)
     left, sharing = tiles % blocks, 0

@@ -154,6 +154,11 @@ class Variant:
             raise UserError(reason)
         return self
 
+    @property
+    def cluster_blocks(self) -> int:
+        """Blocks of a cluster, slices included."""
+        return math.prod(self.cluster) * self.slices
+
     def tiles(self, problem: Problem) -> tuple[int, int]:
         """Tiles of C along the grid's x and y; whole clusters of them."""
         tiles = {axis: -(-getattr(problem, axis) // self.tile[axis]) for axis in "mn"}

@@ -54,7 +54,7 @@ class Tiling:
         m, n = variant.tile["m"], variant.tile["n"]
         rows, columns = (along_x, along_y) if variant.grid_axes == "mn" else (along_y, along_x)
         strip = int(variant.template.get("STRIP", GRID_STRIP))
-        blocks = math.prod(variant.cluster) * variant.slices
+        blocks = variant.cluster_blocks
         units = math.prod(variant.grid(problem, machine.sms)) // blocks
         if not variant.persistent:
             units = min(units, machine.sms * blocks_per_sm // blocks)
@@ -102,7 +102,7 @@ def _jobs(
     """Slices of A are numbered by tile row and step, then those of B by tile column and step."""
     merged = max(1, SLICE // tiling.k)  # steps that are looked up at once
     slices = -(-tiling.steps // merged)
-    flop = 2 * tiling.m * tiling.n * tiling.k * merged / math.prod(variant.cluster) / variant.slices  # of a block
+    flop = 2 * tiling.m * tiling.n * tiling.k * merged / variant.cluster_blocks  # of a block
     clocks = flop * blocks / flop_per_clock(variant, machine)
     for tile, first, last in parts:
         row, column = tiling.place(tile)
