@@ -82,7 +82,7 @@ def noise(bench: pd.DataFrame, leases: pd.DataFrame | None = None) -> pd.DataFra
         columns=[*bench, "noise_regime", *({end for _, *ends in TIMED.values() for end in ends} - set(bench))]
     )
     keys = [key for key in REPEATED if key in rows]
-    between_leases = _of_leases(rows, leases) if leases is not None and len(leases) else {}
+    of_leases = between_leases(bench, leases)
     found = []
     for quantity, (value, low, high) in TIMED.items():
         for regime in REGIMES:
@@ -93,21 +93,23 @@ def noise(bench: pd.DataFrame, leases: pd.DataFrame | None = None) -> pd.DataFra
             freedom += int((groups.size() - 1).sum())
             squares += float(((logs - groups.transform("mean")) ** 2).sum())
             half = UNKNOWN if freedom < LEAST_REPEATS else LIMIT * float(np.sqrt(squares / freedom))
-            half = float(np.hypot(half, LIMIT * between_leases.get(regime, 0.0)))
+            half = float(np.hypot(half, of_leases.get(regime, 0.0)))
             found.append({"regime": regime, "quantity": quantity, "repeats": freedom, "half_width": half})
     return pd.DataFrame(found)
 
 
 def covering(bench: pd.DataFrame, leases: pd.DataFrame | None = None) -> pd.DataFrame:
     """The rows with intervals that cover fresh processes and leases: those of a single process are as wide at least
-    as the machine's noise in their regime."""
+    as the machine's noise in their regime, those of several, whose intervals are of processes, as cards differ.
+    """
     if bench.empty:
         return bench
     known = noise(bench, leases).set_index(["regime", "quantity"])["half_width"]
     own = regimes(bench)
+    of_leases = own.map(between_leases(bench, leases)).astype(float).fillna(0.0)
     several = bench["processes"].fillna(1).astype(int) >= max(2, PROCESSES)
     for quantity, (value, low, high) in TIMED.items():
-        half = own.map(known.xs(quantity, level="quantity")).where(~several, 0.0)
+        half = own.map(known.xs(quantity, level="quantity")).where(~several, of_leases)
         middle = bench[value].astype(float)
         bench = bench.assign(
             **{
@@ -129,17 +131,20 @@ def _of_processes(rows: pd.DataFrame, value: str, low: str, high: str) -> tuple[
     return float((sigma**2 * (count - 1)).sum()), int((count - 1).sum())
 
 
-def _of_leases(bench: pd.DataFrame, leases: pd.DataFrame) -> dict[str, float]:
-    """The standard deviation of shares between cards, relative, by regime, where two cards measured enough alike."""
+def between_leases(bench: pd.DataFrame, leases: pd.DataFrame | None) -> dict[str, float]:
+    """Half the width of a 95% interval of a share from card to card, relative, by regime, where two cards measured
+    enough alike. `leases`: rows of lease_medians.csv."""
+    if leases is None or leases.empty:
+        return {}
     keys = ["variant", "m", "n", "k", "regime", "data"]
-    regime = bench.drop_duplicates(keys)[[*keys, "noise_regime"]]
+    regime = bench.assign(noise_regime=regimes(bench)).drop_duplicates(keys)[[*keys, "noise_regime"]]
     rows = leases.merge(regime, on=keys)
     logs = (rows["baseline_time_us_median"].astype(float) / rows["time_us_median"].astype(float)).map(np.log)
     groups = logs.groupby([rows[key] for key in keys], observed=True)
     squares, freedom = (logs - groups.transform("mean")) ** 2, 1 - 1 / groups.transform("size")
     of = {str(name): part for name, part in rows.groupby("noise_regime").groups.items()}
     return {
-        name: float(np.sqrt(squares[part].sum() / freedom[part].sum()))
+        name: LIMIT * float(np.sqrt(squares[part].sum() / freedom[part].sum()))
         for name, part in of.items()
         if freedom[part].sum() >= 1
     }

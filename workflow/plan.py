@@ -381,6 +381,8 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     chosen = config["variants"]
     for name in chosen or []:
         choose(entries, name, "variant", f"{CONFIG}: variants")
+    for name in config["every_lease"]:
+        choose(dict.fromkeys(declarations.names()), name, "experiment", f"{CONFIG}: every_lease")
     unfit = _unfit(entries, device.arch, device.missing if measuring else {}, chosen)
     fit = [name for name in entries if name not in unfit and (chosen is None or name in chosen)]
     loaded = {name: declarations.load(name, config["sizes_step"], fit, entries) for name in declarations.names()}

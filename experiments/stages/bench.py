@@ -27,6 +27,7 @@ import contextlib
 import functools
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -544,13 +545,14 @@ def run(options: argparse.Namespace) -> Record:
     record = Record(experiment)
     items = declarations.items(experiment, passed, options.regime, options.sizes_step, options.catalogue)
     with store.opened(options.store) as kept:
-        found = measured(items, options, kept, experiment.every_lease)
+        anew = experiment.every_lease or experiment.name in options.every_lease
+        found = measured(items, options, kept, anew)
         for item in items:
             if item in found:
                 record.add(item, found[item])
         if options.leases:
-            repeated = items if experiment.every_lease else []
-            write_rows(options.leases, "lease_medians", lease_medians(repeated, kept, options))
+            rows = lease_medians(items, kept, options, 1 if anew else 2)
+            write_rows(options.leases, "lease_medians", rows)
         if options.contests:
             Contests(kept, options.catalogue).write(options.contests, items)
     if options.seconds:
@@ -558,8 +560,9 @@ def run(options: argparse.Namespace) -> Record:
     return record
 
 
-def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Rows of lease_medians.csv: what every card that the run had gave for these items, the median over processes."""
+def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace, least: int) -> list[dict[str, Any]]:
+    """Rows of lease_medians.csv: what each card measured of these items, the median over processes, where at least
+    `least` cards measured the item."""
     columns = ("variant", "dtype", "baseline", "m", "n", "k", "regime", "data", "lease", "source_hash")
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for item in items:
@@ -568,8 +571,11 @@ def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace) -
                 if window["passed"] and not window["left_out"]:
                     head = tuple(window[name] for name in columns)
                     found.setdefault(head, []).append({"measured": one.measured} | _medians(one))
+    cards = Counter(head[:-2] for head in found)
     rows = []
     for head, ones in found.items():
+        if cards[head[:-2]] < least:
+            continue
         medians = {
             name: float(np.median([one[name] for one in ones]))
             for name in ones[0]
@@ -601,6 +607,8 @@ def main() -> None:
     add_store(parser)
     add_checked(parser)
     parser.add_argument("--sizes-step", type=int, help="step of swept sizes")
+    words = "experiments measured anew on each card, in addition to those that say so themselves"
+    parser.add_argument("--every-lease", nargs="*", default=[], metavar="EXPERIMENT", help=words)
     parser.add_argument("--regime", choices=["unlocked", "locked"], default="unlocked", help="locked: sets the clocks")
     clocks.lock_arguments(parser)
     parser.add_argument("--windows", required=True, type=Path, help="written: rows of windows.csv")

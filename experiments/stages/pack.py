@@ -3,9 +3,11 @@
     python -m experiments.stages.pack results/h100 --out results/h100.measured.zip
     python -m experiments.stages.pack results/h100 --resume results/h100.measured.zip
 
-The file is a zip archive of the measurements that `experiments.stages.store` keeps, with pack.json: the commit, the GPU
-model and the SHA-256 of each. Going on from it copies what is not there yet; what it holds is used where it still
-serves. It is of one commit: packing needs a git checkout without changes, going on the same commit.
+The file is a zip archive of the measurements that `experiments.stages.store` keeps and of the tables that targets other
+than `all` measure (the sweeps behind tuned kernels and dispatchers among them, which say what these kernels are), with
+pack.json: the commit, the GPU model and the SHA-256 of each. Going on from it copies what is not there yet; what it
+holds is used where it still serves. It is of one commit: packing needs a git checkout without changes, going on the
+same commit.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, atomic_write, run_command, validate
+from contracts import UserError, atomic_write, registry, run_command, validate
 from contracts.archives import checksum
 from contracts.files import read_bytes
 from contracts.json_files import json_value
@@ -38,6 +40,11 @@ logger = logging.getLogger(__name__)
 LIMIT_BYTES = 16 * 2**20  # of a pack
 MANIFEST = "pack.json"
 MEMBER = re.compile(r"[a-z_]+/[\w.-]+/[\w.-]+\.(json|parquet)")  # a place in the store, below its folder
+BY_NAME = {
+    f"by_name/{table.file}"
+    for table in registry.tables().values()
+    if table.needs_gpu and table.target not in ("all", "by hand")
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,8 @@ def read(path: Path) -> Pack:
         raise UserError(damaged) from error
     validate(manifest, "pack", path)
     sums = {name: checksum(content) for name, content in files.items()}
-    if sums != manifest["files"] or not all(MEMBER.fullmatch(name) and ".." not in name for name in files):
+    known = (name in BY_NAME or (MEMBER.fullmatch(name) and ".." not in name) for name in files)
+    if sums != manifest["files"] or not all(known):
         raise UserError(damaged)
     return Pack(manifest["commit"], manifest["gpu"], files)
 
@@ -99,26 +107,35 @@ def require_resumable(path: Path) -> None:
     require_same(read(path), path, commit_of_tree(), gpu_here())
 
 
-def unpack(path: Path, folder: Path) -> int:
-    """Copy what a pack holds, and `folder` does not, into this store; how many files these were."""
+def unpack(path: Path, results: Path, tables_only: bool = False) -> int:
+    """Copy what a pack holds and a machine's folder does not, into that folder; how many files these were.
+
+    `tables_only`: the tables alone, which a run's plan depends on.
+    """
     pack = read(path)
+    chosen = [name for name in pack.files if name in BY_NAME or not tables_only]
     added = 0
-    for name, content in sorted(pack.files.items(), key=lambda one: one[0].endswith(".json")):  # samples come first
-        if not (target := folder / name).exists():
+    for name in sorted(chosen, key=lambda name: name.endswith(".json")):  # samples come first
+        if not (target := _target(results, name)).exists():
             with atomic_write(target) as temporary:
-                temporary.write_bytes(content)
+                temporary.write_bytes(pack.files[name])
             added += 1
     return added
 
 
-def write(folder: Path, out: Path, commit: str, gpu: str) -> int:
-    """Pack this store into `out`; how many measurements it has. Raises `UserError`, and leaves `out` as it was."""
-    files = {
-        path.relative_to(folder).as_posix(): read_bytes(path, LARGEST)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and MEMBER.fullmatch(path.relative_to(folder).as_posix())
-    }
-    count = sum(name.endswith(".json") for name in files)
+def _target(results: Path, name: str) -> Path:
+    """Where a pack's file belongs."""
+    return results / Path(name).name if name in BY_NAME else results / store.FOLDER / name
+
+
+def write(results: Path, out: Path, commit: str, gpu: str) -> int:
+    """Pack what a machine's folder holds; how many measurements. Raises `UserError`, and leaves `out` as it was."""
+    folder = results / store.FOLDER
+    kept = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+    names = [name for name in kept if MEMBER.fullmatch(name)]
+    names += [name for name in sorted(BY_NAME) if _target(results, name).is_file()]
+    files = {name: read_bytes(_target(results, name), LARGEST) for name in names}
+    count = sum(name.endswith(".json") for name in set(files) - BY_NAME)
     if not count:
         raise UserError(f"{folder}: nothing was measured yet; there is nothing to pack")
     with _alone(out):
@@ -163,12 +180,11 @@ def main() -> None:
     either.add_argument("--out", type=Path, metavar="FILE", help="the pack to write")
     either.add_argument("--resume", type=Path, metavar="FILE", help="the pack to go on from")
     options = parser.parse_args()
-    folder = options.results / store.FOLDER
     if options.resume:
         require_resumable(options.resume)
-        logger.info(f"{unpack(options.resume, folder)} files from {options.resume}")
+        logger.info(f"{unpack(options.resume, options.results)} files from {options.resume}")
     else:
-        count = write(folder, options.out, commit_of_tree(), gpu_here())
+        count = write(options.results, options.out, commit_of_tree(), gpu_here())
         logger.info(f"packed {count} measurements, {options.out.stat().st_size / 1e6:.1f} MB, into {options.out}")
 
 

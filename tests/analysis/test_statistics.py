@@ -151,3 +151,7 @@ def test_cards_that_differ_widen_the_noise() -> None:
          for row in rows[::2] for scale in (0.98, 1.02)]
     )  # fmt: skip
     assert half_widths(rows, leases)["steady"] > 0.05 > 0.01 > half_widths(rows)["steady"]
+    several = pd.DataFrame([timed(1.0, processes=5, variant="v0")])  # of one card, whose five processes agree
+    five = statistics.covering(several, leases[leases["variant"] == "v0"]).iloc[0]
+    share, least, most = statistics.SHARE
+    assert five[most] / five[share] - 1 == pytest.approx(0.0554, rel=0.02) == 1 - five[least] / five[share]

@@ -296,6 +296,7 @@ def test_inputs_meet_their_schema() -> None:
         ({"archive": "foo"}, ["all"], "archive = 'foo': no such folder in data/; there: h200"),
         ({"lock_sm_mhz": 1500}, ["all"], "lock_sm_mhz = 1500 needs lock_clocks = true"),
         ({"variants": ["sgemm_naiv"]}, ["all"], "unknown variant 'sgemm_naiv' in config.yaml: variants; nearest"),
+        ({"every_lease": ["hopper"]}, ["all"], "unknown experiment 'hopper' in config.yaml: every_lease; nearest"),
         ({}, ["compare"], "variant_a = null, variant_b = null; compare needs two variants"),
         ({"variant_a": "sgemm_naive"}, ["compare"], "compare needs two variants"),
         ({}, ["tile_autotune"], "tile_autotune needs a GPU: none here, and no sweep to draw"),

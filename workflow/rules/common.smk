@@ -66,7 +66,8 @@ onstart:
     if config["resume"]:
         try:
             print(
-                f"{pack.unpack(Path(config['resume']), Path(STORE))} files from {config['resume']}", file=sys.stderr
+                f"{pack.unpack(Path(config['resume']), Path(RESULTS))} files from {config['resume']}",
+                file=sys.stderr,
             )
         except contracts.UserError as _error:
             sys.exit(f"error: {_error}")
@@ -84,8 +85,9 @@ onstart:
 # for and what it found, whatever GPU they see.
 # Snakemake does not tell its targets before the rules are read, so its own parser is asked for them.
 _ASKED = "GEMM_LADDER_TARGETS"
+_arguments = get_argument_parser().parse_known_args(sys.argv[1:])[0]
 if _ASKED not in os.environ:
-    os.environ[_ASKED] = json.dumps(sorted(get_argument_parser().parse_known_args(sys.argv[1:])[0].targets))
+    os.environ[_ASKED] = json.dumps(sorted(_arguments.targets))
 TARGETS = json.loads(os.environ[_ASKED])
 os.environ.setdefault("GEMM_LADDER_COMMAND", shlex.join(["snakemake", *sys.argv[1:]]))  # provenance.json quotes it
 
@@ -103,6 +105,9 @@ try:
     PLAN = plan(config, Device(_found, discovery.missing_libraries()), Inventory.of(Path(workflow.basedir)), TARGETS)
     if config["resume"]:
         pack.require_resumable(Path(config["resume"]))
+        # What a sweep found says what the tuned kernels and the dispatchers are, so the plan needs it
+        if not _arguments.dryrun and pack.unpack(Path(config["resume"]), Path(PLAN.results), tables_only=True):
+            PLAN = plan(config, PLAN.device, Inventory.of(Path(workflow.basedir)), TARGETS)
     PICTURES = bank_pictures.load(PLAN.catalogue, chosen=config["variants"])
 except contracts.UserError as error:
     sys.exit(f"error: {error}")

@@ -20,21 +20,25 @@ from experiments.stages import pack
 from experiments.stages.store import Measurement, Place, Store
 
 COMMIT, GPU = "a" * 40, "NVIDIA H100 80GB HBM3"
+TABLES = ("dispatch.csv", "tuned.json")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """A store of three measurements."""
-    folder = tmp_path / "h100" / "measured"
+def results(tmp_path: Path) -> Path:
+    """A machine's folder with three measurements, a table of `all`, and two of targets of their own."""
+    folder = tmp_path / "h100"
     for n in (64, 128, 256):
-        Store(folder).keep(Place("bench", "sgemm_naive", f"{n}x{n}x{n}-uniform-unlocked"), Measurement({}, "0" * 8))
+        place = Place("bench", "sgemm_naive", f"{n}x{n}x{n}-uniform-unlocked")
+        Store(folder / "measured").keep(place, Measurement({}, "0" * 8))
+    for name in ("windows.csv", *TABLES):
+        (folder / name).write_text(f"of {name}\n")
     return folder
 
 
 @pytest.fixture
-def packed(store: Path, tmp_path: Path) -> Path:
+def packed(results: Path, tmp_path: Path) -> Path:
     out = tmp_path / "h100.measured.zip"
-    assert pack.write(store, out, COMMIT, GPU) == 3
+    assert pack.write(results, out, COMMIT, GPU) == 3
     return out
 
 
@@ -42,14 +46,24 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_run_goes_on_elsewhere_with_all_that_was_measured(store: Path, packed: Path, tmp_path: Path) -> None:
-    there = tmp_path / "elsewhere" / "measured"
-    assert pack.unpack(packed, there) == 3 and contents(there) == contents(store)
+def test_a_run_goes_on_elsewhere_with_all_that_was_measured(results: Path, packed: Path, tmp_path: Path) -> None:
+    there = tmp_path / "elsewhere"
+    assert pack.unpack(packed, there) == 5
+    there_now, here = contents(there), contents(results)
+    assert there_now == {name: content for name, content in here.items() if name != "windows.csv"}
     assert pack.unpack(packed, there) == 0  # and a second time nothing is added
     pack.require_same(pack.read(packed), packed, COMMIT, GPU)
     own = Place("bench", "sgemm_naive", "512x512x512-uniform-unlocked")
-    Store(there).keep(own, Measurement({}, "1" * 8))
+    Store(there / "measured").keep(own, Measurement({}, "1" * 8))
     assert pack.write(there, packed, COMMIT, GPU) == 4
+
+
+def test_what_a_sweep_found_is_there_before_a_run_is_planned(packed: Path, tmp_path: Path) -> None:
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    (there / "dispatch.csv").write_text("this machine's own\n")
+    assert pack.unpack(packed, there, tables_only=True) == 1
+    assert contents(there) == {"dispatch.csv": b"this machine's own\n", "tuned.json": b"of tuned.json\n"}
 
 
 @pytest.mark.parametrize(
@@ -112,39 +126,40 @@ def test_a_pack_that_is_cut_or_changed_is_one_line_and_nothing_is_copied(
 ) -> None:
     spoil(packed)
     with pytest.raises(UserError) as error:
-        pack.unpack(packed, tmp_path / "elsewhere" / "measured")
+        pack.unpack(packed, tmp_path / "elsewhere")
     assert str(packed) in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "elsewhere").exists() and not (tmp_path / "outside.json").exists()
 
 
 def test_a_pack_of_another_run_is_not_overwritten(packed: Path, tmp_path: Path) -> None:
     before = packed.read_bytes()
-    other = tmp_path / "other" / "measured"
-    Store(other).keep(Place("bench", "sgemm_warptile", "64x64x64-uniform-unlocked"), Measurement({}, "0" * 8))
-    with pytest.raises(UserError, match=r"holds 3 files that this run does not have"):
+    other = tmp_path / "other"
+    place = Place("bench", "sgemm_warptile", "64x64x64-uniform-unlocked")
+    Store(other / "measured").keep(place, Measurement({}, "0" * 8))
+    with pytest.raises(UserError, match=r"holds 5 files that this run does not have"):
         pack.write(other, packed, COMMIT, GPU)
     assert packed.read_bytes() == before
 
 
-def test_two_that_pack_at_a_time_do_not_meet(store: Path, packed: Path) -> None:
+def test_two_that_pack_at_a_time_do_not_meet(results: Path, packed: Path) -> None:
     before, folder = packed.read_bytes(), os.open(packed.parent, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="another run is packing there"):
-            pack.write(store, packed, COMMIT, GPU)
+            pack.write(results, packed, COMMIT, GPU)
     finally:
         os.close(folder)
     assert packed.read_bytes() == before
 
 
-def test_a_full_disk_leaves_the_pack_as_it_was(store: Path, packed: Path) -> None:
+def test_a_full_disk_leaves_the_pack_as_it_was(results: Path, packed: Path) -> None:
     """As the kernel says it, by a limit on the size of files."""
     before = packed.read_bytes()
     code = f"""
 from pathlib import Path
 from contracts import run_command
 from experiments.stages import pack
-run_command(lambda: pack.write(Path({str(store)!r}), Path({str(packed)!r}), {COMMIT!r}, {GPU!r}) and None)
+run_command(lambda: pack.write(Path({str(results)!r}), Path({str(packed)!r}), {COMMIT!r}, {GPU!r}) and None)
 """
     done = subprocess.run(
         ["python", "-c", code],

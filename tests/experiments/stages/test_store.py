@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -135,3 +136,26 @@ def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
     locked = replace(item, regime="locked")
     other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
     assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)
+
+
+def test_the_medians_of_cards_are_of_what_several_measured(tmp_path: Path) -> None:
+    """Of one card's two processes the median; of an item that a single card measured nothing, unless one is enough."""
+    store, asked = Store(tmp_path), bench.Asked(catalogue.load())
+    ladder = declarations.items(declarations.load("tf32_ladder"), ["tf32gemm_bcf"], "unlocked")
+    once, twice = ([item for item in ladder if item.problem.n == n][:2] for n in (8192, 4096))
+    for lease, items, times in (("0000000a", once + twice, (1.0, 1.0, 2.0, 4.0)), ("0000000b", twice[:1], (5.0,))):
+        for item, ours in zip(items, times, strict=True):
+            columns = {"experiment": ""} | bench._head(item) | {"window": "interleaved", "index": np.arange(4)}
+            columns |= {"role": np.array(["variant", "baseline"] * 2), "time_us": np.array([ours, 1.0] * 2)}
+            columns |= {"sm_clock_mhz": np.full(4, 1500, np.float32), "kept": np.ones(4, bool), "reason": None}
+            window = bench._head(item) | {"dtype": "tf32", "baseline": "cublas_tf32", "source_hash": "a"}
+            rows = {"windows": [window | {"lease": lease, "passed": True, "left_out": None}]}
+            one = Measurement(bench.basis_of(item, asked), lease, rows, samples=samples_table(4, columns))
+            store.keep(bench._place(item), one)
+    options = argparse.Namespace(catalogue=asked.entries, sm_mhz=None, memory_mhz=None)
+    rows = bench.lease_medians([*once, *twice], store, options, 2)
+    assert [(row["n"], row["lease"], row["time_us_median"], row["samples"]) for row in rows] == [
+        (4096, "0000000a", 3.0, 4),
+        (4096, "0000000b", 5.0, 2),
+    ]
+    assert [row["n"] for row in bench.lease_medians(once, store, options, 1)] == [8192]
