@@ -243,6 +243,13 @@ class Plan:
         return found
 
     @property
+    def to_archive(self) -> list[str]:
+        """The tables that an archive of this run takes; none where an archive stands in for it."""
+        wanted = (t for t in registry.tables().values() if t.archive != "never" and t.target != "by hand")
+        made = (t.name for t in wanted if t.archive == "always" or t.target == "all" or t.name in self.made)
+        return [] if self.archived else [self.tables[name] for name in made if name in self.tables]
+
+    @property
     def derived(self) -> str:
         """Where the tables are that are derived from an archive's."""
         return f"results/archived/{Path(self.source).name}"

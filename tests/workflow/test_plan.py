@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,14 @@ def test_where_the_tables_come_from(
     drawing = targets == ["paper"]
     assert found.drawing == drawing
     assert found.tables["resources"] == f"{source if drawing else found.results}/resources.csv"
+
+
+def test_an_archive_takes_what_all_measures_and_what_else_the_command_names() -> None:
+    whole = made("archive", device=H200).to_archive
+    assert {f"results/h200/{file}" for file in (*WHOLE, "agreement.csv", "bounds.csv", "lease_medians.csv")} < {*whole}
+    named = made("archive", "sanitize", "tile_autotune", device=H200).to_archive
+    assert set(named) - set(whole) == {f"results/h200/{file}" for file in ("sanitizer.csv", "tuning.csv", "tuned.json")}
+    assert made("archive").to_archive == []  # without a GPU there is nothing that it could take
 
 
 def test_what_this_machine_measured_before_is_drawn_rather_than_an_archive() -> None:
@@ -365,3 +374,12 @@ def test_a_key_that_nothing_interprets_reaches_the_stages_resolved() -> None:
 )
 def test_a_machine_s_folder_has_a_short_name(gpu: str | None, folder: str) -> None:
     assert Device(TOOLCHAIN | {"gpu": gpu}).machine == folder
+
+
+def test_what_has_to_be_named_for_a_whole_archive_is_documented() -> None:
+    text = (ROOT / "docs" / "use.md").read_text()
+    part = text[text.index("## Add your GPU") :].split("\n## ")[0]
+    by_name = {name for name, experiment in made("all").experiments.items() if experiment.by_name}
+    recorded = [t for t in registry.tables().values() if t.archive != "never"]
+    by_name |= {t.target for t in recorded} - {"all", "by hand"}
+    assert len(by_name) > 10 and {name for name in by_name if not re.search(rf"^    .*\b{name}\b", part, re.M)} == set()

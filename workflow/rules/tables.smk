@@ -144,10 +144,11 @@ if PLAN.measuring:
             "python -m experiments.stages.pack {params.results} --out {params.out} 2>&1 | tee {log}"
 
 
-# This machine's measurements into data/MACHINE, from where they stand in on machines without a GPU.
+# This machine's measurements into data/MACHINE, from where they stand in on machines without a GPU: all tables that `all`
+# and the other targets of the same command make, which need not be drawn for that.
 rule archive:
     input:
-        [] if PLAN.archived else [PLAN.tables[t.name] for t in registry.tables().values() if t.archive == "always"],
+        PLAN.to_archive,
     log:
         "results/logs/archive.log",
     localrule: True
