@@ -139,7 +139,7 @@ def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
 
 
 def test_the_medians_of_cards_are_of_what_several_measured(tmp_path: Path) -> None:
-    """A row is the median over one card's processes; an item that a single card measured has one only if that suffices."""
+    """A row is the median over one card's processes; what a single card measured has one only where one is enough."""
     store, asked = Store(tmp_path), bench.Asked(catalogue.load())
     ladder = declarations.items(declarations.load("tf32_ladder"), ["tf32gemm_bcf"], "unlocked")
     once, twice = ([item for item in ladder if item.problem.n == n][:2] for n in (8192, 4096))
