@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise, product
@@ -112,6 +113,14 @@ def test_the_cases_try_everything_that_a_kernel_can_get_wrong(name: str) -> None
     broken = [case for case in every if case.refused]
     assert all(variant.refusal(case.problem, case.starts(variant.types)) for case in broken)
     assert {case.name.split()[1] for case in broken} >= {key for key, value in variant.multiples.items() if value > 1}
+
+
+@pytest.mark.parametrize("large", [None, 4096])
+def test_no_kernel_or_dispatcher_has_the_same_case_twice(large: int | None) -> None:
+    """Rows of checks.csv would be alike, which its schema refuses."""
+    for name, entry in catalogue.load().runnable.items():
+        found = Counter((case.name, case.problem.m, case.problem.n, case.problem.k) for case in cases(entry, large))
+        assert {case for case, times in found.items() if times > 1} == set(), name
 
 
 def test_odd_sizes_are_tried_where_a_kernel_takes_them() -> None:
