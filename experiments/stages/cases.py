@@ -128,8 +128,9 @@ def _of_dispatcher(entry: Dispatcher, large: int | None) -> Iterator[Case]:
             for axis in least if large else ():  # an emulator has the choice from `pick`; its time goes with the area
                 below = sizes | {axis: least[axis] - 1}
                 found.append(Case(" x ".join(map(str, below.values())), packed(choice.variant, **below)))
-        refused = refusals(choice.variant)
-        found += [case for case in refused if not entry.refusal(case.problem, case.starts(last.types))]  # another takes it
+        for case in refusals(choice.variant):
+            if not entry.refusal(case.problem, case.starts(last.types)):  # another choice takes it
+                found.append(case)
     seen = set()
     for case in found:
         addresses = case.starts(last.types)
