@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -52,6 +54,18 @@ def test_reading_and_refusing_leave_no_trace(arguments: list[str], code: int, tr
     done = snakemake(tree, *arguments)
     assert done.returncode == code, done.stdout + done.stderr
     assert everything(tree) == before
+
+
+GPU = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5", "driver": "580.0"}
+GPU |= {"gpu": "NVIDIA H200", "arch": "sm_90a"}
+
+
+def test_a_sweep_times_no_experiment_but_its_own(tree: Path) -> None:
+    """What it finds says what the tuned kernels are, so that it comes before the experiments that time these."""
+    done = snakemake(tree, "-n", "tile_autotune", "dispatch", GEMM_LADDER_TOOLCHAIN=json.dumps(GPU))
+    assert done.returncode == 0, done.stdout + done.stderr
+    planned = set(re.findall(r"^(?:local)?rule (\w+):", done.stdout + done.stderr, re.M))
+    assert {"tune", "measure_dispatch", "figures_swept"} <= planned and "bench" not in planned
 
 
 KEYS = sorted(load_yaml(ROOT / "config.yaml"))

@@ -14,13 +14,15 @@ REPORT_TABLES = {
 }
 # Figures that one process draws: those of one category; one figure of each experiment; while measuring, an experiment's
 # own by themselves. What reads a file that is written by hand is apart, for where that changes there is no
-# reason to draw the others again.
+# reason to draw the others again; and where tiles are swept, what shows that, for it waits for nothing else.
 FIGURE_GROUPS = {}
 for _name, (_figure, _experiment) in OUTPUTS.items():
     _group = _figure.category[2:].replace(" ", "_").lower()
     _by_hand = [Path(read).stem for read in (*_figure.reads, *_figure.optional) if "/" in read]
     if _experiment in PLACES["of_experiment"]:
         _group = _experiment
+    elif PLAN.sweeping and "tuning" in _figure.optional:
+        _group = "swept"
     elif _by_hand:
         _group = f"of_{_by_hand[0]}"
     elif _experiment:
