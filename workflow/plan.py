@@ -245,7 +245,7 @@ class Plan:
     @property
     def to_archive(self) -> list[str]:
         """The tables that an archive of this run takes; none where an archive stands in for it."""
-        wanted = (t for t in registry.tables().values() if t.archive != "never" and t.target != "by hand")
+        wanted = (t for t in registry.tables().values() if t.archive != "never")
         made = (t.name for t in wanted if t.archive == "always" or t.target == "all" or t.name in self.made)
         return [] if self.archived else [self.tables[name] for name in made if name in self.tables]
 
@@ -388,11 +388,11 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     chosen = config["variants"]
     for name in chosen or []:
         choose(entries, name, "variant", f"{CONFIG}: variants")
-    for name in config["every_lease"]:
-        choose(dict.fromkeys(declarations.names()), name, "experiment", f"{CONFIG}: every_lease")
     unfit = _unfit(entries, device.arch, device.missing if measuring else {}, chosen)
     fit = [name for name in entries if name not in unfit and (chosen is None or name in chosen)]
     loaded = {name: declarations.load(name, config["sizes_step"], fit, entries) for name in declarations.names()}
+    for name in config["every_lease"]:
+        _require_repeatable(choose(loaded, name, "experiment", f"{CONFIG}: every_lease"))
     experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
     named = named_in(targets, experiments)
     planned = tuple(name for name, e in experiments.items() if not e.by_name or name in named)
@@ -446,6 +446,15 @@ def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: li
         if name in found:
             raise UserError(f"{CONFIG}: variants: {found[name]}")
     return found
+
+
+def _require_repeatable(experiment: Experiment) -> None:
+    """Raises `UserError` for an experiment that other processes measure than those whose median stands for a card."""
+    if experiment.processes != Experiment.processes:
+        raise UserError(
+            f"{CONFIG}: every_lease: {experiment.name} has processes = {experiment.processes}; cards are compared by "
+            f"medians of {Experiment.processes}, so name experiments that have as many"
+        )
 
 
 def _require_lock(config: Mapping[str, Any]) -> None:

@@ -27,7 +27,6 @@ import contextlib
 import functools
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -551,8 +550,7 @@ def run(options: argparse.Namespace) -> Record:
             if item in found:
                 record.add(item, found[item])
         if options.leases:
-            rows = lease_medians(items, kept, options, 1 if anew else 2)
-            write_rows(options.leases, "lease_medians", rows)
+            write_rows(options.leases, "lease_medians", lease_medians(items if anew else [], kept, options))
         if options.contests:
             Contests(kept, options.catalogue).write(options.contests, items)
     if options.seconds:
@@ -560,22 +558,21 @@ def run(options: argparse.Namespace) -> Record:
     return record
 
 
-def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace, least: int) -> list[dict[str, Any]]:
-    """Rows of lease_medians.csv: what each card measured of these items, the median over processes, where at least
-    `least` cards measured the item."""
+def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Rows of lease_medians.csv: what every card that the run had gave for these items, the median over processes. A
+    row has m, n and k alone, so only products that nothing scales or adds to have one."""
     columns = ("variant", "dtype", "baseline", "m", "n", "k", "regime", "data", "lease", "source_hash")
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for item in items:
+        if (item.problem.alpha, item.problem.beta) != (1, 0):
+            continue
         for one in kept.every(_place(item), _serves(item, asked_by(options))):
             for window in one.rows.get("windows", []):
                 if window["passed"] and not window["left_out"]:
                     head = tuple(window[name] for name in columns)
                     found.setdefault(head, []).append({"measured": one.measured} | _medians(one))
-    cards = Counter(head[:-2] for head in found)
     rows = []
     for head, ones in found.items():
-        if cards[head[:-2]] < least:
-            continue
         medians = {
             name: float(np.median([one[name] for one in ones]))
             for name in ones[0]

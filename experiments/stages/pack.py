@@ -43,7 +43,7 @@ MEMBER = re.compile(r"[a-z_]+/[\w.-]+/[\w.-]+\.(json|parquet)")  # a place in th
 BY_NAME = {
     f"by_name/{table.file}"
     for table in registry.tables().values()
-    if table.needs_gpu and table.target not in ("all", "by hand")
+    if table.needs_gpu and table.target not in registry.MADE_BY_OTHERS
 }
 
 

@@ -306,6 +306,7 @@ def test_inputs_meet_their_schema() -> None:
         ({"lock_sm_mhz": 1500}, ["all"], "lock_sm_mhz = 1500 needs lock_clocks = true"),
         ({"variants": ["sgemm_naiv"]}, ["all"], "unknown variant 'sgemm_naiv' in config.yaml: variants; nearest"),
         ({"every_lease": ["hopper"]}, ["all"], "unknown experiment 'hopper' in config.yaml: every_lease; nearest"),
+        ({"every_lease": ["sgemm_sizes"]}, ["all"], "every_lease: sgemm_sizes has processes = 1; cards are compared"),
         ({}, ["compare"], "variant_a = null, variant_b = null; compare needs two variants"),
         ({"variant_a": "sgemm_naive"}, ["compare"], "compare needs two variants"),
         ({}, ["tile_autotune"], "tile_autotune needs a GPU: none here, and no sweep to draw"),
@@ -381,5 +382,5 @@ def test_what_has_to_be_named_for_a_whole_archive_is_documented() -> None:
     part = text[text.index("## Add your GPU") :].split("\n## ")[0]
     by_name = {name for name, experiment in made("all").experiments.items() if experiment.by_name}
     recorded = [t for t in registry.tables().values() if t.archive != "never"]
-    by_name |= {t.target for t in recorded} - {"all", "by hand"}
+    by_name |= {t.target for t in recorded} - set(registry.MADE_BY_OTHERS)
     assert len(by_name) > 10 and {name for name in by_name if not re.search(rf"^    .*\b{name}\b", part, re.M)} == set()

@@ -138,8 +138,8 @@ def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
     assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)
 
 
-def test_the_medians_of_cards_are_of_what_several_measured(tmp_path: Path) -> None:
-    """A row is the median over one card's processes; what a single card measured has one only where one is enough."""
+def test_each_card_has_the_median_over_its_processes(tmp_path: Path) -> None:
+    """A product that C is added to would have the row of another."""
     store, asked = Store(tmp_path), bench.Asked(catalogue.load())
     ladder = declarations.items(declarations.load("tf32_ladder"), ["tf32gemm_bcf"], "unlocked")
     once, twice = ([item for item in ladder if item.problem.n == n][:2] for n in (8192, 4096))
@@ -153,9 +153,14 @@ def test_the_medians_of_cards_are_of_what_several_measured(tmp_path: Path) -> No
             one = Measurement(bench.basis_of(item, asked), lease, rows, samples=samples_table(4, columns))
             store.keep(bench._place(item), one)
     options = argparse.Namespace(catalogue=asked.entries, sm_mhz=None, memory_mhz=None)
-    rows = bench.lease_medians([*once, *twice], store, options, 2)
+    added = [replace(item, problem=replace(item.problem, beta=1.0)) for item in once]
+    for item in added:
+        kept_one = store.find(bench._place(once[item.process]), lambda _: True)
+        assert kept_one is not None
+        store.keep(bench._place(item), replace(kept_one, basis=bench.basis_of(item, asked)))
+    rows = bench.lease_medians([*twice, *added], store, options)
     assert [(row["n"], row["lease"], row["time_us_median"], row["samples"]) for row in rows] == [
         (4096, "0000000a", 3.0, 4),
         (4096, "0000000b", 5.0, 2),
     ]
-    assert [row["n"] for row in bench.lease_medians(once, store, options, 1)] == [8192]
+    assert [row["n"] for row in bench.lease_medians(once, store, options)] == [8192]
