@@ -102,17 +102,18 @@ def require_same(pack: Pack, path: Path, commit: str, gpu: str) -> None:
         raise UserError(f"{path}: measured at commit {pack.commit[:12]}, and this is {commit[:12]}; check that one out")
 
 
-def require_resumable(path: Path) -> None:
-    """Raises `UserError` where a run here cannot go on from this file."""
-    require_same(read(path), path, commit_of_tree(), gpu_here())
+def resumable(path: Path) -> Pack:
+    """This pack. Raises `UserError` where a run here cannot go on from it."""
+    pack = read(path)
+    require_same(pack, path, commit_of_tree(), gpu_here())
+    return pack
 
 
-def unpack(path: Path, results: Path, tables_only: bool = False) -> int:
+def unpack(pack: Pack, results: Path, tables_only: bool = False) -> int:
     """Copy what a pack holds and a machine's folder does not, into that folder; how many files these were.
 
     `tables_only`: the tables alone, which a run's plan depends on.
     """
-    pack = read(path)
     chosen = [name for name in pack.files if name in BY_NAME or not tables_only]
     added = 0
     for name in sorted(chosen, key=lambda name: name.endswith(".json")):  # samples come first
@@ -181,8 +182,7 @@ def main() -> None:
     either.add_argument("--resume", type=Path, metavar="FILE", help="the pack to go on from")
     options = parser.parse_args()
     if options.resume:
-        require_resumable(options.resume)
-        logger.info(f"{unpack(options.resume, options.results)} files from {options.resume}")
+        logger.info(f"{unpack(resumable(options.resume), options.results)} files from {options.resume}")
     else:
         count = write(options.results, options.out, commit_of_tree(), gpu_here())
         logger.info(f"packed {count} measurements, {options.out.stat().st_size / 1e6:.1f} MB, into {options.out}")

@@ -66,7 +66,7 @@ onstart:
     if config["resume"]:
         try:
             print(
-                f"{pack.unpack(Path(config['resume']), Path(RESULTS))} files from {config['resume']}",
+                f"{pack.unpack(RESUMED, Path(RESULTS))} files from {config['resume']}",
                 file=sys.stderr,
             )
         except contracts.UserError as _error:
@@ -104,9 +104,9 @@ try:
     _found = toolchain.known_or_found(config["nvcc"], config["arch"], config["gpu_node"])
     PLAN = plan(config, Device(_found, discovery.missing_libraries()), Inventory.of(Path(workflow.basedir)), TARGETS)
     if config["resume"]:
-        pack.require_resumable(Path(config["resume"]))
+        RESUMED = pack.resumable(Path(config["resume"]))
         # What a sweep found says what the tuned kernels and the dispatchers are, so the plan needs it
-        if not _arguments.dryrun and pack.unpack(Path(config["resume"]), Path(PLAN.results), tables_only=True):
+        if not _arguments.dryrun and pack.unpack(RESUMED, Path(PLAN.results), tables_only=True):
             PLAN = plan(config, PLAN.device, Inventory.of(Path(workflow.basedir)), TARGETS)
     PICTURES = bank_pictures.load(PLAN.catalogue, chosen=config["variants"])
 except contracts.UserError as error:

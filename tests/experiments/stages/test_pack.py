@@ -48,10 +48,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_run_goes_on_elsewhere_with_all_that_was_measured(results: Path, packed: Path, tmp_path: Path) -> None:
     there = tmp_path / "elsewhere"
-    assert pack.unpack(packed, there) == 5
+    assert pack.unpack(pack.read(packed), there) == 5
     there_now, here = contents(there), contents(results)
     assert there_now == {name: content for name, content in here.items() if name != "windows.csv"}
-    assert pack.unpack(packed, there) == 0  # and a second time nothing is added
+    assert pack.unpack(pack.read(packed), there) == 0  # and a second time nothing is added
     pack.require_same(pack.read(packed), packed, COMMIT, GPU)
     own = Place("bench", "sgemm_naive", "512x512x512-uniform-unlocked")
     Store(there / "measured").keep(own, Measurement({}, "1" * 8))
@@ -62,7 +62,7 @@ def test_what_a_sweep_found_is_there_before_a_run_is_planned(packed: Path, tmp_p
     there = tmp_path / "elsewhere"
     there.mkdir()
     (there / "dispatch.csv").write_text("this machine's own\n")
-    assert pack.unpack(packed, there, tables_only=True) == 1
+    assert pack.unpack(pack.read(packed), there, tables_only=True) == 1
     assert contents(there) == {"dispatch.csv": b"this machine's own\n", "tuned.json": b"of tuned.json\n"}
 
 
@@ -126,7 +126,7 @@ def test_a_pack_that_is_cut_or_changed_is_one_line_and_nothing_is_copied(
 ) -> None:
     spoil(packed)
     with pytest.raises(UserError) as error:
-        pack.unpack(packed, tmp_path / "elsewhere")
+        pack.unpack(pack.read(packed), tmp_path / "elsewhere")
     assert str(packed) in str(error.value) and "\n" not in str(error.value)
     assert not (tmp_path / "elsewhere").exists() and not (tmp_path / "outside.json").exists()
 
