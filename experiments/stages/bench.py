@@ -461,7 +461,7 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_
         one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
         if not counts(one):
             spoilt.add(replace(item, process=0))  # and no further process need measure it
-        found[item] = one = one if one.measured else kept.keep(_place(item), one)
+        found[item] = one = one if one.measured else kept.keep(_place(item), one, here)
         done += expected_s(item.protocol, item.problem)
         left = (time.monotonic() - start) * (whole / done - 1)
         shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"

@@ -26,7 +26,7 @@ class Contests:
     def settle(self, gemm: Gemm, matrices: Matrices, lease: str) -> None:
         """Let `gemm`, where it has several calls, use the fastest: the one that is kept, or by a contest on `matrices`.
 
-        C is written many times then. Use while the GPU is held: of two jobs, the second finds what the first kept.
+        C is written many times then. Use while the GPU is held: of two jobs, the second takes what the first kept.
         """
         p = matrices.problem
         if not isinstance(gemm, FastestCall) or gemm.choice(p):
@@ -38,6 +38,7 @@ class Contests:
         assert choice is not None
         rows = {"contests": [_row(gemm.entry, p, choice)]}
         self.kept.keep(_place(gemm.entry, p), Measurement(store.basis_of(gemm.entry), lease, rows))
+        self.known(gemm, p)  # a job on another GPU may have been first
 
     def known(self, gemm: FastestCall, p: Problem) -> bool:
         """Use the call that is kept for this problem; whether there is one."""

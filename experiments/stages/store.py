@@ -75,16 +75,15 @@ class Store:
         measurements = [one for path in found if serves((one := _read(path)).basis)]
         return sorted(measurements, key=lambda one: one.measured)
 
-    def keep(self, place: Place, one: Measurement) -> Measurement:
+    def keep(self, place: Place, one: Measurement, leases: set[str] | None = None) -> Measurement:
         """Write it, whole or not at all: its samples come first, and are nothing without the other file.
 
-        Of two jobs that measured the same at a time, the first one's is kept, and what both get back.
+        Of two jobs that measured the same at a time, be it on two GPUs, the first one's is kept, and what both get back;
+        with `leases`, where it is of one of these.
         """
         stem = self.folder / place.stage / place.variant / f"{place.item}.{one.lease}"
         with self._alone():
-            if Path(f"{stem}.json").exists() and (known := _read(Path(f"{stem}.json"))).basis == one.basis:
-                return known
-            return self._write(place, one, stem)
+            return self.find(place, one.basis.__eq__, leases) or self._write(place, one, stem)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -125,7 +124,7 @@ class Store:
 def versions() -> dict[str, str | None]:
     """The versions of what builds and runs kernels, and of the harness."""
     known = toolchain.known_or_found(None, "", None)
-    harness = "".join(path.read_text() for path in catalogue.included(HARNESS))
+    harness = "".join(path.read_text() for path in [HARNESS, *catalogue.included(HARNESS)])
     return {key: known[key] for key in ("nvcc", "ptxas", "arch", "gpu")} | {"harness": checksum(harness.encode())[:16]}
 
 

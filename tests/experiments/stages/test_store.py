@@ -15,6 +15,7 @@ from contracts.samples import samples_table
 from experiments import declarations
 from experiments.declarations import Item, Protocol
 from experiments.stages import bench
+from experiments.stages import store as storing
 from experiments.stages.store import Measurement, Place, Store
 from kernels import catalogue
 from kernels.problem import ProblemSpec
@@ -24,8 +25,9 @@ BASIS = {"source": "a"}
 PROTOCOL = declarations.Experiment("e", "t", "q?", ()).protocol
 
 
-def kept(store: Store, lease: str = "0000000a", **changes: object) -> Measurement:
-    return store.keep(PLACE, replace(Measurement(BASIS, lease, {"windows": [{"n": 64}]}, {"window": 0.25}), **changes))
+def kept(store: Store, lease: str = "0000000a", leases: set[str] | None = None, **changes: object) -> Measurement:
+    one = replace(Measurement(BASIS, lease, {"windows": [{"n": 64}]}, {"window": 0.25}), **changes)
+    return store.keep(PLACE, one, leases)
 
 
 def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
@@ -46,7 +48,7 @@ def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
 def test_the_first_that_serves_is_found_or_the_one_of_a_lease(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for lease, source in (("0000000c", "old"), ("0000000b", "a"), ("0000000a", "a")):
-        kept(store, lease, basis={"source": source})
+        kept(store, lease, {lease}, basis={"source": source})
     found = store.find(PLACE, BASIS.__eq__)
     assert found is not None and found.lease == "0000000b"
     found = store.find(PLACE, BASIS.__eq__, {"0000000a"})
@@ -61,6 +63,26 @@ def test_of_two_that_measured_the_same_the_first_is_kept_and_both_get_it(tmp_pat
     assert first == second and second.seconds == {"window": 1.0}
     other = kept(store, basis={"source": "b"}, seconds={"window": 3.0})
     assert other.seconds == {"window": 3.0} and store.find(PLACE, BASIS.__eq__) is None
+
+
+def test_of_two_gpus_that_measured_the_same_the_first_is_kept_unless_each_is_asked_for(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    first = kept(store)
+    assert kept(store, "0000000b") == kept(store, "0000000b", {"0000000a", "0000000b"}) == first
+    own = kept(store, "0000000b", {"0000000b"})
+    assert own.lease == "0000000b" and store.every(PLACE, BASIS.__eq__) == [first, own]
+
+
+def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = tmp_path / "harness.cu"
+    monkeypatch.setattr(storing, "HARNESS", harness)
+    found = []
+    for text in ("// one", "// another"):
+        harness.write_text(text)
+        storing.versions.cache_clear()
+        found.append(storing.versions())
+    storing.versions.cache_clear()
+    assert found[0] != found[1] and found[0] | {"harness": ""} == found[1] | {"harness": ""}
 
 
 def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(tmp_path: Path) -> None:
@@ -151,7 +173,7 @@ def test_each_card_has_the_median_over_its_processes(tmp_path: Path) -> None:
             window = bench._head(item) | {"dtype": "tf32", "baseline": "cublas_tf32", "source_hash": "a"}
             rows = {"windows": [window | {"lease": lease, "passed": True, "left_out": None}]}
             one = Measurement(bench.basis_of(item, asked), lease, rows, samples=samples_table(4, columns))
-            store.keep(bench._place(item), one)
+            store.keep(bench._place(item), one, {lease})
     options = argparse.Namespace(catalogue=asked.entries, sm_mhz=None, memory_mhz=None)
     added = [replace(item, problem=replace(item.problem, beta=1.0)) for item in once]
     for item in added:
