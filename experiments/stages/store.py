@@ -78,8 +78,8 @@ class Store:
     def keep(self, place: Place, one: Measurement, leases: set[str] | None = None) -> Measurement:
         """Write it, whole or not at all: its samples come first, and are nothing without the other file.
 
-        Of two jobs that measured the same at a time, be it on two GPUs, the first one's is kept, and what both get back;
-        with `leases`, where it is of one of these.
+        Of two jobs that measured the same at a time, be it on two GPUs, the first one's is kept, and what both get
+        back; with `leases`, where it is of one of these.
         """
         stem = self.folder / place.stage / place.variant / f"{place.item}.{one.lease}"
         with self._alone():
