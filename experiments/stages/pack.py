@@ -1,13 +1,13 @@
 """Puts what a run measured into one file, from which another machine of the same GPU model goes on.
 
-    python -m experiments.stages.pack results/h100 --out results/h100.measured.zip
-    python -m experiments.stages.pack results/h100 --resume results/h100.measured.zip
+    python -m experiments.stages.pack results/h100 --out results/h100.measured.tar.xz
+    python -m experiments.stages.pack results/h100 --resume results/h100.measured.tar.xz
 
-The file is a zip archive of the measurements that `experiments.stages.store` keeps and of the tables that targets other
-than `all` measure (the sweeps behind tuned kernels and dispatchers among them, which say what these kernels are), with
-pack.json: the commit, the GPU model and the SHA-256 of each. Going on from it copies what is not there yet; what it
-holds is used where it still serves. It is of one commit: packing needs a git checkout without changes, going on the
-same commit.
+The file is a compressed tar archive of the measurements that `experiments.stages.store` keeps and of the tables that
+targets other than `all` measure (the sweeps behind tuned kernels and dispatchers among them, which say what these
+kernels are), with pack.json: the commit, the GPU model and the SHA-256 of each. Going on from it copies what is not
+there yet; what it holds is used where it still serves. It is of one commit: packing needs a git checkout without
+changes, going on the same commit.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import fcntl
 import io
 import json
 import logging
+import lzma
 import os
 import re
-import zipfile
+import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,14 +78,18 @@ def read(path: Path) -> Pack:
     """A pack, checked file by file. Raises `UserError` for what is none, is cut, or was changed."""
     content = read_bytes(path, LIMIT_BYTES)
     damaged = f"{path}: not a whole pack of measurements; make it again with `snakemake pack`"
+    files: dict[str, bytes] = {}
+    left = LARGEST
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            sizes = [one.file_size for one in archive.infolist()]
-            if sum(sizes) > LARGEST or len(set(archive.namelist())) < len(sizes):
-                raise UserError(damaged)
-            files = {name: archive.read(name) for name in archive.namelist()}
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r|xz") as archive:  # one member after the other
+            for member in archive:
+                left -= member.size
+                file = archive.extractfile(member) if left >= 0 and member.isfile() else None
+                if file is None or member.name in files:
+                    raise UserError(damaged)
+                files[member.name] = file.read()
         manifest = json_value(files.pop(MANIFEST).decode(), path)
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except (tarfile.TarError, lzma.LZMAError, KeyError, ValueError, EOFError, OSError) as error:
         raise UserError(damaged) from error
     validate(manifest, "pack", path)
     sums = {name: checksum(content) for name, content in files.items()}
@@ -148,10 +153,12 @@ def write(results: Path, out: Path, commit: str, gpu: str) -> int:
         manifest["files"] = {name: checksum(content) for name, content in files.items()}
         validate(manifest, "pack", out)
         with atomic_write(out) as temporary:
-            with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
-                archive.writestr(MANIFEST, json.dumps(manifest, indent=1))
-                for name, content in files.items():
-                    archive.writestr(name, content)
+            # what the files have in common is most of them: one stream is a third of a zip archive
+            with tarfile.open(temporary, "w:xz", preset=1) as archive:
+                for name, content in ({MANIFEST: json.dumps(manifest, indent=1).encode()} | files).items():
+                    member = tarfile.TarInfo(name)
+                    member.size = len(content)
+                    archive.addfile(member, io.BytesIO(content))
             if (size := temporary.stat().st_size) > LIMIT_BYTES:
                 raise UserError(f"{out} would have {size / 1e6:.1f} MB; a pack is at most {LIMIT_BYTES / 1e6:.0f} MB")
     return count

@@ -159,14 +159,14 @@ def test_a_wrong_configuration_is_one_line(setting: str, said: str, small: Path)
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "cannot read nowhere.zip: No such file"), (b"PK cut", "nowhere.zip: not a whole pack of measurements")],
+    [(None, "cannot read nowhere.tar.xz: No such file"), (b"cut", "nowhere.tar.xz: not a whole pack of measurements")],
 )
 def test_a_run_that_cannot_go_on_from_a_file_is_one_line(content: bytes | None, said: str, small: Path) -> None:
-    path = small / "nowhere.zip"
+    path = small / "nowhere.tar.xz"
     if content:
         path.write_bytes(content)
     try:
-        assert said in the_error(snakemake(small, "build", "--config", "resume=nowhere.zip"))
+        assert said in the_error(snakemake(small, "build", "--config", "resume=nowhere.tar.xz"))
     finally:
         path.unlink(missing_ok=True)
 

@@ -139,7 +139,7 @@ if PLAN.measuring:
         localrule: True
         params:
             results=RESULTS,
-            out=f"{RESULTS}.measured.zip",
+            out=f"{RESULTS}.measured.tar.xz",
         shell:
             "python -m experiments.stages.pack {params.results} --out {params.out} 2>&1 | tee {log}"
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import resource
 import subprocess
-import zipfile
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def results(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def packed(results: Path, tmp_path: Path) -> Path:
-    out = tmp_path / "h100.measured.zip"
+    out = tmp_path / "h100.measured.tar.xz"
     assert pack.write(results, out, COMMIT, GPU) == 3
     return out
 
@@ -83,18 +84,20 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def no_zip(path: Path) -> None:
+def no_archive(path: Path) -> None:
     path.write_text("measurements")
 
 
 def rewritten(change: Callable[[dict[str, bytes]], object]) -> Callable[[Path], None]:
     def spoil(path: Path) -> None:
-        with zipfile.ZipFile(path) as archive:
-            files = {name: archive.read(name) for name in archive.namelist()}
+        with tarfile.open(path) as archive:
+            files = {name: archive.extractfile(name).read() for name in archive.getnames()}  # type: ignore[union-attr]
         change(files)
-        with zipfile.ZipFile(path, "w") as archive:
+        with tarfile.open(path, "w:xz") as archive:
             for name, content in files.items():
-                archive.writestr(name, content)
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                archive.addfile(member, io.BytesIO(content))
 
     return spoil
 
@@ -112,7 +115,7 @@ def escape(files: dict[str, bytes]) -> None:
     "spoil",
     [
         cut,
-        no_zip,
+        no_archive,
         lambda path: path.write_bytes(b""),
         rewritten(lambda files: files.pop("pack.json")),
         rewritten(lambda files: files.popitem()),
@@ -176,7 +179,7 @@ run_command(lambda: pack.write(Path({str(results)!r}), Path({str(packed)!r}), {C
 
 def test_nothing_to_pack_and_no_gpu_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="nothing was measured yet"):
-        pack.write(tmp_path / "measured", tmp_path / "out.zip", COMMIT, GPU)
+        pack.write(tmp_path / "measured", tmp_path / "out.tar.xz", COMMIT, GPU)
     with pytest.raises(UserError, match="no NVIDIA GPU is visible here"):
         pack.gpu_here()
     monkeypatch.setattr(pack.discovery, "gpu", lambda: Gpu(GPU, "sm_90a", "580"))
