@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernels.problem import Problem
+from kernels.sources import digest
 
 if TYPE_CHECKING:
     from kernels.entries import Variant
@@ -175,11 +176,15 @@ def _least_squares(matrix: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Model:
-    """Factors of kernels by name, and the blocks or clusters that run at a time; `fitted`: those of a sweep."""
+    """Factors of kernels by name, and the blocks or clusters that run at a time; `fitted`: those of a sweep.
+
+    `source`: a hash of what they were fitted to, for the factors differ in their last bits from host to host.
+    """
 
     factors: dict[str, tuple[float, ...]]
     resident: dict[str, int] = field(default_factory=dict)
     sms: int = SMS
+    source: str = ""
 
     def time_us(self, variant: Variant, problem: Problem) -> float:
         """How long the kernel takes."""
@@ -193,7 +198,7 @@ LEAST_ROWS = 3 * len(TERMS)  # of a kernel, below which its factors are those of
 
 def fitted(rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int = SMS) -> Model:
     """The model behind rows of dispatch.csv: of each kernel those of its source as it is now, and not held out."""
-    factors, units = {}, {}
+    factors, units, used = {}, {}, []
     for variant in variants:
         own = [
             row
@@ -209,4 +214,5 @@ def fitted(rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int
                 np.array([row["time_us"] for row in own]),
             )
             factors[variant.name] = tuple(float(factor) for factor in found)
-    return Model(factors, units, sms)
+            used += [[row.get(key) for key in ("variant", "m", "n", "k", "time_us", "resident")] for row in own]
+    return Model(factors, units, sms, digest(repr(used)))

@@ -295,6 +295,11 @@ class Choice:
 class TimeModel(Protocol):
     """Predicts times: `kernels.cost.Model` is one."""
 
+    @property
+    def source(self) -> str:
+        """Changes with what its predictions follow from."""
+        ...
+
     def time_us(self, variant: Variant, problem: Problem) -> float:
         """How long the kernel takes, in microseconds."""
         ...
@@ -394,7 +399,7 @@ class Dispatcher:
     def source_hash(self) -> str:
         """Changes with its choices, with their kernels, and with the model."""
         choices = (f"{choice} {choice.variant.source_hash}" for choice in self.choices)
-        return digest(*choices, *([repr(self.model)] if self.model else []))
+        return digest(*choices, *([self.model.source] if self.model else []))
 
 
 Runnable = Variant | Dispatcher

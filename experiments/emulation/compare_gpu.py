@@ -3,9 +3,10 @@
     python -m experiments.emulation.compare_gpu sgemm_warptile --build-dir results/build/sm_90a --out agreement.csv
 
 With --emulated, the emulator's results are those that `python -m experiments.emulation --results` kept, and nothing is
-emulated again. In fp32 the program states the order of every addition, so that the two must be equal in every bit. What
-the tensor cores do inside one mma is not documented: there the two may differ by what both bounds of
-`experiments.stages.verify` allow.
+emulated again. In fp32 the program states the order of every addition, so that the two must be equal in every bit;
+persistent kernels are launched with the emulator's number of blocks, by which some divide their sums. What the tensor
+cores do inside one mma is not documented: there the two may differ by what both bounds of `experiments.stages.verify`
+allow.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from contracts import UserError, atomic_write, run_command, write_rows
 from contracts.archives import checksum
 from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_store, add_variants
-from experiments.emulation import RESULTS
+from experiments.emulation import RESULTS, launching
 from experiments.emulation.device import EmulatedDevice
 from experiments.gpu.seconds import Seconds, since_start
 from experiments.gpu.worker import Failure, Watch, work_through
@@ -167,13 +168,13 @@ def measured(
         return Place("agreement", variant.name, "cases")
 
     def basis(variant: Variant) -> store.Basis:
-        return store.basis_of(variant) | {"emulator": _emulator()}
+        return store.basis_of(variant) | {"emulator": _emulator(), "sms": [launching.FEW_SMS, launching.MORE_SMS]}
 
     @contextmanager
     def opened(watch: Watch) -> Iterator[Callable[[Variant], Measurement]]:
         seconds = Seconds()
         seconds.parts["start"] = since_start()
-        gpu = HeldGpu(build_dir, watch, seconds)
+        gpu = HeldGpu(build_dir, watch, seconds, launching.sms_of)
 
         def compared(variant: Variant) -> Measurement:
             with seconds.of("prepare"):

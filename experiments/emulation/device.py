@@ -21,7 +21,7 @@ class EmulatedDevice:
     """ptxsim, on the PTX that the cubin was made from. Its own watch over memory takes the guard bands' place.
 
     `loaded`: kernels that are there already, by variant. `sms`: of the GPU that it stands for, which a persistent
-    kernel's grid follows; by itself few, so that small problems take its blocks round their loop.
+    kernel's grid follows; None: those of `launching.sms_of`.
     """
 
     name = "ptxsim"
@@ -41,12 +41,8 @@ class EmulatedDevice:
         return after
 
     def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
-        """See `experiments.stages.check.Device.grid`.
-
-        Few tiles take no block round. Then there are more SMs, so that blocks which share a tile outnumber its steps.
-        """
-        few = math.prod(kernel.tiles(problem)) <= launching.FEW_SMS
-        return kernel.grid(problem, self.sms or (launching.MORE_SMS if few else launching.FEW_SMS))
+        """See `experiments.stages.check.Device.grid`."""
+        return kernel.grid(problem, self.sms or launching.sms_of(kernel, problem))
 
     def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> np.ndarray:
         """See `experiments.stages.check.Device.owners`."""

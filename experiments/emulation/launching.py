@@ -70,6 +70,15 @@ def load(variant: Variant, build_dir: Path, cubin: bool = True) -> ptxsim.Kernel
         return ptxsim.load(path, cubin=path.with_suffix(".cubin") if cubin else None)
 
 
+def sms_of(kernel: Variant, problem: Problem) -> int:
+    """The SMs of the GPU that a check is emulated on: few, so that small problems take a persistent kernel's blocks
+    round their loop.
+
+    Few tiles take no block round. Then there are more SMs, so that blocks which share a tile outnumber its steps.
+    """
+    return MORE_SMS if math.prod(kernel.tiles(problem)) <= FEW_SMS else FEW_SMS
+
+
 def to_count(variant: Variant, problem: Problem, sms: int = FEW_SMS) -> dict[str, Any]:
     """Arguments of `Kernel.launch` or `banks.accesses` for a launch that is only counted: all matrices are zero.
 

@@ -258,14 +258,15 @@ class CatalogueKernel:
         function = cuda(driver.cuKernelGetFunction(self._kernels[variant.name].handle))
         return int(cuda(driver.cuOccupancyMaxActiveClusters(function, config)))
 
-    def bind(self, problem: Problem, a: int, b: int, c: int) -> Callable[[], None]:
+    def bind(self, problem: Problem, a: int, b: int, c: int, sms: int | None = None) -> Callable[[], None]:
         """A launch of this problem on matrices at these addresses; raises `UserError` where it is refused.
 
-        Textures and workspaces that it needs live as long as what is returned.
+        Textures and workspaces that it needs live as long as what is returned. `sms`: a persistent kernel is launched
+        as on a GPU with so many SMs; None: as on this one.
         """
         matrices = {"A": a, "B": b, "C": c}
         variant = self.entry.pick(problem, matrices)
-        grid = variant.grid(problem, self.gpu.sm_count)
+        grid = variant.grid(problem, sms or self.gpu.sm_count)
         config = LaunchConfig(  # clusters are the source's: __cluster_dims__
             grid=grid,
             block=variant.threads,

@@ -181,8 +181,13 @@ def require_sound(path: Path, schema: str) -> None:
 
 
 def require_current(path: Path, schema: str) -> None:
-    """Raises `UserError` for a table with a row of a kernel whose source has changed since it was measured."""
-    now = {name: entry.source_hash for name, entry in catalogue.load().items()}
+    """Raises `UserError` for a table with a row of a kernel whose source has changed since it was measured.
+
+    Tuned kernels are those of the sweep that lies next to it.
+    """
+    tuned = path.with_name(registry.tables()["tuned"].file)
+    entries = catalogue.load(tuned if tuned.is_file() else None)
+    now = {name: entry.source_hash for name, entry in entries.items()}
     rows = [row for row in read_rows(path, schema) if "variant" in row] if path.suffix == ".csv" else []
     changed = [row for row in rows if row.get("source_hash") and row["source_hash"] != now.get(row["variant"])]
     if changed:

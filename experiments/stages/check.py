@@ -71,15 +71,18 @@ class Device(Protocol):
         ...
 
 
+Sms = Callable[[Variant, Problem], int]  # how many SMs a launch is made for
+
+
 class GpuDevice:
-    """The leased GPU."""
+    """The leased GPU. `sms`: persistent kernels of ours are launched as on a GPU with so many SMs."""
 
     name = "gpu"
 
-    def __init__(self, build_dir: Path) -> None:
+    def __init__(self, build_dir: Path, sms: Sms | None = None) -> None:
         from experiments.gpu.device import Gpu
 
-        self.gpu = Gpu(build_dir)
+        self.gpu, self.sms = Gpu(build_dir), sms
         self._loaded: dict[str, Any] = {}
 
     def run(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> list[np.ndarray]:
@@ -90,13 +93,14 @@ class GpuDevice:
             self._loaded[variant.name] = load_gemm(self.gpu, variant)  # of a dispatcher, with all that it picks
         memories = [self.gpu.upload(buffer) for buffer in buffers]
         starts = [m.address + (GUARD + offset) * b.itemsize for m, b in zip(memories, buffers, strict=True)]
-        work = self._loaded[variant.name].bind(problem, *starts)
+        fixed = {"sms": self.sms(variant.pick(problem), problem)} if self.sms else {}
+        work = self._loaded[variant.name].bind(problem, *starts, **fixed)
         work()
         return [self.gpu.download(m, b.dtype, b.size) for m, b in zip(memories, buffers, strict=True)]
 
     def grid(self, kernel: Variant, problem: Problem) -> tuple[int, int, int]:
         """See `Device.grid`."""
-        return kernel.grid(problem, self.gpu.sm_count)
+        return kernel.grid(problem, self.sms(kernel, problem) if self.sms else self.gpu.sm_count)
 
     def owners(self, variant: Runnable, problem: Problem, buffers: list[np.ndarray], offset: int) -> None:
         """See `Device.owners`: it cannot tell."""
@@ -380,12 +384,12 @@ def leased_gpu(build_dir: Path) -> Iterator[Device]:
 
 
 class HeldGpu:
-    """A GPU that is leased anew for each block, with the same context."""
+    """A GPU that is leased anew for each block, with the same context; `sms`: see `GpuDevice`."""
 
-    def __init__(self, build_dir: Path, watch: Watch, seconds: Seconds) -> None:
+    def __init__(self, build_dir: Path, watch: Watch, seconds: Seconds, sms: Sms | None = None) -> None:
         from experiments.gpu.lease import Lease
 
-        self.lease, self.watch, self.seconds, self.build_dir = Lease(), watch, seconds, build_dir
+        self.lease, self.watch, self.seconds, self.build_dir, self.sms = Lease(), watch, seconds, build_dir, sms
         self._device: GpuDevice | None = None
         self._exit: list[AbstractContextManager[None]] = []
 
@@ -393,7 +397,7 @@ class HeldGpu:
         if self._device is None:
             with self.seconds.of("context"):
                 self.lease.choose()
-                self._device = GpuDevice(self.build_dir)
+                self._device = GpuDevice(self.build_dir, self.sms)
         self._exit = [self.lease.held(), self.watch.holding()]
         for one in self._exit:
             one.__enter__()

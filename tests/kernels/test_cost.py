@@ -79,5 +79,9 @@ def test_a_dispatcher_takes_the_kernel_that_a_sweep_shows_to_be_fastest() -> Non
     swept = replace(BEST, model=cost.fitted(rows, BEST.variants))
     assert swept.pick(Problem.square(1000)).name == SMALL.name
     assert swept.source_hash != BEST.source_hash
+    rounded = {name: tuple(factor * (1 + 1e-15) for factor in of) for name, of in swept.model.factors.items()}
+    assert replace(swept, model=replace(swept.model, factors=rounded)).source_hash == swept.source_hash
+    rows[0]["time_us"] *= 1.01
+    assert replace(BEST, model=cost.fitted(rows, BEST.variants)).source_hash != swept.source_hash
     stale = [row | {"source_hash": "of another source"} for row in rows]
     assert cost.fitted(stale, BEST.variants).factors == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from helpers import assert_one_line, run_module
 
 from contracts import UserError
-from experiments.emulation import RESULTS, compare_gpu
+from experiments.emulation import RESULTS, compare_gpu, launching
 from experiments.emulation.compare_gpu import agree, chosen
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages.check import GUARD, check_cases
@@ -57,6 +58,20 @@ def test_the_last_bit_of_one_element_fails_in_fp32_but_not_on_tensor_cores(built
         assert row["differing"] == 1 and 0 < row["worst_difference_share"] < 1 and not row["passed"]
     for row in agree(BF16, nullcontext(Altered(built, next_float)), emulated(BF16.name, built)):
         assert row["differing"] == 1 and row["passed"]
+
+
+def test_a_sum_that_blocks_divide_has_other_bits_on_another_number_of_sms(builds: Callable[..., Path]) -> None:
+    """Why the GPU is asked for as many blocks as the emulator launches."""
+    variant = catalogue.load().kernels["sgemm_splitk_32x32"]
+    built = builds(variant.name)
+    known = emulated(variant.name, built)
+    case = next(case.name for case in chosen(variant) if (case.problem.m, case.problem.k) == (7, 1000))
+    one = {case: known[case]}
+    differing = [
+        agree(variant, nullcontext(EmulatedDevice(built, sms=sms)), one)[0]["differing"]
+        for sms in (launching.FEW_SMS, 132)
+    ]
+    assert differing[0] == 0 < differing[1]
 
 
 @pytest.mark.parametrize("change", [lambda x: x + x.dtype.type(1.0), lambda x: x.dtype.type(np.nan)])

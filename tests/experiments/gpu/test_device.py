@@ -19,6 +19,8 @@ from helpers import ROOT, assert_one_line, run_module
 from contracts import UserError, interval_columns
 from contracts.dtypes import dtypes
 from experiments import declarations
+from experiments.emulation import compare_gpu, launching
+from experiments.emulation.device import EmulatedDevice
 from experiments.gpu import discovery
 from experiments.gpu.lease import lease
 from experiments.stages import build, toolchain, verify
@@ -99,6 +101,16 @@ def device(folder: Path) -> Iterator[GpuDevice]:
 def test_every_variant_passes(name: str, device: GpuDevice) -> None:
     rows = check_variant(nullcontext(device), catalogue.load().kernels[name], seed=3, large=1024)
     assert [f"{row['case']}: {row['detail']}" for row in rows if not row["passed"]] == []
+
+
+def test_kernels_whose_blocks_share_tiles_agree_with_the_emulator_in_every_bit(folder: Path, device: GpuDevice) -> None:
+    """With as many blocks as it launches."""
+    sharing = [one for one in catalogue.load().kernels.values() if one.shares_tiles and one.dtype == "fp32"]
+    as_emulated = GpuDevice(folder, launching.sms_of)
+    for variant in sharing:
+        emulated = compare_gpu.emulate(variant, EmulatedDevice(folder), seed=2)
+        rows = compare_gpu.agree(variant, nullcontext(as_emulated), emulated)
+        assert {row["case"]: row["differing"] for row in rows if not row["passed"]} == {}, variant.name
 
 
 def test_the_control_without_a_fault_passes(device: GpuDevice) -> None:
