@@ -6,8 +6,9 @@
 The file is a compressed tar archive of the measurements that `experiments.stages.store` keeps and of the tables that
 targets other than `all` measure (the sweeps behind tuned kernels and dispatchers among them, which say what these
 kernels are), with pack.json: the commit, the GPU model and the SHA-256 of each. Going on from it copies what is not
-there yet; what it holds is used where it still serves. It is of one commit: packing needs a git checkout without
-changes, going on the same commit.
+there yet; what it holds is used where it still serves: where the kernel's source, the compiler, the library and the
+protocol are the same. provenance.json says at which commits was measured, so packing needs a git checkout without
+changes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from contracts.json_files import json_value
 from contracts.schema_files import LIMIT_BYTES as LARGEST
 from experiments.gpu import discovery
 from experiments.stages import store
-from experiments.stages.provenance import git
+from experiments.stages.provenance import changed, git
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ def commit_of_tree() -> str:
     commit = git("rev-parse", "HEAD")
     if commit is None:
         raise UserError("a pack is of one commit, and this is no git checkout; clone the repository")
-    if git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/data"):
+    if changed():
         raise UserError(f"a pack is of one commit, and this tree differs from {commit[:12]}; commit the changes first")
     return commit
 
@@ -99,18 +100,13 @@ def read(path: Path) -> Pack:
     return Pack(manifest["commit"], manifest["gpu"], files)
 
 
-def require_same(pack: Pack, path: Path, commit: str, gpu: str) -> None:
-    """Raises `UserError` where a run of `commit` on `gpu` cannot go on from this pack."""
-    if pack.gpu != gpu:
-        raise UserError(f"{path}: measured on {pack.gpu}, and the GPU here is {gpu}; a run is of one model")
-    if pack.commit != commit:
-        raise UserError(f"{path}: measured at commit {pack.commit[:12]}, and this is {commit[:12]}; check that one out")
-
-
 def resumable(path: Path) -> Pack:
     """This pack. Raises `UserError` where a run here cannot go on from it."""
-    pack = read(path)
-    require_same(pack, path, commit_of_tree(), gpu_here())
+    pack, gpu, commit = read(path), gpu_here(), git("rev-parse", "HEAD")
+    if pack.gpu != gpu:
+        raise UserError(f"{path}: measured on {pack.gpu}, and the GPU here is {gpu}; a run is of one model")
+    if commit and pack.commit != commit:
+        logger.warning(f"{path}: of commit {pack.commit[:12]}, and this is {commit[:12]}; what still serves is taken")
     return pack
 
 
@@ -124,9 +120,18 @@ def unpack(pack: Pack, results: Path, tables_only: bool = False) -> int:
     for name in sorted(chosen, key=lambda name: name.endswith(".json")):  # samples come first
         if not (target := _target(results, name)).exists():
             with atomic_write(target) as temporary:
-                temporary.write_bytes(pack.files[name])
+                temporary.write_bytes(_with_commit(pack, name))
             added += 1
     return added
+
+
+def _with_commit(pack: Pack, name: str) -> bytes:
+    """A pack's file; a measurement that does not say so gets the commit that it was made at."""
+    content = pack.files[name]
+    if name in BY_NAME or not name.endswith(".json"):
+        return content
+    document = json_value(content.decode(), Path(name))
+    return content if document.get("commit") else json.dumps(document | {"commit": pack.commit}).encode()
 
 
 def _target(results: Path, name: str) -> Path:

@@ -81,6 +81,7 @@ def leases(store: Path) -> list[dict[str, Any]]:
         {
             "lease": lease,
             "driver": own[0]["driver"],
+            "commits": sorted({one["commit"] for one in own if one.get("commit")}),
             "measurements": len(own),
             "first": min(one["measured"] for one in own),
             "last": max(one["measured"] for one in own),
@@ -90,14 +91,24 @@ def leases(store: Path) -> list[dict[str, Any]]:
     return sorted(drivers, key=lambda one: str(one["first"]))
 
 
+def changed() -> str | None:
+    """What differs from the commit, as git lists it; archives take no part. None outside a repository."""
+    return git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/data")
+
+
+@functools.cache
+def clean_commit() -> str | None:
+    """The commit that this tree is; None where it is none, or differs from it."""
+    return git("rev-parse", "HEAD") if changed() == "" else None
+
+
 def origin(command: str) -> dict[str, Any]:
     """When, by what command and from which commit something is made now."""
-    status = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":!/data")  # archives take no part
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "command": re.sub(r"\S*/(?=\S)", "", command),
         "commit": git("rev-parse", "HEAD") or "not a git checkout",
-        "commit_clean": status == "",
+        "commit_clean": changed() == "",
     }
 
 

@@ -109,6 +109,7 @@ class Store:
             "seconds": {part: round(seconds, 4) for part, seconds in one.seconds.items()},
             "note": one.note,
             "driver": toolchain.known_or_found(None, "", None)["driver"],
+            "commit": provenance.clean_commit(),
         }
         if one.samples is not None:
             from contracts.samples import write_samples

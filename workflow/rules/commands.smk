@@ -55,7 +55,7 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
             options=_table.command.options if PLAN.measuring else f"{_table.command.options} --emulated",
             emulator=EMULATOR if _table.command.emulates or not PLAN.measuring else "",
             job=JOB,
-            settings=PLAN.job if PLAN.measuring else None,
+            settings=UNTUNED if PLAN.measuring else None,
             left_out=lambda wildcards, output: f"--left-out {output.left_out}" if output.left_out else "",
             kept=lambda wildcards, output: f"--seconds {output.seconds}" if output.seconds else "",
             before=_kept_by(_table, _whole),

@@ -125,6 +125,8 @@ RESULTS, BUILD, ARCH, MACHINE = PLAN.results, PLAN.build, PLAN.device.arch, PLAN
 # What was measured, one file a measurement: no output of a job, so that it outlives any. What all stages take as --job: no
 # input, for a change of it shows in the parameters of the jobs that it concerns.
 STORE, JOB = PLAN.job["store"], f"{RESULTS}/job.json"
+# Of the settings, those that a sweep rests on: not which sweep stands behind the tuned kernels and the dispatchers
+UNTUNED = {key: value for key, value in PLAN.job.items() if key != "tuned"}
 PARTS, HARNESS = f"{RESULTS}/parts", f"{BUILD}/harness.cubin"
 # The emulator's code, as a parameter of each job that runs it: fifty files as its inputs would bury all others
 _emulator = [*Path("ptxsim").glob("*.py"), *Path("ptxsim/instructions").glob("*.py")]

@@ -154,7 +154,7 @@ if PLAN.sweeping:
             runtime=240,
         params:
             job=JOB,
-            settings={key: PLAN.job[key] for key in ("arch", "nvcc", "build_dir")},  # not "tuned", which this makes
+            settings=UNTUNED,
             machine=MACHINE,
             out=subpath(output[0], parent=True),
         shell:

@@ -17,7 +17,7 @@ from helpers import ROOT, environment
 
 from contracts import UserError
 from experiments.gpu.discovery import Gpu
-from experiments.stages import pack
+from experiments.stages import pack, provenance
 from experiments.stages.store import Measurement, Place, Store
 
 COMMIT, GPU = "a" * 40, "NVIDIA H100 80GB HBM3"
@@ -51,9 +51,12 @@ def test_a_run_goes_on_elsewhere_with_all_that_was_measured(results: Path, packe
     there = tmp_path / "elsewhere"
     assert pack.unpack(pack.read(packed), there) == 5
     there_now, here = contents(there), contents(results)
-    assert there_now == {name: content for name, content in here.items() if name != "windows.csv"}
+    assert there_now.keys() == here.keys() - {"windows.csv"}
+    assert all(there_now[name] == here[name] for name in TABLES)
+    for name in there_now.keys() - set(TABLES):
+        assert json.loads(there_now[name]) == json.loads(here[name]) | {"commit": COMMIT}
+    assert [one["commits"] for one in provenance.leases(there / "measured")] == [[COMMIT]]
     assert pack.unpack(pack.read(packed), there) == 0  # and a second time nothing is added
-    pack.require_same(pack.read(packed), packed, COMMIT, GPU)
     own = Place("bench", "sgemm_naive", "512x512x512-uniform-unlocked")
     Store(there / "measured").keep(own, Measurement({}, "1" * 8))
     assert pack.write(there, packed, COMMIT, GPU) == 4
@@ -67,17 +70,18 @@ def test_what_a_sweep_found_is_there_before_a_run_is_planned(packed: Path, tmp_p
     assert contents(there) == {"dispatch.csv": b"this machine's own\n", "tuned.json": b"of tuned.json\n"}
 
 
-@pytest.mark.parametrize(
-    ("commit", "gpu", "said"),
-    [
-        ("b" * 40, GPU, "measured at commit aaaaaaaaaaaa, and this is bbbbbbbbbbbb"),
-        (COMMIT, "NVIDIA H200", "measured on NVIDIA H100 80GB HBM3, and the GPU here is NVIDIA H200"),
-    ],
-)
-def test_another_commit_or_gpu_is_one_line(commit: str, gpu: str, said: str, packed: Path) -> None:
+def test_another_gpu_is_one_line_and_another_commit_is_told(
+    packed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pack, "git", lambda *_: "b" * 40)
+    monkeypatch.setattr(pack.discovery, "gpu", lambda: Gpu("NVIDIA H200", "sm_90a", "580"))
     with pytest.raises(UserError) as error:
-        pack.require_same(pack.read(packed), packed, commit, gpu)
-    assert said in str(error.value) and str(packed) in str(error.value) and "\n" not in str(error.value)
+        pack.resumable(packed)
+    assert str(error.value).startswith(f"{packed}: measured on {GPU}, and the GPU here is NVIDIA H200")
+    assert "\n" not in str(error.value)
+    monkeypatch.setattr(pack.discovery, "gpu", lambda: Gpu(GPU, "sm_90a", "580"))
+    assert len(pack.resumable(packed).files) == 5
+    assert "of commit aaaaaaaaaaaa, and this is bbbbbbbbbbbb" in caplog.text
 
 
 def cut(path: Path) -> None:
@@ -187,11 +191,11 @@ def test_nothing_to_pack_and_no_gpu_are_one_line(tmp_path: Path, monkeypatch: py
 
 
 def test_only_a_committed_tree_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = {"rev-parse": COMMIT, "status": " M kernels/sgemm/naive.cu"}
-    monkeypatch.setattr(pack, "git", lambda word, *_: answers[word])
+    monkeypatch.setattr(pack, "git", lambda *_: COMMIT)
+    monkeypatch.setattr(pack, "changed", lambda: " M kernels/sgemm/naive.cu")
     with pytest.raises(UserError, match="this tree differs from aaaaaaaaaaaa; commit the changes first"):
         pack.commit_of_tree()
-    answers["status"] = ""
+    monkeypatch.setattr(pack, "changed", lambda: "")
     assert pack.commit_of_tree() == COMMIT
     monkeypatch.setattr(pack, "git", lambda *_: None)
     with pytest.raises(UserError, match="this is no git checkout"):
