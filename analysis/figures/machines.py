@@ -64,7 +64,7 @@ def draw(machines: dict[str, Measured], spreads: pd.DataFrame | None = None) -> 
         axes.remove()
     for name, axes in zip(names, grid.flat, strict=False):
         draw_map(axes, rows[rows["machine"] == name], labels, sizes)
-        axes.set_title(f"{name} against {base}: share of cuBLAS, %", loc="left", fontsize=8)
+        axes.set_title(f"{name} against {base}: share of cuBLAS in turns with it, %", loc="left", fontsize=8)
         axes.set_yticks(range(len(labels)), labels, fontsize=7)
         axes.set_xlabel("n")
     gone = {label for measured in machines.values() for label in current(measured.bench)[1]} - set(labels)

@@ -1,4 +1,5 @@
-"""One machine against another: each rung's share of cuBLAS, at every size that two of them have. machines.csv
+"""One machine against another: each rung's share of cuBLAS in turns with it, at every size that two of them have.
+machines.csv
 
 A machine is a folder of tables; two days on one GPU are two. Rungs that were measured on two machines or more, from the
 source that the tree has now. The yardstick of a change is how far leases of one machine lie apart.
@@ -13,7 +14,7 @@ import pandas as pd
 
 from analysis.data import Measured, current, one_row_each, squares
 from analysis.inputs import Inputs
-from analysis.statistics import SHARE
+from analysis.statistics import IN_TURNS
 from analysis.tables.leases import leases_table
 
 YARDSTICK = 1.0  # percent, where no machine has the row from two leases
@@ -28,19 +29,21 @@ def shares(machines: dict[str, Measured], spreads: pd.DataFrame | None = None) -
     """One row per machine, kernel and size that at least two machines have, with free clocks and uniform data.
 
     Columns: machine (key of the argument), gpu, variant, label, n, tflops, flop_per_clock_sm, sm_clock_mhz,
-    share_percent, share_low, share_high (95% interval); share_change_percent and tflops_change_percent, against the
-    first machine that has the kernel at this size; lease_spread_percent, the largest spread of the share between leases
-    of one machine (missing where there is none); beyond_leases, whether the change is more than that, or than
+    share_percent, share_low, share_high (95% interval), of times in turns with the baseline, which every archive has,
+    as shares of leases are; share_change_percent and tflops_change_percent, against the first machine that has the
+    kernel at this size; lease_spread_percent, the largest spread of the share between leases of one machine (missing
+    where there is none); beyond_leases, whether the change is more than that, or than
     `YARDSTICK`. Kernels are in the catalogue's order. spreads: variant, n, spread (a fraction), as leases.csv has them.
     """
-    columns = ["variant", "label", "order", "n", "tflops", "flop_per_clock_sm", "sm_clock_mhz"]
+    columns = ["variant", "label", "order", "n", "flop_per_clock_sm", "sm_clock_mhz"]
     found = []
     for name, measured in machines.items():
         bench, _ = current(measured.bench)
         bench = squares(bench[(bench["regime"] == "unlocked") & (bench["data"] == "uniform")])
         rows = one_row_each(bench[bench["kind"] != "baseline"])
-        parts = dict(zip(("share_percent", "share_low", "share_high"), SHARE, strict=True))
+        parts = dict(zip(("share_percent", "share_low", "share_high"), IN_TURNS, strict=True))
         ends: dict[str, Any] = {new: 100 * rows[old] for new, old in parts.items()}
+        ends["tflops"] = 2 * rows["n"].astype(float) ** 3 / rows["time_us_in_turns"] / 1e6
         found.append(rows[columns].assign(machine=name, gpu=measured.provenance["gpu"], **ends))
     rows = pd.concat(found, ignore_index=True).sort_values(["order", "n"], kind="stable", ignore_index=True)
     of_both = rows.groupby(["variant", "n"])
