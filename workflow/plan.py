@@ -370,7 +370,9 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     archived = not measuring and not inventory.has(*(f"{results}/{file}" for file in needed))
     source = archive if archived else results
     if archived and not any(path.startswith(f"{archive}/") for path in inventory.files):
-        there = sorted({Path(path).parts[1] for path in inventory.files if path.startswith("data/")})
+        there = sorted(
+            {Path(path).parts[1] for path in inventory.files if path.startswith("data/") and path.count("/") > 1}
+        )
         raise UserError(
             f"{CONFIG}: archive = {config['archive']!r}: no such folder in data/; there: {', '.join(there) or 'none'}"
         )

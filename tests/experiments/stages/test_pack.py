@@ -25,8 +25,10 @@ TABLES = ("dispatch.csv", "tuned.json")
 
 
 @pytest.fixture
-def results(tmp_path: Path) -> Path:
-    """A machine's folder with three measurements, a table of `all`, and two of targets of their own."""
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine's folder with three measurements of a tree with changes, a table of `all`, and two of targets of their
+    own."""
+    monkeypatch.setattr(provenance, "clean_commit", lambda: None)
     folder = tmp_path / "h100"
     for n in (64, 128, 256):
         place = Place("bench", "sgemm_naive", f"{n}x{n}x{n}-uniform-unlocked")
@@ -70,7 +72,7 @@ def test_what_a_sweep_found_is_there_before_a_run_is_planned(packed: Path, tmp_p
     assert contents(there) == {"dispatch.csv": b"this machine's own\n", "tuned.json": b"of tuned.json\n"}
 
 
-def test_another_gpu_is_one_line_and_another_commit_is_told(
+def test_another_gpu_is_one_line_and_another_commit_is_named(
     packed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pack, "git", lambda *_: "b" * 40)
