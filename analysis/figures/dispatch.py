@@ -1,6 +1,7 @@
-"""What a dispatcher picks from: the share of cuBLAS of each of its kernels over sizes, and of the best over shapes.
+"""What dispatchers pick: the share of cuBLAS on each problem of their sweep, over the time that cuBLAS takes for it.
 
-Left: square problems. Right: rectangular ones, a mark for the fastest kernel of each.
+A panel for each dispatcher. A problem that the fit has not seen has the kernel that was picked, in colour; every other
+has the fastest kernel, in grey, as far as one of the sweep reaches.
 """
 
 from __future__ import annotations
@@ -8,52 +9,56 @@ from __future__ import annotations
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, marked
+from analysis.data import DAGGER, Measured
 from analysis.figures import style
 from analysis.inputs import Inputs
-from analysis.tables.dispatch import SHAPES, best
+from analysis.tables.dispatch import SHAPES, best, of_kernels
+
+LOOKS = {
+    shape: {"color": style.LINES[number], "marker": style.MARKERS[number]}
+    for number, shape in enumerate(["square", *SHAPES])
+}
+SEEN = "of the fit"
 
 
 def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
-    """The figure. rows: of dispatch.csv, described, of one dispatcher."""
-    rows = rows.assign(mark=marked(rows)).sort_values(["order", "n"])
-    chosen = best(rows)
-    squares = rows[(rows["m"] == rows["n"]) & (rows["n"] == rows["k"])]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDTH, 2.7), width_ratios=(1.4, 1), sharey=True)
-    marks = list(dict.fromkeys(rows["mark"]))
-    looks = dict(zip(marks, style.LINES, strict=False))
-    for number, (mark, line) in enumerate(squares.groupby("mark", sort=False)):
-        left.plot(line["n"], line["share"], color=looks[mark], marker=style.MARKERS[number], markersize=3, label=mark)
-    left.set(xlabel="m = n = k", ylabel="share of cuBLAS", ylim=(0, None))
-    left.grid(axis="both")
-    rest = chosen[chosen["shape"] != "square"]
-    sns.stripplot(
-        rest,
-        x="shape",
-        y="share",
-        order=SHAPES,
-        hue="mark",
-        hue_order=marks,
-        palette=looks,
-        size=4,
-        alpha=0.8,
-        legend=False,
-        ax=right,
-    )
-    right.set(xlabel="rectangular, the fastest kernel of each", ylabel="")
-    right.grid(axis="y")
-    for axes in (left, right):
+    """The figure. rows: of dispatch.csv, described."""
+    names = list(dict.fromkeys(rows["dispatcher"]))
+    figure, grid = plt.subplots(1, len(names), figsize=(style.WIDTH, 2.9), sharey=True, squeeze=False)
+    for name, axes in zip(names, grid.flat, strict=True):
+        own = rows[rows["dispatcher"] == name]
+        kernels, fastest = of_kernels(own), best(own)
+        picked = kernels[kernels["picked"].fillna(False).astype(bool)]
+        rest = fastest[~fastest["held_out"].fillna(False).astype(bool)] if len(picked) else fastest.iloc[:0]
+        if len(rest):
+            axes.scatter(rest["library_us"], rest["share"], s=5, linewidth=0, color=style.BASELINE, label=SEEN)
+        for shape, of_shape in (picked if len(picked) else fastest).groupby("shape", sort=False):
+            axes.scatter(of_shape["library_us"], of_shape["share"], s=11, linewidth=0, label=shape, **LOOKS[str(shape)])
         axes.axhline(1, color=style.INK, linewidth=0.8, zorder=1)
-    figure.legend(loc="outside upper center", ncols=len(marks), frameon=False)
-    mean = float(np.exp(np.log(chosen.loc[chosen["shape"] == "square", "share"]).mean()))
-    note = f"the fastest: {mean:.2f} of cuBLAS over the squares, geometric mean" if np.isfinite(mean) else ""
-    style.note(figure, measured, note, stale=bool(rows["stale"].any()))
+        axes.set(xscale="log", xlabel="time of cuBLAS, µs")
+        axes.grid(axis="y")
+        dagger = f" {DAGGER}" if own["stale"].any() else ""
+        axes.set_title(f"{name}{dagger}: {geometric_mean(picked if len(picked) else fastest):.2f}", loc="left")
+    grid[0, 0].set_ylabel("share of cuBLAS")
+    found = {
+        label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    order = [label for label in (*LOOKS, SEEN) if label in found]
+    figure.legend([found[label] for label in order], order, loc="outside upper center", ncols=len(order), frameon=False)
+    what = "in colour: the kernel that was picked, of problems that the fit has not seen; of the fit: the fastest one"
+    if not rows["picked"].notna().any():
+        what = "the fastest kernel of each problem"
+    facts = f"{what}; above: the geometric mean of those in colour"
+    style.note(figure, measured, facts, stale=bool(rows["stale"].any()))
     return figure
 
 
+def geometric_mean(rows: pd.DataFrame) -> float:
+    """Of the shares."""
+    return float(np.exp(np.log(rows["share"].astype(float)).mean()))
+
+
 def dispatch_figure(inputs: Inputs) -> Figure:
-    rows = inputs.offered("dispatch", timed=True)
-    return draw(inputs.measured(), rows[rows["dispatcher"] == rows["dispatcher"].iloc[0]])
+    return draw(inputs.measured(), inputs.offered("dispatch", timed=True))

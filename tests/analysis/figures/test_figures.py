@@ -290,6 +290,34 @@ def test_energy_is_drawn_as_measured_with_its_spread(still: Folder) -> None:
     assert f"limit, {still.read().machine['power_limit_w']:.0f} W" in seen_words(figure)
 
 
+# ---- dispatch ----------------------------------------------------------------------------------------------------
+
+
+def test_a_dispatcher_s_panel_has_what_it_picked_however_many_kernels_there_are(still: Folder) -> None:
+    """And the geometric mean of that above, without the library's own rows and without problems of the fit."""
+    rows = []
+    for number in range(40):
+        sizes = {
+            "dispatcher": "sgemm_best",
+            "m": 64 + number,
+            "n": 64,
+            "k": 64,
+            "held_out": number < 20,
+            "stale": False,
+        }
+        sizes |= {"shape": "random" if number % 2 else "wide"}
+        rows.append(sizes | {"variant": "cublas_fp32", "call": "Lt", "time_us": 8.0, "share": 1.0})
+        for kernel in range(12):
+            share = (0.25 if number < 10 else 1.0) if kernel == number % 12 else 0.125
+            picked = number < 20 and kernel == number % 12
+            rows.append(sizes | {"variant": f"k{kernel}", "time_us": 8 / share, "share": share, "picked": picked})
+    figure = dispatch.draw(still.read(), pd.DataFrame(rows))
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "sgemm_best: 0.50"
+    shown = {handle.get_label(): len(handle.get_offsets()) for handle in axes.collections}
+    assert shown == {"of the fit": 20, "random": 10, "wide": 10}
+
+
 # ---- occupancy --------------------------------------------------------------------------------------------------
 
 
