@@ -56,7 +56,7 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
 
 
 def geometric_mean(rows: pd.DataFrame) -> float:
-    """Of the shares."""
+    """The geometric mean of the shares."""
     return float(np.exp(np.log(rows["share"].astype(float)).mean()))
 
 

@@ -42,7 +42,7 @@ from analysis.figures import (
     style,
     wave_quantization,
 )
-from analysis.statistics import SHARE
+from analysis.statistics import IN_TURNS
 from analysis.tables import autotune as tables_autotune
 from analysis.tables import machines as tables_machines
 from analysis.tables import published as tables_published
@@ -453,7 +453,7 @@ def test_two_runs_stand_side_by_side_rung_by_rung(folder: Folder, tmp_path: Path
     moved = 1.25
     path = other / "bench.csv"
     rows = [
-        row | ({name: moved * row[name] for name in SHARE} if row["variant"] == "sgemm_tiling" else {})
+        row | ({name: moved * row[name] for name in IN_TURNS} if row["variant"] == "sgemm_tiling" else {})
         for row in read_rows(path, "bench")
         if row["variant"] != "sgemm_naive"
     ]
@@ -472,7 +472,7 @@ def test_two_runs_stand_side_by_side_rung_by_rung(folder: Folder, tmp_path: Path
     figure = machines.draw(found)
     words = seen_words(figure)
     here = folder.read().provenance["date"]
-    assert f"h200, 2026-11-21 against h200, {here}: share of cuBLAS, %" in words and "naive" not in words
+    assert f"h200, 2026-11-21 against h200, {here}: share of cuBLAS in turns with it, %" in words and "naive" not in words
     assert "+25" in words and "4096" in words and "16384" in words
 
 
