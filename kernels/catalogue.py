@@ -30,7 +30,7 @@ from kernels.sources import ROOT as ROOT
 from kernels.sources import included as included
 
 CATALOGUE = ROOT / "catalogue.yaml"
-SWEPT = "dispatch.csv"  # next to tuned.json: the sweep behind dispatchers
+TUNED, SWEPT = "tuned.json", "dispatch.csv"  # of the sweeps behind tuned kernels and behind dispatchers, in one folder
 
 # CUDA driver API, cuTensorMapEncodeTiled; CUDA C++ Programming Guide, thread block clusters
 MAX_BOX = 256  # rows or columns of a tensor map's box
@@ -154,6 +154,11 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
     return Catalogue(path, record, entries)
 
 
+def record_in(folder: Path) -> Path | None:
+    """The record of the sweeps in this folder, as `load` takes it; None where there is none."""
+    return folder / TUNED if any((folder / name).is_file() for name in (TUNED, SWEPT)) else None
+
+
 def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:
     """Each chain of `builds_on` ends."""
     try:
@@ -194,7 +199,7 @@ def _model(name: str, archive: str, variants: tuple[Variant, ...], chosen: Path 
 
 def _with_tuned(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) -> dict[str, Any]:
     """The entry, its template and threads replaced by the recorded winner's; `tuned` becomes that record's machine."""
-    record_path = _record(chosen, entry["tuned"], "tuned.json")
+    record_path = _record(chosen, entry["tuned"], TUNED)
     record = read_json(record_path, "tuned") if record_path else {"kernels": {}}
     if name not in record["kernels"]:
         return entry | {"tuned": None}

@@ -200,11 +200,8 @@ def fitted(rows: Sequence[dict[str, Any]], variants: Sequence[Variant], sms: int
     """The model behind rows of dispatch.csv: of each kernel those of its source as it is now, and not held out."""
     factors, units, used = {}, {}, []
     for variant in variants:
-        own = [
-            row
-            for row in rows
-            if row["variant"] == variant.name and row["source_hash"] == variant.source_hash and not row["held_out"]
-        ]
+        head = (variant.name, variant.source_hash)  # reads all sources: once, not for each row
+        own = [row for row in rows if (row["variant"], row["source_hash"]) == head and not row["held_out"]]
         if len(own) >= LEAST_ROWS:
             if resident := own[0].get("resident"):
                 units[variant.name] = int(resident)

@@ -379,9 +379,9 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     why = "only drawn again" if device.gpu else "no NVIDIA GPU is visible here"
 
     folders = dict.fromkeys([results, f"data/{machine}", archive])
-    swept = ("tuned.json", catalogue.SWEPT)
+    swept = (catalogue.TUNED, catalogue.SWEPT)
     record = next((folder for folder in folders if any(inventory.has(f"{folder}/{name}") for name in swept)), None)
-    entries = catalogue.load(Path(record, "tuned.json") if record else None)
+    entries = catalogue.load(Path(record, catalogue.TUNED) if record else None)
     sweeping = measuring and SWEEP in targets
     tuning = results if sweeping else record if record and inventory.has(f"{record}/tuning.csv") else None
     if SWEEP in targets and tuning is None:

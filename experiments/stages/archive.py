@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import logging
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,11 @@ def main() -> None:
         by = "measure it" if options.only else "run snakemake all"
         raise UserError(f"{options.measured}: nothing to archive, {missing[0]} is missing; {by} on a GPU")
     names = options.only or [*whole, *(name for name in optional if (options.measured / name).is_file())]
+    now = hashes_of(options.measured) if by_name and not emulated else None
     for name in names:
         require_sound(options.measured / name, known[name].schema)
-        if by_name and not emulated:  # then this checkout says what was measured
-            require_current(options.measured / name, known[name].schema)
+        if now:  # then this checkout says what was measured
+            require_current(options.measured / name, known[name].schema, now)
     if emulated or by_name:
         targets = dict.fromkeys(known[name].target for name in names)
         provenance = origin(" ".join(["snakemake", "--cores", "1", *targets]))
@@ -128,10 +130,11 @@ def require_whole(folder: Path) -> None:
         amiss.append(f"of a tree with changes: {', '.join(dirty)}")
     if changed := [file for file, run in runs.items() if checksum_of(folder / file) != run["sha256"]]:
         amiss.append(f"not as archived: {', '.join(changed)}")
+    now = hashes_of(folder)
     for file in set(tables) - set(missing) - set(changed):
         try:
             require_sound(folder / file, tables[file].schema)
-            require_current(folder / file, tables[file].schema)
+            require_current(folder / file, tables[file].schema, now)
         except UserError as error:
             amiss.append(str(error))
     if amiss:
@@ -180,14 +183,13 @@ def require_sound(path: Path, schema: str) -> None:
             raise UserError(f"{path.parent}: {failed[0]['variant']} failed its check {check!r}; not archived")
 
 
-def require_current(path: Path, schema: str) -> None:
-    """Raises `UserError` for a table with a row of a kernel whose source has changed since it was measured.
+def hashes_of(folder: Path) -> dict[str, str]:
+    """Of each entry of the catalogue the hash of its source as it is now; tuned as the sweeps in this folder say."""
+    return {name: entry.source_hash for name, entry in catalogue.load(catalogue.record_in(folder)).items()}
 
-    Tuned kernels are those of the sweep that lies next to it.
-    """
-    tuned = path.with_name(registry.tables()["tuned"].file)
-    entries = catalogue.load(tuned if tuned.is_file() else None)
-    now = {name: entry.source_hash for name, entry in entries.items()}
+
+def require_current(path: Path, schema: str, now: Mapping[str, str]) -> None:
+    """Raises `UserError` for a table with a row of a kernel whose source is not that of `now`: it has changed since."""
     rows = [row for row in read_rows(path, schema) if "variant" in row] if path.suffix == ".csv" else []
     changed = [row for row in rows if row.get("source_hash") and row["source_hash"] != now.get(row["variant"])]
     if changed:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from kernels import catalogue, cost
-from kernels.catalogue import Dispatcher, Problem
+from kernels.catalogue import Dispatcher, Problem, Variant
 
 CATALOGUE = catalogue.load()
 BEST = CATALOGUE["sgemm_best"]
@@ -64,6 +65,15 @@ def test_the_fit_finds_the_factors_behind_exact_times() -> None:
     rows = rng.uniform(0, 10, (200, len(cost.TERMS)))
     factors = np.array([5, 0, 1, 0.2, 0, 0.5, 0.3, 2, 0, 1])
     assert np.allclose(cost.fit(rows, rows @ factors), factors, atol=1e-6)
+
+
+def test_a_fit_reads_the_sources_of_each_kernel_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command that loads the catalogue fits the models, to thousands of rows."""
+    asked = []
+    monkeypatch.setattr(Variant, "source_hash", property(lambda self: asked.append(self.name) or "a"))
+    row = {"variant": SMALL.name, "source_hash": "b", "held_out": False}
+    cost.fitted([row] * 1000, [SMALL])
+    assert asked == [SMALL.name]
 
 
 def test_a_dispatcher_takes_the_kernel_that_a_sweep_shows_to_be_fastest() -> None:

@@ -208,6 +208,21 @@ def test_an_archive_of_one_run_is_whole(whole: Path, monkeypatch: pytest.MonkeyP
     assert amiss(whole, monkeypatch) == ""
 
 
+def test_a_tuned_kernel_is_the_one_of_the_archive_s_own_sweep(tmp_path: Path, archive: Path) -> None:
+    """On another GPU another tile wins, which is no change of the source."""
+    record = json.loads((archive / "tuned.json").read_text())
+    record["kernels"]["sgemm_autotuned"]["template"]["BK"] += 8
+    (tmp_path / "tuned.json").write_text(json.dumps(record))
+    hashes = stage.hashes_of(tmp_path)
+    assert hashes["sgemm_autotuned"] != stage.hashes_of(archive)["sgemm_autotuned"]
+    row = next(row for row in read_rows_of(archive, "checks") if row["variant"] == "sgemm_autotuned")
+    path = tmp_path / "checks.csv"
+    write_rows(path, "checks", [row | {"source_hash": hashes["sgemm_autotuned"]}])
+    stage.require_current(path, "checks", hashes)
+    with pytest.raises(UserError, match="before the source of sgemm_autotuned changed"):
+        stage.require_current(path, "checks", stage.hashes_of(archive))
+
+
 def of_another_commit(folder: Path) -> None:
     origins = json.loads((folder / "archived.json").read_text())
     origins["checks.csv"]["commit"] = "b" * 40
