@@ -126,12 +126,15 @@ def unpack(pack: Pack, results: Path, tables_only: bool = False) -> int:
 
 
 def _with_commit(pack: Pack, name: str) -> bytes:
-    """A pack's file; a measurement that does not say so gets the commit that it was made at."""
+    """A pack's file. A measurement from before each named its commit is of the pack's, for then a pack was of one.
+
+    One whose commit is null was made by a tree with changes, and stays so.
+    """
     content = pack.files[name]
     if name in BY_NAME or not name.endswith(".json"):
         return content
     document = json_value(content.decode(), Path(name))
-    return content if document.get("commit") else json.dumps(document | {"commit": pack.commit}).encode()
+    return content if "commit" in document else json.dumps(document | {"commit": pack.commit}).encode()
 
 
 def _target(results: Path, name: str) -> Path:

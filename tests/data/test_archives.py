@@ -47,17 +47,16 @@ AWAITED = {
 
 
 def every_archive(waits_for: pytest.MarkDecorator | None = None) -> pytest.MarkDecorator:
-    """Each archive; of the one that waits, with this mark."""
-    marks = {WAITING: [waits_for]} if waits_for else {}
+    """Each archive; the one that waits has this mark."""
+    marks = {path: [waits_for] if waits_for and path.name == WAITING else [] for path in ARCHIVES}
     return pytest.mark.parametrize(
-        "archive", [pytest.param(path, marks=marks.get(path.name, []), id=path.name) for path in ARCHIVES]
+        "archive", [pytest.param(path, marks=own, id=path.name) for path, own in marks.items()]
     )
 
 
 def entries_of(archive: Path) -> catalogue.Catalogue:
     """The catalogue with the tuned kernels of this archive's sweep."""
-    tuned = archive / "tuned.json"
-    return catalogue.load(tuned if tuned.is_file() else None)
+    return catalogue.load(catalogue.record_in(archive))
 
 
 @every_archive()

@@ -26,13 +26,17 @@ TABLES = ("dispatch.csv", "tuned.json")
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine's folder with three measurements of a tree with changes, a table of `all`, and two of targets of their
-    own."""
-    monkeypatch.setattr(provenance, "clean_commit", lambda: None)
+    """A machine's folder with three measurements (of a clean tree, of one with changes, and from before that was kept),
+    a table of `all`, and two of targets of their own."""
     folder = tmp_path / "h100"
-    for n in (64, 128, 256):
+    for n, commit in ((64, "c" * 40), (128, None), (256, None)):
+        monkeypatch.setattr(provenance, "clean_commit", lambda commit=commit: commit)
         place = Place("bench", "sgemm_naive", f"{n}x{n}x{n}-uniform-unlocked")
         Store(folder / "measured").keep(place, Measurement({}, "0" * 8))
+    (older,) = folder.rglob("256x256x256-*.json")
+    older.write_text(
+        json.dumps({key: value for key, value in json.loads(older.read_text()).items() if key != "commit"})
+    )
     for name in ("windows.csv", *TABLES):
         (folder / name).write_text(f"of {name}\n")
     return folder
@@ -56,8 +60,10 @@ def test_a_run_goes_on_elsewhere_with_all_that_was_measured(results: Path, packe
     assert there_now.keys() == here.keys() - {"windows.csv"}
     assert all(there_now[name] == here[name] for name in TABLES)
     for name in there_now.keys() - set(TABLES):
-        assert json.loads(there_now[name]) == json.loads(here[name]) | {"commit": COMMIT}
-    assert [one["commits"] for one in provenance.leases(there / "measured")] == [[COMMIT]]
+        assert json.loads(there_now[name]) == {"commit": COMMIT} | json.loads(here[name])
+    commits = {path.name.partition("x")[0]: json.loads(path.read_text())["commit"] for path in there.rglob("*-*.json")}
+    assert commits == {"64": "c" * 40, "128": None, "256": COMMIT}
+    assert [one["commits"] for one in provenance.leases(there / "measured")] == [[COMMIT, "c" * 40]]
     assert pack.unpack(pack.read(packed), there) == 0  # and a second time nothing is added
     own = Place("bench", "sgemm_naive", "512x512x512-uniform-unlocked")
     Store(there / "measured").keep(own, Measurement({}, "1" * 8))
