@@ -1,7 +1,7 @@
 """What dispatchers pick: the share of cuBLAS on each problem of their sweep, over the time that cuBLAS takes for it.
 
-A panel for each dispatcher. A problem that the fit has not seen has the kernel that was picked, in colour; every other
-has the fastest kernel, in grey, as far as one of the sweep reaches.
+A panel for each dispatcher. A problem that the fit has not seen has the kernel that was picked, in colour; a problem of
+the fit has the fastest kernel, in grey. Of a sweep that held nothing out, the fastest of each problem is in colour.
 """
 
 from __future__ import annotations
@@ -29,35 +29,31 @@ def draw(measured: Measured, rows: pd.DataFrame) -> Figure:
     figure, grid = plt.subplots(1, len(names), figsize=(style.WIDTH, 2.9), sharey=True, squeeze=False)
     for name, axes in zip(names, grid.flat, strict=True):
         own = rows[rows["dispatcher"] == name]
-        kernels, fastest = of_kernels(own), best(own)
-        picked = kernels[kernels["picked"].fillna(False).astype(bool)]
-        rest = fastest[~fastest["held_out"].fillna(False).astype(bool)] if len(picked) else fastest.iloc[:0]
-        if len(rest):
+        shown = fastest = best(own)
+        if own["picked"].eq(True).any():
+            shown = of_kernels(own[own["picked"].eq(True)])
+            rest = fastest[~fastest["held_out"].eq(True)]
             axes.scatter(rest["library_us"], rest["share"], s=5, linewidth=0, color=style.BASELINE, label=SEEN)
-        for shape, of_shape in (picked if len(picked) else fastest).groupby("shape", sort=False):
+        for shape, of_shape in shown.groupby("shape", sort=False):
             axes.scatter(of_shape["library_us"], of_shape["share"], s=11, linewidth=0, label=shape, **LOOKS[str(shape)])
         axes.axhline(1, color=style.INK, linewidth=0.8, zorder=1)
         axes.set(xscale="log", xlabel="time of cuBLAS, µs")
         axes.grid(axis="y")
         dagger = f" {DAGGER}" if own["stale"].any() else ""
-        axes.set_title(f"{name}{dagger}: {geometric_mean(picked if len(picked) else fastest):.2f}", loc="left")
+        mean = np.exp(np.log(shown["share"].astype(float)).mean())
+        axes.set_title(f"{name}{dagger}: {mean:.2f}", loc="left")
     grid[0, 0].set_ylabel("share of cuBLAS")
     found = {
         label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
     }
     order = [label for label in (*LOOKS, SEEN) if label in found]
     figure.legend([found[label] for label in order], order, loc="outside upper center", ncols=len(order), frameon=False)
-    what = "in colour: the kernel that was picked, of problems that the fit has not seen; of the fit: the fastest one"
-    if not rows["picked"].notna().any():
+    what = "in colour: the kernel picked for a problem that the fit has not seen; of the fit: the fastest one"
+    if not rows["picked"].eq(True).any():
         what = "the fastest kernel of each problem"
     facts = f"{what}; above: the geometric mean of those in colour"
     style.note(figure, measured, facts, stale=bool(rows["stale"].any()))
     return figure
-
-
-def geometric_mean(rows: pd.DataFrame) -> float:
-    """The geometric mean of the shares."""
-    return float(np.exp(np.log(rows["share"].astype(float)).mean()))
 
 
 def dispatch_figure(inputs: Inputs) -> Figure:
