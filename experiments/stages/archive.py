@@ -184,7 +184,7 @@ def require_sound(path: Path, schema: str) -> None:
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """Of each entry of the catalogue the hash of its source as it is now; tuned as the sweeps in this folder say."""
+    """The hash of the source of each entry as it is now, with the tuned kernels of this folder's sweeps."""
     return {name: entry.source_hash for name, entry in catalogue.load(catalogue.record_in(folder)).items()}
 
 
