@@ -35,6 +35,7 @@ INTERPRETED = (
 SWEEP = "tile_autotune"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
 PART = 8  # variants that one job checks or times
+WINDOWS = 120  # about so many does one job time, so that several GPUs end at about the same time
 CHECKED = (".csv", ".seconds.csv")  # what a job that checks leaves behind
 TIMED = (".csv", ".checks.csv", ".parquet", ".contests.csv", ".seconds.csv", ".leases.csv")  # what one that times does
 # What the stages that need no GPU leave behind for each kernel
@@ -180,13 +181,26 @@ class Plan:
             for first in range(0, len(names), PART)
         }
 
+    def slices(self, experiment: str, part: str) -> list[str]:
+        """The problems of a part as jobs time them: 2of3 is every third from the second on, so that each job has small
+        ones and large ones."""
+        asked = self.everything[experiment]
+        windows = len(self.parts(experiment)[part]) * len(asked.problems) * len(asked.data) * asked.processes
+        count = min(-(-windows // WINDOWS), len(asked.problems))
+        return [f"{number}of{count}" for number in range(1, count + 1)]
+
     def timed(self, scope: str) -> tuple[str, ...]:
-        """What is timed in a scope, as EXPERIMENT/PART-REGIME; what earlier runs left there by name, too."""
+        """What is timed in a scope, as EXPERIMENT/PART-SLICE-REGIME; what earlier runs left there by name, too."""
         found = [stem for e in self.in_scope(scope) if e.problems for stem in self._timed(e.name)]
         return (*found, *(() if scope else self.timed_before))
 
     def _timed(self, experiment: str) -> list[str]:
-        return [f"{experiment}/{part}-{regime}" for part in self.parts(experiment) for regime in self.regimes]
+        return [
+            f"{experiment}/{part}-{slice_}-{regime}"
+            for part in self.parts(experiment)
+            for slice_ in self.slices(experiment, part)
+            for regime in self.regimes
+        ]
 
     @functools.cached_property
     def timed_before(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ import argparse
 import contextlib
 import functools
 import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -531,9 +532,22 @@ def _place(item: Item) -> Place:
     return Place("bench", item.variant, item.stem)
 
 
+def sliced(experiment: declarations.Experiment, words: str) -> declarations.Experiment:
+    """The experiment with some of its problems: 2of3 is every third from the second on.
+
+    Raises `UserError` for other words.
+    """
+    numbers = re.fullmatch(r"([0-9]+)of([0-9]+)", words)
+    number, count = map(int, numbers.groups()) if numbers else (0, 0)
+    if not 1 <= number <= count:
+        raise UserError(f"--slice {words} is not allowed; allowed: 1of1, or one of 1of3, 2of3 and 3of3, and so on")
+    return replace(experiment, problems=experiment.problems[number - 1 :: count])
+
+
 def run(options: argparse.Namespace) -> Record:
     """Measure what the experiment asks for of these variants, or take what is kept."""
-    experiment = declarations.load(options.experiment, options.sizes_step, known=options.catalogue)
+    whole = declarations.load(options.experiment, options.sizes_step, known=options.catalogue)
+    experiment = sliced(whole, options.slice)
     for name in options.variants:
         if options.catalogue.find(name).name not in experiment.variants:
             raise UserError(f"{name} takes no part in {experiment.name}; it has {', '.join(experiment.variants)}")
@@ -604,6 +618,8 @@ def main() -> None:
     add_store(parser)
     add_checked(parser)
     parser.add_argument("--sizes-step", type=int, help="step of swept sizes")
+    words = "of its problems, every third from the second on, say (default: all)"
+    parser.add_argument("--slice", default="1of1", metavar="2of3", help=words)
     words = "experiments measured anew on each card, in addition to those that say so themselves"
     parser.add_argument("--every-lease", nargs="*", default=[], metavar="EXPERIMENT", help=words)
     parser.add_argument("--regime", choices=["unlocked", "locked"], default="unlocked", help="locked: sets the clocks")

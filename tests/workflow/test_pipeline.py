@@ -305,7 +305,7 @@ def test_what_was_measured_by_its_name_joins_the_tables_and_is_not_measured_agai
     """A plan for a GPU: `all` leaves the full sweep out, takes a part of it that is there, and measures it if named."""
     known = read_json(small / "results/toolchain.json", "toolchain") | {"gpu": "NVIDIA H200", "driver": "580.0"}
     one = ("--config", 'variants=["sgemm_warptile"]')
-    part = small / "results/h200/parts/bench/sgemm_sweep/fp32-1-unlocked.csv"
+    part = small / "results/h200/parts/bench/sgemm_sweep/fp32-1-1of1-unlocked.csv"
 
     def commands(*targets: str) -> dict[str, list[str]]:
         done = snakemake(small, "-n", "-p", *targets, *one, GEMM_LADDER_TOOLCHAIN=json.dumps(known))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from helpers import ROOT
 
 from analysis import registry as registered
 from contracts import UserError, load_yaml, registry, validate, worklogs
+from experiments import declarations
+from experiments.stages import bench
 from kernels import catalogue
 from kernels.problem import ProblemSpec
 from workflow.plan import (
@@ -19,6 +22,7 @@ from workflow.plan import (
     EMULATED,
     PART,
     TIMED,
+    WINDOWS,
     Device,
     Inventory,
     Plan,
@@ -220,16 +224,17 @@ def test_targets_name_experiments_whole() -> None:
 
 
 def test_what_was_timed_by_name_joins_the_tables_of_all() -> None:
-    stem = "results/h200/parts/bench/sgemm_sweep/fp32-1-unlocked"
-    timed = {f"{stem}{suffix}" for suffix in TIMED}
+    stems = [f"sgemm_sweep/{stem}" for stem in ("fp32-1-1of6-unlocked", "fp32-1-2of6-unlocked")]
+    first = f"results/h200/parts/bench/{stems[0]}"
+    timed = {f"results/h200/parts/bench/{stem}{suffix}" for stem in stems for suffix in TIMED}
     every = made("all", device=H200).parts("sgemm_sweep")
     checked = {f"results/h200/parts/check/sgemm_sweep/{part}{suffix}" for part in every for suffix in CHECKED}
     parts = timed | checked
     assert made("all", device=H200, more=timed).timed_before == ()  # without the checks that belong to it
-    assert made("all", device=H200, more={f"{stem}.csv"}).timed_before == ()  # cut off: its job is not whole
+    assert made("all", device=H200, more={f"{first}.csv"}).timed_before == ()  # cut off: its job is not whole
     found = made("all", device=H200, more=parts)
-    assert found.timed_before == ("sgemm_sweep/fp32-1-unlocked",)
-    assert found.timed_before[0] in found.timed("") and found.timed_before[0] not in found.timed("/only/sgemm_ladder")
+    assert found.timed_before == tuple(stems)
+    assert set(stems) <= set(found.timed("")) and found.timed_before[0] not in found.timed("/only/sgemm_ladder")
     assert "sgemm_sweep/fp32-1" in found.checked("") and "sgemm_sweep/fp32-1" not in made("all", device=H200).checked(
         ""
     )
@@ -246,8 +251,24 @@ def test_the_variants_of_an_experiment_are_measured_in_parts_of_one_dtype_each()
     for part, names in parts.items():
         assert {catalogue.load().find(name).dtype for name in names} == {part.partition("-")[0]}
     libraries = made("all", device=H200, variants=["cublas_fp32"])
-    assert libraries.timed("/only/sgemm_ladder") == ("sgemm_ladder/fp32-1-unlocked",)
+    assert libraries.timed("/only/sgemm_ladder") == ("sgemm_ladder/fp32-1-1of1-unlocked",)
     assert libraries.checked("/only/sgemm_ladder") == ()  # libraries are checked where they are timed
+
+
+def test_a_sweep_is_timed_by_several_jobs_which_together_time_each_problem_once() -> None:
+    plan = made("sgemm_sweep", device=H200)
+    whole = plan.everything["sgemm_sweep"]
+    slices = [bench.sliced(whole, words).problems for words in plan.slices("sgemm_sweep", "fp32-1")]
+    assert sorted(itertools.chain(*slices), key=whole.problems.index) == list(whole.problems)
+    assert max(map(len, slices)) * len(whole.variants) <= WINDOWS + len(whole.variants)
+    assert max(map(len, slices)) - min(map(len, slices)) <= 1
+    assert plan.slices("sgemm_ladder", "fp32-1") == ["1of1"]
+
+
+@pytest.mark.parametrize("words", ["0of3", "4of3", "2/3", "of", ""])
+def test_a_slice_of_problems_is_one_of_as_many_as_it_says(words: str) -> None:
+    with pytest.raises(UserError, match=f"--slice {re.escape(words)} is not allowed; allowed: 1of1"):
+        bench.sliced(declarations.load("sgemm_sweep"), words)
 
 
 def test_clocks_are_locked_only_where_that_is_asked_for() -> None:

@@ -144,5 +144,6 @@ wildcard_constraints:
     experiment="|".join([*PLAN.planned, *(["compare"] if PLAN.compared else [])]) or "none",
     size="[0-9]+",
     part="[a-z0-9]+-[0-9]+",
+    slice="[0-9]+of[0-9]+",
     regime="unlocked|locked",
     scope="(/only/[a-z0-9_]+)?",

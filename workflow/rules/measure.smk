@@ -65,7 +65,7 @@ rule check:
         " --out {output.table} --seconds {output.seconds} 2>&1 | tee {log}"
 
 
-# Time, clock and power: one process for a part of an experiment, in one clock regime.
+# Time, clock and power: one job for some problems of a part of an experiment, in one clock regime.
 rule bench:
     input:
         lambda wildcards: built_for(PLAN.parts(wildcards.experiment)[wildcards.part]),
@@ -74,15 +74,15 @@ rule bench:
         harness=HARNESS,
         checked=lambda wildcards: checked(wildcards.experiment, wildcards.part),
     output:
-        windows=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.csv",
-        checks=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.checks.csv",
-        samples=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.parquet",
-        contests=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.contests.csv",
-        seconds=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.seconds.csv",
-        leases=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.leases.csv",
-        left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{regime}}.left_out.txt",
+        windows=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.csv",
+        checks=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.checks.csv",
+        samples=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.parquet",
+        contests=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.contests.csv",
+        seconds=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.seconds.csv",
+        leases=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.leases.csv",
+        left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.left_out.txt",
     log:
-        f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{regime}}.log",
+        f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.log",
     priority: 15  # before other kernels are checked, so that the GPU has work from the start
     resources:
         gpu=1,
@@ -93,7 +93,7 @@ rule bench:
         checked=_checked_option,
     shell:
         "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --job {params.job}"
-        " --regime {wildcards.regime} {params.checked} --windows {output.windows}"
+        " --slice {wildcards.slice} --regime {wildcards.regime} {params.checked} --windows {output.windows}"
         " --checks {output.checks} --samples {output.samples} --contests {output.contests} --seconds {output.seconds}"
         " --leases {output.leases}"
         " --left-out {output.left_out} 2>&1 | tee {log}"
