@@ -193,8 +193,21 @@ def _record(chosen: Path | None, archive: str, name: str) -> Path | None:
 def _model(name: str, archive: str, variants: tuple[Variant, ...], chosen: Path | None) -> cost.Model:
     """The model behind the dispatcher `name`, fitted to the sweep's rows of these kernels as they are now."""
     record = _record(chosen, archive, SWEPT)
-    rows = [row for row in read_rows(record, "dispatch") if row["dispatcher"] == name] if record else []
-    return cost.fitted(rows, variants)
+    return cost.fitted(_swept(record).get(name, []) if record else [], variants)
+
+
+def _swept(record: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a dispatch.csv, by dispatcher."""
+    changed = record.stat()
+    return _swept_as_of(record, changed.st_mtime_ns, changed.st_size)
+
+
+@functools.lru_cache(maxsize=8)
+def _swept_as_of(record: Path, changed: int, size: int) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in read_rows(record, "dispatch"):
+        found.setdefault(row["dispatcher"], []).append(row)
+    return found
 
 
 def _with_tuned(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) -> dict[str, Any]:
