@@ -41,7 +41,8 @@ logger = logging.getLogger(__name__)
 
 LIMIT_BYTES = 16 * 2**20  # of a pack
 MANIFEST = "pack.json"
-MEMBER = re.compile(r"[a-z_]+/[\w.-]+/[\w.-]+\.(json|parquet)")  # a place in the store, below its folder
+# A place in the store, below its folder; a problem's name may be 64x64x64,alpha=0.5,beta=1e-05
+MEMBER = re.compile(r"[a-z_]+/[\w.-]+/[\w.,=+-]+\.(json|parquet)")
 BY_NAME = {
     f"by_name/{table.file}"
     for table in registry.tables().values()

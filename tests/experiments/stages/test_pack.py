@@ -29,9 +29,9 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine's folder with three measurements (of a clean tree, of one with changes, and from before that was kept),
     a table of `all`, and two of targets of their own."""
     folder = tmp_path / "h100"
-    for n, commit in ((64, "c" * 40), (128, None), (256, None)):
+    for problem, commit in (("64x64x64,alpha=0.5,beta=-1e-05", "c" * 40), ("128x128x128", None), ("256x256x256", None)):
         monkeypatch.setattr(provenance, "clean_commit", lambda commit=commit: commit)
-        place = Place("bench", "sgemm_naive", f"{n}x{n}x{n}-uniform-unlocked")
+        place = Place("bench", "sgemm_naive", f"{problem}-uniform-unlocked")
         Store(folder / "measured").keep(place, Measurement({}, "0" * 8))
     (older,) = folder.rglob("256x256x256-*.json")
     older.write_text(
