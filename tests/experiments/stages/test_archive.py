@@ -165,6 +165,15 @@ def test_what_failed_a_check_is_not_archived(measured: Path, tmp_path: Path) -> 
     assert not (tmp_path / "data").exists()
 
 
+def test_a_library_s_wrong_call_is_a_result(measured: Path, tmp_path: Path) -> None:
+    row = {"baseline": "cublas_bf16", "version": "13.1.0", "call": "cublasGemmEx", "m": 128, "n": 128, "k": 65544}
+    row |= {"inputs": "tail", "wanted": 100.0, "least": 92.0, "most": 92.0, "wrong": 16384, "passed": False}
+    write_rows(measured / "baseline_checks.csv", "baseline_checks", [row])
+    done = run_module("experiments.stages.archive", "--measured", measured, "--data", tmp_path / "data")
+    assert done.returncode == 0, done.stderr
+    assert read_rows(tmp_path / "data" / "baseline_checks.csv", "baseline_checks") == [row]
+
+
 # ---- whether an archive is whole -------------------------------------------------------------------------------------
 
 
