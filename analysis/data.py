@@ -6,6 +6,7 @@ Functions on DataFrames are pure; only `write_csv` and `metric_names` touch file
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,13 @@ def with_hashes_of_today(rows: list[dict[str, Any]], same_code: list[dict[str, A
     today = {(row["variant"], row["measured_hash"]): row["source_hash"] for row in same_code}
     keys = [(row.get("variant"), row.get("source_hash")) for row in rows]
     return [row | {"source_hash": today[key]} if key in today else row for key, row in zip(keys, rows, strict=True)]
+
+
+def as_tuned_by(archive: str, variants: pd.DataFrame) -> pd.DataFrame:
+    """Rows of variants.csv with the hashes that the sweeps of this archive give them, where they differ."""
+    hashes = variants["archived_hashes"].astype("string")
+    own = hashes.str.extract(rf"(?:^| ){re.escape(archive)}=(\S+)", expand=False)
+    return variants.assign(source_hash=own.fillna(variants["source_hash"]))
 
 
 def with_labels(variants: pd.DataFrame) -> pd.DataFrame:

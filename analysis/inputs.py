@@ -27,7 +27,8 @@ Made = TypeVar("Made")
 class Inputs:
     """What contracts/schemas/inputs.schema.yaml explains, with paths, and the tables themselves.
 
-    `experiment`: that of which a figure is drawn, or None. `reports`: the folder of this run's report tables. What is
+    `experiment`: that of which a figure is drawn, or None. `tuned_by`: the archive whose sweeps say which source its
+    tuned kernels have; None: as the catalogue says. `reports`: the folder of this run's report tables. What is
     read is shared by all that stem from one `Inputs`: frames are never changed in place.
     """
 
@@ -42,6 +43,7 @@ class Inputs:
     archives: tuple[Path, ...] = ()
     left_out: Mapping[str, Path] = field(default_factory=dict)
     experiment: str | None = None
+    tuned_by: str | None = None
     reports: Path = Path("results/tables")
     _read: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
@@ -76,7 +78,8 @@ class Inputs:
         }
         there = {**there, "variants": variants} | ({"emulated_checks": emulated} if emulated else {})
         tuning = {"archived": archived} if {"tuning", "tuned"} <= there.keys() else None
-        return cls(machine=folder.name, archived=archived, tables=there, tuning=tuning)
+        tuned_by = folder.name if archived else None
+        return cls(machine=folder.name, archived=archived, tables=there, tuning=tuning, tuned_by=tuned_by)
 
     def run_in(self, folder: Path) -> Inputs:
         """Another run's folder, which is an archive, by this one's catalogue."""
@@ -142,7 +145,7 @@ class Inputs:
 
     def described(self, name: str) -> pd.DataFrame:
         """Rows of variants in the catalogue, with what that says of each, and whether it is stale."""
-        key = ("described", self.tables.get(name), self.tables["variants"], name)
+        key = ("described", self.tables.get(name), self.tables["variants"], self.tuned_by, name)
         return self._once(key, lambda: data.describe(self.rows(name), self.variants))
 
     def offered(self, name: str, *, timed: bool) -> pd.DataFrame:
@@ -166,8 +169,8 @@ class Inputs:
     @cached_property
     def variants(self) -> pd.DataFrame:
         """The catalogue, with `order` and labels that are unique."""
-        key = ("variants", self.tables["variants"])
-        return self._once(key, lambda: data.with_labels(self.rows("variants")))
+        key = ("variants", self.tables["variants"], self.tuned_by)
+        return self._once(key, lambda: data.with_labels(data.as_tuned_by(self.tuned_by or "", self.rows("variants"))))
 
     def measured(self, experiment: str | None = None) -> Measured:
         """This run's measurements, or those for one experiment's figures: archived checks with this tree's emulated
@@ -177,7 +180,7 @@ class Inputs:
         emulated = self.archived and "emulated_checks" in self.tables
         names = ["machine", "provenance", "variants", "bench", "checks", "counters", "lease_medians"]
         names += ["emulated_checks"] * emulated
-        key = ("measured", self.archived, *(self.tables.get(name) for name in names))
+        key = ("measured", self.archived, self.tuned_by, *(self.tables.get(name) for name in names))
         return self._once(key, lambda: self._combined(emulated))
 
     def _combined(self, emulated: bool) -> Measured:

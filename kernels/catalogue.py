@@ -86,10 +86,14 @@ class Catalogue(Mapping[str, Entry]):
         return ["--tuned", str(self.record)] if self.record else []
 
     def rows(self) -> list[dict[str, Any]]:
-        """The catalogue as rows of variants.csv."""
+        """The catalogue as rows of variants.csv, with what each archive's own sweeps make of it."""
         table = []
+        archives = {folder.name: load(record, self.file) for folder in _archives() if (record := record_in(folder))}
         for entry in self.values():
-            row = {key: getattr(entry, key) for key in ("dtype", "label", "idea", "baseline", "source_hash")}
+            hashes = {name: other[entry.name].source_hash for name, other in archives.items() if entry.name in other}
+            tuned = [f"{name}={one}" for name, one in hashes.items() if one != entry.source_hash]
+            row: dict[str, Any] = {"archived_hashes": " ".join(tuned) or None}
+            row |= {key: getattr(entry, key) for key in ("dtype", "label", "idea", "baseline", "source_hash")}
             row |= {"variant": entry.name, "kind": "baseline", "family": "library", "requires": "nothing"}
             row |= {"tensor": entry.tensor_cores}
             if not isinstance(entry, Baseline):
@@ -157,6 +161,10 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
 def record_in(folder: Path) -> Path | None:
     """The record of the sweeps in this folder, as `load` takes it; None where there is none."""
     return folder / TUNED if any((folder / name).is_file() for name in (TUNED, SWEPT)) else None
+
+
+def _archives() -> list[Path]:
+    return sorted(path.parent for path in (ROOT.parent / "data").glob("*/provenance.json"))
 
 
 def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,9 @@ import pytest
 from machine_folder import Folder, warptile_fails
 
 from analysis import data
-from contracts import read_json
+from analysis.inputs import Inputs
+from contracts import read_json, write_rows
+from kernels import catalogue
 
 
 @pytest.fixture
@@ -50,6 +53,24 @@ def test_rows_of_a_changed_source_are_stale(folder: Folder) -> None:
         assert set(rows.loc[rows["stale"], "variant"]) == {"sgemm_naive"}
     assert set(data.marked(measured.bench)) >= {"naive†", "coalesced"}
     assert data.stale_variants(measured.bench, measured.checks) == ["sgemm_naive"]
+
+
+def test_a_kernel_is_held_to_the_tile_that_won_on_the_archive_s_own_gpu(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    record = json.loads((archive / "tuned.json").read_text())
+    record["kernels"]["sgemm_autotuned"]["template"]["BK"] += 8
+    (other / "tuned.json").write_text(json.dumps(record))
+    monkeypatch.setattr(catalogue, "_archives", lambda: [archive, other])
+    write_rows(tmp_path / "variants.csv", "variants", catalogue.load().rows())
+    found = {}
+    for folder in (archive, other):
+        known = Inputs.of_folder(folder, tmp_path / "variants.csv", archived=True).variants
+        found[folder] = dict(zip(known["variant"], known["source_hash"], strict=True))
+    assert found[other] == {name: one.source_hash for name, one in catalogue.load(other / "tuned.json").items()}
+    assert {name for name, one in found[archive].items() if found[other][name] != one} == {"sgemm_autotuned"}
 
 
 def test_a_variant_that_is_no_more_is_named_and_left_out(folder: Folder) -> None:

@@ -25,6 +25,7 @@ rule catalogue:
         "kernels/entries.py",
         sorted({path for kernel in PLAN.catalogue.kernels.values() for path in relative(kernel.sources())}),
         PLAN.records,
+        [path for folder in PLAN.archives for path in swept_in(folder)],
     output:
         "results/variants.csv",
     log:

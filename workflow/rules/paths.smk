@@ -12,6 +12,12 @@ def swept_sources():
     return sorted({path for name in swept for path in relative(PLAN.catalogue.kernels[name].sources())})
 
 
+def swept_in(folder):
+    """The tables of an archive's sweeps, which say what its tuned kernels and dispatchers are."""
+    paths = (f"{folder}/{name}" for name in (catalogue.TUNED, catalogue.SWEPT))
+    return [path for path in paths if PLAN.inventory.has(path)]
+
+
 def built(variant):
     """The cubin and PTX that running a catalogue entry needs, of a dispatcher all its kernels'; none for a library."""
     kernels = PLAN.catalogue.runnable[variant].variants if variant in PLAN.runnable else []
