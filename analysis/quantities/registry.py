@@ -135,10 +135,15 @@ def _tflops(of: Reading) -> Value:
 
 
 def _speedup(of: Reading) -> Value:
-    """The ratio of two shares of one baseline, or of the times, from rows of one experiment if there is one."""
-    one, other = of.pair()
+    """The ratio of two shares of one baseline, or of the times, from rows of one experiment if there is one.
+
+    Of shares in turns where both rows have them: cards and processes repeat them within 1%, which they do not for the
+    clock of a kernel alone where power binds (docs/numbers.md).
+    """
+    pair = one, other = of.pair()
     if one["baseline"] == other["baseline"]:
-        return estimates.divide(*(Estimate(*(row[end] for end in SHARE)) for row in (one, other)))
+        ends = IN_TURNS if all(row[IN_TURNS[0]] is not None for row in pair) else SHARE
+        return estimates.divide(*(Estimate(*(row[end] for end in ends)) for row in pair))
     return estimates.divide(*(Estimate(*(row[end] for end in TIME)) for row in (other, one)))
 
 
