@@ -25,6 +25,8 @@ from matplotlib.backends.backend_pdf import FigureCanvasPdf
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import text_to_path
 from matplotlib.transforms import Bbox
 
 from analysis.data import DAGGER, Measured
@@ -37,6 +39,7 @@ from contracts import atomic_write
 WIDTH = 6.5  # of the supplement's text, in inches: figures are printed at their own size
 COLUMN = 3.3  # of a column of the paper
 ROW = 0.145  # of a row of a list there
+NOTE_POINTS = 8.0
 KERNEL = "#0072B2"
 BASELINE = "#BBBBBB"
 EMULATED = "#009E73"
@@ -112,9 +115,22 @@ def note(
         parts.append("not shown, failed a check: " + ", ".join(measured.failed["label"]))
     if outdated:
         parts.append("not shown, source changed since measured: " + ", ".join(outdated))
-    width = int(figure.get_figwidth() * 17)  # characters of 8 points to the width
-    text = textwrap.fill(" · ".join(parts), width=width, break_long_words=False)
-    figure.supxlabel(text, x=0.01, ha="left", fontsize=8, color=INK)
+    text = _wrapped(" · ".join(parts), 0.98 * figure.get_figwidth(), NOTE_POINTS)
+    figure.supxlabel(text, x=0.01, ha="left", fontsize=NOTE_POINTS, color=INK)
+
+
+def _wrapped(text: str, inches: float, points: float) -> str:
+    """The text in lines of at most this width in the figures' font; "n = 4096" stays together, and what is longer has
+    a line of its own."""
+    font, lines = FontProperties(family=plt.rcParams["font.family"], size=points), [""]
+    for word in re.split(" (?!=)(?<!= )", text):
+        longer = f"{lines[-1]} {word}".strip()
+        width = text_to_path.get_text_width_height_descent(longer, font, ismath=False)[0]
+        if lines[-1] and width > 72 * inches:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return "\n".join(lines)
 
 
 def left_out(measured: Measured, what: str, why: str | None, width: float = WIDTH) -> Figure:
