@@ -227,10 +227,9 @@ def finding_table(found: Sequence[Row] | None, where: str) -> list[str]:
     for row in shown:
         on = {one["machine"]: one for one in row["tried"]}
         body.append([row["title"], *(finding_cell(on[name]) if name in on else WORDS[None] for name in gpus)])
-    kinds = sorted({one["shares"] for row in shown for one in row["tried"] if one["shares"]})
     note = (
-        f"*In brackets: the least and the greatest share of cuBLAS, {' or '.join(kinds)}, over all n, data and clocks, "
-        "of the kernels that a finding is about.*"
+        "*In brackets: the least and the greatest share of cuBLAS, in turns, over all n, data and clocks, of the "
+        "kernels that a finding is about.*"
     )
     return [*grid(["Finding", *(f"{gpu} (`{name}`)" for name, gpu in gpus.items())], body), "", note]
 

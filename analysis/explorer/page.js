@@ -743,7 +743,7 @@ function matrixOf(found) {
   const cell = on => {
     if (!on) return '–';
     if (on.holds === null) return [el('span', { class: 'verdict' }, '– not tried'), { class: 'words', title: on.why ?? '' }];
-    const share = on.least_percent == null ? '' : el('small', {}, ` ${number(on.least_percent, 3)} to ${number(on.greatest_percent, 3)}% of cuBLAS, ${on.shares}`);
+    const share = on.least_percent == null ? '' : el('small', {}, ` ${number(on.least_percent, 3)} to ${number(on.greatest_percent, 3)}% of cuBLAS, in turns`);
     return [[el('span', { class: `verdict ${on.holds ? 'holds' : 'fails'}` }, on.holds ? '✓ holds' : '✗ does not hold'), share],
       { class: 'words', title: on.least_at ? `least: ${on.least_at}; greatest: ${on.greatest_at}` : '' }];
   };

@@ -1,8 +1,8 @@
 """What holds where: each finding on this machine and on every archive, with the shares of the kernels that it is about.
 
 matrix.csv: name, part, title and status of a finding; a machine and its gpu; holds there ("yes", "no", or "not tried",
-with why); and of the finding's kernels the least and the greatest share of cuBLAS over all sizes, data and clocks, in
-percent, with where that is; which share of cuBLAS these are (share_kind).
+with why); and of the finding's kernels the least and the greatest share of cuBLAS in turns over all sizes, data and
+clocks, in percent, with where that is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analysis.findings.sources import Row, Sources
 from analysis.inputs import Inputs
 
 SHARES = ("least_percent", "least_at", "greatest_percent", "greatest_at")
-COLUMNS = ["name", "part", "title", "status", "machine", "gpu", "holds", "why", *SHARES, "shares"]
+COLUMNS = ["name", "part", "title", "status", "machine", "gpu", "holds", "why", *SHARES]
 WORDS = {True: "yes", False: "no", None: "not tried"}
 
 
@@ -33,11 +33,10 @@ def on(of: Sources, row: Row, kernels: list[str]) -> Row:
         for one in rows
         if name in kernels and not one["stale"]
     ]
-    timed = [(100 * float(one["share_of_baseline"]), where) for one, where in rows]
-    kinds = sorted({str(one["share_kind"]) for one, _ in rows if one["share_kind"]})
+    timed = [(100 * float(one["share_in_turns"]), where) for one, where in rows]
     found = {"machine": of.machine.name, "gpu": of.measured.provenance["gpu"], "holds": row["holds"], "why": row["why"]}
     ends = [*min(timed), *max(timed)] if timed else [None] * len(SHARES)
-    return found | dict(zip(SHARES, ends, strict=True)) | {"shares": " or ".join(kinds) or None}
+    return found | dict(zip(SHARES, ends, strict=True))
 
 
 def status(tried: list[Row]) -> str:

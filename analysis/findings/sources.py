@@ -8,10 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import bench
 from analysis.data import current
 from analysis.inputs import Inputs
 from analysis.quantities.estimates import Estimate
 from analysis.quantities.machine import Machine, Missing, rows_of
+from analysis.statistics import IN_TURNS, SHARE
 from analysis.tables import published, steps
 from contracts import read_rows, worklogs
 
@@ -61,9 +63,13 @@ class Sources:
 
     @cached_property
     def timed(self) -> pd.DataFrame:
-        """The timings of what is in the catalogue and current, clocks unlocked, inputs uniform."""
+        """The timings of what is in the catalogue and current, clocks unlocked, inputs uniform.
+
+        `share_of_baseline` is that in turns: a finding is compared from card to card, and cards repeat it.
+        """
         rows, _ = current(self.measured.bench)
         rows = rows[(rows["regime"] == "unlocked") & (rows["data"] == "uniform")]
+        rows = rows.assign(share_kind=bench.IN_TURNS, **{to: rows[of] for to, of in zip(SHARE, IN_TURNS, strict=True)})
         if rows.empty:
             raise Missing("nothing was timed")
         return rows

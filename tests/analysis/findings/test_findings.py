@@ -22,7 +22,7 @@ from analysis.findings import matrix
 from analysis.findings.merged.finding import APART
 from analysis.findings.sources import Sources
 from analysis.quantities.machine import Machine
-from analysis.statistics import SHARE, TIME
+from analysis.statistics import IN_TURNS, SHARE, TIME
 from contracts import UserError, read_json, read_rows, worklogs, write_json, write_rows
 from kernels import catalogue
 
@@ -216,7 +216,7 @@ def test_another_machine_changes_the_matrix_and_the_status(folder: Folder, archi
     def halved(row: Row) -> Row | None:
         if (row["variant"], row["n"]) != (last, 16384):
             return None
-        return {key: row[key] / 2 for key in SHARE}
+        return {key: row[key] / 2 for key in IN_TURNS}
 
     folder.edit("bench", halved)
     (folder.measured / "smem_microbench.csv").unlink()
@@ -279,7 +279,7 @@ def test_a_status_says_no_more_than_was_tried(holds: list[bool | None], words: s
 def test_the_hopper_ladder_reports_its_last_rung_at_each_size(reported: dict[str, Row], archive: Path) -> None:
     numbers, rows = reported["hopper"]["numbers"], read_rows(archive / "bench.csv", "bench")
     rows = [row for row in rows if row["experiment"] == "hopper_ladder" and row["dtype"] == "bf16"]
-    last = {row["n"]: 100 * row["share_of_baseline"] for row in rows if row["variant"] == "hgemm_wgmma_pingpong_bf16"}
+    last = {row["n"]: 100 * row["share_in_turns"] for row in rows if row["variant"] == "hgemm_wgmma_pingpong_bf16"}
     assert {row["n"]: row["percent"] for row in numbers["by_size"]} == pytest.approx(last)
     assert numbers["last_percent"] == pytest.approx(last[numbers["n"]])
     assert numbers["rungs"] == len({row["variant"] for row in rows if "wgmma" in row["variant"]})
@@ -296,7 +296,7 @@ def test_a_gpu_without_an_archive_is_spoken_of_as_measured_by_hand(reported: dic
 
 def test_a_last_rung_far_from_the_library_closes_no_gap(folder: Folder, variants_csv: Path) -> None:
     def slow(row: Row) -> Row:
-        shares = dict.fromkeys(SHARE, 0.9)
+        shares = dict.fromkeys(IN_TURNS, 0.9)
         return row | (shares if row["variant"] == "hgemm_wgmma_pingpong_bf16" else {})
 
     folder.edit("bench", slow)
@@ -351,7 +351,7 @@ def test_plain_fmas_are_compared_with_the_fastest_call_of_the_library(reported: 
     found, best = reported["fma"], {}
     for row in read_rows(archive / "bench.csv", "bench"):
         if row["experiment"] == "sgemm_sizes" and row["variant"] in catalogue.load().kernels:
-            best[row["n"]] = max(best.get(row["n"], 0.0), row["share_of_baseline"])
+            best[row["n"]] = max(best.get(row["n"], 0.0), row["share_in_turns"])
     numbers = found["numbers"]
     assert found["part"] == "beyond" and found["holds"] and numbers["ahead"] == numbers["squares"] == len(best) == 12
     assert 1 + numbers["mean_percent"] / 100 == pytest.approx(math.prod(best.values()) ** (1 / len(best)))
@@ -359,7 +359,7 @@ def test_plain_fmas_are_compared_with_the_fastest_call_of_the_library(reported: 
 
 
 def test_a_square_behind_the_library_speaks_against_plain_fmas(folder: Folder, variants_csv: Path) -> None:
-    behind = dict(zip(SHARE, (0.9, 0.89, 0.91), strict=True))
+    behind = dict(zip(IN_TURNS, (0.9, 0.89, 0.91), strict=True))
     folder.edit("bench", lambda row: behind if row["experiment"] == "sgemm_sizes" and row["n"] == 4096 else None)
     found = {row["name"]: row for row in made(folder.measured.parent, folder.measured, variants_csv)}["fma"]
     assert found["holds"] is False and found["numbers"]["ahead"] == found["numbers"]["squares"] - 1
