@@ -35,10 +35,12 @@ FILE = "same_code.csv"
 FIELDS = ("threads", "shared_bytes", "tile", "grid_axes", "textures", "b_layout", "arguments", "persistent", "cluster")
 LISTING = """
 import json, sys
+from pathlib import Path
 from kernels import catalogue
+record, *fields = sys.argv[1:]
 listed = {}
-for name, entry in catalogue.load().items():
-    launch = {field: str(getattr(entry, field)) for field in sys.argv[1:] if getattr(entry, field, None)}
+for name, entry in catalogue.load(Path(record) if record else None).items():
+    launch = {field: str(getattr(entry, field)) for field in fields if getattr(entry, field, None)}
     choices = getattr(entry, "choices", ())
     launch["choices"] = list(map(str, choices))
     listed[name] = {"hash": entry.source_hash, "launch": launch, "kernels": [choice.variant.name for choice in choices]}
@@ -49,12 +51,14 @@ logger = logging.getLogger(__name__)
 
 
 class Tree:
-    """The files of a commit, or this checkout."""
+    """The files of a commit, or this checkout. `record`: the sweeps behind tuned kernels and dispatchers, as
+    `catalogue.load` takes them; None: the catalogue's own."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, record: Path | None = None) -> None:
+        self.root, self.record = root, record.resolve() if record else None
+        fields = (*FIELDS, "cooperative", "shares_tiles")
         self.entries: dict[str, dict[str, Any]] = json.loads(
-            self.python("-c", LISTING, *FIELDS, "cooperative", "shares_tiles")
+            self.python("-c", LISTING, str(self.record or ""), *fields)
         )
 
     def python(self, *arguments: str) -> str:
@@ -69,7 +73,8 @@ class Tree:
     def build(self, name: str, arch: str) -> tuple[dict[str, Any], str]:
         """A kernel's row of resources.csv, and the SHA-256 of its machine code."""
         with scratch() as folder:
-            self.python("-m", "experiments.stages.build", name, "--arch", arch, "--out-dir", str(folder))
+            tuned = ["--tuned", str(self.record)] if self.record else []
+            self.python("-m", "experiments.stages.build", name, "--arch", arch, "--out-dir", str(folder), *tuned)
             return read_json(folder / f"{name}.json", "resources"), code_hash((folder / f"{name}.cubin").read_bytes())
 
 
@@ -153,8 +158,9 @@ def main() -> None:
     options = parser.parse_args()
     with scratch() as folder:
         unpack(options.commit, folder)
-        now = Tree(catalogue.ROOT.parent)
-        rows = find(options.data, Tree(folder), now)
+        record = catalogue.record_in(options.data)
+        now = Tree(catalogue.ROOT.parent, record)
+        rows = find(options.data, Tree(folder, record), now)
     table = options.data / FILE
     rows = chained(read_rows(table, "same_code") if table.is_file() else [], rows, now)
     write_rows(table, "same_code", rows)

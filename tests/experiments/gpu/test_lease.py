@@ -305,7 +305,7 @@ def shares(process: subprocess.Popen[str], to: Path) -> dict[int, float]:
     assert process.returncode == 0 and WAITING not in errors, errors
     samples = read_samples(to / "samples.parquet").to_pandas()
     rows = derive(read_rows(to / "windows.csv", "windows"), samples, 132, to)
-    return {row["n"]: row["share_of_baseline"] for row in rows}
+    return {row["n"]: row["share_in_turns"] for row in rows}
 
 
 @pytest.mark.gpu

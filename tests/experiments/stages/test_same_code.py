@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,15 @@ def test_another_source_of_the_same_code_is_found(before: Tree, archive: Path, t
     assert (row["variant"], row["arch"]) == ("sgemm_naive", "sm_90a") and len(row["code"]) == 64
     assert row["measured_hash"] == before.entries["sgemm_naive"]["hash"]
     assert row["source_hash"] == now.entries["sgemm_naive"]["hash"] != row["measured_hash"]
+
+
+def test_a_tuned_kernel_is_listed_with_the_archive_s_own_tile(before: Tree, tmp_path: Path) -> None:
+    record = json.loads((ROOT / "data" / "h200" / "tuned.json").read_text())
+    record["kernels"]["sgemm_autotuned"]["template"]["BK"] += 8
+    (tmp_path / "tuned.json").write_text(json.dumps(record))
+    now = Tree(ROOT, tmp_path / "tuned.json")
+    changed = [name for name, entry in now.entries.items() if entry["hash"] != before.entries[name]["hash"]]
+    assert changed == ["sgemm_autotuned"]
 
 
 def test_other_code_stays_stale(before: Tree, archive: Path, tmp_path: Path) -> None:
