@@ -146,7 +146,9 @@ def test_what_was_measured_by_hand_is_said_to_be_and_is_in_the_documents(whole: 
     for one in found:
         one["tried"] += [{**one["tried"][0], "machine": "h100", "gpu": gpu}] if one["tried"] else []
     other.write(found)
-    assert other.rendered() and "by hand" not in other.unbroken()  # its archive takes the place of these numbers
+    assert other.rendered()  # an archive takes the place of the shares, and what explains them stays
+    assert "H100, by hand" not in other.text() and "on the H100, measured by hand" not in other.unbroken()
+    assert "was measured by hand on one H100: no verdict rests on it" in other.unbroken()
 
 
 def test_halved_shares_of_another_machine_change_the_paper_s_sentence(whole: Made, tmp_path: Path) -> None:

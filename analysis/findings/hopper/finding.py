@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from analysis.findings.sources import CARRIED, Sources, Statement
+from analysis.findings.sources import CARRIED, Row, Sources, Statement
 from analysis.quantities.machine import Missing, rows_of
 from analysis.statistics import SHARE
 
 HOPPER, HALF = "hopper_ladder", "bf16"  # the experiment of Hopper's rungs, and which of their types is reported
 LARGE = 8192  # the size at which 16-bit kernels fill the GPU, and the rungs are set side by side
 CLOSE = 0.95  # of the library: a kernel that has as much at each size has closed the gap
+
+
+def _read_from_dram(of: Sources, last: Row, before: Row, n: int) -> Row:
+    """What the last rung and the one before it read from DRAM at this size, in GB; nothing where it was not counted."""
+    try:
+        own, others = (of.get(row["variant"], "dram_read", n=n) / 1e9 for row in (last, before))
+    except Missing:
+        return {}
+    return {"read_n": n, "read_gb": own, "read_before_gb": others, "before_label": before["label"]}
 
 
 def compute(of: Sources) -> Statement:
@@ -46,6 +55,8 @@ def compute(of: Sources) -> Statement:
     }
     if library is not None:
         numbers |= {f"library_{key}": library[key] for key in ("flop_per_clock_sm", "sm_clock_mhz")}
+    if len(kernels) > 1:
+        numbers |= _read_from_dram(of, last, kernels[-2], int(by_size[-1]["n"]))
     others = [row for row in by_size if row["n"] != LARGE]
     listed = ", ".join(f"{row['percent']:.0f}% at {row['n']}" for row in others)
     return Statement(
