@@ -32,7 +32,7 @@ from workflow.plan import (
     plan,
 )
 
-CONFIG = load_yaml(ROOT / "config.yaml")
+CONFIG = load_yaml(ROOT / "config.yaml") | {"archive": "h200"}
 TOOLCHAIN = {"nvcc": "13.0.88", "ptxas": "13.0.88", "host_compiler": "g++ 12", "cuobjdump": "13.5", "arch": "sm_90a"}
 LAPTOP = Device(TOOLCHAIN | {"gpu": None, "driver": None})
 H200 = Device(TOOLCHAIN | {"gpu": "NVIDIA H200", "driver": "580.0"})
