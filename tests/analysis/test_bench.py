@@ -58,7 +58,8 @@ def test_a_row_of_an_archive_depends_on_its_own_samples_alone(folder: Path, tmp_
     files = {name: folder / file for name, file in FILES.items()}
     table = inputs.derived(registry.tables()["bench"], files | {"machine": folder / "machine.json"})
     windows = read_rows(files["windows"], "windows")
-    assert [bench_key(row) for row in windows if row["passed"] and not row["left_out"]] == list(map(bench_key, table))
+    counted = (bench_key(row) for row in windows if row["passed"] and not row["left_out"])
+    assert list(dict.fromkeys(counted)) == list(map(bench_key, table))  # a row is of several processes' windows
     chosen = {bench_key(row) for row in table if row["experiment"] == "sgemm_ladder"}
     samples = read_samples(files["samples"])
     write_rows(tmp_path / "windows.csv", "windows", [row for row in windows if bench_key(row) in chosen])
