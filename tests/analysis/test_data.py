@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -63,6 +64,7 @@ def test_a_kernel_is_held_to_the_tile_that_won_on_the_archive_s_own_gpu(
     record = json.loads((archive / "tuned.json").read_text())
     record["kernels"]["sgemm_autotuned"]["template"]["BK"] += 8
     (other / "tuned.json").write_text(json.dumps(record))
+    shutil.copy(archive / "dispatch.csv", other)
     monkeypatch.setattr(catalogue, "_archives", lambda: [archive, other])
     write_rows(tmp_path / "variants.csv", "variants", catalogue.load().rows())
     found = {}
