@@ -125,7 +125,7 @@ class Store:
 def versions() -> dict[str, str | None]:
     """The versions of what builds and runs kernels, and of the harness."""
     known = toolchain.known_or_found(None, "", None)
-    harness = "".join(path.read_text() for path in [HARNESS, *catalogue.included(HARNESS)])
+    harness = "".join(path.read_text() for path in catalogue.included(HARNESS))
     return {key: known[key] for key in ("nvcc", "ptxas", "arch", "gpu")} | {"harness": checksum(harness.encode())[:16]}
 
 

@@ -15,7 +15,6 @@ from contracts.samples import samples_table
 from experiments import declarations
 from experiments.declarations import Item, Protocol
 from experiments.stages import bench
-from experiments.stages import store as storing
 from experiments.stages.store import Measurement, Place, Store
 from kernels import catalogue
 from kernels.problem import ProblemSpec
@@ -71,18 +70,6 @@ def test_of_two_gpus_that_measured_the_same_the_first_is_kept_unless_each_is_ask
     assert kept(store, "0000000b") == kept(store, "0000000b", {"0000000a", "0000000b"}) == first
     own = kept(store, "0000000b", {"0000000b"})
     assert own.lease == "0000000b" and store.every(PLACE, BASIS.__eq__) == [first, own]
-
-
-def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    harness = tmp_path / "harness.cu"
-    monkeypatch.setattr(storing, "HARNESS", harness)
-    found = []
-    for text in ("// one", "// another"):
-        harness.write_text(text)
-        storing.versions.cache_clear()
-        found.append(storing.versions())
-    storing.versions.cache_clear()
-    assert found[0] != found[1] and found[0] | {"harness": ""} == found[1] | {"harness": ""}
 
 
 def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(tmp_path: Path) -> None:
