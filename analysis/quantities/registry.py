@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from analysis.data import metrics
 from analysis.metrics import COMPARISON, DERIVED
 from analysis.quantities import estimates
@@ -142,7 +144,7 @@ def _speedup(of: Reading) -> Value:
     """
     pair = one, other = of.pair()
     if one["baseline"] == other["baseline"]:
-        ends = IN_TURNS if all(row[IN_TURNS[0]] is not None for row in pair) else SHARE
+        ends = IN_TURNS if all(pd.notna(row[IN_TURNS[0]]) for row in pair) else SHARE
         return estimates.divide(*(Estimate(*(row[end] for end in ends)) for row in pair))
     return estimates.divide(*(Estimate(*(row[end] for end in TIME)) for row in (other, one)))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from helpers import ROOT
 from machine_folder import Folder
-from planted import Planted, planted_bench
+from planted import Planted, estimate, planted_bench
 
 from analysis.claims import verdicts
 from analysis.claims.files import Paper
@@ -19,7 +19,7 @@ from analysis.inputs import Inputs
 from analysis.quantities.estimates import Estimate
 from analysis.quantities.machine import Machine, Missing
 from analysis.quantities.registry import SOURCES, quantities
-from analysis.statistics import SHARE
+from analysis.statistics import IN_TURNS, SHARE
 from analysis.tables import autotune
 from contracts import UserError, read_rows
 
@@ -171,6 +171,19 @@ def test_stale_and_failed_variants_are_not_testable(planted: Planted) -> None:
             ask(of_failed)
 
 
+def test_a_speedup_is_of_shares_in_turns_where_both_rows_have_them(planted: Planted) -> None:
+    """Not of the headline's, which may be of each alone: there they are 8 apart."""
+    in_turns = {"sgemm_naive": 0.2, "sgemm_warptile": 0.6}
+    rows = [
+        row | (estimate(IN_TURNS, in_turns[row["variant"]], 0.01) if row["variant"] in in_turns else {})
+        for row in planted_bench()
+    ]
+    planted.write("bench", rows)
+    ask = planted.ask()
+    assert ask("sgemm_warptile.speedup[over=sgemm_naive]").value == pytest.approx(3)
+    assert ask("sgemm_warptile.speedup[over=sgemm_vectorized]").value == pytest.approx(0.8 / 0.5)
+
+
 def test_a_table_shows_what_is_stale_and_marks_it(planted: Planted) -> None:
     planted.hashes["sgemm_naive"] = "0" * 16
     planted.write("bench", planted_bench())
@@ -289,5 +302,5 @@ def test_another_machine_s_missing_value_and_an_unknown_machine_are_one_line_eac
 def test_without_a_plan_the_other_machines_are_those_in_data(planted: Planted) -> None:
     machine = planted.machine()
     assert list(machine.archives) == [path.parent.name for path in sorted((ROOT / "data").glob("*/provenance.json"))]
-    with pytest.raises(UserError, match=r"^a.txt:1: unknown machine 'h2000' in data/; nearest: h200"):
+    with pytest.raises(UserError, match=r"^a.txt:1: unknown machine 'h2000' in data/; nearest: h200$"):
         judged("sgemm_warptile.share[machine=h2000] > 0", machine, Path("a.txt"))
