@@ -16,7 +16,7 @@ import pandas as pd
 from analysis import data
 from analysis.data import Measured
 from analysis.statistics import covering
-from contracts import UserError, read_json, read_rows, scratch, write_rows
+from contracts import UserError, archives, read_json, read_rows, scratch, write_rows
 from contracts import registry as recorded
 
 Row = dict[str, Any]
@@ -231,7 +231,7 @@ def derived(table: recorded.Table, files: Mapping[str, Path]) -> list[Row]:
 
 def archived_folders() -> list[Path]:
     """The folder of each archive in data/."""
-    return [path.parent for path in sorted(Path("data").glob("*/provenance.json"))]
+    return archives.folders(Path())
 
 
 def _paths(names: Mapping[str, str]) -> dict[str, Path]:

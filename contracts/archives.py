@@ -15,6 +15,11 @@ from contracts.schema_files import LIMIT_BYTES, validate
 ORIGINS = "archived.json"  # next to the files of an archive: for each, the run that it is from and its SHA-256
 
 
+def folders(root: Path) -> list[Path]:
+    """The folder of each archive in root/data, by name."""
+    return [path.parent for path in sorted(root.glob("data/*/provenance.json"))]
+
+
 def checksum(content: bytes) -> str:
     """SHA-256 in hexadecimal."""
     return hashlib.sha256(content).hexdigest()

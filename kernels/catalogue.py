@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, read_json, read_rows, read_yaml, run_command, write_rows
+from contracts import UserError, archives, choose, read_json, read_rows, read_yaml, run_command, write_rows
 from contracts.dtypes import SUMS, Types, dtypes
 from kernels import cost
 from kernels.arguments import SIGNATURE, TEXTURES, TILE_COUNTER, WORKSPACES, Argument, TensorMap, Workspace
@@ -88,9 +88,10 @@ class Catalogue(Mapping[str, Entry]):
     def rows(self) -> list[dict[str, Any]]:
         """The catalogue as rows of variants.csv, with what each archive's own sweeps make of it."""
         table = []
-        archives = {folder.name: load(record, self.file) for folder in _archives() if (record := record_in(folder))}
+        records = {folder.name: record_in(folder) for folder in archives.folders(ROOT.parent)}
+        others = {name: load(record, self.file) for name, record in records.items() if record}
         for entry in self.values():
-            hashes = {name: other[entry.name].source_hash for name, other in archives.items() if entry.name in other}
+            hashes = {name: other[entry.name].source_hash for name, other in others.items()}
             tuned = [f"{name}={one}" for name, one in hashes.items() if one != entry.source_hash]
             row: dict[str, Any] = {"archived_hashes": " ".join(tuned) or None}
             row |= {key: getattr(entry, key) for key in ("dtype", "label", "idea", "baseline", "source_hash")}
@@ -161,10 +162,6 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
 def record_in(folder: Path) -> Path | None:
     """The record of the sweeps in this folder, as `load` takes it; None where there is none."""
     return folder / TUNED if any((folder / name).is_file() for name in (TUNED, SWEPT)) else None
-
-
-def _archives() -> list[Path]:
-    return sorted(path.parent for path in (ROOT.parent / "data").glob("*/provenance.json"))
 
 
 def _refuse_cycles(before: Mapping[str, str | None], path: Path) -> None:

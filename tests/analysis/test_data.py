@@ -12,7 +12,7 @@ from machine_folder import Folder, warptile_fails
 
 from analysis import data
 from analysis.inputs import Inputs
-from contracts import read_json, write_rows
+from contracts import archives, read_json, write_rows
 from kernels import catalogue
 
 
@@ -65,7 +65,7 @@ def test_a_kernel_is_held_to_the_tile_that_won_on_the_archive_s_own_gpu(
     record["kernels"]["sgemm_autotuned"]["template"]["BK"] += 8
     (other / "tuned.json").write_text(json.dumps(record))
     shutil.copy(archive / "dispatch.csv", other)
-    monkeypatch.setattr(catalogue, "_archives", lambda: [archive, other])
+    monkeypatch.setattr(archives, "folders", lambda root: [archive, other])
     write_rows(tmp_path / "variants.csv", "variants", catalogue.load().rows())
     found = {}
     for folder in (archive, other):
