@@ -58,8 +58,9 @@ def test_a_row_of_an_archive_depends_on_its_own_samples_alone(folder: Path, tmp_
     files = {name: folder / file for name, file in FILES.items()}
     table = inputs.derived(registry.tables()["bench"], files | {"machine": folder / "machine.json"})
     windows = read_rows(files["windows"], "windows")
-    counted = (bench_key(row) for row in windows if row["passed"] and not row["left_out"])
-    assert list(dict.fromkeys(counted)) == list(map(bench_key, table))  # a row is of several processes' windows
+    counted = [(bench_key(row), row["process"]) for row in windows if row["passed"] and not row["left_out"]]
+    assert len(set(counted)) == len(counted)  # a row is of one window of each of its processes
+    assert list(dict.fromkeys(key for key, _ in counted)) == list(map(bench_key, table))
     chosen = {bench_key(row) for row in table if row["experiment"] == "sgemm_ladder"}
     samples = read_samples(files["samples"])
     write_rows(tmp_path / "windows.csv", "windows", [row for row in windows if bench_key(row) in chosen])

@@ -147,6 +147,8 @@ def test_what_was_measured_by_hand_is_said_to_be_and_is_in_the_documents(whole: 
         one["tried"] += [{**one["tried"][0], "machine": "h100", "gpu": gpu}] if one["tried"] else []
     other.write(found)
     assert other.rendered()  # an archive takes the place of the shares, and what explains them stays
+    shares = [f"{row['value']}%" for row in rows if row["quantity"] == "share"]
+    assert shares and not [share for share in shares if share in other.unbroken()]
     assert "H100, by hand" not in other.text() and "on the H100, measured by hand" not in other.unbroken()
     assert "was measured by hand on one H100: no verdict rests on it" in other.unbroken()
 

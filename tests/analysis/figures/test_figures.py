@@ -238,6 +238,18 @@ def test_a_ladder_of_many_sizes_fits_a_page(still: Folder) -> None:
     assert any("per clock" in title for title in titles)  # where there is room
 
 
+def test_a_note_stays_within_its_figure_whatever_the_gpu_is_called(still: Folder) -> None:
+    measured = still.read()
+    gpu = "NVIDIA RTX PRO 6000 BLACKWELL MAX-Q WORKSTATION EDITION"
+    measured = dataclasses.replace(measured, provenance=measured.provenance | {"gpu": gpu})
+    figure = style.plt.figure(figsize=(style.COLUMN, 2))
+    style.note(figure, measured, "n = 4096", "UNLOCKED CLOCKS", "m = n = k")
+    note = figure.texts[-1]
+    assert note.get_window_extent().x1 <= figure.bbox.x1
+    lines = note.get_text().splitlines()
+    assert len(lines) > 2 and all(any(words in line for line in lines) for words in ("n = 4096", "m = n = k"))
+
+
 # ---- clock and work per clock -----------------------------------------------------------------------------------
 
 
