@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 import os
@@ -48,6 +49,7 @@ class Lease:
 
     def __init__(self) -> None:
         self._device: Device | None = None
+        self._seat: filelock.BaseFileLock | None = None  # tells others of the choice until this process ends
 
     @contextlib.contextmanager
     def held(self, wait_s: float = 3600.0) -> Iterator[None]:
@@ -75,15 +77,15 @@ class Lease:
             lock.release()
 
     def choose(self) -> None:
-        """Choose the GPU, and let CUDA see no other in this process from now on, without holding it any longer.
+        """Choose the GPU, and let CUDA see no other in this process from now on, without holding it.
 
-        For what needs no quiet GPU, such as making a context.
+        For what needs no quiet GPU, such as making a context. The GPU that the fewest other processes have chosen is
+        taken, so that they spread evenly whichever of them holds one at this moment. Raises `UserError` as `held` does.
         """
-        with self.held():
-            if self._device:
-                chosen = self._device.uuid
-        if self._device:
-            os.environ["CUDA_VISIBLE_DEVICES"] = chosen
+        if os.environ.get(HELD):
+            return
+        self._device, self._seat = _least_chosen(_candidates())
+        os.environ["CUDA_VISIBLE_DEVICES"] = self._device.uuid
 
     @property
     def name(self) -> str:
@@ -153,15 +155,8 @@ def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.
     reported = False
     while True:
         for device in devices:
-            path = lock_path(device.gpu)
-            lock = filelock.FileLock(path, mode=0o666)
-            try:
-                lock.acquire(timeout=0)
-            except filelock.Timeout:
-                continue
-            except OSError as error:
-                raise UserError(f"cannot lock {path}: {error.strerror}; {LOCKS} names another folder") from error
-            return device, lock
+            if lock := _locked(lock_path(device.gpu)):
+                return device, lock
         waited = time.monotonic() - start
         if waited > wait_s:
             raise UserError(f"every visible GPU stayed leased for {wait_s:.0f} s; wait for the other run to end")
@@ -169,3 +164,24 @@ def _first_free(devices: list[Device], wait_s: float) -> tuple[Device, filelock.
             logger.warning("waiting for a GPU: another job holds it")
             reported = True
         time.sleep(POLL_S)
+
+
+def _least_chosen(devices: list[Device]) -> tuple[Device, filelock.BaseFileLock]:
+    """The GPU that the fewest living processes have chosen, and the lock that counts this one among them."""
+    for number in itertools.count():
+        for device in devices:
+            if seat := _locked(lock_path(device.gpu).with_suffix(f".seat{number}")):
+                return device, seat
+    raise AssertionError("some seat is always free")
+
+
+def _locked(path: Path) -> filelock.BaseFileLock | None:
+    """The lock of this file, taken; None where another process has it."""
+    lock = filelock.FileLock(path, mode=0o666)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        return None
+    except OSError as error:
+        raise UserError(f"cannot lock {path}: {error.strerror}; {LOCKS} names another folder") from error
+    return lock
