@@ -17,7 +17,7 @@ belongs where:
     <!-- findings --> ... <!-- end -->
         on which machines each finding holds, from --findings, with the shares of the kernels that it is about
     <!-- summaries --> ... <!-- end -->
-        a sentence or two with the numbers of each leading finding that holds on the run's machine, from --findings
+        a sentence or two with what the run's machine measured of each leading finding, from --findings
 
 A text file has one statement a line: an expression that compares values by < <= > >=, also in a chain. Lines that begin
 with # say which sentences it is about. Keys and expressions are those of `analysis.quantities`; `python -m
@@ -235,15 +235,11 @@ def finding_table(found: Sequence[Row] | None, where: str) -> list[str]:
 
 
 def finding_summaries(found: Sequence[Row] | None, where: str) -> list[str]:
-    """The lines of <!-- summaries -->: what the leading findings say on the run's machine, where they hold."""
-    shown = [row for row in shown_findings(found, "summaries", where)[:LEADING] if row["holds"]]
+    """The lines of <!-- summaries -->: what the run's machine measured of the leading findings."""
+    shown = [row for row in shown_findings(found, "summaries", where)[:LEADING] if row["summary"]]
     gpus = dict.fromkeys(one["gpu"] for row in shown for one in row["tried"][:1])
-    return [f"On {', '.join(gpus)}:", "", *(f"- **{row['title']}**: {row['summary']}{by_hand(row)}" for row in shown)]
-
-
-def by_hand(row: Row) -> str:
-    """The sentence on what was measured by hand on GPUs without an archive, if there is one."""
-    return f" {row['by_hand']}" if row["by_hand"] else ""
+    heads = {row["name"]: f"**{row['title']}**" + ("" if row["holds"] else f" ({row['status']})") for row in shown}
+    return [f"On {', '.join(gpus)}:", "", *(f"- {heads[row['name']]}: {row['summary']}" for row in shown)]
 
 
 def shown_findings(found: Sequence[Row] | None, directive: str, where: str) -> list[Row]:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from helpers import ARCH, ROOT
+from helpers import ARCH, ARCHIVE, ROOT
 from hypothesis import HealthCheck, settings
 
 from analysis.inputs import derived
-from contracts import registry, write_rows
+from contracts import read_json, registry, write_rows
 from experiments.gpu import discovery
 from experiments.stages import build
 from kernels import catalogue
@@ -51,20 +51,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archived measurements of an H200, with what is derived from them; not to be written to.
+    """The archive that stands in, with what is derived from it; not to be written to.
 
     Made once for all tests, by the first of pytest-xdist's processes that asks.
     """
-    archived = ROOT / "data" / "h200"
-    if not archived.is_dir():
-        pytest.skip("no data/h200: nothing is archived in this checkout")
+    if not ARCHIVE.is_dir():
+        pytest.skip(f"no {ARCHIVE.relative_to(ROOT)}: nothing is archived in this checkout")
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "archive" / "h200"
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "archive" / ARCHIVE.name
     with FileLock(f"{folder.parent}.lock"):
         if not folder.is_dir():
             made = folder.with_name("making")
             made.mkdir(parents=True)
-            for path in archived.iterdir():
+            for path in ARCHIVE.iterdir():
                 (made / path.name).symlink_to(path)
             for table in registry.tables().values():
                 if table.derived:
@@ -72,6 +71,13 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
                     write_rows(made / table.file, table.schema, derived(table, files))
             made.rename(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def archived_gpu(archive: Path) -> str:
+    """The GPU that was archived, as figures and documents name it."""
+    gpu: str = read_json(archive / "provenance.json", "provenance")["gpu"]
+    return gpu
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,11 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from contracts import read_yaml
 from experiments.stages import toolchain
 
 ROOT = Path(__file__).resolve().parent.parent
+ARCHIVE = ROOT / "data" / read_yaml(ROOT / "config.yaml", "config")["archive"]  # stands in where nothing is measured
 ARCH = "sm_90a"
 BIN = Path(sys.executable).parent  # snakemake, ruff and the others of this environment
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from helpers import ROOT
+from helpers import ARCHIVE, ROOT
 
 from analysis.claims import verdicts
 from analysis.claims.files import Paper
@@ -102,7 +102,7 @@ class Planted:
         self.document("provenance", {"left_out": {"locked": "not asked for", "sanitizer": "no tool there"}})
 
     def document(self, name: str, changes: dict[str, Any]) -> None:
-        base = json.loads((ROOT / "data" / "h200" / f"{name}.json").read_text())
+        base = json.loads((ARCHIVE / f"{name}.json").read_text())
         self.folder.mkdir(exist_ok=True)
         write_json(self.folder / f"{name}.json", name, base | {"machine": "planted", "gpu": "Planted GPU"} | changes)
 

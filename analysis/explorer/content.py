@@ -34,7 +34,7 @@ Row = dict[str, Any]
 # Quantities of bench.csv, under the names of their columns
 QUANTITIES: list[Row] = [
     {"key": one.column, "label": one.label, "unit": one.unit, "better": one.better, "low": one.low, "high": one.high}
-    for key in ("tflops", "share", "flop_per_clock_sm", "gflop_per_j", "time_us", "power_w")
+    for key in ("tflops", "share", "share_in_turns", "flop_per_clock_sm", "gflop_per_j", "time_us", "power_w")
     if (one := quantities()[key])
 ]
 LEAST_CYCLES: Row = {"key": "least_cycles", "label": "Least cycles, predicted", "unit": "cycles of an SM"}

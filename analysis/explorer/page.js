@@ -99,7 +99,8 @@ function number(value, digits = 4) {
 }
 
 /** A value of bench.csv as the page shows it: shares of a baseline are fractions there. */
-const scaled = (key, value) => (key === 'share_of_baseline' && isNumber(value) ? 100 * value : value);
+const isShare = key => ['share_of_baseline', 'share_in_turns'].includes(key);
+const scaled = (key, value) => (isShare(key) && isNumber(value) ? 100 * value : value);
 const withUnit = (text, unit) => (unit ? text + (['%', 'x'].includes(unit) ? unit : ' ' + unit) : text);
 const heading = quantity => quantity.label + (quantity.unit ? ', ' + quantity.unit : '');
 const labelOf = name => KERNELS.get(name)?.label ?? name;
@@ -308,13 +309,13 @@ async function renderLadder() {
   const shown = own.filter(row => row.n === n).sort((a, b) => order(a.variant) - order(b.variant));
   const rows = shown.map((row, place) => {
     const made = point(row, one), library = KERNELS.get(row.variant)?.kind === 'baseline';
-    const share = one.key !== 'share_of_baseline' && isNumber(row.share_of_baseline) && row.variant !== row.baseline
+    const share = !isShare(one.key) && isNumber(row.share_of_baseline) && row.variant !== row.baseline
       ? ` (${number(100 * row.share_of_baseline, 3)}%)` : '';
     return { ...made, order: place, colour: library ? 'var(--library)' : 'var(--c0)', text: number(made.value, 3) + share,
       link: stepLink(row.variant) };
   });
   const most = Math.max(...rows.map(row => row.high));
-  const unit = `${heading(one)}${one.key === 'share_of_baseline' || one.key === 'least_cycles' ? '' : ` (share of cuBLAS, ${shareKinds(shown)})`}`;
+  const unit = `${heading(one)}${isShare(one.key) || one.key === 'least_cycles' ? '' : ` (share of cuBLAS, ${shareKinds(shown)})`}`;
   fill('ladder-table', table(['Kernel', heading(one), '95% interval', `Share of cuBLAS, ${shareKinds(shown)}`, 'SM clock', 'Samples', 'Measured in'],
     rows.map((row, place) => rowOf(row.variant, [el('a', { href: row.link }, row.label), exact(shown[place][one.key], row.shown), row.interval,
       exact(shown[place].share_of_baseline, isNumber(shown[place].share_of_baseline) ? number(100 * shown[place].share_of_baseline) + '%' : '–'),
@@ -346,7 +347,9 @@ function usualKernels(names, rows, one) {
       .sort((a, b) => (one.better || 1) * (b[one.key] - a[one.key]))[0];
     if (best) wins.set(best.variant, (wins.get(best.variant) ?? 0) + 1);
   }
-  const best = [...wins.keys()].sort((a, b) => wins.get(b) - wins.get(a)).slice(0, 1);
+  // Ahead at the largest part of its sizes: a sweep of others has many more. Few sizes make no line worth looking at
+  const part = name => (count(name) < 8 ? 0 : wins.get(name) / count(name));
+  const best = [...wins.keys()].sort((a, b) => part(b) - part(a) || wins.get(b) - wins.get(a)).slice(0, 1);
   const most = [...names].sort((a, b) => count(b) - count(a));
   return unique([...best, ...most.filter(isLibrary).slice(0, 1), ...most]).slice(0, 6);
 }
@@ -427,8 +430,8 @@ async function renderSizes() {
   readOut(at, rows, one, title);
   const machines = two ? `${two.origin}. ${ratio ? 'Dashed: where both are equal. ' : `Hollow marks and dashed lines: ${two.name}. `}` : '';
   const apart = chart === 'lines' && rows.some(row => !row.joined) ? 'Marks without a line: sizes that are no multiple of 8. ' : '';
-  byId('sizes-note').textContent = `${sourceNote(one.key)}${machines}Bands and bars: 95% intervals, where wider than the line. ${shareNote([...typed, ...(two ? there : [])])}${apart}${staleNote(rows)}${notShown()}`;
-  const made = await draw('sizes-chart', chart, rows, title, { at, zero: one.key !== 'share_of_baseline' && !ratio },
+  byId('sizes-note').textContent = `${sourceNote(one.key)}${machines}Bands and bars: 95% intervals, where wider than the line. ${one.key === 'share_in_turns' ? '' : shareNote([...typed, ...(two ? there : [])])}${apart}${staleNote(rows)}${notShown()}`;
+  const made = await draw('sizes-chart', chart, rows, title, { at, zero: !isShare(one.key) && !ratio },
     chosen.length ? 'No kernel was timed on both machines at one size under these conditions.' : 'Choose a kernel.');
   if (!made) return;
   const read = n => {
@@ -721,7 +724,7 @@ const chartOf = one => (one.chart ? linkTo(one.chart.view, one.chart) : one.figu
 /** What a finding says here, in words. */
 function statementOf(one) {
   if (one.holds === null) return [`Not computed here: ${one.why}.`];
-  return [one.holds ? '' : el('em', {}, 'Not here: '), ...ticked(one.summary ?? ''), one.by_hand ? ` ${one.by_hand}` : ''];
+  return [one.holds ? '' : el('em', {}, 'Not here: '), ...ticked(one.summary ?? '')];
 }
 
 const evidenceOf = one => one.evidence.flatMap(id => [' ', el('a', { href: linkTo('claims', { cl: 'finding', c: id }) }, id)]);

@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.data import Measured, current, ladder_sizes, one_row_each
 from analysis.figures import style
-from analysis.statistics import TIME
+from analysis.statistics import IN_TURNS
 from contracts.dtypes import dtypes
 
 GAP = 0.5  # between families, in rows
@@ -32,12 +32,13 @@ TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
 def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     """One row per kernel and size at which it and the rung that it builds on were timed alike, by family.
 
-    Columns: variant, label, over (label of the rung before), family, n, regime, data; as ratios gain (of TFLOP/s), low
-    and high (from the ends of the two 95% intervals), per_clock (of FLOP/clock/SM), clock (of the SM clock).
+    Columns: variant, label, over (label of the rung before), family, n, regime, data; as ratios of the runs in turns
+    with the library gain (of TFLOP/s), low and high (from the ends of the two 95% intervals of the shares), per_clock
+    (of FLOP/clock/SM), clock (of the SM clock).
     """
     rows = one_row_each(bench).merge(variants[["variant", "builds_on"]], on="variant")
-    _, shortest, longest = TIME
-    shown = ["n", "regime", "data", "label", *TIME]
+    share, lowest, highest = IN_TURNS
+    shown = ["n", "regime", "data", "label", "time_us_in_turns", *IN_TURNS]
     before = rows[["variant", *shown, "flop_per_clock_sm", "sm_clock_mhz"]]
     both = rows.merge(
         before, left_on=["builds_on", "n", "regime", "data"], right_on=["variant", "n", "regime", "data"],
@@ -45,11 +46,14 @@ def gains(bench: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
     )  # fmt: skip
     both["first"] = both.groupby("family")["order"].transform("min")  # dispatchers come last in the catalogue
     both = both.sort_values(["first", "order", "n"], kind="stable", ignore_index=True)
+    gain = both["time_us_in_turns_before"] / both["time_us_in_turns"]
+    ours, theirs = (both[[lowest + side, highest + side]].div(both[share + side], axis=0).to_numpy().T
+                   for side in ("", "_before"))  # fmt: skip
     return both[["variant", "label", "family", "n", "regime", "data"]].assign(
         over=both["label_before"],
-        gain=both["time_us_median_before"] / both["time_us_median"],
-        low=both[f"{shortest}_before"] / both[longest],
-        high=both[f"{longest}_before"] / both[shortest],
+        gain=gain,
+        low=gain * ours[0] / theirs[1],
+        high=gain * ours[1] / theirs[0],
         per_clock=both["flop_per_clock_sm"] / both["flop_per_clock_sm_before"],
         clock=both["sm_clock_mhz"] / both["sm_clock_mhz_before"],
     )
@@ -95,13 +99,13 @@ def draw(measured: Measured) -> Figure:
     draw_factor(work, rows, rows["per_clock"], 1)
     draw_factor(clock, rows, 100 * (rows["clock"] - 1), 0)
     low, high = rows["per_clock"].min(), rows["per_clock"].max()
-    work.set(xscale="log", xlim=(min(0.9, 0.85 * low), 1.15 * high), xlabel="gain in FLOP/clock/SM, ×")
+    work.set(xscale="log", xlim=(min(0.9, 0.85 * low), 1.15 * high), xlabel="FLOP/clock/SM, ×")
     work.xaxis.set_major_locator(FixedLocator(TICKS))
     work.xaxis.set_minor_locator(NullLocator())
     work.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     percent = 100 * (rows["clock"] - 1)
     margin = 0.06 * max(percent.max() - percent.min(), 5)
-    clock.set(xlim=(min(percent.min(), -1) - margin, max(percent.max(), 1) + margin), xlabel="change of SM clock, %")
+    clock.set(xlim=(min(percent.min(), -1) - margin, max(percent.max(), 1) + margin), xlabel="SM clock, %")
     beyond: dict[str, Any] = {"xycoords": clock.get_yaxis_transform(), "textcoords": "offset points", "fontsize": 7.5}
     for (place, over), part in rows.groupby(["place", "over"]):
         gain = " | ".join(f"{value:.{1 if value > 9.95 else 2}f}" for value in part["gain"])
@@ -126,7 +130,7 @@ def draw(measured: Measured) -> Figure:
         "m = n = k" if len(drawn) > 1 else f"m = n = k = {drawn[0]}",
         style.regime_text(rows["regime"]),
         style.data_text(rows["data"]),
-        "gain in TFLOP/s = left × right",
+        "gain in TFLOP/s in turns = left × right",
         f"95% intervals of the gains: within ±{widest:.1f}%",
         outdated=outdated,
     )

@@ -1,6 +1,7 @@
 """Lines over the problem size, as worklog C draws them: with free clocks on the left, at an equal clock on the right.
 
-Above TFLOP/s, below the share of cuBLAS; 95% intervals as bands. Where nothing was measured with locked clocks,
+Above TFLOP/s, below the share of cuBLAS in turns, which neighbouring sizes repeat even where each has one process; 95%
+intervals as bands. Where nothing was measured with locked clocks,
 FLOP/clock/SM stands in on the right, labelled as derived: it is what the TFLOP/s would follow if the clock stood still.
 """
 
@@ -17,9 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-from analysis.data import Measured, marked, records, share_text
+from analysis.data import Measured, marked, records
 from analysis.figures import style
-from analysis.statistics import SHARE, TIME
+from analysis.statistics import IN_TURNS, TIME
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,9 @@ def lines_of_panels(rows: pd.DataFrame) -> list[list[Panel]]:
         upper, lower = [], []
         for regime in sorted(part["regime"].unique(), reverse=True):
             own = part[part["regime"] == regime]
-            interval, (share, least, most) = ("tflops_low", "tflops_high"), SHARE
+            interval, (share, least, most) = ("tflops_low", "tflops_high"), IN_TURNS
             upper.append(Panel(f"TFLOP/s, {regime} clocks{of}", own, "tflops", interval, False))
-            lower.append(Panel(f"share of cuBLAS, {regime} clocks{of}", own, share, (least, most), True))
+            lower.append(Panel(f"share of cuBLAS in turns, {regime} clocks{of}", own, share, (least, most), True))
         if len(upper) < 2:
             upper.append(Panel(f"FLOP/clock/SM (derived){of}", part, "flop_per_clock_sm", None, False))
             lower.append(Panel(f"share of cuBLAS per clock (derived){of}", part, "share_per_clock", None, True))
@@ -133,7 +134,5 @@ def draw(measured: Measured, experiment: str) -> Figure:
     sizes = f"{len(step)} sizes from {step[0]} to {step[-1]}"
     band = "bands: 95% intervals, where wider than the line"
     free = style.regime_text(rows["regime"]) if rows["regime"].nunique() == 1 else ""
-    style.note(
-        figure, measured, free, style.data_text(rows["data"]), sizes, share_text(rows), band, stale=rows["stale"].any()
-    )
+    style.note(figure, measured, free, style.data_text(rows["data"]), sizes, band, stale=rows["stale"].any())
     return figure

@@ -20,6 +20,7 @@ from analysis.figures import style
 from analysis.tables.wave_quantization import load_balance
 
 BEYOND = 50  # percent: what a grid of fewer blocks than SMs makes is written in words, or it would squeeze all others
+COLUMNS = (32, 64)  # right of the axes, in points: where waves and empty places end
 ENDS = {"busiest": ("sm_cycles_most", style.BAD, ">"), "idlest": ("sm_cycles_least", style.KERNEL, "<")}
 
 
@@ -41,6 +42,7 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
         look: dict[str, Any] = {"facecolor": "none", "edgecolor": colour, "linewidth": 0.9}
         axes.scatter(computed, rows.index, s=62, label=f"{name} SM, computed", zorder=2, **look)
     axes.axvline(0, color=style.INK, linewidth=0.9, zorder=1)
+    beyond: dict[str, Any] = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points", "ha": "right"}
     for row in records(rows):
         if max(row.measured_busiest_percent, -row.measured_idlest_percent) > BEYOND:
             box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
@@ -50,10 +52,10 @@ def draw(measured: Measured, resources: pd.DataFrame) -> Figure:
             axes.text(0.99, row.Index, text, transform=place, ha="right", va="center", bbox=box, zorder=4)
         waves = row.measured_waves if pd.isna(row.waves) else row.waves
         empty = "" if pd.isna(row.waves) else f"{row.last_wave_empty_percent:.0f}%"
-        for x, text in ((1.075, f"{waves:.2f}"), (1.19, empty)):
-            axes.text(x, row.Index, text, transform=axes.get_yaxis_transform(), ha="right", va="center")
-    for x, text in ((1.075, "waves"), (1.19, "empty")):
-        axes.text(x, -0.9, text, transform=axes.get_yaxis_transform(), ha="right", va="bottom", weight="bold")
+        for x, text in zip(COLUMNS, (f"{waves:.2f}", empty), strict=True):
+            axes.annotate(text, (1, row.Index), (x, 0), va="center", **beyond)
+    for x, text in zip(COLUMNS, ("waves", "empty"), strict=True):
+        axes.annotate(text, (1, -0.9), (x, 0), va="bottom", weight="bold", **beyond)
     style.name_rows(axes, rows.index, labels, grid="both", margin=0.65)
     axes.set_xlabel("active cycles of an SM over the mean of all, %")
     figure.legend(loc="outside upper center", ncols=4, handletextpad=0.2, columnspacing=1.2)

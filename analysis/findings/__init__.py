@@ -15,7 +15,6 @@ holds, why, summary, numbers, rows, evidence, tried, status}.
     numbers: by name, in the units that their names end in; rows: what the figure or table of the finding shows
     evidence: ids of the entries of class `finding` in claims.yaml that bear it out, each judged by itself; an entry
     that bears out none of the findings here is a smaller one of its own
-    by_hand: a sentence on GPUs that have no archive, where the finding's kernel was measured there by hand
     tried: on this machine and on each archive, as `matrix` has it, with its numbers there; status: on which of them it
     holds, in words
 
@@ -24,7 +23,6 @@ A statement is held against the tables each time, so that another GPU's copy doe
 
 from __future__ import annotations
 
-import csv
 import functools
 import importlib
 import json
@@ -66,24 +64,7 @@ def findings(inputs: Inputs) -> list[Row]:
             matrix.on(one, found[one][name], kernels) | {"numbers": found[one][name]["numbers"]} for one in on
         ]
         row["status"] = matrix.status(row["tried"])
-        row["by_hand"] = by_hand(name, {one["gpu"] for one in row["tried"]})
     return list(found[of].values())
-
-
-def by_hand(name: str, gpus: set[str]) -> str | None:
-    """A sentence on what a finding's kernel has on GPUs without an archive, where it was measured there by hand."""
-    path = manifests().get(name, {}).get("by_hand")
-    rows = list(csv.DictReader((registry.ROOT / path).open())) if path else []
-    shares: dict[str, list[Row]] = {}
-    for row in rows:
-        if row["quantity"] == "share" and row["gpu"] not in gpus:
-            shares.setdefault(row["gpu"], []).append(row)
-    said = []
-    for gpu, own in shares.items():
-        *others, last = [f"{row['value']}% at {row['n']}" for row in own]
-        said.append(f"On one {gpu}, measured by hand on {own[0]['date']} and not archived, it has {', '.join(others)} "
-                    f"and {last}.")  # fmt: skip
-    return " ".join(said) or None
 
 
 def on_machine(of: Sources) -> list[Row]:

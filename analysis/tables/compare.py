@@ -243,7 +243,8 @@ def text(measured: Measured, table: pd.DataFrame, a: str, b: str) -> str:
     rows = [(f"  {r[1]}{f' [{r[2]}]' if r[2] else ''}", number(r[4]), number(r[5]), r[6]) for r in table.to_numpy()]
     wide_, *values = (max(len(row[i]) for row in [*rows, ("", *heads, "")]) for i in range(3))
     lines = [
-        f"{a} and {b}, m = n = k = {table['n'].iloc[0]}; {measured.origin}; ncu with clocks not locked",
+        f"{a} and {b}, m = n = k = {table['n'].iloc[0]}; {measured.origin}",
+        "counters: ncu with clocks not locked",
         f"{'':{wide_}}  {heads[0]:>{values[0]}}  {heads[1]:>{values[1]}}  better",
     ]
     section = None

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.inputs import Inputs
 
 BEFORE = "cublasGemmEx"  # of windows that were measured before there was a choice
-KEYS = ["baseline", "dtype", "regime", "data", "m", "n", "k"]
+KEYS = ["baseline", "dtype", "b_layout", "regime", "data", "m", "n", "k"]
 
 
 def recorded(windows: pd.DataFrame) -> bool:
@@ -24,7 +24,7 @@ def library_calls(windows: pd.DataFrame, contests: pd.DataFrame | None = None) -
     """One row per baseline, problem, clock regime, kind of data and call, the most frequent call first.
 
     Columns: those of `KEYS`; call, as windows.csv names it; windows (in which it was the baseline) and of_windows (of
-    this baseline and problem). With contests, also: b_layout, next_call, behind (how much longer the next call took, as
+    this baseline and problem). With contests, also: next_call, behind (how much longer the next call took, as
     a part of the winner's time) and decided (whether that is more than noise).
     """
     rows = windows[KEYS].assign(call=windows["baseline_call"].fillna(BEFORE).astype(str))
@@ -35,8 +35,8 @@ def library_calls(windows: pd.DataFrame, contests: pd.DataFrame | None = None) -
     if contests is None:
         return counted
     found = contests.assign(behind=contests["next_time_us"] / contests["time_us"] - 1)
-    found = found[["baseline", "m", "n", "k", "call", "b_layout", "next_call", "behind", "decided"]]
-    return counted.merge(found, how="left", on=["baseline", "m", "n", "k", "call"])
+    shared = ["baseline", "b_layout", "m", "n", "k", "call"]
+    return counted.merge(found[[*shared, "next_call", "behind", "decided"]], how="left", on=shared)
 
 
 def library_calls_table(inputs: Inputs) -> pd.DataFrame:

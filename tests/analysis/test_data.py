@@ -21,7 +21,7 @@ def folder(tmp_path: Path, archive: Path) -> Folder:
     return Folder(tmp_path, archive)
 
 
-def test_what_was_measured_is_read_whole(folder: Folder) -> None:
+def test_what_was_measured_is_read_whole(folder: Folder, archived_gpu: str) -> None:
     measured = folder.read()
     for name in ("bench", "checks", "counters"):
         rows = getattr(measured, name)
@@ -29,8 +29,8 @@ def test_what_was_measured_is_read_whole(folder: Folder) -> None:
         assert list(rows["order"]) == sorted(rows["order"])
     assert measured.failed.empty and measured.gone == []
     provenance = read_json(folder.measured / "provenance.json", "provenance")
-    assert measured.origin == f"archived: NVIDIA H200, {provenance['date']}"
-    assert folder.read(archived=False).origin.startswith("measured: NVIDIA H200")
+    assert measured.origin == f"archived: {archived_gpu}, {provenance['date']}"
+    assert folder.read(archived=False).origin.startswith(f"measured: {archived_gpu}")
 
 
 def test_a_failed_variant_is_in_no_performance_table(folder: Folder) -> None:

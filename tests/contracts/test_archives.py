@@ -17,7 +17,7 @@ from contracts.archives import checksum
 
 @pytest.fixture
 def archived(tmp_path: Path, archive: Path) -> Path:
-    return Path(shutil.copytree(archive, tmp_path / "h200"))
+    return Path(shutil.copytree(archive, tmp_path / archive.name))
 
 
 def edited(content: bytes) -> bytes:
@@ -41,7 +41,7 @@ def test_an_archived_table_that_was_changed_is_refused_by_name(change: Any, arch
     with pytest.raises(UserError, match=r"windows\.csv: not as it was archived"):
         read_rows(path, "windows")
     done = run_module("experiments.stages.archive", "--check", archived)
-    assert_one_line(done, "not as archived: windows.csv;")
+    assert_one_line(done, "not as archived: windows.csv")
     assert read_rows(archived / "counters.csv", "counters")
 
 

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, assert_one_line, run_module
+from helpers import ARCHIVE, ROOT, assert_one_line, run_module
 
 from analysis import fill_docs
 from analysis.inputs import Inputs
@@ -55,9 +55,9 @@ def judged(known: Machine, text: str) -> list[fill_docs.Statement]:
 
 def test_the_documents_are_what_the_command_makes_of_the_archive(archive: Path, variants_csv: Path) -> None:
     known = machine(archive, variants_csv)
-    again = "python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv --doc docs/kernels/*.md"
+    command = f"python -m analysis.fill_docs --measured data/{ARCHIVE.name} --variants results/variants.csv --doc"
     stale = [doc.name for doc in DOCS if fill_docs.fill(doc.read_text(), known, doc) != doc.read_text()]
-    assert not stale, f"out of date: {stale}: {again}"
+    assert not stale, f"out of date: {stale}: {command} docs/kernels/*.md"
     assert {doc.name for doc in (ROOT / "docs" / "kernels").glob("*.md")} == {doc.name for doc in DOCS} | {"README.md"}
 
 
@@ -117,7 +117,9 @@ def test_a_table_is_filled_from_the_archive_and_filling_again_changes_nothing(kn
     assert "old" not in made and filled(known, made) == made
 
 
-def test_what_is_not_measured_stale_or_failed_is_reported(archive: Path, current: Path, tmp_path: Path) -> None:
+def test_what_is_not_measured_stale_or_failed_is_reported(
+    archive: Path, archived_gpu: str, current: Path, tmp_path: Path
+) -> None:
     bench = read_rows(archive / "bench.csv", "bench")
     folder = tmp_path / "data"
     folder.mkdir()
@@ -142,7 +144,7 @@ def test_what_is_not_measured_stale_or_failed_is_reported(archive: Path, current
     made = filled(machine(folder, variants), text)
     statements = judged(machine(folder, variants), "sgemm_coalesced.share < 1\nsgemm_naive.share < 1\n")
     assert "|  | coalesced† | vectorized |" in made and "| coalesced† | 12" in made
-    assert made.count("*Not measured yet on NVIDIA H200: `sgemm_warptile`.*") == 2
+    assert made.count(f"*Not measured yet on {archived_gpu}: `sgemm_warptile`.*") == 2
     assert made.count("*Failed a check, so not shown: `sgemm_naive`.*") == 2
     assert "† source changed since measured" in made
     assert [(statement.verdict, statement.waits_for) for statement in statements] == [
@@ -206,14 +208,14 @@ def command(archive: Path, variants: Path, *docs: Path) -> tuple[object, ...]:
 
 
 def test_the_command_writes_the_tables_and_fails_for_a_false_statement(
-    archive: Path, current: Path, tmp_path: Path
+    archive: Path, archived_gpu: str, current: Path, tmp_path: Path
 ) -> None:
     doc, statements = tmp_path / "doc.md", tmp_path / "doc.txt"
     doc.write_text("<!-- table: sgemm_naive | -->\n<!-- end -->\n")
     statements.write_text("# Too good.\nsgemm_naive.share > 1\n")
     done = run_module(*command(archive, current, statements, doc))
     assert done.returncode == 1 and "| Share of cuBLAS, % | 0.9" in doc.read_text()
-    assert f"{statements}:2: false on NVIDIA H200: sgemm_naive.share > 1 (values: 0.0097" in done.stdout
+    assert f"{statements}:2: false on {archived_gpu}: sgemm_naive.share > 1 (values: 0.009" in done.stdout
     statements.write_text(statements.read_text().replace("share > 1", "share < 1"))
     assert run_module(*command(archive, current, statements, doc)).returncode == 0
 

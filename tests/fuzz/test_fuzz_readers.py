@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import ROOT
+from helpers import ARCHIVE, ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from mutations import (
@@ -39,8 +39,8 @@ YAML_FILES = [
     "config.yaml",
 ]
 ARCHIVED = {table.file: table.schema for table in registry.tables().values()} | {"verdicts.csv": "verdicts"}
-TABLES = {path.name: path for path in sorted((ROOT / "data" / "h200").glob("*.csv")) if path.name in ARCHIVED}
-DOCUMENTS = {path.name: path for path in sorted((ROOT / "data" / "h200").glob("*.json"))}
+TABLES = {path.name: path for path in sorted(ARCHIVE.glob("*.csv")) if path.name in ARCHIVED}
+DOCUMENTS = {path.name: path for path in sorted(ARCHIVE.glob("*.json"))}
 ROWS = 12  # of each table: enough for a key to stand twice
 CLAIMS = [
     entry for entry in load_yaml(ROOT / "paper" / "worklogs" / "boehm_sgemm" / "claims.yaml") if "measure" in entry

@@ -1,4 +1,4 @@
-"""The catalogue's kernels: right results, and the counters that Nsight Compute read on an H200."""
+"""The catalogue's kernels: right results, and the counters that Nsight Compute read on a GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import ARCHIVE
 
 import ptxsim
 from contracts.dtypes import Dtype
@@ -19,7 +19,7 @@ from kernels import arguments, catalogue
 from ptxsim.counters import Counters, named
 from ptxsim.extrapolation import extrapolate
 
-MEASURED = ROOT / "data" / "h200" / "counters.csv"
+MEASURED = ARCHIVE / "counters.csv"
 N = 4096
 
 # counted by the memory system itself, where warps meet: within these bounds of what one warp after another would need
@@ -196,7 +196,7 @@ UNEXPLAINED = {
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_counters_as_measured_on_the_h200(request, variant, name):
+def test_counters_as_archived(request, variant, name):
     if name in UNEXPLAINED:
         request.applymarker(pytest.mark.xfail(strict=True, reason="counted otherwise on the card: not modelled yet"))
     hardware = measured().get(name)

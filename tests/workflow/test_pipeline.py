@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import copy_tree, environment, heed_ctrl_c, snakemake, stuck_nvcc, wait_until
+from helpers import ARCHIVE, copy_tree, environment, heed_ctrl_c, snakemake, stuck_nvcc, wait_until
 
 from contracts import read_json, read_rows, write_rows
 from workflow.plan import CHECKED, TIMED
@@ -145,7 +145,7 @@ def test_a_kernel_that_does_not_compile_is_one_clear_line_and_no_cubin(own: Path
         ("sizes_step=100", "sizes_step = 100 is not allowed; allowed: "),
         ("arch=pascal", 'config.yaml: arch = "pascal" is not allowed; allowed: text like ^sm_'),
         ('variants=["sgemm_naiv"]', "unknown variant 'sgemm_naiv' in config.yaml: variants; nearest: sgemm_naive"),
-        ("archive=foo", "archive = 'foo': no such folder in data/; there: h200"),
+        ("archive=foo", "archive = 'foo': no such folder in data/; there: h100, h200"),
         ("nvcc=/no/such/nvcc", "config key nvcc = '/no/such/nvcc': not an executable file"),
         ("nvcc=/tmp", "config key nvcc = '/tmp': not an executable file"),
         ("nvcc=/bin/false", "/bin/false --version failed"),
@@ -186,7 +186,7 @@ def test_no_host_compiler_is_one_line(small: Path, tmp_path: Path) -> None:
 
 
 def test_a_truncated_archive_is_a_clear_line_and_no_figure(small: Path) -> None:
-    path = small / "data" / "h200" / "windows.csv"
+    path = small / "data" / ARCHIVE.name / "windows.csv"
     whole = path.read_bytes()
     try:
         path.write_bytes(whole[: len(whole) // 2])
@@ -194,7 +194,7 @@ def test_a_truncated_archive_is_a_clear_line_and_no_figure(small: Path) -> None:
     finally:
         path.write_bytes(whole)
     assert done.returncode != 0 and "Traceback" not in output(done)
-    assert re.search(r"^error: data/h200/windows\.csv.*truncated", output(done), re.M), output(done)
+    assert re.search(rf"^error: data/{ARCHIVE.name}/windows\.csv.*truncated", output(done), re.M), output(done)
     assert not (small / "results" / "figures" / "ladder_sgemm_ladder.svg").exists()
 
 
@@ -250,7 +250,7 @@ def test_an_interrupted_run_is_completed_by_the_next(tmp_path: Path) -> None:
 
 def test_a_table_that_need_not_be_there_is_drawn_where_it_is(small: Path) -> None:
     """And gone again with it; the archive stands in without it, with the reason."""
-    archived, drawn = small / "data/h200/sanitizer.csv", small / "results/tables/sanitizer.csv"
+    archived, drawn = small / "data" / ARCHIVE.name / "sanitizer.csv", small / "results/tables/sanitizer.csv"
     before = archived.read_bytes() if archived.is_file() else None
     origins = archived.with_name("archived.json")
     sums = origins.read_bytes()
@@ -262,7 +262,7 @@ def test_a_table_that_need_not_be_there_is_drawn_where_it_is(small: Path) -> Non
         done = snakemake(small, str(drawn.relative_to(small)), str(coverage.relative_to(small)), *TWO)
         assert done.returncode == 0, output(done)
         assert "sgemm_naive" in drawn.read_text() and "a race" in drawn.read_text()
-        assert "sanitizer,archived,h200" in coverage.read_text()
+        assert f"sanitizer,archived,{ARCHIVE.name}" in coverage.read_text()
         archived.unlink()
         done = snakemake(small, str(drawn.relative_to(small)), str(coverage.relative_to(small)), *TWO)
         assert done.returncode == 0 and len(drawn.read_text().splitlines()) == 1

@@ -302,5 +302,5 @@ def test_another_machine_s_missing_value_and_an_unknown_machine_are_one_line_eac
 def test_without_a_plan_the_other_machines_are_those_in_data(planted: Planted) -> None:
     machine = planted.machine()
     assert list(machine.archives) == [path.parent.name for path in sorted((ROOT / "data").glob("*/provenance.json"))]
-    with pytest.raises(UserError, match=r"^a.txt:1: unknown machine 'h2000' in data/; nearest: h200$"):
+    with pytest.raises(UserError, match=r"^a.txt:1: unknown machine 'h2000' in data/; nearest: h200, "):
         judged("sgemm_warptile.share[machine=h2000] > 0", machine, Path("a.txt"))

@@ -54,12 +54,15 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def some(tmp_path_factory: pytest.TempPathFactory, archive: Path) -> Path:
-    """The archive with every twentieth row of its tables: enough to be counted."""
+    """The archive as of a machine h200, with every twentieth row of its tables: enough to be counted."""
     folder = tmp_path_factory.mktemp("some") / "h200"
     shutil.copytree(archive, folder, ignore=shutil.ignore_patterns("archived.json"))
     for path in folder.glob("*.csv"):
         header, *rows = path.read_text().splitlines(keepends=True)
         path.write_text("".join([header, *rows[::20]]))
+    for document in ("provenance", "machine"):
+        path = folder / f"{document}.json"
+        write_json(path, document, read_json(path, document) | {"machine": "h200"})
     return folder
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pandas as pd
-from helpers import ROOT
+from helpers import ARCHIVE, ROOT
 
 from analysis import fill_docs
 from analysis.inputs import Inputs
@@ -18,10 +18,16 @@ README = ROOT / "ptxsim" / "README.md"
 
 def test_the_table_in_the_readme_is_current(archive: Path, variants_csv: Path) -> None:
     text = README.read_text()
-    remedy = "python -m analysis.fill_docs --measured data/h200 --variants results/variants.csv --doc ptxsim/README.md"
+    command = f"python -m analysis.fill_docs --measured data/{ARCHIVE.name} --variants results/variants.csv --doc"
+    remedy = f"{command} ptxsim/README.md"
     assert fill_docs.fill(text, Machine(Inputs.of_folder(archive, variants_csv, archived=True)), README) == text, remedy
     exact = re.search(r"l1tex__t_sectors_pipe_lsu_mem_global_op_ld\.sum` \| (\d+) of (\d+) \|", text)
-    assert exact and int(exact[1]) == int(exact[2]) - 2 >= 39  # two share their last tiles
+    assert exact and int(exact[1]) > 0.9 * int(exact[2]) > 50
+    every = exactness.compared(Inputs.of_folder(archive, variants_csv, archived=True))
+    loads = every[every["metric"] == "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]
+    off = loads[loads["difference_percent"].abs() >= exactness.EXACT]
+    polling = {"sgemm_tma_streamk", "hgemm_wgmma_streamk_bf16", "hgemm_wgmma_pingpong_bf16", "tf32gemm_wgmma_bcol"}
+    assert len(off) == int(exact[2]) - int(exact[1]) and set(off["variant"]) <= polling
 
 
 def folder(tmp_path: Path, measured: list[float], predicted: list[float]) -> Inputs:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers import ROOT, assert_one_line, copy_tree, run_module
+from helpers import ARCHIVE, ROOT, assert_one_line, copy_tree, run_module
 
 from analysis.data import with_hashes_of_today
 from contracts import UserError, read_json, write_rows
@@ -48,7 +48,7 @@ def test_another_source_of_the_same_code_is_found(before: Tree, archive: Path, t
 
 
 def test_a_tuned_kernel_is_listed_with_the_archive_s_own_tile(before: Tree, tmp_path: Path) -> None:
-    record = json.loads((ROOT / "data" / "h200" / "tuned.json").read_text())
+    record = json.loads((ARCHIVE / "tuned.json").read_text())
     record["kernels"]["sgemm_autotuned"]["template"]["BK"] += 8
     (tmp_path / "tuned.json").write_text(json.dumps(record))
     now = Tree(ROOT, tmp_path / "tuned.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ROOT, assert_one_line, run_module
+from helpers import ARCHIVE, assert_one_line, run_module
 
 from analysis.quantities.registry import ERROR_DATA
 from contracts import read_rows, schema
@@ -14,7 +14,7 @@ from experiments.studies.error_over_k.figure import draw, origin
 from experiments.studies.error_over_k.measure import DATA, KS, errors, measure, random_rows
 from kernels import catalogue
 
-TABLE = ROOT / "data" / "h200" / "error_over_k.csv"
+TABLE = ARCHIVE / "error_over_k.csv"
 
 
 def test_every_list_of_the_kinds_of_data_is_the_same() -> None:

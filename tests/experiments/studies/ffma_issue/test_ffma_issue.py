@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ROOT
+from helpers import ARCHIVE
 
 import ptxsim
 from contracts import UserError, read_rows, write_rows
@@ -189,7 +189,7 @@ def test_no_more_warps_than_registers():
 
 @pytest.fixture(scope="module")
 def archived() -> pd.DataFrame:
-    return pd.DataFrame(read_rows(ROOT / "data" / "h200" / "ffma_issue.csv", "ffma_issue"))
+    return pd.DataFrame(read_rows(ARCHIVE / "ffma_issue.csv", "ffma_issue"))
 
 
 def test_the_model_predicts_the_archived_loops(archived):

@@ -1,4 +1,4 @@
-"""The rules of `ptxsim.wavefronts` against what Nsight Compute counted on an H200 (data/h200/smem_microbench.csv)."""
+"""The rules of `ptxsim.wavefronts` against what Nsight Compute counted on the archived GPU."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import csv
 
 import numpy as np
 import pytest
-from helpers import ROOT
+from helpers import ARCHIVE
 
 from ptxsim import wavefronts
 
-TABLE = ROOT / "data" / "h200" / "smem_microbench.csv"
+TABLE = ARCHIVE / "smem_microbench.csv"
 ROWS = [row for row in csv.DictReader(TABLE.open()) if row["threads"] == "32"]
 MATRICES = {"ldmatrix_x1": 1, "ldmatrix_x2": 2, "ldmatrix_x4": 4, "ldmatrix_x4_trans": 4}
 CP_ASYNC_OVERHEAD = 3  # wavefronts that each cp.async.ca has besides its writes, by this counter
