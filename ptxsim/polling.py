@@ -1,5 +1,7 @@
 """Loops in which threads wait for memory to change: flags that another warp or block sets.
 
+What such a loop reads decides when it ends; one that counts its rounds, and has an atomic or a volatile load, is none.
+
 Who is in one is let to wait while others can run; and blocks of a grid with such a loop run side by side, as many as a
 device holds, since a block may wait for one that comes later in the grid.
 
@@ -10,8 +12,10 @@ apart.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .program import Program, targets
-from .syntax import Instruction
+from .syntax import Instruction, Register, registers_of
 
 LONGEST = 64  # instructions of such a loop
 ORDERED = {"volatile", "acquire", "relaxed"}
@@ -26,10 +30,25 @@ def loops(program: Program) -> dict[int, Instruction]:
         for start in targets(branch):
             if start <= branch.pc < start + LONGEST:
                 body = program.code[start : branch.pc + 1]
-                looks = next((i for i in body if _looks(i)), None)
+                looks = next((i for i in body if _looks(i) and _decides(i, body)), None)
                 if looks is not None and not any(i.opcode in DOES for i in body):
                     found[start] = looks
     return found
+
+
+def _decides(looks: Instruction, body: Sequence[Instruction]) -> bool:
+    """Whether what is read there decides that the loop ends: a loop that counts its rounds does not wait."""
+    known: set[Register] = set(registers_of(looks.operands[0]))
+    before = 0
+    while len(known) > before:
+        before = len(known)
+        for i in body:
+            read = [i.predicate, *registers_of(i.operands[1:])]
+            if i.operands and not known.isdisjoint(read):
+                known |= set(registers_of(i.operands[0]))
+    first, last = body[0].pc, body[-1].pc
+    leaving = (i for i in body if i.pc == last or any(not first <= to <= last for to in targets(i)))
+    return any(i.predicate in known for i in leaving)
 
 
 def backward(program: Program, found: dict[int, Instruction]) -> dict[int, int]:

@@ -183,3 +183,19 @@ def test_polls_are_counted_apart(compiled, lanes):
     (looks,) = [s for s in counters.by_instruction() if "acquire" in s.instruction.modifiers]
     assert (looks.executed, looks.requests, looks.sectors) == (blocks - 1, blocks - 1, blocks - 1)
     assert looks.polled > 0
+
+
+def test_a_loop_that_counts_its_rounds_does_not_poll(compiled):
+    """What its volatile load and its atomic return does not decide when it ends: every round is executed."""
+    rounds = 7
+    kernel = compiled("features.cu", "counted_rounds")
+    counters = Counters()
+    out = ptxsim.Array(np.zeros(2, np.int32), "out")
+    kernel.launch(
+        1, 32, [ptxsim.Array(np.zeros(1, np.int32)), np.int32(rounds), out], observers=[counters], checks=False
+    )
+    assert out.numpy()[1] == 32 * rounds
+    accesses = [
+        s for s in counters.by_instruction() if s.instruction.opcode == "atom" or "volatile" in s.instruction.modifiers
+    ]
+    assert [(s.executed, s.polled) for s in accesses] == [(rounds, 0)] * 2

@@ -17,14 +17,15 @@ WITHIN_PERCENT = 1.0
 
 
 def ncu_pairs(measured: Measured) -> pd.DataFrame:
-    """Rows like those of cross_checks.csv as measured: our timings next to ncu's duration and mean SM clock."""
+    """Rows like those of cross_checks.csv as measured: our timings in turns, whose clock is known, next to ncu's duration
+    and mean SM clock."""
     counted = wide(measured.counters, metric_names())
     counted = counted.assign(**{key: counted.get(key) for key in ("duration", "sm_frequency")})
     counted = counted[["variant", "n", "stale", "duration", "sm_frequency"]]
     both = one_row_each(measured.bench).merge(counted, on=["variant", "n"], suffixes=("", "_counted"))
     return both.assign(
         method="ncu",
-        time_us=both["time_us_median"],
+        time_us=both["time_us_in_turns"],
         other_time_us=both["duration"].astype(float) / 1e3,  # wide() gives ns
         other_sm_clock_mhz=both["sm_frequency"].astype(float) / 1e6,
         other_samples=1,

@@ -259,3 +259,12 @@ __global__ void volatile_shared(int* out, const int* in) {
     out[threadIdx.x] = s[31 - threadIdx.x];
 }
 }
+
+// A loop that ends after `rounds`, whatever its volatile load and its atomic return
+extern "C" __global__ void counted_rounds(int* from, int rounds, int* out) {
+    volatile int* looked = from;
+    int all = 0;
+#pragma unroll 1
+    for (int round = 0; round < rounds; ++round) all += *looked + atomicAdd(&out[1], 1);
+    if (threadIdx.x == 0) out[0] = all;
+}

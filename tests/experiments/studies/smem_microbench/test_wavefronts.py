@@ -1,4 +1,4 @@
-"""The rules of `ptxsim.wavefronts` against what Nsight Compute counted on the archived GPU."""
+"""The rules of `ptxsim.wavefronts` against what Nsight Compute counted on each archived GPU."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import csv
 
 import numpy as np
 import pytest
-from helpers import ARCHIVE
+from helpers import ROOT
 
+from contracts import archives
 from ptxsim import wavefronts
 
-TABLE = ARCHIVE / "smem_microbench.csv"
-ROWS = [row for row in csv.DictReader(TABLE.open()) if row["threads"] == "32"]
+TABLES = [folder / "smem_microbench.csv" for folder in archives.folders(ROOT)]
+ROWS = [row for table in TABLES for row in csv.DictReader(table.open()) if row["threads"] == "32"]
 MATRICES = {"ldmatrix_x1": 1, "ldmatrix_x2": 2, "ldmatrix_x4": 4, "ldmatrix_x4_trans": 4}
 CP_ASYNC_OVERHEAD = 3  # wavefronts that each cp.async.ca has besides its writes, by this counter
 
