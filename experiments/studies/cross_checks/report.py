@@ -17,8 +17,8 @@ WITHIN_PERCENT = 1.0
 
 
 def ncu_pairs(measured: Measured) -> pd.DataFrame:
-    """Rows like those of cross_checks.csv as measured: our timings in turns, whose clock is known, next to ncu's duration
-    and mean SM clock."""
+    """Rows like those of cross_checks.csv as measured: our timings in turns, next to ncu's duration, each with its SM
+    clock."""
     counted = wide(measured.counters, metric_names())
     counted = counted.assign(**{key: counted.get(key) for key in ("duration", "sm_frequency")})
     counted = counted[["variant", "n", "stale", "duration", "sm_frequency"]]
