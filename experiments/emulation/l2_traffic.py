@@ -198,12 +198,16 @@ class Compared:
         return self.estimated / self.measured - 1
 
 
+PRESETS = {"h100": "h100-sxm"}  # ptxsim's names of machines that archives call otherwise
+
+
 def measured(archive: Path | None) -> Iterator[dict[str, Any]]:
     """Rows of l2_measured.csv; and of an archive's counters, those of kernels whose order of tiles is known."""
     yield from read_rows(MEASURED, "l2_measured")
     if archive is None:
         return
     machine = read_json(archive / "machine.json", "machine")["machine"]
+    machine = PRESETS.get(machine, machine)
     kernels = catalogue.load().kernels
     for row in read_rows(archive / "counters.csv", "counters"):
         known = kernels.get(row["variant"])

@@ -49,7 +49,7 @@ class Lease:
 
     def __init__(self) -> None:
         self._device: Device | None = None
-        self._seat: filelock.BaseFileLock | None = None  # tells others of the choice until this process ends
+        self._seat: filelock.BaseFileLock | None = None  # shows others the choice until this process ends
 
     @contextlib.contextmanager
     def held(self, wait_s: float = 3600.0) -> Iterator[None]:

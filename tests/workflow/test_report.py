@@ -58,7 +58,7 @@ def test_all_makes_a_report_that_needs_nothing_else(full: Path) -> None:
     assert re.findall(r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//""", page) == []
     for word in ("ladder_sgemm_ladder", "Correctness", "Counters", "Paper", "GEMM Ladder rebuilds the kernels"):
         assert word in page, word
-    assert len(page) < 10_000_000 and (full / "results" / "explorer.html").stat().st_size < 5_000_000
+    assert len(page) < 12_000_000 and (full / "results" / "explorer.html").stat().st_size < 5_000_000
     assert NOTHING in output(snakemake(full, "all", *OF_SOME))
 
 
@@ -223,7 +223,7 @@ def test_no_source_of_a_document_is_left_out(name: str, folder: str) -> None:
 
 def test_the_paper_has_at_most_fourteen_pages(full: Path) -> None:
     assert 3 < len(PdfReader(full / "results" / "paper.pdf").pages) <= 14
-    assert 20 < len(PdfReader(full / "results" / "supplement.pdf").pages) < 40
+    assert 20 < len(PdfReader(full / "results" / "supplement.pdf").pages) < 52  # every experiment is archived
 
 
 def test_no_measured_number_is_typed_into_the_paper() -> None:
@@ -425,7 +425,7 @@ def test_every_figure_of_the_report_is_shown_with_a_size_a_title_and_a_caption(
     elsewhere |= {path.stem for path in (full / "results" / "figures").glob("banks_*.svg")}
     elsewhere |= {name for name, (one, _) in drawn.items() if one.category == "1 Paper"}
     empty = {name for name in drawn if not registry.has_content(full / "results" / "figures" / f"{name}.svg")}
-    assert "machines" in empty and not empty & {Path(path).stem for path in shown}  # there is one run only
+    assert empty and not empty & {Path(path).stem for path in shown}
     elsewhere |= empty
     assert figures - set(shown) == {f"results/figures/{name}.svg" for name in elsewhere} & figures
     assert [path for path, size in shown.items() if not size or min(size) < 40] == []

@@ -1,4 +1,4 @@
-"""Every archived kernel: what the emulator predicts next to what ncu counted on an H200: exact, or a lower bound."""
+"""Every archived kernel: what the emulator predicts next to what ncu counted: exact, or a lower bound."""
 
 from __future__ import annotations
 
@@ -73,11 +73,14 @@ def test_every_archived_prediction_is_exact_or_a_lower_bound(archived, measured)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in AGAIN else pytest.mark.slow) for n in KERNELS])
-def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured) -> None:
+def test_what_is_predicted_now_is_exact_or_a_lower_bound(name, builds, measured, archive) -> None:
     """Loads of flags among the sectors are polls, of which the device has more."""
     variant = KERNELS[name]
     if name not in measured:
         pytest.skip(f"{name}: not measured at n = {SIZE}")
+    rows = read_rows(archive / "predictions.csv", "counters")
+    if name not in {row["variant"] for row in rows if row["n"] == SIZE}:
+        pytest.skip(f"{name}: its counts at n = {SIZE} do not follow from small launches")
     kernel = launching.load(variant, builds(name))
     scaled = scaling.emulate(kernel, variant, ProblemSpec.square(SIZE), SMS)
     predicted = {

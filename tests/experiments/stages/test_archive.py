@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers import assert_one_line, run_module
+from helpers import ARCHIVE, assert_one_line, run_module
 
 from contracts import UserError, read_rows, registry, write_rows
 from experiments.stages import archive as stage
@@ -267,8 +267,8 @@ def read_rows_of(folder: Path, name: str) -> list[dict]:
     [
         (of_another_commit, "of 2 commits: aaaaaaaaaaaa, bbbbbbbbbbbb"),
         (with_a_stale_row, "measured before the source of"),
-        (with_entries("machine", machine="h100"), "machine.json is of machine 'h100', not 'h200'"),
-        (with_entries("provenance", gpu="NVIDIA H100 PCIe"), "of 2 GPUs: NVIDIA H100 PCIe, NVIDIA H200"),
+        (with_entries("machine", machine="h99"), f"machine.json is of machine 'h99', not '{ARCHIVE.name}'"),
+        (with_entries("provenance", gpu="NVIDIA H99"), "of 2 GPUs: NVIDIA H"),
         (with_entries("provenance", gpu=" "), "provenance.json names no GPU"),
         (lambda folder: (folder / "windows.csv").unlink(), "missing: windows.csv"),
         (lambda folder: (folder / "windows.csv").open("a").write("x\n"), "not as archived: windows.csv"),
