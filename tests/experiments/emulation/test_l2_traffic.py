@@ -101,7 +101,7 @@ def test_estimates_are_near_what_was_measured(archive: Path, monkeypatch: pytest
     monkeypatch.setattr(l2_traffic, "measured", quick)
     found = l2_traffic.compare(archive, None)
     archived = [row for row in found if row.n == 4096]
-    assert len(archived) > 15 and all(abs(row.error) < 0.15 for row in archived)
+    assert len(archived) > 15 and all(abs(row.error) < 0.16 for row in archived)
     assert l2_traffic.root_mean_square(found) < 0.2
     assert "a factor of" in l2_traffic.table(found)
 
