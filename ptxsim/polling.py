@@ -38,14 +38,14 @@ def loops(program: Program) -> dict[int, Instruction]:
 
 def _decides(looks: Instruction, body: Sequence[Instruction]) -> bool:
     """Whether what is read there decides that the loop ends: a loop that counts its rounds does not wait."""
-    known: set[Register] = set(registers_of(looks.operands[0]))
+    known: set[Register] = set(registers_of(looks.operands[:1]))
     before = 0
     while len(known) > before:
         before = len(known)
         for i in body:
             read = [i.predicate, *registers_of(i.operands[1:])]
-            if i.operands and not known.isdisjoint(read):
-                known |= set(registers_of(i.operands[0]))
+            if not known.isdisjoint(read):
+                known |= set(registers_of(i.operands[:1]))
     first, last = body[0].pc, body[-1].pc
     leaving = (i for i in body if i.pc == last or any(not first <= to <= last for to in targets(i)))
     return any(i.predicate in known for i in leaving)
