@@ -100,7 +100,7 @@ def setp_packed(m: Modifiers) -> Elementwise:
 @elementwise("set", (*INTEGERS, *BITS, *FLOATS, "f16", "bf16"))
 def set_(m: Modifiers) -> Elementwise:
     """set: all ones (1.0 for a float result) where the comparison holds, else 0 (PTX ISA 9.7.6.1)."""
-    result, t = m.types[0], m.types[1]
+    result, t = m.two_types()
     combine = COMBINE.get(m.one_of(COMBINE) or "")
     test = comparison(m, t)
     yes: Any = {
@@ -123,7 +123,7 @@ def set_(m: Modifiers) -> Elementwise:
 @elementwise("set", ("f16x2", "bf16x2"))
 def set_packed(m: Modifiers) -> Elementwise:
     """set of packed pairs: 1.0, or all ones for an integer result, in each half where it holds (PTX ISA 9.7.7.1)."""
-    result, t = m.types[0], m.types[1]
+    result, t = m.two_types()
     name = t.name.removesuffix("x2")
     test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
     m.flag("ftz")
@@ -147,7 +147,7 @@ def selp(m: Modifiers) -> Elementwise:
 @elementwise("slct", ("s32", "f32"))
 def slct(m: Modifiers) -> Elementwise:
     """slct: a where c >= 0 (-0 included, NaN not), else b (PTX ISA 9.7.6.4)."""
-    t, sign = m.types[0], m.types[1]
+    t, sign = m.two_types()
     flush = m.flag("ftz")
 
     def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ def widened(x: np.ndarray, t: Type) -> np.ndarray:
 def _pack_two(m: Modifiers, to: Type, mode: str, relu: bool) -> Elementwise:
     """cvt.rn.f16x2.f32 d, a, b: a goes to the upper half, b to the lower."""
     name, f32 = to.name.removesuffix("x2"), TYPES["f32"]
-    if m.types[1].name != "f32" or len(m.instruction.operands) != 3:
+    if m.two_types()[1].name != "f32" or len(m.instruction.operands) != 3:
         m.reject("this source type")
 
     def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:

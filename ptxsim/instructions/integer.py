@@ -419,7 +419,7 @@ def _bytes(x: np.ndarray, signed: bool) -> np.ndarray:
 @elementwise("dp4a", ("s32", "u32"))
 def dp4a(m: Modifiers) -> Elementwise:
     """dp4a: c plus the dot product of four bytes (PTX ISA 9.7.1.23); a and b have types of their own."""
-    ta, tb = m.types[0], m.types[1]
+    ta, tb = m.two_types()
     result = TYPES["s32" if ta.signed or tb.signed else "u32"]
 
     def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -432,7 +432,7 @@ def dp4a(m: Modifiers) -> Elementwise:
 @elementwise("dp2a", ("s32", "u32"))
 def dp2a(m: Modifiers) -> Elementwise:
     """dp2a: c plus the dot product of two halves of a with two bytes (`.lo` or `.hi`) of b (PTX ISA 9.7.1.24)."""
-    ta, tb = m.types[0], m.types[1]
+    ta, tb = m.two_types()
     first = 2 if m.one_of(("lo", "hi")) == "hi" else 0
     result = TYPES["s32" if ta.signed or tb.signed else "u32"]
 

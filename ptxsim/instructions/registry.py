@@ -124,6 +124,12 @@ class Modifiers:
             raise PtxError(f"{self.instruction.where}: {self.instruction.name} has no type")
         return self.types[-1]
 
+    def two_types(self) -> tuple[Type, Type]:
+        """Return the first two types. Raises `PtxError` where there are fewer."""
+        if len(self.types) < 2:
+            raise PtxError(f"{self.instruction.where}: {self.instruction.name} needs two types")
+        return self.types[0], self.types[1]
+
     def flag(self, name: str) -> bool:
         if name in self.left:
             self.left.remove(name)
