@@ -198,7 +198,7 @@ class Compared:
         return self.estimated / self.measured - 1
 
 
-PRESETS = {"h100": "h100-sxm"}  # ptxsim's names of machines that archives call otherwise
+PRESET_OF = {"h100": "h100-sxm"}  # ptxsim's names of machines that archives call otherwise
 
 
 def measured(archive: Path | None) -> Iterator[dict[str, Any]]:
@@ -207,7 +207,7 @@ def measured(archive: Path | None) -> Iterator[dict[str, Any]]:
     if archive is None:
         return
     machine = read_json(archive / "machine.json", "machine")["machine"]
-    machine = PRESETS.get(machine, machine)
+    machine = PRESET_OF.get(machine, machine)
     kernels = catalogue.load().kernels
     for row in read_rows(archive / "counters.csv", "counters"):
         known = kernels.get(row["variant"])

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from helpers import ROOT
 
-from contracts import read_json, read_rows
+from contracts import archives, read_json, read_rows
 from experiments import declarations
 from experiments.stages import archive as stage
 from experiments.tuning import space
 from experiments.tuning import sweep as tune
 from kernels import catalogue
 
-ARCHIVES = sorted(path.parent for path in ROOT.glob("data/*/provenance.json"))
+ARCHIVES = archives.folders(ROOT)
 
 
 def rows(table: Path) -> list[dict[str, str]]:

@@ -23,7 +23,7 @@ from analysis.findings.merged.finding import APART
 from analysis.findings.sources import Sources
 from analysis.quantities.machine import Machine
 from analysis.statistics import IN_TURNS, SHARE, TIME
-from contracts import UserError, read_json, read_rows, worklogs, write_json, write_rows
+from contracts import UserError, archives, read_json, read_rows, worklogs, write_json, write_rows
 from kernels import catalogue
 
 Row = dict[str, Any]
@@ -41,12 +41,12 @@ def reported(tmp_path_factory: pytest.TempPathFactory, archive: Path, variants_c
     return {row["name"]: row for row in made(folder, archive, variants_csv)}
 
 
-def made(folder: Path, measured: Path, variants: Path, *archives: Path) -> list[Row]:
+def made(folder: Path, measured: Path, variants: Path, *others: Path) -> list[Row]:
     """The document as the command makes it."""
     analytic = folder / "analytic.csv"
     done = run_module("experiments.stages.analytic", "--out", analytic)
     assert done.returncode == 0, done.stderr
-    more = {"tables": {"analytic": analytic}, "archives": list(map(str, archives))}
+    more = {"tables": {"analytic": analytic}, "archives": list(map(str, others))}
     inputs = write_inputs(folder / "inputs.json", measured, variants, **more)
     done = run_module("analysis.tabulate", "--inputs", inputs, "--out", folder, "matrix", "findings")
     assert done.returncode == 0, done.stderr
@@ -246,10 +246,10 @@ def readme(found: Iterable[Row] | None) -> str:
 
 
 def test_readme_has_the_matrix_of_every_archive(tmp_path: Path, archive: Path, variants_csv: Path) -> None:
-    archives = [archive, *sorted(path.parent for path in (ROOT / "data").glob("*/provenance.json"))]
-    found = made(tmp_path, archive, variants_csv, *dict.fromkeys(archives))
+    known = archives.folders(ROOT)
+    found = made(tmp_path, archive, variants_csv, *dict.fromkeys([archive, *known]))
     names = {one["machine"] for row in found for one in row["tried"]}
-    assert names >= {path.parent.name for path in (ROOT / "data").glob("*/provenance.json")}
+    assert names >= {folder.name for folder in known}
     assert readme(found) == (ROOT / "README.md").read_text(), "out of date: docs/use.md, Add your GPU, has the commands"
 
 

@@ -21,7 +21,7 @@ from analysis.quantities.machine import Machine, Missing
 from analysis.quantities.registry import SOURCES, quantities
 from analysis.statistics import IN_TURNS, SHARE
 from analysis.tables import autotune
-from contracts import UserError, read_rows
+from contracts import UserError, archives, read_rows
 
 
 @pytest.fixture
@@ -301,6 +301,6 @@ def test_another_machine_s_missing_value_and_an_unknown_machine_are_one_line_eac
 
 def test_without_a_plan_the_other_machines_are_those_in_data(planted: Planted) -> None:
     machine = planted.machine()
-    assert list(machine.archives) == [path.parent.name for path in sorted((ROOT / "data").glob("*/provenance.json"))]
+    assert list(machine.archives) == [folder.name for folder in archives.folders(ROOT)]
     with pytest.raises(UserError, match=r"^a.txt:1: unknown machine 'h2000' in data/; nearest: h200, "):
         judged("sgemm_warptile.share[machine=h2000] > 0", machine, Path("a.txt"))

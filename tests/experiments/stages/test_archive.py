@@ -232,6 +232,9 @@ def test_a_tuned_kernel_is_the_one_of_the_archive_s_own_sweep(tmp_path: Path, ar
         stage.require_current(path, "checks", stage.hashes_of(archive))
 
 
+GPU = json.loads((ARCHIVE / "machine.json").read_text())["gpu"]
+
+
 def of_another_commit(folder: Path) -> None:
     origins = json.loads((folder / "archived.json").read_text())
     origins["checks.csv"]["commit"] = "b" * 40
@@ -268,7 +271,7 @@ def read_rows_of(folder: Path, name: str) -> list[dict]:
         (of_another_commit, "of 2 commits: aaaaaaaaaaaa, bbbbbbbbbbbb"),
         (with_a_stale_row, "measured before the source of"),
         (with_entries("machine", machine="h99"), f"machine.json is of machine 'h99', not '{ARCHIVE.name}'"),
-        (with_entries("provenance", gpu="NVIDIA H99"), "of 2 GPUs: NVIDIA H"),
+        (with_entries("provenance", gpu="NVIDIA H99"), f"of 2 GPUs: {GPU}, NVIDIA H99"),
         (with_entries("provenance", gpu=" "), "provenance.json names no GPU"),
         (lambda folder: (folder / "windows.csv").unlink(), "missing: windows.csv"),
         (lambda folder: (folder / "windows.csv").open("a").write("x\n"), "not as archived: windows.csv"),
