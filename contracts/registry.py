@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contracts.errors import UserError, choose
-from contracts.schema_files import STUDIES, schema_path
+from contracts.schema_files import STUDIES, schema, schema_path
 from contracts.tables import read_yaml
 
 REGISTRY = Path(__file__).resolve().parent / "tables.yaml"
@@ -144,3 +144,8 @@ def find(name: str, source: object) -> Table:
 def legs() -> dict[str, Leg]:
     """Every leg of coverage.csv by its stage, in the registry's order."""
     return {leg.stage: leg for table in tables().values() for leg in table.legs}
+
+
+def columns(kind: str) -> list[str]:
+    """The columns of a table's schema, in their order."""
+    return list(schema(kind)["properties"])

@@ -1,0 +1,312 @@
+"""Numbers of one GPU by name, for claims, findings, README and explorer alike.
+
+    numbers = Numbers(results)
+    numbers.value("sgemm_warptile", "fraction", n=8192)             # an Estimate: 0.817 [0.816, 0.818]
+    numbers.evaluate('fraction(sgemm_warptile) > 0.9')              # a Truth: false
+    numbers.evaluate('speedup(sgemm_coalesced, over=sgemm_naive)')
+
+An expression is Python's: names of the catalogue's variants, arithmetic, comparisons, lists, and as functions every
+quantity of `QUANTITIES`, every counter (analysis.counters) and the methods of `Numbers` that `functions` lists. What
+this GPU's tables lack, or have only of an older source, raises `Missing`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+import simpleeval
+
+from analysis import counters, estimates
+from analysis.estimates import Estimate, Missing, Truth
+from analysis.results import Results, squares, usual
+from contracts import UserError, choose, registry
+
+SIZE = 4096  # n where none is given: the size that the experiments profile
+# Columns of timings with an interval, and those without: a quantity of the same name each
+TIMED = ("fraction", "fraction_isolated", "fraction_per_clock", "time_us", "tflops", "flop_per_clock_sm", "sm_clock_mhz")
+TIMED += ("power_w", "gflop_per_j")
+PLAIN = ("time_worklog_us", "time_isolated_us", "temperature_c", "throttle_reasons", "clock_held")
+BUILT = ("registers", "shared_bytes", "stack_bytes", "spill_bytes", "threads", "blocks_per_sm", "occupancy", "limiter")
+BUILT += ("sass_total", "ffma", "hmma", "ldgsts", "ldsm", "bar", "tex")
+BUILT += tuple(f"{access}_{bits}" for access in ("lds", "sts", "ldg", "stg") for bits in (32, 64, 128))
+BUILT = tuple(BUILT)
+EXPRESSION_BYTES = 4000
+
+
+class Numbers:
+    """The numbers of one results folder.
+
+    paper: tables of the worklogs that are of no GPU, by name: "published" (value by id), "analytic" (value by case and
+    quantity), "compiled" (rows of resources by variant and architecture), "emulated" (value by variant, size, beta and
+    ncu's name).
+    """
+
+    def __init__(self, results: Results, paper: Mapping[str, Mapping[Any, Any]] | None = None) -> None:
+        self.results, self.paper = results, paper or {}
+        self.known = {row["variant"]: row for row in results.variants.to_dict("records")}
+        self.failed = set(results.failed["variant"])
+
+    # ---- quantities -------------------------------------------------------------------------------------------------
+
+    def value(self, variant: str, quantity: str, n: int = SIZE, **selectors: Any) -> Estimate | str:
+        """A quantity of a variant at m = n = k.
+
+        selectors, where a quantity has them: data ("uniform", "normal", "zeros"), experiment, clock_policy ("boost",
+        "locked"), arch (of the build, "sm_86"), beta, device ("gpu" or "ptxsim": who counted).
+        Raises `UserError` for a name that is none, `Missing` for what this GPU does not have.
+        """
+        choose(self.known, variant, "variant", "kernels/catalogue.yaml")
+        if variant in self.failed:
+            raise Missing(f"{variant} failed a check")
+        if quantity in (*TIMED, *PLAIN):
+            return self._timed(variant, quantity, n, **selectors)
+        if quantity in BUILT and not selectors.get("device") and self.known[variant]["kind"] != "baseline":
+            return self._built(variant, quantity, **selectors)
+        choose(counters.shown(), quantity, "quantity", "analysis/numbers.py")
+        return self._counted(variant, quantity, n, **selectors)
+
+    def _timed(
+        self, variant: str, quantity: str, n: int, data: str = "uniform", experiment: str | None = None,
+        clock_policy: str = "boost",
+    ) -> Estimate | str:  # fmt: skip
+        rows = self._timings(variant, data, clock_policy)
+        rows = rows[rows["n"] == n]
+        if experiment is not None:
+            rows = rows[rows["experiment"] == experiment]
+        words = f"{variant}, n = {n}, {data}, {clock_policy}" + (f", in {experiment}" if experiment else "")
+        row = self._first(rows, f"no timing of {words}")
+        if quantity in TIMED and not math.isnan(row[quantity]):
+            return Estimate(*(float(row[f"{quantity}{end}"]) for end in ("", "_low", "_high")))
+        return _cell(row, quantity, f"no {quantity} of {words}")
+
+    @functools.cache  # noqa: B019 - as long as the object itself
+    def _timings(self, variant: str, data: str, clock_policy: str) -> pd.DataFrame:
+        """Timings of one variant, current ones first, then those with the most processes and samples."""
+        rows = self.results.squares
+        rows = rows[(rows["variant"] == variant) & (rows["data"] == data) & (rows["clock_policy"] == clock_policy)]
+        order = ["stale", "processes", "samples", "experiment"]
+        return rows.sort_values(order, ascending=[True, False, False, True], kind="stable")
+
+    def _built(self, variant: str, quantity: str, arch: str | None = None) -> Estimate | str:
+        if arch is not None:
+            row = self.paper.get("compiled", {}).get((variant, arch))
+            if row is None:
+                raise Missing(f"{variant} was not compiled for {arch}")
+            return _cell(pd.Series(row), quantity, f"no {quantity} of {variant} for {arch}")
+        rows = self.results.table("resources")
+        row = self._first(rows[rows["variant"] == variant], f"{variant} was not built")
+        return _cell(row, quantity, f"no {quantity} of {variant}")
+
+    def _counted(
+        self, variant: str, quantity: str, n: int, device: str = "gpu", beta: float = 0.0
+    ) -> Estimate | str:
+        words = f"{quantity} of {variant} at n = {n}" + (f" with beta = {beta:g}" if beta else "")
+        if beta:
+            return self._with_beta(variant, quantity, n, device, beta, words)
+        choose(dict.fromkeys(("gpu", "ptxsim")), device, "device", quantity)
+        rows = self.results.counters if device == "gpu" else self.results.predictions
+        row = self._first(rows[(rows["variant"] == variant) & (rows["n"] == n)], f"no counters: {words}")
+        return _cell(row, quantity, f"not counted: {words}")
+
+    def _with_beta(self, variant: str, quantity: str, n: int, device: str, beta: float, words: str) -> Estimate:
+        """Counters of the few problems that read C, too: measured, or the emulator's in the worklog's own table."""
+        ncu = next((name for name, key in counters.key_of_ncu().items() if key == quantity), None)
+        if device == "ptxsim":
+            value = self.paper.get("emulated", {}).get((variant, n, beta, ncu))
+            if value is None:
+                raise Missing(f"not emulated: {words}")
+            return Estimate.of(value)
+        rows = self.results.table("counters_with_beta")
+        rows = squares(rows.drop(columns="beta"))[
+            (rows["variant"] == variant) & (rows["n"] == n) & (rows["beta"] == beta) & (rows["metric"] == ncu)
+        ]
+        row = self._first(rows, f"not counted: {words}")
+        return Estimate.of(float(row["value"]) * counters.SCALE.get(row["unit"], 1.0))
+
+    def _first(self, rows: pd.DataFrame, missing: str) -> pd.Series:
+        """The first row, of the current source. Raises `Missing` where there is none."""
+        if rows.empty:
+            raise Missing(missing)
+        row: pd.Series = rows.iloc[0]
+        if row.get("stale", False):
+            raise Missing(f"{missing} of its current source")
+        return row
+
+    # ---- functions of an expression, besides the quantities ---------------------------------------------------------
+
+    def speedup(self, variant: str, over: str, n: int = SIZE, data: str = "uniform") -> Estimate:
+        """How many times as fast a variant is as another: the ratio of their fractions of cuBLAS, interleaved.
+
+        Without one baseline in common, the ratio of their interleaved times.
+        """
+        names = (variant, over)
+        if self.known[variant]["baseline"] == self.known.get(over, {}).get("baseline"):
+            ours, theirs = (self.value(name, "fraction", n=n, data=data) for name in names)
+            return Estimate.of(ours) / theirs
+        ours, theirs = (self.value(name, "time_us", n=n, data=data) for name in names)
+        return Estimate.of(theirs) / ours
+
+    def sizes(self, variant: str, data: str = "uniform") -> list[int]:
+        """The sizes at which a variant was timed, ascending."""
+        choose(self.known, variant, "variant", "kernels/catalogue.yaml")
+        rows = self._timings(variant, data, "boost")
+        if rows.empty:
+            raise Missing(f"no timing of {variant}")
+        return sorted(int(n) for n in rows["n"].unique())
+
+    def crossover(self, variant: str, over: str) -> Estimate:
+        """The smallest measured size from which on a variant is faster than another; 1e9 where it never is."""
+        common = sorted(set(self.sizes(variant)) & set(self.sizes(over)))
+        if len(common) < 2:
+            raise Missing(f"fewer than two sizes of both {variant} and {over}")
+        gains = {n: self.speedup(variant, over, n=n) for n in common}
+
+        def begins(end: str) -> float:
+            slower = [n for n in common if getattr(gains[n], end) <= 1]
+            later = [n for n in common if not slower or n > slower[-1]]
+            return float(later[0]) if later else 1e9
+
+        return Estimate.around(begins("value"), (begins("low"), begins("high")))
+
+    def minimum_cycles(self, variant: str, resource: str, n: int = SIZE) -> Estimate:
+        """Cycles of an SM that a unit needs at least, by the emulator's count of its work."""
+        rows = squares(self.results.table("bounds"))
+        column = "minimum_cycles" if "minimum_cycles" in rows else "cycles_per_sm"
+        rows = rows[(rows["variant"] == variant) & (rows["n"] == n)]
+        self._first(rows, f"no minimum cycles of {variant} at n = {n}")
+        found = rows.loc[rows["resource"] == resource, column]
+        return Estimate.of(float(found.iloc[0]) if len(found) else 0.0)
+
+    def cell(self, table: str, column: str, **where: Any) -> Estimate | str:
+        """A cell of a recorded table: of the only row, or the first one, with these values in other columns.
+
+            cell("timeline", "mean_us", variant="sgemm_warptile", table_="kernel")   # a name with _ at its end: table
+            cell("machine", "sm_count")                                              # of machine.json
+        """
+        if table == "machine":
+            known = self.results.machine | self.results.machine["ceilings"]
+            return _cell(pd.Series(known), column, f"machine.json has no {column}")
+        rows = self.results.table(table) if "variant" in registry.columns(registry.find(table, "cell").schema) else (
+            self.results.raw(table)
+        )  # fmt: skip
+        if rows.empty:
+            raise Missing(f"{table} was not measured")
+        for name, value in ({"column": column} | where).items():
+            choose(dict.fromkeys(rows.columns), value if name == "column" else name.rstrip("_"), "column", table)
+        for name, value in where.items():
+            value = value.value if isinstance(value, Estimate) else value
+            rows = rows[rows[name.rstrip("_")] == value]
+        words = ", ".join(f"{name.rstrip('_')} = {value}" for name, value in where.items())
+        return _cell(self._first(rows, f"{table} has no row of {words}"), column, f"{table} has no {column} of {words}")
+
+    def published(self, id: str) -> Estimate:
+        """A worklog's number, by its id in published.csv."""
+        return Estimate.of(choose(self.paper.get("published", {}), id, "id", "published.csv"))
+
+    def analytic(self, case: str, quantity: str) -> Estimate | str:
+        """What a case of a worklog's analytic.yaml comes to: analytic("a-smem-tile-sm86", "occupancy")."""
+        found = self.paper.get("analytic", {}).get((case, quantity))
+        if found is None:
+            raise UserError(f"analytic.csv has no {quantity!r} of {case!r}; allowed: a case and quantity of analytic.yaml")
+        return found if isinstance(found, str) else Estimate.of(found)
+
+    # ---- expressions ------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """What an expression may call."""
+        quantities = dict.fromkeys([*TIMED, *PLAIN, *BUILT, *counters.shown()])
+        found: dict[str, Callable[..., Any]] = {name: functools.partial(self._quantity, name) for name in quantities}
+        own = (self.speedup, self.sizes, self.crossover, self.minimum_cycles, self.cell, self.published, self.analytic)
+        found |= {function.__name__: function for function in own}
+        found |= {"min": _over(estimates.least), "max": _over(estimates.greatest), "mean": _over(estimates.mean)}
+        found |= {"sum": _over(lambda values: sum(values, Estimate.of(0))), "abs": lambda value: abs(Estimate.of(value))}
+        found |= {"all_of": estimates.all_of, "any_of": estimates.any_of, "rounds_to": rounds_to, "equals": equals}
+        found |= {"is_": is_, "contains": contains, "log2": log2, "count": count}
+        return found
+
+    def _quantity(self, quantity: str, variant: str, n: int = SIZE, **selectors: Any) -> Estimate | str:
+        return self.value(variant, quantity, n=n, **selectors)
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of an expression: an Estimate, a Truth or a text.
+
+        Raises `UserError` for what is no expression, and `Missing`.
+        """
+        text = " ".join(str(expression).split())
+        if len(text) > EXPRESSION_BYTES:
+            raise UserError(f"an expression of {len(text)} characters is not allowed; allowed: {EXPRESSION_BYTES}")
+        names = {name: name for name in self.known}
+        evaluator = simpleeval.EvalWithCompoundTypes(functions=self.functions, names=names)
+        try:
+            found = evaluator.eval(text)
+        except (Missing, UserError):
+            raise
+        except Exception as error:  # simpleeval's own errors, and those of Python's operators and calls
+            raise UserError(f"{text!r} is not allowed: {error}") from error
+        return Estimate.of(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else found
+
+
+def _over(function: Callable[[list[Any]], Any]) -> Callable[..., Any]:
+    """A function of several values, which takes them as arguments or as one list."""
+
+    def call(*values: Any) -> Any:
+        several = list(values[0]) if len(values) == 1 and isinstance(values[0], (list, tuple)) else list(values)
+        if not several:
+            raise Missing("nothing to choose from")
+        return function(several)
+
+    return call
+
+
+def rounds_to(ours: Any, theirs: Any, digit: float) -> Truth:
+    """Whether ours, rounded as a text rounds, is theirs: rounds_to(268.2, 268, digit=1)."""
+    ours, half = Estimate.of(ours), digit * (0.5 + 1e-9)
+    inside = abs(ours - theirs)
+    holds = True if inside.high <= half else False if inside.low > half else None
+    return Truth(holds, f"{ours} rounds to {estimates.number(float(theirs))}", ours)
+
+
+def equals(ours: Any, wanted: Any) -> Truth:
+    """Whether two exact numbers are the same, to the nine digits of the tables."""
+    ours, wanted = Estimate.of(ours), Estimate.of(wanted)
+    same = math.isclose(ours.value, wanted.value, rel_tol=1e-6)
+    apart = ours.high < wanted.low or wanted.high < ours.low
+    exact = ours.low == ours.high and wanted.low == wanted.high
+    return Truth(same if exact else (False if apart else None), f"{ours} = {wanted}", ours)
+
+
+def is_(text: Any, wanted: str) -> Truth:
+    """Whether a text is another."""
+    return Truth(str(text) == wanted, f"{text} is {wanted}", str(text))
+
+
+def contains(text: Any, part: str) -> Truth:
+    """Whether a text has a part, in whichever case."""
+    return Truth(part.lower() in str(text).lower(), f"{part!r} in {text}", str(text))
+
+
+def log2(value: Any) -> Estimate:
+    """Logarithm to base two of what is above zero."""
+    value = Estimate.of(value)
+    return Estimate(*(math.log2(end) for end in (value.value, value.low, value.high)))
+
+
+def count(values: list[Truth]) -> Estimate:
+    """How many comparisons of a list hold; its interval counts undecided ones as either."""
+    held = sum(one.holds is True for one in values)
+    return Estimate(held, held, held + sum(one.holds is None for one in values))
+
+
+def _cell(row: pd.Series, column: str, missing: str) -> Estimate | str:
+    """A number or a text of a row. Raises `Missing` for an empty cell, or a column that the row does not have."""
+    value = row.get(column)
+    if isinstance(value, str):
+        return value
+    if value is None or pd.isna(value):
+        raise Missing(missing)
+    return Estimate.of(float(value))

@@ -1,0 +1,226 @@
+"""One GPU's recorded tables, in results/<gpu> or data/<gpu>, joined with the catalogue of kernels.
+
+    results = Results(Path("data/h100"), Path("results/variants.csv"))
+    results.timings                       # analysis.timings, of kernels that passed every check
+    results.counters                      # one row for each variant and size, a column for each counter
+    results.table("resources")            # any recorded table (contracts) as a frame, with the catalogue's columns
+
+Rows of a kernel that failed a check are left out of everything that shows its speed. A row is stale where the kernel's
+source changed after it was measured; figures mark such rows with a dagger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis import counters
+from analysis.timings import timings
+from contracts import UserError, read_json, read_rows, registry
+from contracts.samples import read_samples
+
+DAGGER = "†"  # stands at every label whose rows are stale
+RENAMED = {"regime": "clock_policy", "mechanism": "clock_source", "worst_error_share": "error_over_bound"}  # TODO migration
+OF_CATALOGUE = ["label", "kind", "family", "dtype", "tensor", "order", "builds_on", "baseline"]
+
+
+class Results:
+    """The tables of one folder. Each is read when it is first asked for; frames are never changed in place.
+
+    folder: results/<gpu>, results/<gpu>/only/<experiment> or data/<gpu>. catalogue: variants.csv of this tree.
+    here: where this tree's own build and emulation are, results/no-gpu on a machine without a GPU; its tables
+    (resources, predictions, bounds, checks on the emulator) come before those of `folder`.
+    """
+
+    def __init__(self, folder: Path, catalogue: Path, here: Path | None = None) -> None:
+        if not folder.is_dir():
+            raise UserError(f"{folder}: no such folder; a folder with machine.json, provenance.json and tables is needed")
+        self.folder, self.catalogue, self.here = folder, catalogue, here
+
+    # ---- tables -----------------------------------------------------------------------------------------------------
+
+    def path(self, name: str) -> Path:
+        """The file of a recorded table; it need not be there. Raises `UserError` for a name that is none."""
+        table = registry.find(name, "a table's name")
+        if self.here and not table.needs_gpu and (own := self.here / table.file).is_file():
+            return own
+        return self.folder / table.file
+
+    def has(self, name: str) -> bool:
+        """Whether a recorded table is there."""
+        return self.path(name).is_file()
+
+    def raw(self, name: str) -> pd.DataFrame:
+        """A recorded CSV table as it is; no rows where it is not there."""
+        return self._read[name] if name in self._read else self._read.setdefault(name, self._frame(name))
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        table, path = registry.find(name, "a table's name"), self.path(name)
+        rows = read_rows(path, table.schema) if path.is_file() else []
+        return self._with_current_hashes(pd.DataFrame(rows, columns=registry.columns(table.schema)).rename(columns=RENAMED))
+
+    def _with_current_hashes(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Rows with today's source_hash where a kernel's source changed since, but not its machine code (same_code)."""
+        path = self.folder / "same_code.csv"
+        if "source_hash" not in rows or "variant" not in rows or not path.is_file():
+            return rows
+        same = {(row["variant"], row["measured_hash"]): row["source_hash"] for row in read_rows(path, "same_code")}
+        keys = zip(rows["variant"], rows["source_hash"], strict=True)
+        return rows.assign(source_hash=[same.get(key, key[1]) for key in keys])
+
+    @cached_property
+    def _read(self) -> dict[str, pd.DataFrame]:
+        return {}
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A recorded table of variants, with the catalogue's columns and `stale`, in the catalogue's order.
+
+        Rows of variants that the catalogue no longer has are left out.
+        """
+        return described(self.raw(name), self.variants)
+
+    @cached_property
+    def provenance(self) -> dict[str, Any]:
+        """provenance.json: when and with what the folder was measured."""
+        found: dict[str, Any] = read_json(self.folder / "provenance.json", "provenance")
+        return found
+
+    @cached_property
+    def machine(self) -> dict[str, Any]:
+        """machine.json: the GPU, its limits and its measured ceilings."""
+        found: dict[str, Any] = read_json(self.folder / "machine.json", "machine")
+        return found
+
+    @cached_property
+    def variants(self) -> pd.DataFrame:
+        """The catalogue: variant, label (unique), kind ("kernel", "dispatcher" or "baseline"), family, dtype, tensor,
+        builds_on, baseline, source, idea, source_hash, and `order`."""
+        rows = pd.DataFrame(read_rows(self.catalogue, "variants"))
+        own = rows["archived_hashes"].astype("string").str.extract(rf"(?:^| ){self.name}=(\S+)", expand=False)
+        rows = rows.assign(source_hash=own.fillna(rows["source_hash"]), order=range(len(rows)))
+        for longer in (rows["label"] + " " + rows["dtype"], rows["variant"]):
+            rows["label"] = rows["label"].where(~rows["label"].duplicated(keep=False), longer)
+        return rows
+
+    # ---- what is measured -------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The folder's name for its GPU model: "h100"."""
+        parts = self.folder.parts
+        return parts[-3] if "only" in parts[-2:] else self.folder.name
+
+    @property
+    def archived(self) -> bool:
+        """Whether the folder is an archive, data/<gpu>."""
+        return self.folder.parent.name == "data"
+
+    @property
+    def gpu(self) -> str:
+        """The GPU as NVIDIA names it: "NVIDIA H100 80GB HBM3"."""
+        return str(self.provenance["gpu"])
+
+    @property
+    def model(self) -> str:
+        """The GPU in a sentence: "H100"."""
+        return self.name.upper()
+
+    @property
+    def date(self) -> str:
+        return str(self.provenance["date"])
+
+    @cached_property
+    def checks(self) -> pd.DataFrame:
+        """Every correctness case, on the GPU and on the emulator; for an archive, of this tree's emulation."""
+        rows = self.table("checks")
+        if self.here and self.has("emulated_checks"):
+            parts = [rows[rows["device"] != "ptxsim"], self.table("emulated_checks")]
+            rows = pd.concat([part for part in parts if len(part)], ignore_index=True)
+        return rows
+
+    @cached_property
+    def failed(self) -> pd.DataFrame:
+        """The first failed case of each variant that failed one: variant, label, case, detail."""
+        bad = self.checks[~self.checks["passed"].astype(bool)]
+        return bad.drop_duplicates("variant")[["variant", "label", "case", "detail"]].reset_index(drop=True)
+
+    def without_failed(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Rows of variants that passed every check."""
+        return rows[~rows["variant"].isin(self.failed["variant"])].reset_index(drop=True)
+
+    @cached_property
+    def timings(self) -> pd.DataFrame:
+        """`analysis.timings` with the catalogue's columns: all problems, clock policies and kinds of data."""
+        windows, path = self.raw("windows"), self.path("samples")
+        samples = read_samples(path).to_pandas() if path.is_file() else pd.DataFrame()
+        if windows.empty or samples.empty:
+            raise UserError(f"{self.folder}: nothing was timed; windows.csv and samples.parquet are needed")
+        samples = samples.rename(columns=RENAMED)
+        windows, samples = (one.assign(clock_policy=one["clock_policy"].astype(str).replace("unlocked", "boost")) for one in (windows, samples))
+        rows = timings(windows, samples, self.machine["sm_count"], self.path("windows"))
+        return self.without_failed(described(rows, self.variants))
+
+    @cached_property
+    def squares(self) -> pd.DataFrame:
+        """Timings of squares, m = n = k, with alpha = 1 and beta = 0."""
+        return squares(self.timings)
+
+    @cached_property
+    def counters(self) -> pd.DataFrame:
+        """Nsight Compute's counters of squares: `analysis.counters.wide`."""
+        return self._counted("counters")
+
+    @cached_property
+    def predictions(self) -> pd.DataFrame:
+        """The same counters as the emulator predicts them."""
+        return self._counted("predictions")
+
+    def _counted(self, name: str) -> pd.DataFrame:
+        return counters.wide(self.without_failed(squares(self.table(name))))
+
+
+def of_archives(catalogue: Path, data: Path = Path("data")) -> dict[str, Results]:
+    """Every archive, data/<gpu>, by name."""
+    return {path.parent.name: Results(path.parent, catalogue) for path in sorted(data.glob("*/provenance.json"))}
+
+
+def described(rows: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
+    """Rows of variants in the catalogue, in its order, with `OF_CATALOGUE` and `stale` joined."""
+    columns = [name for name in OF_CATALOGUE if name not in rows or name == "variant"]
+    now = variants[["variant", *columns, "source_hash"]].rename(columns={"source_hash": "source_hash_now"})
+    joined = rows.merge(now, on="variant", how="inner").sort_values("order", kind="stable", ignore_index=True)
+    hash_now = joined.pop("source_hash_now")
+    stale = joined["source_hash"] != hash_now if "source_hash" in joined else False
+    return joined.assign(stale=stale)
+
+
+def squares(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with m = n = k and, where a table has alpha and beta, 1 and 0."""
+    plain = (rows["m"] == rows["n"]) & (rows["n"] == rows["k"])
+    for column, value in (("alpha", 1.0), ("beta", 0.0)):
+        if column in rows:
+            plain &= rows[column] == value
+    return rows[plain].reset_index(drop=True)
+
+
+def usual(rows: pd.DataFrame) -> pd.DataFrame:
+    """One timing for each variant and size: `boost` clocks, uniform data; of several experiments, current ones first,
+    then the one with the most processes and samples."""
+    rows = rows[(rows["clock_policy"] == "boost") & (rows["data"] == "uniform")]
+    keys, ascending = ["stale", "processes", "samples", "experiment"], [True, False, False, True]
+    rows = rows.sort_values(keys, ascending=ascending, kind="stable").drop_duplicates(["variant", "n"])
+    return rows.sort_values(["order", "n"], kind="stable", ignore_index=True)
+
+
+def marked(rows: pd.DataFrame) -> pd.Series:
+    """The labels of rows, with a dagger at stale ones."""
+    return rows["label"].where(~rows["stale"].astype(bool), rows["label"] + DAGGER)
+
+
+def records(rows: pd.DataFrame) -> Iterator[Any]:
+    """The rows, each with its columns as attributes."""
+    return iter(rows.itertuples())

@@ -1,0 +1,119 @@
+"""Timings of a results folder: one row for each experiment, variant, problem, clock policy and kind of data.
+
+A window is one process that runs a variant and its baseline (a cuBLAS call) in alternation. Its median time and its
+fraction of the baseline are one value each; a row has the median over its processes and, as interval, their range.
+
+    fraction             of cuBLAS, interleaved: both kernels meet the same clock, temperature and power. The headline.
+    fraction_isolated    of cuBLAS, each kernel back to back at its own steady clock; only of rows with five processes
+    fraction_per_clock   of cuBLAS, interleaved, from SM cycles instead of time
+
+A row of one process has no range. Its interval is the spread between GPUs of one model (`SINGLE_PROCESS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from contracts import UserError
+
+# What names a row; a window has its process, too
+KEY = ["experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data"]
+COPIED = ["dtype", "b_layout", "clock_source", "baseline", "temperature_c", "source_hash"]
+PROCESSES = 5  # fresh processes whose range is an interval; the median of all lies inside with a probability of 94%
+SHORT_US = 150.0  # a kernel that takes less is not at a steady clock when it runs back to back
+HELD = 0.01  # a clock is held where 90% of the samples of both kernels lie within this of their median
+# Half-width of the interval of a row with one process, relative: the 90th percentile over rows of how far apart six
+# H100s lie, (greatest - least) / least, from the table of GPU medians in data/h100.
+SINGLE_PROCESS = {"fp32": 0.003, "tf32": 0.038, "bf16": 0.089, "fp16": 0.089}
+RANGES = ("time_us", "tflops", "fraction", "fraction_isolated", "fraction_per_clock", "flop_per_clock_sm")
+RANGES += ("sm_clock_mhz", "power_w", "gflop_per_j")
+
+
+def timings(windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source: object = "windows") -> pd.DataFrame:
+    """The rows, in the order of `windows`.
+
+    windows, samples: the recorded tables of one folder, with clock_policy and clock_source. sm_count: of the GPU.
+    Returned columns: `KEY`, `COPIED`, processes, samples, rejected, throttle_reasons, clock_held, time_isolated_us,
+    time_worklog_us, and for each name of `RANGES` NAME, NAME_low and NAME_high. Times in microseconds, fractions of
+    one, power in watts, clocks in MHz; NaN where a value was not measured.
+    A window that failed its check or was left out excludes its row. Raises `UserError`, naming `source`, where a
+    window that counts has no samples.
+    """
+    by_process = [*KEY, "process"]
+    excluded = windows[~windows["passed"].astype(bool) | windows["left_out"].notna()]
+    counted = windows.merge(excluded[KEY].drop_duplicates(), on=KEY, how="left", indicator="excluded")
+    counted = counted[counted.pop("excluded") == "left_only"]
+    found = counted.merge(_of_windows(samples), on=by_process, how="left")
+    if (lacking := found["time_us"].isna() | found["baseline_time_us"].isna()).any():
+        row = found.loc[lacking, by_process].iloc[0]
+        raise UserError(f"{source}: {' '.join(map(str, row))} has no samples; the table is truncated or foreign")
+    found = _with_values(found, sm_count)
+    grouped = found.groupby(KEY, sort=False, dropna=False)
+    rows = grouped[COPIED].first().reset_index()
+    sizes = grouped.size().to_numpy()
+    rows = rows.assign(processes=sizes, samples=grouped["samples"].sum().to_numpy())
+    rows["rejected"] = grouped["rejected"].sum().to_numpy()
+    rows["throttle_reasons"] = grouped["throttle_reasons"].agg(_joined).to_numpy()
+    rows["clock_held"] = grouped["clock_held"].all().to_numpy()
+    rows["time_worklog_us"] = grouped["time_worklog_us"].first().to_numpy()
+    rows["time_isolated_us"] = grouped["power_run_us"].median().where(rows["processes"].to_numpy() >= PROCESSES).to_numpy()
+    single = rows["dtype"].map(lambda name: SINGLE_PROCESS[name.split("_")[0]]).to_numpy()
+    for name in RANGES:
+        middle, low, high = (grouped[name].agg(how).to_numpy() for how in ("median", "min", "max"))
+        alone = sizes == 1
+        rows[name] = middle
+        rows[f"{name}_low"] = np.where(alone, middle * (1 - single), low)
+        rows[f"{name}_high"] = np.where(alone, middle * (1 + single), high)
+    isolated = [f"fraction_isolated{end}" for end in ("", "_low", "_high")]
+    rows.loc[rows["processes"] < PROCESSES, isolated] = np.nan
+    return rows
+
+
+def _with_values(found: pd.DataFrame, sm_count: int) -> pd.DataFrame:
+    """The windows with the values of `RANGES`, one each."""
+    flop = 2.0 * found["m"] * found["n"] * found["k"]
+    run, baseline_run = (found[name].astype(float) for name in ("power_run_us", "baseline_run_us"))
+    long = (run >= SHORT_US) & (baseline_run >= SHORT_US)
+    return found.assign(
+        tflops=flop / found["time_us"] / 1e6,
+        fraction=found["baseline_time_us"] / found["time_us"],
+        fraction_isolated=(baseline_run / run).where(long),
+        fraction_per_clock=found["baseline_cycles"] / found["cycles"],
+        flop_per_clock_sm=flop / (found["cycles"] * sm_count),
+        power_w=found["power_w"].astype(float),
+        gflop_per_j=flop / (found["power_w"].astype(float) * run / 1e6) / 1e9,
+    )
+
+
+def _of_windows(samples: pd.DataFrame) -> pd.DataFrame:
+    """One row a window: medians of its interleaved samples that count, for the variant and its baseline."""
+    by_process = [*KEY, "process"]
+    samples = samples.assign(cycles=samples["time_us"] * samples["sm_clock_mhz"].astype(float))
+    interleaved = samples[samples["window"] == "interleaved"]
+    kept, ours = interleaved["kept"].astype(bool), interleaved["role"] == "variant"
+    groups: dict[str, Any] = {"observed": True, "sort": False}
+    values = ["time_us", "cycles", "sm_clock_mhz"]
+    found = interleaved[kept & ours].groupby(by_process, **groups)[values].median()
+    baseline = interleaved[kept & ~ours].groupby(by_process, **groups)[values].median().add_prefix("baseline_")
+    found = found.join(baseline, how="left")
+    found["samples"] = interleaved[kept & ours].groupby(by_process, **groups).size()
+    found["rejected"] = interleaved[~kept & ours].groupby(by_process, **groups).size()
+    found["rejected"] = found["rejected"].fillna(0).astype(int)
+    clocks = interleaved[kept].groupby(by_process, **groups)["sm_clock_mhz"].quantile([0.05, 0.5, 0.95]).unstack()
+    found["clock_held"] = (clocks[0.05] >= (1 - HELD) * clocks[0.5]) & (clocks[0.95] <= (1 + HELD) * clocks[0.5])
+    replays = samples[samples["window"] == "worklog"]
+    place = replays.groupby(by_process, **groups)["index"].rank(method="first") - 1
+    count = replays.groupby(by_process, **groups)["index"].transform("size")
+    second_half = replays[(place >= count // 2) & replays["kept"].astype(bool)]
+    found["time_worklog_us"] = second_half.groupby(by_process, **groups)["time_us"].mean()
+    return found.reset_index().astype({name: str for name in ("experiment", "variant", "clock_policy", "data")})
+
+
+def _joined(reasons: Iterable[str]) -> str:
+    """All reasons of several windows, joined by +."""
+    seen = {reason for one in reasons for reason in one.split("+")} - {"none"}
+    return "+".join(sorted(seen)) or "none"
