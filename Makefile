@@ -1,5 +1,7 @@
 # make all   everything that this machine can do, into results/
+# make report  results/report.html: every figure and table with the rule that made it
 # make test  the tests (those that need a GPU are skipped where there is none)
+# make lint  linters, formatters, types and import layers, as .ci/run and pre-commit run them
 # make try   one kernel built, checked, emulated, measured: make try KERNEL=sgemm_mine (WATCH=1: whenever it is saved)
 # make fuzz  ten thousand mutations of what each reader reads
 # make bench how long the common commands take (COLD=1: `make all` from nothing, too)
@@ -10,7 +12,7 @@ CORES ?= $(shell nproc)
 BIN := .venv/bin
 unexport PYTHONDONTWRITEBYTECODE  # as in many containers: hundreds of processes would each compile the same modules
 
-.PHONY: all test try test-gpu fuzz bench clean
+.PHONY: all report test lint try test-gpu fuzz bench clean
 
 # Snakemake's lock outlives a run that is killed. A living run holds a file lock on Snakefile (workflow/rules/common.smk), and
 # make all one on Makefile, which Snakemake's process inherits: the kernel drops both however that process ends.
@@ -22,8 +24,18 @@ all: .venv/installed
 	fi; \
 	exec $(BIN)/snakemake --cores $(CORES) all
 
+report: .venv/installed
+	$(BIN)/snakemake --cores $(CORES) report
+
 test: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow/rules
+	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 try: .venv/installed
 	$(BIN)/python -m experiments.try_kernel $(or $(KERNEL),$(error name one: make try KERNEL=sgemm_mine)) $(if $(WATCH),--watch)

@@ -7,6 +7,8 @@ snakemake --cores 1 compare        any two variants side by side: --config varia
 snakemake --cores 1 paper          figures, paper and supplement again, from what is there; measures and emulates nothing
 snakemake --cores 1 explorer       the same for results/explorer.html, on which a reader chooses what to see
 snakemake --cores 1 claims         what the worklogs claim and what holds, of what is there; fails where a verdict changed
+snakemake --cores 1 report         the browsable report, results/report.html
+snakemake --cores 1 readme         README's table, findings and figure, of the archives
 snakemake --cores 1 pack           what was measured so far into one file; another machine: --config resume=FILE
 snakemake --cores 1 archive        put this machine's measurements under data/
 """
@@ -45,7 +47,8 @@ report: "workflow/report/workflow.rst"
 rule all:
     default_target: True
     input:
-        [f"results/{name}.pdf" for name in DOCUMENTS],
+        "results/paper.pdf",
+        "results/supplement.pdf",
         "results/explorer.html",
         "results/report.html",
         [f"{RESULTS}/{registry.tables()[name].file}" for name in PLAN.made if registry.tables()[name].target == "all"],
@@ -59,8 +62,13 @@ rule build:
 
 rule paper:
     input:
-        [f"results/{name}.pdf" for name in DOCUMENTS],
-        [f"results/figures/{name}.svg" for name in OUTPUTS],
+        "results/paper.pdf",
+        "results/supplement.pdf",
+
+
+rule report:
+    input:
+        "results/report.html",
 
 
 rule explorer:
@@ -74,7 +82,7 @@ for _name in PLAN.experiments:
         name:
             _name
         input:
-            f"{RESULTS}/resources.csv",
+            built_for(PLAN.experiments[_name].variants),
             figures_of(_name),
             f"{RESULTS}/only/{_name}/passed.txt" if PLAN.checking else [],
 
@@ -91,15 +99,15 @@ for _name in sorted({table.target for table in registry.tables().values()} - set
                 for name in PLAN.made
                 if registry.tables()[name].target == _name
             ],
-            "results/figures/autotune.svg" if _name == "tile_autotune" else [],
+            "results/figures/tiles.svg" if _name == "tile_autotune" else [],
 
 
-# Any two variants head to head. There is no output: it prints every time (the table: rules/report.smk).
+# Any two variants side by side. There is no output: it prints every time (the table: rules/report.smk).
 if PLAN.compared:
 
     rule compare:
         input:
-            COMPARED.replace(".csv", ".txt"),
+            f"{COMPARED}.txt",
         log:
             "results/logs/compare.log",
         localrule: True

@@ -1,50 +1,56 @@
-"""Draws figures, all that are named in one process: an SVG and a PDF each.
+"""Draws figures of a results folder, all that are named in one process: an SVG and a PDF each.
 
-python -m analysis.draw --inputs results/inputs.json --out results/figures NAME [NAME ...]
+    python -m analysis.draw --results data/h100 --catalogue results/variants.csv --out results/figures
+        NAME [NAME:EXPERIMENT ...]
+
+A figure of one experiment is written as NAME_EXPERIMENT. --here names the folder of this tree's own build and
+emulation.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis import registry
-from analysis.inputs import Inputs
-from contracts import choose, run_command
+from analysis.results import Results
+from contracts import UserError, choose, run_command
+
+FIGURES = {path.stem: path for path in sorted(Path(__file__).with_name("figures").glob("*.py"))}
+FIGURES = {name: path for name, path in FIGURES.items() if name not in ("__init__", "style")}
 
 
-def draw(inputs: Inputs, names: Sequence[str], out: Path) -> None:
-    """Draw figures by their output names (`registry.outputs`) into a folder.
-
-    Raises `UserError` for a name that is none before anything is drawn. Python looks for unused memory once a figure,
-    in place of many times, and no longer among what is loaded now.
-    """
-    known = registry.outputs(inputs.experiments)
-    chosen = {name: choose(known, name, "figure", registry.SOURCES) for name in names}
-    import matplotlib.pyplot as plt  # takes long, as seaborn does: only once the names are known
+def draw(results: Results, names: Sequence[str], out: Path) -> None:
+    """Draw figures, NAME or NAME:EXPERIMENT, into a folder. Raises `UserError` for a name that is none."""
+    chosen: list[tuple[str, str | None]] = []
+    for name in names:
+        figure, _, experiment = name.partition(":")
+        choose(FIGURES, figure, "figure", "analysis/figures/")
+        if name.endswith(":"):
+            raise UserError(f"{name!r} names no experiment; allowed: NAME or NAME:EXPERIMENT")
+        chosen.append((figure, experiment or None))
+    import matplotlib.pyplot as plt  # takes a second, so only once the names are known
     import numpy as np
 
     from analysis.figures import style
 
-    gc.freeze()
-    gc.disable()
-    for name, (one, experiment) in chosen.items():
-        np.random.seed(0)  # seaborn spreads points by it: the same each time, whatever is drawn before
-        style.save(one.made(inputs.of(experiment) if experiment else inputs), out / f"{name}.svg")
+    for module, of in chosen:
+        np.random.seed(0)  # seaborn spreads points by it
+        drawn = importlib.import_module(f"analysis.figures.{module}").draw(results, of)
+        style.save(drawn, out / f"{module}_{of}.svg" if of else out / f"{module}.svg")
         plt.close("all")
-        gc.collect()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--inputs", required=True, type=Path, metavar="FILE.json", help="what the run's plan says")
-    parser.add_argument("--tables", type=Path, metavar="DIR", help="report tables (default: tables/ next to --out)")
+    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
+    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
+    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR", help="for NAME.svg and NAME.pdf")
-    parser.add_argument("names", nargs="+", metavar="NAME", help="a figure; of one experiment: KIND_EXPERIMENT")
+    parser.add_argument("names", nargs="+", metavar="NAME[:EXPERIMENT]", help=f"figures: {', '.join(FIGURES)}")
     args = parser.parse_args()
-    draw(Inputs.read(args.inputs, args.tables or args.out.parent / "tables"), args.names, args.out)
+    draw(Results(args.results, args.catalogue, args.here), args.names, args.out)
 
 
 if __name__ == "__main__":

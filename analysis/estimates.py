@@ -81,23 +81,27 @@ class Estimate:
 
     def __lt__(self, other: Any) -> Truth:
         other = Estimate.of(other)
-        return Truth(_decided(self.high < other.low, self.low >= other.high), f"{self} < {other}", self)
+        return Truth(_decided(self.high < other.low, self.low >= other.high), compared(self, "<", other), self)
 
     def __gt__(self, other: Any) -> Truth:
         other = Estimate.of(other)
-        return Truth(_decided(self.low > other.high, self.high <= other.low), f"{self} > {other}", self)
+        return Truth(_decided(self.low > other.high, self.high <= other.low), compared(self, ">", other), self)
 
     def __le__(self, other: Any) -> Truth:
         other = Estimate.of(other)
-        return Truth(_decided(self.high <= other.low, self.low > other.high), f"{self} <= {other}", self)
+        return Truth(_decided(self.high <= other.low, self.low > other.high), compared(self, "<=", other), self)
 
     def __ge__(self, other: Any) -> Truth:
         other = Estimate.of(other)
-        return Truth(_decided(self.low >= other.high, self.high < other.low), f"{self} >= {other}", self)
+        return Truth(_decided(self.low >= other.high, self.high < other.low), compared(self, ">=", other), self)
+
+    def text(self, digits: int = 3) -> str:
+        """The value, and its interval where that is another number at so many significant digits."""
+        texts = [number(value, digits) for value in (self.value, self.low, self.high)]
+        return texts[0] if len(set(texts)) == 1 else f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
     def __str__(self) -> str:
-        texts = [number(value) for value in (self.value, self.low, self.high)]
-        return texts[0] if len(set(texts)) == 1 else f"{texts[0]} [{texts[1]}, {texts[2]}]"
+        return self.text()
 
 
 def _combined(operation: Callable[[float, float], float], a: Any, b: Any) -> Estimate:
@@ -129,20 +133,48 @@ class Truth:
         return self.holds is True
 
 
+def compared(a: Estimate, sign: str, b: Estimate) -> str:
+    """Two values as a comparison shows them, with as many digits as it takes to tell them apart, five at most."""
+    apart = (count for count in (3, 4) if float(number(a.value, count)) != float(number(b.value, count)))
+    digits = 3 if a.value == b.value else next(apart, 5)
+    return f"{a.text(digits)} {sign} {b.text(digits)}"
+
+
 def _decided(yes: bool, no: bool) -> bool | None:
     return True if yes else False if no else None
 
 
-def all_of(*parts: Truth) -> Truth:
-    """Whether all of several comparisons hold."""
-    holds = _decided(all(part.holds for part in parts), any(part.holds is False for part in parts))
-    return Truth(holds, " and ".join(part.words for part in parts), parts[0].ours)
+def all_of(*parts: Truth | bool) -> Truth:
+    """Whether all of several comparisons hold. A plain True or False is a comparison without words."""
+    truths = [_truth(part) for part in parts]
+    holds = _decided(all(one.holds for one in truths), any(one.holds is False for one in truths))
+    return Truth(holds, _words(truths, " and "), truths[0].ours)
 
 
-def any_of(*parts: Truth) -> Truth:
-    """Whether at least one of several comparisons holds."""
-    holds = _decided(any(part.holds for part in parts), all(part.holds is False for part in parts))
-    return Truth(holds, " or ".join(part.words for part in parts), parts[0].ours)
+def any_of(*parts: Truth | bool) -> Truth:
+    """Whether at least one of several comparisons holds; likewise."""
+    truths = [_truth(part) for part in parts]
+    holds = _decided(any(one.holds for one in truths), all(one.holds is False for one in truths))
+    return Truth(holds, _words(truths, " or "), truths[0].ours)
+
+
+def not_(part: Truth | bool) -> Truth:
+    """The opposite of a comparison; undecided stays undecided."""
+    truth = _truth(part)
+    return Truth(None if truth.holds is None else not truth.holds, f"not ({truth.words})", truth.ours)
+
+
+def _truth(part: Any) -> Truth:
+    """Raises `UserError` for what is no comparison."""
+    if isinstance(part, Truth):
+        return part
+    if not isinstance(part, bool):
+        raise UserError(f"{part} is not allowed where a comparison is needed; allowed: as in a > b")
+    return Truth(bool(part), str(bool(part)).lower())
+
+
+def _words(truths: Iterable[Truth], between: str) -> str:
+    return between.join(one.words for one in truths)
 
 
 def least(values: Iterable[Any]) -> Estimate:
@@ -164,11 +196,12 @@ def mean(values: Iterable[Any]) -> Estimate:
     return Estimate(middle, middle - half, middle + half)
 
 
-def number(value: float) -> str:
-    """Three significant digits, whole numbers whole: 0.0123, 0.498, 9.31, 35.6, 4096."""
+def number(value: float, digits: int = 3) -> str:
+    """So many significant digits, whole numbers whole: 0.0123, 0.498, 9.31, 35.6, 4096."""
     if float(value).is_integer() and abs(value) < 1e9:
         return f"{value:.0f}"
     if abs(value) >= 1e9 or abs(value) < 1e-3:
-        return f"{value:.3g}"
-    rounded = float(f"{value:.3g}")  # before the digits are counted: 0.9999 is 1.00
-    return f"{rounded:.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}" if abs(value) < 1000 else f"{value:.0f}"
+        return f"{value:.{digits}g}"
+    rounded = float(f"{value:.{digits}g}")  # before the digits are counted: 0.9999 is 1.00
+    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    return f"{rounded:.{places}f}" if abs(value) < 10**digits else f"{value:.0f}"

@@ -5,15 +5,18 @@
     numbers.evaluate('fraction(sgemm_warptile) > 0.9')              # a Truth: false
     numbers.evaluate('speedup(sgemm_coalesced, over=sgemm_naive)')
 
-An expression is Python's: names of the catalogue's variants, arithmetic, comparisons, lists, and as functions every
-quantity of `QUANTITIES`, every counter (analysis.counters) and the methods of `Numbers` that `functions` lists. What
-this GPU's tables lack, or have only of an older source, raises `Missing`.
+An expression is Python's: names of the catalogue's variants, arithmetic, comparisons joined by `and`, `or` and `not`,
+lists, and as functions every quantity, every counter (analysis.counters) and what `Numbers.functions` lists. An
+undecided comparison stays undecided: it is neither true nor false to `and`. `==` is `equals` of numbers, `is_` of
+texts. What this GPU's tables lack, or have only of an older source, raises `Missing`.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,31 +25,37 @@ import simpleeval
 
 from analysis import counters, estimates
 from analysis.estimates import Estimate, Missing, Truth
-from analysis.results import Results, squares, usual
+from analysis.results import Results, squares
+from analysis.timings import SINGLE_PROCESS
 from contracts import UserError, choose, registry
 
 SIZE = 4096  # n where none is given: the size that the experiments profile
 # Columns of timings with an interval, and those without: a quantity of the same name each
-TIMED = ("fraction", "fraction_isolated", "fraction_per_clock", "time_us", "tflops", "flop_per_clock_sm", "sm_clock_mhz")
-TIMED += ("power_w", "gflop_per_j")
+TIMED: tuple[str, ...] = ("fraction", "fraction_isolated", "fraction_per_clock", "time_us", "tflops")
+TIMED += ("flop_per_clock_sm", "sm_clock_mhz", "power_w", "gflop_per_j")
 PLAIN = ("time_worklog_us", "time_isolated_us", "temperature_c", "throttle_reasons", "clock_held")
-BUILT = ("registers", "shared_bytes", "stack_bytes", "spill_bytes", "threads", "blocks_per_sm", "occupancy", "limiter")
-BUILT += ("sass_total", "ffma", "hmma", "ldgsts", "ldsm", "bar", "tex")
+BUILT: tuple[str, ...] = ("registers", "shared_bytes", "stack_bytes", "spill_bytes", "threads", "blocks_per_sm")
+BUILT += ("occupancy", "limiter", "sass_total", "ffma", "hmma", "ldgsts", "ldsm", "bar", "tex")
 BUILT += tuple(f"{access}_{bits}" for access in ("lds", "sts", "ldg", "stg") for bits in (32, 64, 128))
-BUILT = tuple(BUILT)
+SPEEDS = ("time_us", "tflops", "fraction_of_cublas")  # columns of tuning.csv that another round changes
 EXPRESSION_BYTES = 4000
+LONGEST_TEXT = 40  # characters of a text that a comparison shows
+ORDERS = {ast.Lt: operator.lt, ast.Gt: operator.gt, ast.LtE: operator.le, ast.GtE: operator.ge}
 
 
 class Numbers:
     """The numbers of one results folder.
 
-    paper: tables of the worklogs that are of no GPU, by name: "published" (value by id), "analytic" (value by case and
-    quantity), "compiled" (rows of resources by variant and architecture), "emulated" (value by variant, size, beta and
-    ncu's name).
+    paper: tables of the worklogs that are of no GPU, by name: "published" (value by FOLDER/ID), "analytic" (value by
+    FOLDER/CASE and quantity), "compiled" (rows of resources by variant and architecture), "emulated" (value by variant,
+    size, beta and ncu's name). `analysis.claims.paper_tables` reads them.
+    worklog: the folder in which an id without one is looked for.
     """
 
-    def __init__(self, results: Results, paper: Mapping[str, Mapping[Any, Any]] | None = None) -> None:
-        self.results, self.paper = results, paper or {}
+    def __init__(
+        self, results: Results, paper: Mapping[str, Mapping[Any, Any]] | None = None, worklog: str = ""
+    ) -> None:
+        self.results, self.paper, self.worklog = results, paper or {}, worklog
         self.known = {row["variant"]: row for row in results.variants.to_dict("records")}
         self.failed = set(results.failed["variant"])
 
@@ -66,7 +75,7 @@ class Numbers:
             return self._timed(variant, quantity, n, **selectors)
         if quantity in BUILT and not selectors.get("device") and self.known[variant]["kind"] != "baseline":
             return self._built(variant, quantity, **selectors)
-        choose(counters.shown(), quantity, "quantity", "analysis/numbers.py")
+        choose(dict.fromkeys([*counters.shown(), "kernel"]), quantity, "quantity", "analysis/numbers.py")
         return self._counted(variant, quantity, n, **selectors)
 
     def _timed(
@@ -101,9 +110,7 @@ class Numbers:
         row = self._first(rows[rows["variant"] == variant], f"{variant} was not built")
         return _cell(row, quantity, f"no {quantity} of {variant}")
 
-    def _counted(
-        self, variant: str, quantity: str, n: int, device: str = "gpu", beta: float = 0.0
-    ) -> Estimate | str:
+    def _counted(self, variant: str, quantity: str, n: int, device: str = "gpu", beta: float = 0.0) -> Estimate | str:
         words = f"{quantity} of {variant} at n = {n}" + (f" with beta = {beta:g}" if beta else "")
         if beta:
             return self._with_beta(variant, quantity, n, device, beta, words)
@@ -150,10 +157,11 @@ class Numbers:
         ours, theirs = (self.value(name, "time_us", n=n, data=data) for name in names)
         return Estimate.of(theirs) / ours
 
-    def sizes(self, variant: str, data: str = "uniform") -> list[int]:
+    def sizes(self, variant: str, data: str = "uniform", experiment: str | None = None) -> list[int]:
         """The sizes at which a variant was timed, ascending."""
         choose(self.known, variant, "variant", "kernels/catalogue.yaml")
         rows = self._timings(variant, data, "boost")
+        rows = rows if experiment is None else rows[rows["experiment"] == experiment]
         if rows.empty:
             raise Missing(f"no timing of {variant}")
         return sorted(int(n) for n in rows["n"].unique())
@@ -175,17 +183,16 @@ class Numbers:
     def minimum_cycles(self, variant: str, resource: str, n: int = SIZE) -> Estimate:
         """Cycles of an SM that a unit needs at least, by the emulator's count of its work."""
         rows = squares(self.results.table("bounds"))
-        column = "minimum_cycles" if "minimum_cycles" in rows else "cycles_per_sm"
         rows = rows[(rows["variant"] == variant) & (rows["n"] == n)]
         self._first(rows, f"no minimum cycles of {variant} at n = {n}")
-        found = rows.loc[rows["resource"] == resource, column]
+        found = rows.loc[rows["resource"] == resource, "minimum_cycles"]
         return Estimate.of(float(found.iloc[0]) if len(found) else 0.0)
 
     def cell(self, table: str, column: str, **where: Any) -> Estimate | str:
         """A cell of a recorded table: of the only row, or the first one, with these values in other columns.
 
-            cell("timeline", "mean_us", variant="sgemm_warptile", table_="kernel")   # a name with _ at its end: table
-            cell("machine", "sm_count")                                              # of machine.json
+        cell("timeline", "mean_us", variant="sgemm_warptile", table_="kernel")   # a name with _ at its end: table
+        cell("machine", "sm_count")                                              # of machine.json
         """
         if table == "machine":
             known = self.results.machine | self.results.machine["ceilings"]
@@ -203,28 +210,56 @@ class Numbers:
         words = ", ".join(f"{name.rstrip('_')} = {value}" for name, value in where.items())
         return _cell(self._first(rows, f"{table} has no row of {words}"), column, f"{table} has no {column} of {words}")
 
+    def tile(self, column: str, kernel: str = "sgemm_autotuned", n: int = SIZE, **where: int) -> Estimate:
+        """A column of the fastest tile of a sweep with these parameters: tile("fraction_of_cublas", BM=128, BK=16).
+
+        Speeds have the range over the rounds in which the tile was timed, or the spread between GPUs after one round.
+        """
+        rows = self.results.raw("tuning")
+        rows = rows[(rows["kernel"] == kernel) & (rows["size"] == n)]
+        if len(rows) and self.known[kernel]["source_hash"] not in set(rows["source_hash"]):
+            raise Missing(f"the sweep over tiles has {kernel} of an older source only")
+        rows = rows[rows["tflops"].notna() & (rows["checked"] == True)]  # noqa: E712 - it may be empty
+        for name, value in where.items():
+            choose(dict.fromkeys(rows.columns), name, "column", "tuning.csv")
+            rows = rows[rows[name] == Estimate.of(value).value]
+        if rows.empty:
+            words = ", ".join([f"n = {n}", *(f"{name} = {value}" for name, value in where.items())])
+            raise Missing(f"the sweep over tiles has no timed tile of {kernel} with {words}")
+        choose(dict.fromkeys(rows.columns), column, "column", "tuning.csv")
+        parameters = ["BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads"]
+        tiles = rows.groupby(parameters, dropna=False)
+        best = tiles.get_group(tiles["fraction_of_cublas"].median().idxmax())[column].astype(float)
+        spread = SINGLE_PROCESS["fp32"] if column in SPEEDS and len(best) == 1 else 0.0
+        return Estimate.around(float(best.median()), [best.min() * (1 - spread), best.max() * (1 + spread)])
+
     def published(self, id: str) -> Estimate:
-        """A worklog's number, by its id in published.csv."""
-        return Estimate.of(choose(self.paper.get("published", {}), id, "id", "published.csv"))
+        """A worklog's number, by its id in published.csv: of this worklog, or of another with its folder."""
+        return Estimate.of(choose(self.paper.get("published", {}), self._full(id), "id", "published.csv"))
 
     def analytic(self, case: str, quantity: str) -> Estimate | str:
-        """What a case of a worklog's analytic.yaml comes to: analytic("a-smem-tile-sm86", "occupancy")."""
-        found = self.paper.get("analytic", {}).get((case, quantity))
-        if found is None:
-            raise UserError(f"analytic.csv has no {quantity!r} of {case!r}; allowed: a case and quantity of analytic.yaml")
+        """What a case of a worklog's analytic.yaml comes to: analytic("smem-tile-sm86", "occupancy")."""
+        name, table = self._full(case), self.paper.get("analytic", {})
+        choose({known: None for known, _ in table}, name, "case", "analytic.csv")
+        of_case = {key: value for (known, key), value in table.items() if known == name}
+        found = choose(of_case, quantity, "quantity", name)
         return found if isinstance(found, str) else Estimate.of(found)
+
+    def _full(self, id: str) -> str:
+        return id if "/" in id or not self.worklog else f"{self.worklog}/{id}"
 
     # ---- expressions ------------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def functions(self) -> dict[str, Callable[..., Any]]:
         """What an expression may call."""
-        quantities = dict.fromkeys([*TIMED, *PLAIN, *BUILT, *counters.shown()])
+        quantities = dict.fromkeys([*TIMED, *PLAIN, *BUILT, *counters.shown(), "kernel"])
         found: dict[str, Callable[..., Any]] = {name: functools.partial(self._quantity, name) for name in quantities}
-        own = (self.speedup, self.sizes, self.crossover, self.minimum_cycles, self.cell, self.published, self.analytic)
+        own: list[Callable[..., Any]] = [self.speedup, self.sizes, self.crossover, self.minimum_cycles]
+        own += [self.cell, self.tile, self.published, self.analytic]
         found |= {function.__name__: function for function in own}
         found |= {"min": _over(estimates.least), "max": _over(estimates.greatest), "mean": _over(estimates.mean)}
-        found |= {"sum": _over(lambda values: sum(values, Estimate.of(0))), "abs": lambda value: abs(Estimate.of(value))}
+        found |= {"sum": _over(lambda values: sum(values, Estimate.of(0))), "abs": lambda one: abs(Estimate.of(one))}
         found |= {"all_of": estimates.all_of, "any_of": estimates.any_of, "rounds_to": rounds_to, "equals": equals}
         found |= {"is_": is_, "contains": contains, "log2": log2, "count": count}
         return found
@@ -241,7 +276,7 @@ class Numbers:
         if len(text) > EXPRESSION_BYTES:
             raise UserError(f"an expression of {len(text)} characters is not allowed; allowed: {EXPRESSION_BYTES}")
         names = {name: name for name in self.known}
-        evaluator = simpleeval.EvalWithCompoundTypes(functions=self.functions, names=names)
+        evaluator = _Evaluator(functions=self.functions, names=names)
         try:
             found = evaluator.eval(text)
         except (Missing, UserError):
@@ -249,6 +284,34 @@ class Numbers:
         except Exception as error:  # simpleeval's own errors, and those of Python's operators and calls
             raise UserError(f"{text!r} is not allowed: {error}") from error
         return Estimate.of(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else found
+
+
+class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]  # simpleeval has no types
+    """Python's expressions over `Estimate` and `Truth`, whose `and`, `or`, `not` and `==` keep what is undecided."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.operators |= {ast.Eq: _same, ast.Not: estimates.not_}
+        self.operators |= {node: _ordered(compare) for node, compare in ORDERS.items()}
+        self.operators.pop(ast.NotEq)
+        self.nodes[ast.BoolOp] = self._joined
+
+    def _joined(self, node: ast.BoolOp) -> Truth:
+        parts = [self._eval(part) for part in node.values]
+        return estimates.all_of(*parts) if isinstance(node.op, ast.And) else estimates.any_of(*parts)
+
+
+def _ordered(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A comparison that shows its left side on the left, also where that is a plain number."""
+
+    def call(ours: Any, wanted: Any) -> Any:
+        return compare(Estimate.of(ours) if isinstance(wanted, Estimate) else ours, wanted)
+
+    return call
+
+
+def _same(ours: Any, wanted: Any) -> Truth:
+    return is_(ours, wanted) if isinstance(wanted, str) else equals(ours, wanted)
 
 
 def _over(function: Callable[[list[Any]], Any]) -> Callable[..., Any]:
@@ -265,10 +328,10 @@ def _over(function: Callable[[list[Any]], Any]) -> Callable[..., Any]:
 
 def rounds_to(ours: Any, theirs: Any, digit: float) -> Truth:
     """Whether ours, rounded as a text rounds, is theirs: rounds_to(268.2, 268, digit=1)."""
-    ours, half = Estimate.of(ours), digit * (0.5 + 1e-9)
+    ours, theirs, half = Estimate.of(ours), Estimate.of(theirs), digit * (0.5 + 1e-9)
     inside = abs(ours - theirs)
     holds = True if inside.high <= half else False if inside.low > half else None
-    return Truth(holds, f"{ours} rounds to {estimates.number(float(theirs))}", ours)
+    return Truth(holds, f"{ours} rounds to {theirs}", ours)
 
 
 def equals(ours: Any, wanted: Any) -> Truth:
@@ -287,7 +350,8 @@ def is_(text: Any, wanted: str) -> Truth:
 
 def contains(text: Any, part: str) -> Truth:
     """Whether a text has a part, in whichever case."""
-    return Truth(part.lower() in str(text).lower(), f"{part!r} in {text}", str(text))
+    shown = str(text) if len(str(text)) <= LONGEST_TEXT else f"{str(text)[: LONGEST_TEXT - 3]}..."
+    return Truth(part.lower() in str(text).lower(), f"{part!r} in {shown}", shown)
 
 
 def log2(value: Any) -> Estimate:

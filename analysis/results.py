@@ -24,7 +24,6 @@ from contracts import UserError, read_json, read_rows, registry
 from contracts.samples import read_samples
 
 DAGGER = "†"  # stands at every label whose rows are stale
-RENAMED = {"regime": "clock_policy", "mechanism": "clock_source", "worst_error_share": "error_over_bound"}  # TODO migration
 OF_CATALOGUE = ["label", "kind", "family", "dtype", "tensor", "order", "builds_on", "baseline"]
 
 
@@ -38,7 +37,9 @@ class Results:
 
     def __init__(self, folder: Path, catalogue: Path, here: Path | None = None) -> None:
         if not folder.is_dir():
-            raise UserError(f"{folder}: no such folder; a folder with machine.json, provenance.json and tables is needed")
+            raise UserError(
+                f"{folder}: no such folder; a folder with machine.json, provenance.json and tables is needed"
+            )
         self.folder, self.catalogue, self.here = folder, catalogue, here
 
     # ---- tables -----------------------------------------------------------------------------------------------------
@@ -61,7 +62,7 @@ class Results:
     def _frame(self, name: str) -> pd.DataFrame:
         table, path = registry.find(name, "a table's name"), self.path(name)
         rows = read_rows(path, table.schema) if path.is_file() else []
-        return self._with_current_hashes(pd.DataFrame(rows, columns=registry.columns(table.schema)).rename(columns=RENAMED))
+        return self._with_current_hashes(pd.DataFrame(rows, columns=registry.columns(table.schema)))
 
     def _with_current_hashes(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Rows with today's source_hash where a kernel's source changed since, but not its machine code (same_code)."""
@@ -119,10 +120,17 @@ class Results:
         """Whether the folder is an archive, data/<gpu>."""
         return self.folder.parent.name == "data"
 
+    @cached_property
+    def _measured_with(self) -> dict[str, Any]:
+        """GPU and date: provenance.json's or, of a folder with nothing but a sweep over tiles, tuned.json's."""
+        alone = not (self.folder / "provenance.json").is_file() and self.has("tuned")
+        found: dict[str, Any] = read_json(self.path("tuned"), "tuned") if alone else self.provenance
+        return found
+
     @property
     def gpu(self) -> str:
         """The GPU as NVIDIA names it: "NVIDIA H100 80GB HBM3"."""
-        return str(self.provenance["gpu"])
+        return str(self._measured_with["gpu"])
 
     @property
     def model(self) -> str:
@@ -131,7 +139,7 @@ class Results:
 
     @property
     def date(self) -> str:
-        return str(self.provenance["date"])
+        return str(self._measured_with["date"])
 
     @cached_property
     def checks(self) -> pd.DataFrame:
@@ -159,8 +167,6 @@ class Results:
         samples = read_samples(path).to_pandas() if path.is_file() else pd.DataFrame()
         if windows.empty or samples.empty:
             raise UserError(f"{self.folder}: nothing was timed; windows.csv and samples.parquet are needed")
-        samples = samples.rename(columns=RENAMED)
-        windows, samples = (one.assign(clock_policy=one["clock_policy"].astype(str).replace("unlocked", "boost")) for one in (windows, samples))
         rows = timings(windows, samples, self.machine["sm_count"], self.path("windows"))
         return self.without_failed(described(rows, self.variants))
 

@@ -1,52 +1,89 @@
-"""Writes report tables and documents, all in one process.
+"""Writes the report tables of a results folder, all in one process.
 
-python -m analysis.tabulate --inputs results/inputs.json --out results/tables [NAME ...]
+    python -m analysis.tabulate --results data/h100 --catalogue results/variants.csv --archives data/h100 data/h200
+        --out results/tables [NAME ...]
+
+--here names the folder of this tree's own build and emulation, where there is one. Names: those of `TABLES`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from analysis import registry
-from analysis.data import write_csv
-from analysis.inputs import Inputs
-from analysis.registry import Registered
-from contracts import choose, run_command, write_rows, write_text
+import pandas as pd
+
+from analysis.results import Results
+from analysis.tables import counters, coverage, emulator, gpus, kernels, published, steps, summary, timings
+from contracts import choose, run_command, write_text
 
 
-def tabulate(inputs: Inputs, names: Sequence[str], out: Path) -> None:
-    """Write the tables named, or all of which every needed table is there, into a folder.
+@dataclass(frozen=True)
+class Sources:
+    """What tables are made of: one results folder, and the archives of all GPU models by name."""
 
-    Raises `UserError` for a name that is none before anything is written.
-    """
-    known = registry.tables()
-    chosen = [choose(known, name, "table", registry.SOURCES) for name in names]
-    wanted = chosen or [one for one in known.values() if all(map(inputs.has, one.where_needed))]
+    results: Results
+    archives: Mapping[str, Results]
 
-    def depth(one: Registered) -> int:
-        """How many report tables are made one after another before this one."""
-        first = (known[read.removeprefix("report:")] for read in one.reads if read.startswith("report:"))
-        return 1 + max(map(depth, first), default=0)
 
-    for one in sorted(wanted, key=depth):
-        made = one.made(inputs)
-        if one.kind == "document":
-            write_text(out / one.file, made)
-        elif one.schema:
-            write_rows(out / one.file, one.schema, made)
+TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
+    "summary": lambda sources: summary.summary_table(sources.results),
+    "timings": lambda sources: timings.timings_table(sources.results),
+    "kernels": lambda sources: kernels.kernels_table(sources.results),
+    "steps": lambda sources: steps.steps_table(sources.results),
+    "counters": lambda sources: counters.counters_table(sources.results),
+    "counter_names": lambda sources: counters.names_table(),
+    "emulator": lambda sources: emulator.emulator_table(sources.results),
+    "published": lambda sources: published.published_table(sources.archives),
+    "gpus": lambda sources: gpus.gpus_table(sources.archives),
+    "spread": lambda sources: gpus.spread_table(sources.archives),
+    "coverage": lambda sources: coverage.coverage_table(sources.archives),
+}
+
+
+def write(sources: Sources, names: Sequence[str], out: Path) -> None:
+    """Write the tables named, or all of them, as NAME.csv or NAME.json. Raises `UserError` for a name that is none."""
+    chosen = {name: choose(TABLES, name, "table", "analysis/tabulate.py") for name in names or TABLES}
+    for name, function in chosen.items():
+        made = function(sources)
+        if isinstance(made, pd.DataFrame):
+            write_text(out / f"{name}.csv", as_csv(made))
         else:
-            write_csv(out / one.file, made, one.digits)
+            write_text(out / f"{name}.json", json.dumps(made, indent=1) + "\n")
+
+
+def as_csv(rows: pd.DataFrame) -> str:
+    """A table's text: seven significant digits, true and false in lower case."""
+    rows = rows.infer_objects()
+    flags = {
+        name: rows[name].map({True: "true", False: "false"})
+        for name in rows.columns
+        if pd.api.types.is_bool_dtype(rows[name].dtype)
+    }
+    return str(rows.assign(**flags).to_csv(index=False, float_format="%.7g", lineterminator="\n"))
+
+
+def archives_of(folders: Sequence[Path], own: Results, catalogue: Path) -> dict[str, Results]:
+    """The archives by name, with `own` in the place of its own GPU model, or first where that has no archive."""
+    found = {folder.name: Results(folder, catalogue) for folder in folders}
+    return {own.name: own} | found if own.name not in found else found | {own.name: own}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--inputs", required=True, type=Path, metavar="FILE.json", help="what the run's plan says")
+    parser.add_argument("--results", required=True, type=Path, metavar="DIR", help="results/GPU or data/GPU")
+    parser.add_argument("--here", type=Path, metavar="DIR", help="this tree's own build and emulation")
+    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+    parser.add_argument("--archives", nargs="*", default=[], type=Path, metavar="DIR", help="data/GPU of each model")
     parser.add_argument("--out", required=True, type=Path, metavar="DIR")
     parser.add_argument("names", nargs="*", metavar="NAME", help="those to write (if left out: all)")
     args = parser.parse_args()
-    tabulate(Inputs.read(args.inputs, args.out), args.names, args.out)
+    results = Results(args.results, args.catalogue, args.here)
+    write(Sources(results, archives_of(args.archives, results, args.catalogue)), args.names, args.out)
 
 
 if __name__ == "__main__":

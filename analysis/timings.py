@@ -27,10 +27,13 @@ PROCESSES = 5  # fresh processes whose range is an interval; the median of all l
 SHORT_US = 150.0  # a kernel that takes less is not at a steady clock when it runs back to back
 HELD = 0.01  # a clock is held where 90% of the samples of both kernels lie within this of their median
 # Half-width of the interval of a row with one process, relative: the 90th percentile over rows of how far apart six
-# H100s lie, (greatest - least) / least, from the table of GPU medians in data/h100.
-SINGLE_PROCESS = {"fp32": 0.003, "tf32": 0.038, "bf16": 0.089, "fp16": 0.089}
-RANGES = ("time_us", "tflops", "fraction", "fraction_isolated", "fraction_per_clock", "flop_per_clock_sm")
-RANGES += ("sm_clock_mhz", "power_w", "gflop_per_j")
+# H100s lie, (greatest - least) / least, as spread.csv has it for data/h100. Other types have that of 16 bits.
+SINGLE_PROCESS = {"fp32": 0.003, "tf32": 0.039, "bf16": 0.085, "fp16": 0.086}
+# The same of power, which one process of a row reads: how far apart experiments lie that measured the same row.
+POWER = 0.1
+POWERS = ("power_w", "gflop_per_j")
+RANGES: tuple[str, ...] = ("time_us", "tflops", "fraction", "fraction_isolated", "fraction_per_clock")
+RANGES += ("flop_per_clock_sm", "sm_clock_mhz", *POWERS)
 
 
 def timings(windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source: object = "windows") -> pd.DataFrame:
@@ -60,14 +63,17 @@ def timings(windows: pd.DataFrame, samples: pd.DataFrame, sm_count: int, source:
     rows["throttle_reasons"] = grouped["throttle_reasons"].agg(_joined).to_numpy()
     rows["clock_held"] = grouped["clock_held"].all().to_numpy()
     rows["time_worklog_us"] = grouped["time_worklog_us"].first().to_numpy()
-    rows["time_isolated_us"] = grouped["power_run_us"].median().where(rows["processes"].to_numpy() >= PROCESSES).to_numpy()
-    single = rows["dtype"].map(lambda name: SINGLE_PROCESS[name.split("_")[0]]).to_numpy()
+    rows["time_isolated_us"] = (
+        grouped["power_run_us"].median().where(rows["processes"].to_numpy() >= PROCESSES).to_numpy()
+    )
+    single = rows["dtype"].map(lambda name: SINGLE_PROCESS.get(name, SINGLE_PROCESS["fp16"])).to_numpy()
     for name in RANGES:
         middle, low, high = (grouped[name].agg(how).to_numpy() for how in ("median", "min", "max"))
-        alone = sizes == 1
+        alone = (grouped[name].count().to_numpy() == 1) if name in POWERS else (sizes == 1)
+        spread = POWER if name in POWERS else single
         rows[name] = middle
-        rows[f"{name}_low"] = np.where(alone, middle * (1 - single), low)
-        rows[f"{name}_high"] = np.where(alone, middle * (1 + single), high)
+        rows[f"{name}_low"] = np.where(alone, middle * (1 - spread), low)
+        rows[f"{name}_high"] = np.where(alone, middle * (1 + spread), high)
     isolated = [f"fraction_isolated{end}" for end in ("", "_low", "_high")]
     rows.loc[rows["processes"] < PROCESSES, isolated] = np.nan
     return rows
@@ -103,8 +109,9 @@ def _of_windows(samples: pd.DataFrame) -> pd.DataFrame:
     found["samples"] = interleaved[kept & ours].groupby(by_process, **groups).size()
     found["rejected"] = interleaved[~kept & ours].groupby(by_process, **groups).size()
     found["rejected"] = found["rejected"].fillna(0).astype(int)
-    clocks = interleaved[kept].groupby(by_process, **groups)["sm_clock_mhz"].quantile([0.05, 0.5, 0.95]).unstack()
-    found["clock_held"] = (clocks[0.05] >= (1 - HELD) * clocks[0.5]) & (clocks[0.95] <= (1 + HELD) * clocks[0.5])
+    clocks = interleaved[kept].groupby(by_process, **groups)["sm_clock_mhz"]
+    low, middle, high = (clocks.quantile(part) for part in (0.05, 0.5, 0.95))
+    found["clock_held"] = (low >= (1 - HELD) * middle) & (high <= (1 + HELD) * middle)
     replays = samples[samples["window"] == "worklog"]
     place = replays.groupby(by_process, **groups)["index"].rank(method="first") - 1
     count = replays.groupby(by_process, **groups)["index"].transform("size")

@@ -7,10 +7,10 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from contracts.documents import json_value
 from contracts.errors import UserError
 from contracts.files import decoded, read_bytes
-from contracts.json_files import json_value
-from contracts.schema_files import LIMIT_BYTES, validate
+from contracts.validation import LIMIT_BYTES, validate
 
 ORIGINS = "archived.json"  # next to the files of an archive: for each, the run that it is from and its SHA-256
 

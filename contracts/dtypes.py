@@ -1,33 +1,30 @@
-"""The dtypes of matrices and sums, from contracts/dtypes.yaml, and the three of them that a GEMM has."""
+"""The dtypes of matrices and sums, the only list of them, and the three that a GEMM has."""
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass
-
-from contracts.schema_files import DTYPES, types_pattern
-from contracts.tables import read_yaml
 
 SUMS = "fp32"  # of a GEMM that names no other
 
 
 @dataclass(frozen=True)
 class Dtype:
-    """One dtype; contracts/schemas/dtypes.schema.yaml explains the fields."""
+    """One dtype of a matrix's elements or of a sum."""
 
     name: str
-    c_type: str
-    numpy: str
-    bits: int
-    unit_roundoff: float
-    tensor: bool
-    cuda_type: int
-    cublas_compute: int
-    narrowed_bits: int = 0
+    c_type: str  # an element in CUDA C++
+    numpy: str  # an element in NumPy, where ml_dtypes registers what NumPy lacks, and in torch
+    bits: int  # of an element in memory
+    unit_roundoff: float  # of an element as it is stored, or of a sum: 2^-p
+    tensor: bool  # whether it is multiplied on tensor cores
+    cuda_type: int  # cudaDataType, of library_types.h
+    cublas_compute: int  # cublasComputeType_t, of cublas_api.h, for fp32 sums
+    narrowed_bits: int = 0  # low bits of an input that the multiplication does not see
+    # What a tensor core cuts off a sum of its products, relative to the largest; 0: the sum's roundoff covers it
     step_roundoff: float = 0.0
-    stored_as: str = ""
-    ceilings: tuple[str, ...] = ()
+    stored_as: str = ""  # the dtype with the same elements in memory; its own name where there is no other
+    ceilings: tuple[str, ...] = ()  # keys of machine.json's ceilings, of which the highest is its own
 
     @property
     def bytes(self) -> int:
@@ -35,14 +32,96 @@ class Dtype:
         return self.bits // 8
 
 
-@functools.cache
+CUBLAS_COMPUTE_32F = 68
+CUBLAS_COMPUTE_32F_FAST_TF32 = 77
+_FMA = ("fp32_fma_flop_per_clock_sm",)
+_MMA = ("bf16_mma_flop_per_clock_sm", "bf16_wgmma_flop_per_clock_sm")
+_ALL = (
+    Dtype(
+        name="fp32",
+        c_type="float",
+        numpy="float32",
+        bits=32,
+        unit_roundoff=2**-24,
+        tensor=False,
+        cuda_type=0,  # CUDA_R_32F
+        cublas_compute=CUBLAS_COMPUTE_32F,
+        stored_as="fp32",
+        ceilings=_FMA,
+    ),
+    Dtype(
+        name="tf32",
+        c_type="float",
+        numpy="float32",
+        bits=32,
+        unit_roundoff=2**-24,
+        tensor=True,
+        cuda_type=0,  # CUDA_R_32F
+        cublas_compute=CUBLAS_COMPUTE_32F_FAST_TF32,
+        narrowed_bits=13,
+        stored_as="fp32",
+    ),
+    Dtype(
+        name="bf16",
+        c_type="__nv_bfloat16",
+        numpy="bfloat16",
+        bits=16,
+        unit_roundoff=2**-8,
+        tensor=True,
+        cuda_type=14,  # CUDA_R_16BF
+        cublas_compute=CUBLAS_COMPUTE_32F,
+        stored_as="bf16",
+        ceilings=_MMA,
+    ),
+    Dtype(
+        name="fp16",
+        c_type="__half",
+        numpy="float16",
+        bits=16,
+        unit_roundoff=2**-11,
+        tensor=True,
+        cuda_type=2,  # CUDA_R_16F
+        cublas_compute=CUBLAS_COMPUTE_32F,
+        stored_as="fp16",
+        ceilings=_MMA,
+    ),
+    Dtype(
+        name="fp8_e4m3",
+        c_type="__nv_fp8_e4m3",
+        numpy="float8_e4m3fn",
+        bits=8,
+        unit_roundoff=2**-4,
+        tensor=True,
+        cuda_type=28,  # CUDA_R_8F_E4M3
+        cublas_compute=CUBLAS_COMPUTE_32F,
+        step_roundoff=2**-13,
+        stored_as="fp8_e4m3",
+    ),
+    Dtype(
+        name="fp8_e5m2",
+        c_type="__nv_fp8_e5m2",
+        numpy="float8_e5m2",
+        bits=8,
+        unit_roundoff=2**-3,
+        tensor=True,
+        cuda_type=29,  # CUDA_R_8F_E5M2
+        cublas_compute=CUBLAS_COMPUTE_32F,
+        step_roundoff=2**-13,
+        stored_as="fp8_e5m2",
+    ),
+)
+_BY_NAME = {one.name: one for one in _ALL}
+
+
 def dtypes() -> dict[str, Dtype]:
-    """Every dtype by name, in the order of the file."""
-    found = {}
-    for name, entry in read_yaml(DTYPES, "dtypes").items():
-        fields = {"stored_as": name, **entry, "ceilings": tuple(entry.get("ceilings", ()))}
-        found[name] = Dtype(name=name, **fields)
-    return found
+    """Every dtype by name."""
+    return _BY_NAME
+
+
+def types_pattern() -> str:
+    """A regular expression of `Types.name`: a dtype for A and B, then one for C, then one for the sums."""
+    one = f"({'|'.join(_BY_NAME)})"
+    return f"^{one}(?:_{one}(?:_{one})?)?$"
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,19 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and folders that go with the block that uses them."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from contracts.errors import UserError
-from contracts.leftovers import owned_name
 
 NO_ROOM = {errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC}
+_UMASK = os.umask(0o022)  # only to be asked, and set back
+os.umask(_UMASK)
 
 
 def read_bytes(path: str | Path, limit: int) -> bytes:
@@ -39,30 +42,37 @@ def decoded(path: str | Path, content: bytes) -> str:
 
 
 @contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """An empty folder in the system's temporary folder; removed with all that is in it when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="gemm-ladder-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextlib.contextmanager
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """Give a temporary path next to `path`; rename it to `path` if the block ends well, else remove it.
 
-    Raises `UserError` where the folder cannot be written.
+    A killed process leaves only the temporary file, whose name begins with a dot. Raises `UserError` where the folder
+    cannot be written.
     """
     path = Path(path)
-    temporary = path.with_name(owned_name(path.stem, path.suffix))
-    try:  # from before the file is there, so that Ctrl-C at any moment removes it
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.touch(exist_ok=False)
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}; choose a folder that can be written") from error
-        try:
-            yield temporary
-            temporary.replace(path)
-        except OSError as error:  # names no file, or only the temporary one
-            if error.filename != str(temporary) and error.errno not in NO_ROOM:
-                raise
-            said = error.strerror or error
-            raise UserError(f"cannot write {path}: {said}; make room, or choose another folder") from error
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(path.suffix, f".{path.stem}-", path.parent)
+        os.close(handle)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}; choose a folder that can be written") from error
+    try:
+        os.chmod(name, 0o666 & ~_UMASK)  # mkstemp's file is its owner's alone
+        yield Path(name)
+        os.replace(name, path)
+    except OSError as error:  # names no file, or only the temporary one
+        if error.filename != name and error.errno not in NO_ROOM:
+            raise
+        said = error.strerror or error
+        raise UserError(f"cannot write {path}: {said}; make room, or choose another folder") from error
     finally:
-        with contextlib.suppress(NotADirectoryError):
-            temporary.unlink(missing_ok=True)
+        Path(name).unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str, *, only_if_changed: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Loads the experiments: one YAML file each, next to this module, checked against the schema and the catalogue."""
+"""Loads the experiments: one YAML file each, next to this module, under contracts/declared.py and the catalogue."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ PROTOCOL = tuple(field.name for field in fields(Protocol))
 
 @dataclass(frozen=True)
 class Item:
-    """One measurement: a variant on a problem with data of one kind, in a clock regime, in one of several processes."""
+    """One measurement: a variant on a problem with data of one kind, in a clock policy, in one of several processes."""
 
     variant: str
     problem: ProblemSpec
     data: str
-    regime: str
+    clock_policy: str
     protocol: Protocol
-    process: int = 0  # the first one also measures power and, if asked to, by worklog C's own protocol
+    process: int = 0  # the first one also measures power and, if asked to, by sgemm_cu's own protocol
 
     @property
     def stem(self) -> str:
         """Its name among those of the variant."""
         flushed = "" if self.protocol.flush_l2 else "-unflushed"
         process = f"-process{self.process}" if self.process else ""
-        return f"{self.problem}-{self.data}-{self.regime}{flushed}{process}"
+        return f"{self.problem}-{self.data}-{self.clock_policy}{flushed}{process}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Experiment:
     worklog_budget_s: float = 0.0
     processes: int = 5
     by_name: bool = False  # no part of `all`
-    every_lease: bool = False  # measured anew on each card that a run goes on with
+    on_each_gpu: bool = False  # measured anew on each card that a run goes on with
 
     @property
     def protocol(self) -> Protocol:
@@ -195,7 +195,7 @@ def draw(
 def items(
     experiment: Experiment,
     variants: Iterable[str],
-    regime: str,
+    clock_policy: str,
     sizes_step: int | None = None,
     known: Catalogue | None = None,
 ) -> list[Item]:
@@ -216,7 +216,7 @@ def items(
                     if asks and not other.by_name and other.flush_l2 == experiment.flush_l2:
                         protocol = protocol.joined(other.protocol)
                 for process in range(protocol.processes):
-                    found.append(Item(variant, problem, data, regime, protocol, process))
+                    found.append(Item(variant, problem, data, clock_policy, protocol, process))
     return found
 
 

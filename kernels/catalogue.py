@@ -102,7 +102,7 @@ class Catalogue(Mapping[str, Entry]):
                     "kind": "dispatcher",
                     "family": entry.family,
                     "builds_on": entry.builds_on,
-                    "origin": f"{entry.origin['seed']}: {entry.origin['section']}" if entry.origin else None,
+                    "origin": f"{entry.origin['worklog']}: {entry.origin['section']}" if entry.origin else None,
                     "requires": entry.requires,
                 }
             if isinstance(entry, Dispatcher):
@@ -121,7 +121,7 @@ class Catalogue(Mapping[str, Entry]):
 
 
 def written(path: Path) -> dict[str, Any]:
-    """The file's entries as they stand in it. Raises `UserError` for one that breaks its schema."""
+    """The file's entries as they stand in it. Raises `UserError` for one that its model does not allow."""
     changed = path.stat()
     return _written(path, changed.st_mtime_ns, changed.st_size)
 

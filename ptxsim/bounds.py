@@ -35,7 +35,7 @@ SECTOR, LINE = wavefronts.SECTOR, wavefronts.LINE
 KEEP = 1 << 20  # numbers of sectors held before they are sorted out
 
 # Clocks of the FMA pipe (of one scheduler) for an instruction. Held against ncu's sm__pipe_fma_cycles_active:
-# docs/bounds.md. Multiplication to 64 bits takes two.
+# docs/hardware.md. Multiplication to 64 bits takes two.
 FMA_PIPE = {"FFMA": 1, "FMUL": 1, "FADD": 1, "IMAD": 1, "VIADD": 1}
 FMA_PIPE_TWICE = ("WIDE", "HI")
 FP64 = ("DFMA", "DMUL", "DADD")

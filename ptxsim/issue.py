@@ -11,7 +11,7 @@ A scheduler issues one instruction a cycle, unless:
 What an operand's reuse cache holds is not read from a bank. For each operand slot it has one register of each bank: the
 last that was read there, if that was said with `.reuse`. A register that one instruction reads twice is read once.
 
-Loops of FFMAs with registers of our choosing, timed on an H200, showed all of this: docs/bounds.md.
+Loops of FFMAs with registers of our choosing, timed on an H200, showed all of this: docs/hardware.md.
 """
 
 from __future__ import annotations

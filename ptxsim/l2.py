@@ -40,7 +40,7 @@ from .observer import Launched, MemoryEvent, Observer
 from .syntax import Instruction
 from .wavefronts import LINE
 
-# Clocks per square root of a clock. The only fitted constant: docs/l2-traffic.md has the fit and its error.
+# Clocks per square root of a clock. The only fitted constant.
 DRIFT = 8.2
 
 

@@ -47,7 +47,7 @@ class Machine:
     shared_bytes: int
 
 
-# Compute capability 9.0; docs/bounds.md gives a source for each rate. The L1's, and the tensor cores' 6 clocks of one
+# Compute capability 9.0; docs/hardware.md gives a source for each rate. The L1's, and the tensor cores' 6 clocks of one
 # scheduler for a mma.sync of 4096 FLOP, are from counters of an H200; tf32 is taken as half of 16 bits. Of wgmma the
 # data sheet's; with 16 bits, 4090 were measured there.
 _SM90: dict[str, Any] = {

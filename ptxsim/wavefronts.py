@@ -7,7 +7,7 @@ Shared memory has 32 banks of 4 bytes; in one wavefront each bank gives one word
   never.
 - ldmatrix: each of its 8x8 matrices by itself, eight rows of 16 bytes.
 - cp.async: its writes arrive by lines of 128 bytes of global memory: each line by itself.
-These are exact on what Nsight Compute counted for a thousand patterns on an H200 (docs/shared-memory.md; a test holds
+These are exact on what Nsight Compute counted for a thousand patterns on an H200 (docs/hardware.md; a test holds
 them together). The ideal is one wavefront for each part that is served by itself.
 
 The functions that count take byte addresses [warps, 32] and the mask of active lanes, and give a number for each warp;

@@ -14,8 +14,7 @@ from filelock import FileLock
 from helpers import ARCH, ARCHIVE, ROOT
 from hypothesis import HealthCheck, settings
 
-from analysis.inputs import derived
-from contracts import read_json, registry, write_rows
+from contracts import read_json
 from experiments.gpu import discovery
 from experiments.stages import build
 from kernels import catalogue
@@ -23,13 +22,6 @@ from ptxsim.compiler import compile_ptx
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-
-
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """A side study's tests go with its folder."""
-    studies = ROOT / "tests" / "experiments" / "studies"
-    gone = collection_path.parent == studies and collection_path.is_dir()
-    return True if gone and not (ROOT / collection_path.relative_to(ROOT / "tests")).is_dir() else None
 
 
 def pytest_collection_finish() -> None:
@@ -50,27 +42,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The archive that stands in, with what is derived from it; not to be written to.
-
-    Made once for all tests, by the first of pytest-xdist's processes that asks.
-    """
+def archive() -> Path:
+    """The archive that stands in; not to be written to."""
     if not ARCHIVE.is_dir():
         pytest.skip(f"no {ARCHIVE.relative_to(ROOT)}: nothing is archived in this checkout")
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "archive" / ARCHIVE.name
-    with FileLock(f"{folder.parent}.lock"):
-        if not folder.is_dir():
-            made = folder.with_name("making")
-            made.mkdir(parents=True)
-            for path in ARCHIVE.iterdir():
-                (made / path.name).symlink_to(path)
-            for table in registry.tables().values():
-                if table.derived:
-                    files = {name: made / registry.tables()[name].file for name in table.derived.sources}
-                    write_rows(made / table.file, table.schema, derived(table, files))
-            made.rename(folder)
-    return folder
+    return ARCHIVE
 
 
 @pytest.fixture(scope="session")

@@ -38,11 +38,17 @@ def environment(**changes: str) -> dict[str, str]:
 
 # Where commands start from: a process that has imported what they take half a second to import. Of ours, modules that
 # commands share; a command itself is never among them, and a copy of the project starts with nothing of ours.
-LIBRARIES = ["altair", "cuda.core", "itables", "jsonschema", "matplotlib.pyplot", "ml_dtypes", "pandas", "pynvml"]
+LIBRARIES = ["altair", "cuda.core", "itables", "matplotlib.pyplot", "ml_dtypes", "pandas", "pydantic", "pynvml"]
 LIBRARIES += ["pyarrow.parquet", "scipy.stats", "seaborn", "simpleeval"]
 LIBRARIES += ["smart_open", "snakemake.cli", "snakemake.profiles", "snakemake.report.html_reporter", "typst"]
-OURS = ["analysis.claims.verdicts", "analysis.explorer.content", "analysis.figures.style", "analysis.tables.compare"]
-OURS += ["experiments.emulation.scaling", "experiments.stages.check", "kernels.catalogue", "ptxsim.cli"]
+OURS = [
+    "analysis.results",
+    "analysis.figures.style",
+    "experiments.emulation.scaling",
+    "experiments.stages.check",
+    "kernels.catalogue",
+    "ptxsim.cli",
+]
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([*LIBRARIES, *OURS])
 
@@ -135,12 +141,8 @@ def assert_one_line(done: subprocess.CompletedProcess[str], *words: str) -> None
     assert not missing, f"{missing} not in {lines[0]!r}"
 
 
-def copy_tree(to: Path, experiments: Collection[str] | None = None, figures: Collection[str] | None = None) -> Path:
-    """The project without its tests, results, caches and hidden files, in `to`.
-
-    With `experiments`, those alone, and with `figures`, these modules of analysis/figures alone: each experiment has
-    figures, and all of one category are drawn together.
-    """
+def copy_tree(to: Path, experiments: Collection[str] | None = None) -> Path:
+    """The project without its tests, results, caches and hidden files, in `to`. With `experiments`, those alone."""
 
     def left_out(folder: str, names: list[str]) -> list[str]:
         top = {"tests", "results"} if Path(folder) == ROOT else set()
@@ -150,12 +152,6 @@ def copy_tree(to: Path, experiments: Collection[str] | None = None, figures: Col
     for path in (tree / "experiments").glob("*.yaml"):
         if experiments is not None and path.stem not in experiments:
             path.unlink()
-    for path in (tree / "analysis" / "figures").glob("*.py"):
-        if figures is not None and path.stem not in {"__init__", "style", *figures}:
-            path.unlink()
-            for caption in (tree / "workflow" / "report").glob("*.rst"):
-                if f"function: analysis.figures.{path.stem}." in caption.read_text():
-                    caption.unlink()
     return tree
 
 

@@ -6,8 +6,6 @@ FUZZ_EXAMPLES says how many each reader is given; few in `make test`, the same o
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import os
 import signal
@@ -162,34 +160,6 @@ def yaml_bytes(value: Any) -> bytes:
     """A document as YAML, without aliases."""
     text = yaml.dump(value, Dumper=_Plain, sort_keys=False, allow_unicode=True)
     return text.encode(errors="surrogatepass")
-
-
-def json_bytes(value: Any) -> bytes:
-    """A document as JSON."""
-    return json.dumps(value).encode()
-
-
-@st.composite
-def changed_cells(draw: st.DrawFn, whole: bytes) -> bytes:
-    """A table with one to three cells changed, or rows or columns gone, twice or moved."""
-    rows = list(csv.reader(io.StringIO(whole.decode(), newline="")))
-    for _ in range(draw(st.integers(1, 3))):
-        place = draw(st.integers(0, len(rows) - 1))
-        kind = draw(st.sampled_from(["cell", "cell", "cell", "cell", "gone", "twice", "column", "other"]))
-        row, column = rows[place], draw(st.integers(0, max(0, len(rows[place]) - 1)))
-        if kind == "gone" and len(rows) > 1:
-            del rows[place]
-        elif kind == "twice":
-            rows.insert(draw(st.integers(0, len(rows))), list(row))
-        elif kind == "column" and row:
-            del row[column]
-        elif kind == "other" and row:
-            row[column] = draw(st.sampled_from(row))
-        elif row:
-            row[column] = str(draw(st.sampled_from(VALUES))).encode(errors="replace").decode()
-    out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\n").writerows(rows)
-    return out.getvalue().encode()
 
 
 def _hang(*_: object) -> NoReturn:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, choose, registry, schema, validate
+from contracts import UserError, choose, declared, registry, validate
 from experiments import declarations
 from experiments.declarations import Experiment
 from experiments.stages import store
@@ -23,7 +23,8 @@ from kernels.catalogue import Catalogue
 from kernels.problem import ProblemSpec
 
 CONFIG = "config.yaml"
-DRAWING = ("paper", "explorer", "claims")  # targets that draw what is there: nothing is measured, built or emulated
+# Targets that draw what is there: nothing is measured, built or emulated
+DRAWING = ("paper", "explorer", "claims", "readme")
 DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")  # files that are drawn, too; but those
 PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulator does today
 COMPARE = "compare"
@@ -37,7 +38,8 @@ COMPARED_PROBLEM = ProblemSpec.square(4096)
 PART = 8  # variants that one job checks or times
 WINDOWS = 120  # about so many does one job time, so that several GPUs end at about the same time
 CHECKED = (".csv", ".seconds.csv")  # what a job that checks leaves behind
-TIMED = (".csv", ".checks.csv", ".parquet", ".contests.csv", ".seconds.csv", ".leases.csv")  # what one that times does
+# What a job that times leaves behind
+TIMED = (".csv", ".checks.csv", ".parquet", ".algorithm_search.csv", ".seconds.csv", ".gpu_medians.csv")
 # What the stages that need no GPU leave behind for each kernel
 BUILT = (".cu", ".ptx", ".cubin", ".sass", ".json")
 EMULATED = ("checks.csv", "predictions.csv", "bounds.csv", "shared_widths.csv", "bank_accesses.json")
@@ -116,7 +118,7 @@ class Plan:
     kernels: tuple[str, ...]  # what is built
     unfit: Mapping[str, str]  # of the catalogue, left out for want of another architecture or a library: why
     made: tuple[str, ...]  # recorded tables that the run makes
-    regimes: tuple[str, ...]
+    clock_policies: tuple[str, ...]
     catalogue: Catalogue  # with the record of the sweep over tiles that stands behind its tuned entries, if any
     records: tuple[str, ...]  # that record and the sweep behind dispatchers next to it, where they are there
     tuning: str | None  # folder of the sweep that is drawn
@@ -124,7 +126,6 @@ class Plan:
     compared: Experiment | None  # the pair of `snakemake compare`
     counters_required: bool  # counters are all that was asked for: without them the run fails
     archives: tuple[str, ...]  # folders data/X with provenance, that which stands in first
-    other_runs: tuple[str, ...]  # folders data/X with timings, but the one that `source` is
 
     @property
     def results(self) -> str:
@@ -190,16 +191,16 @@ class Plan:
         return [f"{number}of{count}" for number in range(1, count + 1)]
 
     def timed(self, scope: str) -> tuple[str, ...]:
-        """What is timed in a scope, as EXPERIMENT/PART-SLICE-REGIME; what earlier runs left there by name, too."""
+        """What is timed in a scope, as EXPERIMENT/PART-SLICE-CLOCK_POLICY, with what earlier runs left by name."""
         found = [stem for e in self.in_scope(scope) if e.problems for stem in self._timed(e.name)]
         return (*found, *(() if scope else self.timed_before))
 
     def _timed(self, experiment: str) -> list[str]:
         return [
-            f"{experiment}/{part}-{slice_}-{regime}"
+            f"{experiment}/{part}-{slice_}-{clock_policy}"
             for part in self.parts(experiment)
             for slice_ in self.slices(experiment, part)
-            for regime in self.regimes
+            for clock_policy in self.clock_policies
         ]
 
     @functools.cached_property
@@ -246,8 +247,6 @@ class Plan:
                 folder = self.tuning
             elif table.without_gpu and self._made_or_there(table):
                 folder = self.results
-            elif table.derived and self.archived:
-                folder = self.derived
             elif table.name in self.made or self.inventory.has(f"{self.source}/{table.file}"):
                 folder = self.source
             else:
@@ -262,11 +261,6 @@ class Plan:
         wanted = (t for t in registry.tables().values() if t.archive != "never")
         made = (t.name for t in wanted if t.archive == "always" or t.target == "all" or t.name in self.made)
         return [] if self.archived else [self.tables[name] for name in made if name in self.tables]
-
-    @property
-    def derived(self) -> str:
-        """Where the tables are that are derived from an archive's."""
-        return f"results/archived/{Path(self.source).name}"
 
     def _folder_without_gpu(self, table: registry.Table) -> str | None:
         """Where a table of a stage that needs no GPU is; None where drawing does without it."""
@@ -299,44 +293,6 @@ class Plan:
         """Whether the run ends with all checks passed: on the GPU, or, with an archive, on the emulator."""
         return self.measuring or self.archived
 
-    def inputs(self, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """What figures and report tables are made from, as contracts/schemas/inputs.schema.yaml has it.
-
-        `worklogs`: as contracts.worklogs.sources gives them.
-        """
-        recorded = registry.tables()
-        alone = [name for name in self.everything if self.folder_of(name) != self.source]
-        own = ("run", "bench", "check", "profile")  # stages that an experiment has parts of
-        scoped = [t for t in recorded.values() if t.needs_gpu and (t.parts in own or t.derived)]
-        reasons = {stage: f"{self.source}/parts/{stage}.left_out.txt" for stage in registry.legs()}
-        return {
-            "machine": self.machine,
-            "archived": self.archived,
-            "why_archived": self.why_archived,
-            "tables": dict(self.tables),
-            "of_experiment": {
-                name: {table.name: f"{self.folder_of(name)}/{table.file}" for table in scoped} for name in alone
-            },
-            "tuning": {"archived": self.tuning != self.results} if self.tuning else None,
-            "experiments": {name: self._shown(experiment, worklogs) for name, experiment in self.experiments.items()},
-            "other_runs": list(self.other_runs),
-            "archives": list(self.archives),
-            "left_out": {stage: path for stage, path in reasons.items() if self.inventory.has(path)},
-        }
-
-    def _shown(self, experiment: Experiment, worklogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """An experiment as inputs.json has it: with the worklog whose kernels it times or profiles."""
-        entries = [self.catalogue.find(name) for name in experiment.variants]
-        origins = [entry.origin for entry in entries if not isinstance(entry, catalogue.Baseline)]
-        seeds = {origin["seed"] for origin in origins if origin}
-        keys = [key for key, worklog in worklogs.items() if worklog["file"].split("_")[0] in seeds]
-        return {
-            **{key: getattr(experiment, key) for key in ("title", "question", "kind", "by_name")},
-            "profiled": [problem.n for problem in experiment.profiled if problem == ProblemSpec.square(problem.n)],
-            "variants": list(experiment.variants),
-            "worklog": f"Worklog {keys[0]}" if len(keys) == 1 else "Several worklogs" if keys else "Libraries",
-        }
-
 
 def drawn(target: str) -> bool:
     """Whether a target is drawn of tables: one of `DRAWING`, a figure, a report table or a document."""
@@ -361,7 +317,7 @@ def named_in(targets: Iterable[str], names: Iterable[str]) -> list[str]:
 def whole_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with the default of each key that it lacks. Raises `UserError` for one that is not allowed."""
     validate(dict(config), "config", CONFIG)
-    return {key: value["default"] for key, value in schema("config")["properties"].items()} | dict(config)
+    return declared.Config(**config).model_dump()
 
 
 def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, targets: Iterable[str] = ()) -> Plan:
@@ -407,8 +363,8 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     unfit = _unfit(entries, device.arch, device.missing if measuring else {}, chosen)
     fit = [name for name in entries if name not in unfit and (chosen is None or name in chosen)]
     loaded = {name: declarations.load(name, config["sizes_step"], fit, entries) for name in declarations.names()}
-    for name in config["every_lease"]:
-        _require_repeatable(choose(loaded, name, "experiment", f"{CONFIG}: every_lease"))
+    for name in config["on_each_gpu"]:
+        _require_repeatable(choose(loaded, name, "experiment", f"{CONFIG}: on_each_gpu"))
     experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
     named = named_in(targets, experiments)
     planned = tuple(name for name, e in experiments.items() if not e.by_name or name in named)
@@ -436,7 +392,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         runnable=runnable,
         kernels=tuple(built),
         made=made,
-        regimes=("unlocked", "locked") if config["lock_clocks"] else ("unlocked",),
+        clock_policies=("boost", "locked") if config["lock_clocks"] else ("boost",),
         catalogue=entries,
         records=tuple(f"{record}/{name}" for name in swept if record and inventory.has(f"{record}/{name}")),
         tuning=tuning,
@@ -445,7 +401,6 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
         unfit=unfit,
         counters_required=any(not experiments[name].problems for name in named),
         archives=tuple(dict.fromkeys([*([source] if archived else []), *inventory.folders_with("provenance.json")])),
-        other_runs=tuple(f for f in inventory.folders_with("windows.csv") if f != source),
     )
 
 
@@ -468,7 +423,7 @@ def _require_repeatable(experiment: Experiment) -> None:
     """Raises `UserError` for an experiment that other processes measure than those whose median stands for a card."""
     if experiment.processes != Experiment.processes:
         raise UserError(
-            f"{CONFIG}: every_lease: {experiment.name} has processes = {experiment.processes}; cards are compared by "
+            f"{CONFIG}: on_each_gpu: {experiment.name} has processes = {experiment.processes}; cards are compared by "
             f"medians of {Experiment.processes}, so name experiments that have as many"
         )
 

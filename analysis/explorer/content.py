@@ -1,350 +1,306 @@
-"""The explorer's data: the pipeline's tables, reduced to what the page shows, with unchanged numbers.
+"""The explorer's data: what each view shows, as dictionaries and lists for JSON.
 
-A kernel that failed a check, on a GPU or on the emulator, is named and has no number. Shares of a baseline are
-fractions, as in bench.csv; the page shows them in percent.
+`core` is what every view needs; `parts` are read by the page when a view first asks for them.
 """
 
 from __future__ import annotations
 
-import ast
+import csv
+import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis import registry
-from analysis.claims.vocabulary import Vocabulary
-from analysis.data import Measured, are_squares, metric_names, metrics, squares, wide
-from analysis.inputs import Inputs
-from analysis.metrics import COMPARISON, with_derived
-from analysis.quantities.expressions import Expression, shown_text
-from analysis.quantities.registry import quantities
-from analysis.tables import bounds, problems
-from analysis.tables.compare import LEAST, STALLS
-from analysis.tables.machines import all_runs
-from contracts import UserError, load_yaml, read_json, worklogs
-
-PREDICTED = "ptxsim"  # listed among the machines: counters as the emulator predicts them
+from analysis import counters, ladders
+from analysis.results import Results, squares
+from analysis.tables.steps import UNITS
+from contracts import UserError, load_yaml
+from contracts import worklogs as texts
 
 Row = dict[str, Any]
 
-# Quantities of bench.csv, under the names of their columns
-QUANTITIES: list[Row] = [
-    {"key": one.column, "label": one.label, "unit": one.unit, "better": one.better, "low": one.low, "high": one.high}
-    for key in ("tflops", "share", "share_in_turns", "flop_per_clock_sm", "gflop_per_j", "time_us", "power_w")
-    if (one := quantities()[key])
+# Quantities of a timing: key, label, unit and digits. Fractions are of one in the data and in percent on the page.
+QUANTITIES = [
+    ("fraction", "Fraction of cuBLAS, interleaved", "%"),
+    ("fraction_isolated", "Fraction of cuBLAS, isolated", "%"),
+    ("fraction_per_clock", "Fraction of cuBLAS, per clock", "%"),
+    ("tflops", "Throughput", "TFLOP/s"),
+    ("time_us", "Time", "µs"),
+    ("sm_clock_mhz", "SM clock", "MHz"),
+    ("power_w", "Power", "W"),
+    ("gflop_per_j", "Energy efficiency", "GFLOP/J"),
 ]
-LEAST_CYCLES: Row = {"key": "least_cycles", "label": "Least cycles, predicted", "unit": "cycles of an SM"}
-LEAST_CYCLES |= {"better": -1, "low": "", "high": ""}
-BENCH = ["experiment", "variant", "dtype", "n", "regime", "data", "baseline", "sm_clock_mhz", "throttle_reasons"]
-BENCH += ["samples", "rejected", "stale", "share_kind"]
-RESOURCES = ("registers", "shared_bytes", "spill_bytes", "threads", "blocks_per_sm", "occupancy", "sass_total")
-COUNTED = (
-    "global_memory",
-    "shared_memory",
-)  # sections of metrics.yaml whose raw counts are shown next to the metrics derived from them
-ORIGINS = {  # where the values of a table come from, as the page shows it next to them
-    "bench": "timed",
-    "resources": "the compiler",
-    "bounds": "the emulator",
+# Measured ceilings of machine.json that are roofs of the roofline, with the data types that they bound
+ROOFS = {
+    "fp32_fma_tflops": ("FP32 FMA", ["fp32"]),
+    "bf16_mma_tflops": ("16-bit mma.sync", ["bf16", "fp16"]),
+    "bf16_wgmma_tflops": ("16-bit wgmma", ["bf16", "fp16"]),
 }
-SHOWN_BY = {"speedup": "tflops", "peak_share": "flop_per_clock_sm"}  # timings that the page shows by another one
+# The experiments that are ladders, in the order of the menu; other experiments follow by title
+LADDERS = ["sgemm_ladder", "hgemm_ladder", "tf32_ladder", "hopper_ladder"]
+# The view that shows a finding's numbers: the state in the URL's hash
+CHARTS: dict[str, Row] = {
+    "hopper_level": {"view": "ladder", "ladder": "hopper_ladder.bf16", "n": 8192},
+    "conflicts_moved": {"view": "compare", "a": "sgemm_at_tiling", "b": "sgemm_at_swizzle_stores"},
+    "fp32_simt": {"view": "sizes", "dtype": "fp32", "draw": "sgemm_tma_streamk,sgemm_t128x256x8_cpasync,cublas_fp32"},
+    "three_tf32": {"view": "ladder", "ladder": "fp32_tensor.fp32"},
+    "fp32_ladder_carries_over": {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
+    "steps_pay": {"view": "ladder", "ladder": "sgemm_ladder.fp32"},
+    "merged_loads": {"view": "compare", "a": "sgemm_t128x256x8_cpasync", "b": "sgemm_t128x256x8_apart"},
+    "power": {"view": "sizes", "q": "power_w", "dtype": "bf16"},
+}
 
 
-def content(inputs: Inputs, pictures: Mapping[str, Path], figures: Mapping[str, Path] | None = None) -> Row:
-    """All data of the page.
+@dataclass(frozen=True)
+class Sources:
+    """Where the page's data is. gpus: the run's own results first, then further archives."""
 
-    `pictures`: the SVG of each bank picture by name, next to a JSON file of the same name. `figures`: the SVG of each
-    finding's figure by the finding's name.
-    """
-    own = inputs.measured()
-    variants = own.variants
-    failed = {row["variant"]: row for row in rows_of(own.failed[["variant", "label", "case", "detail"]])}
-    found = machines(inputs, own, set(failed))
+    gpus: list[Results]
+    tables: Path
+    figures: Path
+
+    @property
+    def catalogue(self) -> pd.DataFrame:
+        return self.gpus[0].variants
+
+    def rows(self, name: str) -> list[Row]:
+        """A report table's rows as text, without empty cells; none where the table was not written."""
+        path = self.tables / name
+        if not path.is_file():
+            return []
+        with path.open(newline="") as file:
+            return [{key: value for key, value in row.items() if value} for row in csv.DictReader(file)]
+
+    @property
+    def findings(self) -> list[Row]:
+        """findings.json; no rows where it was not written. Raises `UserError` for what is no list."""
+        path = self.tables / "findings.json"
+        if not path.is_file():
+            return []
+        found = json.loads(path.read_text())
+        if not isinstance(found, list):
+            raise UserError(f"{path}: {type(found).__name__} is not allowed; allowed: a list of findings")
+        return found
+
+
+def core(sources: Sources) -> Row:
+    """What every view needs: GPUs, kernels, ladders, steps, findings and the names of counters."""
+    variants = sources.catalogue
+    pictured = pictures(sources.figures)
     return {
-        "origin": own.origin,
-        "archived": own.archived,
-        "why_archived": inputs.why_archived,
-        "why_untimed": None if len(own.bench) else own.reason("bench"),
-        "machines": found,
-        "failed": list(failed.values()),
+        "gpus": [gpu(results) for results in sources.gpus],
         "kernels": kernels(variants),
-        "experiments": [
-            {key: planned[key] for key in ("title", "question", "kind", "variants")} | {"name": name}
-            for name, planned in inputs.experiments.items()
-        ],
-        "quantities": [*QUANTITIES, LEAST_CYCLES],
-        "metrics": shown_metrics(),
-        "resources": keyed(inputs.rows("resources"), list(RESOURCES), set(failed)),
-        "bounds": least_cycles(inputs, set(failed)),
-        "bound_labels": bounds.RESOURCES | {key: f"{label} (estimate)" for key, label in bounds.ESTIMATES.items()},
-        "steps": [
-            {key: step[key] for key in ("part", "variant", "over", "changed")}
-            | {"counters": [{"key": one["key"], "meant": one["meant"]} for one in step["counters"]]}
-            for step in worklogs.steps()
-        ],
-        "pictures": [picture(name, path) for name, path in pictures.items()],
-        "worklogs": [
-            {"key": key, "title": one["title"], "author": one["author"]} for key, one in worklogs.sources().items()
-        ],
-        "claims": claims(inputs, list(variants["variant"])),
-        "findings": findings(inputs, figures or {}),
-        "figures": {name: svg(path) for name, path in (figures or {}).items()},
-        "sources": sources(variants),
+        "worklogs": worklogs(variants),
+        "ladders": experiments(sources.gpus),
+        "steps": [{key: step[key] for key in ("variant", "over", "changed", "counters")} for step in steps(variants)],
+        "findings": [findings_row(row) for row in sources.findings],
+        "quantities": [dict(zip(("key", "label", "unit"), one, strict=True)) for one in QUANTITIES],
+        "sections": {title: [one.key for one in section] for title, section in counters.SECTIONS.items()},
+        "stalls": [key for key in counters.metrics()["stalls"]],
+        "counters": {one.key: [one.label, one.unit, one.better] for one in counters.shown().values()},
+        "units": {key: name[0].upper() + name[1:] for key, name in UNITS.items()},
+        "pictures": {name: one["variants"] for name, one in pictured.items()},
+        "claims": len(sources.rows("claims.csv")),
     }
 
 
-# ---- machines -------------------------------------------------------------------------------------------------------
+def parts(sources: Sources) -> dict[str, Any]:
+    """The parts that are read on demand: each GPU's numbers, claims, kernel sources and bank pictures."""
+    found: dict[str, Any] = {f"gpu{place}": measured(results) for place, results in enumerate(sources.gpus)}
+    texts_say = published(sources.rows("published.csv"))
+    found["claims"] = {"claims": claims(sources.rows("claims.csv")), "published": texts_say}
+    found["sources"] = kernel_sources(sources.catalogue)
+    found["pictures"] = pictures(sources.figures)
+    return found
 
 
-def machines(inputs: Inputs, own: Measured, failed: set[str]) -> list[Row]:
-    """The tables of this run, of other runs, and of the emulator, without the kernels of `failed`."""
+# ---- kernels, ladders, steps ----------------------------------------------------------------------------------------
+
+
+def kernels(variants: pd.DataFrame) -> dict[str, Row]:
+    """The catalogue by variant, in its order; `worklog` is the folder whose ladder a kernel belongs to."""
+    wanted = ["label", "kind", "dtype", "tensor", "idea", "builds_on", "source", "template", "requires"]
+    rows = variants.assign(worklog=ladders.worklog_of(variants))[["variant", "worklog", *wanted]]
+    return {row.pop("variant"): row for row in without_empty(rows.to_dict("records"))}
+
+
+def worklogs(variants: pd.DataFrame) -> dict[str, Row]:
+    """Title, author and GPUs of each worklog, in the order of the ladders."""
+    known = texts.sources()
+    wanted = ("title", "author", "link", "gpus")
+    return {
+        name: {key: known.get(name, {}).get(key) for key in wanted if known.get(name, {}).get(key)}
+        for name in ladders.ladders(variants)
+    }
+
+
+def steps(variants: pd.DataFrame) -> list[Row]:
+    return [{"counters": [], **step} for step in ladders.steps(variants)]
+
+
+def experiments(gpus: list[Results]) -> list[Row]:
+    """Title and question of every timed experiment, ladders first."""
+    timed = [name for results in gpus for name in results.squares["experiment"].unique()]
     found = []
-    for number, (name, run) in enumerate(all_runs(inputs).items()):
-        measured = own if number == 0 else run
-        out = failed | set(measured.failed["variant"])
-        bench, counters = (rows[~rows["variant"].isin(out)] for rows in (measured.bench, measured.counters))
+    for name in dict.fromkeys(timed):
+        path = Path("experiments") / f"{name}.yaml"
+        entry = load_yaml(path) if path.is_file() else {}
+        question = " ".join(str(entry.get("question", "")).split())
         found.append(
             {
                 "name": name,
-                "gpu": measured.provenance["gpu"],
-                "origin": measured.origin,
-                "power_limit_w": measured.machine.get("power_limit_w"),
-                "bench": timings(bench),
-                "problems": timings(of_any_shape(measured.timed[~measured.timed["variant"].isin(out)])),
-                "counters": counts(counters, shares_of_bounds(inputs, counters)),
+                "title": str(entry.get("title", name)).removeprefix("The "),
+                "question": question,
+                "ladder": name in LADDERS,
             }
         )
-    if inputs.has("predictions"):
-        rows = squares(inputs.described("predictions"))
-        predicted = counts(rows[~rows["variant"].isin(failed)], {})
-        origin = "predicted by ptxsim, the emulator, from the code of this tree; nothing is measured"
-        found.append({"name": PREDICTED, "gpu": None, "origin": origin, "power_limit_w": None})
-        found[-1] |= {"bench": packed([], []), "problems": packed([], []), "counters": predicted}
-    return [one for one in found if one["bench"]["rows"] or one["problems"]["rows"] or one["counters"]]
+    return sorted(found, key=lambda row: (LADDERS.index(row["name"]) if row["ladder"] else len(LADDERS), row["title"]))
 
 
-def of_any_shape(timed: pd.DataFrame) -> pd.DataFrame:
-    """Select the rows whose problem is not a plain square.
-
-    `problem` is as it is written, and `n` the problem's edge, the cube root of mnk.
-    """
-    rows = timed[~are_squares(timed)]
-    return rows.assign(problem=problems.written(rows), n=problems.edge(rows).round(2)).reset_index(drop=True)
+def kernel_sources(variants: pd.DataFrame) -> dict[str, str]:
+    """The text of every source of the catalogue by its path; a file that is gone is left out."""
+    paths = [Path(path) for path in sorted(set(variants["source"].dropna()))]
+    return {path.as_posix(): path.read_text() for path in paths if path.is_file()}
 
 
-def timings(bench: pd.DataFrame) -> Row:
-    """Pack rows of `Measured.bench` or of `of_any_shape`.
-
-    `first` marks the row with the most samples among those of equal variant, problem, clocks and data.
-    """
-    median, low, high = (bench[f"time_us_{end}"].astype(float) for end in ("median", "ci_low", "ci_high"))
-    speed = bench["tflops"].astype(float)  # whose interval is that of the time
-    ends: dict[str, Any] = {"tflops_low": speed * median / high, "tflops_high": speed * median / low}
-    bench = bench.assign(stale=bench["stale"].astype(bool), **ends)
-    ranked = bench.sort_values(["samples", "experiment"], ascending=[False, True], kind="stable")
-    own = ["problem"] if "problem" in bench else []
-    first = ~ranked.duplicated(["variant", *(own or ["n"]), "regime", "data"]).reindex(bench.index)
-    columns = [*BENCH, *own]
-    for quantity in QUANTITIES:
-        columns += [quantity[key] for key in ("key", "low", "high") if quantity[key] in bench]
-    return packed([*columns, "first"], rows_of(bench.assign(first=first)[[*columns, "first"]]))
+# ---- numbers of a GPU -----------------------------------------------------------------------------------------------
 
 
-def packed(columns: list[str], rows: Iterable[Row]) -> Row:
-    """A table whose column names are written once."""
-    return {"columns": columns, "rows": [[row[name] for name in columns] for row in rows]}
-
-
-def counts(counters: pd.DataFrame, more: Mapping[tuple[str, int], Row]) -> Row:
-    """Counters by variant and size under the project's keys, with derived metrics; missing ones are left out."""
-    rows = with_derived(wide(counters, metric_names())) if len(counters) else pd.DataFrame()
-    found: Row = {}
-    keys = {metric["key"] for metric in shown_metrics() if metric["source"] == "counters"}
-    for row in rows_of(rows):
-        values = {key: value for key, value in row.items() if key in keys and value is not None}
-        values |= more.get((row["variant"], int(row["n"])), {})
-        values |= {"stale": True} if row["stale"] else {}
-        found.setdefault(row["variant"], {})[str(int(row["n"]))] = values
-    return found
-
-
-def shares_of_bounds(inputs: Inputs, counters: pd.DataFrame) -> dict[tuple[str, int], Row]:
-    """Least cycles as a percentage of measured cycles, by variant and size, for kernels that have not changed since."""
-    found: dict[tuple[str, int], Row] = {}
-    if inputs.has("bounds") and len(counters):
-        for row in rows_of(bounds.shares(counters, inputs.rows("bounds"))):
-            found.setdefault((row["variant"], int(row["n"])), {})[f"percent_{row['resource']}"] = row["percent"]
-    return found
-
-
-def least_cycles(inputs: Inputs, failed: set[str]) -> Row:
-    """Least cycles by variant, size and resource, from the emulator."""
-    found: Row = {}
-    for row in inputs.listed("bounds") if inputs.has("bounds") else []:
-        if row["variant"] not in failed and row["m"] == row["n"] == row["k"]:
-            of_size = found.setdefault(row["variant"], {}).setdefault(str(row["n"]), {})
-            of_size[row["resource"]] = row["cycles_per_sm"]
-    return found
-
-
-def keyed(rows: pd.DataFrame, columns: list[str], failed: set[str]) -> Row:
-    """Columns of a table by variant."""
-    return {row["variant"]: {key: row[key] for key in columns} for row in rows_of(rows) if row["variant"] not in failed}
-
-
-def shown_metrics() -> list[Row]:
-    """The metrics by which two kernels are compared, section by section.
-
-    `least`: the value that one of the kernels must reach for the row to be shown; `from`: where the value comes from.
-    """
-    found: list[Row] = []
-    origins = {key: entry["ncu"] for section in metrics().values() for key, entry in section.items()}
-
-    def add(section: str, source: str, key: str, label: str, unit: str, better: int) -> None:
-        entry: Row = {"id": identity(source, key), "section": section, "source": source, "key": key}
-        entry["from"] = origins.get(key, "derived from counters") if source == "counters" else ORIGINS[source]
-        entry |= {"label": label, "unit": unit, "better": better}
-        found.append(entry | ({"least": LEAST[key]} if source == "counters" and key in LEAST else {}))
-
-    for quantity in QUANTITIES:
-        add("Speed and energy", "bench", *(quantity[key] for key in ("key", "label", "unit", "better")))
-    for key in RESOURCES:
-        one = quantities()[key]
-        add("Resources, by the compiler", "resources", key, one.label, one.unit, one.better)
-    for key, label in (bounds.RESOURCES | bounds.ESTIMATES | {"tail": "largest, SM with the most blocks"}).items():
-        shown_label = f"{label} (estimate)" if key in bounds.ESTIMATES else label
-        add("Least cycles of an SM, by the emulator", "bounds", key, shown_label, "cycles", -1)
-        add("Least cycles as a share of those measured", "counters", f"percent_{key}", shown_label, "%", 0)
-    for section, shown in COMPARISON.items():
-        for counter in shown:
-            add(section, "counters", counter.key, counter.label, counter.unit, counter.better)
-    known = {entry["id"] for entry in found}
-    for section in COUNTED:
-        for key, entry in metrics()[section].items():
-            if key not in known and ".pct" not in entry["ncu"] and ".ratio" not in entry["ncu"]:
-                add("Counts", "counters", key, entry["label"], "", 0)
-    for stall in STALLS:
-        add("Stalls, cycles per issued instruction", "counters", stall.key, stall.label, "cycles", stall.better)
-    order = {name: place for place, name in enumerate(dict.fromkeys(entry["section"] for entry in found))}
-    return sorted(found, key=lambda entry: order[entry["section"]])
-
-
-def identity(source: str, key: str) -> str:
-    """The page's name of a metric, since three tables have a column `registers`."""
-    return f"{source}.{key}" if source in ("resources", "bounds") else key
-
-
-def kernels(variants: pd.DataFrame) -> list[Row]:
-    """The catalogue, in its order."""
-    columns = ["variant", "label", "kind", "family", "dtype", "idea", "builds_on", "baseline", "origin", "source"]
-    return rows_of(variants[columns])
-
-
-def rows_of(table: pd.DataFrame) -> list[Row]:
-    """The rows by column, as JSON has them: no NaN."""
-    return [{str(name): plain(value) for name, value in row.items()} for row in table.to_dict("records")]
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it."""
-    if hasattr(value, "item"):
-        value = value.item()
-    if value is pd.NA or value is pd.NaT or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return value
-
-
-# ---- pictures -------------------------------------------------------------------------------------------------------
-
-
-def picture(name: str, path: Path) -> Row:
-    """A bank picture: the contents of its JSON file, and the drawing."""
-    drawing = svg(path, "; made by experiments.emulation.bank_pictures")
-    described: Row = read_json(path.with_suffix(".json"), "bank_picture")
-    return described | {"name": name, "svg": drawing}
-
-
-def svg(path: Path, hint: str = "") -> str:
-    """The SVG element of a file. Raises `UserError` where the file cannot be read."""
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}{hint}") from error
-    return text[text.index("<svg") :]
-
-
-def sources(variants: pd.DataFrame) -> Row:
-    """The text of every kernel's .cu file by the path that the catalogue gives."""
-    paths = {path: registry.ROOT / path for path in sorted({str(path) for path in variants["source"].dropna()})}
-    return {name: path.read_text() for name, path in paths.items() if path.is_file()}
-
-
-# ---- claims ---------------------------------------------------------------------------------------------------------
-
-
-def claims(inputs: Inputs, variants: list[str]) -> list[Row]:
-    """Rows of claims.csv with all their columns, each with its measure and where the page shows what it rests on."""
-    path = inputs.reports / "claims.csv"
-    if not path.is_file():
-        return []
-    table = inputs.report("claims", "claims_table")
-    files = worklogs.claims().values()
-    asked = {entry["id"]: entry for path in files for entry in load_yaml(path)}
-    keys = {metric["id"] for metric in shown_metrics()}
-    found = []
-    for row in rows_of(table):
-        entry = asked.get(row["id"], {})
-        if "same_as" in entry:
-            entry = asked.get(entry["same_as"], {})
-        measure = " ".join(str(entry.get("measure", "")).split())
-        remark = entry.get("remark", "")
-        row |= {"measure": measure, "published": entry.get("published", [])}
-        row["rests"] = rests_on(measure, variants, keys)
-        named = re.findall(r"\w+", f"{measure} {remark} {row.get('evidence') or ''}")
-        row["kernels"] = [name for name in variants if name in named]
-        found.append({key: value for key, value in row.items() if value not in (None, "", [])})
-    return found
-
-
-def findings(inputs: Inputs, figures: Collection[str] = ()) -> list[Row]:
-    """The findings of findings.json, in the paper's order, without the numbers and rows of paper and figures.
-
-    `chart`: the page's state that shows a finding, as finding.yaml gives it, or None; `figure`: whether it has one of
-    `figures`.
-    """
-    charts = {name: manifest.get("chart") for name, manifest in registry.findings().items()}
-    return [
-        {key: value for key, value in row.items() if key not in ("numbers", "rows")}
-        | {"tried": [{key: value for key, value in one.items() if key != "numbers"} for one in row["tried"]]}
-        | {"chart": charts.get(row["name"]), "figure": row["name"] in figures}
-        for row in inputs.findings()
+def gpu(results: Results) -> Row:
+    """The GPU in words, its roofs in TFLOP/s and its DRAM bandwidth in GB/s."""
+    machine = results.machine
+    ceilings = {key: value for key, value in (machine.get("ceilings") or {}).items() if value}
+    roofs = [
+        {"label": label, "dtypes": dtypes, "tflops": ceilings[key]}
+        for key, (label, dtypes) in ROOFS.items()
+        if key in ceilings
     ]
+    return {
+        "name": results.name,
+        "model": results.model,
+        "gpu": results.gpu,
+        "date": results.date[:10],
+        "archived": results.archived,
+        "driver": machine.get("driver"),
+        "power_limit_w": machine.get("power_limit_w"),
+        "processes": int(results.squares["processes"].max()),
+        "roofs": roofs,
+        "dram_gb_per_s": ceilings.get("dram_copy_gb_per_s"),
+        "failed": results.failed[["variant", "label", "case"]].to_dict("records"),
+        "experiments": sorted(results.squares["experiment"].unique()),
+    }
 
 
-def rests_on(measure: str, variants: list[str], keys: set[str]) -> list[Row]:
-    """Every quantity and table in a claim's measure: its meaning, its kernels, and where the page shows it."""
-    if not measure:
-        return []
-    expression = Expression.parse(measure)
-    found: list[Row] = []
-    for one in expression.references:
-        of = [one.name, *(part.id for part in one.selectors.values() if isinstance(part, ast.Name))]
-        entry: Row = {"call": one.text, "gives": f"{one.quantity.label}.", "view": "pair"}
-        table = {"compiled": "resources"}.get(one.source, one.source)
-        name = one.quantity.column if table in ("bench", "bounds") else one.quantity.key
-        if table in ("bench", "timing_methods"):
-            entry["view"] = "sizes"
-        shown = SHOWN_BY.get(one.quantity.key, identity(table, name))
-        entry |= {"kernels": [name for name in variants if name in of]} | ({"shows": shown} if shown in keys else {})
-        found.append(entry)
-    for name, call in expression.calls:
-        if name in Vocabulary.sources():
-            texts = [part.value for part in ast.walk(call) if isinstance(part, ast.Constant)]
-            gives = (Vocabulary.methods()[name].__doc__ or "").splitlines()[0]
-            of_call = [name for name in variants if name in texts]
-            found.append({"call": shown_text(call), "gives": gives, "kernels": of_call, "view": "pair"})
-    return [entry for entry in found if entry["kernels"]]
+def measured(results: Results) -> Row:
+    """Timings of squares, counters, minimum cycles and builds of one GPU, of kernels that passed every check."""
+    keys = [key for key, *_ in QUANTITIES]
+    columns = ["experiment", "variant", "n", "data", "clock_policy", "stale", "processes", "samples", "clock_held"]
+    columns += ["throttle_reasons", *keys, *(f"{key}{end}" for key in keys for end in ("_low", "_high"))]
+    order = ["stale", "processes", "samples", "experiment"]
+    timed = results.squares.sort_values(order, ascending=[True, False, False, True], kind="stable")
+    timed = timed.sort_values(["order", "n"], kind="stable")  # the first row of a variant and size is its usual timing
+    counted = results.counters
+    shown = [key for key in counters.shown() if key in counted and counted[key].notna().any()]
+    extra = [key for key in ("sm_cycles_mean",) if key in counted and key not in shown]
+    return {
+        "timings": compact(timed, columns),
+        "counters": compact(counted, ["variant", "n", "stale", *shown, *extra]),
+        "minimum_cycles": minimum_cycles(results),
+        "builds": builds(results),
+    }
+
+
+def minimum_cycles(results: Results) -> Row:
+    """Cycles of an SM that each unit needs at least, by variant, size and unit."""
+    rows = results.without_failed(squares(results.table("bounds")))
+    rows = rows[rows["resource"].isin(list(UNITS)) & ~rows["stale"]]
+    found: Row = {}
+    for variant, n, unit, cycles in rows[["variant", "n", "resource", "minimum_cycles"]].itertuples(index=False):
+        found.setdefault(variant, {}).setdefault(str(n), {})[unit] = significant(float(cycles))
+    return found
+
+
+def builds(results: Results) -> dict[str, Row]:
+    """Registers, shared memory, spills and occupancy of each build, by variant."""
+    wanted = ["registers", "shared_bytes", "spill_bytes", "threads", "blocks_per_sm", "occupancy", "limiter"]
+    rows = results.table("resources")[["variant", *wanted]]
+    return {row.pop("variant"): row for row in without_empty(rows.to_dict("records"))}
+
+
+# ---- claims, findings, pictures -------------------------------------------------------------------------------------
+
+
+def claims(rows: list[Row]) -> list[Row]:
+    """claims.csv with one entry for each claim: what is the same on every GPU, and `gpus`, a result for each."""
+    of_claim, of_gpu = ("worklog", "id", "line", "quote", "claim", "kind"), ("gpu", "verdict", "words", "remark")
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        claim = {key: row[key] for key in of_claim if key in row} | {"gpus": []}
+        claim = found.setdefault((row["worklog"], row["id"]), claim)
+        claim["gpus"].append({key: row[key] for key in of_gpu if key in row})
+    return list(found.values())
+
+
+def published(rows: list[Row]) -> list[Row]:
+    """published.csv with one entry for each number of a text, and in `ours` the value and interval of each GPU."""
+    of_text = ("worklog", "line", "subject", "as_written", "variant", "n", "gpu", "unit")
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        entry = {key: row[key] for key in of_text if key in row} | {"ours": {}}
+        entry = found.setdefault((row["worklog"], row["id"]), entry)
+        values = [float(row[key]) for key in ("ours", "ours_low", "ours_high") if key in row]
+        if values:
+            entry["ours"][row["here"]] = values
+    return list(found.values())
+
+
+def findings_row(row: Row) -> Row:
+    """A finding with the state of the view that shows it, without the rows of figures."""
+    found = {key: value for key, value in row.items() if key not in ("rows", "numbers")}
+    return found | {"chart": CHARTS.get(row["name"])}
+
+
+def pictures(figures: Path) -> dict[str, Row]:
+    """Bank pictures by name: the SVG, its title, text and accesses, and the variants that it shows."""
+    found: dict[str, Row] = {}
+    for path in sorted(figures.glob("banks_*.svg")):
+        beside = path.with_suffix(".json")
+        if not beside.is_file():
+            continue
+        described: Row = json.loads(beside.read_text())
+        svg = re.sub(r"<\?xml[^>]*>|<!DOCTYPE[^>]*>", "", path.read_text(), flags=re.DOTALL).strip()
+        variants = list(dict.fromkeys(access["variant"] for access in described["accesses"]))
+        found[path.stem.removeprefix("banks_")] = described | {"svg": svg, "variants": variants}
+    return found
+
+
+# ---- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def compact(rows: pd.DataFrame, columns: list[str]) -> Row:
+    """A frame as column names and lists of values, without the columns that it lacks; NaN becomes null."""
+    columns = [name for name in columns if name in rows]
+    values = [[significant(value) for value in row] for row in rows[columns].itertuples(index=False)]
+    return {"columns": columns, "rows": values}
+
+
+def significant(value: Any) -> Any:
+    """A value for JSON: numbers with six significant digits, None for NaN."""
+    if isinstance(value, str) or value is None:
+        return value
+    if pd.isna(value):
+        return None
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) and value else 0.0
+    return value.item() if hasattr(value, "item") else value
+
+
+def without_empty(rows: Iterable[Mapping[Any, Any]]) -> list[Row]:
+    """Rows without cells that are empty or false."""
+    found = ({key: significant(value) for key, value in row.items()} for row in rows)
+    return [{key: value for key, value in row.items() if value not in (None, "", False)} for row in found]

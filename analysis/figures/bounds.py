@@ -1,87 +1,72 @@
-"""The least cycles that each resource needs, from counts alone, as a share of the cycles measured.
+"""Minimum cycles of each unit of an SM, in percent of the cycles that were measured, for the kernels of an experiment.
 
-A row per kernel and a mark per resource; the mark furthest to the right is the bottleneck, and its distance from 100%
-is what the kernel loses in addition. Hollow marks are estimates, by rules that are only models; the text below compares
-them with all measurements. A kernel whose source changed since it was measured is left out."""
+The unit with the most minimum cycles limits the kernel from below; what is missing to 100% is latency and
+scheduling. Rates of DRAM are of the model that the emulator assumed, so DRAM is left out where that is another GPU.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, at_usual_size, records
 from analysis.figures import style
-from analysis.tables.bounds import ESTIMATES, RESOURCES, bottlenecks, broken, errors, shares, unmeasured
+from analysis.figures.counters import counted
+from analysis.figures.ladder import EXPERIMENT
+from analysis.results import Results, records
+from analysis.tables.steps import UNITS
+
+LOOKS = {
+    "FMA pipe": (style.BLUE, "o"),
+    "FP64 pipe": (style.INK, "P"),
+    "tensor cores": (style.RED, "s"),
+    "issue slots": (style.GREEN, "^"),
+    "register banks": (style.ORANGE, "D"),
+    "shared memory": (style.PURPLE, "v"),
+    "L1 lookups": (style.SKY, "X"),
+    "DRAM reads": (style.GREY, "<"),
+}
 
 
-def draw(measured: Measured, bounds: pd.DataFrame) -> Figure:
-    """The figure: a row per kernel, in the catalogue's order."""
-    rows = at_usual_size(shares(measured.counters, bounds))
-    if rows.empty:
-        return style.left_out(measured, "Bounds next to measured cycles", measured.reason("profile"))
-    several = rows["n"].nunique() > 1
-    names = rows["label"] + (" n=" + rows["n"].astype(str) if several else "")
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    figure, axes = plt.subplots(figsize=(style.WIDTH, 1.35 + 0.21 * len(places)))
-    height = names.map(places)
-    tail = rows["resource"] == "tail"
-    bound = (rows["kind"] == "bound") & ~tail
-    named = rows[bound].assign(place=height[bound], resource=rows["resource"][bound].map(RESOURCES))
-    looks = {label: number for number, label in enumerate(RESOURCES.values()) if label in set(named["resource"])}
-    sns.scatterplot(
-        named,
-        x="percent",
-        y="place",
-        hue="resource",
-        style="resource",
-        hue_order=list(looks),
-        style_order=list(looks),
-        palette=[style.LINES[number % len(style.LINES)] for number in looks.values()],
-        markers=[style.MARKERS[number] for number in looks.values()],
-        s=24,
-        linewidth=0,
-        zorder=3,
-        ax=axes,
-    )
-    style.drop_legend(axes)
-    for number, (resource, label) in enumerate(ESTIMATES.items()):
-        part = rows["resource"] == resource
-        look: dict[str, Any] = {
-            "facecolors": "none",
-            "edgecolors": style.LINES[number],
-            "marker": style.MARKERS[number],
-        }
-        axes.scatter(rows["percent"][part], height[part], s=30, label=f"estimate: {label}", zorder=3, **look)
-    look = {"color": style.INK, "marker": "|", "linewidth": 1.3}
-    axes.scatter(rows["percent"][tail], height[tail], s=130, label="largest, SM with the most blocks", zorder=2, **look)
-    axes.axvline(100, color=style.INK, linewidth=1.0, zorder=1)
-    largest = bottlenecks(rows)
-    right = max(104.0, 1.02 * rows["percent"].max())
-    for place, row in zip(names[largest.index].map(places), records(largest), strict=True):
-        text = f"{RESOURCES[row.resource]} {row.percent:.0f}%"
-        axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center", color=style.INK)
-    axes.set_xlim(-1, right)
-    style.name_rows(axes, places.values(), places, grid="both")
-    axes.set_ylabel("")
-    axes.set_xlabel("least cycles of each resource, % of the measured cycles")
-    axes.set_title("bottleneck", loc="right", x=1.01, ha="left", fontsize=8)
-    labels = axes.get_legend_handles_labels()[1]
-    figure.legend(loc="outside upper center", ncols=style.legend_columns(labels) + 1, handletextpad=0.2)
-    wrong = broken(rows[rows["kind"] == "bound"])
-    left = unmeasured(measured.counters, bounds)
-    left_out = f"{left} kernel{'s' if left > 1 else ''} without counters left out" if left else ""
-    style.note(
-        figure,
-        measured,
-        "" if several else f"m = n = k = {rows['n'].iloc[0]}",
-        f"bounds by ptxsim from the code of this tree, rates of {' and '.join(sorted(set(bounds['machine'])))}",
-        *errors(rows),
-        f"faster than a bound: {', '.join(sorted(set(wrong['label'])))}" if len(wrong) else "",
-        left_out,
-        withheld=False,
-    )
+def fractions(results: Results, rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Minimum cycles over measured ones: variant, place, unit, percent; and the GPU whose rates were assumed.
+
+    rows: of `counted`, whose cycles are the average over SMs.
+    """
+    bounds = results.table("bounds").rename(columns={"gpu": "rates"})
+    bounds = bounds[~bounds["stale"] & bounds["resource"].isin(list(UNITS))]
+    assumed = str(bounds["rates"].iloc[0]) if "rates" in bounds and len(bounds) else ""
+    if results.model not in assumed.upper():
+        bounds = bounds[bounds["resource"] != "dram"]
+    bounds = bounds.assign(unit=bounds["resource"].map(UNITS))[["variant", "n", "unit", "minimum_cycles"]]
+    both = rows[["variant", "n", "place", "sm_cycles_mean"]].merge(bounds, on=["variant", "n"])
+    return both.assign(percent=100 * both["minimum_cycles"] / both["sm_cycles_mean"]), assumed
+
+
+def draw(results: Results, experiment: str | None = None) -> Figure:
+    """The figure of one experiment, at n = 4096 where that was profiled."""
+    rows = counted(results, experiment or EXPERIMENT)
+    rows = rows[rows["kind"] != "baseline"] if len(rows) else rows
+    if rows.empty or "sm_cycles_mean" not in rows or results.raw("bounds").empty:
+        return style.empty(results, f"Minimum cycles of {experiment or EXPERIMENT}", "Counters and bounds are needed.")
+    found, assumed = fractions(results, rows)
+    rows = rows[rows["variant"].isin(found["variant"])].reset_index(drop=True)
+    places = {variant: place for place, variant in enumerate(rows["variant"])}
+    figure, axes = plt.subplots(figsize=(style.WIDE, 0.9 + style.ROW * len(rows)))
+    for unit, (colour, marker) in LOOKS.items():
+        own = found[(found["unit"] == unit) & (found["percent"] >= 0.5)]
+        if len(own):
+            axes.scatter(own["percent"], own["variant"].map(places), s=16, color=colour, marker=marker, linewidth=0,
+                         label=unit, zorder=3)  # fmt: skip
+    most = found.loc[found.groupby("variant")["minimum_cycles"].idxmax()]
+    for row in records(most):
+        axes.text(1.01, places[row.variant], f"{row.unit} {row.percent:.0f}%", va="center",
+                  transform=axes.get_yaxis_transform())  # fmt: skip
+    style.list_rows(axes, places.values(), list(rows["mark"]))
+    axes.set(xlim=(0, 102), xlabel="minimum cycles, % of the measured cycles")
+    figure.legend(loc="outside upper left", ncols=8, handletextpad=0.1, columnspacing=0.9)
+    title = f"Minimum cycles of each unit: {experiment or EXPERIMENT}"
+    style.describe(figure, title, "A mark for each unit of an SM; the largest, named at the right, limits the kernel.")
+    facts = [f"n = {rows['n'].iloc[0]}", f"rates of an SM of the {assumed}" if assumed else ""]
+    style.provenance(figure, results, *facts, stale=rows["stale"].any())
     return figure

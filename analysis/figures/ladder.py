@@ -1,14 +1,12 @@
-"""Bars per rung: TFLOP/s with its 95% interval, and the share of cuBLAS.
+"""The rungs of an experiment, by worklog: fraction of cuBLAS, interleaved, with TFLOP/s and the gain of each step.
 
-One panel per clock regime, size and kind of data. Where nothing was measured with locked clocks, FLOP/clock/SM stands
-in, labelled as derived; where that would outgrow a page, it is left to the tables, and rows stand closer. A bar of
-another dtype than the kernels' (TF32 next to fp32 kernels) that would squeeze all others is cut at the axis's end and
-carries its number.
+A bar is as long as its fraction. cuBLAS itself is the line at 100%. Libraries whose dtype no kernel of the
+experiment has are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sized
+import math
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -16,93 +14,143 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.data import Measured, marked, records, share_text
+from analysis.estimates import number
 from analysis.figures import style
-from analysis.statistics import TIME
+from analysis.ladders import LIBRARY, worklog_of
+from analysis.results import Results, marked, records
+from analysis.tables.summary import declared
+from analysis.tables.timings import with_gains
+from contracts import UserError
 
-PAGE = 10.0  # inches: a figure that is higher would be made too small to read in the supplement
-ROW, CLOSE_ROW = 0.2, 0.15  # inches
-
-
-def axis_end(rows: pd.DataFrame, room: float) -> float:
-    """Where the axis ends: the longest bar of the dtypes that kernels have, times `room` for the text."""
-    tensor = rows["tensor"].astype(bool)
-    kernels = tensor[rows["kind"] != "baseline"]
-    shown = rows[tensor.isin(kernels)] if len(kernels) else rows
-    return room * float(shown["high"].max())
+EXPERIMENT = "sgemm_ladder"
+MOST_PANELS = 8
 
 
-def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, int], end: float) -> None:
-    """One regime and size: a bar per row, at the place of its label, with its interval where it has one."""
-    style.bars(axes, rows.assign(value=rows["value"].clip(upper=end)), "value", "mark", list(places))
+def rungs(results: Results, experiment: str) -> pd.DataFrame:
+    """Timings of an experiment with gain, worklog and mark (the label), by worklog and in the catalogue's order."""
+    worklogs = dict(zip(results.variants["variant"], worklog_of(results.variants), strict=True))
+    rows = results.squares
+    rows = with_gains(rows[rows["experiment"] == experiment])
+    dtypes = set(rows.loc[rows["kind"] != "baseline", "dtype"])
+    rows = rows[rows["dtype"].isin(dtypes) | (rows["kind"] != "baseline")]
+    rows = rows.assign(worklog=rows["variant"].map(worklogs), mark=marked(rows))
+    several = rows["dtype"].nunique() > 1
+    place = {name: i for i, name in enumerate(style.worklog_colours(results.variants))}
+    rows = rows.assign(place=rows["worklog"].map(place), dtype_place=rows["dtype"] if several else "")
+    rows = rows.assign(heading=rows["worklog"] + (", " + rows["dtype"] if several else ""))
+    return rows.sort_values(["dtype_place", "place", "order"], kind="stable", ignore_index=True)
+
+
+def shown(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are bars: all but each baseline next to itself."""
+    return rows[rows["variant"] != rows["baseline"]]
+
+
+def places_of(rows: pd.DataFrame) -> tuple[dict[str, float], dict[str, float]]:
+    """The place of each variant, and of each heading above its first one."""
+    places: dict[str, float] = {}
+    headings: dict[str, float] = {}
+    at = 0.0
+    for row in records(rows.drop_duplicates("variant")):
+        if row.heading not in headings:
+            headings[row.heading] = at
+            at += 1
+        places[row.variant] = at
+        at += 1
+    return places, headings
+
+
+def draw_bars(axes: Axes, rows: pd.DataFrame, places: dict[str, float], colours: dict[str, str]) -> None:
+    """A bar for each row, as long as its fraction, with its interval; libraries are hatched."""
     for row in records(rows):
-        place = places[row.mark]
-        text = style.significant(row.value)
-        if pd.notna(row.share):
-            text += f"  ({row.share:.{1 if row.share < 200 else 0}f}%)"
-        if row.value > end:
-            box: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
-            axes.text(0.99 * end, place, f"{text}, beyond the axis ▶", ha="right", va="center", bbox=box)
-            continue
-        if row.low < row.high:
-            error = [[row.value - row.low], [row.high - row.value]]
-            axes.errorbar(row.value, place, xerr=error, color=style.INK, linewidth=1, capsize=2)
-        axes.annotate(text, (row.high, place), xytext=(4, 0), textcoords="offset points", va="center", color=style.INK)
-    axes.set_xlim(0, end)
-    style.name_rows(axes, places.values(), places)
+        library = row.worklog == LIBRARY
+        look: dict[str, Any] = {"hatch": "////", "edgecolor": "white"} if library else {}
+        axes.barh(places[row.variant], 100 * row.fraction, 0.74, color=colours[row.worklog], linewidth=0, **look)
+        ends = [100 * row.fraction_low, 100 * row.fraction_high]
+        axes.plot(ends, [places[row.variant]] * 2, color=style.INK, linewidth=1.0)
+    axes.axvline(100, color=style.INK, linewidth=0.8)
 
 
-def height(panels: Sized, columns: int, rows: int, pitch: float) -> float:
-    """The height of the figure in inches: its panels with so many rows, each of the height `pitch`."""
-    return 0.45 - (-len(panels) // columns) * (0.62 + pitch * rows)
+def draw_panel(axes: Axes, rows: pd.DataFrame, places: dict[str, float], colours: dict[str, str], wide: bool) -> None:
+    """One size: bars with their percentage at the end, TFLOP/s at the right and, with enough room, the gain."""
+    bars = shown(rows)
+    draw_bars(axes, bars, places, colours)
+    end = 1.02 * max(100.0, 100 * bars["fraction_high"].max())
+    axes.set_xlim(0, end * (1.13 if wide else 2.0))
+    right: dict[str, Any] = {
+        "va": "center",
+        "ha": "right",
+        "fontsize": style.SMALL,
+        "transform": axes.get_yaxis_transform(),
+    }
+    for row in records(bars):
+        place = places[row.variant]
+        axes.annotate(style.percent(row.fraction), (max(100 * row.fraction, 100 * row.fraction_high), place), (3, 0),
+                      textcoords="offset points", va="center", zorder=3,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.3})  # fmt: skip
+        if wide:
+            axes.text(1.08, place, number(row.tflops), **right)
+            axes.text(1.17, place, "" if math.isnan(row.gain) else style.times(row.gain), **right)
+        else:
+            axes.text(1.0, place, number(row.tflops), color=style.GREY, **right)
+    first = min(places.values()) - 1
+    if wide:
+        axes.text(1.08, first, "TFLOP/s", **right)
+        axes.text(1.17, first, "gain", **right)
+    axes.set_xlabel("% of cuBLAS" if wide else "% of cuBLAS · TFLOP/s")
+    axes.set_xticks([0, 25, 50, 75, 100] if wide else [0, 50, 100])
 
 
-def draw(measured: Measured, experiment: str) -> Figure:
-    """The figure of one experiment."""
-    rows = measured.bench[measured.bench["experiment"] == experiment]
+def title_of(rows: pd.DataFrame) -> str:
+    """The size, with what differs from panel to panel, and cuBLAS's own speed."""
+    row = rows.iloc[0]
+    words = [f"n = {row['n']}", *([] if row["data"] == "uniform" else [row["data"]])]
+    words += [] if row["clock_policy"] == "boost" else ["locked clocks"]
+    own = rows[rows["variant"] == rows["baseline"]]
+    if len(own) == 1:
+        words.append(f"cuBLAS {number(own['tflops'].iloc[0])} TFLOP/s")
+    return ", ".join(words)
+
+
+def draw(results: Results, experiment: str | None = None) -> Figure:
+    """The figure of one experiment, a panel for each size, kind of data and clock policy."""
+    experiment = experiment or EXPERIMENT
+    rows = rungs(results, experiment)
     if rows.empty:
-        return style.left_out(measured, f"Timings of {experiment}", measured.untimed(experiment))
-    time, shortest, longest = TIME
-    rows = rows.assign(
-        mark=marked(rows),
-        value=rows["tflops"],
-        low=rows["tflops"] * (rows[time] / rows[longest]),
-        high=rows["tflops"] * (rows[time] / rows[shortest]),
-        share=100 * rows["share_of_baseline"].where(rows["variant"] != rows["baseline"]),
-    )
-    places = {label: place for place, label in enumerate(rows["mark"].drop_duplicates())}
-    legs = rows.groupby(["regime", "n", "data"])
-    groups = sorted(legs, key=lambda group: (group[0][0] != "unlocked", *group[0][1:]))
-    several = rows["data"].nunique() > 1
-    panels, per_clock = [], []
-    for (regime, n, data), part in groups:
-        title = f"n = {n}, {data}" if several else f"n = {n}"
-        panels.append((f"{title}, {regime} clocks", "TFLOP/s (share of cuBLAS)", part))
-        clock = part["flop_per_clock_sm"]
-        part = part.assign(value=clock, low=clock, high=clock, share=float("nan"))
-        per_clock.append((f"{title}, per clock", "FLOP/clock/SM (derived)", part))
-    if "locked" not in set(rows["regime"]):
-        panels += per_clock
-    columns, pitch = min(2, len(panels)), ROW
-    if height(panels, columns, len(places), pitch) > PAGE:
-        panels, pitch = panels[: len(groups)], CLOSE_ROW
-    lines = -(-len(panels) // columns)
-    figure, grid = plt.subplots(
-        lines, columns, figsize=(style.WIDTH, height(panels, columns, len(places), pitch)), sharey=True, squeeze=False
-    )
+        if experiment not in declared():
+            raise UserError(f"ladder:{experiment}: no such experiment; allowed: the name of a file in experiments/")
+        return style.empty(results, f"Ladder of {experiment}")
+    keys = ["clock_policy", "n", "data"]
+    panels = [part for _, part in rows.groupby(keys, sort=True)]
+    panels = [part for part in panels if len(shown(part))][:MOST_PANELS]
+    places, headings = places_of(shown(rows))
+    colours = style.worklog_colours(results.variants)
+    columns = min(4, len(panels)) if len(panels) != 6 else 3
+    lines = math.ceil(len(panels) / columns)
+    height = lines * (0.5 + style.ROW * (max(places.values()) + 1)) + 0.25
+    figure, grid = plt.subplots(lines, columns, figsize=(style.WIDE, height), sharey=True, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
-    for axes, (title, unit, part) in zip(grid.flat, panels, strict=False):
-        draw_panel(axes, part, places, axis_end(part, 1.3 if columns == 1 else 1.5))
-        axes.set_title(title, loc="left")
-        axes.set_xlabel(unit)
-    style.note(
-        figure,
-        measured,
-        "m = n = k",
-        style.data_text(rows["data"]),
-        share_text(rows),
-        "hatched: libraries",
-        stale=rows["stale"].any(),
+    worklogs = dict(zip(rows["heading"], rows["worklog"], strict=True))
+    for axes, part in zip(grid.flat, panels, strict=False):
+        draw_panel(axes, part, places, colours, wide=len(panels) == 1)
+        axes.set_title(title_of(part) if len(panels) < 3 else title_of(part).replace(" TFLOP/s", ""))
+        style.list_rows(axes, places.values(), _labels(rows, places))
+        axes.set_ylim(max(places.values()) + 0.6, -0.8)
+        for name, place in headings.items():
+            if axes in grid[:, 0]:
+                ink = style.GREY if worklogs[name] == LIBRARY else style.darker(colours[worklogs[name]])
+                axes.text(-0.015, place, name, color=ink, ha="right", va="center", fontweight="bold",
+                          transform=axes.get_yaxis_transform())  # fmt: skip
+    question = declared().get(experiment, {}).get("title", experiment)
+    style.describe(
+        figure, f"{question}: fraction of cuBLAS", "A bar for each kernel, by worklog; cuBLAS is the line at 100%."
     )
+    facts = ["fraction of cuBLAS, interleaved", *(["gain: over the kernel it builds on"] if len(panels) == 1 else [])]
+    style.provenance(figure, results, *facts, stale=rows["stale"].any())
     return figure
+
+
+def _labels(rows: pd.DataFrame, places: dict[str, float]) -> list[str]:
+    marks = dict(zip(rows["variant"], rows["mark"], strict=True))
+    return [marks[name] for name in places]

@@ -1,11 +1,11 @@
-"""Roofline: TFLOP/s against arithmetic intensity by DRAM bytes, below the ceilings measured on the same machine.
+"""Rooflines, a panel for each ladder: TFLOP/s over FLOP per DRAM byte, with an arrow from each kernel to the next rung.
 
-The intensity (FLOP/byte) is 2mnk over the DRAM bytes that ncu counted, the TFLOP/s is from the timed runs at that size.
+Bytes are those that Nsight Compute counted, TFLOP/s are of the timed runs. The roofs were measured on the same GPU:
+a copy in DRAM, and FMA, mma.sync or wgmma from registers and shared memory alone.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -13,105 +13,128 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from analysis.data import Measured, fold_twins, marked, metric_names, one_row_each, wide
+from analysis.estimates import number
 from analysis.figures import style
-from analysis.metrics import column
+from analysis.ladders import steps
+from analysis.results import Results, marked, records, usual
 
-CEILINGS = {"fp32_fma_tflops": "fp32 FMA", "bf16_mma_tflops": "16-bit mma.sync", "bf16_wgmma_tflops": "16-bit wgmma"}
-LOOKS = {  # by whether it is a library and whether it runs on tensor cores
-    (False, False): {"marker": "o", "color": style.KERNEL, "label": "fp32 kernels"},
-    (False, True): {"marker": "^", "color": style.BAD, "label": "tensor-core kernels"},
-    (True, False): {"marker": "o", "color": "white", "edgecolor": style.KERNEL, "label": "fp32 libraries"},
-    (True, True): {"marker": "^", "color": "white", "edgecolor": style.BAD, "label": "tensor-core libraries"},
+SIZE = 4096
+ROOFS = {
+    "fp32": {"fp32_fma_tflops": "FMA"},
+    "tf32": {},
+    "bf16": {"bf16_mma_tflops": "mma.sync", "bf16_wgmma_tflops": "wgmma"},
+    "fp16": {"bf16_mma_tflops": "mma.sync", "bf16_wgmma_tflops": "wgmma"},
 }
-LEFT = 6.0  # FLOP/byte, where the axis starts
-CHARACTER = 0.018  # of 8 points, in widths of the axes
-GUTTER = 0.09  # between the axes and the names, in widths of the axes: there leaders fan out
+PANELS = 6
+ROOM = 12  # of a roof's ridge over the axis's end, for its name
+CHAINED = 2  # steps from another step's kernel: fewer are no ladder
 
 
-def points(measured: Measured) -> tuple[pd.DataFrame, str]:
-    """One row per variant and size with both counters and a timing: intensity (FLOP/byte), tflops, mark, stale.
+def points(results: Results) -> pd.DataFrame:
+    """Kernels at n = 4096 with counters and a timing: intensity (FLOP/byte), tflops, mark and
+    arithmetic (the dtype, or "fp32 from TF32")."""
+    counted = results.counters
+    if "dram_bytes" not in counted:
+        return pd.DataFrame()
+    counted = counted[(counted["n"] == SIZE) & (counted["dram_bytes"] > 0)][["variant", "dram_bytes"]]
+    timed = usual(results.squares)
+    rows = timed[timed["n"] == SIZE].merge(counted, on="variant")
+    intensity = 2.0 * rows["n"].astype(float) ** 3 / rows["dram_bytes"]
+    of_tensor_cores = rows["tensor"].astype(bool) & (rows["dtype"] == "fp32")
+    arithmetic = rows["dtype"].where(~of_tensor_cores, "fp32 from TF32")
+    return rows.assign(intensity=intensity, arithmetic=arithmetic, mark=marked(rows))
 
-    The text names libraries without a point, since they ran the function of another.
-    """
-    counted, twins = fold_twins(wide(measured.counters, metric_names()))
-    counted = counted.assign(dram_bytes=column(counted, "dram_read") + column(counted, "dram_write"))
-    timed = one_row_each(measured.bench)[["variant", "n", "m", "k", "tflops", "regime", "data", "stale"]]
-    both = counted[counted["dram_bytes"] > 0].merge(timed, on=["variant", "n"], suffixes=("", "_timed"))
-    both["stale"] = both["stale"].astype(bool) | both["stale_timed"].astype(bool)
-    intensity = 2.0 * both["m"] * both["n"] * both["k"] / both["dram_bytes"]
-    return both.assign(intensity=intensity, mark=marked(both)), twins
+
+def ladders_of(rows: pd.DataFrame, variants: pd.DataFrame) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The steps between measured kernels by worklog and arithmetic, of those that make a ladder, the longest first."""
+    dtypes = dict(zip(rows["variant"], rows["arithmetic"], strict=True))
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for step in steps(variants):
+        if {step["variant"], step["over"]} <= set(dtypes):
+            found.setdefault((step["worklog"], dtypes[step["variant"]]), []).append(step)
+
+    def chained(group: list[dict[str, Any]]) -> int:
+        return sum(step["over"] in {other["variant"] for other in group} for step in group)
+
+    longest = sorted(found, key=lambda key: -len(found[key]))
+    chosen = [key for key in longest if chained(found[key]) >= CHAINED][:PANELS]
+    return {key: found[key] for key in found if key in chosen}
 
 
-def draw_ceilings(axes: Axes, ceilings: dict[str, float], right: float, log_gap: float) -> None:
-    """The slope of the memory, and a flat roof per kind of arithmetic, named left of its ridge or else above it."""
+def draw_roofs(axes: Axes, results: Results, dtype: str, left: float, right: float) -> None:
+    """The slope of DRAM and the flat roofs of one dtype, named."""
+    ceilings = results.machine["ceilings"]
     bandwidth = ceilings["dram_copy_gb_per_s"] / 1e3  # TB/s, so that FLOP/byte times it is TFLOP/s
-    roofs = {name: ceilings[key] for key, name in CEILINGS.items() if key in ceilings}
-    top = max(roofs.values())
-    axes.plot([LEFT, top / bandwidth], [LEFT * bandwidth, top], color=style.INK, linewidth=1.2)
-    axes.text(
-        1.2 * LEFT,
-        1.25 * LEFT * bandwidth,
-        f"DRAM copy, {bandwidth:.3g} TB/s",
-        rotation=math.degrees(math.atan(1.25 * bandwidth)),  # in units of the data: along the line
-        rotation_mode="anchor",
-        transform_rotates_text=True,
-        va="bottom",
-    )
-    heights = style.spread([np.log10(value) for value in roofs.values()], log_gap, *np.log10(axes.get_ylim()))
-    for (name, value), height in zip(roofs.items(), heights, strict=True):
-        ridge = value / bandwidth
-        axes.plot([ridge, right], [value, value], color=style.INK, linewidth=1.2)
-        text = f"{name}, {style.significant(value)} TFLOP/s"
-        if np.log10(ridge / LEFT) > len(text) * CHARACTER * np.log10(right / LEFT):
-            axes.plot([ridge / 1.25, ridge], [10**height, value], color=style.INK, linewidth=0.5)
-            axes.text(ridge / 1.3, 10**height, text, ha="right", va="center")
+    roofs = {name: ceilings[key] for key, name in ROOFS.get(dtype, {}).items() if key in ceilings}
+    top = max(roofs.values(), default=axes.get_ylim()[1])
+    axes.plot([left, top / bandwidth], [left * bandwidth, top], color=style.INK, linewidth=1.0)
+    for name, value in roofs.items():
+        axes.plot([value / bandwidth, right], [value, value], color=style.INK, linewidth=1.0)
+        text = f"{name} {number(value)}"
+        if value / bandwidth > ROOM * left:  # room between the axis and the slope
+            axes.text(0.85 * value / bandwidth, value, text, ha="right", va="center")
         else:
-            axes.text(1.4 * ridge, 1.04 * value, text, va="bottom")
+            axes.annotate(text, (right, value), (-1, 2), textcoords="offset points", ha="right", va="bottom")
 
 
-def draw(measured: Measured) -> Figure:
-    """The figure: every variant with counters and a timing at the same size."""
-    rows, twins = points(measured)
+def draw_panel(axes: Axes, rows: pd.DataFrame, ladder: list[dict[str, Any]], colour: str) -> None:
+    """The kernels of one ladder with an arrow for each step."""
+    at = {row.variant: (row.intensity, row.tflops) for row in records(rows)}
+    arrow = {
+        "arrowstyle": "-|>",
+        "color": style.GREY,
+        "linewidth": 0.7,
+        "shrinkA": 2,
+        "shrinkB": 2,
+        "mutation_scale": 6,
+    }
+    for step in ladder:
+        axes.annotate("", at[step["variant"]], at[step["over"]], arrowprops=arrow)
+    axes.scatter(rows["intensity"], rows["tflops"], s=14, color=colour, linewidth=0, zorder=3)
+    low, high = np.log10(axes.get_ylim())
+    places = style.apart(list(np.log10(rows["tflops"])), 0.058 * (high - low))
+    right = axes.get_xlim()[1]
+    for row, place in zip(records(rows), places, strict=True):
+        axes.plot([row.intensity, right], [row.tflops, 10**place], color="#CCCCCC", linewidth=0.4, zorder=0)
+        axes.annotate(row.mark, (right, 10**place), (2, 0), textcoords="offset points", va="center",
+                      annotation_clip=False)  # fmt: skip
+
+
+def draw(results: Results, experiment: str | None = None) -> Figure:
+    """The figure: ladders of at least three kernels, by worklog and dtype; the six longest."""
+    rows = points(results)
     if rows.empty:
-        return style.left_out(measured, "The roofline", measured.reason("profile") or measured.reason("bench"))
-    figure, axes = plt.subplots(figsize=(style.WIDTH, max(3.7, 0.9 + 0.155 * len(rows))))
-    left, right = LEFT, 1.6 * max(rows["intensity"].max(), 200.0)
-    bottom = 0.5 * min(rows["tflops"].min(), 1.0)
-    top = 1.6 * max(rows["tflops"].max(), *(measured.machine["ceilings"].get(key, 0) for key in CEILINGS))
-    axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(bottom, top))
-    decades = np.log10(top / bottom)
-    log_gap = decades * 0.15 / (figure.get_figheight() - 0.8)  # one line of text
-    draw_ceilings(axes, measured.machine["ceilings"], right, log_gap)
-    library = (rows["kind"] == "baseline").rename("library")
-    for (of_library, tensor), group in rows.groupby([library, rows["tensor"]], sort=False):
-        look: dict[str, Any] = {"s": 34, "linewidth": 0.9, "zorder": 3, "edgecolor": "white"} | LOOKS[
-            bool(of_library), bool(tensor)
-        ]
-        axes.scatter(group["intensity"], group["tflops"], **look)
-    several = rows["n"].nunique() > 1
-    names = rows["mark"] + (" n=" + rows["n"].astype(str) if several else "")
-    heights = style.spread(list(np.log10(rows["tflops"].astype(float))), log_gap, np.log10(bottom), np.log10(top))
-    leader: dict[str, Any] = {"color": "#999999", "linewidth": 0.5, "zorder": 1, "clip_on": False}
-    for name, x, y, height in zip(names, rows["intensity"], rows["tflops"], heights, strict=True):
-        level, wanted = ((np.log10(value) - np.log10(bottom)) / decades for value in (y, 10**height))
-        axes.plot([x, right], [y, y], **leader)  # level to the edge and only then apart: leaders do not cross
-        axes.plot([1, 1 + GUTTER], [level, wanted], transform=axes.transAxes, **leader)
-        axes.text(1.01 + GUTTER, wanted, name, transform=axes.transAxes, va="center")
-    axes.set_xlabel("arithmetic intensity, FLOP per DRAM byte")
-    axes.set_ylabel("TFLOP/s")
-    axes.grid(which="major")
-    figure.legend(loc="outside upper center", ncols=4, handletextpad=0.2)
-    sizes = "" if several else f"m = n = k = {rows['n'].iloc[0]}"
-    style.note(
-        figure,
-        measured,
-        style.regime_text(rows["regime"]),
-        sizes,
-        style.data_text(rows["data"]),
-        "ceilings measured",
-        twins,
-        stale=rows["stale"].any(),
-    )
+        return style.empty(results, "Rooflines", "Counters and timings at n = 4096 are needed.")
+    colours = style.worklog_colours(results.variants)
+    panels = ladders_of(rows, results.variants)
+    lines = -(-len(panels) // 2)
+    figure, grid = plt.subplots(lines, 2, figsize=(style.WIDE, 0.3 + 2.5 * lines), squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    shown = rows[
+        rows["variant"].isin({step[key] for group in panels.values() for step in group for key in ("variant", "over")})
+    ]
+    for axes, ((worklog, dtype), ladder) in zip(grid.flat, panels.items(), strict=False):
+        part = rows[rows["variant"].isin({step[key] for step in ladder for key in ("variant", "over")})]
+        roofs = [results.machine["ceilings"].get(key, 0.0) for key in ROOFS.get(dtype, {})]
+        left, right = 0.7 * shown["intensity"].min(), 1.4 * shown["intensity"].max()
+        axes.set(xscale="log", yscale="log", xlim=(left, right))
+        top = 1.7 * max(part["tflops"].max(), *roofs, 1.0)
+        axes.set_ylim(min(0.6 * part["tflops"].min(), top / 8), top)
+        draw_roofs(axes, results, dtype, left, right)
+        draw_panel(axes, part, ladder, colours[worklog])
+        axes.set_title(f"{worklog}, {dtype}")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+            axis.set_minor_formatter(NullFormatter())
+        axes.grid(axis="both")
+    figure.supylabel("TFLOP/s", fontsize=style.SMALL)
+    for axes in grid[-1]:
+        axes.set_xlabel("FLOP per DRAM byte")
+    style.describe(figure, "Rooflines of the ladders", "TFLOP/s over FLOP per DRAM byte, with an arrow for each step.")
+    bandwidth = results.machine["ceilings"]["dram_copy_gb_per_s"] / 1e3
+    facts = [f"n = {SIZE}", f"roofs measured; slope: copy in DRAM, {bandwidth:.2f} TB/s"]
+    style.provenance(figure, results, *facts, stale=shown["stale"].any())
     return figure

@@ -1,138 +1,73 @@
-"""Lines over the problem size, as worklog C draws them: with free clocks on the left, at an equal clock on the right.
+"""Fraction of cuBLAS, interleaved, over n: a panel for each dtype and kind of data, a line for each kernel.
 
-Above TFLOP/s, below the share of cuBLAS in turns, which neighbouring sizes repeat even where each has one process; 95%
-intervals as bands. Where nothing was measured with locked clocks,
-FLOP/clock/SM stands in on the right, labelled as derived: it is what the TFLOP/s would follow if the clock stood still.
+Large points with bars are the range of five processes, small ones are of one process. The line only joins the sizes
+that were measured.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MultipleLocator, PercentFormatter
 
-from analysis.data import Measured, marked, records
 from analysis.figures import style
-from analysis.statistics import IN_TURNS, TIME
+from analysis.figures.ladder import rungs, shown
+from analysis.results import Results
+from analysis.timings import PROCESSES, SINGLE_PROCESS
+
+EXPERIMENT = "sgemm_sizes"
+PANEL = 2.2  # inches: the height of a panel
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One pair of axes: what is drawn over n, and the columns with the ends of its interval, where it has one."""
-
-    title: str
-    rows: pd.DataFrame
-    value: str
-    interval: tuple[str, str] | None
-    share: bool
-
-
-def draw_lines(axes: Axes, panel: Panel, looks: dict[str, dict[str, Any]]) -> None:
-    """A line and a band per variant. Shares begin where the lowest one needs it, all else at zero."""
-    rows = panel.rows.dropna(subset=panel.value)
-    for mark, line in rows.sort_values("n").groupby("mark", sort=False):
-        look = looks[str(mark)]
-        every = -(-len(line) // 12)
-        plain: dict[str, Any] = {
-            "estimator": None,
-            "markersize": 3,
-            "markevery": every,
-            "linewidth": 1.0,
-            "markeredgewidth": 0,
-        }
-        sns.lineplot(line, x="n", y=panel.value, label=mark, legend=False, ax=axes, **plain, **look)
-        if panel.interval:
-            low, high = (line[name].astype(float) for name in panel.interval)
-            axes.fill_between(line["n"].astype(float), low, high, color=look["color"], alpha=0.25, linewidth=0)
-    if panel.share:
-        axes.yaxis.set_major_formatter(PercentFormatter(1))
-        axes.set_ylim(bottom=math.floor(10 * rows[panel.value].min()) / 10 if len(rows) else 0)
-    else:
-        axes.set_ylim(bottom=0)
-    axes.set_title(panel.title, loc="left")
-    axes.set(xlabel="", ylabel="")
-    axes.xaxis.set_major_locator(MultipleLocator(2 ** math.ceil(math.log2(max(panel.rows["n"].max() / 8, 1)))))
-    axes.tick_params(axis="x", labelsize=7)
-    axes.grid()
+def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, Any]]) -> None:
+    """Lines with error bars, each named at its right end."""
+    ends: dict[str, float] = {}
+    for mark, line in rows.groupby("mark", sort=False):
+        line = line.sort_values("n")
+        axes.plot(line["n"], 100 * line["fraction"], linewidth=0.9, markersize=1.8, **looks[str(mark)])
+        full = line[line["processes"] >= PROCESSES]
+        value, low, high = (100 * full[f"fraction{end}"].to_numpy() for end in ("", "_low", "_high"))
+        axes.errorbar(full["n"], value, [value - low, high - value], linestyle="", elinewidth=1.0, capsize=1.5,
+                      markersize=4, **looks[str(mark)])  # fmt: skip
+        ends[str(mark)] = 100 * float(line["fraction"].iloc[-1])
+    axes.axhline(100, color=style.INK, linewidth=0.8)
+    axes.set(xlabel="n", ylabel="% of cuBLAS")
+    axes.grid(axis="both")
+    bottom, top = axes.get_ylim()
+    places = style.apart(list(ends.values()), 0.13 / PANEL * (top - bottom))
+    right = axes.get_xlim()[1]
+    for mark, place in zip(ends, places, strict=True):
+        axes.annotate(mark, (right, place), (3, 0), textcoords="offset points", va="center",
+                      color=style.darker(looks[mark]["color"]), annotation_clip=False)  # fmt: skip
 
 
-def with_shares_at_equal_clock(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with `share_per_clock`: FLOP/clock/SM over that of the baseline at the same size; NaN without one."""
-    keys = ["regime", "data", "n"]
-    baselines = rows[rows["variant"] == rows["baseline"]].drop_duplicates([*keys, "variant"])
-    theirs = baselines.set_index([*keys, "variant"])["flop_per_clock_sm"]
-    wanted = pd.MultiIndex.from_frame(rows[[*keys, "baseline"]])
-    return rows.assign(share_per_clock=rows["flop_per_clock_sm"] / theirs.reindex(wanted).to_numpy())
-
-
-def lines_of_panels(rows: pd.DataFrame) -> list[list[Panel]]:
-    """Two lines of panels for each kind of data: TFLOP/s, then shares of cuBLAS."""
-    several = rows["data"].nunique() > 1
-    lines = []
-    for data, part in rows.groupby("data"):
-        of = f", {data}" if several else ""
-        upper, lower = [], []
-        for regime in sorted(part["regime"].unique(), reverse=True):
-            own = part[part["regime"] == regime]
-            interval, (share, least, most) = ("tflops_low", "tflops_high"), IN_TURNS
-            upper.append(Panel(f"TFLOP/s, {regime} clocks{of}", own, "tflops", interval, False))
-            lower.append(Panel(f"share of cuBLAS in turns, {regime} clocks{of}", own, share, (least, most), True))
-        if len(upper) < 2:
-            upper.append(Panel(f"FLOP/clock/SM (derived){of}", part, "flop_per_clock_sm", None, False))
-            lower.append(Panel(f"share of cuBLAS per clock (derived){of}", part, "share_per_clock", None, True))
-        lines += [upper, lower]
-    return lines
-
-
-def line_looks(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """Colour, marker and dashes by label; libraries are grey and dashed."""
-    looks: dict[str, dict[str, Any]] = {}
-    kernels = 0
-    for row in records(rows.drop_duplicates("mark").sort_values("order")):
-        if row.kind != "baseline":
-            cycle = kernels // len(style.LINES)
-            looks[row.mark] = {
-                "color": style.LINES[kernels % len(style.LINES)],
-                "marker": style.MARKERS[kernels % len(style.MARKERS)],
-                "linestyle": ["-", (0, (6, 1)), (0, (1, 1))][cycle % 3],
-            }
-            kernels += 1
-        else:
-            taken = len(looks) - kernels
-            looks[row.mark] = {"color": ["#777777", "#AAAAAA", "#444444"][taken % 3], "linestyle": (0, (4, 2))}
-    return looks
-
-
-def draw(measured: Measured, experiment: str) -> Figure:
+def draw(results: Results, experiment: str | None = None) -> Figure:
     """The figure of one experiment."""
-    rows = measured.bench[measured.bench["experiment"] == experiment]
+    experiment = experiment or EXPERIMENT
+    rows = shown(rungs(results, experiment))
     if rows.empty:
-        return style.left_out(measured, f"Timings of {experiment}", measured.untimed(experiment))
-    flop, (_, shortest, longest) = 2e-6 * rows["m"] * rows["n"] * rows["k"], TIME
-    rows = rows.assign(mark=marked(rows), tflops_low=flop / rows[longest], tflops_high=flop / rows[shortest])
-    looks = line_looks(rows)
-    lines = lines_of_panels(with_shares_at_equal_clock(rows))
-    legend_lines = -(-len(looks) // style.legend_columns(list(looks)))
-    figure, grid = plt.subplots(
-        len(lines), 2, figsize=(style.WIDTH, 0.5 + 2.0 * len(lines) + 0.17 * legend_lines), sharex=True, squeeze=False
-    )
-    for panels, line in zip(grid, lines, strict=True):
-        for axes, panel in zip(panels, line, strict=True):
-            draw_lines(axes, panel, looks)
-    for axes in grid[-1]:
-        axes.set_xlabel("n (m = n = k)")
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=style.legend_columns(labels))
-    step = sorted(rows["n"].unique())
-    sizes = f"{len(step)} sizes from {step[0]} to {step[-1]}"
-    band = "bands: 95% intervals, where wider than the line"
-    free = style.regime_text(rows["regime"]) if rows["regime"].nunique() == 1 else ""
-    style.note(figure, measured, free, style.data_text(rows["data"]), sizes, band, stale=rows["stale"].any())
+        return style.empty(results, f"Sizes of {experiment}")
+    marks = list(dict.fromkeys(rows["mark"]))
+    looks = {
+        mark: {"color": style.COLOURS[i % len(style.COLOURS)], "marker": style.MARKERS[i % len(style.MARKERS)]}
+        for i, mark in enumerate(marks)
+    }
+    panels = list(rows.groupby(["clock_policy", "dtype", "data"], sort=True))
+    columns = min(2, len(panels)) if len(marks) <= 2 else 1
+    lines = math.ceil(len(panels) / columns)
+    figure, grid = plt.subplots(lines, columns, figsize=(style.WIDE, 0.4 + (PANEL + 0.45) * lines), squeeze=False)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_visible(False)
+    for axes, ((policy, dtype, data), part) in zip(grid.flat, panels, strict=False):
+        draw_panel(axes, part, looks)
+        axes.set_title(f"{dtype}, {data}" + ("" if policy == "boost" else ", locked clocks"))
+    style.describe(figure, f"Fraction of cuBLAS over n: {experiment}", "A line for each kernel, with intervals.")
+    widest = max(SINGLE_PROCESS.get(str(name), 0.0) for name in rows["dtype"].unique())
+    single = f"small points: one process (GPUs of one model differ by up to {widest:.1%})"
+    facts = ["large points: range of five processes", single if (rows["processes"] < PROCESSES).any() else ""]
+    style.provenance(figure, results, *facts, stale=rows["stale"].any())
     return figure

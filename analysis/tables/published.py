@@ -1,73 +1,159 @@
-"""What the worklogs publish of a kernel's speed, as shares of cuBLAS on the GPU that each names."""
+"""published.csv: what the worklogs measured on their authors' GPUs, beside the same quantity on each GPU here.
+
+There is no verdict: a number of an RTX A6000 is not refuted by one of an H100. A published fraction of cuBLAS stands
+beside our interleaved one. Where a text gives only speeds, `fraction` rows are made of them: of a kernel's time and
+that of cuBLAS, or of its TFLOP/s and those that a stated fraction implies.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.data import records
+from analysis.estimates import Estimate, Missing
+from analysis.numbers import SIZE, Numbers
+from analysis.results import Results
+from contracts import worklogs
 
-PER_SECOND = {"GFLOP/s": 1e9, "TFLOP/s": 1e12}
-SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-SPEEDS = ["tflops", "gflops", "performance"]
-SHARES = {  # quantities that state a share, from their value in parts of one
-    "share_of_cublas": lambda value: value,
-    "lead_over_cublas": lambda value: 1 + value,
-    "gap_to_cublas": lambda value: 1 - value,
+COLUMNS = ["worklog", "id", "line", "subject", "as_written", "variant", "n", "gpu", "quantity", "value", "unit"]
+COLUMNS += ["here", "ours", "ours_low", "ours_high"]
+COUNTED: tuple[str, ...] = (
+    "achieved_occupancy",
+    "sm_throughput",
+    "memory_throughput",
+    "l1_throughput",
+    "dram_throughput",
+)
+COUNTED += ("ipc_elapsed", "issue_slots_busy", "fma_pipe", "issue_active", "no_eligible", "active_warps")
+COUNTED += ("eligible_warps", "cycles_per_instruction", "waves", "blocks_by_registers", "blocks_by_shared")
+EXCESS = "global_sectors_l2(KERNEL, n=SIZE, beta=BETA) - global_sectors_l2_ideal(KERNEL, n=SIZE, beta=BETA)"
+# Our quantity for a published one, in its unit. SIDE is load or store, OVER the kernel that a speedup is over.
+# BETA is 1 for the profiled kernels, which read C.
+OURS = {
+    "fraction": "100 * fraction(KERNEL, n=SIZE)",
+    "share_of_cublas": "100 * fraction(KERNEL, n=SIZE)",
+    "lead_over_cublas": "100 * (fraction(KERNEL, n=SIZE) - 1)",
+    "gap_to_cublas": "100 * (1 - fraction(KERNEL, n=SIZE))",
+    "tflops": "tflops(KERNEL, n=SIZE)",
+    "time": "time_us(KERNEL, n=SIZE) / 1000",
+    "speedup": "speedup(KERNEL, over=OVER, n=SIZE)",
+    "gain": "100 * (speedup(KERNEL, over=OVER, n=SIZE) - 1)",
+    "peak_share": '100 * flop_per_clock_sm(KERNEL, n=SIZE) / cell("machine", "fp32_fma_flop_per_clock_sm")',
+    "power_excess": "100 * (power_w(KERNEL, n=SIZE) / power_w(cublas_fp32, n=SIZE) - 1)",
+    "occupancy": "100 * occupancy(KERNEL)",
+    "registers": "registers(KERNEL)",
+    "ipc": "ipc_active(KERNEL, n=SIZE)",
+    "bandwidth": "dram_gb_per_s(KERNEL, n=SIZE)",
+    "bytes_moved": "dram_read(KERNEL, n=SIZE) / 1e6",
+    "bank_conflicts": "shared_conflicts(KERNEL, n=SIZE)",
+    "bytes_per_sector": "global_SIDE_bytes_per_sector(KERNEL, n=SIZE, beta=BETA)",
+    "conflict_share": "shared_SIDE_conflicts_percent(KERNEL, n=SIZE)",
+    "hit_rate": "LEVEL_hit_rate(KERNEL, n=SIZE)",
+    "sectors": "global_sectors_l2(KERNEL, n=SIZE, beta=BETA)",
+    "excess_sectors": EXCESS,
+    "excess_share": f"100 * ({EXCESS}) / global_sectors_l2(KERNEL, n=SIZE, beta=BETA)",
+    **{name: f"{name}(KERNEL, n=SIZE)" for name in COUNTED},
 }
-UNITS = {"%": 0.01, "x": 1.0}
+SCALE = {"GFLOP/s": 1000.0, "us": 1000.0}  # units of which ours is so many of the usual one
+PERCENT = {"share_of_cublas", "lead_over_cublas", "gap_to_cublas", "gain", "peak_share", "power_excess", "occupancy"}
+READING_C = "profiling"  # the worklog whose kernels were profiled with beta = 1
 
 
-def speeds(published: pd.DataFrame) -> pd.DataFrame:
-    """Rows that say how fast a rung is, with `speed` in FLOP/s, or in runs a second where they give its time."""
-    flop = published["quantity"].isin(SPEEDS) & published["unit"].isin(list(PER_SECOND))
-    time = (published["quantity"] == "time") & published["unit"].isin(list(SECONDS))
-    value = published["value"].astype(float)
-    speed = (value * published["unit"].map(PER_SECOND)).where(flop, 1 / (value * published["unit"].map(SECONDS)))
-    rows = published.assign(speed=speed, of=flop.map({True: "flop", False: "time"}))
-    return rows[(flop | time) & published["rung"].notna()]
+def published_table(folders: Mapping[str, Results], root: Path = worklogs.FOLDER) -> pd.DataFrame:
+    """One row for each published number with a counterpart, and GPU: value is theirs, in unit, as ours are.
 
-
-def shares(published: pd.DataFrame, variants: pd.DataFrame) -> pd.DataFrame:
-    """Every share of cuBLAS that a worklog states of a kernel of the catalogue, or that follows from what it states.
-
-    Columns: worklog, variant, gpu (None where it is not said), n (NaN where it is not said), share (of one), how:
-    "stated" (a share), "ratio" (of two speeds) or "derived" (from another rung's speed and share).
+    folders: results folders and archives by name, which `here` has. ours is NaN where a GPU did not measure it, and
+    a number that none measured is left out. A number that a text repeats stands once, with the most digits.
     """
-    kernels = variants[variants["kind"] != "baseline"].set_index("variant")["baseline"]
-    own = published[published["rung"].isin(list(kernels.index))]
-    stated = own[own["quantity"].isin(list(SHARES)) & own["unit"].isin(list(UNITS))]
-    stated = stated.assign(
-        share=[SHARES[row.quantity](float(row.value) * UNITS[row.unit]) for row in records(stated)], how="stated"
-    )
-    fast = speeds(published)
-    columns = ["worklog", "rung", "gpu", "n", "share", "how"]
-    found = stated[columns].to_dict(orient="records")
-    for row in records(fast[fast["rung"].isin(list(kernels.index))]):
-        theirs = fast[(fast["rung"] == kernels[row.rung]) & alike(fast, row)]
-        if len(theirs):
-            nearest = theirs.loc[(theirs["line"] - row.line).abs().idxmin()]
-            share, how = row.speed / nearest["speed"], "ratio"
+    variants = next(iter(folders.values())).variants.set_index("variant")
+    stated = [row for row in worklogs.published(root) if row["gpu"] and row["variant"] in variants.index]
+    stated = [row | {"expression": expression} for row in stated if (expression := counterpart(row, variants))]
+    numbers = {name: Numbers(results) for name, results in folders.items()}
+    found = [
+        {**row, "here": name, **_ours(of_gpu, row)}
+        for row in [*_without_repetitions(stated), *_fractions(stated, variants)]
+        for name, of_gpu in numbers.items()
+    ]
+    table = pd.DataFrame(found)
+    table = table[table.groupby(["worklog", "id"])["ours"].transform("count") > 0]
+    table = table.sort_values(["worklog", "line"], kind="stable", ignore_index=True)
+    return table[COLUMNS].astype({"line": "Int64", "n": "Int64"})
+
+
+def counterpart(row: Mapping[str, Any], variants: pd.DataFrame) -> str | None:
+    """The expression of `analysis.numbers` that gives our value of a published number; None where there is none."""
+    text = OURS.get(row["quantity"])
+    side = re.search("load|store", row["id"])
+    over = re.search(r"over (\w+)", row["note"] or "")
+    builds_on = variants.loc[row["variant"], "builds_on"]
+    before = over[1] if over else builds_on if row["quantity"] == "gain" else None
+    level = re.search("L[12]", row["note"] or "")
+    if text is None or ("SIDE" in text and not side) or ("OVER" in text and before not in variants.index):
+        return None
+    if ("LEVEL" in text and not level) or (row["quantity"] in PERCENT and row["unit"] != "%"):
+        return None
+    words = {
+        "KERNEL": row["variant"],
+        "SIZE": row["n"] or SIZE,
+        "OVER": before,
+        "BETA": int(row["worklog"] == READING_C),
+    }
+    words |= {"SIDE": side[0] if side else "", "LEVEL": level[0].lower() if level else ""}
+    return f"{re.sub('|'.join(words), lambda match: str(words[match[0]]), text)} * {SCALE.get(row['unit'], 1.0)}"
+
+
+def _without_repetitions(stated: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each of our expressions and worklog, that which is written with the most digits."""
+    digits = [sum(letter.isdigit() for letter in str(row["value"])) for row in stated]
+    ranked = [stated[place] for place in sorted(range(len(stated)), key=lambda place: (-digits[place], place))]
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in ranked:
+        is_range = row["id"].endswith(("-low", "-high"))  # both ends of a range stand
+        found.setdefault((row["worklog"], row["expression"], row["id"] if is_range else ""), row)
+    return list(found.values())
+
+
+def _fractions(stated: list[dict[str, Any]], variants: pd.DataFrame) -> list[dict[str, Any]]:
+    """A `fraction` row for each kernel of which a text gives a speed and none as a fraction of cuBLAS."""
+    single = _without_repetitions(stated)
+    with_fraction = {(row["worklog"], row["variant"]) for row in stated if "cublas" in row["quantity"]}
+    speeds: dict[str, dict[tuple[str, str], dict[str, Any]]] = {"time": {}, "tflops": {}}
+    for row in single:
+        if row["quantity"] in speeds:
+            speeds[row["quantity"]].setdefault((row["worklog"], row["variant"]), row)
+    implied = {
+        row["worklog"]: _tflops(speeds["tflops"][row["worklog"], row["variant"]]) / (row["value"] / 100)
+        for row in single
+        if row["quantity"] == "share_of_cublas" and (row["worklog"], row["variant"]) in speeds["tflops"]
+    }
+    found = []
+    for key, row in {**speeds["tflops"], **speeds["time"]}.items():
+        library = (row["worklog"], variants.loc[row["variant"], "baseline"])
+        if key in with_fraction or variants.loc[row["variant"], "kind"] == "baseline":
+            continue
+        if row["quantity"] == "time" and library in speeds["time"]:
+            theirs = speeds["time"][library]["value"] / row["value"]
+        elif row["quantity"] == "tflops" and row["worklog"] in implied:
+            theirs = _tflops(row) / implied[row["worklog"]]
         else:
-            library = derived_speed(fast[alike(fast, row)], stated)
-            if library is None or row.rung in set(stated.loc[stated["worklog"] == row.worklog, "rung"]):
-                continue
-            share, how = row.speed / library, "derived"
-        found.append(dict(zip(columns, (row.worklog, row.rung, row.gpu, row.n, share, how), strict=True)))
-    return pd.DataFrame(found, columns=columns).astype({"n": float}).rename(columns={"rung": "variant"})
-
-
-def alike(fast: pd.DataFrame, row: Any) -> pd.Series:
-    """Which speeds are of the worklog, GPU and size of one of their rows, stated in the same way."""
-    size = (fast["n"] == row.n) | (fast["n"].isna() & pd.isna(row.n))
-    found: pd.Series = (fast["worklog"] == row.worklog) & (fast["gpu"] == row.gpu) & size & (fast["of"] == row.of)
+            continue
+        size = row["n"] or SIZE
+        made = {"id": f"{row['id']}-fraction", "quantity": "fraction", "value": 100 * theirs, "unit": "%"}
+        found.append(row | made | {"expression": f"100 * fraction({row['variant']}, n={size})"})
     return found
 
 
-def derived_speed(fast: pd.DataFrame, stated: pd.DataFrame) -> float | None:
-    """cuBLAS's speed as it follows from a rung's speed and share of cuBLAS; None where no rung has both."""
-    both = fast.merge(
-        stated[stated["quantity"] == "share_of_cublas"][["worklog", "rung", "share"]], on=["worklog", "rung"]
-    )
-    return float((both["speed"] / both["share"]).median()) if len(both) else None
+def _tflops(row: Mapping[str, Any]) -> float:
+    return float(row["value"]) / SCALE.get(row["unit"], 1.0)
+
+
+def _ours(numbers: Numbers, row: Mapping[str, Any]) -> dict[str, float]:
+    try:
+        ours = Estimate.of(numbers.evaluate(row["expression"]))
+    except Missing:
+        return {"ours": float("nan"), "ours_low": float("nan"), "ours_high": float("nan")}
+    return {"ours": ours.value, "ours_low": ours.low, "ours_high": ours.high}

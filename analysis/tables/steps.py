@@ -1,15 +1,9 @@
-"""Each step of the ladders: which counter it was meant to move, what came of that, and how time followed.
+"""steps.csv: each step of the ladders at n = 4096, one row for each counter that it was meant to move.
 
-One row per step and counter, in the order of the file:
-    part, variant, label, over, over_label, n, changed, control (whether the step costs something on purpose), stale;
-    counter (its key), counter_label, unit; before and after (the counter of `over` and of `variant`), meant (fall or
-    rise) and moved: "as meant", "the other way", or "hardly" where the two differ by at most 2%;
-    time_before_us, time_after_us, speedup (their ratio), speedup_ci_low and _high (from the ends of both intervals);
-    stall_before, stall_after (the reason for which warps wait longest) and the cycles of each per issued instruction;
-    bound_before, bound_after (the resource with the most least cycles, as `analysis.tables.bounds` has it) and its
-    percent of the measured cycles.
-Cells are empty where there is no measurement. A step of variants that the catalogue does not have, or of which neither
-timings nor counters are there, has no rows.
+speedup says how many times as fast `variant` is as `over`, interleaved. before and after are the counter of `over`
+and of `variant`; meant (fall or rise) is declared in steps.yaml; moved says what came of it. stall_* is the reason
+for which warps wait longest, limiter_* the unit with the most minimum cycles. Cells are empty where nothing was
+measured.
 """
 
 from __future__ import annotations
@@ -18,99 +12,117 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.inputs import Inputs
-from analysis.quantities.estimates import Estimate
-from analysis.quantities.machine import SIZE, Machine
-from analysis.quantities.registry import quantities
-from analysis.tables import bounds
-from contracts import choose, worklogs
+from analysis import counters, ladders
+from analysis.estimates import Estimate
+from analysis.results import Results, squares, usual
+from contracts import choose
 
-ALIKE = 0.02  # of the value before: a counter that moves by less has hardly moved
-COLUMNS = ["part", "variant", "label", "over", "over_label", "n", "changed", "control", "stale"]
+SIZE = 4096
+HARDLY = 0.02  # of the value before: a counter that moves by less has hardly moved
+UNITS = {
+    "fma": "FMA pipe",
+    "fp64": "FP64 pipe",
+    "tensor": "tensor cores",
+    "issue": "issue slots",
+    "registers": "register banks",
+    "shared": "shared memory",
+    "l1": "L1 lookups",
+    "dram": "DRAM reads",
+}  # whose minimum cycles no launch can be faster than
+COLUMNS = [
+    "worklog",
+    "variant",
+    "over",
+    "label",
+    "over_label",
+    "changed",
+    "n",
+    "speedup",
+    "speedup_low",
+    "speedup_high",
+]
 COLUMNS += ["counter", "counter_label", "unit", "before", "after", "meant", "moved"]
-COLUMNS += ["time_before_us", "time_after_us", "speedup", "speedup_ci_low", "speedup_ci_high"]
-COLUMNS += [f"stall_{when}{what}" for when in ("before", "after") for what in ("", "_cycles")]
-COLUMNS += [f"bound_{when}{what}" for when in ("before", "after") for what in ("", "_percent")]
+COLUMNS += ["stall_before", "stall_after", "limiter_before", "limiter_after", "stale"]
 
 
-def movement(before: float | None, after: float | None, meant: str) -> str:
-    """How a counter moved, compared with how it was meant to; empty where one value is missing."""
+def moved(before: float | None, after: float | None, meant: str) -> str:
+    """How a counter moved, next to how it was meant to; empty where a value is missing."""
     if before is None or after is None:
         return ""
-    if abs(after - before) <= ALIKE * abs(before):
+    if abs(after - before) <= HARDLY * abs(before):
         return "hardly"
     return "as meant" if (after > before) == (meant == "rise") else "the other way"
 
 
-def longest_stall(machine: Machine, variant: str) -> tuple[str | None, float | None]:
-    """The reason for which warps wait longest, and its cycles per issued instruction. Being ready is no wait."""
-    waits = {
-        key: machine.plain(variant, key)
-        for key in quantities()
-        if key.startswith("stall_") and key not in ("stall_selected", "stall_not_selected")
-    }
-    known = {key: value for key, value in waits.items() if value is not None}
-    if not known:
-        return None, None
-    key = max(known, key=lambda name: known[name])
-    return quantities()[key].label.removeprefix("Stalled: "), known[key]
+def limiters(results: Results) -> pd.DataFrame:
+    """The unit with the most minimum cycles, one row for each variant and size: variant, n, limiter, minimum_cycles."""
+    rows = squares(results.table("bounds"))
+    rows = rows[rows["resource"].isin(list(UNITS))]
+    rows = rows.loc[rows.groupby(["variant", "n"], sort=False)["minimum_cycles"].idxmax()]
+    return rows.assign(limiter=rows["resource"].map(UNITS))[["variant", "n", "limiter", "minimum_cycles"]]
 
 
-def speedup(machine: Machine, before: str, after: str) -> dict[str, float | None]:
-    """Times at n = 4096, their ratio, and its interval from the ends of both."""
-    old, new = (machine.marked(name, "time_us") for name in (before, after))
-    found: dict[str, float | None] = {
-        "time_before_us": machine.plain(before, "time_us"),
-        "time_after_us": machine.plain(after, "time_us"),
-    }
-    if not isinstance(old, Estimate) or not isinstance(new, Estimate):
-        return found
-    ratio = {
-        "speedup": old.value / new.value,
-        "speedup_ci_low": old.low / new.high,
-        "speedup_ci_high": old.high / new.low,
-    }
-    return found | ratio
+def speedup(after: Any, before: Any) -> Estimate:
+    """How many times as fast a timing is as another: of their fractions of one baseline, else of their times."""
+    if after["baseline"] == before["baseline"]:
+        return _estimate(after, "fraction") / _estimate(before, "fraction")
+    return _estimate(before, "time_us") / _estimate(after, "time_us")
 
 
-def step_rows(machine: Machine, least: pd.DataFrame, step: dict[str, Any], where: str) -> list[dict[str, Any]]:
-    """The rows of one step; none where a variant is not in the catalogue, or nothing of the two was measured."""
-    pair = (step["over"], step["variant"])
-    if any(name not in machine.variants for name in pair):
-        return []
-    row: dict[str, Any] = {key: step[key] for key in ("part", "variant", "over", "changed")}
-    row["control"] = step.get("control", False)
-    row |= {"label": machine.variants[pair[1]]["label"], "over_label": machine.variants[pair[0]]["label"], "n": SIZE}
-    row |= speedup(machine, *pair)
-    for when, name in zip(("before", "after"), pair, strict=True):
-        row[f"stall_{when}"], row[f"stall_{when}_cycles"] = longest_stall(machine, name)
-        if name in least.index:
-            row[f"bound_{when}"] = bounds.RESOURCES[least.loc[name, "resource"]]
-            row[f"bound_{when}_percent"] = least.loc[name, "percent"]
+def _estimate(row: Any, name: str) -> Estimate:
+    return Estimate(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))
+
+
+def _by_variant(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Rows at `SIZE`, by variant."""
+    rows = rows[rows["n"] == SIZE].drop_duplicates("variant")
+    return {str(row["variant"]): {str(key): value for key, value in row.items()} for row in rows.to_dict("records")}
+
+
+def _known(value: Any) -> float | None:
+    return None if value is None or pd.isna(value) else float(value)
+
+
+def _step_rows(step: dict[str, Any], measured: dict[str, dict[str, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The rows of one step. measured: timings, counters, limiters and resources, each by variant."""
+    pair = {"before": step["over"], "after": step["variant"]}
+    of_pair = {table: {when: rows.get(name, {}) for when, name in pair.items()} for table, rows in measured.items()}
+    timing, counted = of_pair["timings"], of_pair["counters"]
+    row: dict[str, Any] = {key: step[key] for key in ("worklog", "variant", "over", "changed")} | {"n": SIZE}
+    if timing["before"] and timing["after"]:
+        gain = speedup(timing["after"], timing["before"])
+        row |= {"speedup": gain.value, "speedup_low": gain.low, "speedup_high": gain.high}
+    for when in pair:
+        row[f"stall_{when}"] = (counters.top_stall(counted[when]) or (None,))[0]
+        row[f"limiter_{when}"] = of_pair["limiters"][when].get("limiter")
+    tables = (timing, counted)
+    row["stale"] = any(bool(table[when].get("stale", False)) for table in tables for when in pair)
     rows = []
     for counter in step["counters"]:
-        key = counter["key"]
-        quantity = choose(quantities(), key, "quantity", where)
-        before, after = (machine.plain(name, key) for name in pair)
-        keys = ("time_us", key)
-        rows.append(
-            row
-            | {"counter": key, "counter_label": quantity.label, "unit": quantity.unit, "before": before, "after": after}
-            | {"meant": counter["meant"], "moved": movement(before, after, counter["meant"])}
-            | {"stale": any(machine.stale(name, key) for name in pair for key in keys)}
-        )
-    empty = all(row["before"] is None and row["after"] is None for row in rows)
-    return [] if empty and row.get("speedup") is None else rows
+        of_build = counter["key"] in of_pair["resources"]["after"]
+        values = {
+            when: _known((of_pair["resources"] if of_build else counted)[when].get(counter["key"])) for when in pair
+        }
+        shown = choose(counters.shown(), counter["key"], "counter", "steps.yaml") if not of_build else None
+        found = row | {"counter": counter["key"], "meant": counter["meant"]} | values
+        found["counter_label"] = shown.label if shown else counter["key"].replace("_", " ")
+        found["unit"] = shown.unit if shown else ""
+        found["moved"] = moved(values["before"], values["after"], counter["meant"])
+        rows.append(found)
+    measured_at_all = "speedup" in row or any(one["moved"] for one in rows)
+    return rows if measured_at_all else []
 
 
-def steps(machine: Machine, least: pd.DataFrame, plan: list[dict[str, Any]]) -> pd.DataFrame:
-    """The table of every step of a plan. `least` is `bounds.bottlenecks` of the same measurements."""
-    at_size = least[least["n"] == SIZE].set_index("variant")
-    rows = [row for step in plan for row in step_rows(machine, at_size, step, f"steps.yaml: {step['variant']}")]
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def steps_table(inputs: Inputs) -> pd.DataFrame:
-    measured = inputs.measured()
-    least = bounds.bottlenecks(bounds.shares(measured.counters, inputs.rows("bounds")))
-    return steps(Machine(inputs), least, worklogs.steps())
+def steps_table(results: Results) -> pd.DataFrame:
+    """The table, by ladder and in the order of each steps.yaml; steps that were not measured at all are left out."""
+    measured = {
+        "timings": _by_variant(usual(results.squares)),
+        "counters": _by_variant(results.counters),
+        "limiters": _by_variant(limiters(results)),
+        "resources": _by_variant(results.table("resources").drop(columns=["stale"]).assign(n=SIZE)),
+    }
+    rows = [row for step in ladders.steps(results.variants) for row in _step_rows(step, measured)]
+    labels = dict(zip(results.variants["variant"], results.variants["label"], strict=True))
+    found = pd.DataFrame(rows, columns=[name for name in COLUMNS if name not in ("label", "over_label")])
+    found = found.assign(label=found["variant"].map(labels), over_label=found["over"].map(labels))
+    return found[COLUMNS]

@@ -5,7 +5,7 @@
 The pictures are listed in workflow/bank_pictures.yaml. `experiments.emulation` records the accesses that they show, for
 `--emulated FOLDER`; with `--arch` the kernels are built and emulated here, one tile of C each.
 Beside banks_NAME.svg it writes banks_NAME.pdf, the same picture for the paper, and banks_NAME.json, what the picture
-shows (contracts/schemas/bank_picture.schema.yaml).
+shows (contracts/recorded.py, `BankPicture`).
 """
 
 from __future__ import annotations

@@ -28,11 +28,11 @@ def rows(
     found = compute(variant, kernel, cubin, scaled, machine)
     if found.unrated:
         raise UserError(f"{variant.name}: no rate is known for {', '.join(found.unrated)}")
-    shape = {"variant": variant.name, **problem.row, "machine": machine.name}
+    shape = {"variant": variant.name, **problem.row, "gpu": machine.name}
     entries = [(b.resource, b.cycles_per_sm, b.amount, b.unit) for b in (*found.bounds, *found.estimates)]
     entries.append(("tail", found.tail, found.waves, "waves"))
     return [
-        {**shape, "resource": resource, "cycles_per_sm": cycles, "amount": amount, "unit": unit}
+        {**shape, "resource": resource, "minimum_cycles": cycles, "amount": amount, "unit": unit}
         | {"disagreement": found.disagreement, "source_hash": variant.source_hash}
         for resource, cycles, amount, unit in entries
     ]

@@ -1,6 +1,7 @@
 """Runs kernels on the GPU and on ptxsim with the same inputs, and compares the two results bit by bit.
 
-    python -m experiments.emulation.compare_gpu sgemm_warptile --build-dir results/build/sm_90a --out agreement.csv
+    python -m experiments.emulation.compare_gpu sgemm_warptile --build-dir results/build/sm_90a \
+        --out emulator_next_to_gpu.csv
 
 With --emulated, the emulator's results are those that `python -m experiments.emulation --results` kept, and nothing is
 emulated again. In fp32 the program states the order of every addition, so that the two must be equal in every bit;
@@ -39,6 +40,7 @@ from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Problem, Runnable, Variant
 
+TABLE = "emulator_next_to_gpu"
 logger = logging.getLogger(__name__)
 
 FLOP = 2**26  # a case up to this size takes the emulator about a second
@@ -126,7 +128,7 @@ def agree(
     emulated: Mapping[str, Emulated],
     seconds: Seconds | None = None,
 ) -> list[dict[str, Any]]:
-    """Rows of agreement.csv, of the cases that were emulated. The GPU is held only while it runs."""
+    """Rows of emulator_next_to_gpu.csv, of the cases that were emulated. The GPU is held only while it runs."""
     seconds = seconds or Seconds()
     with seconds.of("prepare"):
         todo = [case for case in chosen(variant) if case.name in emulated]
@@ -141,7 +143,7 @@ def agree(
             right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
             row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
             row |= p.numbers | {"seed": inputs.seed}
-            row |= {"elements": p.m * p.n, "differing": differing, "worst_difference_share": worst, "passed": right}
+            row |= {"elements": p.m * p.n, "differing": differing, "difference_over_bound": worst, "passed": right}
             table.append(row | {"source_hash": variant.source_hash})
     return table
 
@@ -165,7 +167,7 @@ def measured(
     """
 
     def place(variant: Variant) -> Place:
-        return Place("agreement", variant.name, "cases")
+        return Place("compare", variant.name, "cases")
 
     def basis(variant: Variant) -> store.Basis:
         return store.basis_of(variant) | {"emulator": _emulator(), "sms": [launching.FEW_SMS, launching.MORE_SMS]}
@@ -181,7 +183,7 @@ def measured(
                 path = emulated / variant.name / RESULTS if emulated else None
                 made = kept(path, variant) if path else emulate(variant, EmulatedDevice(build_dir), seed)
             rows = agree(variant, gpu, made, seconds)
-            return Measurement(basis(variant), gpu.lease.name, {"agreement": rows}, seconds.taken())
+            return Measurement(basis(variant), gpu.session.name, {TABLE: rows}, seconds.taken())
 
         yield compared
 
@@ -221,11 +223,11 @@ def main() -> None:
     with store.opened(options.store) as store_:
         found = dict(measured(variants, options.build_dir, options.emulated, store_, seed))
     for place, one in found.items():
-        differing, elements = (sum(row[key] for row in one.rows["agreement"]) for key in ("differing", "elements"))
+        differing, elements = (sum(row[key] for row in one.rows[TABLE]) for key in ("differing", "elements"))
         logger.info(f"{place.variant}: {differing} of {elements} elements differ from the GPU's")
     if options.seconds:
         write_seconds(options.seconds, found.items())
-    write_rows(options.out, "agreement", [row for one in found.values() for row in one.rows["agreement"]])
+    write_rows(options.out, TABLE, [row for one in found.values() for row in one.rows[TABLE]])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ GPU, so nothing is set unless it was asked for, and nothing while another proces
 
 The reset is registered before the lock is taken: it runs when the block ends, at an exception, SIGINT, SIGTERM or
 SIGHUP, and at the exit of the interpreter. For what cannot be caught (SIGKILL, a crash) a journal is written first, and
-the user's next run that leases the GPU, for whatever, undoes what it records. The journal lies in the user's own state
+the user's next run that holds the GPU, for whatever, undoes what it records. The journal lies in the user's own state
 folder ($XDG_STATE_HOME, else ~/.local/state), one a GPU, named after a hash of its UUID. A driver that is loaded anew
 has no clocks locked, so a journal from before the last boot is dropped. NVML does not tell which clocks were locked
 before: what an administrator had locked is unlocked at the end, too.
@@ -60,8 +60,8 @@ class Target:
     memory_mhz: int | None
 
     @property
-    def mechanism(self) -> str:
-        """The name of the regime in bench.csv."""
+    def clock_source(self) -> str:
+        """How the clock policy was had, as in windows.csv."""
         memory = f" and memory at {self.memory_mhz} MHz" if self.memory_mhz else ", memory clock as found"
         return f"SM locked at {self.sm_mhz} MHz{memory}, through NVML"
 
@@ -155,7 +155,7 @@ def _others(handle: object) -> str | None:
 
 @contextlib.contextmanager
 def locked(handle: object, sm_mhz: int | None = None, memory_mhz: int | None = None) -> Iterator[Target]:
-    """Lock the clocks of a leased GPU until the block ends; the target is what samples are held against.
+    """Lock the clocks of a GPU that is held until the block ends; the target is what samples are held against.
 
     Raises `UserError` where that is refused, with the remedy, and where the clocks cannot be reset afterwards.
     """

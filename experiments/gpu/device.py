@@ -72,7 +72,7 @@ class Memory:
 
 
 class Gpu:
-    """The leased GPU, its stream, and the harness's kernels. Use inside `lease()`."""
+    """The held GPU, its stream, and the harness's kernels. Use inside `session()`."""
 
     def __init__(self, build_dir: Path) -> None:
         cuda(driver.cuInit(0))

@@ -88,7 +88,7 @@ def visible_handles() -> list[Any]:
 
 @contextlib.contextmanager
 def nvml() -> Iterator[object]:
-    """NVML's handle of the leased GPU, for a MIG instance of all of it; what NVML refuses here is a `UserError`."""
+    """NVML's handle of the GPU that is held, for a MIG instance of all of it. What NVML refuses is a `UserError`."""
     import pynvml
 
     pynvml.nvmlInit()

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.gpu.contest import held
+from experiments.gpu.algorithm_search import search
 from experiments.gpu.device import Gpu
 from experiments.gpu.timing import Stopwatch, duration_us, warm_up
 from kernels.catalogue import Baseline, Problem
 
-WARM_S, WARM_MOST_S = 0.1, 0.5  # before a contest: clocks are up
+WARM_S, WARM_MOST_S = 0.1, 0.5  # before a search: clocks are up
 Call = Callable[[], None]
 TimedBy = Callable[[Gpu, list[Call]], np.ndarray]  # microseconds of each call, in this order; NaN where spoilt
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which call won a contest, by how much, and what the contest was between."""
+    """Which call an algorithm search found fastest, by how much, and among how many."""
 
     call: str
     calls: int
@@ -41,7 +41,7 @@ class FastestCall(ABC):
 
     @abstractmethod
     def bind(self, problem: Problem, a: int, b: int, c: int) -> Call:
-        """The call that needs no contest."""
+        """The call that needs no search."""
 
     @abstractmethod
     def calls(self, problem: Problem, a: int, b: int, c: int) -> dict[str, Call]:
@@ -52,11 +52,11 @@ class FastestCall(ABC):
         return self.calls(problem, a, b, c).get(name)
 
     def choose(self, problem: Problem, choice: Choice) -> None:
-        """Bind this call from now on, which won a contest before."""
+        """Bind this call from now on, which an earlier search found."""
         self._choices[problem] = choice
 
     def bind_fastest(self, problem: Problem, a: int, b: int, c: int, timed_by: TimedBy) -> Call:
-        """The fastest of `calls`, by a contest on these matrices (`experiments.gpu.contest` describes how), in
+        """The fastest of `calls`, by a search on these matrices (`experiments.gpu.algorithm_search` describes it), in
         which C is written many times. A problem that is bound again, or that was chosen for, keeps its call.
         """
         known = self._choices.get(problem)
@@ -68,7 +68,7 @@ class FastestCall(ABC):
             self._choices[problem] = Choice(names[0], 1)
             return works[0]
         warm_up(self.gpu, works[0], WARM_S, WARM_MOST_S, chunk_s=WARM_S / 2)
-        ended = held(len(works), lambda order: timed_by(self.gpu, [works[i] for i in order]))
+        ended = search(len(works), lambda order: timed_by(self.gpu, [works[i] for i in order]))
         after = None if ended.next is None else names[ended.next]
         times = ended.time_us, after, ended.next_time_us, ended.decided
         self._choices[problem] = Choice(names[ended.winner], len(works), *times)

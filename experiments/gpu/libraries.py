@@ -134,7 +134,7 @@ Gemm = CatalogueKernel | CublasGemm | TorchGemm
 
 
 def import_early(entry: Entry) -> None:
-    """What takes seconds to import, and touches no GPU: for before a GPU is leased."""
+    """What takes seconds to import, and touches no GPU: for before a GPU is held."""
     if isinstance(entry, Baseline) and entry.library in ("torch", "triton"):
         import torch  # noqa: F401
 

@@ -3,8 +3,9 @@ addresses. No GPU is needed.
 
     python -m experiments.stages.analytic --out results/analytic.csv
 
-The cases are those of paper/worklogs/*/analytic.yaml (contracts/schemas/analytic_cases.schema.yaml). Occupancy is by
-kernels/occupancy.py, wavefronts and where shared memory begins are by ptxsim's rules (docs/shared-memory.md).
+The cases are those of paper/worklogs/*/analytic.yaml (contracts/declared.py, `AnalyticCases`), each called
+FOLDER/KEY in the table. Occupancy is by kernels/occupancy.py. Wavefronts, and where shared memory begins, are by
+ptxsim's rules (docs/hardware.md).
 """
 
 from __future__ import annotations
@@ -162,13 +163,10 @@ def main() -> None:
     )
     parser.add_argument("--out", required=True, type=Path, metavar="FILE.csv")
     options = parser.parse_args()
-    cases: dict[str, Any] = {}
     paths = options.cases or list(worklogs.files("analytic.yaml").values())
-    for path in paths:
-        for name, case in (read_yaml(path, "analytic_cases")).items():
-            if name in cases:
-                raise UserError(f"{path}: {name}: the case stands twice; allowed: once")
-            cases[name] = case
+    cases = {
+        f"{path.parent.name}/{name}": case for path in paths for name, case in read_yaml(path, "analytic_cases").items()
+    }
     write_rows(options.out, "analytic", rows(cases, ", ".join(map(str, paths))))
 
 

@@ -113,7 +113,7 @@ def require_whole(folder: Path) -> None:
     """Raises `UserError`, one line with all that is amiss, for an archive that is not whole.
 
     It is where its folder, machine.json and provenance.json name one machine and one GPU, every table that the registry
-    marks is there, of one commit and a clean tree, as it was archived (by its checksum) and as its schema has it, and
+    marks is there, of one commit and a clean tree, as it was archived (by its checksum) and as its model has it, and
     no row is of a kernel whose source has changed since.
     """
     origins = read_json(folder / ORIGINS, "archived")
@@ -171,7 +171,7 @@ def is_emulated(path: Path, table: registry.Table) -> bool:
 
 
 def require_sound(path: Path, schema: str) -> None:
-    """Raises `UserError` for a file that breaks its schema, or that reports a kernel's failed check.
+    """Raises `UserError` for a file that its model does not allow, or that reports a kernel's failed check.
 
     A call of a library that computes something else is a result, and may be archived: baseline_checks.csv.
     """

@@ -7,15 +7,15 @@ For each variant, problem and kind of data of the experiment, in each process: t
 alone, one directly after the other, for the share that a user sees, unless a run is too short for that; a window in
 which both take turns (which comes first in a pair is drawn), for the share next to each other and per clock; and the
 outputs of that window checked where they lie. The first process also watches power while the variant runs alone and,
-within the experiment's budget, follows worklog C's own protocol. The baseline is the fastest call that its library has
-for the problem, by a contest that is held once and kept. A window ends once the share is known well enough, or at its
-longest time. What was measured is written as it came; `python -m analysis.bench` makes bench.csv of it.
+within the experiment's budget, follows the protocol of sgemm_cu. The baseline is the fastest call that its library has
+for the problem, by an algorithm search that is made once and kept. A window ends once the fraction of the baseline is
+known well enough, or at its longest time. What was measured is written as it came; analysis/timings.py derives from it.
 
 With --store, a measurement is kept as soon as it is made, and one that is there is not made again, whichever experiment
 asked for it: a run that is cut loses one window. A kernel that faults or hangs loses its own rows; a fresh process
 measures the rest.
 
-Clocks are left as they are, unless `--regime locked` says to lock them through NVML while it runs
+Clocks are left as they are, unless `--clock-policy locked` says to lock them through NVML while it runs
 (`experiments.gpu.clocks`). A sample whose SM clock, by the stamps around it, is then more than 1% off is rejected; a
 problem with too few left is left out, and `--left-out` says why.
 """
@@ -44,13 +44,13 @@ from experiments.command_line import add_build_dir, add_checked, add_store, add_
 from experiments.declarations import Item, Protocol
 from experiments.gpu import clocks, discovery, power
 from experiments.gpu.device import Gpu
-from experiments.gpu.lease import UNKNOWN, Lease, names_here
 from experiments.gpu.libraries import Gemm, how_called, import_early, load_gemm
 from experiments.gpu.seconds import Seconds, since_start
+from experiments.gpu.session import UNKNOWN, Session, names_here
 from experiments.gpu.timing import Samples, Stopwatch, Work, duration_us, warm_up
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
-from experiments.stages.contests import Contests
+from experiments.stages.library_calls import LibraryCalls
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
@@ -96,7 +96,7 @@ class Taken:
     worklog: Samples | None = None
     memory: str | None = None  # why the memory clock, if locked, did not stay
     baseline_call: str | None = None  # which of its library's calls the baseline was
-    half_width: float | None = None  # of the share, when the window ended
+    ci_half_width: float | None = None  # of the share, when the window ended
     ended: str | None = None  # why it ended then
     baseline_run_us: float | None = None  # a run of the baseline alone, back to back
 
@@ -115,19 +115,19 @@ def each_alone(gpu: Gpu, works: Mapping[str, Work], first_us: Mapping[str, float
 
 
 class Bench:
-    """Measures on the leased GPU; `target`: what its clocks are locked at, if they are."""
+    """Measures on the GPU that is held; `target`: what its clocks are locked at, if they are."""
 
     def __init__(
-        self, build_dir: Path, handle: object, contests: Contests, asked: Asked, target: clocks.Target | None = None
+        self, build_dir: Path, handle: object, calls: LibraryCalls, asked: Asked, target: clocks.Target | None = None
     ) -> None:
-        self.handle, self.target, self.contests, self.asked = handle, target, contests, asked
+        self.handle, self.target, self.calls, self.asked = handle, target, calls, asked
         self.gpu = Gpu(build_dir)
         self._gemms: dict[str, Gemm] = {}
         self._stopwatches: dict[bool, Stopwatch] = {}
         self._matrices: Matrices | None = None
 
-    def measure(self, item: Item, lease: str, seconds: Seconds) -> Taken:
-        """Measure one variant next to its baseline; `lease`: what the GPU that is held is called."""
+    def measure(self, item: Item, session: str, seconds: Seconds) -> Taken:
+        """Measure one variant next to its baseline; `session`: what the GPU that is held is called."""
         gpu, protocol = self.gpu, item.protocol.each
         entry, baseline_entry = self.asked.pair(item)
         problem = item.problem.of(entry.b_layout)
@@ -135,9 +135,9 @@ class Bench:
             matrices = self._filled(problem, entry.types, item.data)
         with seconds.of("load"):
             gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
-        with seconds.of("contest"):
+        with seconds.of("search"):
             for gemm in gemms.values():
-                self.contests.settle(gemm, matrices, lease)
+                self.calls.settle(gemm, matrices, session)
         with seconds.of("load"):
             works = {role: matrices.bind(gemm, role) for role, gemm in gemms.items()}
         variant, baseline = works.values()
@@ -183,7 +183,7 @@ class Bench:
             worklog,
             memory,
             baseline_call=how_called(gemms["baseline"], problem),
-            half_width=half_width if np.isfinite(half_width) else None,
+            ci_half_width=half_width if np.isfinite(half_width) else None,
             ended=ended,
             baseline_run_us=alone.get("baseline"),
         )
@@ -217,7 +217,7 @@ class Bench:
 
 
 def measurement(
-    item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, lease: str, seconds: Seconds
+    item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, session: str, seconds: Seconds
 ) -> Measurement:
     """What is kept of it: its row of windows.csv, its checks and samples, all but what an experiment adds.
 
@@ -242,7 +242,7 @@ def measurement(
     window = _head(item) | {
         "dtype": entry.dtype,
         "b_layout": taken.problem.b_layout,
-        "mechanism": target.mechanism if target else AS_FOUND,
+        "clock_source": target.clock_source if target else AS_FOUND,
         "locked_sm_mhz": target.sm_mhz if target else None,
         "baseline": entry.baseline,
         "baseline_call": taken.baseline_call,
@@ -254,8 +254,8 @@ def measurement(
         "temperature_c": taken.power.temperature_c,
         "throttle_reasons": taken.power.throttle_reasons,
         "source_hash": entry.source_hash,
-        "lease": lease,
-        "half_width": taken.half_width,
+        "session": session,
+        "ci_half_width": taken.ci_half_width,
         "ended": taken.ended,
         "baseline_run_us": taken.baseline_run_us,
     }
@@ -265,7 +265,7 @@ def measurement(
         if item.process == 0 or not taken.checked[role].passed  # one row says that all of them passed
     ]
     rows = {"windows": [window], "checks": checks}
-    return Measurement(basis_of(item, asked), lease, rows, seconds.taken(), samples=pa.concat_tables(samples))
+    return Measurement(basis_of(item, asked), session, rows, seconds.taken(), samples=pa.concat_tables(samples))
 
 
 def lost(item: Item, reason: str, asked: Asked) -> Measurement:
@@ -278,7 +278,7 @@ def lost(item: Item, reason: str, asked: Asked) -> Measurement:
 def basis_of(item: Item, asked: Asked) -> dict[str, Any]:
     """What the measurement rests on."""
     entry, baseline = asked.pair(item)
-    locked = list(asked.clocks) if item.regime == "locked" else None
+    locked = list(asked.clocks) if item.clock_policy == "locked" else None
     own = {"baseline": store.basis_of(baseline), "locked_mhz": locked, "protocol": asdict(item.protocol)}
     return store.basis_of(entry) | own
 
@@ -297,7 +297,7 @@ def _serves(item: Item, asked: Asked) -> Callable[[store.Basis], bool]:
 def _head(item: Item) -> dict[str, Any]:
     p = item.problem
     key = {"variant": item.variant, **p.row, "alpha": p.alpha, "beta": p.beta}
-    return {**key, "regime": item.regime, "data": item.data, "process": item.process}
+    return {**key, "clock_policy": item.clock_policy, "data": item.data, "process": item.process}
 
 
 def _samples(item: Item, window: str, samples: Samples, roles: Any, reasons: np.ndarray) -> pa.Table:
@@ -318,7 +318,7 @@ def _check(item: Item, asked: Asked, p: Problem, role: str, seed: int, result: v
         + (f" in process {item.process}" if item.process else ""),
         **{key: getattr(p, key) for key in ("m", "n", "k", "lda", "ldb", "ldc", "alpha", "beta")},
         "seed": seed,
-        "worst_error_share": result.worst,
+        "error_over_bound": result.worst,
         "passed": result.passed,
         "detail": result.detail,
     }
@@ -326,7 +326,7 @@ def _check(item: Item, asked: Asked, p: Problem, role: str, seed: int, result: v
 
 @dataclass
 class Record:
-    """The rows of some variants in one experiment and clock regime."""
+    """The rows of some variants in one experiment and clock policy."""
 
     experiment: declarations.Experiment
     windows: list[dict[str, Any]] = field(default_factory=list)
@@ -419,7 +419,7 @@ def expected_s(protocol: Protocol | declarations.Experiment, problem: ProblemSpe
 
 
 def worklog_replays(n: int) -> int:
-    """How often worklog C runs a problem of size n (seed 003, section 2)."""
+    """How often sgemm_cu runs a problem of size n (section 2 of its text)."""
     return int(800000 / n)
 
 
@@ -434,13 +434,13 @@ def in_order(items: Iterable[Item], asked: Asked) -> list[Item]:
     return sorted(items, key=matrices)
 
 
-def measured(items: list[Item], options: argparse.Namespace, kept: Store, every_lease: bool = False) -> Found:
+def measured(items: list[Item], options: argparse.Namespace, kept: Store, on_each_gpu: bool = False) -> Found:
     """Each item's measurement: the one that is kept, or else one that is made now, and kept at once.
 
-    `options` has build_dir, sm_mhz and memory_mhz. With `every_lease`, only what a GPU of this machine measured stands.
+    `options` has build_dir, sm_mhz and memory_mhz. With `on_each_gpu`, only what a GPU of this machine measured stands.
     Raises `UserError` for what the host is to blame for (launch gaps, too little memory), once the others are measured.
     """
-    here = names_here() if every_lease else None
+    here = names_here() if on_each_gpu else None
     asked = asked_by(options)
     found: Found = {}
     for item in items:
@@ -487,39 +487,39 @@ def _opened(
     """Measures one item after the other in this process; with locked clocks, nobody else gets the GPU meanwhile."""
     for name in dict.fromkeys(item.variant for item in items):
         import_early(options.catalogue.find(name))
-    seconds, lease, started = Seconds(), Lease(), since_start()
+    seconds, session, started = Seconds(), Session(), since_start()
     asked = asked_by(options)
     opened: list[tuple[Bench, clocks.Target | None]] = []
     with contextlib.ExitStack() as stack:
 
         def begin() -> tuple[Bench, clocks.Target | None]:
             with seconds.of("context"):
-                lease.choose()
+                session.choose()
                 handle = stack.enter_context(discovery.nvml())
-                locks = items[0].regime == "locked"
+                locks = items[0].clock_policy == "locked"
                 target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
-                return Bench(options.build_dir, handle, Contests(kept, asked.entries), asked, target), target
+                return Bench(options.build_dir, handle, LibraryCalls(kept, asked.entries), asked, target), target
 
         def measure(item: Item) -> Measurement:
             if not opened:
                 seconds.parts["start"] = started
                 opened.append(begin())
             with contextlib.ExitStack() as held:
-                with seconds.of("lease"):
-                    held.enter_context(lease.held())
+                with seconds.of("session"):
+                    held.enter_context(session.held())
                 held.enter_context(watch.holding())
                 bench, target = opened[0]
                 if one := kept.find(_place(item), _serves(item, asked), here):
                     return one  # another job asked for it meanwhile
                 try:
-                    taken = bench.measure(item, lease.name, seconds)
+                    taken = bench.measure(item, session.name, seconds)
                 except UserError:
                     bench.gpu.sync()  # where a kernel has spoilt the context, that is what there is to say
                     raise
-            return measurement(item, taken, target, asked, lease.name, seconds)
+            return measurement(item, taken, target, asked, session.name, seconds)
 
-        if items[0].regime == "locked":
-            stack.enter_context(lease.held())
+        if items[0].clock_policy == "locked":
+            stack.enter_context(session.held())
         yield measure
 
 
@@ -556,26 +556,26 @@ def run(options: argparse.Namespace) -> Record:
         logger.warning(f"{name} is not timed: it failed {len(wrong[name])} checks, first: {wrong[name][0]['case']}")
     passed = [name for name in options.variants if name not in wrong]
     record = Record(experiment)
-    items = declarations.items(experiment, passed, options.regime, options.sizes_step, options.catalogue)
+    items = declarations.items(experiment, passed, options.clock_policy, options.sizes_step, options.catalogue)
     with store.opened(options.store) as kept:
-        anew = experiment.every_lease or experiment.name in options.every_lease
+        anew = experiment.on_each_gpu or experiment.name in options.on_each_gpu
         found = measured(items, options, kept, anew)
         for item in items:
             if item in found:
                 record.add(item, found[item])
-        if options.leases:
-            write_rows(options.leases, "lease_medians", lease_medians(items if anew else [], kept, options))
-        if options.contests:
-            Contests(kept, options.catalogue).write(options.contests, items)
+        if options.gpu_medians:
+            write_rows(options.gpu_medians, "gpu_medians", gpu_medians(items if anew else [], kept, options))
+        if options.algorithm_search:
+            LibraryCalls(kept, options.catalogue).write(options.algorithm_search, items)
     if options.seconds:
         write_seconds(options.seconds, ((_place(item), one) for item, one in found.items()))
     return record
 
 
-def lease_medians(items: list[Item], kept: Store, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Rows of lease_medians.csv: what every card that the run had gave for these items, the median over processes. A
+def gpu_medians(items: list[Item], kept: Store, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Rows of gpu_medians.csv: what every card that the run had gave for these items, the median over processes. A
     row has m, n and k alone, so only products that nothing scales or adds to have one."""
-    columns = ("variant", "dtype", "baseline", "m", "n", "k", "regime", "data", "lease", "source_hash")
+    columns = ("variant", "dtype", "baseline", "m", "n", "k", "clock_policy", "data", "session", "source_hash")
     found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for item in items:
         if (item.problem.alpha, item.problem.beta) != (1, 0):
@@ -621,14 +621,14 @@ def main() -> None:
     words = "of its problems, every third from the second on, say (default: all)"
     parser.add_argument("--slice", default="1of1", metavar="2of3", help=words)
     words = "experiments measured anew on each card, in addition to those that say so themselves"
-    parser.add_argument("--every-lease", nargs="*", default=[], metavar="EXPERIMENT", help=words)
-    parser.add_argument("--regime", choices=["unlocked", "locked"], default="unlocked", help="locked: sets the clocks")
+    parser.add_argument("--on-each-gpu", nargs="*", default=[], metavar="EXPERIMENT", help=words)
+    parser.add_argument("--clock-policy", choices=["boost", "locked"], default="boost", help="locked: sets the clocks")
     clocks.lock_arguments(parser)
     parser.add_argument("--windows", required=True, type=Path, help="written: rows of windows.csv")
     parser.add_argument("--checks", required=True, type=Path, help="written: rows of checks.csv")
     parser.add_argument("--samples", required=True, type=Path, help="written: samples.parquet")
-    parser.add_argument("--contests", type=Path, help="written: rows of contests.csv, of the libraries' calls")
-    parser.add_argument("--leases", type=Path, help="written: rows of lease_medians.csv, of what each card measures")
+    parser.add_argument("--algorithm-search", type=Path, help="written: rows of algorithm_search.csv")
+    parser.add_argument("--gpu-medians", type=Path, help="written: rows of gpu_medians.csv, of what each card measures")
     parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     parser.add_argument("--left-out", type=Path, help="written: why sizes were left out, or nothing")
     options = parser.parse_args()

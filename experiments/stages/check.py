@@ -26,8 +26,8 @@ from contracts import UserError, run_command, write_rows
 from contracts.archives import checksum
 from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_problems, add_store, add_variants, find_runnable
-from experiments.gpu.lease import UNKNOWN
 from experiments.gpu.seconds import Seconds, since_start
+from experiments.gpu.session import UNKNOWN
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases, of_problems
@@ -75,7 +75,7 @@ Sms = Callable[[Variant, Problem], int]  # how many SMs a launch is made for
 
 
 class GpuDevice:
-    """The leased GPU. `sms`: persistent kernels of ours are launched as on a GPU with so many SMs."""
+    """The held GPU. `sms`: persistent kernels of ours are launched as on a GPU with so many SMs."""
 
     name = "gpu"
 
@@ -316,7 +316,7 @@ def check_cases(
 def held(device: AbstractContextManager[Device], seconds: Seconds) -> Iterator[Device]:
     """The device, until the block ends; waiting for it is counted apart."""
     with ExitStack() as stack:
-        with seconds.of("lease"):
+        with seconds.of("session"):
             opened = stack.enter_context(device)
         yield opened
 
@@ -336,9 +336,9 @@ def _judged(
             "case": case.name,
         }
         row |= case.problem.numbers | {"seed": inputs.seed}
-        row |= {"worst_error_share": result.worst, "passed": result.passed, "detail": result.detail}
+        row |= {"error_over_bound": result.worst, "passed": result.passed, "detail": result.detail}
         if case.refused:
-            row["worst_error_share"] = None
+            row["error_over_bound"] = None
         table.append(Checked(inputs, after, row))
         if not (result.passed or case.refused or isinstance(after, str)) and case.problem.flop <= WHOLE_FLOP:
             wrong.append((inputs, after, row))
@@ -360,7 +360,7 @@ def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
     passed = len(table) - len(failed)
     lines.append(f"checked {variant.name} on {name}: {passed} of {len(table)} cases passed")
     ran = [
-        row for row in table if row["detail"] != MUST_REFUSE and (row["worst_error_share"] is not None or row in failed)
+        row for row in table if row["detail"] != MUST_REFUSE and (row["error_over_bound"] is not None or row in failed)
     ]
     numbers = [{key: row[key] for key in PROBLEM} for row in ran]
     problems = [
@@ -375,30 +375,30 @@ def summary(variant: Runnable, table: list[dict[str, Any]]) -> list[str]:
 
 
 @contextmanager
-def leased_gpu(build_dir: Path) -> Iterator[Device]:
+def held_gpu(build_dir: Path) -> Iterator[Device]:
     """A GPU, until the block ends."""
-    from experiments.gpu.lease import lease
+    from experiments.gpu.session import session
 
-    with lease():
+    with session():
         yield GpuDevice(build_dir)
 
 
 class HeldGpu:
-    """A GPU that is leased anew for each block, with the same context; `sms`: see `GpuDevice`."""
+    """A GPU that is held anew for each block, with the same context; `sms`: see `GpuDevice`."""
 
     def __init__(self, build_dir: Path, watch: Watch, seconds: Seconds, sms: Sms | None = None) -> None:
-        from experiments.gpu.lease import Lease
+        from experiments.gpu.session import Session
 
-        self.lease, self.watch, self.seconds, self.build_dir, self.sms = Lease(), watch, seconds, build_dir, sms
+        self.session, self.watch, self.seconds, self.build_dir, self.sms = Session(), watch, seconds, build_dir, sms
         self._device: GpuDevice | None = None
         self._exit: list[AbstractContextManager[None]] = []
 
     def __enter__(self) -> Device:
         if self._device is None:
             with self.seconds.of("context"):
-                self.lease.choose()
+                self.session.choose()
                 self._device = GpuDevice(self.build_dir, self.sms)
-        self._exit = [self.lease.held(), self.watch.holding()]
+        self._exit = [self.session.held(), self.watch.holding()]
         for one in self._exit:
             one.__enter__()
         return self._device
@@ -444,7 +444,7 @@ def measured(
                 return one  # another job asked for it meanwhile
             rows = [one.row for one in check_cases(device, variant, seed, LARGE, shared, seconds, problems)]
             device.require_sound(next((row["case"] for row in rows if not row["passed"]), ""))
-            return Measurement(basis_of(variant, problems), device.lease.name, {"checks": rows}, seconds.taken())
+            return Measurement(basis_of(variant, problems), device.session.name, {"checks": rows}, seconds.taken())
 
         yield check
 
@@ -477,7 +477,7 @@ def _lost(variant: Runnable, reason: str) -> dict[str, Any]:
     first = next(iter(cases(variant)))
     row: dict[str, Any] = {"variant": variant.name, "source_hash": variant.source_hash, "device": GpuDevice.name}
     row |= {"case": "all cases", **first.problem.numbers, "seed": 0}
-    return row | {"worst_error_share": None, "passed": False, "detail": reason}
+    return row | {"error_over_bound": None, "passed": False, "detail": reason}
 
 
 def main() -> None:

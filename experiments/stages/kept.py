@@ -19,7 +19,7 @@ from pathlib import Path
 from contracts import UserError, read_rows, registry, run_command, write_rows, write_text
 from contracts.archives import checksum
 from experiments.command_line import add_job, add_store
-from experiments.gpu.lease import UNKNOWN, names_here
+from experiments.gpu.session import UNKNOWN, names_here
 from experiments.stages import store
 from experiments.stages.store import Measurement, Place
 from kernels import catalogue
@@ -43,14 +43,14 @@ def option(command: list[str], name: str) -> Path | None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Make a table, or take what was made of it before.")
-    parser.add_argument("table", help="in contracts/tables.yaml")
+    parser.add_argument("table", help="in contracts/recorded.py")
     parser.add_argument("entries", nargs="*", metavar="VARIANT", help="names in kernels/catalogue.yaml: what it is of")
     add_store(parser)
     catalogue.add_tuned_argument(parser)
     add_job(parser)
     before, _, command = (list(words) for words in _parted(sys.argv[1:]))
     options = parser.parse_args(before)
-    table = registry.find(options.table, "contracts/tables.yaml")
+    table = registry.find(options.table, "contracts/recorded.py")
     out, left_out = option(command, "--out"), option(command, "--left-out")
     if out is None or "-m" not in command:
         raise UserError(f"{' '.join(command[:3]) or 'nothing'} after --: expected python -m MODULE ... --out FILE")

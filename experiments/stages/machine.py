@@ -22,7 +22,7 @@ from contracts.dtypes import dtypes
 from experiments.command_line import add_build_dir, add_store
 from experiments.gpu import discovery
 from experiments.gpu.device import Gpu, Memory, allow_shared, load_cubin
-from experiments.gpu.lease import Lease
+from experiments.gpu.session import Session
 from experiments.gpu.timing import Stopwatch, Work, warm_up
 from experiments.stages import store
 from experiments.stages.store import Measurement, Place
@@ -81,7 +81,7 @@ class Ceilings:
 def describe(machine: str, build_dir: Path) -> dict[str, Any]:
     """The content of machine.json."""
     known = discovery.gpu()
-    assert known is not None  # a lease was had
+    assert known is not None  # a session was had
     with discovery.nvml() as handle:
         default = limit = None
         with contextlib.suppress(pynvml.NVMLError):
@@ -122,7 +122,7 @@ def main() -> None:
     with store.opened(options.store) as kept:
         one = kept.find(place, basis.__eq__)
         if one is None:
-            held = Lease()
+            held = Session()
             with held.held():
                 described = describe(options.machine, options.build_dir)
             one = kept.keep(place, Measurement(basis, held.name, {"machine": [described]}))

@@ -19,7 +19,7 @@ from contracts import read_json, read_rows, registry, run_command, write_rows
 def main() -> None:
     parser = argparse.ArgumentParser(description="Join parts of a table.")
     joined = [name for name, table in registry.tables().items() if table.suffix in (".csv", ".parquet")]
-    parser.add_argument("table", choices=joined, metavar="TABLE", help="in contracts/tables.yaml")
+    parser.add_argument("table", choices=joined, metavar="TABLE", help="in contracts/recorded.py")
     parser.add_argument("parts", nargs="*", type=Path)
     parser.add_argument("--out", required=True, type=Path)
     options = parser.parse_args()

@@ -30,9 +30,9 @@ from typing import Any
 
 from contracts import UserError, atomic_write, registry, run_command, validate
 from contracts.archives import checksum
+from contracts.documents import json_value
 from contracts.files import read_bytes
-from contracts.json_files import json_value
-from contracts.schema_files import LIMIT_BYTES as LARGEST
+from contracts.validation import LIMIT_BYTES as LARGEST
 from experiments.gpu import discovery
 from experiments.stages import store
 from experiments.stages.provenance import changed, git

@@ -29,7 +29,7 @@ import contracts
 from contracts import UserError, load_yaml, run_command, scratch, write_rows, write_text
 from contracts.archives import checksum
 from experiments.command_line import add_build_dir, add_checked, add_problems, add_store, add_variants, failures
-from experiments.gpu.lease import UNKNOWN
+from experiments.gpu.session import UNKNOWN
 from experiments.stages import store
 from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
@@ -134,7 +134,7 @@ class Counted:
 
     rows: list[dict[str, Any]]
     unknown: list[str]
-    lease: str = UNKNOWN
+    session: str = UNKNOWN
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -199,7 +199,7 @@ class Session:
             read = {row["metric"] for row in rows}
             missing = unknown + [name for name in names if name not in read]
             seconds = one.get("seconds", {}) | ({} if found else {"ncu": max(starting, 0.0)})
-            found.append(Counted(rows, missing, one.get("lease", UNKNOWN), seconds))
+            found.append(Counted(rows, missing, one.get("session", UNKNOWN), seconds))
         if len(found) < len(entries) and not there:
             found.append(explain(output, entries[len(found)]))
         return found
@@ -223,7 +223,7 @@ def launched(
 ) -> tuple[bool, str]:
     """Run this Python with `command` under ncu, clocks left alone: whether there is a `report`, and what was said.
 
-    The command turns profiling on where it begins, and leases the GPU itself: what ncu does before needs none.
+    The command turns profiling on where it begins, and holds the GPU itself: what ncu does before needs none.
     """
     whole = [str(ncu), "--clock-control", "none", "--profile-from-start", "off", *options]
     whole += ["--metrics", ",".join(metrics), "--export", str(report.with_suffix("")), sys.executable, *command]
@@ -303,7 +303,7 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple
             continue
         note = f"counters that this ncu or GPU does not know: {', '.join(result.unknown)}" if result.unknown else ""
         rows = {table_of(session.problem): result.rows}
-        new = Measurement(basis(entry), result.lease, rows, result.seconds, note)
+        new = Measurement(basis(entry), result.session, rows, result.seconds, note)
         found[place(entry)] = kept.keep(place(entry), new)
     return {at: found[at] for at in map(place, entries) if at in found}, failed  # in the order asked for
 

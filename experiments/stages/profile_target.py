@@ -21,11 +21,11 @@ from contracts import UserError, run_command
 from experiments.command_line import add_build_dir, add_kernel, add_problems, add_store, find_kernel
 from experiments.gpu.device import Gpu, cuda
 from experiments.gpu.fastest_call import FastestCall, by_events
-from experiments.gpu.lease import Lease
 from experiments.gpu.libraries import bind_for_timing, import_early, load_gemm
 from experiments.gpu.seconds import Seconds
+from experiments.gpu.session import Session
 from experiments.gpu.worker import LIMIT_S
-from experiments.stages.contests import Contests
+from experiments.stages.library_calls import LibraryCalls
 from experiments.stages.profile import MARK
 from experiments.stages.store import Store
 from kernels.catalogue import Catalogue, Entry
@@ -39,17 +39,17 @@ class Target:
 
     def __init__(self, problem: ProblemSpec, build_dir: Path, store: Path | None, entries: Catalogue) -> None:
         self.problem, self.build_dir, self.store, self.entries = problem, build_dir, store, entries
-        self.lease, self._gpu = Lease(), list[Gpu]()
+        self.session, self._gpu = Session(), list[Gpu]()
 
     def run(self, entry: Entry) -> dict[str, Any]:
         """Run it once, and once more for the profiler; the seconds that this took, and what the GPU is called."""
         seconds = Seconds()
         if not self._gpu:
             with seconds.of("context"):
-                self.lease.choose()
+                self.session.choose()
                 self._gpu = [Gpu(self.build_dir)]
-        with seconds.of("lease"):
-            held = self.lease.held()
+        with seconds.of("session"):
+            held = self.session.held()
             held.__enter__()
         hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
         hangs.start()
@@ -58,7 +58,7 @@ class Target:
         finally:
             hangs.cancel()
             held.__exit__(None, None, None)
-        return {"variant": entry.name, "lease": self.lease.name, "seconds": seconds.parts}
+        return {"variant": entry.name, "session": self.session.name, "seconds": seconds.parts}
 
     def _profile(self, gpu: Gpu, entry: Entry, seconds: Seconds) -> None:
         problem = self.problem.of(entry.b_layout)
@@ -70,7 +70,7 @@ class Target:
         with seconds.of("load"):
             gemm = load_gemm(gpu, entry)
             if self.store and isinstance(gemm, FastestCall):
-                Contests(Store(self.store), self.entries).known(gemm, problem)
+                LibraryCalls(Store(self.store), self.entries).known(gemm, problem)
             a, b, c = (memory.address for memory in matrices)
             work = bind_for_timing(gemm, problem, a, b, c, by_events)
             work()

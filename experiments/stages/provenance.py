@@ -71,22 +71,22 @@ def _few(reasons: list[str]) -> str:
     return "; ".join(reasons[:3] + more)
 
 
-def leases(store: Path) -> list[dict[str, Any]]:
+def sessions(store: Path) -> list[dict[str, Any]]:
     """The cards that a run had, the first first: how many measurements are of each, and from when to when (UTC)."""
     found: dict[str, list[dict[str, Any]]] = {}
     for path in store.rglob("*.json"):
         one = read_json(path, "measurement")
-        found.setdefault(one["lease"], []).append(one)
+        found.setdefault(one["session"], []).append(one)
     drivers = [
         {
-            "lease": lease,
+            "session": session,
             "driver": own[0]["driver"],
             "commits": sorted({one["commit"] for one in own if one.get("commit")}),
             "measurements": len(own),
             "first": min(one["measured"] for one in own),
             "last": max(one["measured"] for one in own),
         }
-        for lease, own in found.items()
+        for session, own in found.items()
     ]
     return sorted(drivers, key=lambda one: str(one["first"]))
 
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--toolchain", required=True, type=Path)
     parser.add_argument("--command", required=True, help="what the user ran")
     parser.add_argument("--left-out", action="append", default=[], metavar="STAGE=FILE")
-    parser.add_argument("--store", type=Path, metavar="DIR", help="where the measurements are kept: names their leases")
+    parser.add_argument("--store", type=Path, metavar="DIR", help="where measurements are kept: names their sessions")
     parser.add_argument("--out", required=True, type=Path)
     catalogue.add_tuned_argument(parser)
     add_job(parser)
@@ -137,7 +137,7 @@ def main() -> None:
             "packages": packages(),
             "sources": {name: entry.source_hash for name, entry in options.catalogue.items()},
             "left_out": left_out(options.left_out),
-            "leases": leases(options.store) if options.store else [],
+            "sessions": sessions(options.store) if options.store else [],
         },
     )
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows, write_text
 from experiments.command_line import add_build_dir
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from experiments.stages import verify
 from experiments.stages.cases import Case, cases
 from kernels.catalogue import Catalogue, Variant
@@ -140,7 +140,7 @@ def main() -> None:
         reason = "no compute-sanitizer on PATH; remedy: install it with the CUDA toolkit"
         logger.warning(f"sanitizer left out: {reason}")
     else:
-        with lease():
+        with session():
             rows = sanitize(
                 tool, options.variants or [*options.catalogue.kernels], options.build_dir, options.catalogue
             )

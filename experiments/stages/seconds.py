@@ -14,6 +14,6 @@ def write_seconds(path: Path, measured: Iterable[tuple[Place, Measurement]]) -> 
     """One row for each measurement and part of the work that it took."""
     rows: list[dict[str, Any]] = []
     for place, one in measured:
-        of = {"stage": place.stage, "variant": place.variant, "item": place.item, "lease": one.lease}
+        of = {"stage": place.stage, "variant": place.variant, "item": place.item, "session": one.session}
         rows += [{**of, "part": part, "seconds": seconds} for part, seconds in one.seconds.items()]
     write_rows(path, "gpu_seconds", rows)

@@ -1,10 +1,10 @@
 """Keeps what was measured, one file a measurement, so that nothing is measured twice and a run that is cut goes on.
 
-    results/h200/measured/bench/sgemm_warptile/4096x4096x4096-uniform-unlocked.1f0c22d9.json (and .parquet: its samples)
+    results/h200/measured/bench/sgemm_warptile/4096x4096x4096-uniform-boost.1f0c22d9.json (and .parquet: its samples)
 
-A measurement belongs to a variant, a problem, a kind of data and a clock regime, not to the experiment that asked for
+A measurement belongs to a variant, a problem, a kind of data and a clock policy, not to the experiment that asked for
 it. It serves as long as its `basis`, what the result rests on, is the same as today's: the kernel's source, for one.
-The last part of a name is the lease that it comes from (`experiments.gpu.lease.name_of`).
+The last part of a name is the session that it comes from (`experiments.gpu.session.name_of`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from contracts import UserError, read_json, write_json
 from contracts.archives import checksum
 from contracts.files import read_bytes
-from contracts.schema_files import LIMIT_BYTES
+from contracts.validation import LIMIT_BYTES
 from experiments.stages import provenance, toolchain
 from kernels import catalogue
 from kernels.catalogue import Baseline, Entry
@@ -51,7 +51,7 @@ class Measurement:
     """What is kept: rows of recorded tables (without what an experiment adds), and where the seconds went."""
 
     basis: Basis
-    lease: str
+    session: str
     rows: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
@@ -65,9 +65,11 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def find(self, place: Place, serves: Callable[[Basis], bool], leases: set[str] | None = None) -> Measurement | None:
-        """The first measurement of this place whose basis serves; with `leases`, of one of these."""
-        return next((one for one in self.every(place, serves) if leases is None or one.lease in leases), None)
+    def find(
+        self, place: Place, serves: Callable[[Basis], bool], sessions: set[str] | None = None
+    ) -> Measurement | None:
+        """The first measurement of this place whose basis serves; with `sessions`, of one of these."""
+        return next((one for one in self.every(place, serves) if sessions is None or one.session in sessions), None)
 
     def every(self, place: Place, serves: Callable[[Basis], bool]) -> list[Measurement]:
         """All measurements of this place whose basis serves, the first that was made first."""
@@ -75,15 +77,15 @@ class Store:
         measurements = [one for path in found if serves((one := _read(path)).basis)]
         return sorted(measurements, key=lambda one: one.measured)
 
-    def keep(self, place: Place, one: Measurement, leases: set[str] | None = None) -> Measurement:
+    def keep(self, place: Place, one: Measurement, sessions: set[str] | None = None) -> Measurement:
         """Write it, whole or not at all: its samples come first, and are nothing without the other file.
 
         Of two jobs that measured the same at a time, be it on two GPUs, the first one's is kept, and what both get
-        back; with `leases`, where it is of one of these.
+        back; with `sessions`, where it is of one of these.
         """
-        stem = self.folder / place.stage / place.variant / f"{place.item}.{one.lease}"
+        stem = self.folder / place.stage / place.variant / f"{place.item}.{one.session}"
         with self._alone():
-            return self.find(place, one.basis.__eq__, leases) or self._write(place, one, stem)
+            return self.find(place, one.basis.__eq__, sessions) or self._write(place, one, stem)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -103,7 +105,7 @@ class Store:
             "variant": place.variant,
             "item": place.item,
             "basis": dict(one.basis),
-            "lease": one.lease,
+            "session": one.session,
             "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
             "rows": {name: list(rows) for name, rows in one.rows.items()},
             "seconds": {part: round(seconds, 4) for part, seconds in one.seconds.items()},
@@ -138,7 +140,7 @@ def basis_of(entry: Entry) -> dict[str, Any]:
 
 def _read(path: Path) -> Measurement:
     document = read_json(path, "measurement")
-    keys = ("basis", "lease", "rows", "seconds", "note", "measured")
+    keys = ("basis", "session", "rows", "seconds", "note", "measured")
     samples = None
     if sum_ := document.get("samples_sha256"):
         from contracts.samples import read_samples

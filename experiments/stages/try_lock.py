@@ -12,7 +12,7 @@ from pathlib import Path
 from contracts import run_command, write_text
 from experiments.command_line import add_job
 from experiments.gpu import clocks, discovery
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ def main() -> None:
     options = parser.parse_args()
     reason = clocks.NOT_ASKED
     if options.lock:
-        with lease(), discovery.nvml() as handle, clocks.locked(handle, options.sm_mhz, options.memory_mhz) as target:
-            logger.info(f"clocks can be locked: {target.mechanism}")
+        with session(), discovery.nvml() as handle, clocks.locked(handle, options.sm_mhz, options.memory_mhz) as target:
+            logger.info(f"clocks can be locked: {target.clock_source}")
         reason = ""
     write_text(options.left_out, reason)
 

@@ -75,7 +75,7 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
             rows = bounds.rows(variant, problem, kernel, cubin, scaled, machine)
     except UserError as error:
         return Findings(variant.name, size, resources, why_not=str(error), checks=checks, passed=passed)
-    cycles = {row["resource"]: float(row["cycles_per_sm"]) for row in rows}
+    cycles = {row["resource"]: float(row["minimum_cycles"]) for row in rows}
     totals = {name: float(value) for name, value in scaled.totals.items()}
     lines = costly(kernel, scaled.counters, variant)
     return Findings(variant.name, size, resources, totals, cycles, lines, None, checks, passed)

@@ -58,11 +58,11 @@ def measure(
     nvcc: str | None,
 ) -> Measured:
     """Check a built kernel, time it, read its counters. `named`: arguments that name it to another process."""
-    from experiments.stages.check import leased_gpu
+    from experiments.stages.check import held_gpu
 
     build_dir = findings.folder_of(root, gpu.arch)
     _ensure_harness(build_dir, gpu.arch, nvcc)
-    checks, passed = findings.check_on(leased_gpu(build_dir), variant, LARGE)
+    checks, passed = findings.check_on(held_gpu(build_dir), variant, LARGE)
     baseline = known[variant.baseline]
     if not passed:  # a wrong result has no speed
         return Measured(gpu.name, checks, False, baseline.name)
@@ -108,14 +108,14 @@ def _counters(known: Catalogue, entry: Variant, size: int, build_dir: Path, name
 def _times(entries: list[Entry], problem: Problem, build_dir: Path) -> tuple[dict[str, Speed], CheckResult]:
     """The speed of each entry, the baseline last, in turns; and whether the first one's output was right."""
     from experiments.gpu.device import Gpu
-    from experiments.gpu.lease import lease
     from experiments.gpu.libraries import import_early, load_gemm
+    from experiments.gpu.session import session
     from experiments.gpu.timing import Stopwatch, warm_up
     from experiments.stages.turns import LEAST_KEPT, Matrices, check_output, take_turns
 
     for entry in entries:
         import_early(entry)
-    with lease():
+    with session():
         gpu = Gpu(build_dir)
         names = [entry.name for entry in entries]
         matrices = Matrices.fill(gpu, problem, entries[0].types, "uniform", names)

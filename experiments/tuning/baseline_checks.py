@@ -20,7 +20,7 @@ import numpy as np
 from contracts import UserError, run_command, write_rows
 from contracts.dtypes import Dtype
 from experiments.command_line import add_build_dir
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from kernels.catalogue import Baseline, Problem
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def wanted(k: int, tail: int, dtype: Dtype) -> float:
 
 
 def check(baseline: Baseline, build_dir: Path) -> Iterator[dict[str, Any]]:
-    """Rows of baseline_checks.csv; use inside `lease()`."""
+    """Rows of baseline_checks.csv; use inside `session()`."""
     from experiments.gpu.device import Gpu
     from experiments.gpu.libraries import CublasGemm
 
@@ -91,7 +91,7 @@ def main() -> None:
     for entry in entries:
         if not isinstance(entry, Baseline) or entry.library != "cublas":
             raise UserError(f"{entry.name} is not a cuBLAS baseline; kernels/catalogue.yaml lists them")
-    with lease():
+    with session():
         rows = [row for entry in entries if isinstance(entry, Baseline) for row in check(entry, options.build_dir)]
     write_rows(options.out, "baseline_checks", rows)
     wrong = sum(not row["passed"] for row in rows)

@@ -24,7 +24,7 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from kernels import cost
 from kernels.catalogue import Dispatcher, Entry, Problem
 
@@ -74,7 +74,7 @@ def problems(step: int = 1, share: float = 1.0) -> list[Drawn]:
 
 
 def measure(dispatcher: Dispatcher, baseline: Entry, sizes: list[Drawn], build_dir: Path) -> Iterator[dict[str, Any]]:
-    """Rows of dispatch.csv, without `picked`; use inside `lease()`."""
+    """Rows of dispatch.csv, without `picked`; use inside `session()`."""
     from experiments.gpu.device import CatalogueKernel, Gpu
     from experiments.gpu.libraries import CublasGemm, load_gemm
     from experiments.gpu.timing import Stopwatch, warm_up
@@ -129,8 +129,8 @@ def measure(dispatcher: Dispatcher, baseline: Entry, sizes: list[Drawn], build_d
             logger.warning(f"{one.m} x {one.n} x {one.k} is left out: no call of the library is right")
             continue
         of_library = {"variant": baseline.name, "call": best, "source_hash": baseline.source_hash}
-        yield columns | of_library | {"time_us": medians[best], "share": 1.0}
-        shares = []
+        yield columns | of_library | {"time_us": medians[best], "fraction": 1.0}
+        fractions = []
         for name in names:
             if name not in medians:
                 continue
@@ -138,12 +138,12 @@ def measure(dispatcher: Dispatcher, baseline: Entry, sizes: list[Drawn], build_d
             if not result.passed:
                 logger.warning(f"FAILED {name} at {one.m} x {one.n} x {one.k}: {result.detail or 'out of its bound'}")
                 continue
-            share = medians[best] / medians[name]
-            shares.append((share, name))
+            fraction = medians[best] / medians[name]
+            fractions.append((fraction, name))
             known = {"variant": name, "source_hash": kernels[name].source_hash, "resident": resident[name]}
-            yield columns | known | {"time_us": medians[name], "share": share}
-        best_three = ", ".join(f"{name} {share:.3f}" for share, name in sorted(shares, reverse=True)[:3])
-        logger.info(f"{one.m} x {one.n} x {one.k}: {best} {medians[best]:.1f} us; shares of it: {best_three}")
+            yield columns | known | {"time_us": medians[name], "fraction": fraction}
+        best_three = ", ".join(f"{name} {fraction:.3f}" for fraction, name in sorted(fractions, reverse=True)[:3])
+        logger.info(f"{one.m} x {one.n} x {one.k}: {best} {medians[best]:.1f} us; fractions of it: {best_three}")
 
 
 def mark_picked(dispatcher: Dispatcher, rows: list[dict[str, Any]]) -> None:
@@ -155,25 +155,25 @@ def mark_picked(dispatcher: Dispatcher, rows: list[dict[str, Any]]) -> None:
             row["picked"] = fitted.pick(problem).name == row["variant"]
 
 
-def shares_by_shape(rows: list[dict[str, Any]]) -> list[str]:
-    """A line for each shape: shares of the picked kernels on held-out problems, those below SHORT_US apart."""
+def fractions_by_shape(rows: list[dict[str, Any]]) -> list[str]:
+    """A line for each shape: fractions of cuBLAS on held-out problems, those that take less than SHORT_US apart."""
     library_us = {(row["m"], row["n"], row["k"]): row["time_us"] for row in rows if row.get("call")}
     lines = []
     for shape in SHAPES:
         for short in (False, True):
-            shares = [
-                row["share"]
+            fractions = [
+                row["fraction"]
                 for row in rows
                 if row.get("picked")
                 and row["shape"] == shape
                 and (library_us[row["m"], row["n"], row["k"]] < SHORT_US) == short
             ]
-            if shares:
-                mean = float(np.exp(np.mean(np.log(shares))))
-                below = sum(share < 0.8 for share in shares)
+            if fractions:
+                mean = float(np.exp(np.mean(np.log(fractions))))
+                below = sum(fraction < 0.8 for fraction in fractions)
                 label = f"{shape}, {'below' if short else 'from'} {SHORT_US} us"
                 lines.append(
-                    f"{label:22} {len(shares):4} problems: geometric mean {mean:.3f}, least {min(shares):.3f}, "
+                    f"{label:22} {len(fractions):4} problems: geometric mean {mean:.3f}, least {min(fractions):.3f}, "
                     f"{below} below 0.8"
                 )
     return lines
@@ -193,7 +193,7 @@ def main() -> None:
         if not isinstance(entry, Dispatcher):
             raise UserError(f"{entry.name} is no dispatcher; kernels/catalogue.yaml lists them")
     rows: list[dict[str, Any]] = []
-    with lease():
+    with session():
         for entry in entries:
             assert isinstance(entry, Dispatcher)
             step = 1 if entry.types.ab.bytes == 4 else 8
@@ -201,7 +201,7 @@ def main() -> None:
                 measure(entry, options.catalogue[entry.baseline], problems(step, options.share), options.build_dir)
             )
             mark_picked(entry, own)
-            logger.info("\n".join([f"{entry.name} on problems that the fit has not seen:", *shares_by_shape(own)]))
+            logger.info("\n".join([f"{entry.name} on problems that the fit has not seen:", *fractions_by_shape(own)]))
             rows += own
     write_rows(options.out, "dispatch", rows)
 

@@ -1,4 +1,4 @@
-"""Measures configurations of a sweep on the leased GPU, in the process of a `Worker` (`experiments.gpu.worker`)."""
+"""Measures configurations of a sweep on the held GPU, in the process of a `Worker` (`experiments.gpu.worker`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sweep_case(variant: Variant) -> Case:
 
 
 class GpuMeasurer:
-    """One configuration after the other alternating with cuBLAS, on the same matrices. Use inside `lease()`."""
+    """One configuration after the other alternating with cuBLAS, on the same matrices. Use inside `session()`."""
 
     def __init__(self, sweep: Sweep, harness_dir: Path, build_dir: Path) -> None:
         self.device = GpuDevice(harness_dir)
@@ -81,7 +81,7 @@ class GpuMeasurer:
             "samples": len(of_us.time_us),
             "time_us": time_us,
             "tflops": self.matrices.problem.flop / time_us / 1e6,
-            "share_of_cublas": float(np.median(of_cublas.time_us)) / time_us,
+            "fraction_of_cublas": float(np.median(of_cublas.time_us)) / time_us,
             "sm_clock_mhz": float(np.median(of_us.sm_clock_mhz)),
         }
 

@@ -3,9 +3,9 @@
     python -m experiments.tuning.sweep --static 20 --arch sm_90a --out-dir results/no-gpu
 
 Each configuration is built and a small launch of it counted on the emulator. It needs the cycles of its busiest
-resource, or those of the model of issue (docs/bounds.md) where that has more, on the multiprocessor with the most
+resource, or those of the model of issue (docs/hardware.md) where that has more, on the multiprocessor with the most
 blocks. Few warps hide little of each other's waiting: that is WAITING, one number for all tiles and kernels, and the
-only one here that was fitted to times. docs/kernels/worklog_a.md compares the order with a sweep on an H200.
+only one here that was fitted to times. The order says which tiles to time, and not which one is fastest.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def rank(
             row = {key: build[key] for key in ("registers", "source_hash")}
             row["warps"] = build["blocks_per_sm"] * build["threads"] / WARP / SCHEDULERS
             if "reason" not in columns:
-                row["estimate"] = columns["cycles_per_sm"] * (1 + WAITING / row["warps"])
-            rows.append((configuration, row | columns | {"machine": machine.name, "size": size}))
+                row["estimate"] = columns["minimum_cycles"] * (1 + WAITING / row["warps"])
+            rows.append((configuration, row | columns | {"gpu": machine.name, "size": size}))
     return sorted(rows, key=lambda row: (row[1].get("estimate", math.inf), row[0].name))
 
 
@@ -79,4 +79,4 @@ def _columns(configuration: Configuration, size: int, build_dir: Path, machine: 
         least, resource = cycles(configuration.variant(), size, build_dir, machine)
     except UserError as error:
         return {"reason": str(error)}
-    return {"cycles_per_sm": least, "resource": resource}
+    return {"minimum_cycles": least, "resource": resource}

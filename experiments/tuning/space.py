@@ -173,7 +173,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Sweep:
-    """experiments/tuning/tile_autotune.yaml; the schema says what the fields mean."""
+    """experiments/tuning/tile_autotune.yaml; contracts/declared.py, `Tune`, says what the fields mean."""
 
     title: str
     question: str

@@ -35,7 +35,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, read_json, run_command, schema, validate, write_json, write_rows, write_text
+from contracts import UserError, read_json, registry, run_command, validate, write_json, write_rows, write_text
 from experiments.command_line import add_job, find_machine
 from experiments.gpu import discovery
 from experiments.gpu.worker import Failure, Worker
@@ -130,7 +130,7 @@ class Builder:
 
 def row_of(configuration: Configuration) -> dict[str, Any]:
     """A configuration's row before anything is known of it."""
-    row: dict[str, Any] = dict.fromkeys(schema("tuning")["properties"])
+    row: dict[str, Any] = dict.fromkeys(registry.columns("tuning"))
     values = {key: value for key, value in configuration.values.items() if key in row}
     valid = configuration.broken is None
     return row | values | {
@@ -168,7 +168,7 @@ class Run:
             self.parts.append(row)
             rows[name] = row
             left = (time.monotonic() - start) / done * (len(missing) - done)
-            outcome = row["reason"] or f"{row['tflops']:.2f} TFLOP/s, {row['share_of_cublas']:.1%} of cuBLAS"
+            outcome = row["reason"] or f"{row['tflops']:.2f} TFLOP/s, {row['fraction_of_cublas']:.1%} of cuBLAS"
             logger.info(f"round {number}, {done}/{len(missing)}: {name}: {outcome}; about {left:.0f} s left")
         return {name: rows[name] for name in blank}  # in the order asked for, whatever was there before
 
@@ -230,7 +230,7 @@ def winners(configurations: list[Configuration], rows: dict[str, dict[str, Any]]
         found[kernel] = {
             "template": dict(configuration.values),
             "threads": configuration.threads,
-            **{key: row[key] for key in ("tflops", "share_of_cublas", "source_hash")},
+            **{key: row[key] for key in ("tflops", "fraction_of_cublas", "source_hash")},
             "restrictions": restrictions(configurations, kernel),
         }
     return found
@@ -267,7 +267,7 @@ def ranked(options: argparse.Namespace, sweep: Sweep, valid: list[Configuration]
     finally:
         builder.close()
     found = ranking.rank(builds, valid, sweep.size, folder, machine, options.jobs)
-    template = [key for key in row_of(valid[0]) if key in schema("tuning_ranked")["properties"]]
+    template = [key for key in row_of(valid[0]) if key in registry.columns("tuning_ranked")]
     rows = [{key: row_of(configuration)[key] for key in template} | row for configuration, row in found]
     write_rows(options.out_dir / "tuning_ranked.csv", "tuning_ranked", rows)
     chosen: list[Configuration] = []
@@ -289,7 +289,7 @@ def drawn(options: argparse.Namespace, configurations: list[Configuration]) -> l
 
 def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configuration]) -> None:
     """Measure, and write tuning.csv and tuned.json."""
-    from experiments.gpu.lease import lease
+    from experiments.gpu.session import session
     from experiments.tuning.measure import opened
 
     gpu = discovery.gpu()
@@ -304,7 +304,7 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     builder = Builder(builds, options.arch, toolchain.nvcc(options.nvcc), options.jobs)
     measuring = functools.partial(opened, sweep, options.build_dir, builds)
     try:
-        with lease(), Worker(measuring, start="spawn") as worker:  # a fork next to the builder's threads might hang
+        with session(), Worker(measuring, start="spawn") as worker:  # a fork next to the builder's threads might hang
             rows = Run(sweep, builder, worker.do, parts).all(chosen)
     except KeyboardInterrupt:
         logger.warning(
@@ -340,7 +340,7 @@ def tune(options: argparse.Namespace, sweep: Sweep, configurations: list[Configu
     logger.info(f"measured {len(rows) - len(failed)} configurations, {len(failed)} failed")
     for kernel, winner in chosen_kernels.items():
         values = ", ".join(f"{key} = {value}" for key, value in winner["template"].items())
-        logger.info(f"{kernel}: {values}: {winner['tflops']:.2f} TFLOP/s, {winner['share_of_cublas']:.1%} of cuBLAS")
+        logger.info(f"{kernel}: {values}: {winner['tflops']:.2f} TFLOP/s, {winner['fraction_of_cublas']:.1%} of cuBLAS")
 
 
 def main() -> None:

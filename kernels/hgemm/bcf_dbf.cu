@@ -12,7 +12,7 @@
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb multiples of 8, ldc of 2; A, B, C 16-byte
 //            aligned; sm_80 or newer.
-// Source:    worklog on hgemm (seed 004), section 3 (hgemm_bcf_dbf).
+// Source:    wingedge_hgemm, section 3 (hgemm_bcf_dbf).
 
 #include "include/epilogue.cuh"
 #include "include/ptx.cuh"

@@ -22,7 +22,7 @@
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 8; A, B, C 16-byte
 //            aligned; sm_80 or newer.
-// Source:    worklog on hgemm (seed 004), section 4 (hgemm_bcf_dbf_rw).
+// Source:    wingedge_hgemm, section 4 (hgemm_bcf_dbf_rw).
 
 #include "include/epilogue.cuh"
 #include "include/ptx.cuh"

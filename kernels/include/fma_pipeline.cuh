@@ -12,7 +12,7 @@
 //   one.
 // - A warp is 8 x 4 lanes, assigned so that the lanes of no pair (i, i ^ 1) or (i, i ^ 2) read the same four words of A
 //   or of B. The hardware would merge the loads of such pairs, which saves bandwidth but blocks the issue of FMAs
-//   (docs/kernels/fp32_fma.md).
+//   (docs/hardware.md).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the kernels of worklog C do alike: the part of C that one warp computes.
+// What the kernels of sgemm_cu do alike: the part of C that one warp computes.
 //
 // LANES_M x LANES_N lanes have TM x TN elements each, in patches of 4 x 4 that lie 4 * LANES_M rows
 // and 4 * LANES_N columns apart. So the warp reads consecutive float4 of a row of the tiles:
@@ -18,7 +18,7 @@
 // a half-warp are served together only if all pairs of lanes (i, i ^ 1), or all (i, i ^ 2), want the
 // same address. Bit 0 of the lane counts along n and bit 1 along m, so that this holds for the loads
 // of A by the first rule, and for those of B by the second. APART: it holds for neither, for lanes
-// 8 x 4; a load that is served together keeps FMAs from being issued (docs/kernels/fp32_fma.md).
+// 8 x 4; a load that is served together keeps FMAs from being issued (docs/hardware.md).
 template <int LANES_N, bool APART = false>
 struct Lane {
     int row, col;

@@ -17,7 +17,7 @@
 // Launch:    BM * BN / 64 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK, and k not 0; lda, ldb, ldc multiples of 4; A, B, C
 //            16-byte aligned.
-// Source:    worklog B (seed 000), section 6, sgemm_at_bcf_swizzling_dbf_rw.
+// Source:    wingedge_sgemm, section 6, sgemm_at_bcf_swizzling_dbf_rw.
 
 #include "include/epilogue.cuh"
 #include "include/outer_product.cuh"

@@ -28,7 +28,7 @@
 // Launch:    BM * BN / 64 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
-// Source:    worklog B (seed 000), section 3, sgemm_at_tiling.
+// Source:    wingedge_sgemm, section 3, sgemm_at_tiling.
 
 #include "include/epilogue.cuh"
 #include "include/outer_product.cuh"

@@ -19,7 +19,7 @@
 // Launch:    BM * BN / TM threads (1-D), which must equal BM * BK and BK * BN, for each thread
 //            copies one word of A and one of B; grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK.
-// Source:    worklog A (seed 001), Kernel 4.
+// Source:    boehm_sgemm, Kernel 4.
 
 #include "include/epilogue.cuh"
 

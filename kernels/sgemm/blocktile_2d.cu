@@ -15,14 +15,14 @@
 //        |  |  |    TN    |
 //        +--+  +----------+
 //
-// Two proposals of worklog 002 are values here, and no part of the rung: MIN_BLOCKS holds the registers to
+// Two proposals of the profiling worklog are values here, and no part of the rung: MIN_BLOCKS holds the registers to
 // what so many blocks an SM leave each thread, and STAGED sends C through shared memory.
 //
 // Template:  BM, BN, BK: the block's tile; TM, TN: a thread's patch of C; MIN_BLOCKS: how many blocks
 //            shall fit on an SM, 0 for no wish; STAGED: C in whole rows (include/store_stage.cuh).
 // Launch:    (BM / TM) * (BN / TN) threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK.
-// Source:    worklog A (seed 001), Kernel 5; the values: worklog 002, Head-to-Head Summary and Key Takeaways.
+// Source:    boehm_sgemm, Kernel 5; the values: the profiling worklog, Head-to-Head Summary and Key Takeaways.
 
 #include "include/epilogue.cuh"
 #include "include/store_stage.cuh"

@@ -1,7 +1,7 @@
 // blocktile_2d_padded: the rows of the tiles in shared memory are longer than the tiles.
 //
 // The one idea it adds to `blocktile_2d`: A_PAD words that nobody uses at the end of each row of
-// the tile of A, as worklog 002 proposes against bank conflicts. A warp has two rows of patches, so
+// the tile of A, as the profiling worklog proposes against bank conflicts. A warp has two rows of patches, so
 // it reads two words of A at one p, TM rows apart: 8 * 8 words unpadded, which is one bank.
 //
 //     bank of [row][p]       BK = 8     p          BK + 1 = 9    p
@@ -19,8 +19,8 @@
 //            unused words at the end of each row of a_tile and of b_tile.
 // Launch:    (BM / TM) * (BN / TN) threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK.
-// Source:    worklog 002, "Section: Memory Workload Analysis" and "Key Takeaways", on the kernel of
-//            worklog A (seed 001), Kernel 5.
+// Source:    the profiling worklog, "Section: Memory Workload Analysis" and "Key Takeaways", on the kernel of
+//            boehm_sgemm, Kernel 5.
 
 #include "include/epilogue.cuh"
 

@@ -13,7 +13,7 @@
 // Template:  BLOCK: a thread block covers BLOCK x BLOCK elements of C.
 // Launch:    BLOCK * BLOCK threads (1-D); grid x over rows of C, y over columns.
 // Requires:  nothing; any m, n, k and leading dimension.
-// Source:    worklog A (seed 001), Kernel 1.
+// Source:    boehm_sgemm, Kernel 1.
 
 #include "include/epilogue.cuh"
 

@@ -1,6 +1,6 @@
 // naive_16x16: one thread computes one element of C, a block 16 x 16 of them.
 //
-// Where worklog B starts. A warp lies along the rows of C, as in `coalesced`, but a block is only 16
+// Where wingedge_sgemm starts. A warp lies along the rows of C, as in `coalesced`, but a block is only 16
 // columns wide, so a warp has two rows of 16: at each step it asks for two words of A and 64
 // consecutive bytes of B, two sectors, where a warp along one row asks for one word and four.
 //
@@ -10,7 +10,7 @@
 // Template:  BLOCK: a thread block covers BLOCK x BLOCK elements of C.
 // Launch:    BLOCK * BLOCK threads (1-D); grid x over columns of C, y over rows.
 // Requires:  nothing; any m, n, k and leading dimension.
-// Source:    worklog B (seed 000), section 1, sgemm_naive.
+// Source:    wingedge_sgemm, section 1, sgemm_naive.
 
 #include "include/epilogue.cuh"
 

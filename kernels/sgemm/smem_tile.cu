@@ -18,7 +18,7 @@
 // Template:  BLOCK: side of the tiles of A, B and C.
 // Launch:    BLOCK * BLOCK threads (1-D); grid x over rows of C, y over columns.
 // Requires:  m, n, k multiples of BLOCK.
-// Source:    worklog A (seed 001), Kernel 3.
+// Source:    boehm_sgemm, Kernel 3.
 
 #include "include/epilogue.cuh"
 

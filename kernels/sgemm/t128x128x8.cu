@@ -17,12 +17,12 @@
 //   So k runs backwards: only the first step can have such a rest, and the loop need not know.
 //
 // The text leaves open in what order a step's multiply-adds come; here it is the snake of
-// include/outer_product.cuh, as in all of worklog C's kernels.
+// include/outer_product.cuh, as in all of sgemm_cu's kernels.
 //
 // Template:  BM, BN, BK: the block's tile; REARRANGE: whether C goes through shared memory.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  nothing; any m, n, k and leading dimension.
-// Source:    worklog C (seed 003), section 5; without the rearrangement, section 5.3.
+// Source:    sgemm_cu, section 5; without the rearrangement, section 5.3.
 
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"

@@ -17,7 +17,7 @@
 // Template:  BM, BN, BK: the block's tile.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  nothing; any m, n, k and leading dimension.
-// Source:    worklog C (seed 003), section 6, "Using cp.async in the 128x128x8 kernel alone".
+// Source:    sgemm_cu, section 6, "Using cp.async in the 128x128x8 kernel alone".
 
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"

@@ -21,7 +21,7 @@
 //            CUDA wants such memory aligned to 512 bytes: they begin at or before A and B, where
 //            the last multiple of 512 is.
 // Requires:  lda, ldb multiples of 4; A, B 16-byte aligned.
-// Source:    worklog C (seed 003), section 6.
+// Source:    sgemm_cu, section 6.
 
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"

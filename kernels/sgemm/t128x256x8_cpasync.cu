@@ -17,7 +17,7 @@
 // Template:  BM, BN, BK: the block's tile; APART: which lane has what (include/warp_tile.cuh).
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  nothing; any m, n, k and leading dimension.
-// Source:    worklog C (seed 003), section 6.
+// Source:    sgemm_cu, section 6.
 
 #include "include/ptx.cuh"
 #include "include/warp_tile.cuh"

@@ -14,7 +14,7 @@
 // Template:  BM, BN, BK: the block's tile.
 // Launch:    256 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  nothing; any m, n, k and leading dimension.
-// Source:    worklog C (seed 003), section 5, which names 256x128 among the best tiles and builds the
+// Source:    sgemm_cu, section 5, which names 256x128 among the best tiles and builds the
 //            other two.
 
 #include "include/ptx.cuh"

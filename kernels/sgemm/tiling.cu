@@ -1,6 +1,6 @@
 // tiling: a tile of C per block, a part of it per warp, a patch of it per thread.
 //
-// Where worklog B starts. A block of 8 warps computes a 128 x 128 tile of C and walks along k in
+// Where wingedge_sgemm starts. A block of 8 warps computes a 128 x 128 tile of C and walks along k in
 // steps of 16; a warp has a 64 x 32 part of the tile, a thread 8 x 8 elements of that. All accesses
 // to global memory are 128 bits wide, and each word read from shared memory serves 8 multiply-adds.
 //
@@ -27,7 +27,7 @@
 // Launch:    BM * BN / 64 threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
-// Source:    worklog B (seed 000), section 2, sgemm_tiling.
+// Source:    wingedge_sgemm, section 2, sgemm_tiling.
 
 #include "include/epilogue.cuh"
 #include "include/outer_product.cuh"

@@ -8,8 +8,8 @@
 //         p = 0              0            0 .. 15            0               0 .. 15
 //         p = 4              512 % 32     0 .. 15            528 % 32        16 .. 31
 //
-// 4 words, by which worklog C pads its own tile of A, are a whole float4: every row still begins at
-// a multiple of 16 bytes, as the 128-bit reads want. 1 word, as worklog 002 proposes, moves the
+// 4 words, by which sgemm_cu pads its own tile of A, are a whole float4: every row still begins at
+// a multiple of 16 bytes, as the 128-bit reads want. 1 word, as the profiling worklog proposes, moves the
 // second of these rows by 4 banks only, and leaves ptxas to read A word by word. b_tile is written
 // by explicit 128-bit accesses, which must stay aligned, and without conflicts: it is not padded.
 //
@@ -18,8 +18,8 @@
 // Launch:    (BM / TM) * (BN / TN) threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
-// Source:    worklog C (seed 003), section 5.1, and worklog 002, "Key Takeaways", on the kernel of
-//            worklog A (seed 001), Kernel 6.
+// Source:    sgemm_cu, section 5.1, and the profiling worklog, "Key Takeaways", on the kernel of
+//            boehm_sgemm, Kernel 6.
 
 #include "include/epilogue.cuh"
 

@@ -20,7 +20,7 @@
 // Launch:    THREADS threads (1-D); grid x over tiles of n, y over tiles of m.
 // Requires:  m, n, k multiples of BM, BN, BK; lda, ldb, ldc multiples of 4; A, B, C 16-byte
 //            aligned.
-// Source:    worklog A (seed 001), Kernel 10.
+// Source:    boehm_sgemm, Kernel 10.
 
 #include "include/epilogue.cuh"
 

@@ -1,181 +1,165 @@
-"""The paper of a whole archive: its length, its findings with their numbers, and the same bytes each time."""
+"""The paper and its supplement, rendered from the archive: length, print size, findings, and what is said of gaps."""
 
 from __future__ import annotations
 
-import csv
-import functools
-import io
 import json
+import math
 import re
 import shutil
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers import ARCHIVE, ROOT, assert_one_line, run_module
-from made_inputs import write_inputs
 from pypdf import PdfReader
+from pypdf.generic import ContentStream
 
-from analysis import registry
-
-MOST = 12  # pages
-ABSTRACT = 150  # words
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.open()))
+PAPER, SUPPLEMENT = (ROOT / "paper" / f"{name}.typ" for name in ("paper", "supplement"))
+MOST_PAGES = {PAPER: 10, SUPPLEMENT: 40}
+SMALLEST = 6.0  # points
+DRAWN = re.compile(r'\bdrawn\(\s*"(\w+)"')
 
 
-@functools.cache
-def printed(pdf: bytes) -> str:
-    """The text of a PDF, white space made even."""
-    pages = PdfReader(io.BytesIO(pdf)).pages
-    return " ".join(" ".join(page.extract_text() for page in pages).replace("’", "'").split())
+def ran(module: str, *arguments: object) -> None:
+    done = run_module(module, *arguments)
+    assert done.returncode == 0, done.stderr
 
 
-@dataclass(frozen=True)
-class Made:
-    """Tables, figures and documents, made by the commands as the pipeline calls them."""
+def render(folder: Path, *documents: Path) -> subprocess.CompletedProcess[str]:
+    places = ("--tables", folder / "tables", "--figures", folder / "figures", "--out", folder)
+    return run_module("analysis.render", *documents, *places)
 
-    folder: Path
 
-    def render(self, *documents: Path, **environment: str) -> Any:
-        places = ("--tables", self.folder / "tables", "--figures", self.folder / "figures", "--out", self.folder)
-        return run_module("analysis.render", *documents, *places, **environment)
-
-    def rendered(self) -> bool:
-        done = self.render(ROOT / "paper" / "paper.typ")
-        assert done.returncode == 0, done.stderr
-        return True
-
-    def copied(self, folder: Path) -> Made:
-        for name in ("figures", "tables"):
-            shutil.copytree(self.folder / name, folder / name)
-        return Made(folder)
-
-    def write(self, found: list[dict[str, Any]]) -> None:
-        (self.folder / "tables" / "findings.json").write_text(json.dumps(found))
-
-    def text(self) -> str:
-        return printed((self.folder / "paper.pdf").read_bytes())
-
-    def unbroken(self) -> str:
-        """The text without hyphens, which may be those of ends of lines."""
-        return re.sub(r"- ?", "", self.text())
-
-    def findings(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads((self.folder / "tables" / "findings.json").read_text())
-        return found
+def text_of(path: Path) -> str:
+    """The text of a PDF without white space and hyphens, which may be those of line ends."""
+    return re.sub(r"[\s\u00ad-]", "", "".join(page.extract_text() for page in PdfReader(path).pages))
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, archive: Path, variants_csv: Path) -> Made:
-    """All tables and the paper's figures, of the archive as it is."""
+def made(tmp_path_factory: pytest.TempPathFactory, variants_csv: Path) -> Path:
+    """A folder with tables, figures and both documents, made by the commands of the pipeline."""
     folder = tmp_path_factory.mktemp("documents")
-    done = run_module("experiments.stages.analytic", "--out", folder / "analytic.csv")
+    tables, common = folder / "tables", ("--catalogue", variants_csv)
+    ran("analysis.tabulate", "--results", ARCHIVE, *common, "--archives", ARCHIVE, "--out", tables)
+    ran("analysis.findings", "--archives", ARCHIVE, *common, "--out", tables / "findings.json")
+    analytic = folder / "analytic.csv"
+    ran("experiments.stages.analytic", "--out", analytic)
+    ran("analysis.claims", "--archives", ARCHIVE, *common, "--analytic", analytic, "--out", tables / "claims.csv")
+    sources = [*PAPER.parent.glob("sections/*.typ"), *PAPER.parent.glob("supplement/*.typ")]
+    names = sorted({name for source in sources for name in DRAWN.findall(source.read_text())})
+    ran("analysis.draw", "--results", ARCHIVE, *common, "--out", folder / "figures", *names)
+    done = render(folder, PAPER, SUPPLEMENT)
     assert done.returncode == 0, done.stderr
-    more = {"tables": {"analytic": folder / "analytic.csv"}, "archives": [str(archive)]}
-    inputs = write_inputs(folder / "inputs.json", archive, variants_csv, **more)
-    done = run_module("analysis.tabulate", "--inputs", inputs, "--out", folder / "tables")
+    return folder
+
+
+def copied(made: Path, folder: Path) -> Path:
+    for name in ("figures", "tables"):
+        shutil.copytree(made / name, folder / name)
+    return folder
+
+
+# ---- size of print --------------------------------------------------------------------------------------------------
+
+Matrix = tuple[float, float, float, float]  # a, b, c, d of PDF's matrices: where text stands does not matter here
+
+
+def times(first: Matrix, second: Matrix) -> Matrix:
+    (a, b, c, d), (e, f, g, h) = first, second
+    return (a * e + b * g, a * f + b * h, c * e + d * g, c * f + d * h)
+
+
+def sizes_of_print(reader: PdfReader, content: Any, resources: Any, outer: Matrix) -> Iterator[tuple[float, bytes]]:
+    """The size in points of each piece of text and its bytes, in a page's content or in a picture's on it."""
+    current, stack, line, size = outer, [], (1.0, 0.0, 0.0, 1.0), 0.0
+    for operands, operator in ContentStream(content, reader).operations:
+        if operator == b"q":
+            stack.append(current)
+        elif operator == b"Q":
+            current = stack.pop()
+        elif operator == b"cm":
+            current = times(tuple(map(float, operands[:4])), current)
+        elif operator == b"BT":
+            line = (1.0, 0.0, 0.0, 1.0)
+        elif operator == b"Tm":
+            line = tuple(map(float, operands[:4]))
+        elif operator == b"Tf":
+            size = float(operands[1])
+        elif operator in (b"Tj", b"TJ"):
+            a, b, c, d = times(line, current)
+            yield size * math.sqrt(abs(a * d - b * c)), str(operands).encode()
+        elif operator == b"Do":
+            form = resources["/XObject"][operands[0]].get_object()
+            if form["/Subtype"] == "/Form":
+                inner = times(tuple(map(float, form.get("/Matrix", (1, 0, 0, 1))[:4])), current)
+                yield from sizes_of_print(reader, form, form.get("/Resources", resources).get_object(), inner)
+
+
+@pytest.mark.parametrize("document", [PAPER, SUPPLEMENT], ids=["paper", "supplement"])
+def test_a_document_fits_its_pages_and_can_be_read_in_print(made: Path, document: Path) -> None:
+    reader = PdfReader(made / f"{document.stem}.pdf")
+    assert len(reader.pages) <= MOST_PAGES[document]
+    found = 0
+    for i, page in enumerate(reader.pages, 1):
+        for size, text in sizes_of_print(reader, page.get_contents(), page["/Resources"], (1.0, 0.0, 0.0, 1.0)):
+            found += 1
+            assert size == 0 or size >= SMALLEST - 0.05, f"page {i}: {size:.1f} pt: {text[:80]!r}"
+    assert found > 500
+
+
+# ---- what the paper says --------------------------------------------------------------------------------------------
+
+
+def test_each_finding_is_stated_once(made: Path) -> None:
+    text = text_of(made / "paper.pdf")
+    for finding in json.loads((made / "tables" / "findings.json").read_text()):
+        title = re.sub(r"[\s-]", "", finding["title"])
+        assert text.count(title) == 1, finding["title"]
+
+
+def test_each_finding_has_text_for_each_case(made: Path, tmp_path: Path) -> None:
+    """No finding's text fails, or reads as if it held, where it does not hold, is within noise, or was not measured."""
+    folder = copied(made, tmp_path)
+    path = folder / "tables" / "findings.json"
+    whole = json.loads(path.read_text())
+    for change in ({"holds": False}, {"holds": None}, {"holds": None, "numbers": {}, "rows": []}):
+        path.write_text(json.dumps([finding | change for finding in whole]))
+        done = render(folder, PAPER)
+        assert done.returncode == 0, (change, done.stderr)
+        assert text_of(folder / "paper.pdf") != text_of(made / "paper.pdf")
+
+
+def test_tables_without_rows_lead_to_sentences(made: Path, tmp_path: Path) -> None:
+    """As on a GPU without Nsight Compute, or whose claims were not judged."""
+    folder = copied(made, tmp_path)
+    for name in ("counters", "steps", "emulator", "claims", "published", "gpus", "spread"):
+        path = folder / "tables" / f"{name}.csv"
+        if path.is_file():
+            path.write_text(path.read_text().splitlines()[0] + "\n")
+    done = render(folder, PAPER, SUPPLEMENT)
     assert done.returncode == 0, done.stderr
-    drawn = [name for name, one in registry.figures().items() if one.category == "1 Paper"]
-    done = run_module("analysis.draw", "--inputs", inputs, "--out", folder / "figures", "sizes_sgemm_sizes", *drawn)
-    assert done.returncode == 0, done.stderr
-    made = Made(folder)
-    assert made.rendered()
-    return made
+    assert "Theclaimswerenotjudged" in text_of(folder / "paper.pdf")
+    assert "Theseresultshavenocounters" in text_of(folder / "supplement.pdf")
 
 
-def test_the_paper_of_the_whole_archive_fits_its_pages(whole: Made) -> None:
-    assert 6 <= len(PdfReader(whole.folder / "paper.pdf").pages) <= MOST
+def test_the_same_tables_and_figures_give_the_same_bytes(made: Path, tmp_path: Path) -> None:
+    folder = copied(made, tmp_path)
+    assert render(folder, PAPER).returncode == 0
+    assert (folder / "paper.pdf").read_bytes() == (made / "paper.pdf").read_bytes()
 
 
-def test_the_paper_states_each_finding_with_its_numbers(whole: Made) -> None:
-    text, found = whole.text(), whole.findings()
-    of = [one["part"] for one in found]
-    assert of.count("worklogs") in range(5, 8) and of.count("beyond") == 4
-    not_here = {one["name"] for one in found if not one["holds"] and one["part"] != "smaller"}
-    assert not_here == ({"hopper"} if ARCHIVE.name == "h100" else set())
-    lead = [one["name"] for one in found[:3]]
-    assert lead == ["alignment", "counters", "hopper"]
-    for one in found:
-        if one["part"] == "smaller":
-            continue
-        assert text.lower().count(one["title"].lower()) >= 2, one["title"]  # in the introduction, and as a heading
-        if one["name"] in lead:
-            (card,) = re.findall(r"NVIDIA ([^ ]+)", one["tried"][0]["gpu"])
-            assert f"{one['title']} ({'' if one['holds'] else 'not '}{card}" in text  # the title names the cards
-        for number in re.findall(r"\d+(?:\.\d+)?", one["summary"]):
-            assert number in text, (one["name"], number)
-
-
-def test_a_finding_that_does_not_hold_is_not_reported_as_one(whole: Made, tmp_path: Path) -> None:
-    other = whole.copied(tmp_path)
-    found = whole.findings()
-    (kept,) = [one for one in found if one["name"] == "power"]
-    kept["holds"] = False
-    other.write(found)
-    assert other.rendered()
-    before, after = (one.text().count("this does not hold") for one in (whole, other))
-    assert after == before + 1 and "not here: power" in other.text() and "not here: power" not in whole.text()
-
-
-def test_the_abstract_is_short(whole: Made) -> None:
-    (abstract,) = re.findall(r"Abstract\. (.*?) 1 Introduction", whole.text())
-    assert 100 <= len(abstract.split()) <= ABSTRACT, abstract
-
-
-def test_a_share_is_named_where_it_is_printed(whole: Made, archive: Path) -> None:
-    """Captions of what shows shares say which they are."""
-    text, bench = whole.unbroken(), read_csv(archive / "bench.csv")
-    of_each = "alone" in {row["share_kind"] for row in bench}
-    said = "each alone, or in turns where a run is short" if of_each else "in turns"
-    assert f"every share printed in this copy is {said} unless" in text
-    parts = re.findall(r"(?:Figure|Table) \d+\. .{0,300}", text)
-    captions = [part for part in parts if re.search("[Ss]hares? of (cuBLAS|the fastest call)", part)]
-    silent = [part for part in captions if "in turns" not in part and "each alone" not in part]
-    assert len(captions) > 6 and not silent, silent
-
-
-def test_what_was_measured_by_hand_is_said_to_be_and_is_in_the_documents(whole: Made) -> None:
-    rows = read_csv(ROOT / "paper" / "by_hand.csv")
-    document = (ROOT / "docs" / "kernels" / "hopper.md").read_text()
-    for row in rows:
-        value = str(float(row["value"]) / 100) if row["quantity"] == "share_in_step" else row["value"]
-        assert re.search(rf"(?<![\d.]){re.escape(value)}(?![\d.]*\d)", document), row
-    assert "was measured by hand on one H100: no verdict rests on it" in whole.unbroken()
-
-
-def test_halved_shares_of_another_machine_change_the_paper_s_sentence(whole: Made, tmp_path: Path) -> None:
-    """As in findings/test_findings.py, which holds matrix, finding and README's line to such a copy of the archive."""
-    found = whole.findings()
-    (hopper,) = [one for one in found if one["name"] == "hopper"]
-    (tried,) = hopper["tried"]
-
-    def on(machine: str, gpu: str, at_the_largest: float) -> dict[str, Any]:
-        sizes = [row | {"percent": {16384: at_the_largest}.get(row["n"], 99)} for row in tried["numbers"]["by_size"]]
-        holds = {"holds": at_the_largest > 95, "numbers": tried["numbers"] | {"by_size": sizes}}
-        return tried | {"machine": machine, "gpu": gpu} | holds
-
-    hopper["tried"] = [on("here", "NVIDIA Level", 102), on("other", "Slow GPU", 50)]
-    other = whole.copied(tmp_path)
-    other.write(found)
-    assert other.rendered()
-    assert "Slow GPU" not in whole.text()
-    (sentence,) = set(re.findall(r"Our pingpong rung is .*?\.(?= [A-Z])", other.unbroken()))
-    assert "falls to 50% on the Slow GPU" in sentence and "Level (99 to 102%)" in sentence
-    assert f"{hopper['title']} (Level; not Slow GPU" in other.text()
-
-
-def test_the_paper_is_the_same_bytes_each_time(whole: Made) -> None:
-    again = whole.folder / "paper.pdf"
-    before = again.read_bytes()
-    assert whole.render(ROOT / "paper" / "paper.typ", PYTHONHASHSEED="7").returncode == 0
-    assert again.read_bytes() == before
-
-
-def test_a_source_that_is_not_there_is_named(whole: Made, tmp_path: Path) -> None:
-    lost = tmp_path / "lost.typ"
-    lost.write_text('#include "nowhere.typ"\n')
-    assert_one_line(whole.render(lost), "no such file", "nowhere.typ", "lost.typ")
+@pytest.mark.parametrize(
+    "lost, words",
+    [
+        ("tables/timings.csv", ("no such file", "python -m analysis.tabulate")),
+        ("figures/sizes.pdf", ("no such file", "python -m analysis.draw sizes")),
+    ],
+)
+def test_what_is_missing_is_named_with_the_command_that_makes_it(
+    made: Path, tmp_path: Path, lost: str, words: tuple[str, ...]
+) -> None:
+    folder = copied(made, tmp_path)
+    (folder / lost).unlink()
+    assert_one_line(render(folder, PAPER), lost, *words)

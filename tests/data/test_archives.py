@@ -32,15 +32,15 @@ BY_NAME = pytest.mark.xfail(strict=True, reason="measured by name, and not again
 PIECES = pytest.mark.xfail(strict=True, reason="of several commits, and without the tables that came since")
 # Measured by name, and not again since these kernels' sources changed
 AWAITED = {
-    "agreement.csv: hgemm_bcf_bf16",
-    "agreement.csv: hgemm_bcf_fp16",
-    "agreement.csv: hgemm_naive_bf16",
-    "agreement.csv: hgemm_naive_fp16",
-    "agreement.csv: sgemm_autotuned",
-    "agreement.csv: sgemm_autotuned_a6000",
-    "agreement.csv: tf32gemm_bcf",
-    "agreement.csv: tf32gemm_bcf_8rows",
-    "agreement.csv: tf32gemm_naive",
+    "emulator_next_to_gpu.csv: hgemm_bcf_bf16",
+    "emulator_next_to_gpu.csv: hgemm_bcf_fp16",
+    "emulator_next_to_gpu.csv: hgemm_naive_bf16",
+    "emulator_next_to_gpu.csv: hgemm_naive_fp16",
+    "emulator_next_to_gpu.csv: sgemm_autotuned",
+    "emulator_next_to_gpu.csv: sgemm_autotuned_a6000",
+    "emulator_next_to_gpu.csv: tf32gemm_bcf",
+    "emulator_next_to_gpu.csv: tf32gemm_bcf_8rows",
+    "emulator_next_to_gpu.csv: tf32gemm_naive",
     "cross_checks.csv: hgemm_naive_bf16",
     "dispatch.csv: sgemm_tma_streamk",
 }

@@ -47,7 +47,7 @@ def test_an_option_that_is_given_counts_before_the_file_s(job: str, first: bool)
 
 def test_a_job_file_that_is_none_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
-    for text, said in (("{}", "'arch' is a required property"), ("{", "not JSON, truncated")):
+    for text, said in (("{}", "'arch' is missing"), ("{", "not JSON, truncated")):
         path.write_text(text)
         with pytest.raises(UserError, match=said):
             options("--job", str(path))

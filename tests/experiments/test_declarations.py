@@ -66,9 +66,9 @@ def test_chosen_variants_limit_an_experiment() -> None:
 
 def test_the_experiments_of_no_run_but_their_own() -> None:
     loaded = {name: declarations.load(name) for name in declarations.names()}
-    alone = {"clock_regimes", "sgemm_sweep", "hgemm_sweep", "hopper_sizes", "profile_large", "profile_reading_c"}
+    alone = {"clock_policies", "sgemm_sweep", "hgemm_sweep", "hopper_sizes", "profile_large", "profile_reading_c"}
     assert {name for name, e in loaded.items() if e.by_name} == alone
-    assert loaded["clock_regimes"].data == ("zeros", "uniform", "normal")
+    assert loaded["clock_policies"].data == ("zeros", "uniform", "normal")
     assert loaded["sgemm_sweep"].problems == squares(*range(1024, 12801, 128))
     swept = loaded["hgemm_sweep"].problems
     assert swept[:2] == squares(1024, 1280) and swept[-1:] == squares(16384)
@@ -99,8 +99,8 @@ def test_problems_are_named_or_drawn_next_to_plain_sizes(folder: Path) -> None:
         ProblemSpec(1024, 1024, 1024, 0.5, -1.5),
     )
     assert named.kind == "problems" and load(folder, problems=[512]).kind == "ladder"
-    items = declarations.items(named, ["sgemm_vectorized"], "unlocked")[-5:]
-    assert items[0].stem == "1024x1024x1024,alpha=0.5,beta=-1.5-uniform-unlocked"
+    items = declarations.items(named, ["sgemm_vectorized"], "boost")[-5:]
+    assert items[0].stem == "1024x1024x1024,alpha=0.5,beta=-1.5-uniform-boost"
     assert [item.process for item in items] == [0, 1, 2, 3, 4] and items[1].stem == f"{items[0].stem}-process1"
     lone = load(folder, "sizes", problems=["128x128x8"])
     assert lone.problems == (ProblemSpec(128, 128, 8),)
@@ -152,13 +152,13 @@ def test_an_unknown_experiment_gives_the_nearest() -> None:
         ({"variants": []}, "variants = [] is not allowed; allowed: at least 1 item(s)"),
         ({"samples": 3}, "samples = 3 is not allowed; allowed: at least 5"),
         ({"window_s": 1000}, "window_s = 1000 is not allowed; allowed: at most 600"),
-        ({"flush_l2": 1}, "flush_l2 = 1 is not allowed; allowed: boolean"),
+        ({"flush_l2": 1}, "flush_l2 = 1 is not allowed; allowed: true or false"),
         ({"sizes": [1024, 65536]}, "sizes.1 = 65536 is not allowed; allowed: at most 32768"),
         ({"sizes": []}, "sizes = [] is not allowed; allowed: at least 1 item(s)"),
-        ({"sizes": "all"}, 'sizes = "all" is not allowed; allowed: array'),
+        ({"sizes": "all"}, 'sizes = "all" is not allowed; allowed: list'),
         ({"sizes": {"first": 2048, "last": 1024, "step": 512}}, "sizes.last = 1024 is not allowed; allowed: at l"),
         ({"sizes": {"first": 2048, "last": 4096, "step": 0}}, "sizes.step = 0 is not allowed; allowed: at least 1"),
-        ({"sizes": {"first": 2048, "last": 4096}}, "sizes: 'step' is a required property"),
+        ({"sizes": {"first": 2048, "last": 4096}}, "sizes: 'step' is missing"),
         ({"data": "ones"}, 'data = "ones" is not allowed; allowed: '),
         ({"data": []}, "data = [] is not allowed"),
         ({"data": ["zeros", "zeros"]}, 'data = ["zeros", "zeros"] is not allowed'),
@@ -166,7 +166,7 @@ def test_an_unknown_experiment_gives_the_nearest() -> None:
          "data = zeros, normal over a range of sizes is not allowed; allowed: one kind of data, or a list of sizes"),
         ({"least_samples": 5}, "least_samples = 5 is not allowed; allowed: at least 6"),
         ({"power_s": 0}, "power_s = 0 is not allowed; allowed: more than 0"),
-        ({"windows_s": 1}, "unknown key 'windows_s' in the file; nearest: window_s"),
+        ({"windows_s": 1}, "unknown key 'windows_s'; nearest: window_s"),
         ({"sizes": [1000]}, "sizes: sgemm_vectorized cannot take this problem: m = 1000, but m must be a mu"),
         ({"sizes": {"first": 1024, "last": 1152, "step": 64}}, "m = 1088, but m must be a multiple of 128"),
         ({"profile": [1000]}, "profile: sgemm_vectorized cannot take this problem: m = 1000, but m must"),

@@ -1,5 +1,5 @@
 """What fp32 numbers at the ends of their range become in the kernels that split them, on the emulator: as fp32 gives
-them, or as docs/kernels/3xtf32.md says."""
+them, or as docs/kernels/sgemm_cu.md says."""
 
 from __future__ import annotations
 

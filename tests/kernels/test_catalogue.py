@@ -305,7 +305,7 @@ def test_an_unknown_variant_gives_the_nearest_names() -> None:
         ("sgemm_naive", {"threads": 100}, r"threads = 100 is not allowed; allowed: a multiple of 32"),
         ("sgemm_naive", {"dtype": "fp64"}, r'dtype = "fp64" is not allowed; allowed: one of fp32, tf32, bf16, fp16'),
         ("sgemm_naive", {"grid": "xy"}, r'grid = "xy" is not allowed; allowed: one of mn, nm'),
-        ("sgemm_naive", {"treads": 64}, r"unknown key 'treads' in variants\.sgemm_naive; nearest: threads"),
+        ("sgemm_naive", {"treads": 64}, r"variants\.sgemm_naive: unknown key 'treads'; nearest: threads"),
     ],
 )  # fmt: skip
 def test_a_broken_entry_names_file_entry_and_key(
@@ -325,7 +325,7 @@ def test_a_name_that_is_variant_and_baseline_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_missing_key_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"variants\.sgemm_naive: 'idea' is a required property"):
+    with pytest.raises(UserError, match=r"variants\.sgemm_naive: 'idea' is missing"):
         edited(tmp_path, lambda data: data["variants"]["sgemm_naive"].pop("idea"))
 
 

@@ -31,7 +31,7 @@ LOOSE = {
 LOOSER = {
     # it spills: local memory goes through the same pipe
     ("sgemm_at_swizzle_dbf_rw_3blocks", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"): 0.03,
-    # beyond what was asked for, 12%: how much more is docs/shared-memory.md's open question
+    # beyond what was asked for, 12%: how much more is docs/hardware.md's open question
     ("sgemm_vectorized_padded", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"): 0.15,
     # the same excess between warps, 17% in the archive of 2026-11-22 (under 12% in the one before)
     ("hgemm_bcf_dbf_rw_fp16", "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"): 0.18,

@@ -1,4 +1,4 @@
-"""Each rung of worklog B and each padded kernel does what its header says: banks, sectors, blocks per SM."""
+"""Each rung of wingedge_sgemm and each padded kernel does what its header says: banks, sectors, blocks per SM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worklog C's kernels, built here and run on the emulator: textures, edges, and the dispatchers over them."""
+"""sgemm_cu's kernels, built here and run on the emulator: textures, edges, and the dispatchers over them."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import yaml
 from helpers import ROOT, copy_tree, environment
 
 from contracts import read_json, read_rows
-from experiments.gpu.lease import LOCKS
+from experiments.gpu.session import LOCKS
 
 PROFILE = ROOT / "profiles" / "slurm" / "config.yaml"
 TOOLS = ["munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol"]
@@ -52,7 +52,7 @@ GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=32000 Gres=gpu:2 State=UNKNOWN
 PartitionName=all Nodes={host} Default=YES State=UP
 """
-# A rule that measures nothing, but leases a GPU as measuring rules do, and reports whether it met the other one
+# A rule that measures nothing, but sessions a GPU as measuring rules do, and reports whether it met the other one
 MEETING = """
 include: "Snakefile"
 
@@ -67,11 +67,11 @@ rule meet:
 MEET = """
 import json, os, sys, time
 from pathlib import Path
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 name, out = sys.argv[1], Path(sys.argv[2])
 given = {key: os.environ.get(key) for key in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID")}
-with lease():
-    given["leased"] = os.environ["CUDA_VISIBLE_DEVICES"]
+with session():
+    given["held"] = os.environ["CUDA_VISIBLE_DEVICES"]
     Path(f"{name}.here").touch()
     deadline = time.monotonic() + float(os.environ["WAIT_S"])
     while len(list(Path().glob("*.here"))) < 2 and time.monotonic() < deadline:
@@ -234,10 +234,10 @@ def test_on_a_host_with_two_gpus(limit: tuple[str, ...], tree: Path, library: Pa
     given = meet(tree, ("--cores", "2", *limit), **env)
     if limit:
         assert sorted(job["met"] for job in given) == [1, 2]  # the second finds what the first left
-        assert [job["leased"] for job in given] == ["GPU-stand-in-0"] * 2
+        assert [job["held"] for job in given] == ["GPU-stand-in-0"] * 2
     else:
         assert [job["met"] for job in given] == [2, 2]
-        assert sorted(job["leased"] for job in given) == ["GPU-stand-in-0", "GPU-stand-in-1"]
+        assert sorted(job["held"] for job in given) == ["GPU-stand-in-0", "GPU-stand-in-1"]
 
 
 @pytest.mark.slow
@@ -251,7 +251,7 @@ def test_through_slurm_the_results_are_those_of_a_local_run(tree: Path, slurm: S
     assert "SLURM run ID" in said
     for path in (resources, figure, "results/variants.csv", "results/toolchain.json"):
         assert (tree / path).read_bytes() == (local / path).read_bytes(), path
-    drawn_anew = ("seed", "worst_error_share")  # the inputs are fresh each time
+    drawn_anew = ("seed", "error_over_bound")  # the inputs are fresh each time
     here, there = ([*map(dict, read_rows(folder / checks, "checks"))] for folder in (local, tree))
     assert len(here) == len(there) > 10 and all(row["passed"] for row in there)
     for row in here + there:
@@ -287,7 +287,7 @@ def test_measuring_jobs_have_a_gpu_each(tree: Path, slurm: Slurm, library: Path,
     assert [job["met"] for job in given] == [2, 2]  # at once
     assert sorted(job["CUDA_VISIBLE_DEVICES"] for job in given) == ["0", "1"]
     for job in given:
-        assert job["leased"] == f"GPU-stand-in-{job['CUDA_VISIBLE_DEVICES']}"
+        assert job["held"] == f"GPU-stand-in-{job['CUDA_VISIBLE_DEVICES']}"
     jobs = {name: job for name, job in slurm.jobs().items() if name.startswith(("meet", "clocks"))}
     assert len(jobs) == 3
     assert {job.get("TresPerJob") for job in jobs.values()} == {"gres:gpu:1"}

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from helpers import ROOT
 
-from analysis import registry as registered
-from contracts import UserError, load_yaml, registry, validate, worklogs
+from contracts import UserError, load_yaml, registry, validate
 from experiments import declarations
 from experiments.stages import bench
 from kernels import catalogue
@@ -38,7 +37,6 @@ LAPTOP = Device(TOOLCHAIN | {"gpu": None, "driver": None})
 H200 = Device(TOOLCHAIN | {"gpu": "NVIDIA H200", "driver": "580.0"})
 WHOLE = [t.file for t in registry.tables().values() if t.archive == "always"]
 ARCHIVE = Inventory(frozenset(f"data/h200/{file}" for file in WHOLE))
-WORKLOGS = worklogs.sources(ROOT / worklogs.FOLDER)
 
 
 def made(*targets: str, device: Device = LAPTOP, files: Inventory = ARCHIVE, more: Any = (), **config: Any) -> Plan:
@@ -85,7 +83,7 @@ def test_where_the_tables_come_from(
     found = made(*targets, device=device, **config)
     assert (found.measuring, found.source, found.why_archived) == (measuring, source, why)
     assert found.archived == source.startswith("data/")
-    assert found.tables["bench"] == f"{source.replace('data/', 'results/archived/')}/bench.csv"
+    assert found.tables["windows"] == f"{source}/windows.csv"
     drawing = targets == ["paper"]
     assert found.drawing == drawing
     assert found.tables["resources"] == f"{source if drawing else found.results}/resources.csv"
@@ -93,7 +91,9 @@ def test_where_the_tables_come_from(
 
 def test_an_archive_takes_what_all_measures_and_what_else_the_command_names() -> None:
     whole = made("archive", device=H200).to_archive
-    assert {f"results/h200/{file}" for file in (*WHOLE, "agreement.csv", "bounds.csv", "lease_medians.csv")} < {*whole}
+    assert {
+        f"results/h200/{file}" for file in (*WHOLE, "emulator_next_to_gpu.csv", "bounds.csv", "gpu_medians.csv")
+    } < {*whole}
     named = made("archive", "sanitize", "tile_autotune", device=H200).to_archive
     assert set(named) - set(whole) == {f"results/h200/{file}" for file in ("sanitizer.csv", "tuning.csv", "tuned.json")}
     assert made("archive").to_archive == []  # without a GPU there is nothing that it could take
@@ -104,7 +104,7 @@ def test_what_this_machine_measured_before_is_drawn_rather_than_an_archive() -> 
     assert not found.measuring and not found.archived and found.source == "results/h200"
     assert "emulated_checks" not in found.tables  # its own table of checks holds them
     some = made("paper", device=H200, more={f"results/h200/{file}" for file in WHOLE[1:]})
-    assert some.archived and some.tables["bench"] == "results/archived/h200/bench.csv"
+    assert some.archived and some.tables["windows"] == "data/h200/windows.csv"
 
 
 @pytest.mark.parametrize(
@@ -164,13 +164,6 @@ def test_drawing_takes_what_this_tree_has_made_as_it_is() -> None:
     assert made("all", more=PARTS | BUILDS, **ONE).kept == frozenset()
 
 
-def test_all_keeps_kernels_that_fail_on_the_emulator_out_of_every_figure_of_measurements() -> None:
-    """Each of them reads this tree's checks."""
-    assert sources(made("all"), *EMULATED_TABLES) == ["results/no-gpu"] * 4
-    figures = [one for one in registered.figures().values() if "bench" in one.reads or "counters" in one.reads]
-    assert len(figures) > 10 and all("emulated_checks" in one.optional for one in figures)
-
-
 def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is_asked_for() -> None:
     there = {"results/h200/sanitizer.csv"}
     assert "sanitizer" not in made("all", device=H200).tables
@@ -179,7 +172,7 @@ def test_a_table_that_need_not_be_there_is_read_where_it_is_and_made_where_it_is
     assert "sanitizer" in made("sanitize", device=H200).made
     by_name = [t.name for t in registry.tables().values() if t.target == "cross_validation"]
     assert [*made("cross_validation", device=H200).made[-len(by_name) :]] == by_name or not by_name
-    assert "agreement" in made("all", device=H200).made and made("all").made == ()
+    assert "emulator_next_to_gpu" in made("all", device=H200).made and made("all").made == ()
 
 
 def test_what_needs_no_gpu_is_made_by_its_name_on_any_machine() -> None:
@@ -189,7 +182,6 @@ def test_what_needs_no_gpu_is_made_by_its_name_on_any_machine() -> None:
     assert made("all").made == () and made("all", more={archived}).tables["tuning_ranked"] == archived
 
 
-@pytest.mark.skipif("error_over_k" not in registry.tables(), reason="that study is gone")
 def test_a_table_that_the_emulator_can_make_is_made_where_there_is_no_gpu_and_stands_before_an_archive_s() -> None:
     own, archived = "results/no-gpu/error_over_k.csv", "data/h200/error_over_k.csv"
     asked = made("error_over_k", more={archived})
@@ -209,7 +201,7 @@ def test_a_table_that_the_emulator_can_make_is_made_where_there_is_no_gpu_and_st
         (["sgemm_sweep"], True),
         (["all", "sgemm_sweep"], True),
         (["results/figures/sizes_sgemm_sweep.svg"], True),
-        (["results/h200/only/sgemm_sweep/bench.csv"], True),
+        (["results/h200/only/sgemm_sweep/windows.csv"], True),
         (["results/figures/sizes_hgemm_sweep.svg"], False),
     ],
 )
@@ -224,7 +216,7 @@ def test_targets_name_experiments_whole() -> None:
 
 
 def test_what_was_timed_by_name_joins_the_tables_of_all() -> None:
-    stems = [f"sgemm_sweep/{stem}" for stem in ("fp32-1-1of6-unlocked", "fp32-1-2of6-unlocked")]
+    stems = [f"sgemm_sweep/{stem}" for stem in ("fp32-1-1of6-boost", "fp32-1-2of6-boost")]
     first = f"results/h200/parts/bench/{stems[0]}"
     timed = {f"results/h200/parts/bench/{stem}{suffix}" for stem in stems for suffix in TIMED}
     every = made("all", device=H200).parts("sgemm_sweep")
@@ -251,7 +243,7 @@ def test_the_variants_of_an_experiment_are_measured_in_parts_of_one_dtype_each()
     for part, names in parts.items():
         assert {catalogue.load().find(name).dtype for name in names} == {part.partition("-")[0]}
     libraries = made("all", device=H200, variants=["cublas_fp32"])
-    assert libraries.timed("/only/sgemm_ladder") == ("sgemm_ladder/fp32-1-1of1-unlocked",)
+    assert libraries.timed("/only/sgemm_ladder") == ("sgemm_ladder/fp32-1-1of1-boost",)
     assert libraries.checked("/only/sgemm_ladder") == ()  # libraries are checked where they are timed
 
 
@@ -273,8 +265,8 @@ def test_a_slice_of_problems_is_one_of_as_many_as_it_says(words: str) -> None:
 
 def test_clocks_are_locked_only_where_that_is_asked_for() -> None:
     stems = made("all", device=H200, lock_clocks=True).timed("/only/odd_sizes")
-    assert {stem.rpartition("-")[2] for stem in stems} == {"unlocked", "locked"}
-    assert made("all", device=H200).regimes == ("unlocked",)
+    assert {stem.rpartition("-")[2] for stem in stems} == {"boost", "locked"}
+    assert made("all", device=H200).clock_policies == ("boost",)
 
 
 def test_the_tuned_record_is_this_machine_s_own_before_an_archive_s(tmp_path: Path) -> None:
@@ -309,15 +301,6 @@ def test_a_problem_with_beta_is_profiled_next_to_the_one_without() -> None:
     assert made("all").predicted("sgemm_c_texld") == ()
 
 
-def test_inputs_meet_their_schema() -> None:
-    for device in (LAPTOP, H200):
-        found = made("all", device=device).inputs(WORKLOGS)
-        validate(found, "inputs", "inputs.json")
-        assert found["experiments"]["sgemm_ladder"]["kind"] == "ladder"
-        assert found["experiments"]["clock_regimes"]["kind"] == "data_kinds"
-        assert ("sgemm_ladder" in found["of_experiment"]) is (device is H200)
-
-
 @pytest.mark.parametrize(
     ("config", "targets", "said"),
     [
@@ -326,8 +309,8 @@ def test_inputs_meet_their_schema() -> None:
         ({"archive": "foo"}, ["all"], "archive = 'foo': no such folder in data/; there: h200"),
         ({"lock_sm_mhz": 1500}, ["all"], "lock_sm_mhz = 1500 needs lock_clocks = true"),
         ({"variants": ["sgemm_naiv"]}, ["all"], "unknown variant 'sgemm_naiv' in config.yaml: variants; nearest"),
-        ({"every_lease": ["hopper"]}, ["all"], "unknown experiment 'hopper' in config.yaml: every_lease; nearest"),
-        ({"every_lease": ["sgemm_sizes"]}, ["all"], "every_lease: sgemm_sizes has processes = 1; cards are compared"),
+        ({"on_each_gpu": ["hopper"]}, ["all"], "unknown experiment 'hopper' in config.yaml: on_each_gpu; nearest"),
+        ({"on_each_gpu": ["sgemm_sizes"]}, ["all"], "on_each_gpu: sgemm_sizes has processes = 1; cards are compared"),
         ({}, ["compare"], "variant_a = null, variant_b = null; compare needs two variants"),
         ({"variant_a": "sgemm_naive"}, ["compare"], "compare needs two variants"),
         ({}, ["tile_autotune"], "tile_autotune needs a GPU: none here, and no sweep to draw"),
@@ -373,7 +356,7 @@ def test_what_another_architecture_is_needed_for_is_left_out_with_the_reason() -
 
 
 def test_a_key_that_nothing_interprets_reaches_the_stages_resolved() -> None:
-    """An option from the configuration to a stage is a line of its schema, and the option."""
+    """An option from the configuration to a stage is a key of `Config`, and the option."""
     job = made("all", device=H200, sizes_step=256, lock_clocks=True, lock_sm_mhz=1500, nvcc="/nvcc").job
     assert (job["sizes_step"], job["sm_mhz"], job["lock"], job["nvcc"]) == (256, 1500, True, "/nvcc")
     assert job["store"] == "results/h200/measured" and job["build_dir"] == "results/build/sm_90a"

@@ -65,7 +65,7 @@ def test_a_sweep_times_no_experiment_but_its_own(tree: Path) -> None:
     done = snakemake(tree, "-n", "tile_autotune", "dispatch", GEMM_LADDER_TOOLCHAIN=json.dumps(GPU))
     assert done.returncode == 0, done.stdout + done.stderr
     planned = set(re.findall(r"^(?:local)?rule (\w+):", done.stdout + done.stderr, re.M))
-    assert {"tune", "measure_dispatch", "figures_swept"} <= planned and "bench" not in planned
+    assert {"tune", "measure_dispatch", "figure_of_tiles"} <= planned and "bench" not in planned
 
 
 KEYS = sorted(load_yaml(ROOT / "config.yaml"))

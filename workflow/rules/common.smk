@@ -12,15 +12,12 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 
 sys.path.insert(0, workflow.basedir)
 
 from snakemake.cli import get_argument_parser
 
 import contracts
-from analysis import explorer
-from analysis import registry as drawn
 from contracts import registry
 from experiments.emulation import RESULTS as EMULATED_RESULTS
 from experiments.emulation import bank_pictures
@@ -61,7 +58,6 @@ def _start_warm():
 
 # Where nothing is executed, none of this is done.
 onstart:
-    contracts.sweep("results", "data")  # what killed runs left behind
     contracts.write_json(JOB, "job", dict(PLAN.job), only_if_changed=True)
     if config["resume"]:
         try:
@@ -145,5 +141,5 @@ wildcard_constraints:
     size="[0-9]+",
     part="[a-z0-9]+-[0-9]+",
     slice="[0-9]+of[0-9]+",
-    regime="unlocked|locked",
+    clock_policy="boost|locked",
     scope="(/only/[a-z0-9_]+)?",

@@ -1,99 +1,184 @@
-# Figures, report tables, paper and report, from tables alone: measured ones in results/MACHINE, archived ones in data/.
-# What there is to draw stands in the heads of captions (analysis/registry.py).
-
-INPUTS = "results/inputs.json"
-PLACES = PLAN.inputs(contracts.worklogs.sources())
-_FILES = {**PLACES["tables"], "variants": "results/variants.csv", "analytic": "results/analytic.csv"}
-OUTPUTS = {
-    name: (figure, experiment)
-    for name, (figure, experiment) in drawn.outputs(PLACES["experiments"]).items()
-    if all(table in _FILES for table in figure.where_needed)
-}
-REPORT_TABLES = {
-    name: table for name, table in drawn.tables().items() if all(needed in _FILES for needed in table.where_needed)
-}
-# Figures that one process draws: those of one category; one figure of each experiment; while measuring, an experiment's
-# own by themselves. What reads a file that is written by hand is apart, for where that changes there is no
-# reason to draw the others again; and where tiles are swept, what shows that, for it waits for nothing else.
-FIGURE_GROUPS = {}
-for _name, (_figure, _experiment) in OUTPUTS.items():
-    _group = _figure.category[2:].replace(" ", "_").lower()
-    _by_hand = [Path(read).stem for read in (*_figure.reads, *_figure.optional) if "/" in read]
-    if _experiment in PLACES["of_experiment"]:
-        _group = _experiment
-    elif PLAN.sweeping and "tuning" in _figure.optional:
-        _group = "swept"
-    elif _by_hand:
-        _group = f"of_{_by_hand[0]}"
-    elif _experiment:
-        _group = f"{_figure.stem}_of_experiments"
-    FIGURE_GROUPS.setdefault(_group, []).append(_name)
+# Figures and report tables, of recorded tables alone: those measured in results/MACHINE, or an archive's in data/.
 
 
-rule inputs:
+# What they read: what this run measured, or the archive that stands in for it, and what needs no GPU. Where nothing was measured,
+# this tree's own build and emulation (--here) come before the archive's, as far as they are there.
+MEASURED = tables_of(PLAN.source)
+RECORDED = sorted(PLAN.tables.values())
+SHOWN = f"--results {PLAN.source} --catalogue results/variants.csv"
+HERE = f"--here {RESULTS}" if PLAN.archived else ""
+ARCHIVED = sorted(path.as_posix() for folder in PLAN.archives for path in Path(folder).iterdir())
+CODE = sorted(path.as_posix() for path in Path("analysis").glob("*.py"))
+DRAWING_CODE = sorted(path.as_posix() for path in Path("analysis/figures").glob("*.py"))
+STEPS = sorted(path.as_posix() for path in Path("paper").rglob("steps.yaml"))
+
+
+rule report_tables:
+    input:
+        RECORDED,
+        ARCHIVED,
+        STEPS,
+        CODE,
+        sorted(path.as_posix() for path in Path("analysis/tables").glob("*.py")),
+        sorted(path.as_posix() for path in Path("paper/worklogs").glob("*/published.csv")),
+        "results/variants.csv",
     output:
-        INPUTS,
+        report("results/tables/timings.csv", category="Tables", caption="../report/timings.rst"),
+        report("results/tables/kernels.csv", category="Tables", caption="../report/kernels.rst"),
+        report("results/tables/steps.csv", category="Tables", caption="../report/steps.rst"),
+        report("results/tables/counters.csv", category="Tables", caption="../report/counters_table.rst"),
+        report("results/tables/emulator.csv", category="Tables", caption="../report/emulator.rst"),
+        report("results/tables/published.csv", category="Tables", caption="../report/published.rst"),
+        report("results/tables/gpus.csv", category="Tables", caption="../report/gpus.rst"),
+        report("results/tables/spread.csv", category="Tables", caption="../report/gpus.rst"),
+        report("results/tables/coverage.csv", category="Tables", caption="../report/coverage.rst"),
+        "results/tables/counter_names.csv",
+        "results/tables/summary.json",
     log:
-        "results/logs/inputs.log",
-    localrule: True
+        "results/logs/tables.log",
     params:
-        places=json.dumps(PLACES | {"tables": _FILES}),
+        shown=f"{SHOWN} {HERE}",
+        archives=PLAN.archives,
     shell:
-        "python -m contracts.write inputs {output} <<< {params.places:q} 2>&1 | tee {log}"
+        "python -m analysis.tabulate {params.shown} --archives {params.archives} --out results/tables 2>&1 | tee {log}"
 
 
-for _group, _names in FIGURE_GROUPS.items():
+rule figures_of_timings:
+    input:
+        MEASURED,
+        ARCHIVED,
+        CODE,
+        DRAWING_CODE,
+        "results/variants.csv",
+    output:
+        report("results/figures/fractions.svg", category="Speed", caption="../report/fractions.rst"),
+        report("results/figures/sizes.svg", category="Speed", caption="../report/sizes.rst"),
+        report("results/figures/shapes.svg", category="Speed", caption="../report/shapes.rst"),
+        report("results/figures/power.svg", category="Speed", caption="../report/power.rst"),
+        report("results/figures/gpus.svg", category="Speed", caption="../report/gpus.rst"),
+        report("results/figures/published.svg", category="Speed", caption="../report/published.rst"),
+        expand("results/figures/{name}.pdf", name=["fractions", "sizes", "shapes", "power", "gpus", "published"]),
+    log:
+        "results/logs/figures/timings.log",
+    params:
+        shown=SHOWN,
+    shell:
+        "python -m analysis.draw {params.shown} --out results/figures fractions sizes shapes power gpus published"
+        " 2>&1 | tee {log}"
+
+
+rule figures_of_counters:
+    input:
+        RECORDED,
+        STEPS,
+        CODE,
+        DRAWING_CODE,
+        "results/variants.csv",
+    output:
+        report("results/figures/steps.svg", category="Counters", caption="../report/steps.rst"),
+        report("results/figures/stalls.svg", category="Counters", caption="../report/stalls.rst"),
+        report("results/figures/roofline.svg", category="Counters", caption="../report/roofline.rst"),
+        report("results/figures/bounds.svg", category="Counters", caption="../report/bounds.rst"),
+        report("results/figures/emulator.svg", category="Counters", caption="../report/emulator.rst"),
+        expand("results/figures/{name}.pdf", name=["steps", "stalls", "roofline", "bounds", "emulator"]),
+    log:
+        "results/logs/figures/counters.log",
+    params:
+        shown=f"{SHOWN} {HERE}",
+    shell:
+        "python -m analysis.draw {params.shown} --out results/figures steps stalls roofline bounds emulator 2>&1 | tee {log}"
+
+
+rule figures_of_studies:
+    input:
+        MEASURED,
+        CODE,
+        DRAWING_CODE,
+        "results/variants.csv",
+    output:
+        report("results/figures/error.svg", category="Studies", caption="../report/error.rst"),
+        report("results/figures/issue.svg", category="Studies", caption="../report/issue.rst"),
+        expand("results/figures/{name}.pdf", name=["error", "issue"]),
+    log:
+        "results/logs/figures/studies.log",
+    params:
+        shown=SHOWN,
+    shell:
+        "python -m analysis.draw {params.shown} --out results/figures error issue 2>&1 | tee {log}"
+
+
+# The sweep over tiles is drawn without waiting for what else is measured.
+rule figure_of_tiles:
+    input:
+        [PLAN.tables[name] for name in ("tuning", "tuned") if name in PLAN.tables],
+        CODE,
+        DRAWING_CODE,
+        "results/variants.csv",
+    output:
+        report("results/figures/tiles.svg", category="Studies", caption="../report/tiles.rst"),
+        "results/figures/tiles.pdf",
+    log:
+        "results/logs/figures/tiles.log",
+    params:
+        swept=PLAN.tuning or PLAN.source,
+    shell:
+        "python -m analysis.draw --results {params.swept} --catalogue results/variants.csv --out results/figures tiles 2>&1 | tee {log}"
+
+
+# Figures of an experiment: a ladder, or a figure over sizes where there are many; and its counters. While measuring, each is
+# drawn of its experiment's own tables, and so by itself; else one process draws all of a kind.
+MANY_SIZES = 8
+EXPERIMENT_FIGURES = {}
+for _name, _experiment in PLAN.experiments.items():
+    _sizes = {problem.n for problem in _experiment.problems}
+    _kinds = (["sizes"] if len(_sizes) > MANY_SIZES else ["ladder"]) if _sizes else []
+    _kinds += ["counters"] if _experiment.profiled else []
+    for _kind in _kinds:
+        EXPERIMENT_FIGURES.setdefault((PLAN.folder_of(_name), _kind), []).append(_name)
+
+for (_folder, _kind), _names in EXPERIMENT_FIGURES.items():
 
     rule:
         name:
-            f"figures_{_group}"
+            f"{_kind}_of_{Path(_folder).name}"
         input:
-            sorted({path for name in _names for path in sources(*OUTPUTS[name])}),
-            sorted({path for name in _names for path in OUTPUTS[name][0].code}),
-            "analysis/draw.py",
-            inputs=INPUTS,
-        output:
-            [_place(name) for name in _names],
-            [f"results/figures/{name}.pdf" for name in _names],
-        log:
-            f"results/logs/figures/{_group}.log",
-        params:
-            names=_names,
-        shell:
-            "python -m analysis.draw --inputs {input.inputs} --out results/figures {params.names} 2>&1 | tee {log}"
-
-
-# All report tables in one process, but those that rest on every archive, each for itself (claims wait for no emulator,
-# and coverage does), and what is made from other report tables.
-TABLE_GROUPS = {}
-for _name, _table in REPORT_TABLES.items():
-    _first = [read.removeprefix("report:") for read in _table.reads if read.startswith("report:")]
-    _group = f"of_{_first[0]}" if _first else _name if "archives" in _table.reads else "tables"
-    TABLE_GROUPS.setdefault(_group, []).append(_name)
-
-for _group, _names in TABLE_GROUPS.items():
-
-    rule:
-        name:
-            f"report_{_group}"
-        input:
-            sorted({path for name in _names for path in sources(REPORT_TABLES[name])}),
-            sorted({path for name in _names for path in REPORT_TABLES[name].code}),
-            "analysis/tabulate.py",
-            inputs=INPUTS,
+            tables_of(_folder),
+            CODE,
+            DRAWING_CODE,
+            [f"experiments/{name}.yaml" for name in _names],
+            "results/variants.csv",
         output:
             [
-                in_report(
-                    f"results/tables/{REPORT_TABLES[name].file}",
-                    REPORT_TABLES[name],
-                    {"table": REPORT_TABLES[name].title},
-                    subcategory="As CSV files",
+                report(
+                    f"results/figures/{_kind}_{name}.svg",
+                    category="Experiments",
+                    subcategory=PLAN.experiments[name].title,
+                    caption=f"../report/{_kind}.rst",
                 )
                 for name in _names
             ],
+            [f"results/figures/{_kind}_{name}.pdf" for name in _names],
         log:
-            f"results/logs/{_group}.log",
+            f"results/logs/figures/{_kind}_of_{Path(_folder).name}.log",
         params:
-            names=_names,
+            shown=SHOWN if _folder == PLAN.source else f"--results {_folder} --catalogue results/variants.csv",
+            names=[f"{_kind}:{name}" for name in _names],
         shell:
-            "python -m analysis.tabulate --inputs {input.inputs} --out results/tables {params.names} 2>&1 | tee {log}"
+            "python -m analysis.draw {params.shown} --out results/figures {params.names} 2>&1 | tee {log}"
+
+
+# README's figure, on a light and on a dark background. README itself: `rule readme`.
+rule overview:
+    input:
+        MEASURED,
+        CODE,
+        "analysis/figures/overview.py",
+        "results/variants.csv",
+    output:
+        expand("results/figures/overview_{background}.svg", background=["light", "dark"]),
+    log:
+        "results/logs/figures/overview.log",
+    params:
+        shown=SHOWN,
+    shell:
+        "python -m analysis.draw {params.shown} --out results/figures overview:light overview:dark 2>&1 | tee {log}"

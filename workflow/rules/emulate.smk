@@ -98,3 +98,12 @@ rule analytic:
         emulator=EMULATOR,
     shell:
         "python -m experiments.stages.analytic --cases {input.cases} --out {output} 2>&1 | tee {log}"
+
+
+# Only by name: the double buffer of sgemm.cu's 128x128x8 on the emulator. Findings read the table that is in the repository.
+rule xor_double_buffer:
+    log:
+        "results/logs/xor_double_buffer.log",
+    shell:
+        "python -m experiments.studies.xor_double_buffer.measure --out paper/worklogs/sgemm_cu/xor_double_buffer.csv"
+        " 2>&1 | tee {log}"

@@ -1,4 +1,4 @@
-# What needs the GPU: one process a job, each holding a lease while its kernels run. Without a GPU, or where a run only
+# What needs the GPU: one process a job, each holding a session while its kernels run. Without a GPU, or where a run only
 # draws, these rules are not there, so that what they made is plain input. Their jobs come first (priority), so that the
 # GPU does not wait for what the processors can do meanwhile.
 
@@ -65,24 +65,24 @@ rule check:
         " --out {output.table} --seconds {output.seconds} 2>&1 | tee {log}"
 
 
-# Time, clock and power: one job for some problems of a part of an experiment, in one clock regime.
+# Time, clock and power: one job for some problems of a part of an experiment, in one clock policy.
 rule bench:
     input:
         lambda wildcards: built_for(PLAN.parts(wildcards.experiment)[wildcards.part]),
         lambda wildcards: f"experiments/{wildcards.experiment}.yaml",
-        lambda wildcards: rules.clocks.output if wildcards.regime == "locked" else [],
+        lambda wildcards: rules.clocks.output if wildcards.clock_policy == "locked" else [],
         harness=HARNESS,
         checked=lambda wildcards: checked(wildcards.experiment, wildcards.part),
     output:
-        windows=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.csv",
-        checks=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.checks.csv",
-        samples=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.parquet",
-        contests=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.contests.csv",
-        seconds=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.seconds.csv",
-        leases=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.leases.csv",
-        left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.left_out.txt",
+        windows=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.csv",
+        checks=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.checks.csv",
+        samples=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.parquet",
+        algorithm_search=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.algorithm_search.csv",
+        seconds=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.seconds.csv",
+        gpu_medians=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.gpu_medians.csv",
+        left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.left_out.txt",
     log:
-        f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{slice}}-{{regime}}.log",
+        f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.log",
     priority: 15  # before other kernels are checked, so that the GPU has work from the start
     resources:
         gpu=1,
@@ -93,18 +93,20 @@ rule bench:
         checked=_checked_option,
     shell:
         "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --job {params.job}"
-        " --slice {wildcards.slice} --regime {wildcards.regime} {params.checked} --windows {output.windows}"
-        " --checks {output.checks} --samples {output.samples} --contests {output.contests} --seconds {output.seconds}"
-        " --leases {output.leases}"
+        " --slice {wildcards.slice} --clock-policy {wildcards.clock_policy} {params.checked} --windows {output.windows}"
+        " --checks {output.checks} --samples {output.samples} --algorithm-search {output.algorithm_search} --seconds {output.seconds}"
+        " --gpu-medians {output.gpu_medians}"
         " --left-out {output.left_out} 2>&1 | tee {log}"
 
 
 # Hardware counters through Nsight Compute, which starts once for some of an experiment's variants. Without it, or without
-# the permission, the table is empty and left_out.txt says why. Libraries make the call that their contest chose.
+# the permission, the table is empty and left_out.txt says why. Libraries make the call that their algorithm search found.
 rule profile:
     input:
         lambda wildcards: built_for(PLAN.everything[wildcards.experiment].variants),
-        lambda wildcards: [f"{PARTS}/bench/{stem}.contests.csv" for stem in PLAN.timed(f"/only/{wildcards.experiment}")],
+        lambda wildcards: [
+            f"{PARTS}/bench/{stem}.algorithm_search.csv" for stem in PLAN.timed(f"/only/{wildcards.experiment}")
+        ],
         harness=HARNESS,
         checked=lambda wildcards: [
             path for part in PLAN.parts(wildcards.experiment) for path in [checked(wildcards.experiment, part)] if path

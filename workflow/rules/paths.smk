@@ -71,45 +71,21 @@ def _checks(wildcards):
     return alone + emulated + _bench(".checks.csv")(wildcards)
 
 
-def sources(one, experiment=None):
-    """The files that a figure or report table is made from, but code: recorded tables, report tables, others by path."""
-    own = _FILES | PLACES["of_experiment"].get(experiment, {})
-    found = []
-    for name in (*one.reads, *(name for name in one.optional if name in own)):
-        if name.startswith("report:"):
-            found.append(f"results/tables/{drawn.tables()[name.removeprefix('report:')].file}")
-        elif name in drawn.FOLDERS:  # the archives' tables, and this run's own next to them
-            files = [f"{folder}/{table.file}" for folder in PLACES[name] for table in registry.tables().values()]
-            found += [path for path in files if PLAN.inventory.has(path)]
-            found += own.values() if PLAN.measuring else [own[n] for n, t in registry.tables().items() if t.derived]
-        else:
-            found += sorted(map(str, Path().glob(name))) if "/" in name else [own[name]]
-    return found
+def tables_of(folder):
+    """The measured tables in a folder: those of one experiment alone, or all of `PLAN.source`."""
+    measured = [table for table in registry.tables().values() if table.needs_gpu]
+    if folder == PLAN.source:
+        return sorted(PLAN.tables[table.name] for table in measured if table.name in PLAN.tables)
+    return [f"{folder}/{table.file}" for table in measured if table.archive == "always"]
 
 
-def in_report(path, one, labels, **place):
-    """An output, with its place in the report where it has one."""
-    if not one.category or ("other_runs" in one.reported_with and not PLACES["other_runs"]):
-        return path
-    return report(path, category=one.category, caption=f"../../{one.caption}", labels=labels, **place)
+def figures_of_kind(kind):
+    """The PDFs of all experiments' figures of a kind: ladder, sizes or counters."""
+    groups = EXPERIMENT_FIGURES.items()
+    return [f"results/figures/{kind}_{name}.pdf" for (_, own), names in groups if own == kind for name in names]
 
 
 def figures_of(experiment):
     """The figures of one experiment."""
-    return [f"results/figures/{name}.svg" for name, (_, of) in OUTPUTS.items() if of == experiment]
-
-
-def _place(name):
-    """A figure as an output, with its place in the report: by worklog where it is of one experiment.
-
-    The report leaves out what the explorer or the paper shows, and figures that have nothing to draw.
-    """
-    figure, experiment = OUTPUTS[name]
-    shown = figure.name in explorer.STANDS_FOR and name != explorer.OPENING
-    if shown or figure.category == "1 Paper" or not drawn.has_content(Path(f"results/figures/{name}.svg")):
-        return f"results/figures/{name}.svg"
-    known = PLACES["experiments"].get(experiment, {})
-    title = known.get("title", figure.title)
-    return in_report(
-        f"results/figures/{name}.svg", figure, {"figure": title}, subcategory=known.get("worklog", figure.subcategory)
-    )
+    groups = EXPERIMENT_FIGURES.items()
+    return [f"results/figures/{kind}_{experiment}.svg" for (_, kind), names in groups if experiment in names]

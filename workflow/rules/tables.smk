@@ -10,11 +10,11 @@ _JOINED = {
             "samples": _bench(".parquet"),
             "windows": _bench(".csv"),
             "checks": _checks,
-            "contests": _bench(".contests.csv"),
+            "algorithm_search": _bench(".algorithm_search.csv"),
             "counters": _profile(".csv"),
             "counters_with_beta": _profile(".with_beta.csv"),
             "gpu_seconds": _seconds,
-            "lease_medians": _bench(".leases.csv"),
+            "gpu_medians": _bench(".gpu_medians.csv"),
         }
         if PLAN.measuring
         else {}
@@ -49,34 +49,11 @@ for _name, _parts in (_JOINED | _WHOLE).items():
             "python -m experiments.stages.merge {params.table} {input} --out {output} 2>&1 | tee {log}"
 
 
-# Tables that are derived from others, measured here or archived: medians and intervals from the samples.
-_FROM, _TO = (f"{RESULTS}{{scope}}",) * 2 if PLAN.measuring else (PLAN.source, PLAN.derived)
-for _table in [one for one in registry.tables().values() if one.derived]:
-    if not (PLAN.archived or _table.name in PLAN.made):
-        continue
-
-    rule:
-        name:
-            f"{_table.name}_table"
-        input:
-            drawn.code_of(Path(workflow.basedir, f"{_table.derived.module.replace('.', '/')}.py")),
-            **{name: f"{_FROM}/{registry.tables()[name].file}" for name in _table.derived.sources},
-        output:
-            f"{_TO}/{_table.file}",
-        log:
-            f"results/logs/{MACHINE}{'{scope}' if PLAN.measuring else ''}/{_table.name}.log",
-        params:
-            module=_table.derived.module,
-            tables=lambda wildcards, input: [f"--{name} {path}" for name, path in input.items()],
-        shell:
-            "python -m {params.module} {params.tables} --out {output} 2>&1 | tee {log}"
-
-
 if PLAN.measuring:
 
     rule provenance:
         input:
-            tables=[f"{RESULTS}{{scope}}/{name}.csv" for name in ("bench", "checks", "counters")],
+            tables=[f"{RESULTS}{{scope}}/{name}.csv" for name in ("windows", "checks", "counters")],
             machine=f"{RESULTS}/parts/machine.json",
             toolchain="results/toolchain.json",
             profile=_profile(".left_out.txt"),

@@ -19,7 +19,7 @@ import numpy as np
 
 from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir, add_variant
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ def main() -> None:
     for size in options.size:
         if reason := entry.refusal(Problem.square(size, entry.b_layout)):
             raise UserError(reason)
-    with lease():
+    with session():
         rows = cross_check(entry, options.size, options.build_dir)
     for row in rows:
         logger.info(

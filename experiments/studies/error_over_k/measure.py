@@ -22,7 +22,7 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
-from experiments.stages.check import Device, guarded, inside, leased_gpu
+from experiments.stages.check import Device, guarded, held_gpu, inside
 from kernels.catalogue import Baseline, Entry, Problem, Runnable
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def main() -> None:
         raise UserError(f"{entry.name} takes {entry.dtype}; allowed: entries of fp32 data")
     if options.emulated and isinstance(entry, Baseline):
         raise UserError(f"{entry.name} is a library baseline: there is no PTX to run")
-    with emulator(options.build_dir) if options.emulated else leased_gpu(options.build_dir) as device:
+    with emulator(options.build_dir) if options.emulated else held_gpu(options.build_dir) as device:
         rows = [row for k in KS for row in measure(device, entry, k)]
     errors = ", ".join(f"{row['data']} {row['rms']:.3g}" for row in rows[-len(DATA) :])
     logger.info(f"{entry.name} on {device.name}, k = {KS[-1]}: RMS error in 2^-24 |A||B|: {errors}")

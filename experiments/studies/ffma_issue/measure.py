@@ -21,7 +21,7 @@ import numpy as np
 
 from contracts import UserError, atomic_write, run_command, write_rows
 from experiments.command_line import add_build_dir
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from experiments.studies.ffma_issue.machine_code import Cubin, hot_loop
 from experiments.studies.ffma_issue.orders import Registers, orders
 from ptxsim import issue, sass, wavefronts
@@ -297,7 +297,7 @@ def main() -> None:
     options = parser.parse_args()
     rewritten = options.out.with_suffix(".cubin")
     rewrite(options.build_dir, rewritten)
-    with lease():
+    with session():
         write_rows(options.out, "ffma_issue", measure(rewritten, options.build_dir))
 
 

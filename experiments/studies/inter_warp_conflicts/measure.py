@@ -23,7 +23,7 @@ import numpy as np
 import ptxsim
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from experiments.stages.profile import under_ncu
 
 STEPS, FEW = 128, (4, 8)  # of the loop: as launched, and as counted by ptxsim
@@ -273,7 +273,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="written: inter_warp_conflicts.csv")
     parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
     options = parser.parse_args()
-    with lease():
+    with session():
         if options.launch:
             launch_all(options.build_dir)
             return

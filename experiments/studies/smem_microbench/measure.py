@@ -3,7 +3,7 @@
     python -m experiments.studies.smem_microbench.measure --build-dir results/build/sm_90a --out smem_microbench.csv
 
 One launch of smem_microbench.cu a row, read by ncu. From these rows come the emulator's rules for 64-bit accesses,
-ldmatrix and cp.async, and its tests (docs/shared-memory.md says what they showed).
+ldmatrix and cp.async, and its tests (docs/hardware.md says what they showed).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from experiments.stages.profile import under_ncu
 
 REPEATS = 64
@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="written: smem_microbench.csv")
     parser.add_argument("--launch", action="store_true", help="only launch them: what ncu runs")
     options = parser.parse_args()
-    with lease():
+    with session():
         if options.launch:
             launch_all(options.build_dir)
             return

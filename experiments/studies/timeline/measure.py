@@ -2,7 +2,7 @@
 
     python -m experiments.studies.timeline.measure sgemm_vectorized --build-dir results/build/sm_90a --out timeline.csv
 
-The process is that of worklog 002 (seed 002, part 1): three matrices of 4096 x 4096 to the device, then at each size a
+The process is that of the profiling worklog (part 1): three matrices of 4096 x 4096 to the device, then at each size a
 warm-up and 50 timed launches between two events. The records are CUPTI's, through torch.profiler, which needs no
 permission.
 """
@@ -22,7 +22,7 @@ import numpy as np
 
 from contracts import UserError, run_command, scratch, write_rows
 from experiments.command_line import add_build_dir
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from kernels.catalogue import Problem, Variant
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def summarise(events: Iterable[Mapping[str, Any]], variant: Variant) -> list[dic
                 "table": table,
                 "name": name,
                 "calls": len(times),
-                "share": sum(times) / total[table] if total[table] else 0.0,
+                "fraction": sum(times) / total[table] if total[table] else 0.0,
                 "total_us": sum(times),
                 "mean_us": statistics.fmean(times),
                 "median_us": statistics.median(times),
@@ -129,7 +129,7 @@ def main() -> None:
     variant = options.catalogue.find(options.variant)
     if not isinstance(variant, Variant) or variant.dtype != "fp32":
         raise UserError(f"{variant.name} is not an fp32 kernel of this project; the timeline needs one")
-    with lease():
+    with session():
         rows = record(variant, options.build_dir)
     logger.info(f"{variant.name}: {len(rows)} kinds of CUDA calls, kernels and copies recorded")
     write_rows(options.out, "timeline", rows)

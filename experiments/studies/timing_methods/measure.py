@@ -20,7 +20,7 @@ import numpy as np
 
 from contracts import UserError, run_command, write_rows
 from experiments.command_line import add_build_dir, add_variant
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from experiments.stages.bench import worklog_replays
 from kernels.catalogue import Entry, Problem
 
@@ -32,7 +32,7 @@ WINDOW_S = 0.5
 MOST = 400
 DEPARTURES = {
     "ours": "median of single launches: L2 flushed, queue filled ahead, uniform data, steady",
-    "worklog_c": "mean of the second half of int(800000/n) launches, L2 flushed (worklog C)",
+    "sgemm_cu": "mean of the second half of int(800000/n) launches, L2 flushed (sgemm_cu)",
     "host_clock": "host clock around 100 launches and a wait: nothing flushed, the first launch's latency inside",
     "no_flush": "as ours, but L2 keeps what the launch before left there",
     "launch_gap": "events around one launch at a time with a wait after each: the device is idle before it",
@@ -93,7 +93,7 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
 
     methods: dict[str, Callable[[], tuple[float, float | None, int]]] = {
         "ours": lambda: stamped(replays),
-        "worklog_c": lambda: stamped(worklog_replays(n), middle=second_half_mean),
+        "sgemm_cu": lambda: stamped(worklog_replays(n), middle=second_half_mean),
         "host_clock": lambda: host_clock(HOST_REPLAYS),
         "no_flush": lambda: stamped(replays, flush=False),
         "launch_gap": launch_gap,
@@ -135,7 +135,7 @@ def main() -> None:
         if reason := entry.refusal(Problem.square(size, entry.b_layout)):
             raise UserError(reason)
     rows: list[dict[str, Any]] = []
-    with lease():
+    with session():
         for size in options.size:
             rows += measure(entry, size, options.build_dir)
             ours = rows[-len(DEPARTURES)]["time_us"]

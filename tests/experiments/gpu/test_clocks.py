@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from helpers import ROOT, assert_one_line, copy_tree, environment, heed_ctrl_c, run_module, snakemake, wait_until
 
-from analysis import bench as derived
+from analysis.timings import timings
 from contracts import read_rows
 from contracts.samples import GAP, NO_CLOCK, OFF_TARGET, read_samples
 from experiments.gpu import clocks
 from experiments.gpu.clocks import Target, on_target
-from experiments.gpu.lease import HELD
+from experiments.gpu.session import HELD
 from experiments.gpu.timing import Samples
 from experiments.stages import bench
 from experiments.stages.turns import Turns
@@ -32,14 +33,14 @@ import sys, time
 import pynvml
 from contracts import run_command
 from experiments.gpu import clocks, discovery
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 
 clocks.QUIET_S = 0.4
 how, *named = sys.argv[1:]
 
 def main():
-    with lease(), discovery.nvml() as handle:
-        if how == "unlocked":
+    with session(), discovery.nvml() as handle:
+        if how == "boost":
             return
         context = clocks.locked(handle, *(int(mhz) or None for mhz in named))
         if how == "forget":
@@ -73,10 +74,10 @@ from experiments.stages import bench, verify
 from experiments.stages.turns import ROLES, Turns
 
 class Bench:
-    def __init__(self, build_dir, handle, contests, asked, target=None):
+    def __init__(self, build_dir, handle, calls, asked, target=None):
         self.handle = handle
 
-    def measure(self, item, lease, seconds):
+    def measure(self, item, session, seconds):
         if "WAIT" in os.environ:
             open(os.environ["WAIT"], "w").close()
             time.sleep(600)
@@ -215,7 +216,7 @@ def test_the_journal_is_there_before_the_lock(card: Card) -> None:
     card.set(fatal=1)
     assert card.run("measure", 0, 0).returncode == -signal.SIGKILL
     assert card.calls == LOCK[:1] and card.locked == (0, 3201)
-    assert card.run("unlocked").returncode == 0
+    assert card.run("boost").returncode == 0
     assert card.locked == (0, 0) and card.journal == []
 
 
@@ -254,11 +255,11 @@ def test_what_a_killed_run_left_locked_is_undone_by_the_next(card: Card) -> None
     run.kill()
     run.communicate()
     assert card.locked == (1500, 3201) and len(card.journal) == 1
-    done = card.run("unlocked")
+    done = card.run("boost")
     assert done.returncode == 0
     assert done.stderr == "a run that was killed had left the clocks of this GPU locked: reset\n"
     assert card.locked == (0, 0) and card.journal == [] and card.calls == LOCK + RESET
-    assert card.run("unlocked").stderr == "" and card.calls == LOCK + RESET
+    assert card.run("boost").stderr == "" and card.calls == LOCK + RESET
 
 
 def test_a_killed_run_is_undone_also_by_one_that_locks(card: Card) -> None:
@@ -276,7 +277,7 @@ def test_a_journal_from_before_the_last_boot_is_dropped(card: Card) -> None:
     (path,) = card.journal
     assert json.loads(path.read_text())["pid"] == run.pid
     path.write_text(json.dumps({"boot_id": "another", "pid": 1}))
-    assert card.run("unlocked").returncode == 0
+    assert card.run("boost").returncode == 0
     assert card.calls == LOCK and card.journal == []
 
 
@@ -284,7 +285,7 @@ def test_a_damaged_journal_counts(card: Card) -> None:
     card.waiting().kill()
     card.started[0].communicate()
     card.journal[0].write_text('{"boot')
-    assert card.run("unlocked").returncode == 0
+    assert card.run("boost").returncode == 0
     assert card.locked == (0, 0) and card.journal == []
 
 
@@ -292,7 +293,7 @@ def test_what_cannot_be_undone_stops_the_next_run_with_the_remedy(card: Card) ->
     card.waiting().kill()
     card.started[0].communicate()
     card.set(deny=1)
-    assert_one_line(card.run("unlocked"), "left the clocks of this GPU locked", "as root", "--reset-gpu-clocks")
+    assert_one_line(card.run("boost"), "left the clocks of this GPU locked", "as root", "--reset-gpu-clocks")
     assert len(card.journal) == 1
 
 
@@ -302,7 +303,7 @@ def test_each_gpu_has_a_journal_of_its_own(card: Card) -> None:
     assert card.run("measure", 0, 0, CUDA_VISIBLE_DEVICES="1").returncode == 0
     assert card.locked == (1500, 3201) and len(card.journal) == 1
     assert [call for call in card.calls if call.split()[1] == "0"] == LOCK
-    assert card.run("unlocked").returncode == 0
+    assert card.run("boost").returncode == 0
     assert card.locked == (0, 0) and card.journal == []
 
 
@@ -314,10 +315,10 @@ def test_a_journal_does_not_show_the_uuid(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_gpu_whose_clocks_a_live_run_holds_is_not_measured_on(card: Card) -> None:
-    """As when the two do not share the folder of locks, and so not the lease."""
+    """As when the two do not share the folder of locks, and so not the session."""
     card.waiting()
     (card.folder / "other").mkdir()
-    done = card.run("unlocked", GEMM_LADDER_LOCKS=str(card.folder / "other"))
+    done = card.run("boost", GEMM_LADDER_LOCKS=str(card.folder / "other"))
     assert_one_line(done, "another run holds the clocks of this GPU locked")
     assert card.locked == (1500, 3201)
 
@@ -400,7 +401,7 @@ def test_a_card_lost_while_locked_is_one_line_and_undone_once_it_is_back(card: C
     assert_one_line(subprocess.CompletedProcess([], run.returncode, out, err), "GPU is lost", "stay locked", "as root")
     assert card.locked == (1500, 3201) and len(card.journal) == 1
     card.set(lost=0)
-    assert card.run("unlocked").returncode == 0
+    assert card.run("boost").returncode == 0
     assert card.locked == (0, 0) and card.journal == []
 
 
@@ -421,7 +422,7 @@ def test_no_other_module_can_set_anything() -> None:
 
 
 def test_by_default_no_stage_sets_anything(card: Card) -> None:
-    assert card.run("unlocked").returncode == 0
+    assert card.run("boost").returncode == 0
     out = card.folder / "out"
     done = run_module("experiments.stages.try_lock", "--left-out", out, **card.env())
     assert done.returncode == 0 and out.read_text() == clocks.NOT_ASKED
@@ -429,7 +430,7 @@ def test_by_default_no_stage_sets_anything(card: Card) -> None:
     arguments += [f"--{name}={card.folder / name}" for name in ("windows", "checks", "samples")]
     done = card.run(*arguments, program=BENCH)
     assert done.returncode == 0, done.stderr
-    assert {row["regime"] for row in read_rows(card.folder / "windows", "windows")} == {"unlocked"}
+    assert {row["clock_policy"] for row in read_rows(card.folder / "windows", "windows")} == {"boost"}
     assert card.calls == [] and not card.journals.exists()
 
 
@@ -488,9 +489,9 @@ def test_why_a_sample_is_rejected() -> None:
 
 
 def measured(card: Card, *more: object, **changes: str) -> tuple[subprocess.CompletedProcess[str], list[dict], str]:
-    """A locked leg of the SGEMM ladder's naive kernel: its rows of bench.csv and what was left out."""
+    """A locked leg of the SGEMM ladder's naive kernel: its rows of analysis.timings and what was left out."""
     out = {name: card.folder / name for name in ("windows", "checks", "samples", "left_out")}
-    arguments = ["sgemm_ladder", "sgemm_naive", "--regime", "locked", "--build-dir", card.folder, *more]
+    arguments = ["sgemm_ladder", "sgemm_naive", "--clock-policy", "locked", "--build-dir", card.folder, *more]
     arguments += [f"--{name.replace('_', '-')}={path}" for name, path in out.items()]
     done = card.run(*arguments, program=BENCH, **changes)
     rows = derive(out) if out["windows"].exists() else []
@@ -498,18 +499,17 @@ def measured(card: Card, *more: object, **changes: str) -> tuple[subprocess.Comp
 
 
 def derive(out: dict[str, Path]) -> list[dict]:
-    """Rows of bench.csv from what was written."""
-    return derived.derive(
-        read_rows(out["windows"], "windows"), read_samples(out["samples"]).to_pandas(), 132, "windows"
-    )
+    """Rows of analysis.timings from what was written."""
+    windows = pd.DataFrame(read_rows(out["windows"], "windows"))
+    return timings(windows, read_samples(out["samples"]).to_pandas(), 132).to_dict("records")
 
 
 def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) -> None:
     done, (row,), left_out = measured(card, DRIFT="7")
-    assert (row["regime"], row["sm_clock_mhz"]) == ("locked", 1500), done.stderr
-    assert row["mechanism"] == "SM locked at 1500 MHz and memory at 3201 MHz, through NVML"
+    assert (row["clock_policy"], row["sm_clock_mhz"]) == ("locked", 1500), done.stderr
+    assert row["clock_source"] == "SM locked at 1500 MHz and memory at 3201 MHz, through NVML"
     assert (row["processes"], row["samples"], row["rejected"], left_out) == (5, 5 * 13, 5 * 7, "")  # with a gap each
-    assert row["time_us_worklog"] == pytest.approx(1e6 / 1500)
+    assert row["time_worklog_us"] == pytest.approx(1e6 / 1500)
     windows = read_rows(card.folder / "windows", "windows")
     assert [window["process"] for window in windows] == [0, 1, 2, 3, 4]
     assert {(one["locked_sm_mhz"], one["passed"], one["left_out"]) for one in windows} == {(1500, True, None)}
@@ -520,7 +520,7 @@ def test_a_locked_leg_has_its_regime_mechanism_and_rejected_samples(card: Card) 
 
 
 def test_a_wrong_result_has_no_speed(card: Card) -> None:
-    """Its samples and the check's result are recorded, and there is no row of bench.csv."""
+    """Its samples and the check's result are recorded, and there is no row of analysis.timings."""
     done, rows, left_out = measured(card, WORST="1.5")
     assert done.returncode == 0 and "FAILED its check after timing" in done.stderr
     assert (rows, left_out) == ([], "")
@@ -531,12 +531,12 @@ def test_a_wrong_result_has_no_speed(card: Card) -> None:
 
 def test_each_kind_of_data_is_timed_and_checked_at_each_size(card: Card) -> None:
     out = {name: card.folder / name for name in ("windows", "checks", "samples")}
-    arguments = ["clock_regimes", "sgemm_t128x128x8", "--build-dir", card.folder]
+    arguments = ["clock_policies", "sgemm_t128x128x8", "--build-dir", card.folder]
     done = card.run(*arguments, *(f"--{name}={path}" for name, path in out.items()), program=BENCH)
     expected = [(n, data) for n in (4096, 8192) for data in ("zeros", "uniform", "normal")]
     assert [(row["n"], row["data"]) for row in derive(out)] == expected, done.stderr
     cases = [(row["n"], row["case"]) for row in read_rows(out["checks"], "checks") if row["variant"] != "cublas_fp32"]
-    assert cases == [(n, f"after timing clock_regimes, {data}") for n, data in expected]
+    assert cases == [(n, f"after timing clock_policies, {data}") for n, data in expected]
     samples = read_samples(out["samples"]).to_pylist()
     assert {(row["n"], row["data"]) for row in samples if row["window"] == "interleaved"} == set(expected)
     assert "n = 8192, normal (30/30): " in done.stderr
@@ -548,7 +548,7 @@ def test_a_run_that_is_killed_while_it_measures_locked_unlocks_and_leaves_no_pro
     """The process that measures is signalled when the one that waits for it dies, however that ends."""
     begun = tmp_path / "begun"
     outputs = [f"--{name}={card.folder / name}" for name in ("windows", "checks", "samples")]
-    locked = ["sgemm_ladder", "sgemm_naive", "--regime", "locked", "--build-dir", card.folder, *outputs]
+    locked = ["sgemm_ladder", "sgemm_naive", "--clock-policy", "locked", "--build-dir", card.folder, *outputs]
     run = card.start(*locked, program=BENCH, WAIT=str(begun))
     wait_until(begun.exists, run)
     assert card.locked == (1500, 3201)
@@ -584,7 +584,7 @@ def test_a_refused_locked_leg_stops_with_one_line_and_writes_nothing(card: Card)
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the project with one experiment and no figures."""
-    return copy_tree(tmp_path_factory.mktemp("clocks") / "project", experiments={"sgemm_ladder"}, figures=())
+    return copy_tree(tmp_path_factory.mktemp("clocks") / "project", experiments={"sgemm_ladder"})
 
 
 def planned(tree: Path, card: Card, *config: str) -> str:
@@ -599,11 +599,11 @@ def test_locked_legs_are_planned_where_they_are_asked_for(tree: Path, card: Card
     """The clocks themselves are in the job file (tests/workflow/test_plan.py)."""
     leg = re.compile(r"experiments\.stages\.bench (\w+) sgemm_naive (.*?)--windows", re.DOTALL)
     legs = leg.findall(planned(tree, card))
-    assert legs and all("--regime unlocked" in options for _, options in legs)
+    assert legs and all("--clock-policy boost" in options for _, options in legs)
     commands = planned(tree, card, "lock_clocks=true", "lock_sm_mhz=1260")
     both = leg.findall(commands)
     assert len(both) == 2 * len(legs)
-    assert sum("--regime locked" in options for _, options in both) == len(legs)
+    assert sum("--clock-policy locked" in options for _, options in both) == len(legs)
     assert "experiments.stages.try_lock --job " in commands
 
 

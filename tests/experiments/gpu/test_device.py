@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from helpers import ROOT, assert_one_line, run_module
 
-from contracts import UserError, interval_columns
+from contracts import UserError
 from contracts.dtypes import dtypes
 from experiments import declarations
 from experiments.emulation import compare_gpu, launching
 from experiments.emulation.device import EmulatedDevice
 from experiments.gpu import discovery
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from experiments.stages import build, toolchain, verify
 from experiments.stages.cases import Case, cases, packed
 from experiments.stages.check import GUARD, GpuDevice, check_variant, guarded, inside, run_case
@@ -89,8 +90,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def device(folder: Path) -> Iterator[GpuDevice]:
-    """The GPU, leased for as long as this file's tests run."""
-    with lease(wait_s=600):
+    """The GPU, held for as long as this file's tests run."""
+    with session(wait_s=600):
         yield GpuDevice(folder)
 
 
@@ -159,7 +160,7 @@ def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     """The record of a short measurement of one size."""
     from experiments.gpu.seconds import Seconds
     from experiments.stages.bench import Asked, Bench, Record, measurement
-    from experiments.stages.contests import Contests
+    from experiments.stages.library_calls import LibraryCalls
     from experiments.stages.store import Store
 
     short = {
@@ -171,38 +172,38 @@ def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
         "processes": 1,
     }
     experiment = declarations.Experiment("short", "t", "q?", (variant.name,), **short)
-    item = declarations.Item(variant.name, ProblemSpec.square(1024), data, "unlocked", experiment.protocol)
+    item = declarations.Item(variant.name, ProblemSpec.square(1024), data, "boost", experiment.protocol)
     shipped, seconds = catalogue.load(), Seconds()
     asked = Asked(replace(shipped, entries={**shipped, variant.name: variant}))
     record = Record(experiment)
     with discovery.nvml() as handle:
-        contests = Contests(Store(folder / "measured"), asked.entries)
-        taken = Bench(folder, handle, contests, asked).measure(item, "0" * 8, seconds)
+        calls = LibraryCalls(Store(folder / "measured"), asked.entries)
+        taken = Bench(folder, handle, calls, asked).measure(item, "0" * 8, seconds)
         record.add(item, measurement(item, taken, None, asked, "0" * 8, seconds))
     return record
 
 
 def rows_of(record: Any) -> list[dict[str, Any]]:
-    """Its rows of bench.csv."""
-    from analysis.bench import derive
+    """Its rows of analysis.timings."""
+    from analysis.timings import timings
 
-    return derive(record.windows, pa.concat_tables(record.samples).to_pandas(), 132, "windows")
+    samples = pa.concat_tables(record.samples).to_pandas()
+    return timings(pd.DataFrame(record.windows), samples, 132).to_dict("records")
 
 
 def test_a_right_kernel_is_timed_and_its_output_checked(device: GpuDevice, folder: Path) -> None:
     record = bench(faulty("none"), folder)
     assert [(row["variant"], row["passed"]) for row in record.checks] == [("fault_none", True), ("cublas_fp32", True)]
     (row,) = rows_of(record)
-    time, shortest, longest = interval_columns("bench", "time_us_median")
-    assert row[shortest] <= row[time] <= row[longest]
-    assert 0 < row["share_of_baseline"] < 1 and row["samples"] + row["rejected"] == 20
+    assert row["time_us_low"] <= row["time_us"] <= row["time_us_high"]
+    assert 0 < row["fraction"] < 1 and row["samples"] + row["rejected"] == 20
     assert sum(map(len, record.samples)) == 40
 
 
 def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder: Path) -> None:
     """The bound is zero there, so what passes is exact; what was in C before was not."""
     record = bench(faulty("none"), folder, "zeros")
-    assert [(row["passed"], row["worst_error_share"]) for row in record.checks] == [(True, 0.0)] * 2
+    assert [(row["passed"], row["error_over_bound"]) for row in record.checks] == [(True, 0.0)] * 2
     assert rows_of(record)[0]["data"] == "zeros" and set(record.samples[0]["data"].to_pylist()) == {"zeros"}
     for name in ("nothing_written", "one_nan"):
         assert not bench(faulty(name), folder, "zeros").checks[0]["passed"], name
@@ -210,7 +211,7 @@ def test_on_zeros_the_result_must_be_zero_and_written(device: GpuDevice, folder:
 
 @pytest.mark.parametrize("name", ["dropped_step", "nothing_written", "one_nan", "missing_barrier"])
 def test_a_wrong_result_has_no_speed(name: str, device: GpuDevice, folder: Path) -> None:
-    """The output of the timed runs is checked where it lies, and a failure leaves no row of bench.csv."""
+    """The output of the timed runs is checked where it lies, and a failure leaves no row of analysis.timings."""
     record = bench(faulty(name), folder)
     assert [row["passed"] for row in record.checks] == [False, True]
     assert record.checks[0]["detail"] and [row["passed"] for row in record.windows] == [False]
@@ -332,7 +333,9 @@ def test_cublas_takes_alpha_and_beta(entry: Baseline, alpha: float, beta: float,
 
 
 @pytest.mark.parametrize("entry", [e for e in BASELINES if e.library != "torch"], ids=lambda entry: entry.name)
-def test_a_library_in_a_contest_is_right_by_every_call_and_names_the_winner(entry: Baseline, device: GpuDevice) -> None:
+def test_a_library_with_several_calls_is_right_by_every_call_and_names_the_winner(
+    entry: Baseline, device: GpuDevice
+) -> None:
     """Each algorithm that cuBLAS's heuristic gives, or configuration of Triton's, on a size at which several run."""
     from experiments.gpu.fastest_call import FastestCall
     from experiments.gpu.libraries import bind_for_timing, how_called, load_gemm

@@ -209,14 +209,14 @@ class Stub(CublasGemm):
         return [refused, lambda: self.ran.append("slow"), lambda: self.ran.append("fast")]
 
 
-def test_the_fastest_call_is_bound_and_reported_and_a_plain_bind_holds_no_contest(
+def test_the_fastest_call_is_bound_and_reported_and_a_plain_bind_searches_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fastest_call, "warm_up", lambda *_, **__: 0.0)
-    gemm, contests = Stub(), []
+    gemm, searches = Stub(), []
 
     def timed_by(_: Any, calls: list[Callable[[], None]]) -> np.ndarray:
-        contests.append(len(calls))
+        searches.append(len(calls))
         times = []
         for call in calls:
             call()
@@ -225,13 +225,13 @@ def test_the_fastest_call_is_bound_and_reported_and_a_plain_bind_holds_no_contes
 
     p = Problem.square(64)
     libraries.bind_for_timing(gemm, p, 0, 0, 0, timed_by)
-    assert libraries.how_called(gemm, p) == "cublasLtMatmul 3/3" and len(contests) == 2
+    assert libraries.how_called(gemm, p) == "cublasLtMatmul 3/3" and len(searches) == 2
     gemm.ran.clear()
     libraries.bind_for_timing(gemm, p, 0, 0, 0, timed_by)()
-    assert gemm.ran[-1] == "fast" and len(contests) == 2, "a problem bound again keeps its call"
+    assert gemm.ran[-1] == "fast" and len(searches) == 2, "a problem bound again keeps its call"
     assert libraries.how_called(gemm, Problem.square(65)) is None
     gemm.bind(Problem.square(65), 0, 0, 0)()
-    assert gemm.ran[-1] == "GemmEx" and len(contests) == 2
+    assert gemm.ran[-1] == "GemmEx" and len(searches) == 2
 
 
 @pytest.mark.parametrize(

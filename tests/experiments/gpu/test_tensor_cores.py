@@ -11,7 +11,7 @@ import pytest
 from helpers import ROOT
 
 import ptxsim
-from experiments.gpu.lease import lease
+from experiments.gpu.session import session
 from experiments.stages import build, toolchain
 from ptxsim import tensor_cores
 from ptxsim.parser import parse
@@ -111,12 +111,12 @@ class Both:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
-    """The test kernels, compiled, and the card, leased."""
+    """The test kernels, compiled, and the card, held."""
     folder, nvcc = tmp_path_factory.mktemp("tensor"), toolchain.nvcc()
     build.compile_source(ROOT / "experiments" / "gpu" / "harness.cu", folder / "harness", "sm_90a", nvcc)
     for name in ("wgmma", "foreign", "foreign_sm90"):
         build.compile_source(KERNELS / f"{name}.cu", folder / name, "sm_90a", nvcc)
-    with lease(wait_s=600):
+    with session(wait_s=600):
         yield Both(folder)
 
 

@@ -130,7 +130,7 @@ def test_every_bad_case_is_reported_and_nothing_written(tmp_path: Path) -> None:
     done = run_module("experiments.stages.analytic", "--cases", cases, "--out", tmp_path / "out.csv")
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 2 and len(lines) == 2 and all(line.startswith(f"error: {cases}: ") for line in lines)
-    assert ": one: address" in lines[0] and ": two: arch = 'sm_61': limits unknown" in lines[1]
+    assert "/one: address" in lines[0] and "/two: arch = 'sm_61': limits unknown" in lines[1]
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -142,8 +142,8 @@ def test_every_bad_case_is_reported_and_nothing_written(tmp_path: Path) -> None:
             ["a.access.kind", "read", "load, store, ldmatrix, cp_async"],
         ),
         ("a: {access: {kind: load, bytes: 3, address: '0'}}", ["a.access.bytes = 3", "1, 2, 4, 8, 16"]),
-        ("a: {occupancy: {arch: sm_86, threads: 32, registers: 1}}", ["a.occupancy", "'shared_bytes' is a required"]),
-        ("a: {occupansy: {}}", ["unknown key 'occupansy' in a", "occupancy"]),
+        ("a: {occupancy: {arch: sm_86, threads: 32, registers: 1}}", ["a.occupancy", "shared_bytes"]),
+        ("a: {occupansy: {}}", ["unknown key 'occupansy'", "occupancy"]),
     ],
 )
 def test_a_case_of_another_shape_is_one_line(text: str, words: list[str], tmp_path: Path) -> None:

@@ -57,18 +57,21 @@ def test_a_file_of_an_earlier_run_keeps_that_run_s_origin(measured: Path, archiv
         assert done.returncode == 0, done.stderr
         return json.loads((data / "archived.json").read_text())
 
-    shutil.copyfile(archive / "agreement.csv", measured / "agreement.csv")
+    shutil.copyfile(archive / "emulator_next_to_gpu.csv", measured / "emulator_next_to_gpu.csv")
     first = archived()
     runs = [
         {key: value for key, value in first[name].items() if key != "sha256"}
-        for name in ("agreement.csv", "windows.csv")
+        for name in ("emulator_next_to_gpu.csv", "windows.csv")
     ]
-    assert runs[0] == runs[1] and first["agreement.csv"]["sha256"] != first["windows.csv"]["sha256"]
-    (measured / "agreement.csv").unlink()
+    assert runs[0] == runs[1] and first["emulator_next_to_gpu.csv"]["sha256"] != first["windows.csv"]["sha256"]
+    (measured / "emulator_next_to_gpu.csv").unlink()
     later = json.loads((measured / "provenance.json").read_text()) | {"commit": "later"}
     (measured / "provenance.json").write_text(json.dumps(later))
     second = archived()
-    assert second["agreement.csv"] == first["agreement.csv"] and second["windows.csv"]["commit"] == "later"
+    assert (
+        second["emulator_next_to_gpu.csv"] == first["emulator_next_to_gpu.csv"]
+        and second["windows.csv"]["commit"] == "later"
+    )
 
 
 def test_what_is_measured_again_needs_no_same_code(measured: Path, archive: Path, tmp_path: Path) -> None:
@@ -95,15 +98,17 @@ def test_one_table_alone_leaves_the_others_as_they_are(measured: Path, archive: 
     for name in ARCHIVED:
         if name != "provenance.json":
             (measured / name).unlink()
-    shutil.copyfile(archive / "agreement.csv", measured / "agreement.csv")
-    (data / "agreement.csv").unlink()
+    shutil.copyfile(archive / "emulator_next_to_gpu.csv", measured / "emulator_next_to_gpu.csv")
+    (data / "emulator_next_to_gpu.csv").unlink()
     before = {path.name: path.read_bytes() for path in data.iterdir() if path.name != "archived.json"}
-    done = run_module("experiments.stages.archive", "--measured", measured, "--data", data, "--only", "agreement.csv")
+    done = run_module(
+        "experiments.stages.archive", "--measured", measured, "--data", data, "--only", "emulator_next_to_gpu.csv"
+    )
     assert done.returncode == 0, done.stderr
-    assert (data / "agreement.csv").is_file() and all(
+    assert (data / "emulator_next_to_gpu.csv").is_file() and all(
         (data / name).read_bytes() == text for name, text in before.items()
     )
-    assert "agreement.csv" in json.loads((data / "archived.json").read_text())
+    assert "emulator_next_to_gpu.csv" in json.loads((data / "archived.json").read_text())
     for name, words in {"bench.csv": ["unknown file", "nearest"], "tuning.csv": ["tuning.csv is missing"]}.items():
         done = run_module("experiments.stages.archive", "--measured", measured, "--data", data, "--only", name)
         assert_one_line(done, *words)

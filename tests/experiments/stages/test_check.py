@@ -94,7 +94,7 @@ def test_a_right_gemm_passes_every_case(name: str, tmp_path: Any) -> None:
     """All cases, with the large one that is checked by rows and Freivalds' test; the rows fit checks.csv."""
     rows = check_variant(nullcontext(NumpyDevice()), catalogue.load().kernels[name], seed=7, large=1024)
     assert [row["case"] for row in rows if not row["passed"]] == []
-    shares = [row["worst_error_share"] for row in rows if not row["case"].startswith("refuses")]
+    shares = [row["error_over_bound"] for row in rows if not row["case"].startswith("refuses")]
     assert len(shares) >= 17 and all(0 <= share <= 1 for share in shares)
     write_rows(tmp_path / "checks.csv", "checks", rows)
 
@@ -367,7 +367,7 @@ def test_a_fault_is_a_row_that_says_what_and_where(caplog: pytest.LogCaptureFixt
     with caplog.at_level("INFO"):
         rows = check_variant(nullcontext(OneNan()), VECTORIZED, seed=1, large=None)
     failed = [row for row in rows if not row["passed"]]
-    assert failed and all(row["worst_error_share"] is None for row in failed)
+    assert failed and all(row["error_over_bound"] is None for row in failed)
     said = caplog.messages
     explained = [row for row in failed if "element [" in row["detail"]]
     assert len(explained) == 1 and "they are NaN" in explained[0]["detail"]
@@ -622,7 +622,7 @@ def test_a_case_can_be_run_again_by_its_seed() -> None:
     assert all(later["seed"] == sooner["seed"] + 1 for sooner, later in pairwise(rows))
     for row, case in zip(rows, cases(NAIVE), strict=True):
         if not case.refused:
-            assert run_case(NumpyDevice(), NAIVE, case, row["seed"]).worst == row["worst_error_share"]
+            assert run_case(NumpyDevice(), NAIVE, case, row["seed"]).worst == row["error_over_bound"]
 
 
 # ---- many variants in one process ------------------------------------------------------------------------------------
@@ -632,7 +632,7 @@ class SpoiltBy(NumpyDevice):
     """A GPU whose context one kernel spoils: from then on, every call of the same process fails."""
 
     def __init__(self, name: str) -> None:
-        self.name_of_fault, self.spoilt, self.gpu, self.lease = name, False, self, SimpleNamespace(name="0" * 8)
+        self.name_of_fault, self.spoilt, self.gpu, self.session = name, False, self, SimpleNamespace(name="0" * 8)
 
     def sync(self) -> None:
         if self.spoilt:

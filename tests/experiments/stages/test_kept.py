@@ -17,7 +17,7 @@ from pathlib import Path
 from contracts import write_rows
 count = Path(sys.argv[sys.argv.index("--count") + 1])
 count.write_text(count.read_text() + "x" if count.exists() else "x")
-row = {"dispatcher": "sgemm_best", "m": 64, "n": 64, "k": 64, "variant": "sgemm_naive", "time_us": 1.5, "share": 0.5}
+row = {"dispatcher": "sgemm_best", "m": 64, "n": 64, "k": 64, "variant": "sgemm_naive", "time_us": 1.5, "fraction": 0.5}
 write_rows(sys.argv[sys.argv.index("--out") + 1], "dispatch", [row | {"source_hash": "0"}])
 """
 

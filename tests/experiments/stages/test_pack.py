@@ -31,7 +31,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "h100"
     for problem, commit in (("64x64x64,alpha=0.5,beta=-1e-05", "c" * 40), ("128x128x128", None), ("256x256x256", None)):
         monkeypatch.setattr(provenance, "clean_commit", lambda commit=commit: commit)
-        place = Place("bench", "sgemm_naive", f"{problem}-uniform-unlocked")
+        place = Place("bench", "sgemm_naive", f"{problem}-uniform-boost")
         Store(folder / "measured").keep(place, Measurement({}, "0" * 8))
     (older,) = folder.rglob("256x256x256-*.json")
     older.write_text(
@@ -63,9 +63,9 @@ def test_a_run_goes_on_elsewhere_with_all_that_was_measured(results: Path, packe
         assert json.loads(there_now[name]) == {"commit": COMMIT} | json.loads(here[name])
     commits = {path.name.partition("x")[0]: json.loads(path.read_text())["commit"] for path in there.rglob("*-*.json")}
     assert commits == {"64": "c" * 40, "128": None, "256": COMMIT}
-    assert [one["commits"] for one in provenance.leases(there / "measured")] == [[COMMIT, "c" * 40]]
+    assert [one["commits"] for one in provenance.sessions(there / "measured")] == [[COMMIT, "c" * 40]]
     assert pack.unpack(pack.read(packed), there) == 0  # and a second time nothing is added
-    own = Place("bench", "sgemm_naive", "512x512x512-uniform-unlocked")
+    own = Place("bench", "sgemm_naive", "512x512x512-uniform-boost")
     Store(there / "measured").keep(own, Measurement({}, "1" * 8))
     assert pack.write(there, packed, COMMIT, GPU) == 4
 
@@ -149,7 +149,7 @@ def test_a_pack_that_is_cut_or_changed_is_one_line_and_nothing_is_copied(
 def test_a_pack_of_another_run_is_not_overwritten(packed: Path, tmp_path: Path) -> None:
     before = packed.read_bytes()
     other = tmp_path / "other"
-    place = Place("bench", "sgemm_warptile", "64x64x64-uniform-unlocked")
+    place = Place("bench", "sgemm_warptile", "64x64x64-uniform-boost")
     Store(other / "measured").keep(place, Measurement({}, "0" * 8))
     with pytest.raises(UserError, match=r"holds 5 files that this run does not have"):
         pack.write(other, packed, COMMIT, GPU)

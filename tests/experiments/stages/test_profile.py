@@ -55,7 +55,7 @@ def fake_ncu(tmp_path: Path, says: str, monkeypatch: pytest.MonkeyPatch) -> None
     program.write_text(f"#!/bin/sh\necho '{says}'\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path) + os.pathsep + os.environ["PATH"])
-    monkeypatch.setenv("GEMM_LADDER_LEASE_HELD", "1")  # there is no GPU to lease
+    monkeypatch.setenv("GEMM_LADDER_GPU_HELD", "1")  # there is no GPU to session
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from helpers import ARCHIVE, ROOT, assert_one_line, copy_tree, run_module
 
-from analysis.data import with_hashes_of_today
 from contracts import UserError, read_json, write_rows
 from experiments.stages.build import build_variant
 from experiments.stages.same_code import Tree, chained, find
@@ -90,10 +89,3 @@ def test_a_commit_that_is_not_there_is_one_line(archive: Path) -> None:
     done = run_module("experiments.stages.same_code", "--data", archive, "--commit", "no-such-commit")
     assert_one_line(done, "--commit no-such-commit:")
     assert not (archive / "same_code.csv").exists()
-
-
-def test_rows_of_the_same_code_have_the_hash_of_today() -> None:
-    same = [{"variant": "a", "measured_hash": "1", "source_hash": "2"}]
-    rows = [{"variant": name, "source_hash": value} for name, value in (("a", "1"), ("a", "0"), ("b", "1"))]
-    assert [row["source_hash"] for row in with_hashes_of_today(rows, same)] == ["2", "0", "1"]
-    assert with_hashes_of_today([{"n": 1}], same) == [{"n": 1}]

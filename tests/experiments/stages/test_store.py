@@ -20,20 +20,20 @@ from experiments.stages.store import Measurement, Place, Store
 from kernels import catalogue
 from kernels.problem import ProblemSpec
 
-PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-unlocked")
+PLACE = Place("bench", "sgemm_naive", "64x64x64-uniform-boost")
 BASIS = {"source": "a"}
 PROTOCOL = declarations.Experiment("e", "t", "q?", ()).protocol
 
 
-def kept(store: Store, lease: str = "0000000a", leases: set[str] | None = None, **changes: object) -> Measurement:
-    one = replace(Measurement(BASIS, lease, {"windows": [{"n": 64}]}, {"window": 0.25}), **changes)
-    return store.keep(PLACE, one, leases)
+def kept(store: Store, session: str = "0000000a", sessions: set[str] | None = None, **changes: object) -> Measurement:
+    one = replace(Measurement(BASIS, session, {"windows": [{"n": 64}]}, {"window": 0.25}), **changes)
+    return store.keep(PLACE, one, sessions)
 
 
 def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     store = Store(tmp_path)
     head = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
-    head |= {"regime": "unlocked", "data": "uniform", "process": 0}
+    head |= {"clock_policy": "boost", "data": "uniform", "process": 0}
     columns = head | {"window": "worklog", "role": "variant", "index": np.arange(3), "time_us": np.array([1.0, 2, 3])}
     columns |= {"sm_clock_mhz": np.full(3, 1500, np.float32), "kept": np.ones(3, bool), "reason": None}
     one = kept(store, samples=samples_table(3, columns))
@@ -45,14 +45,14 @@ def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     assert store.find(replace(PLACE, item="65x65x65"), BASIS.__eq__) is None
 
 
-def test_the_first_that_serves_is_found_or_the_one_of_a_lease(tmp_path: Path) -> None:
+def test_the_first_that_serves_is_found_or_the_one_of_a_session(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    for lease, source in (("0000000c", "old"), ("0000000b", "a"), ("0000000a", "a")):
-        kept(store, lease, {lease}, basis={"source": source})
+    for session, source in (("0000000c", "old"), ("0000000b", "a"), ("0000000a", "a")):
+        kept(store, session, {session}, basis={"source": source})
     found = store.find(PLACE, BASIS.__eq__)
-    assert found is not None and found.lease == "0000000b"
+    assert found is not None and found.session == "0000000b"
     found = store.find(PLACE, BASIS.__eq__, {"0000000a"})
-    assert found is not None and found.lease == "0000000a"
+    assert found is not None and found.session == "0000000a"
     assert store.find(PLACE, BASIS.__eq__, {"0000000d"}) is None
 
 
@@ -70,7 +70,7 @@ def test_of_two_gpus_that_measured_the_same_the_first_is_kept_unless_each_is_ask
     first = kept(store)
     assert kept(store, "0000000b") == kept(store, "0000000b", {"0000000a", "0000000b"}) == first
     own = kept(store, "0000000b", {"0000000b"})
-    assert own.lease == "0000000b" and store.every(PLACE, BASIS.__eq__) == [first, own]
+    assert own.session == "0000000b" and store.every(PLACE, BASIS.__eq__) == [first, own]
 
 
 def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(t
         "k": 1,
         "alpha": 1.0,
         "beta": 0.0,
-        "regime": "unlocked",
+        "clock_policy": "boost",
         "data": "zeros",
         "process": 0,
     }
@@ -141,7 +141,7 @@ def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> Non
     shared: dict[tuple[str, ProblemSpec, str], list[Protocol]] = {}
     for experiment in loaded.values():
         if not experiment.by_name:
-            for item in declarations.items(experiment, experiment.variants, "unlocked"):
+            for item in declarations.items(experiment, experiment.variants, "boost"):
                 assert item.protocol.covers(experiment.protocol)
                 shared.setdefault((item.variant, item.problem, item.data), []).append(item.protocol)
     assert sum(len(protocols) > 1 for protocols in shared.values()) > 20
@@ -149,13 +149,13 @@ def test_an_item_has_the_protocol_that_serves_every_experiment_of_a_run() -> Non
 
 
 def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
-    item = Item("sgemm_naive", ProblemSpec.square(64), "uniform", "unlocked", PROTOCOL)
+    item = Item("sgemm_naive", ProblemSpec.square(64), "uniform", "boost", PROTOCOL)
     asked = bench.Asked(catalogue.load())
     basis = json.loads(json.dumps(bench.basis_of(item, asked)))  # as it is read from its file
     serves = bench._serves(item, asked)
     assert serves(basis) and not serves(basis | {"source": "other"}) and not serves(basis | {"baseline": "other"})
     assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
-    locked = replace(item, regime="locked")
+    locked = replace(item, clock_policy="locked")
     other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
     assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)
 
@@ -163,26 +163,26 @@ def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
 def test_each_card_has_the_median_over_its_processes(tmp_path: Path) -> None:
     """A product that C is added to would have the row of another."""
     store, asked = Store(tmp_path), bench.Asked(catalogue.load())
-    ladder = declarations.items(declarations.load("tf32_ladder"), ["tf32gemm_bcf"], "unlocked")
+    ladder = declarations.items(declarations.load("tf32_ladder"), ["tf32gemm_bcf"], "boost")
     once, twice = ([item for item in ladder if item.problem.n == n][:2] for n in (8192, 4096))
-    for lease, items, times in (("0000000a", once + twice, (1.0, 1.0, 2.0, 4.0)), ("0000000b", twice[:1], (5.0,))):
+    for session, items, times in (("0000000a", once + twice, (1.0, 1.0, 2.0, 4.0)), ("0000000b", twice[:1], (5.0,))):
         for item, ours in zip(items, times, strict=True):
             columns = {"experiment": ""} | bench._head(item) | {"window": "interleaved", "index": np.arange(4)}
             columns |= {"role": np.array(["variant", "baseline"] * 2), "time_us": np.array([ours, 1.0] * 2)}
             columns |= {"sm_clock_mhz": np.full(4, 1500, np.float32), "kept": np.ones(4, bool), "reason": None}
             window = bench._head(item) | {"dtype": "tf32", "baseline": "cublas_tf32", "source_hash": "a"}
-            rows = {"windows": [window | {"lease": lease, "passed": True, "left_out": None}]}
-            one = Measurement(bench.basis_of(item, asked), lease, rows, samples=samples_table(4, columns))
-            store.keep(bench._place(item), one, {lease})
+            rows = {"windows": [window | {"session": session, "passed": True, "left_out": None}]}
+            one = Measurement(bench.basis_of(item, asked), session, rows, samples=samples_table(4, columns))
+            store.keep(bench._place(item), one, {session})
     options = argparse.Namespace(catalogue=asked.entries, sm_mhz=None, memory_mhz=None)
     added = [replace(item, problem=replace(item.problem, beta=1.0)) for item in once]
     for item in added:
         kept_one = store.find(bench._place(once[item.process]), lambda _: True)
         assert kept_one is not None
         store.keep(bench._place(item), replace(kept_one, basis=bench.basis_of(item, asked)))
-    rows = bench.lease_medians([*twice, *added], store, options)
-    assert [(row["n"], row["lease"], row["time_us_median"], row["samples"]) for row in rows] == [
+    rows = bench.gpu_medians([*twice, *added], store, options)
+    assert [(row["n"], row["session"], row["time_us_median"], row["samples"]) for row in rows] == [
         (4096, "0000000a", 3.0, 4),
         (4096, "0000000b", 5.0, 2),
     ]
-    assert [row["n"] for row in bench.lease_medians(once, store, options)] == [8192]
+    assert [row["n"] for row in bench.gpu_medians(once, store, options)] == [8192]

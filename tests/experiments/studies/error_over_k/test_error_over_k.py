@@ -1,24 +1,17 @@
-"""The study of errors over k: its data, its rows from the emulator, its archived table and its figure."""
+"""The study of errors over k: its data, its rows from the emulator, and its archived table."""
 
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from helpers import ARCHIVE, assert_one_line, run_module
 
-from analysis.quantities.registry import ERROR_DATA
-from contracts import read_rows, schema
+from contracts import read_rows
 from experiments.emulation.device import EmulatedDevice
-from experiments.studies.error_over_k.figure import draw, origin
 from experiments.studies.error_over_k.measure import DATA, KS, errors, measure, random_rows
 from kernels import catalogue
 
 TABLE = ARCHIVE / "error_over_k.csv"
-
-
-def test_every_list_of_the_kinds_of_data_is_the_same() -> None:
-    assert list(DATA) == list(ERROR_DATA) == schema("error_over_k")["properties"]["data"]["enum"]
 
 
 def test_data_are_of_their_kind() -> None:
@@ -65,26 +58,3 @@ def test_what_it_cannot_measure_is_one_line(name: str, words: str, tmp_path) -> 
     module = "experiments.studies.error_over_k.measure"
     done = run_module(module, name, "--emulated", "--build-dir", tmp_path, "--out", tmp_path / "out.csv")
     assert_one_line(done, name, words)
-
-
-def rows(device: str) -> pd.DataFrame:
-    rows = [
-        {"variant": variant, "label": variant, "kind": kind, "order": order, "stale": False, "device": device,
-         "data": data, "k": k, "elements": 1024, "worst": 10.0 * k, "rms": 1.0 * k}
-        for order, (variant, kind) in enumerate({"sgemm_naive": "kernel", "cublas_fp32": "baseline"}.items())
-        for data in DATA for k in KS
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-class Measured:
-    origin = "archived: a GPU"
-
-
-def test_the_figure_has_a_line_for_each_variant_and_says_what_made_it() -> None:
-    figure = draw(Measured(), rows("ptxsim"))
-    assert len(figure.axes) == 2 * len(DATA)
-    for axes, factor in ((figure.axes[0], 1), (figure.axes[-1], 10)):
-        assert [list(line.get_ydata()) for line in axes.lines] == [[factor * k for k in KS]] * 2
-    assert "emulated" in figure.get_supxlabel() and "a GPU" not in figure.get_supxlabel()
-    assert origin(Measured(), {"gpu"}).origin == "archived: a GPU"

@@ -1,18 +1,15 @@
-"""The microbenchmark of wavefronts between warps: its launches, what it counts itself, and its figure."""
+"""The microbenchmark of wavefronts between warps: its launches and what it counts itself."""
 
 from __future__ import annotations
 
 import shutil
 
-import pandas as pd
 import pytest
 
 import ptxsim
-from contracts import schema
 from experiments.stages.build import compile_source
 from experiments.stages.toolchain import nvcc
 from experiments.studies.inter_warp_conflicts import measure as inter_warp_conflicts
-from experiments.studies.inter_warp_conflicts.figure import draw, excess
 from experiments.studies.inter_warp_conflicts.measure import Case, cases, entries, find, needed
 
 
@@ -48,30 +45,3 @@ def test_what_a_block_executes_and_needs(built, case, loads, stores):
     assert counted["stores_need"] == width * stores
     if loads is not None:
         assert counted["loads"] == loads and counted["loads_need"] == width * loads
-
-
-def rows(store_wavefronts: int) -> pd.DataFrame:
-    row = {
-        "kernel": "sgemm_blocktile_2d", "source": "A and B", "steps": 128, "loads": 100, "stores": 100,
-        "load_wavefronts": 200, "store_wavefronts": store_wavefronts, "load_conflicts": 0, "store_conflicts": 0,
-        "loads_need": 200, "stores_need": 100, "cycles": 1000, "blocks_per_sm": 1,
-    }  # fmt: skip
-    found = [row | {"warps": warps} for warps in (1, 2)]
-    return pd.DataFrame(found, columns=list(schema("inter_warp_conflicts")["properties"]))
-
-
-def test_excess_is_a_share_of_what_is_needed():
-    found = excess(rows(110))
-    assert list(found["store_excess"]) == [10, 10] and list(found["load_excess"]) == [0, 0]
-    none = rows(0).assign(stores_need=0)
-    assert excess(none)["store_excess"].isna().all()
-
-
-def test_the_figure_shows_each_kernel_over_its_warps():
-    class Measured:
-        origin = "archived: a GPU"
-
-    figure = draw(Measured(), rows(110))
-    stores, loads = figure.axes
-    assert list(stores.lines[0].get_ydata()) == [10, 10] and list(loads.lines[0].get_ydata()) == [0, 0]
-    assert list(stores.lines[0].get_xdata()) == [1, 2]

@@ -1,0 +1,474 @@
+// What each view draws. A view reads the state and fills its section of the page.
+
+const SEVERAL_SIZES = 6, DENSE_SIZES = 30; // from so many sizes on, those of a kernel are joined by a line
+const CLAIM_KINDS = { anywhere: 'checked without a GPU', mechanism: 'measured on a GPU', untestable: 'not testable' };
+const VERDICTS = ['holds', 'does not hold', 'within noise', 'not measured', 'not testable'];
+const views = {};
+
+// ---- the ladder ------------------------------------------------------------------------------------------------------
+
+views.ladder = async () => {
+  const gpu = chosenGpu();
+  await readNumbers(gpu);
+  const ladder = chosenLadder(gpu);
+  if (!ladder) return fill('ladder-rungs', empty(`Nothing was timed on ${gpu.gpu}.`));
+  const all = timingsOf(gpu, ladder), sizes = ascending(all.map(row => row.n));
+  const n = oneOf(state.n, sizes, sizes.includes(4096) ? 4096 : sizes.at(-1));
+  const kinds = uniformFirst(all.map(row => row.data)), data = oneOf(state.data, kinds);
+  const rows = timingsOf(gpu, ladder, n, data), chosen = chosenRung(rows);
+  controls(ladderChoice(gpu, ladder), gpuChoice(), sizeChoice(sizes, n), dataChoice(kinds, data));
+  fill('ladder-title', ladder.text);
+  fill('ladder-note', `${ladder.question} `,
+    `Bars: fraction of cuBLAS, interleaved, at m = n = k = ${n} on ${gpu.gpu} (${protocol(gpu)}). `,
+    'Gain: times as fast as the kernel that it builds on. ', failedText(gpu), staleText(rows));
+  fill('ladder-rungs', rungRows(rows, chosen));
+  await showRung(gpu, ladder, n, rows, chosen);
+};
+
+/** The kernel in the URL, else the last step of the first worklog in this ladder. */
+function chosenRung(rows) {
+  const stepped = rows.filter(row => gainOf(row, rows) && KERNELS.get(row.variant).kind === 'kernel');
+  const worklogOf = row => KERNELS.get(row.variant).worklog;
+  const lastOfFirst = stepped.filter(row => worklogOf(row) === worklogOf(stepped[0])).at(-1);
+  return rows.find(row => row.variant === state.kernel) ?? lastOfFirst ?? rows[0];
+}
+
+function rungRows(rows, chosen) {
+  const end = 1.04 * Math.max(1, ...rows.map(row => row.fraction_high ?? row.fraction ?? 0));
+  const full = `--full: ${100 / end}%`; // where 100% of cuBLAS lies
+  const head = el('div', { class: 'rung head', style: full, 'aria-hidden': 'true' },
+    el('span', { class: 'name' }, 'kernel'), el('span', { class: 'track' }, el('span', {}, 'cuBLAS')),
+    el('span', {}, 'fraction'), el('span', { class: 'tflops' }, 'TFLOP/s'), el('span', {}, 'gain'));
+  const groups = WORKLOGS.flatMap(worklog => {
+    const members = rows.filter(row => KERNELS.get(row.variant).worklog === worklog);
+    const gpus = (DATA.worklogs[worklog].gpus ?? []).join(', ');
+    const title = el('h3', {}, groupName(worklog), el('small', {}, gpus && `measured there on ${gpus}`));
+    return members.length ? [title, ...members.map(row => rungRow(row, rows, row === chosen, end, full))] : [];
+  });
+  return [head, ...groups];
+}
+
+function rungRow(row, rows, isChosen, end, full) {
+  const { worklog, dtype, idea } = KERNELS.get(row.variant), gain = gainOf(row, rows);
+  const at = value => `${100 * value / end}%`;
+  const low = row.fraction_low ?? row.fraction, high = row.fraction_high ?? row.fraction;
+  const moved = gain && !gain.noise && Math.abs(gain.value - 1) >= 0.005;
+  const attributes = {
+    class: `rung ${['ours', 'library'].includes(worklog) ? worklog : ''}`, id: `rung-${row.variant}`, style: full,
+    href: hashOf({ kernel: row.variant }), 'aria-current': isChosen && 'true', onkeydown: moveFocus,
+    onclick: () => { scrollToRung = narrow(); }, title: `${sentence(idea)}${gain ? ` ${sentence(gain.words)}` : ''}`,
+  };
+  return el('a', attributes,
+    el('span', { class: 'name' }, marked(row).replace(`_${dtype}`, '')),
+    el('span', { class: 'track', 'aria-hidden': 'true' },
+      el('span', { class: 'bar', style: `width: ${at(row.fraction)}` }),
+      el('span', { class: 'range', style: `left: ${at(low)}; width: ${at(high - low)}` })),
+    el('span', {}, percent(row.fraction)),
+    el('span', { class: 'tflops' }, number(row.tflops)),
+    el('span', { class: moved ? (gain.value > 1 ? 'better' : 'worse') : '' }, gain?.text ?? ''));
+}
+
+let scrollToRung = false; // on a phone the chosen rung lies below the ladder
+
+function moveFocus(event) {
+  const rungs = [...document.querySelectorAll('a.rung')], place = rungs.indexOf(event.currentTarget);
+  const next = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: rungs.length - 1 }[event.key];
+  if (next === undefined) return;
+  event.preventDefault();
+  rungs[Math.min(rungs.length - 1, Math.max(0, next))].focus();
+}
+
+/** The chosen rung: idea, limiter, counters, roofline, bank picture, command and diff. */
+async function showRung(gpu, ladder, n, rows, row) {
+  const { variant } = row, kernel = KERNELS.get(variant), over = before(variant), gain = gainOf(row, rows);
+  const changed = STEPS.get(variant)?.changed, fraction = percent(row.fraction);
+  const profiledAt = over ? oneOf(n, profiled(gpu, [variant, over]), null) ?? profiled(gpu, [variant, over])[0] : null;
+  fill('rung-title', marked(row), ' ', el('span', { class: 'small' }, `${kernel.dtype}, ${groupName(kernel.worklog)}`));
+  fill('rung-speed', el('strong', {}, fraction), ` of cuBLAS, ${number(row.tflops)} TFLOP/s`, gain ? `, ${gain.words}` : '');
+  fill('rung-idea', sentence(kernel.idea), changed ? ` Against ${labelOf(over)}: ${changed}.` : '');
+  fill('rung-facts', profiledAt ? stepTable(gpu, variant, over, profiledAt)
+    : empty(over ? 'Nsight Compute did not profile both kernels of this step.' : 'Nothing comes before this kernel.'));
+  const pictures = Object.keys(DATA.pictures).filter(name => DATA.pictures[name].includes(variant));
+  fill('rung-picture', pictures.map(name => el('p', {}, link('Bank picture of this kernel', { view: 'banks', show: name }))));
+  fill('rung-run', runLines(kernel, over, ladder));
+  await drawStep(gpu, ladder, variant, over, profiledAt);
+  fill('rung-diff', over ? await sourceDiff(over, variant) : '');
+  announce(`${kernel.label}: ${fraction} of cuBLAS${gain ? `, ${gain.words}` : ''}`);
+  if (scrollToRung) byId('rung').scrollIntoView();
+  scrollToRung = false;
+}
+
+function stepTable(gpu, variant, over, n) {
+  const [old, now] = [over, variant].map(name => counted(gpu, name, n));
+  const limits = [over, variant].map(name => limiter(gpu, name, n));
+  const stallCell = row => {
+    const stall = topStall(row);
+    if (!stall) return wordsCell('–');
+    const cycles = `${number(stall.cycles)} of ${number(row.cycles_per_instruction)} cycles`;
+    return wordsCell(stall.name, small(`${cycles}${stall.means ? `, ${stall.means}` : ''}`));
+  };
+  const rows = [['Limiter', ...limits.map(limit => wordsCell(limit.short)), '']];
+  rows.push(['Top stall', stallCell(old), stallCell(now), '']);
+  for (const { key, meant } of movedCounters(variant, old, now)) {
+    const [label, unit, better] = DATA.counters[key], rises = now[key] > old[key];
+    const hardly = Math.abs(now[key] - old[key]) <= MOVED * Math.abs(old[key]);
+    const result = hardly ? 'hardly moved' : rises === (meant === 'rise') ? 'as meant' : 'the other way';
+    const look = better && !hardly ? (rises === better > 0 ? 'better' : 'worse') : '';
+    const value = row => wordsCell(withUnit(row[key], unit.replace('cycles per instruction', 'cycles')));
+    rows.push([el('span', {}, label, meant ? small(`meant to ${meant}: ${result}`) : ''), value(old), value(now),
+      [relative(old[key], now[key]), { class: look }]]);
+  }
+  return [table([`n = ${n}`, labelOf(over), labelOf(variant), 'change'], rows), el('p', { class: 'note' },
+    'Limiter: the unit with the most minimum cycles, at least this part of the measured ones; below 60% it is latency. ',
+    'Counters: Nsight Compute.')];
+}
+
+async function drawStep(gpu, ladder, variant, over, n) {
+  const point = name => n && rooflinePoint(gpu, name, n, timingsOf(gpu, ladder, n).find(row => row.variant === name));
+  const old = point(over), now = point(variant);
+  fill('rung-roofline-note', old && now ? `Roofline: circle ${labelOf(over)}, arrow ${labelOf(variant)}.` : '');
+  if (!old || !now) return fill('rung-roofline');
+  const start = { ...old, colour: 'var(--soft)', fill: 'transparent', text: '', step: 'before' };
+  const end = { ...now, x0: old.x, y0: old.y, colour: 'var(--ours)', fill: 'var(--ours)', text: '', step: 'after' };
+  return drawRoofline('rung-roofline', gpu, ladder.dtype, [start, end], 190);
+}
+
+function runLines(kernel, over, ladder) {
+  const command = (text, line) => el('span', {}, `${text}: `, code(line));
+  return el('div', { class: 'run' },
+    kernel.kind === 'kernel' && command('Check and emulate it', `make try KERNEL=${kernel.variant}`),
+    command('Measure this ladder', `snakemake --cores 1 ${ladder.name}`),
+    over && link('All counters side by side', { view: 'compare', a: over, b: kernel.variant }));
+}
+
+// ---- findings --------------------------------------------------------------------------------------------------------
+
+views.findings = async () => {
+  if (!DATA.findings.length) return fill('findings-list', empty('No findings.json was there when this page was made.'));
+  const shownIn = { ladder: 'See the ladder', sizes: 'See it over the sizes', compare: 'See both kernels side by side' };
+  fill('findings-list', DATA.findings.map(finding => el('article', { class: 'card', id: `finding-${finding.name}` },
+    el('h3', {}, withCode(finding.title)),
+    el('ul', {}, finding.gpus.map(result => findingOnGpu(finding, result))),
+    finding.chart && el('p', {}, link(shownIn[finding.chart.view], onlyWith(finding.chart))))));
+};
+
+function findingOnGpu(finding, result) {
+  const gpu = DATA.gpus.find(known => known.name === result.gpu);
+  const title = result.title !== finding.title ? `${result.title}. ` : '';
+  const verdict = { true: ['✓ holds', 'yes'], false: ['✗ does not hold', 'no'] }[result.holds] ?? ['± not decided', ''];
+  return el('li', {}, el('strong', {}, result.model), gpu && isOlder(gpu) ? ` (${protocol(gpu)})` : '', ': ',
+    el('span', { class: `verdict ${verdict[1]}` }, verdict[0]), '. ', withCode(title + result.sentence));
+}
+
+// ---- sizes -----------------------------------------------------------------------------------------------------------
+
+views.sizes = async () => {
+  const gpu = chosenGpu(), other = DATA.gpus.find(known => known.id === state.with && known !== gpu);
+  await Promise.all([readNumbers(gpu), readNumbers(other)]);
+  const chosen = sizesChosen(gpu), { quantity, variants } = chosen, others = DATA.gpus.filter(known => known !== gpu);
+  const heading = one => `${one.label}, ${one.unit}`;
+  controls(choice('q', 'Quantity', DATA.quantities.map(one => [one.key, heading(one)]), quantity.key),
+    choice('dtype', 'Data type', chosen.dtypes.map(dtype => [dtype, dtype]), chosen.dtype, ['draw', 'at']), gpuChoice(),
+    choice('with', 'Compare with', [['', 'no other GPU'], ...others.map(one => [one.id, gpuLabel(one)])], other?.id ?? ''),
+    dataChoice(chosen.kinds, chosen.data));
+  const points = variants.flatMap((variant, place) => sizePoints(gpu, false, variant, place, chosen));
+  if (other) points.push(...variants.flatMap((variant, place) => sizePoints(other, true, variant, place, chosen)));
+  const sizes = ascending(points.map(point => point.n));
+  chosen.at = oneOf(state.at, sizes, sizes.includes(4096) ? 4096 : sizes.at(-1));
+  fill('sizes-legend', variants.map((variant, place) => el('li', {},
+    el('span', { class: 'swatch', style: `background: ${colour(variant, place)}` }), labelOf(variant))));
+  fill('sizes-note', `${gpuText(gpu)}, ${protocol(gpu)}. `,
+    'Error bars: range over the processes; where there was one process, how far six H100s lie apart. ',
+    other && `Hollow squares: ${gpuLabel(other)}. `, failedText(gpu),
+    quantity.key === 'power_w' && `The power limit is ${gpu.power_limit_w} W; NVML can read more over a short window. `,
+    'With the chart in focus, the left and right arrow keys read one size after another.');
+  await draw('sizes-chart', 'sizes', { rows: points }, {
+    title: heading(quantity), height: narrow() ? 280 : 400,
+    parameters: { at: chosen.at ?? 0, zero: quantity.key !== 'sm_clock_mhz' },
+    why: `${quantity.label} was not measured of these kernels.`,
+  });
+  byId('sizes-chart').onkeydown = event => readNextSize(event, sizes, chosen, gpu);
+  readSize(chosen, gpu);
+  fill('sizes-kernels', kernelChoices(chosen.known, variants));
+};
+
+/** What the view of sizes shows. The kernels do not depend on the quantity. */
+function sizesChosen(gpu) {
+  const timed = new Set(gpu.timings.map(row => row.variant));
+  const kernels = [...KERNELS.values()].filter(kernel => timed.has(kernel.variant));
+  const dtypes = unique(kernels.map(kernel => kernel.dtype)), dtype = oneOf(state.dtype, dtypes);
+  const known = kernels.filter(kernel => kernel.dtype === dtype).map(kernel => kernel.variant);
+  const rows = gpu.timings.filter(row => known.includes(row.variant)), kinds = uniformFirst(rows.map(row => row.data));
+  const asked = state.draw.split(',').filter(variant => known.includes(variant));
+  return {
+    quantity: QUANTITIES.get(state.q) ?? DATA.quantities[0], dtype, dtypes, kinds, data: oneOf(state.data, kinds), known,
+    variants: asked.length ? asked : usualKernels(rows, known),
+  };
+}
+
+/** The kernels that are drawn first: the five fastest at n = 4096 of those with several sizes, and cuBLAS. */
+function usualKernels(rows, known) {
+  const sizesOf = variant => new Set(rows.filter(row => row.variant === variant).map(row => row.n)).size;
+  const speed = variant => rows.find(row => row.variant === variant && row.n === 4096)?.fraction ?? 0;
+  const swept = known.filter(variant => sizesOf(variant) >= SEVERAL_SIZES && KERNELS.get(variant).kind !== 'baseline');
+  const drawn = swept.sort((x, y) => speed(y) - speed(x)).slice(0, 5);
+  return known.filter(variant => drawn.includes(variant) || variant.startsWith('cublas_'));
+}
+
+/** A kernel's points over n. Those of a sweep are joined, but not over a gap. */
+function sizePoints(gpu, isOther, variant, place, { quantity: { key }, data }) {
+  const measured = gpu.timings.filter(row => row.variant === variant && row.data === data && isNumber(row[key]));
+  const first = new Map(measured.toReversed().map(row => [row.n, row])); // the first row of a size is its usual timing
+  const rows = [...first.values()].sort((x, y) => x.n - y.n);
+  const gap = i => rows[i].n - rows[i - 1].n;
+  const gaps = rows.slice(1).map((_, i) => gap(i + 1)).sort((x, y) => x - y), usualGap = gaps[gaps.length >> 1];
+  let run = 0;
+  return rows.map((row, i) => {
+    if (i && gap(i) > 4 * usualGap) run++;
+    const [value, low, high] = ['', '_low', '_high'].map(end => scaled(key, row[key + end] ?? row[key]));
+    return {
+      variant, n: row.n, value, low, high, joined: rows.length >= (isOther ? DENSE_SIZES : SEVERAL_SIZES),
+      series: `${gpu.id} ${variant} ${run}`, gpu: gpu.model, label: marked(row), shown: withQuantity(key, row[key]),
+      range: rangeOf(row, key), colour: colour(variant, place), fill: isOther ? 'var(--paper)' : colour(variant, place),
+      shape: isOther ? 'square' : 'circle',
+    };
+  });
+}
+
+function readNextSize(event, sizes, chosen, gpu) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  event.preventDefault();
+  chosen.at = sizes[Math.min(sizes.length - 1, Math.max(0, sizes.indexOf(chosen.at) + step))];
+  replace({ at: chosen.at });
+  drawn.get('sizes-chart')?.view.signal('at', chosen.at).run();
+  announce(`n = ${chosen.at}: ${readSize(chosen, gpu)}`);
+}
+
+/** Fill the table of all kernels at the size that is read; returns it in words. */
+function readSize({ variants, quantity, data, at }, gpu) {
+  const timing = variant => gpu.timings.find(row => row.variant === variant && row.n === at && row.data === data);
+  const rows = variants.map(timing).filter(row => row);
+  const others = ['fraction', 'tflops', 'sm_clock_mhz'].filter(key => key !== quantity.key);
+  const heads = [`n = ${at}`, quantity.label, 'range', ...others.map(key => QUANTITIES.get(key).label)];
+  fill('sizes-table', rows.length ? table([...heads, 'throttle reasons', 'experiment'], rows.map(row => [
+    marked(row), withQuantity(quantity.key, row[quantity.key]), rangeOf(row, quantity.key),
+    ...others.map(key => withQuantity(key, row[key])), (row.throttle_reasons ?? '–').replaceAll('_', ' '), row.experiment,
+  ])) : '');
+  return rows.map(row => `${labelOf(row.variant)} ${withQuantity(quantity.key, row[quantity.key])}`).join(', ');
+}
+
+function kernelChoices(known, variants) {
+  const toggle = ({ target }) => {
+    const isDrawn = variant => (variant === target.value ? target.checked : variants.includes(variant));
+    go({ draw: known.filter(isDrawn).join(',') });
+  };
+  const box = (variant, label) => el('label', {}, el('input', {
+    type: 'checkbox', id: `draw-${variant}`, value: variant, checked: variants.includes(variant), onchange: toggle,
+  }), label);
+  return kernelOptions(known).map(({ group, options }) => el('fieldset', { class: 'choices' },
+    el('legend', {}, group), options.map(([variant, label]) => box(variant, label))));
+}
+
+// ---- side by side ----------------------------------------------------------------------------------------------------
+
+views.compare = async () => {
+  const gpu = chosenGpu();
+  await readNumbers(gpu);
+  const timed = new Set(gpu.timings.map(row => row.variant)), known = [...KERNELS.keys()].filter(name => timed.has(name));
+  const b = oneOf(state.b, known, oneOf('sgemm_warptile', known)), a = oneOf(state.a, known, oneOf(before(b), known));
+  const sizesOf = variant => gpu.timings.filter(row => row.variant === variant).map(row => row.n);
+  const both = profiled(gpu, [a, b]), sizes = ascending([...both, ...sizesOf(a).filter(n => sizesOf(b).includes(n))]);
+  const n = oneOf(state.n, sizes, both.includes(4096) ? 4096 : both[0] ?? sizes[0]);
+  const sizeOptions = sizes.map(size => [size, both.includes(size) ? `${size}, profiled` : size]);
+  controls(choice('a', 'A', kernelOptions(known), a), choice('b', 'B', kernelOptions(known), b), gpuChoice(),
+    choice('n', 'n (m = n = k)', sizeOptions, n));
+  fill('compare-note', `${gpuText(gpu)}, ${protocol(gpu)}. `,
+    !both.includes(n) && `Nsight Compute profiled both at ${both.map(size => `n = ${size}`).join(', ') || 'no common size'}. `);
+  const limits = [a, b].map(variant => limiter(gpu, variant, n));
+  fill('compare-limiters', limits.some(limit => limit?.units.length) && [
+    el('h3', {}, 'Limiter: minimum cycles of each unit, % of the measured cycles'),
+    el('div', { class: 'two' }, [a, b].map((variant, side) => limiterBars(variant, limits[side], side)))]);
+  fill('compare-table', n ? compareTable(gpu, a, b, n, limits) : empty('The two have no size in common.'));
+  fill('compare-diff', el('h3', {}, 'Sources'), await sourceDiff(a, b));
+};
+
+function limiterBars(variant, limit, side) {
+  const bar = unit => [el('span', {}, unit.name), el('span', { class: 'track' }, el('i', {
+    style: `width: ${Math.min(100, unit.percent)}%; background: var(--${side ? 'ours' : 'theirs'})`,
+  })), el('span', {}, `${unit.percent.toFixed(0)}%`)];
+  return el('div', {},
+    el('p', {}, `${'AB'[side]}: `, el('strong', {}, labelOf(variant)), `. ${limit?.text ?? 'Not profiled'}.`),
+    el('div', { class: 'bars' }, (limit?.units ?? []).filter(unit => unit.percent >= 1).flatMap(bar)));
+}
+
+function compareTable(gpu, a, b, n, limits) {
+  const times = [a, b].map(variant => usual(gpu, variant, n)), counts = [a, b].map(variant => counted(gpu, variant, n));
+  const rows = [['Limiter', ...limits.map(limit => limit?.name ?? '–'), ''],
+    ['Top stall', ...counts.map(row => (row && topStall(row)?.name) ?? '–'), ''], { section: 'Timing' }];
+  const better = { time_us: -1, power_w: 0, sm_clock_mhz: 0 };
+  for (const { key, label, unit } of DATA.quantities) {
+    const values = times.map(row => scaled(key, row?.[key]));
+    if (values.some(isNumber)) rows.push(compareRow(label, values, unit, better[key] ?? 1));
+  }
+  const sections = { ...DATA.sections, 'Warp stalls, cycles per issued instruction': DATA.stalls };
+  for (const [title, keys] of Object.entries(sections)) {
+    const known = keys.filter(key => counts.some(row => isNumber(row?.[key])));
+    if (known.length) rows.push({ section: title });
+    for (const key of known) {
+      const [label, unit, direction] = DATA.counters[key];
+      rows.push(compareRow(label, counts.map(row => row?.[key]), keys === DATA.stalls ? '' : unit, direction));
+    }
+  }
+  const builds = [a, b].map(variant => gpu.builds[variant]);
+  if (builds.some(build => build)) {
+    const line = (label, key, unit = '') => compareRow(label, builds.map(build => build?.[key] ?? (build && 0)), unit);
+    rows.push({ section: 'Build' }, line('Threads per block', 'threads'), line('Shared memory per block', 'shared_bytes', 'byte'),
+      line('Spilled to local memory', 'spill_bytes', 'byte'), line('Blocks per SM', 'blocks_per_sm'));
+  }
+  return table(['', `A: ${labelOf(a)}`, `B: ${labelOf(b)}`, 'B relative to A'], rows);
+}
+
+function compareRow(label, [x, y], unit, better = 0) {
+  const hardly = !isNumber(x) || !isNumber(y) || Math.abs(y - x) <= MOVED * Math.abs(x);
+  const tiny = unit === '%' && Math.max(x, y) < 0.5;
+  const look = better && !hardly && !tiny ? ((y > x) === better > 0 ? 'better' : 'worse') : '';
+  return [label, withUnit(x, unit), withUnit(y, unit), [tiny ? '' : relative(x, y), { class: look }]];
+}
+
+// ---- roofline --------------------------------------------------------------------------------------------------------
+
+views.roofline = async () => {
+  const gpu = chosenGpu();
+  await readNumbers(gpu);
+  const ladder = chosenLadder(gpu);
+  if (!ladder) return fill('roofline-charts', empty(`Nothing was timed on ${gpu.gpu}.`));
+  const rows = timingsOf(gpu, ladder), sizes = ascending(rows.filter(row => counted(gpu, row.variant, row.n)).map(row => row.n));
+  const n = oneOf(state.n, sizes, sizes.includes(4096) ? 4096 : sizes[0]);
+  controls(ladderChoice(gpu, ladder), gpuChoice(), sizeChoice(sizes, n));
+  const points = rooflinePoints(gpu, rows.filter(row => row.n === n && row.data === 'uniform'), n);
+  const groups = WORKLOGS.filter(worklog => worklog !== 'library' && points.some(point => point.worklog === worklog));
+  fill('roofline-note', `${ladder.text}, m = n = k = ${n}, ${gpuText(gpu)}, ${protocol(gpu)}. `,
+    'Each arrow is a step of the ladder; a circle is where one starts. ',
+    'Bytes of DRAM are those that Nsight Compute counted; the roofs were measured on this GPU.');
+  fill('roofline-charts', groups.map((worklog, place) => el('div', {},
+    el('h3', {}, groupName(worklog)), el('div', { class: 'chart', id: `roofline-${place}`, role: 'group' }))));
+  await Promise.all(groups.map((worklog, place) => (
+    drawRoofline(`roofline-${place}`, gpu, ladder.dtype, pointsOfGroup(points, worklog), 300))));
+  const rowOf = ({ variant, text, x, y }) => [
+    [[`${text} `, link(labelOf(variant), { view: 'ladder', kernel: variant, n })], {}], number(y), number(x),
+    withUnit(counted(gpu, variant, n).dram_bytes, 'byte'), wordsCell(limiter(gpu, variant, n).text)];
+  fill('roofline-table', points.length ? table(['kernel', 'TFLOP/s', 'FLOP per byte', 'DRAM', 'limiter'], points.map(rowOf))
+    : empty('Nothing of this ladder was profiled.'));
+};
+
+/** Kernels of a ladder with their numbers, and where the kernel before each lies. */
+function rooflinePoints(gpu, rows, n) {
+  const known = rows.map(row => rooflinePoint(gpu, row.variant, n, row)).filter(point => point);
+  return known.map((point, place) => {
+    const old = known.find(other => other.variant === before(point.variant)), { worklog } = KERNELS.get(point.variant);
+    const look = { ours: 'var(--ours)', library: 'var(--library)' }[worklog] ?? 'var(--theirs)';
+    const step = old ? `over ${labelOf(old.variant)}` : 'first';
+    return { ...point, worklog, x0: old?.x, y0: old?.y, colour: look, fill: look, text: String(place + 1), step };
+  });
+}
+
+/** A worklog's kernels, the ones that they build on, and cuBLAS. */
+function pointsOfGroup(points, worklog) {
+  const members = points.filter(point => point.worklog === worklog), starts = members.map(point => before(point.variant));
+  const isStart = point => point.worklog !== worklog && starts.includes(point.variant);
+  const started = points.filter(isStart).map(point => ({ ...point, x0: null, fill: 'var(--paper)' }));
+  const cublas = points.filter(point => point.variant.startsWith('cublas_')).map(point => ({ ...point, text: 'cuBLAS' }));
+  return [...members, ...started, ...cublas];
+}
+
+// ---- claims ----------------------------------------------------------------------------------------------------------
+
+views.claims = async () => {
+  if (!DATA.claims) return fill('claims-list', empty('No claims.csv was there when this page was made.'));
+  const { claims, published } = await part('claims'), all = values => [['', 'all'], ...values];
+  const worklogs = WORKLOGS.filter(name => claims.some(claim => claim.worklog === name));
+  const verdicts = VERDICTS.filter(verdict => claims.some(claim => claim.gpus.some(result => result.verdict === verdict)));
+  const kinds = unique(claims.map(claim => claim.kind));
+  const list = () => {
+    listClaims(claims);
+    fill('claims-published', publishedTable(published));
+  };
+  const write = event => {
+    replace({ text: event.target.value });
+    list();
+  };
+  controls(choice('worklog', 'Worklog', all(worklogs.map(name => [name, groupName(name)])), state.worklog),
+    choice('kind', 'Kind', all(kinds.map(kind => [kind, CLAIM_KINDS[kind] ?? kind])), state.kind),
+    choice('verdict', 'Verdict', all(verdicts.map(verdict => [verdict, verdict])), state.verdict),
+    el('label', {}, 'Text', el('input', { type: 'search', id: 'claims-text', value: state.text, oninput: write })));
+  list();
+};
+
+function listClaims(claims) {
+  const asked = state.text.toLowerCase();
+  const found = claims.filter(claim => (!state.worklog || claim.worklog === state.worklog)
+    && (!state.kind || claim.kind === state.kind)
+    && (!state.verdict || claim.gpus.some(result => result.verdict === state.verdict))
+    && JSON.stringify(claim).toLowerCase().includes(asked));
+  const verdictOn = (claim, gpu) => claim.gpus.find(result => ['any', gpu.name].includes(result.gpu))?.verdict ?? 'not measured';
+  const counts = gpu => {
+    const verdicts = found.map(claim => verdictOn(claim, gpu));
+    const count = verdict => verdicts.filter(other => other === verdict).length;
+    return VERDICTS.filter(count).map(verdict => `${count(verdict)} ${verdict}`).join(', ');
+  };
+  fill('claims-count', `${found.length} of ${claims.length} claims. `,
+    found.length ? DATA.gpus.map(gpu => `${gpuLabel(gpu)}: ${counts(gpu)}. `) : '');
+  fill('claims-list', found.map(claimCard));
+}
+
+function claimCard(claim) {
+  const name = `${claim.worklog}/${claim.id}`, line = claim.line ? `line ${claim.line}, ` : '';
+  const place = `${groupName(claim.worklog)}, ${line}${CLAIM_KINDS[claim.kind] ?? claim.kind}`;
+  const gpuName = result => DATA.gpus.find(gpu => gpu.name === result.gpu)?.model ?? 'Any GPU';
+  const look = result => ({ holds: 'yes', 'does not hold': 'no' })[result.verdict] ?? '';
+  return el('article', { class: `card ${name === state.show ? 'chosen' : ''}`, id: `claim-${name}` },
+    el('h3', {}, claim.claim),
+    el('p', {}, claim.quote && el('q', {}, claim.quote), ' ', el('span', { class: 'small' }, place)),
+    el('ul', {}, claim.gpus.map(result => el('li', {}, el('strong', {}, gpuName(result)), ': ',
+      el('span', { class: `verdict ${look(result)}` }, result.verdict), result.words && `, ${result.words}`,
+      result.remark && small(result.remark)))));
+}
+
+/** Numbers that the worklogs publish of their authors' GPUs next to ours; a number of another GPU has no verdict. */
+function publishedTable(rows) {
+  const asked = state.text.toLowerCase();
+  const found = rows.filter(row => (!state.worklog || row.worklog === state.worklog)
+    && JSON.stringify(row).toLowerCase().includes(asked));
+  if (!found.length || state.kind || state.verdict) return '';
+  const ours = (row, gpu) => {
+    const [value, low, high] = row.ours[gpu.name] ?? [];
+    const title = isNumber(low) && low !== high ? `${number(low)} to ${number(high)}` : null;
+    return [withUnit(value, row.unit), { title }];
+  };
+  const size = row => (row.n ? ` n = ${Number(row.n)}.` : '');
+  return [el('h3', {}, "Numbers of the authors' GPUs next to ours"),
+    el('p', { class: 'note' }, 'A number of another GPU is neither confirmed nor refuted by ours, so it has no verdict.'),
+    el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Published numbers' },
+      table(['worklog, line', 'number', 'as written', 'their GPU', ...DATA.gpus.map(gpuLabel)], found.map(row => [
+        `${row.worklog}, ${row.line}`, wordsCell(sentence(row.subject), size(row)), row.as_written, row.gpu ?? 'not said',
+        ...DATA.gpus.map(gpu => ours(row, gpu))])))];
+}
+
+// ---- bank pictures ---------------------------------------------------------------------------------------------------
+
+views.banks = async () => {
+  const pictures = Object.entries(await part('pictures'));
+  if (!pictures.length) return fill('banks-pictures', empty('No bank picture was there when this page was made.'));
+  fill('banks-pictures', pictures.map(([name, picture]) => {
+    const frame = el('div', { class: 'light', tabindex: 0, role: 'group', 'aria-label': picture.title });
+    frame.innerHTML = picture.svg; // drawn by this project's emulator
+    const rows = picture.accesses.map(access => [labelOf(access.variant), wordsCell(access.says),
+      wordsCell(code(`${access.file}:${access.line}`)), number(access.wavefronts), number(access.ideal)]);
+    return el('article', { class: 'picture', id: `picture-${name}` }, el('h3', {}, picture.title),
+      el('p', { class: 'note' }, picture.text, narrow() && ' The picture scrolls sideways.'), frame,
+      el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Accesses' },
+        table(['kernel', 'access', 'line', 'wavefronts', 'without conflicts'], rows)));
+  }));
+  byId(`picture-${state.show}`)?.scrollIntoView();
+};

@@ -1,0 +1,591 @@
+"""What the measurements show: at most ten findings, each tested on every GPU that has an archive.
+
+    python -m analysis.findings --archives data/h100 data/h200 --catalogue results/variants.csv \
+        --out results/tables/findings.json
+
+A finding is a function of `FINDINGS`. It says whether it holds on a GPU, in a title that is true as it stands and in
+one sentence with its numbers. Fractions of cuBLAS are interleaved. `holds` is None where the intervals leave it
+undecided (within noise), and where a table is missing. findings.json is a list of {name, title, holds, sentence,
+numbers, rows, gpus}: the first GPU's own, and in `gpus` those of each GPU, with gpu, model and date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis import estimates
+from analysis.estimates import Estimate, Missing, all_of
+from analysis.numbers import SIZE, Numbers
+from analysis.results import Results
+from analysis.tables.emulator import emulator_table
+from analysis.tables.steps import steps_table
+from analysis.timings import PROCESSES
+from contracts import UserError, run_command, worklogs, write_text
+
+WRONG = Path("paper/worklogs/sgemm_cu/xor_double_buffer.csv")  # of experiments.studies.xor_double_buffer
+SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
+LEVEL = 0.02  # of cuBLAS: its own interleaved fraction of itself stays within this
+PAYS = 0.02  # of the speed: what a step gains beyond is worth its code
+REMOVED = 0.9  # of its conflicts: a step that removes so many has done what it set out to do
+MANY_CONFLICTS = 10e6  # at n = 4096, about a fifth of those of the simplest tiled kernel
+LARGE = 2048  # from this n on, 128 x 128 tiles occupy every SM of these GPUs
+KEPT = 0.8  # of a published fraction of cuBLAS: "most of it"
+LONG = 256  # of k: shorter sums show the rounding of the split, not of the sums
+COSTS = 1.0  # issue cycle, of one more instruction
+MOST, FEW = 0.5, 0.25  # more than half; less than a quarter
+
+LAST_RUNGS = {  # of each ladder, with the fraction of cuBLAS that its text publishes
+    "sgemm_warptile": "published('boehm_sgemm/final-share') / 100",
+    "sgemm_at_swizzle_dbf_rw": "published('wingedge_sgemm/cublas-time') / published('wingedge_sgemm/dbf-time')",
+    "sgemm_t128x128x8": "1 + (published('sgemm_cu/lead-low') + published('sgemm_cu/lead-high')) / 200",
+    "hgemm_bcf_dbf_rw_bf16": "published('wingedge_hgemm/cublas-time') / published('wingedge_hgemm/rw-time')",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A finding on one GPU. numbers: plain values by name, fractions of one. rows: what a table or figure shows."""
+
+    holds: bool | None
+    title: str
+    sentence: str
+    numbers: dict[str, Any] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+# ---- correctness ----------------------------------------------------------------------------------------------------
+
+
+def silently_wrong(numbers: Numbers) -> Finding:
+    """The double buffer of a published SGEMM, which an XOR of a shared-memory address switches."""
+    runs = _runs_of_xor(numbers.results)
+    published = runs[(runs["xor_of"] == "address") & (runs["n"] == runs["n"].min())]
+    own, emulated = published.iloc[0], published[published["device"] == "ptxsim"].iloc[0]
+    tools = published[published["tool"].isin(SANITIZERS)]
+    measured, wrong = own["device"] != "ptxsim", int(own["wrong"])
+    values = {"arch": own["arch"], "measured": bool(measured), "n": int(own["n"]), "wrong": wrong}
+    values |= {"elements": int(own["elements"]), "silent_tools": list(tools.loc[tools["faults"] == 0, "tool"])}
+    values |= {"emulated_wrong": int(emulated["wrong"]), "faults": int(emulated["faults"]), "fault": emulated["fault"]}
+    values |= {"misplaced_fraction": misplaced_fraction(1024 if wrong else 0)}
+    values |= {"repaired_wrong": int(runs.loc[runs["xor_of"] == "offset", "wrong"].max())}
+    holds = wrong > 0 and values["repaired_wrong"] == 0 and len(values["silent_tools"]) == len(tools)
+    title = "A published SGEMM is silently wrong on Hopper" if holds else "A published SGEMM is right on this GPU"
+    where = f"On the {numbers.results.model}" if measured else f"Emulated for {own['arch']}"
+    sentence = f"{where}, the rebuilt double buffer of sgemm.cu's 128x128x8 gets {wrong:,} of {values['elements']:,} "
+    sentence += f"fp32 elements wrong at n = {values['n']}"
+    if values["silent_tools"]:
+        sentence += f"; {_listed(values['silent_tools'])} report nothing"
+    sentence += "; the emulator names the faulty line." if values["faults"] else "."
+    return Finding(holds, title, sentence, values, _records(runs))
+
+
+def _runs_of_xor(results: Results) -> pd.DataFrame:
+    """Runs of the study on this GPU, then those of the emulator for its architecture."""
+    runs = pd.read_csv(WRONG, keep_default_na=False)
+    lacking = {"device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault"} - set(runs.columns)
+    if lacking:
+        raise UserError(
+            f"{WRONG}: no column {min(lacking)}; python -m experiments.studies.xor_double_buffer.measure has it"
+        )
+    runs = runs.assign(faults=pd.to_numeric(runs["faults"]))
+    number = re.search(r"\d+", str(results.machine["arch"]))
+    arch = "sm_90" if number and int(number[0]) >= 90 else "sm_86"
+    emulated = runs[(runs["device"] == "ptxsim") & (runs["arch"] == arch)]
+    if emulated.empty:
+        raise Missing(f"{WRONG} has no run for {arch}")
+    return pd.concat([runs[runs["device"] == results.gpu], emulated], ignore_index=True)
+
+
+def misplaced_fraction(first: int) -> float:
+    """Which part of the second tile of B is stored elsewhere than it is read, where shared memory begins at `first`.
+
+    Eight rows of 512 bytes lie 16384 bytes into the array. A store takes the XOR with 4096 of its row's address, a load
+    that of the tile's address, and adds the row afterwards.
+    """
+    tile = first + 16384
+    rows = range(0, 4096, 512)
+    return sum((tile + row) ^ 4096 != (tile ^ 4096) + row for row in rows) / len(rows)
+
+
+# ---- counters and what follows from them ----------------------------------------------------------------------------
+
+
+def conflicts_moved(numbers: Numbers) -> Finding:
+    """A swizzle of the stores alone, which moves bank conflicts to the loads; and what holds over all steps."""
+    before, after = pair = ("sgemm_at_tiling", "sgemm_at_swizzle_stores")
+    stores, total = (
+        [_value(numbers, name, f"shared_{key}") for name in pair] for key in ("store_conflicts", "conflicts")
+    )
+    fractions = [_fraction(numbers, name) for name in pair]
+    gain = numbers.speedup(after, before)
+    steps = _conflict_steps(numbers)
+    fewer, more = ([row for row in steps if sign * row["conflicts"] >= MANY_CONFLICTS] for sign in (-1, 1))
+    removed = 1 - stores[1] / stores[0]
+    values = {"n": SIZE, "label": _label(numbers, after), "over_label": _label(numbers, before), "speedup": gain.value}
+    values |= {"removed_fraction": removed, "fraction_before": fractions[0].value, "fraction_after": fractions[1].value}
+    values |= dict(zip(("store_conflicts_before", "store_conflicts_after"), stores, strict=True))
+    values |= dict(zip(("conflicts_before", "conflicts_after"), total, strict=True))
+    values |= {"steps_fewer": len(fewer), "steps_fewer_faster": sum(row["faster"] is True for row in fewer)}
+    values |= {"steps_more": len(more), "steps_more_slower": sum(row["faster"] is False for row in more)}
+    holds = (gain < 1).holds if removed >= REMOVED and total[1] > total[0] else False
+    title = _chosen(
+        holds,
+        "A counter can improve while the kernel slows: its bank conflicts moved",
+        "Swizzling the stores alone does not slow the kernel",
+        "Whether swizzling the stores alone slows the kernel is within noise",
+    )
+    sentence = (
+        f"On the {numbers.results.model} at n = {SIZE}, fp32, `{values['label']}` removes {_percent(removed)} of "
+        f"`{values['over_label']}`'s store conflicts, but loads take the total from {_millions(total[0])} to "
+        f"{_millions(total[1])}: {_percent(fractions[1])} of cuBLAS, not {_percent(fractions[0])}."
+    )
+    return Finding(holds, title, sentence, values, fewer + more)
+
+
+def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
+    """Each step with known conflicts and speed: by how many conflicts changed, and whether it is faster."""
+    found = []
+    for step in worklogs.steps():
+        pair = (step["over"], step["variant"])
+        if step.get("control") or not set(pair) <= set(numbers.known):
+            continue
+        try:
+            before, after = (_value(numbers, name, "shared_conflicts") for name in pair)
+            gain = numbers.speedup(step["variant"], step["over"])
+        except Missing:
+            continue
+        row = {"variant": step["variant"], "over": step["over"], "conflicts": after - before, "speedup": gain.value}
+        found.append(row | {"faster": (gain > 1).holds})
+    return found
+
+
+def steps_pay(numbers: Numbers) -> Finding:
+    """Steps whose counters all moved as declared, and what the kernel gained."""
+    rows = _step_outcomes(numbers.results)
+    meant = [row for row in rows if row["as_meant"]]
+    if not meant:
+        raise Missing("no step has both counters and times")
+    count = Counter(row["outcome"] for row in meant)
+    words = {"faster": "faster", "within": "within 2%", "slower": "slower", "undecided": "undecided"}
+    values: dict[str, Any] = {"n": SIZE, "steps": len(rows), "as_meant": len(meant)}
+    values |= {key: count[word] for key, word in words.items()}
+    idle = values["within"] + values["slower"]
+    pay = Estimate.around(count["faster"], (count["faster"], count["faster"] + count["undecided"]))
+    holds = (pay > MOST * len(meant)).holds if idle else False
+    title = _chosen(
+        holds,
+        "Most steps that move their counters as meant pay, but not all",
+        "Few steps that move their counters as meant pay"
+        if idle
+        else "Every step that moves its counters as meant pays",
+        "Whether most steps that move their counters as meant pay is within noise",
+    )
+    sentence = (
+        f"On the {numbers.results.model} at n = {SIZE}, {len(meant)} of {len(rows)} steps moved their counters as "
+        f"meant: {values['faster']} became more than 2% faster (interleaved), {values['within']} stayed within 2%, "
+        f"{values['slower']} became slower, {values['undecided']} are undecided."
+    )
+    return Finding(holds, title, sentence, values, rows)
+
+
+def _step_outcomes(results: Results) -> list[dict[str, Any]]:
+    """Each step with counters and times, controls left out: speedup, whether it moved as meant, and its outcome."""
+    controls = {(step["variant"], step["over"]) for step in worklogs.steps() if step.get("control")}
+    table = steps_table(results)
+    table = table[~table["stale"].astype(bool) & table["speedup"].notna()]
+    rows = []
+    for pair, group in table.groupby(["variant", "over"], sort=False):
+        if pair in controls or (group["moved"] == "").any():
+            continue
+        gain = Estimate(*(float(group[f"speedup{end}"].iloc[0]) for end in ("", "_low", "_high")))
+        within = gain.low >= 1 - PAYS and gain.high <= 1 + PAYS
+        outcome = (
+            "faster" if gain > 1 + PAYS else "slower" if gain < 1 - PAYS else "within 2%" if within else "undecided"
+        )
+        row = {"variant": pair[0], "over": pair[1], "changed": group["changed"].iloc[0], "speedup": gain.value}
+        rows.append(row | {"as_meant": bool((group["moved"] == "as meant").all()), "outcome": outcome})
+    return rows
+
+
+def merged_loads(numbers: Numbers) -> Finding:
+    """What a 128-bit load of shared memory costs where neighbouring lanes want the same words, and a kernel without."""
+    loads = numbers.results.raw("ffma_issue")
+    # Two warps for each scheduler keep the issue port busy. With a stride, lanes wait for banks instead.
+    loads = loads[(loads["beside"] == "load") & (loads["warps"] == 8) & (loads["bits"] == 128)]
+    loads = loads[~loads["lanes"].str.startswith("stride")]
+    if loads.empty:
+        raise Missing("ffma_issue.csv has no 128-bit loads of eight warps")
+    merged = loads["wavefronts"] == 2  # of four; a load of three is merged in one half-warp only, and costs no more
+    extra = loads["extra"].astype(float)
+    plain_cycles, merged_cycles = float(extra[~merged].median()), float(extra[merged].median())
+    before, after = "sgemm_t128x256x8_cpasync", "sgemm_t128x256x8_apart"
+    gain = numbers.speedup(after, before)
+    values: dict[str, Any] = {"plain_cycles": plain_cycles, "merged_cycles": merged_cycles, "n": SIZE}
+    values["speedup"] = gain.value
+    values |= {"label": _label(numbers, after), "fraction": _fraction(numbers, after).value}
+    values |= {"over_label": _label(numbers, before), "over_fraction": _fraction(numbers, before).value}
+    holds = (gain > 1).holds if merged_cycles - plain_cycles >= COSTS else False
+    title = _chosen(
+        holds,
+        "A merged shared load saves wavefronts and costs issue cycles",
+        "A kernel gains nothing from shared loads that are not merged",
+        "Whether a kernel gains from shared loads that are not merged is within noise",
+    )
+    sentence = (
+        f"On the {numbers.results.model}, an LDS.128 takes {plain_cycles:.1f} issue cycles, and {merged_cycles:.1f} "
+        f"with half the wavefronts where neighbouring lanes share words; at n = {SIZE}, fp32, `{values['label']}` has "
+        f"{_percent(values['fraction'])} of cuBLAS, `{values['over_label']}` {_percent(values['over_fraction'])}."
+    )
+    return Finding(holds, title, sentence, values)
+
+
+def emulator(numbers: Numbers) -> Finding:
+    """Counters that the emulator predicts from PTX, next to Nsight Compute's."""
+    table = emulator_table(numbers.results)
+    if table.empty:
+        raise Missing("counters were not collected, or not predicted")
+    conflicts = table[table["counter"].isin(["shared_load_conflicts", "shared_store_conflicts"])]
+    values = {key: int(table[key].sum()) for key in ("pairs", "exact", "within_1_percent")}
+    values |= {f"conflict_{key}": int(conflicts[key].sum()) for key in ("pairs", "exact")}
+    values |= {"counters": len(table), "counters_exact": int((table["exact"] == table["pairs"]).sum())}
+    exact, near = (values[key] / values["pairs"] for key in ("exact", "within_1_percent"))
+    few = values["conflict_exact"] < FEW * values["conflict_pairs"]
+    title = "The emulator predicts most counter values exactly" + (", but few bank conflicts" if few else "")
+    title = title if exact > MOST else "The emulator predicts at most half of the counter values exactly"
+    sentence = (
+        f"Of {values['pairs']:,} values of {len(table)} counters on the {numbers.results.model}, {_percent(exact)} are "
+        f"exact and {_percent(near)} within 1%; {values['counters_exact']} counters always are, bank conflicts in "
+        f"{values['conflict_exact']} of {values['conflict_pairs']} values."
+    )
+    rows = _records(table.drop(columns=["metric"]))
+    return Finding(exact > MOST, title, sentence, values | {"exact_fraction": exact, "near_fraction": near}, rows)
+
+
+# ---- speed ----------------------------------------------------------------------------------------------------------
+
+
+def hopper_level(numbers: Numbers) -> Finding:
+    """The better of TMA store and stream-K for each size and 16-bit type, next to ping-pong."""
+    sizes, best, rows = (2048, 4096, 8192, 16384), {}, []
+    for dtype in ("bf16", "fp16"):
+        for n in sizes:
+            kinds = ("store", "streamk", "pingpong")
+            own = {kind: _fraction(numbers, f"hgemm_wgmma_{kind}_{dtype}", n) for kind in kinds}
+            best[dtype, n] = estimates.greatest((own["store"], own["streamk"]))
+            rows.append({"dtype": dtype, "n": n} | {kind: one.value for kind, one in own.items()})
+    level = all_of(*(one >= 1 - LEVEL for (_, n), one in best.items() if n >= 4096)).holds
+    pingpong = {n: _fraction(numbers, "hgemm_wgmma_pingpong_bf16", n) for n in sizes}
+    behind = all_of(*(pingpong[n] < 1 - LEVEL for n in (8192, 16384))).holds
+    values: dict[str, Any] = {"behind": behind} | {f"{dtype}_{n}": one.value for (dtype, n), one in best.items()}
+    values |= {f"pingpong_bf16_{n}": one.value for n, one in pingpong.items()}
+    kernels = {"pingpong": "hgemm_wgmma_pingpong_bf16", "streamk": "hgemm_wgmma_streamk_bf16"}
+    values |= _known(numbers, {f"{key}_dram_bytes": (name, "dram_bytes", 16384) for key, name in kernels.items()})
+    in_step = "hgemm_wgmma_pingpong_in_step_bf16"  # ping-pong with its clusters held together
+    values |= _known(numbers, {f"in_step_bf16_{n}": (in_step, "fraction", n) for n in (8192, 16384)})
+    title = _chosen(
+        level,
+        "Stream-K and TMA stores match cuBLAS from n = 4096 on" + ("; ping-pong falls behind" if behind else ""),
+        "Stream-K and TMA stores fall short of cuBLAS",
+        "Whether stream-K and TMA stores match cuBLAS is within noise",
+    )
+    sentence = f"On the {numbers.results.model}, the better reaches "
+    sentence += (
+        f"{', '.join(_percent(best['bf16', n])[:-1] for n in sizes)}% of cuBLAS bf16 at n = 2048, 4096, 8192, 16384"
+    )
+    sentence += f"; ping-pong has {_percent(pingpong[16384])} at the last"
+    if {"pingpong_dram_bytes", "streamk_dram_bytes"} <= set(values):
+        moved = [values[f"{kind}_dram_bytes"] / 1e9 for kind in ("pingpong", "streamk")]
+        sentence += f", with {moved[0]:.0f} GB of DRAM traffic against {moved[1]:.0f}"
+    return Finding(level, title, f"{sentence}.", values, rows)
+
+
+def fp32_simt(numbers: Numbers) -> Finding:
+    """fp32 kernels without tensor cores next to cuBLAS: at squares, and over the shapes of the dispatcher's sweep."""
+    best, swept = _fastest_simt(numbers), _swept(numbers.results)
+    square = (swept["m"] == swept["n"]) & (swept["n"] == swept["k"])
+    lost = sorted(int(n) for n in swept.loc[square & (swept["fraction"] < 1), "n"])
+    others = swept[~square]
+    sizes = sorted({*best, *swept.loc[square, "n"].astype(int)})
+    behind = max([*lost, *(n for n, (_, one) in best.items() if not one > 1)], default=0)  # the last n not decided
+    first = next((n for n in sizes if n > behind), None)
+    undecided = any((one > 1).holds is None for n, (_, one) in best.items() if n >= LARGE)
+    holds = True if first is not None and first <= LARGE else None if undecided else False
+    fractions = [one.value for _, one in best.values()]
+    label = _label(numbers, Counter(name for name, _ in best.values()).most_common(1)[0][0])
+    values = {"label": label, "sizes": len(best), "first_n": min(best), "last_n": max(best), "from_n": first}
+    values |= {"ahead": sum(bool(one > 1) for _, one in best.values()), "behind_at": lost, "others": len(others)}
+    values |= {"others_behind": int((others["fraction"] < 1).sum()), "swept_squares": int(square.sum())}
+    values |= {"least_fraction": min(fractions), "greatest_fraction": max(fractions)}
+    title = _chosen(
+        holds,
+        f"fp32 without tensor cores passes cuBLAS at every measured square from n = {first} on",
+        "fp32 without tensor cores does not pass cuBLAS at every measured large square",
+        "Whether fp32 without tensor cores passes cuBLAS at every large square is within noise",
+    )
+    sentence = f"On the {numbers.results.model}, `{label}` has {_percent(min(fractions))[:-1]} to "
+    sentence += f"{_percent(max(fractions))} of cuBLAS fp32 at n = {min(best)} to {max(best)}"
+    if len(swept):
+        sentence += f"; a sweep has cuBLAS ahead at {_listed(lost)} and" if lost else "; a sweep has cuBLAS ahead"
+        sentence += f" in {values['others_behind']} of {len(others)} non-squares"
+    rows = [{"n": n, "variant": name, "fraction": one.value} for n, (name, one) in best.items()]
+    return Finding(holds, title, f"{sentence}.", values, rows)
+
+
+def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
+    """The fastest fp32 kernel without tensor cores at each size of sgemm_sizes, with its fraction of cuBLAS."""
+    rows = numbers.results.squares
+    rows = rows[(rows["experiment"] == "sgemm_sizes") & (rows["kind"] == "kernel") & (rows["dtype"] == "fp32")]
+    rows = rows[(rows["data"] == "uniform") & (rows["clock_policy"] == "boost")]
+    rows = rows[~rows["tensor"].astype(bool) & ~rows["stale"]]
+    if rows.empty:
+        raise Missing("sgemm_sizes was not measured")
+    rows = rows.loc[rows.groupby("n")["fraction"].idxmax()].sort_values("n")
+    return {
+        int(row["n"]): (row["variant"], _fraction(numbers, row["variant"], int(row["n"]))) for row in _records(rows)
+    }
+
+
+def _swept(results: Results) -> pd.DataFrame:
+    """The fastest kernel of each problem that sgemm_best's sweep timed: m, n, k, fraction. None if a kernel changed."""
+    rows = results.table("dispatch")
+    rows = rows[(rows["dispatcher"] == "sgemm_best") & (rows["kind"] == "kernel")]
+    rows = rows.iloc[:0] if rows["stale"].any() else rows
+    return rows.loc[rows.groupby(["m", "n", "k"])["fraction"].idxmax()]
+
+
+def three_tf32(numbers: Numbers) -> Finding:
+    """Three TF32 products for one of fp32: how fast, and how exact."""
+    name = "sgemm_3xtf32_wgmma_outside"
+    fractions = {n: _fraction(numbers, name, n) for n in numbers.sizes(name, experiment="fp32_tensor")}
+    errors = numbers.results.table("error_over_k")
+    rms = errors[(errors["device"] == "gpu") & ~errors["stale"]].pivot_table("rms", ["data", "k"], "variant")
+    if not {name, "cublas_fp32"} <= set(rms.columns):
+        raise Missing("error_over_k.csv lacks 3xTF32 or cuBLAS on this GPU")
+    ratio = (rms[name] / rms["cublas_fp32"]).rename("ratio").reset_index()
+    wide = ratio["data"] == "wide"  # exponents over sixty powers of two, where few products make a sum
+    ordinary = ratio.loc[~wide & (ratio["k"] >= LONG), "ratio"]
+    least, most = (choose(one.value for one in fractions.values()) for choose in (min, max))
+    values: dict[str, Any] = {"label": _label(numbers, name), "least_fraction": least, "greatest_fraction": most}
+    values |= {f"fraction_{n}": one.value for n, one in fractions.items()} | {"first_n": min(fractions)}
+    values |= {f"tflops_{n}": _value(numbers, name, "tflops", n) for n in fractions} | {"last_n": max(fractions)}
+    values |= {
+        "least_error_ratio": float(ordinary.min()),
+        "greatest_error_ratio": float(ordinary.max()),
+        "from_k": LONG,
+    }
+    values |= {"wide_error_ratio": float(ratio.loc[wide, "ratio"].max())}
+    values |= {"wide_behind_k": [int(k) for k in ratio.loc[wide & (ratio["ratio"] > 1), "k"]]}
+    faster, exact = all_of(*(one > 1 for one in fractions.values())).holds, bool((ordinary <= 1).all())
+    holds = False if faster and not exact else faster
+    title = _chosen(
+        holds,
+        "Three TF32 products replace one of fp32: faster, and more exact on ordinary data",
+        "Three TF32 products are "
+        + ("faster than cuBLAS fp32, but less exact" if faster else "no faster than cuBLAS fp32"),
+        "Whether three TF32 products are faster than cuBLAS fp32 is within noise",
+    )
+    sentence = (
+        f"On the {numbers.results.model}, `{values['label']}` has {least:.1f} to {most:.1f} times the speed of cuBLAS "
+        f"fp32 for n = {min(fractions)} to {max(fractions)}, and {ordinary.min():.2f} to {ordinary.max():.2f} of its "
+        f"RMS error from k = {LONG} on."
+    )
+    return Finding(holds, title, sentence, values, _records(ratio))
+
+
+def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
+    """The last rung of each ladder: the fraction of cuBLAS that its text publishes, and the one here."""
+    rows: list[dict[str, Any]] = []
+    kept = {}
+    for name, expression in LAST_RUNGS.items():
+        here, published = _fraction(numbers, name), Estimate.of(numbers.evaluate(expression))
+        kept[name] = here / published
+        row = {"variant": name, "label": _label(numbers, name), "published": published.value, "here": here.value}
+        rows.append(row | {"kept": kept[name].value})
+    half, plain = rows[-1], list(kept.values())[:-1]  # the last one has tensor cores
+    holds = all_of(*(one >= KEPT for one in plain), kept[half["variant"]] < KEPT).holds
+    least, most = estimates.least(plain), estimates.greatest(plain)
+    values: dict[str, Any] = {"n": SIZE, "least_kept": least.value, "greatest_kept": most.value}
+    values |= {f"half_{key}": half[key] for key in ("label", "published", "here", "kept")}
+    rates = [numbers.results.machine["ceilings"].get(f"bf16_{kind}_flop_per_clock_sm") for kind in ("mma", "wgmma")]
+    values["mma_of_wgmma"] = rates[0] / rates[1] if all(rates) else None
+    title = _chosen(
+        holds,
+        "Published fp32 kernels keep most of their fraction of cuBLAS; the 16-bit one does not",
+        "Published fp32 and 16-bit kernels do not differ in what they keep of their fraction of cuBLAS",
+        "Whether published fp32 and 16-bit kernels keep their fractions of cuBLAS is within noise",
+    )
+    sentence = (
+        f"On the {numbers.results.model} at n = {SIZE}, the last fp32 rungs keep {_percent(least)[:-1]} to "
+        f"{_percent(most)} of their published fraction of cuBLAS; the bf16 rung has {_percent(half['here'])}, "
+        f"published {_percent(half['published'])}"
+    )
+    if values["mma_of_wgmma"]:
+        sentence += f": `mma.sync` reaches {_percent(values['mma_of_wgmma'])} of `wgmma`'s rate"
+    return Finding(holds, title, f"{sentence}.", values, rows)
+
+
+def power(numbers: Numbers) -> Finding:
+    """Clock and speed with zeros and with uniform inputs, with tensor cores and without."""
+    rows = [_with_zeros(numbers, name, n) for name, n in _timed_with_zeros(numbers.results)]
+    tensor, plain = ([row for row in rows if row["tensor"] is kind] for kind in (True, False))
+    if not tensor or not plain:
+        raise Missing("no clocks with zeros, with tensor cores and without")
+    shown = next((row for row in tensor if row["variant"] == "cublas_bf16"), tensor[0])
+    higher, timings = [row["higher"] for row in tensor], numbers.results.timings
+    ratios = [row["clock_ratio"] for row in tensor]
+    values = {key: shown[key] for key in ("label", "n", "uniform_tflops", "zeros_tflops", "uniform_mhz", "zeros_mhz")}
+    values |= {"tensor_rows": len(tensor), "tensor_higher": higher.count(True), "plain_rows": len(plain)}
+    values |= {"least_clock_ratio": min(ratios), "greatest_clock_ratio": max(ratios)}
+    values |= {"plain_clock_ratio": max(row["clock_ratio"] for row in plain), "timings": len(timings)}
+    limit = float(numbers.results.machine["power_limit_w"])  # a mean above it is the meter's error, not the card's draw
+    values |= {"limit_w": limit, "means_above_limit": int((timings["power_w"] > limit).sum())}
+    holds = False if False in higher else None if None in higher else True
+    title = _chosen(
+        holds,
+        "The values in a matrix decide the clock of tensor-core kernels",
+        "The values in a matrix do not always change the clock of tensor-core kernels",
+        "Whether the values in a matrix decide the clock of tensor-core kernels is within noise",
+    )
+    sentence = (
+        f"On the {numbers.results.model} at n = {shown['n']}, {shown['label']} runs at {shown['zeros_tflops']:.0f} "
+        f"TFLOP/s and {shown['zeros_mhz']:.0f} MHz on zeros, {shown['uniform_tflops']:.0f} and "
+        f"{shown['uniform_mhz']:.0f} on uniform inputs; fp32 clocks without tensor cores differ by at most "
+        f"{100 * (values['plain_clock_ratio'] - 1):.0f}%."
+    )
+    return Finding(holds, title, sentence, values, rows)
+
+
+def _timed_with_zeros(results: Results) -> list[tuple[str, int]]:
+    """Variants and sizes with zeros and with uniform inputs; in five processes, if any were timed so often."""
+    rows = results.squares
+    rows = rows[(rows["clock_policy"] == "boost") & ~rows["stale"] & rows["data"].isin(["zeros", "uniform"])]
+    often = rows[rows["processes"] >= PROCESSES]
+    kinds = (often if "zeros" in set(often["data"]) else rows).groupby(["variant", "n"], sort=False)["data"].nunique()
+    return [(str(name), int(n)) for name, n in kinds[kinds == 2].index]
+
+
+def _with_zeros(numbers: Numbers, name: str, n: int) -> dict[str, Any]:
+    """A variant's clock and speed on zeros and on uniform inputs, and whether the clock is higher on zeros."""
+    zeros, uniform = (Estimate.of(numbers.value(name, "sm_clock_mhz", n=n, data=data)) for data in ("zeros", "uniform"))
+    ratio = zeros / uniform
+    row = {"variant": name, "label": _label(numbers, name), "n": n, "tensor": bool(numbers.known[name]["tensor"])}
+    row |= {"clock_ratio": ratio.value, "higher": (ratio > 1 + LEVEL).holds}
+    row |= {"zeros_mhz": zeros.value, "uniform_mhz": uniform.value}
+    tflops = {data: Estimate.of(numbers.value(name, "tflops", n=n, data=data)) for data in ("zeros", "uniform")}
+    row |= {f"{data}_tflops": one.value for data, one in tflops.items()}
+    return row | {"throttle_reasons": str(numbers.value(name, "throttle_reasons", n=n))}
+
+
+# ---- all of them ----------------------------------------------------------------------------------------------------
+
+FINDINGS: dict[str, tuple[Callable[[Numbers], Finding], str]] = {  # with its subject, where nothing was measured
+    "silently_wrong": (silently_wrong, "A published SGEMM on this GPU"),
+    "hopper_level": (hopper_level, "Hopper kernels next to cuBLAS"),
+    "conflicts_moved": (conflicts_moved, "Bank conflicts of a swizzle of the stores"),
+    "fp32_simt": (fp32_simt, "fp32 without tensor cores next to cuBLAS"),
+    "three_tf32": (three_tf32, "Three TF32 products next to cuBLAS fp32"),
+    "fp32_ladder_carries_over": (fp32_ladder_carries_over, "Published fractions of cuBLAS on this GPU"),
+    "steps_pay": (steps_pay, "Counters and speed of each step"),
+    "merged_loads": (merged_loads, "Issue cycles of merged shared loads"),
+    "power": (power, "Clocks with zeros and with uniform inputs"),
+    "emulator": (emulator, "Predicted and measured counters"),
+}
+
+
+def on_gpu(numbers: Numbers, name: str) -> Finding:
+    """A finding on one GPU. Where a table is missing, it says so: neither true nor false."""
+    function, subject = FINDINGS[name]
+    try:
+        return function(numbers)
+    except Missing as missing:
+        return Finding(None, f"{subject}: not measured", f"Not measured on the {numbers.results.model}: {missing}.")
+
+
+def document(gpus: Sequence[Results]) -> list[dict[str, Any]]:
+    """findings.json for the results of several GPUs."""
+    paper = {"published": {f"{row['worklog']}/{row['id']}": row["value"] for row in worklogs.published()}}
+    each = [Numbers(results, paper) for results in gpus]
+    found = []
+    for name in FINDINGS:
+        on = [asdict(on_gpu(numbers, name)) for numbers in each]
+        columns = [{key: own[key] for key in ("holds", "title", "sentence", "numbers")} for own in on]
+        heads = [{"gpu": one.name, "model": one.model, "date": one.date} for one in gpus]
+        found.append({"name": name} | on[0] | {"gpus": [head | own for head, own in zip(heads, columns, strict=True)]})
+    return found
+
+
+# ---- words and values -----------------------------------------------------------------------------------------------
+
+
+def _chosen(holds: bool | None, yes: str, no: str, noise: str) -> str:
+    return noise if holds is None else yes if holds else no
+
+
+def _value(numbers: Numbers, variant: str, quantity: str, n: int = SIZE) -> float:
+    return Estimate.of(numbers.value(variant, quantity, n=n)).value
+
+
+def _fraction(numbers: Numbers, variant: str, n: int = SIZE) -> Estimate:
+    return Estimate.of(numbers.value(variant, "fraction", n=n))
+
+
+def _known(numbers: Numbers, wanted: dict[str, tuple[str, str, int]]) -> dict[str, float]:
+    """Those values that were measured."""
+    found = {}
+    for key, (variant, quantity, n) in wanted.items():
+        try:
+            found[key] = _value(numbers, variant, quantity, n)
+        except Missing:
+            continue
+    return found
+
+
+def _label(numbers: Numbers, variant: str) -> str:
+    return str(numbers.known[variant]["label"])
+
+
+def _percent(fraction: Estimate | float) -> str:
+    return f"{100 * (fraction.value if isinstance(fraction, Estimate) else fraction):.0f}%"
+
+
+def _millions(count: float) -> str:
+    return f"{estimates.number(count / 1e6)} M"
+
+
+def _listed(values: Iterable[Any]) -> str:
+    texts = [str(value) for value in values]
+    return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
+def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows as plain values, with None for empty cells."""
+    found: list[dict[str, Any]] = json.loads(rows.to_json(orient="records", double_precision=10))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--archives", nargs="+", required=True, type=Path, metavar="DIR", help="data/GPU; the first leads"
+    )
+    parser.add_argument("--results", type=Path, metavar="DIR", help="this machine's results/GPU, which then leads")
+    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+    parser.add_argument("--out", required=True, type=Path, metavar="FILE.json")
+    options = parser.parse_args()
+    archives = [Results(folder, options.catalogue) for folder in options.archives]
+    own = [Results(options.results, options.catalogue)] if options.results else []
+    gpus = own + [one for one in archives if one.name not in {results.name for results in own}]
+    write_text(options.out, json.dumps(document(gpus), indent=1, allow_nan=False) + "\n")
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,102 @@
+"""Fills the two marked blocks of README.md: the table of the best kernels, and three findings.
+
+    python -m analysis.readme --findings results/tables/findings.json --archives data/h100 data/h200 \
+        --catalogue results/variants.csv README.md
+
+A block stands between <!-- best-kernels --> or <!-- findings --> and <!-- end -->. With --check nothing is written, and
+the exit code is 1 where a block is not as it should be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.results import Results, usual
+from contracts import UserError, run_command, write_text
+
+SIZES = ((2048,), (4096,), (8192,), (16384, 12288))  # the first of each that a kind of kernel was timed at
+KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
+    "fp32": lambda rows: (rows["dtype"] == "fp32") & ~rows["tensor"].astype(bool),
+    "fp32 by 3xTF32": lambda rows: rows["variant"].str.match("sgemm_3xtf32.*_outside"),  # the ones as exact as fp32
+    "bf16": lambda rows: (rows["dtype"] == "bf16") & ~rows["variant"].str.contains("_bcol_"),  # B by rows, as all
+}
+LEADING = 3  # findings
+
+
+def best_kernels(gpus: Sequence[Results]) -> str:
+    """The table: for each GPU and kind, the best kernel at each size, with TFLOP/s and its fraction of cuBLAS."""
+    lines = ["| GPU | type | n = 2048 | 4096 | 8192 | 16384 |", "| --- | --- | ---: | ---: | ---: | ---: |"]
+    for results in gpus:
+        rows = usual(results.squares)
+        rows = rows[(rows["kind"] == "kernel") & ~rows["stale"].astype(bool)]
+        for kind, chosen in KINDS.items():
+            cells = [_cell(rows[chosen(rows)], sizes) for sizes in SIZES]
+            lines.append(f"| {results.model} | {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(rows: pd.DataFrame, sizes: Sequence[int]) -> str:
+    """The kernel whose interval begins highest, so that one lucky timing does not win."""
+    for n in sizes:
+        at_size = rows[rows["n"] == n]
+        if len(at_size):
+            best = at_size.sort_values("fraction_low").iloc[-1]
+            label = best["label"].removesuffix("_bf16")
+            text = f"{best['tflops']:.0f} ({100 * best['fraction']:.0f}%)<br>`{label}`"
+            return text if n == sizes[0] else f"{text}, n = {n}"
+    return "–"
+
+
+def findings(found: Sequence[Mapping[str, Any]]) -> str:
+    """One list item for each of the leading findings: its title, its numbers, and where else it holds."""
+    return "\n".join(f"- **{one['title']}.** {one['sentence']} {_elsewhere(one['gpus'])}" for one in found[:LEADING])
+
+
+def _elsewhere(gpus: Sequence[Mapping[str, Any]]) -> str:
+    """On which GPUs a finding holds: "Holds on H100; undecided on H200."."""
+    words = {True: "holds on", False: "does not hold on", None: "undecided on"}
+    names = {one["gpu"]: one["model"] + " (emulated)" * (one["numbers"].get("measured") is False) for one in gpus}
+    models = {word: [names[one["gpu"]] for one in gpus if one["holds"] is holds] for holds, word in words.items()}
+    text = "; ".join(f"{word} {' and '.join(listed)}" for word, listed in models.items() if listed)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def filled(text: str, blocks: Mapping[str, str], source: object) -> str:
+    """The text with each block's content. Raises `UserError` where a block has no marks."""
+    for name, content in blocks.items():
+        block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.S)
+        if not block.search(text):
+            raise UserError(f"{source}: no block {name}; needed: a line <!-- {name} --> and a later line <!-- end -->")
+        text = block.sub(lambda match, content=content: f"{match[1]}\n{content}\n\n{match[2]}", text, count=1)  # type: ignore[misc]
+    return text
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("readme", type=Path, metavar="README.md")
+    parser.add_argument("--findings", required=True, type=Path, metavar="FILE", help="findings.json")
+    parser.add_argument("--archives", nargs="+", required=True, type=Path, metavar="DIR", help="data/GPU of each model")
+    parser.add_argument("--catalogue", required=True, type=Path, metavar="FILE", help="results/variants.csv")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where README.md is not up to date")
+    options = parser.parse_args()
+    gpus = [Results(folder, options.catalogue) for folder in options.archives]
+    found = json.loads(options.findings.read_text())
+    text = options.readme.read_text()
+    new = filled(text, {"best-kernels": best_kernels(gpus), "findings": findings(found)}, options.readme)
+    if options.check and new != text:
+        print(f"{options.readme} is not up to date; write it by the same command without --check")
+        return 1
+    if new != text:
+        write_text(options.readme, new)
+    return 0
+
+
+if __name__ == "__main__":
+    run_command(main)

@@ -1,0 +1,73 @@
+"""gpus.csv and spread.csv: how far GPUs of one model lie apart, and how models compare.
+
+gpus.csv has a row for each model, variant and n of squares with uniform data and `boost` clocks: fraction of cuBLAS,
+interleaved, then over the GPUs of the model that were measured again: their number, the least, median and greatest
+fraction, and spread = (greatest - least) / least. change is the fraction over that of the first model, less one;
+beyond_spread says whether the change is larger than the spread of either model.
+
+spread.csv sums the spread up: a row for each model and dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from analysis.results import Results, described, squares, usual
+
+KEYS = ["variant", "n"]
+COLUMNS = ["model", "gpu", "variant", "label", "kind", "dtype", "n", "fraction", "fraction_low", "fraction_high"]
+COLUMNS += ["tflops", "flop_per_clock_sm", "sm_clock_mhz", "gpus", "fraction_least", "fraction_median"]
+COLUMNS += ["fraction_greatest", "spread", "change", "beyond_spread", "stale"]
+
+
+def medians(results: Results) -> pd.DataFrame:
+    """Rows of squares that were measured on each GPU: variant, n, session, fraction."""
+    rows = squares(described(results.raw("gpu_medians"), results.variants))
+    rows = rows[rows["clock_policy"].eq("boost") & rows["data"].eq("uniform")]
+    rows = rows[~rows["stale"] & ~rows["variant"].isin(results.failed["variant"])]
+    fraction = rows["baseline_time_us_median"] / rows["time_us_median"]
+    return rows.assign(fraction=fraction)[["variant", "dtype", "n", "session", "fraction"]]
+
+
+def spreads(results: Results) -> pd.DataFrame:
+    """One row for each variant and n measured on two GPUs or more: variant, dtype, n, gpus, fraction_least,
+    fraction_median, fraction_greatest, spread."""
+    grouped = medians(results).groupby(["variant", "dtype", "n"], sort=False)["fraction"]
+    found = grouped.agg(
+        gpus="size", fraction_least="min", fraction_median="median", fraction_greatest="max"
+    ).reset_index()
+    found = found[found["gpus"] > 1].reset_index(drop=True)
+    return found.assign(spread=found["fraction_greatest"] / found["fraction_least"] - 1)
+
+
+def gpus_table(archives: Mapping[str, Results]) -> pd.DataFrame:
+    """The table, by variant and n, models in the order of `archives`."""
+    parts = []
+    for results in archives.values():
+        rows = usual(results.squares)
+        rows = rows[rows["kind"] != "baseline"].assign(model=results.name, gpu=results.gpu)
+        parts.append(rows.merge(spreads(results).drop(columns="dtype"), on=KEYS, how="left"))
+    rows = pd.concat(parts, ignore_index=True).sort_values(["order", "n"], kind="stable", ignore_index=True)
+    of_both = rows[~rows["stale"]].groupby(KEYS)
+    change = rows["fraction"] / of_both["fraction"].transform("first") - 1
+    rows = rows.assign(change=change.where(of_both["model"].transform("first") != rows["model"]))
+    widest = rows.groupby(KEYS)["spread"].transform("max")
+    rows = rows[rows["spread"].notna() | (rows.groupby(KEYS)["model"].transform("size") > 1)]
+    widest = widest[rows.index]
+    beyond = (rows["change"].abs().fillna(0) > widest.fillna(1)).astype("boolean")
+    beyond = beyond.where(rows["change"].notna() & widest.notna())
+    return rows.assign(beyond_spread=beyond)[COLUMNS]
+
+
+def spread_table(archives: Mapping[str, Results]) -> pd.DataFrame:
+    """model, dtype, rows, gpus (at most), and of the spread: median, p90 (90th percentile) and greatest."""
+    rows: list[dict[str, Any]] = []
+    for results in archives.values():
+        for dtype, group in spreads(results).groupby("dtype", sort=False):
+            row = {"model": results.name, "dtype": dtype, "rows": len(group), "gpus": group["gpus"].max()}
+            quantiles = group["spread"].quantile([0.5, 0.9, 1.0])
+            rows.append(row | dict(zip(("median", "p90", "greatest"), quantiles, strict=True)))
+    return pd.DataFrame(rows, columns=["model", "dtype", "rows", "gpus", "median", "p90", "greatest"])

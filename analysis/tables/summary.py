@@ -1,0 +1,87 @@
+"""summary.json: what the paper says of a results folder in a few words.
+
+machine and provenance as recorded; origin and archived; experiments with their titles, questions, kind of figure,
+sizes and the variants that were not measured; kernels that failed a check; counts of kernels, timings, samples and
+checks.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.results import Results
+from contracts import load_yaml, worklogs
+
+EXPERIMENTS = Path("experiments")
+OF_PROVENANCE: tuple[str, ...] = (
+    "gpu",
+    "date",
+    "commit",
+    "commit_clean",
+    "driver",
+    "cuda_driver",
+    "toolchain",
+    "python",
+    "packages",
+)
+OF_PROVENANCE += ("left_out", "command", "sessions")
+
+
+def declared() -> dict[str, dict[str, Any]]:
+    """experiments/NAME.yaml by name."""
+    return {path.stem: load_yaml(path) for path in sorted(EXPERIMENTS.glob("*.yaml"))}
+
+
+def experiments(timings: pd.DataFrame) -> list[dict[str, Any]]:
+    """Every declared experiment that was timed, in the catalogue's order of its first kernel. timings: of `Results`."""
+    plans, found = declared(), []
+    for name, rows in timings.sort_values("order", kind="stable").groupby("experiment", sort=False):
+        plan = plans.get(str(name))
+        if plan is None:
+            continue
+        timed, sizes = set(rows["variant"]), sorted(int(n) for n in rows["n"].unique())
+        missing = [variant for variant in plan["variants"] if variant not in timed]
+        row = {"name": name, "title": plan["title"], "question": plan["question"], "sizes": sizes, "rows": len(rows)}
+        found.append(row | {"data": sorted(rows["data"].unique()), "missing": missing})
+    return found
+
+
+def counts(results: Results) -> dict[str, int]:
+    """How many kernels, timings, samples and checks there are."""
+    variants, rows = results.variants, results.timings
+    return {
+        "kernels": int((variants["kind"] == "kernel").sum()),
+        "dispatchers": int((variants["kind"] == "dispatcher").sum()),
+        "baselines": int((variants["kind"] == "baseline").sum()),
+        "from_worklogs": int(variants["origin"].notna().sum()),
+        "worklogs": len(worklogs.sources()),
+        "timings": len(rows),
+        "timings_of_five_processes": int((rows["processes"] >= 5).sum()),
+        "timed_kernels": int(rows["variant"].nunique()),
+        "samples": int(rows["samples"].sum()),
+        "rejected_samples": int(rows["rejected"].sum()),
+        "checks": len(results.checks),
+        "counted_kernels": int(results.counters["variant"].nunique()),
+        "stale_rows": int(rows["stale"].sum()),
+    }
+
+
+def summary_table(results: Results) -> dict[str, Any]:
+    """The document."""
+    functions = results.counters[results.counters["kind"] == "baseline"] if len(results.counters) else pd.DataFrame()
+    columns = [name for name in ("label", "dtype", "n", "kernel") if name in functions]
+    return {
+        "machine": results.machine,
+        "provenance": {key: results.provenance[key] for key in OF_PROVENANCE if key in results.provenance},
+        "name": results.name,
+        "model": results.model,
+        "archived": results.archived,
+        "origin": f"{results.gpu}, {results.date}",
+        "experiments": experiments(results.timings),
+        "failed": results.failed.to_dict("records"),
+        "counts": counts(results),
+        "library_functions": functions[columns].to_dict("records"),
+    }

@@ -1,0 +1,1060 @@
+"""Every recorded table and document, with its columns: what measuring writes, data/<gpu> archives and analysis reads.
+
+This is the only list of them. A table that stands here is made by its rule, joined, archived and offered to `analysis`
+without another line. What is derived from a recorded table is made again, and not recorded. Tables that belong to no
+GPU lie in a worklog's folder (`compiled`, `emulated`) or in results/ (`variants`, `analytic`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, RootModel
+
+from contracts.dtypes import types_pattern
+from contracts.model import Command, Document, Row, column, model, optional, table
+
+LARGEST = 2**31 - 1
+ARCH = "^sm_[0-9]+[af]?$"
+DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+SHA256 = "^[0-9a-f]{64}$"
+SESSION = "^[0-9a-f]{8}$"
+MHZ: dict[str, Any] = {"unit": "MHz", "gt": 0, "le": 100_000}
+
+Variant = Annotated[str, Field(description="name in kernels/catalogue.yaml")]
+Gemm = Annotated[str, Field(pattern=types_pattern(), description="dtypes of A and B, C and the sums: Types.name")]
+M = Annotated[int, Field(ge=1, le=LARGEST, description="rows of A and C")]
+N = Annotated[int, Field(ge=1, le=LARGEST, description="columns of B and C")]
+K = Annotated[int, Field(ge=1, le=LARGEST, description="columns of A, rows of B")]
+Leading = Annotated[int, Field(ge=1, le=LARGEST, description="leading dimension, in elements")]
+Count = Annotated[int, Field(ge=0)]
+Data = Annotated[Literal["uniform", "normal", "zeros"], Field(description="inputs; uniform is [-1, 1]")]
+Layout = Annotated[Literal["row", "column"], Field(description="of B in memory")]
+ClockPolicy = Annotated[Literal["boost", "locked"], Field(description="clocks as found, or locked through NVML")]
+Device = Annotated[Literal["gpu", "ptxsim"], Field(description="where it ran: on the GPU or on the emulator")]
+SourceHash = Annotated[
+    str, Field(description="hash of source, included headers and template values, without comments and white space")
+]
+ALPHA = "C = alpha A B + beta C; 1 in older tables"
+BETA = "C is read where it is not 0; 0 in older tables"
+
+
+# ---- a run on a GPU: every archive has these -------------------------------------------------------------------------
+
+
+class Ceilings(Document):
+    """Measured throughput of loops that do nothing else, the best of several runs."""
+
+    fp32_fma_tflops: float = column("FFMA", unit="TFLOP/s", gt=0)
+    fp32_fma_flop_per_clock_sm: float = column("FFMA", gt=0)
+    bf16_mma_tflops: float = optional("mma.sync m16n8k16, fp32 sums", unit="TFLOP/s", gt=0)
+    bf16_mma_flop_per_clock_sm: float = optional("the same", gt=0)
+    bf16_wgmma_tflops: float = optional("wgmma m64n256k16, operands in shared memory", unit="TFLOP/s", gt=0)
+    bf16_wgmma_flop_per_clock_sm: float = optional("the same", gt=0)
+    dram_copy_gb_per_s: float = column("bytes read plus bytes written", unit="GB/s", gt=0)
+
+
+@table("machine", "machine.json", parts="run", archive="always")
+class Machine(Document):
+    """The GPU, its limits and its measured ceilings. No serial number, UUID, host or user name."""
+
+    machine: str = column("folder name under results/ and data/", pattern="^[a-z0-9_-]+$")
+    gpu: str = column("as NVIDIA names it")
+    arch: str
+    sm_count: int = column(ge=1)
+    sm_clock_max_mhz: int = column(unit="MHz", ge=1)
+    sm_clock_default_mhz: int | None = optional("NVML's default applications clock", unit="MHz")
+    memory_clock_max_mhz: int = column(unit="MHz", ge=1)
+    power_limit_w: float | None = optional(unit="W")
+    memory_bytes: int = column(unit="bytes", ge=1)
+    l2_bytes: int = column(unit="bytes", ge=1)
+    texture_alignment_bytes: int = optional("alignment of the address under a texture", unit="bytes", ge=1)
+    driver: str
+    cuda_driver: str = optional("the CUDA version that the driver supports")
+    ceilings: Ceilings
+
+
+class Session(Document):
+    """An allocation of one GPU: one card on one boot of its host."""
+
+    session: str = column(pattern=SESSION)
+    driver: str | None
+    commits: list[str] = optional("of the trees that measured, where they were clean")
+    measurements: int = column(ge=1)
+    first: str = column("when its first measurement was kept, UTC")
+    last: str = column("when its last measurement was kept, UTC")
+
+
+@table("provenance", "provenance.json", parts="run", archive="always")
+class Provenance(Document):
+    """What made the measurements in a folder, and when. No serial number, UUID, host or user name."""
+
+    machine: str
+    date: str = column("UTC", pattern=DATE)
+    command: str
+    commit: str = column("git commit of the tree that was measured")
+    commit_clean: bool = column("no tracked file of that tree had an uncommitted change")
+    gpu: str
+    driver: str
+    cuda_driver: str
+    toolchain: dict[str, str | None]
+    python: str = optional()
+    packages: dict[str, str]
+    sources: dict[str, str] = column("variant to source hash")
+    sessions: list[Session] = optional("the cards that the run had; a row of windows.csv names its own")
+    left_out: dict[str, str] = optional("stage that did not run, and why")
+
+
+@table("samples", "samples.parquet", parts="bench", archive="always")
+class Samples(Row):
+    """One row for each timed launch. `analysis.timings` derives times and fractions from it and from windows.csv."""
+
+    KEY = (
+        *("experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data"),
+        *("process", "window", "role", "index"),
+    )
+    ADDED = ("alpha", "beta", "process")
+    experiment: str
+    variant: str = column("the variant whose process this was")
+    m: M
+    n: N
+    k: K
+    alpha: float = column(ALPHA, default=1.0)
+    beta: float = column(BETA, default=0.0)
+    clock_policy: ClockPolicy
+    data: Data
+    window: Literal["interleaved", "worklog"] = column("in turns with the baseline, or the protocol of sgemm_cu")
+    role: Literal["variant", "baseline"] = column("what this launch ran; windows.csv names the baseline")
+    index: int = column("order within the window", ge=0)
+    time_us: float = column(unit="us", gt=0)
+    sm_clock_mhz: float | None = optional(
+        "from device stamps, as a float; empty where no SM was seen before and after", **MHZ
+    )
+    kept: bool = column("whether it counts")
+    reason: Literal["launch gap", "clock unknown", "clock off target"] | None = optional(
+        "why it does not count: the queue ran dry before it, so that a launch gap may be in it; its clock is not "
+        "known; with locked clocks, it is more than 1% off the locked SM clock"
+    )
+    process: int = column("which of the fresh processes that measure the same", ge=0, le=1000, default=0)
+
+
+@table(
+    "windows",
+    parts="bench",
+    archive="always",
+)
+class Windows(Row):
+    """One row for each experiment, variant, problem, clock policy, kind of data and process: what samples lack."""
+
+    KEY = ("experiment", "variant", "m", "n", "k", "alpha", "beta", "clock_policy", "data", "process")
+    ADDED = (
+        *("alpha", "beta", "b_layout", "baseline_call", "session", "ci_half_width", "ended", "process"),
+        "baseline_run_us",
+    )
+    experiment: str
+    variant: Variant
+    dtype: Gemm
+    m: M
+    n: N
+    k: K
+    alpha: float = column(ALPHA, default=1.0)
+    beta: float = column(BETA, default=0.0)
+    b_layout: Layout | None = optional("of B in memory; empty in older tables: as the catalogue has it")
+    clock_policy: ClockPolicy
+    clock_source: str = column("how the clocks were had: back to back until steady, or set through NVML")
+    locked_sm_mhz: int | None = optional("SM clock that samples were held against; empty at boost", unit="MHz", ge=1)
+    data: Data
+    baseline: str = column("the variant that was interleaved")
+    baseline_call: str | None = optional(
+        "which of its library's calls the baseline was: cublasGemmEx, or cublasLtMatmul with the place of its "
+        "algorithm in the heuristic's list, the fastest of them on this card; empty in older tables (cublasGemmEx)"
+    )
+    seed: int = column("of the inputs, and of which of a pair goes first", ge=0)
+    passed: bool = column("outputs of variant and baseline passed their check after timing; otherwise nothing counts")
+    left_out: str | None = optional("why it does not count, though both passed")
+    power_w: float | None = optional(
+        "energy over time while this variant ran alone; empty where NVML gives no energy", unit="W", ge=0
+    )
+    power_run_us: float | None = optional(
+        "time of one run meanwhile, back to back: the kernel alone, sustained", unit="us", gt=0
+    )
+    temperature_c: float | None = optional("of the GPU at the end of that", unit="degrees Celsius")
+    throttle_reasons: str = column("NVML clock event reasons seen meanwhile, joined by +; 'none'")
+    source_hash: SourceHash
+    session: str | None = optional("one card on one boot of its host; empty in older tables", pattern=SESSION)
+    ci_half_width: float | None = optional(
+        "half of the 95% interval of the fraction of the baseline when the window ended, relative to it", ge=0
+    )
+    ended: Literal["precise", "longest time", "most samples"] | None = optional("why the window ended there")
+    process: int = column("which of the fresh processes that measure the same", ge=0, default=0)
+    baseline_run_us: float | None = optional(
+        "time of one run of the baseline, alone, back to back at a steady clock, in the same process", unit="us", gt=0
+    )
+
+
+@table("emulated_checks", "emulated-checks.csv", "checks", parts="emulate", needs_gpu=False)
+@table(
+    "checks",
+    parts="check",
+    archive="always",
+)
+class Checks(Row):
+    """One row for each correctness case of a variant."""
+
+    KEY = ("variant", "device", "case", "m", "n", "k")
+    variant: Variant
+    source_hash: SourceHash
+    device: Device
+    case: str = column("what the case tries; 'after timing EXPERIMENT' for the outputs of timed runs")
+    m: M
+    n: N
+    k: K
+    lda: Leading
+    ldb: Leading
+    ldc: Leading
+    alpha: float
+    beta: float
+    seed: Count
+    error_over_bound: float | None = optional(
+        "largest |C - C64| over its rounding bound; empty for a refusal, and where the result is not finite", ge=0
+    )
+    passed: bool
+    detail: str = column("why it failed; for a refusal, the message", default="")
+
+
+@table("algorithm_search", parts="bench", archive="if there")
+class AlgorithmSearch(Row):
+    """One row for each library and problem: the call that stands for the library, found once by timing all calls."""
+
+    KEY = ("baseline", "m", "n", "k", "b_layout")
+    baseline: Variant
+    dtype: Gemm
+    m: M
+    n: N
+    k: K
+    b_layout: Layout
+    call: str = column(
+        "the fastest: cublasGemmEx, cublasLtMatmul with the place of its algorithm in the heuristic's list, or a "
+        "configuration of Triton's"
+    )
+    calls: int = column("how many there were", ge=1)
+    time_us: float | None = optional("median of the last round, L2 flushed; empty for a single call", unit="us", gt=0)
+    next_call: str | None = optional("the second")
+    next_time_us: float | None = optional(unit="us", gt=0)
+    decided: bool | None = optional("the second is slower by the 95% interval of the median ratio of times in a round")
+
+
+@table("gpu_seconds", parts="bench", archive="if there")
+class GpuSeconds(Row):
+    """One row for each measurement and part of its work. What a process does once stands with its first measurement."""
+
+    KEY = ("stage", "variant", "item", "session", "part")
+    stage: str = column("check, bench, profile, compare")
+    variant: Variant
+    item: str = column("what of this variant was measured")
+    session: str = column("one card on one boot of its host", pattern=SESSION)
+    part: str = column("the part of the work: context, window, check, ...")
+    seconds: float = column(unit="s", ge=0)
+
+
+@table("gpu_medians", parts="bench", archive="if there")
+class GpuMedians(Row):
+    """One row for each GPU and measurement that is repeated on each GPU of a run."""
+
+    KEY = ("variant", "m", "n", "k", "clock_policy", "data", "session")
+    variant: Variant
+    dtype: Gemm
+    baseline: str
+    m: M
+    n: N
+    k: K
+    clock_policy: ClockPolicy
+    data: Data
+    session: str = column("one card on one boot of its host", pattern=SESSION)
+    measured: str = column("when, UTC")
+    time_us_median: float = column("of the samples that count", unit="us", gt=0)
+    baseline_time_us_median: float = column("of the baseline, interleaved", unit="us", gt=0)
+    sm_clock_mhz: float = column("the variant's median", unit="MHz", gt=0)
+    samples: int = column("the variant's that count", ge=1)
+    source_hash: SourceHash
+
+
+@table("predictions", schema="counters", parts="emulate", needs_gpu=False, archive="if there")
+@table("counters", parts="profile", archive="always")
+class Counters(Row):
+    """One row for each variant, problem and hardware counter, under ncu's name."""
+
+    KEY = ("variant", "m", "n", "k", "metric")
+    variant: Variant
+    m: M
+    n: N
+    k: K
+    metric: str = column("ncu's name")
+    value: float
+    unit: str = column("ncu's unit; empty for a plain number")
+    kernel: str = column("the function that ran, as ncu names it")
+    source_hash: SourceHash
+
+
+@table("counters_with_beta", parts="profile", archive="if there")
+class CountersWithBeta(Row):
+    """As counters.csv, of problems whose beta is not 0, so that C is read, too."""
+
+    KEY = ("variant", "m", "n", "k", "beta", "metric")
+    variant: Variant
+    m: M
+    n: N
+    k: K
+    beta: float = column(ge=-1000, le=1000)
+    metric: str = column("ncu's name")
+    value: float
+    unit: str = column("ncu's unit; empty for a plain number")
+    kernel: str = column("the function that ran, as ncu names it")
+    source_hash: SourceHash
+
+
+# ---- what needs no GPU -----------------------------------------------------------------------------------------------
+
+
+@table("resources", parts="build", needs_gpu=False, archive="always")
+class Resources(Row):
+    """One row for each variant and architecture, read from the cubin; compiled.csv of a worklog has these columns, "
+    "too."""
+
+    KEY = ("variant", "arch")
+    variant: Variant
+    arch: str = column(pattern=ARCH)
+    compiler: str = column("nvcc and ptxas, with versions")
+    source_hash: SourceHash
+    registers: int = column("per thread", ge=1, le=255)
+    shared_bytes: int = column("per block, static and dynamic, without the driver's reserve", unit="bytes", ge=0)
+    stack_bytes: int = column("per thread", unit="bytes", ge=0)
+    spill_bytes: int = column("per thread, stores plus loads", unit="bytes", ge=0)
+    threads: int = column("per block", ge=1, le=1024)
+    blocks_per_sm: int = column("theoretical", ge=0)
+    occupancy: float = column("theoretical: resident warps over the most that an SM holds", ge=0, le=1)
+    limiter: Literal["registers", "shared", "threads", "blocks"] = column("what binds the occupancy")
+    sass_total: int = column("instructions in the cubin; the columns below count some of them", ge=0)
+    ffma: Count
+    hmma: Count
+    lds_32: int = column("32 bits or fewer", ge=0)
+    lds_64: Count
+    lds_128: Count
+    sts_32: Count
+    sts_64: Count
+    sts_128: Count
+    ldg_32: Count
+    ldg_64: Count
+    ldg_128: Count
+    stg_32: Count
+    stg_64: Count
+    stg_128: Count
+    ldgsts: int = column("cp.async", ge=0)
+    ldsm: int = column("ldmatrix", ge=0)
+    tex: int = column("texture fetches", ge=0)
+    bar: Count
+
+
+@table("bounds", parts="emulate", needs_gpu=False, archive="if there")
+class Bounds(Row):
+    """One row for each variant, problem and unit of the GPU: the minimum cycles that its work takes, or an estimate."""
+
+    KEY = ("variant", "m", "n", "k", "gpu", "resource")
+    variant: Variant
+    m: M
+    n: N
+    k: K
+    gpu: str = column("whose rates these are: a name in ptxsim")
+    resource: Literal[
+        "fma", "fp64", "tensor", "issue", "registers", "shared", "l1", "l2", "dram", "tail", "issue_model"
+    ] = column(
+        "the unit. tail is the largest bound, of the SM with the most blocks. l2 and issue_model are estimates by "
+        "rules that are only models: no bounds"
+    )
+    minimum_cycles: float = column("averaged over SMs", unit="SM clocks", gt=0)
+    amount: float = column("work of the whole launch", ge=0)
+    unit: str = column("of the amount")
+    disagreement: float = column("fraction of the matched executions on which SASS and PTX differ", ge=0)
+    source_hash: SourceHash
+
+
+@table("shared_widths", parts="emulate", needs_gpu=False)
+class SharedWidths(Row):
+    """One row for each kernel, source line and opcode: the widths of the shared-memory accesses there."""
+
+    KEY = ("variant", "file", "line", "opcode")
+    variant: Variant
+    file: str = column("of the source line")
+    line: Count
+    opcode: Literal["LDS", "STS"]
+    predicted: str = column("instructions by bits of a thread, as ptxsim predicts them from the PTX: 8 x 32, 2 x 128")
+    found: str = column("the same in the cubin; ptxas may unroll a loop further, which multiplies them alike")
+    agree: bool = column("the widths are the same, and the counts but for such a factor")
+
+
+# ---- what need not be there ------------------------------------------------------------------------------------------
+
+
+@table(
+    "emulator_next_to_gpu",
+    command=Command("experiments.emulation.compare_gpu", "run", "kernels", kept=True, emulated=True),
+    archive="if there",
+)
+class EmulatorNextToGpu(Row):
+    """One row for each variant and case that ran on the GPU and on the emulator with the same inputs."""
+
+    KEY = ("variant", "case")
+    variant: Variant
+    dtype: str
+    case: str
+    m: M
+    n: N
+    k: K
+    lda: Leading
+    ldb: Leading
+    ldc: Leading
+    alpha: float
+    beta: float
+    seed: Count
+    elements: int = column("of C", ge=1)
+    differing: int = column("elements of C that differ in any bit", ge=0)
+    difference_over_bound: float | None = optional(
+        "largest difference over twice the rounding bound; empty where it is not finite", ge=0
+    )
+    passed: bool = column("no bit differs in fp32; within twice the bound for what tensor cores compute")
+    source_hash: SourceHash
+
+
+@table(
+    "sanitizer",
+    target="sanitize",
+    command=Command("experiments.stages.sanitize", "run", "kernels", left_out=True, minutes=240),
+    archive="if there",
+)
+class Sanitizer(Row):
+    """One row for each kernel and tool of NVIDIA's compute-sanitizer."""
+
+    KEY = ("variant", "tool")
+    variant: Variant
+    tool: Literal["memcheck", "racecheck", "initcheck", "synccheck"]
+    launches: int = column("problems that it ran on", ge=1)
+    errors: int = column("errors or hazards reported", ge=0)
+    detail: str | None = optional("the first thing reported")
+    passed: bool = column("nothing was reported")
+    source_hash: SourceHash
+
+
+@table("tuning", target="tile_autotune", parts="tune", archive="if there")
+class Tuning(Row):
+    """One row for each configuration of a sweep over tiles, also of those that were left out or failed."""
+
+    KEY = ("kernel", "BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads")
+    kernel: str = column("entry of kernels/catalogue.yaml whose template is swept")
+    BM: int = column("the block's tile", ge=1)
+    BN: int = column(ge=1)
+    BK: int = column(ge=1)
+    WM: int | None = optional("a warp's part of it; empty for a kernel without one, as the next two", ge=1)
+    WN: int | None = optional(ge=1)
+    WNITER: int | None = optional("subtiles of it along n", ge=1)
+    TM: int = column("a thread's patch of C", ge=1)
+    TN: int = column(ge=1)
+    threads: int = column("per block", ge=0)
+    valid: bool = column("meets every restriction")
+    reason: str | None = optional(
+        "why there is no time: the first restriction that it breaks (tuned.json has the sentences), or what failed "
+        "when it was built, checked or run"
+    )
+    arch: str | None = None
+    compiler: str | None = optional("nvcc and ptxas, with versions")
+    registers: int | None = optional("per thread", ge=1, le=255)
+    stack_bytes: int | None = optional("per thread, spills among them", unit="bytes", ge=0)
+    spill_bytes: int | None = optional("per thread, stores plus loads", unit="bytes", ge=0)
+    shared_bytes: int | None = optional("per block", unit="bytes", ge=0)
+    occupancy: float | None = optional("theoretical", ge=0, le=1)
+    size: int | None = optional("m = n = k", ge=1, le=LARGEST)
+    round: Literal[1, 2] | None = optional("2: among the best of the first round, measured again with more samples")
+    samples: int | None = optional("kept", ge=0)
+    time_us: float | None = optional("median", unit="us", gt=0)
+    tflops: float | None = optional(unit="TFLOP/s", gt=0)
+    fraction_of_cublas: float | None = optional(
+        "median time of the cuBLAS calls between the samples, over time_us", gt=0
+    )
+    sm_clock_mhz: float | None = optional("median over the samples, from device stamps", **MHZ)
+    checked: bool | None = optional("one correctness case and the output of the timed runs passed; empty: not run")
+    source_hash: str | None = optional("of the source with these template values, as in variants.csv")
+
+
+class Restriction(Document):
+    """A reason to leave configurations out, in the order in which they are tried."""
+
+    name: str
+    reason: str
+    left_out: int = column("configurations that break this one first", ge=0)
+
+
+class Winner(Document):
+    """The best configuration of a kernel."""
+
+    template: dict[str, Annotated[int, Field(ge=1, le=65536)]] = column(min_length=1)
+    threads: int = column(ge=32, le=1024, multiple_of=32)
+    tflops: float = column(unit="TFLOP/s", gt=0)
+    fraction_of_cublas: float = column(gt=0)
+    source_hash: str
+    restrictions: list[Restriction]
+
+
+@table("tuned", "tuned.json", target="tile_autotune", parts="tune", archive="if there")
+class Tuned(Document):
+    """The winners of a sweep, from its tuning.csv. kernels/catalogue.yaml takes template values from here."""
+
+    machine: str
+    gpu: str
+    arch: str
+    compiler: str
+    driver: str
+    date: str = column("UTC", pattern=DATE)
+    size: int = column("m = n = k", ge=1)
+    kernels: dict[str, Winner] = column(min_length=1)
+
+
+@table("tuning_ranked", target="tile_ranking", parts="tune", needs_gpu=False, archive="if there")
+class TuningRanked(Row):
+    """Configurations of a sweep by the cycles that emulator and issue model predict (experiments.tuning.ranking)."""
+
+    KEY = ("kernel", "BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads")
+    kernel: str = column("entry of kernels/catalogue.yaml whose template is swept")
+    BM: int = column("as in tuning.csv", ge=1)
+    BN: int = column(ge=1)
+    BK: int = column(ge=1)
+    WM: int | None = optional(ge=1)
+    WN: int | None = optional(ge=1)
+    WNITER: int | None = optional(ge=1)
+    TM: int = column(ge=1)
+    TN: int = column(ge=1)
+    threads: int = column("of a block", ge=1)
+    size: int = column("m = n = k", ge=1)
+    gpu: str = column("whose rates: a name in ptxsim")
+    registers: int = column("per thread", ge=1, le=255)
+    warps: float = column("resident, of each scheduler", ge=0)
+    source_hash: SourceHash
+    minimum_cycles: float | None = optional("of the SM with the most blocks", unit="SM clocks", ge=0)
+    resource: str | None = optional("the unit that needs them, as in bounds.csv")
+    estimate: float | None = optional("these cycles with what warps wait; the order of the rows", ge=0)
+    reason: str | None = optional("why there are none")
+
+
+@table(
+    "dispatch",
+    target="dispatch",
+    command=Command("experiments.tuning.dispatch", "run", ("sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16")),
+    archive="if there",
+)
+class Dispatch(Row):
+    """The sweep behind dispatchers: one row for each dispatcher, problem and kernel that takes it, and one of the
+    library's fastest right call, all interleaved. kernels/cost.py fits its model of time to it."""
+
+    KEY = ("dispatcher", "m", "n", "k", "variant")
+    ADDED = ("shape", "held_out", "call", "picked", "resident")
+    dispatcher: str
+    m: M
+    n: N
+    k: K
+    variant: str = column("one of its kernels, or their baseline")
+    time_us: float = column("median", unit="us", gt=0)
+    fraction: float = column("of cuBLAS, interleaved: the baseline's median time over it", gt=0)
+    source_hash: str = column("of the kernel, as in variants.csv; the catalogue leaves out rows of others")
+    shape: Literal["square", "random", "tall", "wide", "deep"] | None = optional("what the problem was drawn as")
+    held_out: bool | None = optional("the fit does not see it: it shows what the fit is worth")
+    call: str | None = optional("of the baseline: the fastest of its calls whose output is right")
+    picked: bool | None = optional(
+        "of a kernel and a problem that is held out: whether the dispatcher, fitted to the others, takes it"
+    )
+    resident: int | None = optional(
+        "of a kernel: blocks, or clusters, that the GPU runs at a time (cuOccupancyMaxActiveClusters)", ge=1
+    )
+
+
+@table(
+    "baseline_checks",
+    target="baseline_checks",
+    command=Command(
+        "experiments.tuning.baseline_checks", "run", ("cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16")
+    ),
+    archive="if there",
+)
+class BaselineChecks(Row):
+    """One row for each call of cuBLAS, problem and inputs whose products are small integers, at sizes off multiples of
+    8 and 64. A call that is wrong is no baseline."""
+
+    KEY = ("baseline", "call", "m", "n", "k", "inputs")
+    baseline: Variant
+    version: str = column("of cuBLAS")
+    call: str = column("cublasGemmEx, or the place of an algorithm in the list of cublasLt's heuristic")
+    m: M
+    n: N
+    k: K
+    inputs: Literal["ones", "tail"] = column("which columns of A are ones: all, or the last 100; all of B is ones")
+    wanted: float = column("each element of C")
+    least: float | None = optional("element of C; empty where one is not finite")
+    most: float | None = optional("element of C; empty where one is not finite")
+    wrong: int = column("elements of C that are not as wanted", ge=0)
+    passed: bool
+
+
+@table("gpu_utilization", "gpu_utilization.json", target="by hand", archive="if there")
+class GpuUtilization(Document):
+    """How much of a command's time the GPU was busy, by NVML (`experiments.gpu.gpu_utilization`)."""
+
+    command: str
+    date: str = column(pattern=DATE)
+    exit_code: int
+    wall_s: float = column(unit="s", ge=0)
+    busy_share: list[Annotated[float, Field(ge=0, le=1)] | None] = column("of each visible GPU, mean over the time")
+    readings: Count
+
+
+@table("same_code", target="by hand", archive="if there")
+class SameCode(Row):
+    """Kernels of an archive whose source has changed since, but not their machine code and launch
+    (experiments.stages.same_code). Rows with measured_hash are not stale while the source has source_hash."""
+
+    KEY = ("variant", "measured_hash")
+    variant: Variant
+    measured_hash: str = column("source_hash of the archived rows")
+    source_hash: str = column("that of the source now")
+    arch: str | None = optional(
+        "for which both were built; a dispatcher has none of the rest: its kernels are the same"
+    )
+    compiler: str | None = optional("nvcc and ptxas, with versions; that of the archive")
+    code: str | None = optional("SHA-256 of both cubins' instructions and constants", pattern=SHA256)
+
+
+# ---- side studies ----------------------------------------------------------------------------------------------------
+
+
+@table(
+    "cross_checks",
+    target="cross_validation",
+    command=Command(
+        "experiments.studies.cross_checks.measure",
+        "variant",
+        ("sgemm_vectorized", "sgemm_warptile", "sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16"),
+        "--size 1024 --size 4096 --size 8192",
+    ),
+    archive="if there",
+)
+class CrossChecks(Row):
+    """One row for each variant and size that was also timed by another tool, in the same process."""
+
+    KEY = ("variant", "m", "n", "k", "method")
+    variant: Variant
+    m: M
+    n: N
+    k: K
+    method: Literal["nvbench"]
+    time_us: float = column("our median", unit="us", gt=0)
+    sm_clock_mhz: float = column("during our samples", **MHZ)
+    samples: int = column(ge=1)
+    other_time_us: float = column("the other tool's median", unit="us", gt=0)
+    other_sm_clock_mhz: float | None = optional(**MHZ)
+    other_samples: int = column(ge=1)
+    source_hash: SourceHash
+
+
+@table(
+    "error_over_k",
+    target="error_over_k",
+    command=Command(
+        "experiments.studies.error_over_k.measure",
+        "variant",
+        (
+            "sgemm_naive",
+            "sgemm_3xtf32_mma",
+            "sgemm_3xtf32_mma_outside",
+            "sgemm_3xtf32_wgmma",
+            "sgemm_3xtf32_wgmma_outside",
+            "tf32gemm_bcf_dbf",
+            "tf32gemm_bcf_dbf_rna",
+            "cublas_fp32",
+            "cublas_tf32",
+        ),
+        without_gpu=True,
+    ),
+    archive="if there",
+)
+class ErrorOverK(Row):
+    """One row for each variant, kind of data and k; beta = 0. Errors are |C - C64| in units of 2^-24 |A||B|, "
+    "elementwise."""
+
+    KEY = ("variant", "device", "data", "k")
+    variant: Variant
+    source_hash: SourceHash
+    device: Device
+    data: Literal["uniform", "normal", "positive", "wide"] = column(
+        "uniform on [-1, 1]; standard normal; uniform on [0, 1]; of either sign, exponents uniform from -30 to 30"
+    )
+    k: K
+    elements: int = column("of C that were looked at", ge=1)
+    worst: float = column(ge=0)
+    rms: float = column("root of the mean square", ge=0)
+
+
+@table(
+    "ffma_issue",
+    target="ffma_issue",
+    command=Command("experiments.studies.ffma_issue.measure", "run", builds=("ffma_issue",)),
+    archive="if there",
+)
+class FfmaIssue(Row):
+    """One row for each loop of FFMAs on one SM, its addresses and number of warps: the cycles of an iteration."""
+
+    KEY = ("loop", "placement", "lanes", "warps")
+    loop: str = column(
+        "a kernel of ffma_issue.cu, or an order of orders.py, whose names say which banks a, b and c lie in: e even, o "
+        "odd registers, . kept with .reuse"
+    )
+    beside: Literal["nothing", "load", "copy", "bulk"] = column(
+        "what is beside the FFMAs: loads from shared memory, cp.async, or cp.async.bulk of one thread (1024 bytes)"
+    )
+    bits: Literal[32, 64, 128] | None = optional("of a thread's load or copy")
+    count: int = column("loads or copies an iteration of a warp (bulk copies of the block)", ge=0)
+    placement: Literal["ptxas", "burst", "spread"] | None = optional(
+        "where loads stand: as ptxas has them, together before the first FFMA, or evenly over the first three quarters"
+    )
+    lanes: str | None = optional(
+        "which lanes' addresses are the same, all others being distinct: of loads in shared memory, of copies in "
+        "global memory; a key of PATTERNS or SOURCES in measure.py"
+    )
+    warps: Literal[4, 8, 16] = column("of the block: 1, 2 or 4 a scheduler")
+    wavefronts: int | None = optional("of a load by ptxsim's rules", ge=1)
+    ffma: int = column("FFMAs in the loop's machine code", ge=1)
+    instructions: int = column("in the loop's machine code, all", ge=1)
+    reads_even: int = column(
+        "operands of FFMAs in even registers, without those that the instruction before kept in the same slot", ge=0
+    )
+    reads_odd: int = column("the same in odd registers", ge=0)
+    modelled: int = column(
+        "issue cycles of an iteration by the rule of register banks in docs/hardware.md; a load or copy is one", ge=1
+    )
+    places: str | None = optional("of loads and copies among the loop's instructions, from 0, joined by blanks")
+    operands: str | None = optional(
+        "of a loop with nothing beside: the registers d, a, b, c of each FFMA, * behind one that is kept with .reuse, "
+        "other instructions by opcode, joined by semicolons"
+    )
+    cycles: float = column(
+        "of an iteration of all warps, from clock64: difference of 320 and 64 iterations, medians of 5",
+        unit="SM clocks",
+        gt=0,
+    )
+    issue_cycles: float = column("cycles over warps a scheduler", gt=0)
+    extra: float | None = optional(
+        "issue cycles of a load or copy: issue_cycles less those of the same loop without them, over count"
+    )
+
+
+@table(
+    "inter_warp_conflicts",
+    target="inter_warp_conflicts",
+    command=Command(
+        "experiments.studies.inter_warp_conflicts.measure", "run", builds=("inter_warp_conflicts",), emulates=True
+    ),
+    archive="if there",
+)
+class InterWarpConflicts(Row):
+    """One row for each launch of inter_warp_conflicts.cu: shared-memory wavefronts as ncu counted them and as the
+    addresses within each warp call for."""
+
+    KEY = ("kernel", "bits", "source", "warps", "blocks_per_sm")
+    kernel: str = column("of inter_warp_conflicts.cu; a catalogue kernel by its name in the source")
+    bits: Literal[32, 128] | None = optional("of a thread's accesses; empty for a catalogue kernel, which has several")
+    source: Literal["L1", "L2", "L1 scattered", "L2 scattered", "A and B", "A", "B", "neither"] | None = optional(
+        "where global loads find their data, and whether the lanes of a warp read rows of 128 bytes or more or are "
+        "scattered over rows of 32; of a catalogue kernel, the matrices of which it reads more than one row; empty "
+        "where there are no global loads"
+    )
+    warps: int = column("of a block", ge=1, le=32)
+    blocks_per_sm: int = column("that run on each SM at the same time", ge=1)
+    steps: int = column("of the tile loop", ge=1)
+    loads: int = column("shared-memory load instructions, executed by warps", ge=0)
+    stores: int = column("shared-memory store instructions, executed by warps", ge=0)
+    load_wavefronts: float = column("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum", ge=0)
+    store_wavefronts: float = column("l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum", ge=0)
+    load_conflicts: float = column("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum", ge=0)
+    store_conflicts: float = column("l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum", ge=0)
+    loads_need: int = column("wavefronts of loads by ptxsim's rules within a warp", ge=0)
+    stores_need: int = column("wavefronts of stores by ptxsim's rules within a warp", ge=0)
+    cycles: float = column("sm__cycles_active.max", gt=0)
+
+
+@table(
+    "smem_microbench",
+    target="smem_microbench",
+    command=Command("experiments.studies.smem_microbench.measure", "run", builds=("smem_microbench",)),
+    archive="if there",
+)
+class SmemMicrobench(Row):
+    """One row for each kind of shared-memory access and pattern of addresses: what ncu counted for one such access."""
+
+    KEY = ("access", "pattern")
+    access: str = column("a kernel of smem_microbench.cu")
+    pattern: str
+    threads: int = column("one warp, unless the pattern is about several", ge=32, le=1024)
+    offsets: str = column("byte offset of each thread in shared memory, joined by blanks")
+    source: str = column("for a copy, byte offset of each thread in global memory", default="")
+    wavefronts: float = column(
+        "shared-memory wavefronts per access by a warp, without what an empty launch has, "
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared",
+        ge=0,
+    )
+    conflicts: float = column(
+        "bank conflicts per access by a warp, l1tex__data_bank_conflicts_pipe_lsu_mem_shared", ge=0
+    )
+
+
+@table(
+    "timeline",
+    target="cross_validation",
+    command=Command("experiments.studies.timeline.measure", "variant", ("sgemm_blocktile_2d", "sgemm_vectorized")),
+    archive="if there",
+)
+class Timeline(Row):
+    """One row for each CUDA call, kernel or memory operation of a benchmark process, as Nsight Systems sums them up."""
+
+    KEY = ("variant", "table", "name")
+    variant: Variant
+    table: Literal["api", "kernel", "memory"] = column("CUDA API calls, kernels, or memory operations")
+    name: str
+    calls: int = column(ge=1)
+    fraction: float = column("of the table's time", ge=0, le=1)
+    total_us: float = column(unit="us", ge=0)
+    mean_us: float = column(unit="us", ge=0)
+    median_us: float = column(unit="us", ge=0)
+    min_us: float = column(unit="us", ge=0)
+    max_us: float = column(unit="us", ge=0)
+    stddev_us: float | None = optional(unit="us", ge=0)
+    bytes: int | None = optional("moved; of memory operations only", unit="bytes", ge=0)
+    source_hash: SourceHash
+
+
+@table(
+    "timing_methods",
+    target="cross_validation",
+    command=Command(
+        "experiments.studies.timing_methods.measure",
+        "variant",
+        ("sgemm_warptile", "cublas_fp32", "cublas_bf16"),
+        "--size 1024 --size 4096 --size 8192",
+    ),
+    archive="if there",
+)
+class TimingMethods(Row):
+    """One row for each variant, size and way of timing, all in one process."""
+
+    KEY = ("variant", "m", "n", "k", "protocol")
+    variant: Variant
+    m: M
+    n: N
+    k: K
+    protocol: str
+    description: str = column("what it does")
+    time_us: float = column("what it reports for one launch", unit="us", gt=0)
+    sm_clock_mhz: float | None = optional("median during it; empty where it takes no stamps", **MHZ)
+    replays: int = column(ge=1)
+    source_hash: SourceHash
+
+
+# ---- files of no GPU, and what a run keeps for itself ----------------------------------------------------------------
+
+
+@model("variants")
+class Variants(Row):
+    """results/variants.csv: one row for each entry of kernels/catalogue.yaml, in its order, with the hash of its source
+    in this tree, by which stale measurements are recognized."""
+
+    KEY = ("variant",)
+    variant: str
+    kind: Literal["kernel", "dispatcher", "baseline"] = column(
+        "a dispatcher runs each problem with one of several kernels"
+    )
+    family: str = column("folder of the source, or 'library'")
+    dtype: Gemm
+    tensor: bool = column("on tensor cores")
+    label: str = column("short name for figures")
+    idea: str
+    builds_on: str | None = None
+    baseline: str
+    source: str | None = None
+    origin: str | None = optional("WORKLOG: SECTION of the text that it comes from")
+    requires: str = column("what it asks of a problem", default="")
+    tile_m: int | None = optional("rows of C that a block of threads computes; kernels only", ge=1)
+    tile_n: int | None = optional("columns of C that it computes", ge=1)
+    template: str | None = optional("template values in order, as NAME=VALUE")
+    tuned: str | None = optional("results folder whose sweep chose them; empty: the catalogue's own")
+    choices: str | None = optional(
+        "of a dispatcher: its kernels and from which sizes each is taken; the first that suits"
+    )
+    source_hash: SourceHash
+    archived_hashes: str | None = optional(
+        "the hash that it has by the sweeps of an archive, where those tune it otherwise: ARCHIVE=HASH, joined by "
+        "spaces"
+    )
+
+
+@model("analytic")
+class Analytic(Row):
+    """results/analytic.csv: one row for each case of a worklog's analytic.yaml and quantity."""
+
+    KEY = ("case", "quantity")
+    case: str
+    quantity: str = column(
+        "occupancy is a fraction; degree: the most distinct words that one bank gives in what is served together; "
+        "banks: how many distinct ones; begins_at: an address in shared memory; misplaced_bytes: those that a switch "
+        "sends elsewhere than to the other slot"
+    )
+    value: float | str
+
+
+@model("emulated")
+class Emulated(Row):
+    """paper/worklogs/NAME/emulated.csv: one row for each counter and problem that source.yaml names under "
+    "`emulated`."""
+
+    KEY = ("variant", "size", "beta", "metric")
+    variant: Variant
+    size: int = column("m = n = k", ge=1)
+    beta: float
+    arch: str = column("that it was compiled for")
+    metric: str = column("ncu's name")
+    value: float
+    source_hash: SourceHash
+
+
+@model("l2_measured")
+class L2Measured(Row):
+    """experiments/emulation/l2_measured.csv: bytes that a launch with m = n = k read from DRAM, for sizes and cards of
+    which there is no archive. Estimates of experiments/emulation/l2_traffic.py are held against them."""
+
+    KEY = ("machine", "variant", "n", "tile", "strip")
+    machine: str = column("a preset of ptxsim/machines.py")
+    variant: str
+    n: N
+    like: str | None = optional("of a library's kernel: the entry whose order of tiles is assumed for it")
+    tile: str | None = optional("of a block, ROWSxCOLUMNS, where it is not the entry's")
+    cluster: str | None = optional("in blocks, ROWSxCOLUMNS, where it is not the entry's")
+    strip: int | None = optional("tile columns of a strip, where they are not the entry's", ge=0)
+    dram_read_bytes: int = column("dram__bytes_read.sum", unit="bytes", ge=1)
+    date: str = column("on which it was measured")
+    commit: str | None = optional("of the kernels; empty: it was not recorded")
+    source: str = column("card and how it was measured")
+
+
+@model("toolchain")
+class Toolchain(Document):
+    """toolchain.json: compilers, driver and GPU. Everything that is built or measured depends on it."""
+
+    nvcc: str
+    ptxas: str
+    host_compiler: str
+    cuobjdump: str
+    driver: str | None
+    gpu: str | None
+    arch: str = column(pattern=ARCH)
+
+
+@model("job")
+class Job(Document):
+    """results/<gpu>/job.json: what a run's plan resolved for all of its jobs, by the options that take it (`--job`).
+    Further keys are those of config.yaml that no rule interprets."""
+
+    model_config = ConfigDict(extra="allow")
+    arch: str = column("what kernels are built for")
+    nvcc: str | None = column("path of the compiler")
+    build_dir: str = column("folder of the cubins")
+    store: str = column("where measurements are kept")
+    tuned: str | None = column("tuned.json behind the catalogue's tuned entries")
+    lock: bool = column("whether clocks may be locked")
+    sm_mhz: int | None = column("SM clock to lock", unit="MHz")
+    memory_mhz: int | None = column("memory clock to lock", unit="MHz")
+
+
+@model("measurement")
+class Measurement(Document):
+    """measured/STAGE/VARIANT/ITEM.SESSION.json: one measurement, as `experiments.stages.store` keeps it. Its rows are
+    checked where they are written to tables."""
+
+    stage: str = column(pattern="^[a-z]+$")
+    variant: Variant
+    item: str = column("the problem, and what else distinguishes measurements of one variant")
+    basis: dict[str, Any] = column("what the result rests on: hashes, versions, protocol; of another it is not taken")
+    session: str = column("one card on one boot of its host", pattern=SESSION)
+    measured: str = column("when it was kept, UTC")
+    rows: dict[str, list[dict[str, Any]]] = column("by table, without the columns that an experiment adds")
+    seconds: dict[str, Annotated[float, Field(ge=0)]] = column("by part of the work", unit="s")
+    note: str = column("why there are no rows, or what is missing in them; empty otherwise")
+    driver: str | None = column("of the GPU")
+    commit: str | None = optional("of the tree that measured; null where that differed from it")
+    samples_sha256: str = optional("of ITEM.SESSION.parquet", pattern=SHA256)
+
+
+@model("pack")
+class Pack(Document):
+    """pack.json: what a pack of measurements holds, and which run may go on from it."""
+
+    format: Literal[1]
+    commit: str = column("of the tree that packed", pattern="^[0-9a-f]{40,64}$")
+    gpu: str = column("the model")
+    files: dict[str, Annotated[str, Field(pattern=SHA256)]] = column("SHA-256 by name")
+
+
+class Origin(Document):
+    """The run that an archived file is from, as in that run's provenance.json, and its checksum."""
+
+    date: str = column(pattern=DATE)
+    commit: str
+    commit_clean: bool = column("no file of the checkout differed from that commit")
+    command: str
+    sha256: str = column("of the file as it was archived", pattern=SHA256)
+
+
+@model("archived")
+class Archived(RootModel[dict[str, Origin]]):
+    """archived.json: the origin of each archived file."""
+
+
+class PicturedAccess(Document):
+    """An access of one variant that a picture shows, as ptxsim recorded it."""
+
+    picture: str = column("name in workflow/bank_pictures.yaml")
+    place: int = column("among the picture's accesses", ge=0)
+    access: dict[str, Any] = column("what ptxsim.banks.Access holds")
+
+
+@model("bank_accesses")
+class BankAccesses(RootModel[list[PicturedAccess]]):
+    """bank_accesses.json: the accesses to shared memory of one variant that pictures show."""
+
+
+class ShownAccess(Document):
+    """An access to shared memory and its wavefronts."""
+
+    variant: Variant
+    label: str = column("of the variant in figures")
+    says: str
+    file: str = column("below kernels/")
+    line: int = column(ge=1)
+    source: str = column("the text of that line")
+    instruction: str = column("PTX")
+    kind: Literal["ld", "st", "atom", "ldmatrix", "cp_async"]
+    bits: int = column("that a lane loads or stores")
+    wavefronts: int = column("that the access takes")
+    ideal: int = column("that would do without a conflict")
+    summary: str = column("the same in words")
+
+
+@model("bank_picture")
+class BankPicture(Document):
+    """results/figures/banks_NAME.json: what a picture of accesses shows, as ptxsim counts it for one warp."""
+
+    title: str
+    text: str
+    accesses: list[ShownAccess]

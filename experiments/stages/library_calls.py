@@ -1,0 +1,73 @@
+"""Which of a library's calls stands for it on a problem: found once for each GPU by an algorithm search, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from contracts import write_rows
+from experiments.declarations import Item
+from experiments.gpu.fastest_call import Choice, FastestCall, by_stopwatch
+from experiments.gpu.libraries import Gemm
+from experiments.stages import store
+from experiments.stages.store import Measurement, Place, Store
+from experiments.stages.turns import ROLES, Matrices
+from kernels.catalogue import Baseline, Catalogue, Entry, Problem
+
+
+class LibraryCalls:
+    """The algorithm searches that a store has, and those that are made when it lacks them."""
+
+    def __init__(self, kept: Store, entries: Catalogue) -> None:
+        self.kept, self.entries = kept, entries
+
+    def settle(self, gemm: Gemm, matrices: Matrices, session: str) -> None:
+        """Let `gemm`, where it has several calls, use the fastest: kept, or found by a search on `matrices`.
+
+        C is written many times then. Use while the GPU is held: of two jobs, the second takes what the first kept.
+        """
+        p = matrices.problem
+        if not isinstance(gemm, FastestCall) or gemm.choice(p):
+            return
+        if self.known(gemm, p):
+            return
+        gemm.bind_fastest(p, matrices.a.address, matrices.b.address, matrices.c[ROLES[1]].address, by_stopwatch)
+        choice = gemm.choice(p)
+        assert choice is not None
+        rows = {"algorithm_search": [_row(gemm.entry, p, choice)]}
+        self.kept.keep(_place(gemm.entry, p), Measurement(store.basis_of(gemm.entry), session, rows))
+        self.known(gemm, p)  # a job on another GPU may have been first
+
+    def known(self, gemm: FastestCall, p: Problem) -> bool:
+        """Use the call that is kept for this problem; whether there is one."""
+        one = self.kept.find(_place(gemm.entry, p), store.basis_of(gemm.entry).__eq__)
+        if one is None:
+            return False
+        (row,) = one.rows["algorithm_search"]
+        gemm.choose(p, Choice(**{key: row[key] for key in asdict(Choice("", 0))}))
+        return True
+
+    def write(self, path: Path, items: Iterable[Item]) -> None:
+        """The rows of algorithm_search.csv that these measurements rest on."""
+        rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for item in items:
+            entry = self.entries.find(item.variant)
+            p = item.problem.of(entry.b_layout)
+            for one in (entry, self.entries[entry.baseline]):
+                found = (
+                    self.kept.find(_place(one, p), store.basis_of(one).__eq__) if isinstance(one, Baseline) else None
+                )
+                for row in found.rows["algorithm_search"] if found else ():
+                    rows[row["baseline"], row["b_layout"], row["m"], row["n"], row["k"]] = row
+        write_rows(path, "algorithm_search", rows.values())
+
+
+def _place(entry: Entry, p: Problem) -> Place:
+    return Place("search", entry.name, f"{p.m}x{p.n}x{p.k}-{p.b_layout}")
+
+
+def _row(entry: Baseline, p: Problem, choice: Choice) -> dict[str, Any]:
+    sizes = {"m": p.m, "n": p.n, "k": p.k, "b_layout": p.b_layout}
+    return {"baseline": entry.name, "dtype": entry.dtype, **sizes, **asdict(choice)}

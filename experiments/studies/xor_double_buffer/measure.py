@@ -1,0 +1,138 @@
+"""Runs the double buffer of xor_double_buffer.cu on the emulator, for sm_86 and sm_90, and on a GPU where there is one.
+
+    python -m experiments.studies.xor_double_buffer.measure --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
+    python -m experiments.studies.xor_double_buffer.measure --gpu --out paper/worklogs/sgemm_cu/xor_double_buffer.csv
+
+The first command replaces the emulator's rows of the file, the second those of this GPU. A GPU runs the program by
+itself and under each tool of NVIDIA's compute-sanitizer. Columns: `COLUMNS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import logging
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from contracts import UserError, atomic_write, run_command
+from experiments.gpu import discovery
+
+logger = logging.getLogger(__name__)
+
+# device: "ptxsim" or the GPU's name. tool: what looked for faults; empty where nothing did.
+# xor_of: "address", as published, or "offset". wrong, elements: of C, n x n. faults: how many the tool reported.
+# fault, line: its first message, and the line of xor_double_buffer.cu.
+COLUMNS = ("device", "tool", "arch", "xor_of", "n", "wrong", "elements", "faults", "fault", "line")
+SOURCE = Path(__file__).resolve().parent / "xor_double_buffer.cu"
+KERNELS = SOURCE.parents[3] / "kernels"
+SIZES = (128, 256)  # one block of 128 x 128, and four
+ARCHES = ("sm_86", "sm_90")
+SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
+RESULT = re.compile(r"(\d+) of (\d+) elements are wrong")
+SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard")
+FAULT = re.compile(rf"{re.escape(SOURCE.name)}:(\d+): block \(.*?\), thread \(.*?\): (.+?)(?: \[[\d,]+ times\])?$")
+
+
+def run(command: list[str]) -> str:
+    """Standard output of a command that must end well. Raises `UserError` with its last line otherwise."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        raise UserError(f"cannot run {command[0]}: {error.strerror}; a CUDA toolkit is needed on PATH") from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise UserError(f"{' '.join(command[:3])} ended with {done.returncode}: {said[-1] if said else 'no message'}")
+    return done.stdout
+
+
+def wrong_elements(output: str) -> dict[str, Any]:
+    """What the program printed, as `wrong` and `elements`."""
+    found = RESULT.search(output)
+    if found is None:
+        raise UserError(f"{SOURCE.name} printed no result, but {output.strip()!r}")
+    return {"wrong": int(found[1]), "elements": int(found[2])}
+
+
+def compiled(compiler: list[str], arch: str, xor_of: str, folder: Path) -> str:
+    """The path of the program, built for one architecture and one kind of XOR."""
+    program = str(folder / f"{arch}_{xor_of}")
+    define = ["-DOF_THE_OFFSET"] if xor_of == "offset" else []
+    run([*compiler, f"-arch={arch}", *define, f"-I{KERNELS}", "-o", program, str(SOURCE)])
+    return program
+
+
+def on_emulator(folder: Path) -> Iterator[dict[str, Any]]:
+    """Rows of the emulator, with the first fault that it reports."""
+    ptxsim = [sys.executable, "-m", "ptxsim"]
+    for arch in ARCHES:
+        for xor_of in ("address", "offset"):
+            program = compiled([*ptxsim, "nvcc"], arch, xor_of, folder)
+            for n in SIZES:
+                report = folder / "report.json"
+                done = subprocess.run(
+                    [*ptxsim, "exec", "--quiet", "--report", str(report), program, str(n)],
+                    capture_output=True,
+                    text=True,
+                )
+                row = {"device": "ptxsim", "tool": "ptxsim", "arch": arch, "xor_of": xor_of, "n": n}
+                yield row | wrong_elements(done.stdout) | first_fault(json.loads(report.read_text()))
+
+
+def first_fault(report: dict[str, Any]) -> dict[str, Any]:
+    """How many faults a report of `ptxsim exec` has, and the first one's message and line."""
+    faults = [fault for launch in report["launches"] for fault in launch["faults"]]
+    found: dict[str, Any] = {"faults": len(faults), "fault": "", "line": ""}
+    if faults and (parts := FAULT.search(faults[0])):
+        found |= {"fault": parts[2], "line": int(parts[1])}
+    return found
+
+
+def on_gpu(folder: Path) -> Iterator[dict[str, Any]]:
+    """Rows of the first GPU: the program by itself, then under each tool of compute-sanitizer."""
+    gpu = discovery.gpu()
+    if gpu is None:
+        raise UserError("--gpu needs an NVIDIA GPU, and none is visible here")
+    name, arch = gpu.name, gpu.arch.removesuffix("a")
+    for xor_of in ("address", "offset"):
+        program = compiled(["nvcc", "-lineinfo"], arch, xor_of, folder)
+        for n in SIZES:
+            row = {"device": name, "tool": "", "arch": arch, "xor_of": xor_of, "n": n}
+            yield row | wrong_elements(run([program, str(n)])) | {"faults": "", "fault": "", "line": ""}
+        for tool in SANITIZERS:
+            output = run(["compute-sanitizer", "--tool", tool, program, str(SIZES[0])])
+            summary = SUMMARY.search(output)
+            if summary is None:
+                raise UserError(f"compute-sanitizer --tool {tool} printed no summary")
+            row = {"device": name, "tool": tool, "arch": arch, "xor_of": xor_of, "n": SIZES[0]}
+            yield row | wrong_elements(output) | {"faults": int(summary[1] or summary[2]), "fault": "", "line": ""}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run the double buffer that an XOR of the address switches.")
+    parser.add_argument("--gpu", action="store_true", help="on this machine's GPU instead of the emulator")
+    parser.add_argument("--out", required=True, type=Path, help="written: xor_double_buffer.csv")
+    options = parser.parse_args()
+    kept = []
+    if options.out.is_file():
+        with options.out.open(newline="") as file:
+            kept = list(csv.DictReader(file))
+    with tempfile.TemporaryDirectory() as folder:
+        rows = list((on_gpu if options.gpu else on_emulator)(Path(folder)))
+    kept = [row for row in kept if row["device"] != rows[0]["device"]]
+    with atomic_write(options.out) as temporary, temporary.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(kept + rows if options.gpu else rows + kept)
+    for row in rows:
+        logger.info(f"{row['device']} {row['tool']} {row['arch']}, n = {row['n']}: {row['wrong']} wrong elements")
+
+
+if __name__ == "__main__":
+    run_command(main)

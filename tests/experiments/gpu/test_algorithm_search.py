@@ -1,0 +1,79 @@
+"""The search among calls of a library finds the fastest, and finds the same again; no GPU in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from experiments.gpu.algorithm_search import FIRST_ROUNDS, SECOND_ROUNDS, fastest
+
+
+class Card:
+    """Times of calls, with noise and drift of its own; knows what it was asked."""
+
+    def __init__(self, times: Sequence[float], noise: float = 0.0, drift: float = 0.0) -> None:
+        self.times, self.noise, self.drift = times, noise, drift
+        self.rng = np.random.default_rng(5)
+        self.asked: list[list[int]] = []
+
+    def __call__(self, order: Sequence[int]) -> np.ndarray:
+        self.asked.append(list(order))
+        slower = 1 + self.drift * np.arange(len(order)) + self.noise * np.abs(self.rng.standard_normal(len(order)))
+        return np.array([self.times[place] for place in order]) * slower
+
+
+def test_the_fastest_wins_wherever_it_stands() -> None:
+    times = [100.0, 101.0, 102.0, 140.0]
+    for turn in range(4):
+        turned = times[turn:] + times[:turn]
+        assert fastest(4, Card(turned)) == turned.index(100.0)
+
+
+def test_noise_and_a_falling_clock_do_not_decide() -> None:
+    assert fastest(5, Card([104.0, 103.0, 100.0, 103.0, 300.0], noise=0.02, drift=2e-4)) == 2
+
+
+def test_who_is_far_off_is_not_in_the_final_and_the_others_have_as_many_turns() -> None:
+    card = Card([100.0, 200.0, 103.0])
+    assert fastest(3, card) == 0
+    heat, final = map(Counter, card.asked)
+    assert heat == dict.fromkeys(range(3), FIRST_ROUNDS) and final == dict.fromkeys((0, 2), SECOND_ROUNDS[1])
+    slow = Card([3e5, 3.01e5])
+    fastest(2, slow)
+    assert Counter(slow.asked[1]) == dict.fromkeys((0, 1), SECOND_ROUNDS[0])
+
+
+def test_orders_vary_within_a_search_and_are_the_same_in_the_next() -> None:
+    one, other = Card([1.0, 1.01, 1.02]), Card([1.0, 1.01, 1.02])
+    fastest(3, one)
+    fastest(3, other)
+    assert one.asked == other.asked
+    rounds = {tuple(one.asked[1][i : i + 3]) for i in range(0, len(one.asked[1]), 3)}
+    assert len(rounds) > 2 and all(sorted(turn) == [0, 1, 2] for turn in rounds)
+
+
+def test_of_equals_the_first_wins_and_one_alone_needs_no_run() -> None:
+    assert fastest(3, Card([2.0, 1.0, 1.0])) == 1
+    alone = Card([1.0])
+    assert fastest(1, alone) == 0 and not alone.asked
+
+
+@pytest.mark.parametrize("spoilt", [0.3, 1.0])
+def test_spoilt_samples_do_not_count(spoilt: float) -> None:
+    """All samples of one call are spoilt, or a share of the samples of every call."""
+    rng = np.random.default_rng(1)
+
+    def measure(order: Sequence[int]) -> np.ndarray:
+        times = np.array([[9.0, 10.0, 10.2][place] for place in order])
+        lost = np.array(order) == 0 if spoilt == 1.0 else rng.random(len(order)) < spoilt
+        times[lost] = np.nan
+        return times
+
+    assert fastest(3, measure) == (1 if spoilt == 1.0 else 0)
+
+
+def test_where_all_is_spoilt_the_first_stands() -> None:
+    assert fastest(3, lambda order: np.full(len(order), np.nan)) == 0
