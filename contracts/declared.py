@@ -30,7 +30,9 @@ FileName = Annotated[str, Field(min_length=1, max_length=4096)]
 Size = Annotated[int, Field(ge=1, le=32768)]
 Positive = Annotated[int, Field(ge=1, le=LARGEST)]
 Parameter = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,63}$")]  # a template parameter's name
-Extent = Positive | Parameter
+# Arithmetic on template parameters, such as a parameter's name
+Arithmetic = Annotated[str, Field(pattern="^[A-Za-z0-9_ +*/()-]{1,120}$")]
+Extent = Positive | Arithmetic
 Dtype = Annotated[str, AfterValidator(_known_dtype)]
 
 
@@ -201,7 +203,7 @@ class TypesEntry(Document):
 
 
 class Tile(Document):
-    """What one block computes of C (m, n) and one step of its loop over k: numbers or template parameters."""
+    """What one block computes of C (m, n) and one step of its loop over k."""
 
     m: Extent
     n: Extent
@@ -222,8 +224,8 @@ class Multiples(Document):
 class TensorMap(Document):
     """const __grid_constant__ CUtensorMap, over the whole matrix."""
 
-    box: Annotated[list[Annotated[int, Field(ge=1, le=256)] | Parameter], Field(min_length=2, max_length=2)] = column(
-        "rows and columns that one instruction moves: numbers or template parameters"
+    box: Annotated[list[Annotated[int, Field(ge=1, le=256)] | Arithmetic], Field(min_length=2, max_length=2)] = column(
+        "rows and columns that one instruction moves"
     )
     swizzle: Literal[0, 32, 64, 128] = column(default=0, unit="bytes")
     l2_promotion: Literal[0, 64, 128, 256] = column(default=0, unit="bytes")
@@ -238,8 +240,8 @@ def _one_key(value: Document) -> Document:
 class Workspace(Document):
     """Device memory of the kernel's own."""
 
-    bytes: Annotated[int, Field(ge=1, le=2**30)] | Parameter | None = None
-    bytes_per_block: Annotated[int, Field(ge=1, le=2**24)] | Parameter | None = None
+    bytes: Annotated[int, Field(ge=1, le=2**30)] | Arithmetic | None = None
+    bytes_per_block: Annotated[int, Field(ge=1, le=2**24)] | Arithmetic | None = None
     zeroed: Literal["never", "once", "always"] = column(
         "once: before the first launch, and each launch leaves it zero; always: before each", default="never"
     )
@@ -260,7 +262,7 @@ PlainArgument = Literal[
 ]
 TypeName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_:]{0,63}$")]
 TemplateValue = bool | Annotated[int, Field(ge=0, le=LARGEST)] | TypeName
-InCluster = Annotated[int, Field(ge=1, le=8)] | Parameter
+InCluster = Annotated[int, Field(ge=1, le=8)] | Arithmetic
 AlignBytes = Literal[1, 2, 4, 8, 16, 32, 64, 128, 256]
 
 
@@ -277,8 +279,8 @@ class VariantEntry(Document):
         "template and threads are the winner's of a sweep: in results/tuned.json, else in data/NAME/tuned.json with "
         "this NAME; those stated here stand in where neither is"
     )
-    threads: int = column("of the one-dimensional block", ge=32, le=1024, multiple_of=32)
-    shared_bytes: int = optional("dynamic shared memory per block", ge=0, le=232_448)
+    threads: Extent = column("of the one-dimensional block, a multiple of 32")
+    shared_bytes: Annotated[int, Field(ge=0)] | Arithmetic = optional("dynamic shared memory per block")
     dtype: Dtype = optional("of A, B and C, with fp32 sums; or `types`")
     types: TypesEntry = optional()
     narrowing: Literal["truncate", "nearest"] = optional(
@@ -309,13 +311,13 @@ class VariantEntry(Document):
         "several blocks of a persistent kernel may compute one tile: there are as many as run at a time, even where "
         "there are fewer tiles"
     )
-    persistent: int = optional(
-        "blocks of an SM: the grid has as many as run at a time, in x, and each block takes several tiles", ge=1, le=32
+    persistent: Extent = optional(
+        "blocks of an SM: the grid has as many as run at a time, in x, and each block takes several tiles"
     )
     cluster: Annotated[list[InCluster], Field(min_length=2, max_length=2)] | None = optional(
         "blocks of a cluster in x and y, as the source's __cluster_dims__ has it: the grid is made of whole clusters"
     )
-    slices: Annotated[int, Field(ge=2, le=8)] | Parameter | None = optional(
+    slices: Annotated[int, Field(ge=1, le=8)] | Arithmetic | None = optional(
         "blocks of a cluster in z, which divide the steps over k of one tile; 1 when left out"
     )
     tensor_cores: bool = optional("its arithmetic is on tensor cores; when left out, as its dtype's")
@@ -382,11 +384,36 @@ class BaselineEntry(Document):
 
 
 EntryName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$")]
+ShortName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}([{]dtype[}])?$")]
+
+
+def _merges(value: dict[str, Any]) -> dict[str, Any]:
+    """An entry as it is written: what is merged and repeated has the right kind; `Entries` checks the rest."""
+    for key, kind in (("source", str), ("template", dict), ("choices", list), ("dtypes", list)):
+        if key in value and not isinstance(value[key], kind):
+            raise ValueError({str: "text", dict: "a mapping", list: "a list"}[kind] + f" in {key}")
+    return value
+
+
+Short = Annotated[dict[str, Any], AfterValidator(_merges)]
 
 
 @model("catalogue")
 class CatalogueFile(Document):
-    """kernels/catalogue.yaml: every kernel, dispatcher and library that is measured, by name."""
+    """kernels/catalogue.yaml: every kernel, dispatcher and library that is measured, by name.
+
+    kernels/written.py says what its short forms stand for; `Entries` explains the keys of an entry.
+    """
+
+    defaults: dict[str, Short] = optional("keys of the entries of a folder of sources, or of a source")
+    variants: dict[ShortName, Short]
+    dispatchers: dict[ShortName, Short] = optional()
+    baselines: dict[EntryName, Short]
+
+
+@model("entries")
+class Entries(Document):
+    """The entries of kernels/catalogue.yaml, each whole. A number may be arithmetic on template values."""
 
     variants: dict[EntryName, VariantEntry]
     dispatchers: dict[EntryName, DispatcherEntry] = optional()

@@ -132,7 +132,7 @@ def own_kernel(known: Catalogue, source: Path, like: str, changes: Mapping[str, 
     Raises `UserError` for what is wrong in these.
     """
     there = {template.name: template for template in templates(source)}
-    written = catalogue.written(known.file)
+    written = catalogue.entries_of(known.file)
     entry = dict(choose(written["variants"], like, "variant", f"kernels/{known.file.name}"))
     only = next(iter(there)) if len(there) == 1 else f"{entry['source'].split('/')[0]}_{source.stem}"
     function = changes.get("entry", only)
@@ -152,7 +152,7 @@ def own_kernel(known: Catalogue, source: Path, like: str, changes: Mapping[str, 
         raise UserError(f"{source}: {said}; give one with --template {missing[0]}=...")
     name = re.sub(r"[^a-z0-9_]+", "_", source.stem.lower())
     name = name if name[0].isalpha() and name not in known else f"own_{name}"
-    validate({"variants": {name: entry}, "baselines": written["baselines"]}, "catalogue", source)
+    validate({"variants": {name: entry}, "baselines": written["baselines"]}, "entries", source)
     return replace(known.made_of(name, entry), source=source.resolve())
 
 

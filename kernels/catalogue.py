@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contracts import UserError, archives, choose, read_json, read_rows, read_yaml, run_command, write_rows
+from contracts import UserError, archives, choose, read_json, read_rows, read_yaml, run_command, validate, write_rows
 from contracts.dtypes import SUMS, Types, dtypes
-from kernels import cost
+from kernels import cost, written
 from kernels.arguments import SIGNATURE, TEXTURES, TILE_COUNTER, WORKSPACES, Argument, TensorMap, Workspace
 from kernels.entries import TEXTURE_ALIGNMENT as TEXTURE_ALIGNMENT
 from kernels.entries import Baseline as Baseline
@@ -35,6 +35,8 @@ TUNED, SWEPT = "tuned.json", "dispatch.csv"  # of the sweeps behind tuned kernel
 # CUDA driver API, cuTensorMapEncodeTiled; CUDA C++ Programming Guide, thread block clusters
 MAX_BOX = 256  # rows or columns of a tensor map's box
 MAX_CLUSTER = 8  # blocks of a cluster that every GPU with clusters can run
+WARP, MAX_THREADS = 32, 1024  # threads of a warp, and of a block
+MAX_SHARED = 232_448  # bytes of shared memory of a block on the GPU that has most
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,7 @@ class Catalogue(Mapping[str, Entry]):
 
     def retiled(self, name: str, called: str, template: Mapping[str, int], threads: int) -> Variant:
         """The kernel of the entry `name` with another template and block, under the name `called`."""
-        entry = {key: value for key, value in written(self.file)["variants"][name].items() if key != "tuned"}
+        entry = {key: value for key, value in entries_of(self.file)["variants"][name].items() if key != "tuned"}
         return self.made_of(called, entry | {"template": dict(template), "threads": threads})
 
     @property
@@ -120,15 +122,16 @@ class Catalogue(Mapping[str, Entry]):
         return table
 
 
-def written(path: Path) -> dict[str, Any]:
-    """The file's entries as they stand in it. Raises `UserError` for one that its model does not allow."""
+def entries_of(path: Path) -> dict[str, Any]:
+    """The file's entries, each whole (kernels/written.py). Raises `UserError` for one that its model does not allow."""
     changed = path.stat()
-    return _written(path, changed.st_mtime_ns, changed.st_size)
+    return _entries_of(path, changed.st_mtime_ns, changed.st_size)
 
 
 @functools.lru_cache(maxsize=8)
-def _written(path: Path, changed: int, size: int) -> dict[str, Any]:
-    data: dict[str, Any] = read_yaml(path, "catalogue")
+def _entries_of(path: Path, changed: int, size: int) -> dict[str, Any]:
+    data = written.expanded(read_yaml(path, "catalogue"), path)
+    validate(data, "entries", path)
     return data
 
 
@@ -137,7 +140,7 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
 
     Raises `UserError` naming the file, the entry and the key for whatever is wrong in it, or for a record that is none.
     """
-    data = written(path)
+    data = entries_of(path)
     if record is not None and not record.with_name(SWEPT).is_file():  # that may be there alone
         read_json(record, "tuned")
     dispatchers = data.get("dispatchers", {})
@@ -257,16 +260,8 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
     if "tuned" in entry:
         entry = _with_tuned(name, entry, path, chosen)
 
-    def number(key: str, value: int | str) -> int:
-        value = (
-            choose(entry["template"], value, "template parameter", f"{path}: {key}")
-            if isinstance(value, str)
-            else value
-        )
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            said = f"{key} = {value!r} is not allowed; allowed: a number of at least 1 or the name of one"
-            raise UserError(f"{path}: {said}")
-        return value
+    def number(key: str, value: int | str, least: int = 1) -> int:
+        return written.number(value, entry["template"], f"{path}: {name}.{key}", least)
 
     source = ROOT / entry["source"]
     if not source.is_file() or not source.resolve().is_relative_to(ROOT):
@@ -280,13 +275,13 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         source=source,
         entry=entry.get("entry", f"{source.parent.name}_{source.stem}"),
         template=entry["template"],
-        threads=entry["threads"],
-        shared_bytes=entry.get("shared_bytes", 0),
+        threads=number("threads", entry["threads"]),
+        shared_bytes=number("shared_bytes", entry.get("shared_bytes", 0), least=0),
         types=types,
         narrowing=entry.get("narrowing", "truncate"),
-        tile={axis: number(f"{name}.tile.{axis}", value) for axis, value in entry["tile"].items()},
+        tile={axis: number(f"tile.{axis}", value) for axis, value in entry["tile"].items()},
         grid_axes=entry["grid"],
-        multiples={key: number(f"{name}.multiples.{key}", v) for key, v in entry.get("multiples", {}).items()},
+        multiples={key: number(f"multiples.{key}", v) for key, v in entry.get("multiples", {}).items()},
         align_bytes=entry.get("align_bytes", max(types.ab.bytes, types.c.bytes)),
         arch=int(arch.removesuffix("a")),
         one_arch=arch.endswith("a"),
@@ -296,10 +291,10 @@ def _variant(name: str, entry: dict[str, Any], path: Path, chosen: Path | None) 
         baseline=entry["baseline"],
         b_layout=entry.get("b_layout", "row"),
         arguments=_arguments(name, entry, number, path),
-        persistent=entry.get("persistent", 0),
+        persistent=number("persistent", entry.get("persistent", 0), least=0),
         shares_tiles=entry.get("shares_tiles", False),
-        cluster=(number(f"{name}.cluster", cluster[0]), number(f"{name}.cluster", cluster[1])),
-        slices=number(f"{name}.slices", entry.get("slices", 1)),
+        cluster=(number("cluster", cluster[0]), number("cluster", cluster[1])),
+        slices=number("slices", entry.get("slices", 1)),
         cooperative=entry.get("cooperative", False),
         tensor_cores=entry.get("tensor_cores", types.ab.tensor),
         tuned=entry.get("tuned"),
@@ -320,10 +315,10 @@ def _arguments(
             continue
         ((called, fields),) = given.items()
         if called in WORKSPACES:
-            sizes = {key: number(f"{name}.{called}.{key}", v) for key, v in fields.items() if key != "zeroed"}
+            sizes = {key: number(f"{called}.{key}", v) for key, v in fields.items() if key != "zeroed"}
             found.append(Workspace(called, zeroed=fields.get("zeroed", "never"), **sizes))
         else:
-            rows, columns = (number(f"{name}.{called}.box", value) for value in fields["box"])
+            rows, columns = (number(f"{called}.box", value) for value in fields["box"])
             rest = {key: value for key, value in fields.items() if key != "box"}
             found.append(TensorMap(called, (rows, columns), **rest))
     names = [argument if isinstance(argument, str) else argument.name for argument in found]
@@ -351,6 +346,12 @@ def _sound(variant: Variant, path: Path) -> Variant:
                 f"{path}: {variant.name}.{spec.name}: a tensor map needs align_bytes of 16 or more, and multiples of "
                 f"{16 // element} in {ld}"
             )
+    if variant.threads % WARP or variant.threads > MAX_THREADS:
+        said = f"{path}: {variant.name}.threads = {variant.threads}"
+        raise UserError(f"{said} is not allowed; allowed: a multiple of {WARP} up to {MAX_THREADS}")
+    if variant.shared_bytes > MAX_SHARED:
+        said = f"{path}: {variant.name}.shared_bytes = {variant.shared_bytes}"
+        raise UserError(f"{said} is not allowed; allowed: at most {MAX_SHARED}")
     if variant.textures and variant.dtype != "fp32":
         raise UserError(f"{path}: {variant.name}.dtype = {variant.dtype!r}, but textures hold fp32")
     if variant.textures and variant.b_layout != "row":

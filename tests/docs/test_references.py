@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from helpers import ROOT, snakemake
+
+from kernels import catalogue
 
 DOCS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ptxsim/README.md")]
 DOCS += sorted((ROOT / "docs").rglob("*.md"))
@@ -85,8 +86,7 @@ def test_commands_exist(doc: Path) -> None:
 
 
 def test_kernels_are_of_the_catalogue() -> None:
-    catalogue = yaml.safe_load((ROOT / "kernels" / "catalogue.yaml").read_text())
-    known = {variant for group in catalogue.values() for variant in group}
+    known = set(catalogue.load())
     known |= {re.sub(r"_(bf16|fp16)$", "", variant) for variant in known}
     named = {kernel for doc in DOCS for kernel in KERNEL.findall(doc.read_text())}
     worklogs = {path.name for path in (ROOT / "paper" / "worklogs").iterdir()}

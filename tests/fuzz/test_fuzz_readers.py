@@ -62,7 +62,7 @@ def test_the_catalogue(folder: Path) -> None:
     chosen = {name: entry for name, entry in data["variants"].items() if name in few}
     for before, entry in zip([None, *chosen], chosen.values(), strict=False):
         entry["builds_on"] = before
-    small = {"variants": chosen, "baselines": data["baselines"], "dispatchers": {
+    small = {"defaults": data["defaults"], "variants": chosen, "baselines": data["baselines"], "dispatchers": {
         "sgemm_some": {"choices": [{"variant": "sgemm_naive", "at_least": {"m": 128}}], "idea": "some"}}}  # fmt: skip
     problem = catalogue.Problem.square(4096)
 

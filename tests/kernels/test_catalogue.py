@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import shutil
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from contracts import UserError, read_rows
-from kernels import arguments, catalogue, entries, sources
+from kernels import arguments, catalogue, entries, sources, written
 from kernels.catalogue import Problem, Variant
 
 KERNELS = catalogue.load().kernels
@@ -23,7 +24,7 @@ NAMES = list(KERNELS)
 
 def edited(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> dict[str, catalogue.Entry]:
     """Load a copy of the catalogue file with a change; its sources are the real ones."""
-    data = yaml.safe_load(catalogue.CATALOGUE.read_text())
+    data = copy.deepcopy(catalogue.entries_of(catalogue.CATALOGUE))
     change(data)
     path = tmp_path / "catalogue.yaml"
     path.write_text(yaml.safe_dump(json.loads(json.dumps(data)), sort_keys=False))  # copied, for no alias is allowed
@@ -301,7 +302,7 @@ def test_an_unknown_variant_gives_the_nearest_names() -> None:
         ("sgemm_naive", {"builds_on": "cublas_fp32"}, r"unknown variant 'cublas_fp32' in .*sgemm_naive\.builds_on"),
         ("sgemm_naive", {"baseline": "cublas_fp31"}, r"baseline 'cublas_fp31' in .*sgemm_naive; nearest: cub"),
         ("sgemm_naive", {"source": "sgemm/nave.cu"}, r"sgemm_naive\.source = 'sgemm/nave\.cu': no such file"),
-        ("sgemm_naive", {"threads": 2048}, r"sgemm_naive\.threads = 2048 is not allowed; allowed: at m"),
+        ("sgemm_naive", {"threads": 2048}, r"sgemm_naive\.threads = 2048 is not allowed; allowed: a multiple of 32"),
         ("sgemm_naive", {"threads": 100}, r"threads = 100 is not allowed; allowed: a multiple of 32"),
         ("sgemm_naive", {"dtype": "fp64"}, r'dtype = "fp64" is not allowed; allowed: one of fp32, tf32, bf16, fp16'),
         ("sgemm_naive", {"grid": "xy"}, r'grid = "xy" is not allowed; allowed: one of mn, nm'),
@@ -508,3 +509,27 @@ def test_one_architecture_s_own_features_are_built_for_it_alone(tmp_path: Path) 
 def test_the_layout_of_b_is_part_of_a_source_s_hash(tmp_path: Path) -> None:
     assert made_of(tmp_path, b_layout="row").source_hash == KERNELS["sgemm_vectorized"].source_hash
     assert made_of(tmp_path, b_layout="column").source_hash != KERNELS["sgemm_vectorized"].source_hash
+
+
+# ---- short forms ----------------------------------------------------------------------------------------------------
+
+DEFAULTS = {"f": {"dtypes": ["bf16", "fp16"], "template": {"T": "{type}"}, "grid": "nm"}}
+DEFAULTS |= {"f/a.cu": {"template": {"BM": 64, "BN": 32}, "threads": "BM * BN // 16"}}
+
+
+def test_an_entry_has_the_defaults_of_its_source_and_one_kernel_for_each_dtype() -> None:
+    variants = {"a_{dtype}": {"source": "f/a.cu", "template": {"BN": 128}, "builds_on": "b_{dtype}", "grid": "mn"}}
+    found = written.expanded({"defaults": DEFAULTS, "variants": variants, "baselines": {}}, "test")["variants"]
+    assert list(found) == ["a_bf16", "a_fp16"]
+    assert found["a_fp16"] == {
+        **{"source": "f/a.cu", "template": {"T": "__half", "BM": 64, "BN": 128}, "threads": "BM * BN // 16"},
+        **{"builds_on": "b_fp16", "dtype": "fp16", "grid": "mn", "origin": None},
+    }
+    assert written.number(found["a_fp16"]["threads"], found["a_fp16"]["template"], "threads") == 512
+
+
+@pytest.mark.parametrize("wrong", ["BM * __import__", "BM / 3", "BM - 64", "T", "BX"])
+def test_arithmetic_that_is_no_number_is_one_line(wrong: str) -> None:
+    with pytest.raises(UserError, match=r"a\.threads") as error:
+        written.number(wrong, {"T": "__half", "BM": 64}, "a.threads")
+    assert "\n" not in str(error.value)

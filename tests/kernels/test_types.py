@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,7 +12,6 @@ from typing import Any
 import ml_dtypes  # noqa: F401  # NumPy knows 8-bit floats by it
 import numpy as np
 import pytest
-import yaml
 from helpers import ARCH
 
 from contracts import UserError
@@ -43,7 +43,7 @@ __global__ void naive(int m, int n, int k, float alpha, const AB* A, int lda, co
 
 def loaded(tmp_path: Path, entry: dict[str, Any], section: str = "variants") -> catalogue.Entry:
     """The entry as `new`, in the catalogue; made of an entry that is there, without its types."""
-    data = yaml.safe_load(catalogue.CATALOGUE.read_text())
+    data = copy.deepcopy(catalogue.entries_of(catalogue.CATALOGUE))
     like = {"variants": "sgemm_naive", "baselines": "cublas_fp32"}[section]
     kept = {key: value for key, value in data[section][like].items() if key != "dtype"}
     data[section]["new"] = kept | {"baseline": "new" if section == "baselines" else kept["baseline"]} | entry
