@@ -288,7 +288,7 @@ class Scheduler:
         self.barriers.after_exit()
         self.clusters.after_exit()
         self.bulk_groups.after_exit(threads)
-        if self.events.monitors:
+        if self.events.shared is not None:
             lanes = np.flatnonzero(threads)
             living = np.asarray(self.state.alive.reshape(len(self.state.blocks), -1).any(axis=1))
             for block in np.unique(self.state.block_of[lanes]).tolist():

@@ -308,6 +308,7 @@ def _map_at(
     at = at if space is m.memory.param_space else address - GLOBAL_BASE
     raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
     if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
+        m.events.map_used(address, lane, instruction)
         try:
             made = tensor_maps.made_by_device(raw)
         except PtxsimError as error:

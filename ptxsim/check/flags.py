@@ -1,0 +1,238 @@
+"""Flags: strong stores and atomics by which threads hand over what they did, and strong loads and atomics that take it.
+
+A release (or a relaxed operation after a fence) leaves at its address what its thread knows and did; who reads there,
+and lies within the scope of both, takes it. Atomics between go on with what a release left (PTX ISA 8.9.2); a store
+puts its own in the place of that.
+
+A wait that an older value satisfies is no order: a release that a reader cannot tell from what stood there before, as
+it left the value as it was, or as the loop that waits would have ended with that, too, orders nothing. It may have come
+later, whichever the emulator ran first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..memory import Access
+from ..syntax import Instruction
+from .clocks import Clock
+from .order import ASYNC, FENCED, FENCED_BLOCK, GENERIC, NOWHERE, WARP, Far, Order, joined, narrowed, wider
+
+BLOCK, CLUSTER, GRID = range(3)
+SCOPES = {"cta": BLOCK, "cluster": CLUSTER}
+RELEASES = {"release", "acq_rel", "sc"}
+MOST_LEFT = 256  # releases of a flag that are told apart
+Condition = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of values and lanes: whether the loop that waits ends
+
+
+@dataclass
+class Snapshot:
+    """What a warp passes on at some time: rows of its cluster, and the same for others."""
+
+    cluster: int
+    row: np.ndarray
+    far: Far
+
+
+@dataclass
+class Release:
+    """What one thread left at a flag."""
+
+    snapshot: Snapshot
+    scope: int
+    thread: int  # its number in the grid
+    agent: int  # in its cluster
+    time: int  # until when what it did is passed on
+    before: int | None = None  # the value that the flag had before; None: not known
+
+
+@dataclass
+class Flag:
+    """What was left at an address: single releases, and before these `base`, of many."""
+
+    releases: list[Release] = field(default_factory=list)
+    base: Far = NOWHERE
+    near: dict[int, np.ndarray] = field(default_factory=dict)  # of the base, rows by cluster of the batch
+    folded: int = 0  # releases in the base
+    merged: tuple[int, int, Far] = (0, 0, NOWHERE)  # of so many releases of so many folded, what they say to others
+
+
+class Flags:
+    """The flags of a launch, by their address in global memory, or in the batch's shared memory."""
+
+    def __init__(self, order: Order, conditions: dict[int, Condition]) -> None:
+        """`conditions`: of loads and atomics on whose value alone a loop waits, by their place."""
+        self.order, self.conditions = order, conditions
+        self.found: dict[Hashable, Flag] = {}
+        self.seen: dict[tuple[int, Hashable], tuple[int, int]] = {}  # by warp and flag: releases taken
+        self.snapshots: dict[tuple[int, int | None], Snapshot] = {}
+        self.as_of = -1  # changes of the clocks that the snapshots are of
+
+    def start(self) -> None:
+        """A batch begins: rows are of its clusters, and its shared memory is new."""
+        self.found = {key: flag for key, flag in self.found.items() if isinstance(key, int)}
+        for flag in self.found.values():
+            flag.near = {}
+            for release in flag.releases:
+                release.snapshot.cluster = -1
+        self.seen, self.snapshots = {}, {}
+
+    def access(self, access: Access, width: int, instruction: Instruction, kind: str, lanes: np.ndarray) -> bool:
+        """A strong access is about to happen. Whether it is a release itself, which comes before what they do who
+        acquire it."""
+        words = set(instruction.modifiers)
+        scope = next((level for name, level in SCOPES.items() if name in words), GRID)
+        leaves, takes = kind != "ld_ordered", kind != "st_ordered" and instruction.opcode != "red"
+        itself = leaves and not RELEASES.isdisjoint(words)
+        if not (itself or self.found or self.order.fences):
+            return False
+        shared = access.space.is_shared
+        at = access.flat()
+        keys: list[Hashable] = [("shared", a) for a in at.tolist()] if shared else at.tolist()
+        values = access.load(width).astype(np.int64) if width in (1, 2, 4, 8) else None
+        firsts = np.unique(at, return_index=True)[1]  # who comes later in one place finds another value
+        before = dict.fromkeys(firsts.tolist())
+        if values is not None:
+            before = {i: int(values[i]) for i in before}
+        plane = None if itself else FENCED_BLOCK if scope == BLOCK else FENCED
+        leaving = self._leaving(lanes, itself, plane) if leaves else np.zeros(len(lanes), bool)
+        left = {}
+        if leaving.any():
+            self.order.examine()
+        for i, (key, lane) in enumerate(zip(keys, lanes.tolist(), strict=True)):
+            if takes and key in self.found:
+                self._take(key, lane, scope, instruction, None if values is None else values[i : i + 1])
+            if kind == "st_ordered":
+                self.found.pop(key, None)
+            if leaving[i]:
+                left[i] = self._leave(key, lane, scope, plane)
+        for i, release in left.items():  # only now: what comes later in this instruction can tell
+            if release is not None:
+                release.before = before.get(i)
+        return itself
+
+    # what is left
+
+    def _leaving(self, lanes: np.ndarray, itself: bool, plane: int | None) -> np.ndarray:
+        """Which lanes leave something: with a release all, or else those whose warp knows of a fence."""
+        if itself or plane is None:
+            return np.ones(len(lanes), bool)
+        if not self.order.fences:
+            return np.zeros(len(lanes), bool)
+        fenced = self.order.rows()[plane].any(axis=1)
+        fenced[list(self.order.far)] = True
+        return fenced[self.order.warp_of[lanes]]
+
+    def _leave(self, key: Hashable, lane: int, scope: int, plane: int | None) -> Release | None:
+        """A lane leaves at a flag what its warp knows and what it did; of a plane of fences, or everything."""
+        order, warp = self.order, lane // WARP
+        snapshot, agent = self._snapshot(warp, plane), lane % order.threads
+        time = order.now if plane is None else int(order.rows()[plane, warp, agent])
+        if not (time or snapshot.row[GENERIC].any() or snapshot.far[GENERIC]):
+            return None
+        flag = self.found.setdefault(key, Flag())
+        thread = int(order.state.thread_numbers[lane])
+        release = Release(snapshot, scope, thread, agent, time)
+        flag.releases.append(release)
+        if len(flag.releases) > MOST_LEFT:
+            self._fold(flag)
+        return release
+
+    def _snapshot(self, warp: int, plane: int | None) -> Snapshot:
+        """What a warp passes on, but for what the lane did itself; of a plane of fences, or everything."""
+        order = self.order
+        if self.as_of != order.changes:
+            self.as_of, self.snapshots = order.changes, {}
+        found = self.snapshots.get((warp, plane))
+        if found is None:
+            rows = order.what_warps_know(np.array([warp]))[:, 0]
+            far = order.far.get(warp, NOWHERE)
+            if plane is not None:
+                shown = np.minimum(rows[plane], rows[GENERIC])
+                rows = np.minimum(rows, shown)
+                far = narrowed(far, plane)
+            state = order.state
+            cluster = warp * WARP // order.threads
+            blocks = np.asarray(state.blocks)[cluster * state.cluster_size : (cluster + 1) * state.cluster_size]
+            parts = rows[:, : order.threads].reshape(len(rows), state.cluster_size, state.padded)
+            own = [Clock.of_rows(blocks.tolist(), part, state.padded) for part in parts]
+            far = joined((own[GENERIC], own[ASYNC], own[FENCED_BLOCK], own[FENCED]), far, state.padded)
+            found = self.snapshots[warp, plane] = Snapshot(cluster, rows, far)
+        return found
+
+    def _far_of(self, release: Release) -> Far:
+        clock = release.snapshot.far[GENERIC].with_thread(release.thread, release.time)
+        return (clock, *release.snapshot.far[1:])
+
+    @staticmethod
+    def _row_of(release: Release) -> np.ndarray:
+        row = release.snapshot.row.copy()
+        row[GENERIC, release.agent] = max(int(row[GENERIC, release.agent]), release.time)
+        return row
+
+    def _fold(self, flag: Flag) -> None:
+        """Take the older half of many releases together."""
+        padded = self.order.state.padded
+        for release in flag.releases[: MOST_LEFT // 2]:
+            if release.scope == GRID:
+                flag.base = joined(flag.base, self._far_of(release), padded)
+            row = self._row_of(release)
+            cluster = release.snapshot.cluster
+            if cluster >= 0:
+                flag.near[cluster] = wider(flag.near[cluster], row) if cluster in flag.near else row
+        flag.folded += MOST_LEFT // 2
+        del flag.releases[: MOST_LEFT // 2]
+
+    # what is taken
+
+    def _take(self, key: Hashable, lane: int, scope: int, instruction: Instruction, value: np.ndarray | None) -> None:
+        flag, order, warp = self.found[key], self.order, lane // WARP
+        count = self._told(flag, lane, instruction, value)
+        total = flag.folded + count
+        if self.seen.get((warp, key), (-1, 0)) == (total, scope):
+            return
+        self.seen[warp, key] = total, scope
+        order.examine()
+        cluster, padded = lane // order.threads, order.state.padded
+        block, here = int(order.state.thread_numbers[lane]) // padded, np.array([warp])
+        if cluster in flag.near:
+            order.learn(here, flag.near[cluster])
+        for release in flag.releases[:count]:
+            same = release.thread // padded == block or min(scope, release.scope) >= CLUSTER
+            if release.snapshot.cluster == cluster and same:
+                order.learn(here, self._row_of(release))
+        if scope == GRID:
+            order.learn_far(here, self._merged(flag, count))
+
+    def _told(self, flag: Flag, lane: int, instruction: Instruction, value: np.ndarray | None) -> int:
+        """How many of a flag's releases the reader can tell from what stood there before: all up to the newest of which
+        the value before would not have done."""
+        count = len(flag.releases)
+        if value is None:
+            return count
+        ends = self.conditions.get(instruction.pc)
+        here = np.array([lane])
+        for count in range(len(flag.releases), 0, -1):
+            before = flag.releases[count - 1].before
+            if before is None:
+                return count
+            stale = before == int(value[0])
+            if ends is not None and not stale:
+                stale = bool(ends(np.array([before]), here)[0] == ends(value, here)[0])
+            if not stale:
+                return count
+        return 0
+
+    def _merged(self, flag: Flag, count: int) -> Far:
+        """What the first releases of a flag say to other blocks, each taken in once."""
+        folded, done, far = flag.merged
+        if folded != flag.folded or done > count:
+            folded, done, far = flag.folded, 0, flag.base
+        for release in flag.releases[done:count]:
+            if release.scope == GRID:
+                far = joined(far, self._far_of(release), self.order.state.padded)
+        flag.merged = folded, count, far
+        return far
