@@ -17,7 +17,7 @@ from .syntax import Location
 
 # Kinds of faults by their words, the first that fits
 KINDS = {
-    "race": r"race",
+    "race": r"race|accesses shared memory of block .* which may have ended",
     "deadlock": r"deadlock|setmaxnreg",
     "unwritten": r"read of (shared|global) memory that nobody wrote",
     "bounds": r"out-of-bounds|parameter .* is read beyond|accesses shared memory of (a )?block",

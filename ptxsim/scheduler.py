@@ -220,7 +220,10 @@ class Scheduler:
                 raise fault
             if self.diag.faults.take(fault) > MOST_FAULTS:
                 raise fault
-            threads = threads & ~fault.bad
+            bad, together = fault.bad, width(self.program.code[fault.pc])
+            if together and self.state.padded % together == 0:  # what a whole warp executes, its rest does not
+                bad = np.repeat(bad.reshape(-1, together).any(axis=1), together)
+            threads = threads & ~bad
             if not threads.any():
                 return
             try:
