@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,12 +72,16 @@ class Events:
             for observer in self.observers:
                 observer.memory(MemoryEvent(self.state, instruction, space, kind, width, access))
 
-    def bulk(self, access: Access, width: int, instruction: Instruction, kind: str) -> None:
-        """A bulk copy reads, writes or reduces into global memory."""
+    def bulk(
+        self, access: Access, width: int, instruction: Instruction, kind: str, parts: Iterable[Access] = ()
+    ) -> None:
+        """Bulk copies read, write or reduce into global memory; `parts`: each of them, where there are several."""
         if self.global_memory is not None and instruction.pc in self.watched:
             self.global_memory.touch(access, width, instruction, kind, bulk=True)
-        for observer in self.observers:
-            observer.bulk(instruction, access, width, kind)
+        if self.observers:
+            for part in parts or (access,):
+                for observer in self.observers:
+                    observer.bulk(instruction, part, width, kind)
 
     def fetched(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
         """Threads fetch from a texture."""

@@ -46,8 +46,6 @@ from .state import State
 from .syntax import Immediate, Special
 from .warpgroups import Warpgroups, Watch
 
-FLAGS = ("ld", "st", "atom", "red")  # by which threads of a block synchronise, where they order at its scope
-
 
 class Machine:
     """Compiles a program once, and runs batches of its blocks."""
@@ -179,8 +177,8 @@ class Machine:
         shared = None
         order.start()
         if space.size > space.first and (checks.races or checks.unwritten):
-            own_ways = goes_own_ways(self.program) or self.state.cluster_size > 1
-            shared = SharedMemory(self, order, self.flags, own_ways)
+            beyond_barriers = has_proxies(self.program) or self.state.cluster_size > 1
+            shared = SharedMemory(self, order, self.flags, beyond_barriers)
             order.pending = shared
         self.flags.start()
         watches = shared is not None or self.global_memory is not None
@@ -192,16 +190,9 @@ def names_special(program: Program, part: str) -> bool:
     return any(isinstance(o, Special) and part in o.name for i in program.code for o in i.operands)
 
 
-def goes_own_ways(program: Program) -> bool:
-    """Whether warps of a program order their accesses by more than barriers of the block."""
-    words = {"bulk", "cluster", "shared::cluster", "mbarrier", "proxy"}
-    orders = {"acquire", "release", "acq_rel"}
-    return any(
-        i.opcode in ("mbarrier", "wgmma")
-        or not words.isdisjoint(i.modifiers)
-        or ("cta" in i.modifiers and i.opcode in FLAGS and not orders.isdisjoint(i.modifiers))
-        for i in program.code
-    )
+def has_proxies(program: Program) -> bool:
+    """Whether bulk copies or wgmma of a program access shared memory, besides loads and stores."""
+    return any(i.opcode == "wgmma" or "bulk" in i.modifiers for i in program.code)
 
 
 def smallest_shared_access(program: Program) -> int:

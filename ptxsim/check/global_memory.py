@@ -96,7 +96,10 @@ class GlobalMemory(Shadow):
         released = False
         if strong != PLAIN and self.races and not bulk:
             released = self.flags.access(access, width, instruction, kind, lanes)
-        for g in self.granules_of(access, width):
+        parts = list(self.granules_of(access, width))
+        if not writing and len(parts) > 1:  # all at once: fewer, longer arrays
+            parts, lanes = [np.concatenate(parts)], np.tile(lanes, len(parts))
+        for g in parts:
             who = lanes if len(g) == len(lanes) else np.full(len(g), lanes[0])  # many of one thread
             if self.unwritten is not None:
                 if reading and np.count_nonzero(self.unwritten.take(g)):

@@ -73,6 +73,7 @@ class Order:
         self.warps = self.threads // WARP  # its wgmma and one that reads for its bulk stores, then mbarriers
         self.copiers = self.threads + 2 * self.warps
         self.width = self.copiers + OBJECTS
+        self.row_of = np.arange(state.lanes) // WARP * self.width  # where the row of each lane's warp begins
         self.known: np.ndarray | None = None  # [plane, warp, agent]
         self.objects: dict[int, int] = {}  # agents of mbarriers, by their place
         self.used: dict[int, int] = {}  # how many each cluster has
@@ -113,26 +114,35 @@ class Order:
                 more = np.zeros((*known.shape[:2], OBJECTS), np.int32)
                 self.known = np.concatenate([known, more], axis=2)
                 self.width += OBJECTS
+                self.row_of = self.warp_of * self.width
         return found
 
     def rows(self) -> np.ndarray:
-        """The rows of the batch's warps, made when they are first needed."""
+        """The rows of the batch's warps, made when they are first needed, of what barriers said until then."""
         if self.known is None:
-            self.known = np.zeros((PLANES, self.state.warps, self.width), np.int32)
+            state = self.state
+            self.known = np.zeros((PLANES, state.warps, self.width), np.int32)
+            self._pass(np.arange(len(state.blocks)), self.passed)
+            synced = self.warp_passed[self.warp_of].astype(np.int32)
+            known = self.known[GENERIC]
+            known[self.warp_of, self.agent_of] = np.maximum(known[self.warp_of, self.agent_of], synced)
         return self.known
 
+    def _pass(self, blocks: np.ndarray, times: np.ndarray | int) -> None:
+        """Warps of whole blocks know of all threads of these up to a time."""
+        if self.known is None:
+            return
+        state = self.state
+        per_block, padded, size = state.padded // WARP, state.padded, state.cluster_size
+        known = self.known[GENERIC].reshape(len(state.blocks), per_block, self.width)
+        times = np.broadcast_to(times, len(blocks))
+        for rank in range(size):
+            here = blocks % size == rank
+            known[blocks[here], :, rank * padded : (rank + 1) * padded] = times[here, None, None]
+
     def what_warps_know(self, warps: np.ndarray) -> np.ndarray:
-        """The rows [plane, warp, agent] of some warps, with what barriers of their block and warp say."""
-        found = self.rows()[:, warps]
-        per_block, rank = self.state.padded, warps * WARP // self.state.padded % self.state.cluster_size
-        mine = found[GENERIC, :, : self.threads].reshape(len(warps), -1, per_block)
-        place = np.arange(len(warps))
-        passed = self.passed[warps * WARP // per_block].astype(np.int32)
-        mine[place, rank] = np.maximum(mine[place, rank], passed[:, None])
-        own = found[GENERIC, :, : self.threads].reshape(len(warps), -1, WARP)
-        here = warps % self.warps
-        own[place, here] = np.maximum(own[place, here], self.warp_passed[warps].astype(np.int32)[:, None])
-        return found
+        """The rows [plane, warp, agent] of some warps."""
+        return self.rows()[:, warps]
 
     def what_lanes_know(self, lanes: np.ndarray) -> np.ndarray:
         """The vector clock of some lanes of a cluster: what they know and what they did."""
@@ -197,6 +207,7 @@ class Order:
             for block in np.flatnonzero(done & ~whole).tolist():
                 self._partial(np.flatnonzero(threads[self._lanes(block)]) + block * state.padded, block, number)
         self.passed[whole] = self.now
+        self._pass(np.flatnonzero(whole), self.now)
         if self.news:
             for block in [block for block in self.news if whole[block]]:
                 self._share(block)
@@ -232,12 +243,12 @@ class Order:
         self.examine()
         here = threads.reshape(-1, WARP)
         whole = here.any(axis=1) & ~(self.state.alive.reshape(-1, WARP) & ~here).any(axis=1)
-        self.warp_passed[whole] = self.now
-        part = np.flatnonzero(here.any(axis=1) & ~whole)
-        if len(part):
-            lanes = np.flatnonzero(threads & np.isin(self.warp_of, part))
+        if self.known is None and (whole == here.any(axis=1)).all():
+            self.warp_passed[whole] = self.now
+        else:
+            lanes = np.flatnonzero(threads)
             self.rows()[GENERIC, self.warp_of[lanes], self.agent_of[lanes]] = self.now
-            self.news.update(self.block_of[lanes].tolist())
+            self.news.update(np.unique(self.block_of[lanes]).tolist())
         self.tick()
 
     def arrive(self, threads: np.ndarray, number: int) -> None:
@@ -318,7 +329,7 @@ class Order:
 
     def before(self, lanes: np.ndarray, agents: np.ndarray, times: np.ndarray, plane: int = GENERIC) -> np.ndarray:
         """Return, for each lane, whether what an agent of its cluster did at a time comes before what it does now."""
-        good = self._near(lanes, agents, times, plane)
+        good = self.near(lanes, agents, times, plane)
         if self.far and not good.all():
             places = np.flatnonzero(~good & (agents < self.threads))
             others = lanes[places] // self.threads * self.threads + agents[places]
@@ -327,17 +338,13 @@ class Order:
 
     def before_warp(self, lanes: np.ndarray, warp: int, times: np.ndarray) -> np.ndarray:
         """Whether what all threads of a warp of the cluster did up to a time is known to come before; fewer may."""
-        own, padded = self.agent_of.take(lanes), self.state.padded
-        good = (own // padded == warp * WARP // padded) & (times <= self.passed.take(self.block_of.take(lanes)))
         warps = self.warp_of.take(lanes)
-        good |= (own // WARP == warp) & (times <= self.warp_passed.take(warps))
-        if self.known is not None and not good.all():
-            least = self.known[GENERIC, :, warp * WARP : (warp + 1) * WARP]
-            if len(lanes) and (warps == warps[0]).all():
-                good |= times <= least[warps[0]].min()
-            else:
-                good |= times <= least.min(axis=1)[warps]
-        return good
+        if self.known is None:
+            return self.near(lanes, np.full(len(lanes), warp * WARP), times, GENERIC)
+        least = self.known[GENERIC, :, warp * WARP : (warp + 1) * WARP]
+        if len(lanes) and (warps == warps[0]).all():
+            return times <= least[warps[0]].min()
+        return times <= least.min(axis=1)[warps]
 
     def before_across(
         self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int = GENERIC
@@ -346,26 +353,26 @@ class Order:
         others = self.lanes_of(threads)
         near = (others >= 0) & (others // self.threads == lanes // self.threads)
         if near.all():
-            good = self._near(lanes, self.agent_of[others], times, plane)
+            good = self.near(lanes, self.agent_of[others], times, plane)
         else:
             good = near.copy()
-            good[near] = self._near(lanes[near], self.agent_of[others[near]], times[near], plane)
+            good[near] = self.near(lanes[near], self.agent_of[others[near]], times[near], plane)
         if self.far and not good.all():
             places = np.flatnonzero(~good)
             good[places] = self._far(lanes[places], threads[places], times[places], plane)
         return good
 
-    def _near(self, lanes: np.ndarray, agents: np.ndarray, times: np.ndarray, plane: int) -> np.ndarray:
-        warps = self.warp_of.take(lanes)
-        if plane == GENERIC:
-            own, padded = self.agent_of.take(lanes), self.state.padded
-            good = (own // padded == agents // padded) & (times <= self.passed.take(self.block_of.take(lanes)))
-            good |= (own // WARP == agents // WARP) & (times <= self.warp_passed.take(warps))
-        else:
-            good = np.zeros(len(lanes), bool)
+    def near(
+        self, lanes: np.ndarray, agents: np.ndarray, times: np.ndarray, plane: int = GENERIC
+    ) -> np.ndarray:
+        """As `before`, as far as the rows of the cluster, or barriers of the block and warp, say."""
         if self.known is not None:
-            good |= times <= self.known[plane].reshape(-1).take(warps * self.width + agents)
-        return good
+            return times <= self.known[plane].reshape(-1).take(self.row_of.take(lanes) + agents)
+        if plane != GENERIC:
+            return np.zeros(len(lanes), bool)
+        own, padded = self.agent_of.take(lanes), self.state.padded
+        good = (own // padded == agents // padded) & (times <= self.passed.take(self.block_of.take(lanes)))
+        return good | (own // WARP == agents // WARP) & (times <= self.warp_passed.take(self.warp_of.take(lanes)))
 
     def _far(self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int) -> np.ndarray:
         good, warps = np.zeros(len(lanes), bool), self.warp_of[lanes]

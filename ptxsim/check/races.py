@@ -63,7 +63,7 @@ class Shadow:
         self.size, self.shift = size, SHIFT[size]
         self.writes = np.zeros(total >> self.shift, np.int64)
         self.events: list[tuple[Instruction, int, int]] = [(machine.program.code[0], 0, 0)]  # the first is nobody's
-        self.times, self.strengths = np.zeros(64, np.int64), np.zeros(64, np.int8)
+        self.times, self.strengths = np.zeros(64, np.int32), np.zeros(64, np.int8)
 
     def event(self, instruction: Instruction, strong: int) -> int:
         """The number of an event of the present time."""

@@ -1,8 +1,8 @@
 """Watches shared memory: races, reads of what nobody wrote, and of copies that are still under way.
 
 Besides the last write of a granule (races.py) the last read of each warp is kept, with its lanes, and of each warp's
-wgmma and bulk stores. Where a program has barriers of blocks only, accesses wait for the next one, to be examined
-together (intervals.py); where its warps go their own ways, by mbarriers and the like, each is examined as it happens.
+wgmma and bulk stores. Where nothing but order matters, accesses are noted as they happen, and examined when the next edge
+changes the clocks: one by one, or, between two barriers of whole blocks, all together (intervals.py).
 
 What stores and atomics wrote (the generic proxy) and bulk copies or wgmma read or overwrite (the asynchronous proxy)
 needs a fence.proxy.async between, by the writer or by a thread that comes after it. Of one cause there is one line: of a
@@ -30,9 +30,10 @@ READS = ("ld", "ldmatrix", "async_ld")
 class SharedMemory(Shadow):
     """The shadow of the shared memory of a batch."""
 
-    def __init__(self, machine: Batch, order: Order, flags: Flags, own_ways: bool) -> None:
-        """`own_ways`: whether warps order their accesses by more than barriers of their block."""
-        m, self.own_ways = machine, own_ways
+    def __init__(self, machine: Batch, order: Order, flags: Flags, beyond_barriers: bool) -> None:
+        """`beyond_barriers`: whether accesses that a barrier of the block orders may race all the same: with another
+        block of the cluster, or for want of a proxy fence."""
+        m, self.beyond_barriers = machine, beyond_barriers
         space = m.memory.spaces["shared"]
         super().__init__(m, order, flags, m.memory.granule, len(space.data))
         total = len(self.writes)
@@ -74,7 +75,7 @@ class SharedMemory(Shadow):
         early = self.copies > 0 and self._require_landed(noted)
         if not self.all_written and not (early and kind in READS):
             self._require_written(noted)
-        if self.own_ways:
+        if self.beyond_barriers:
             self._settle(noted)
         elif self.watch_races:
             self.noted.append(noted)
@@ -86,7 +87,6 @@ class SharedMemory(Shadow):
         self, access: Access, lanes: np.ndarray, width: int, instruction: Instruction, readers: np.ndarray | None = None
     ) -> int:
         """A wgmma or bulk copy reads for these lanes, or for the warps `readers`. The time."""
-        self.order.examine()
         noted = Noted(
             access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, "async_ld"
         )
@@ -197,13 +197,16 @@ class SharedMemory(Shadow):
         old = self.writes.take(g)
         if not np.count_nonzero(old):
             return False
-        agents, events = (old >> HALF) - 1, old & LOW
-        bad = (old != 0) & (agents != self.order.agent_of.take(who))
+        agents, events = (old >> HALF) - 1, old & LOW  # of nobody: -1, and the time 0
+        places = np.flatnonzero(~self.order.near(who, agents, self.times.take(events)))
+        if not len(places):
+            return False
+        bad = (old[places] != 0) & (agents[places] != self.order.agent_of.take(who[places]))
         if noted.strength != PLAIN:
-            bad &= self.strengths.take(events) == PLAIN
+            bad &= self.strengths.take(events[places]) == PLAIN
         elif noted.kind in ("ld", "ldmatrix"):
-            bad &= self.strengths.take(events) != SWAP
-        places = np.flatnonzero(bad)
+            bad &= self.strengths.take(events[places]) != SWAP
+        places = places[bad]
         if len(places):
             places = places[~self.order.before(who[places], agents[places], self.times[events[places]])]
         if len(places) and self.early:
@@ -332,14 +335,14 @@ class SharedMemory(Shadow):
         if self.copies:
             self._require_landed(noted)
         g, who = self._at_once(noted)
-        if not self.own_ways:
-            self.noted.append(noted)
-        else:
+        if self.beyond_barriers:
             self._reach(g, who, noted, lasts=False)
             if self.watch_races:
                 if not self._after_write(g, who, noted) and "bulk" in copy.instruction.modifiers:
                     self._fenced(g, who, noted)
                 self._after_reads(g, who, noted)
+        elif self.watch_races:
+            self.noted.append(noted)
         self.under_way[g] = (who + 1 << HALF) | self.event(copy.instruction, PLAIN)
         self.boxes.copied(g, copy.pattern)
         self.copies += len(lanes)
@@ -359,7 +362,7 @@ class SharedMemory(Shadow):
         self.copies -= len(noted.lanes)
         at, order = copy.mbarrier, self.order
         if at is None:
-            if self.own_ways:
+            if self.beyond_barriers:
                 self._settle(noted)
             elif self.watch_races:
                 self.noted.append(noted)
@@ -370,7 +373,7 @@ class SharedMemory(Shadow):
         row = np.zeros((PLANES, order.width), np.int32)
         row[:, agent] = order.now
         if copy.source_time is not None:  # the copy has read its source, too
-            row[0, order.threads + order.warps + int(lanes[0]) // WARP % order.warps] = copy.source_time
+            row[0, order.threads + order.warps + np.unique(lanes // WARP) % order.warps] = copy.source_time
         order.leave(at, row)
         order.tick()
 
