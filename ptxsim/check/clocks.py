@@ -66,16 +66,18 @@ class Clock:
                 found.some[thread] = until
         return found
 
-    def until(self, threads: np.ndarray, padded: int) -> np.ndarray:
-        """Until when each of these threads is known."""
+    def knows(self, threads: np.ndarray, times: np.ndarray, padded: int) -> np.ndarray:
+        """Whether each of these threads is known up to a time."""
         blocks = threads // padded
-        found = np.zeros(len(threads), np.int64)
+        good = np.zeros(len(threads), bool)
         inside = blocks < len(self.blocks)
-        found[inside] = self.blocks[blocks[inside]]
-        if self.some:
-            own = np.fromiter((self.some.get(t, 0) for t in threads.tolist()), np.int64, len(threads))
-            found = np.maximum(found, own)
-        return found
+        good[inside] = times[inside] <= self.blocks[blocks[inside]]
+        if self.some and not good.all():
+            places = np.flatnonzero(~good)
+            named, which = np.unique(threads[places], return_inverse=True)
+            until = np.array([self.some.get(thread, 0) for thread in named.tolist()])
+            good[places] = times[places] <= until[which]
+        return good
 
 
 EMPTY = Clock()

@@ -380,7 +380,7 @@ class Order:
             clock = self.far.get(warp, NOWHERE)[plane]
             if clock:
                 here = np.flatnonzero(warps == warp)
-                good[here] = times[here] <= clock.until(threads[here], self.state.padded)
+                good[here] = clock.knows(threads[here], times[here], self.state.padded)
         return good
 
 

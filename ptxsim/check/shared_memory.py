@@ -11,6 +11,8 @@ copy that was not waited for, what else follows from that is not reported, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..batch import Batch
@@ -24,7 +26,9 @@ from .intervals import Interval, Noted
 from .order import ASYNC, PLANES, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Shadow, same_values
 
+OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
 READS = ("ld", "ldmatrix", "async_ld")
+Examine = Callable[[np.ndarray, np.ndarray, np.ndarray, int, Noted], None]  # of granules, lanes, events; a column
 
 
 class SharedMemory(Shadow):
@@ -45,7 +49,8 @@ class SharedMemory(Shadow):
         outside = self.written.reshape(len(m.state.blocks), -1)
         outside[:, : own[0] >> self.shift] = outside[:, own[1] >> self.shift :] = True  # the system has zeroed its part
         self.all_written = not self.watch_unwritten
-        self.under_way = np.zeros(total, np.int64)  # the lane plus one, and the event, of the copy that is to land there
+        self.under_way = np.zeros(total, np.int32)  # the event of the copy that is to land there,
+        self.copier = np.zeros(total, np.int32)  # and its lane
         self.copies = 0  # pieces under way
         self.early: set[Instruction] = set()  # copies that somebody did not wait for
         self.reads: np.ndarray | None = None  # [granule, warp of the cluster]: events
@@ -70,7 +75,7 @@ class SharedMemory(Shadow):
         lanes = self.all_lanes if access.lanes is None else access.lanes
         noted = Noted(access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, kind)
         released = False
-        if noted.strength != PLAIN and self.watch_races:
+        if noted.strength != PLAIN and self.watch_races and instruction.opcode not in OBJECTS:
             released = self.flags.access(access, width, instruction, kind, lanes)
         early = self.copies > 0 and self._require_landed(noted)
         if not self.all_written and not (early and kind in READS):
@@ -132,12 +137,12 @@ class SharedMemory(Shadow):
 
     def _require_landed(self, noted: Noted) -> bool:
         """Report an access of what a copy under way is to write; whether it is one."""
+        if not any(np.count_nonzero(self.under_way.take(g)) for g in noted.indices(self.shift)):
+            return False
         g, who = self._at_once(noted)
         began = self.under_way.take(g)
-        if not np.count_nonzero(began):
-            return False
         place = int(np.flatnonzero(began)[0])
-        copier, event = (int(began[place]) >> HALF) - 1, int(began[place]) & LOW
+        copier, event = int(self.copier[g[place]]), int(began[place])
         instruction = self.events[event][0]
         bulk = "bulk" in instruction.modifiers
         thread = self.machine.state.coordinates(copier).split(", thread ")[1]
@@ -239,13 +244,23 @@ class SharedMemory(Shadow):
 
     def _after_reads(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
         """A write comes after the last reads of its granules."""
-        for table, examine in ((self.reads, self._after_readers), (self.async_reads, self._after_async)):
-            if table is None:
-                continue
-            found = table[g]
-            for column in np.flatnonzero(found.any(axis=0)).tolist():
-                there = np.flatnonzero(found[:, column])
-                examine(g[there], who[there], found[there, column], column, noted)
+        if self.reads is not None:
+            found, order = self.reads[g], self.order
+            if self.machine.state.cluster_size == 1:  # readers are of the block: a barrier of it is after most
+                late = np.flatnonzero(self.times[found.max(axis=1)] > order.passed[order.block_of[who]])
+                found, there, whose = found[late], g[late], who[late]
+            else:
+                there, whose = g, who
+            self._by_column(found, there, whose, noted, self._after_readers)
+        if self.async_reads is not None:
+            self._by_column(self.async_reads[g], g, who, noted, self._after_async)
+
+    @staticmethod
+    def _by_column(found: np.ndarray, g: np.ndarray, who: np.ndarray, noted: Noted, examine: Examine) -> None:
+        """Examine the events that are found in each column, for their granules and lanes."""
+        for column in np.flatnonzero(found.any(axis=0)).tolist():
+            here = np.flatnonzero(found[:, column])
+            examine(g[here], who[here], found[here, column], column, noted)
 
     def _after_readers(
         self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted
@@ -334,8 +349,8 @@ class SharedMemory(Shadow):
             self._require_fenced_init(copy.mbarrier, int(lanes[0]), copy.instruction)
         if self.copies:
             self._require_landed(noted)
-        g, who = self._at_once(noted)
         if self.beyond_barriers:
+            g, who = self._at_once(noted)
             self._reach(g, who, noted, lasts=False)
             if self.watch_races:
                 if not self._after_write(g, who, noted) and "bulk" in copy.instruction.modifiers:
@@ -343,8 +358,11 @@ class SharedMemory(Shadow):
                 self._after_reads(g, who, noted)
         elif self.watch_races:
             self.noted.append(noted)
-        self.under_way[g] = (who + 1 << HALF) | self.event(copy.instruction, PLAIN)
-        self.boxes.copied(g, copy.pattern)
+        event = self.event(copy.instruction, PLAIN)
+        for g in noted.indices(self.shift):
+            self.under_way[g] = event
+            self.copier[g] = lanes if len(g) == len(lanes) else lanes[0]
+            self.boxes.copied(g, copy.pattern)
         self.copies += len(lanes)
 
     def copy_lands(self, copy: Copy, places: np.ndarray | None) -> None:
@@ -356,9 +374,10 @@ class SharedMemory(Shadow):
         if places is not None and len(lanes) > 1:
             noted.places, noted.lanes = places, lanes[places]
         noted.lands = True
-        g, who = self._at_once(noted)
-        self.under_way[g] = 0
-        self.written[g] = True
+        for g in noted.indices(self.shift):
+            self.under_way[g] = 0
+            if not self.all_written:
+                self.written[g] = True
         self.copies -= len(noted.lanes)
         at, order = copy.mbarrier, self.order
         if at is None:
@@ -369,7 +388,7 @@ class SharedMemory(Shadow):
             return
         agent = order.copier(at, self.cluster_bytes)
         if self.watch_races:
-            self._put(g, agent, noted)
+            self._put(self._at_once(noted)[0], agent, noted)
         row = np.zeros((PLANES, order.width), np.int32)
         row[:, agent] = order.now
         if copy.source_time is not None:  # the copy has read its source, too
@@ -444,9 +463,10 @@ class SharedMemory(Shadow):
             self.boxes.block_ends(block, (self.reads, self.async_reads))
         place = slice(block * self.of_block, (block + 1) * self.of_block)
         left = np.unique(self.under_way[place]).tolist() if self.copies else []
-        for last in [n for n in left if n and "bulk" in self.events[n & LOW][0].modifiers][-1:]:
+        for last in [n for n in left if n and "bulk" in self.events[n][0].modifiers][-1:]:
             what = "the block ends before anybody waits for this copy to its shared memory"
-            m.diag.report(self.events[last & LOW][0], what, (last >> HALF) - 1)
+            there = int(np.flatnonzero(self.under_way[place] == last)[0])
+            m.diag.report(self.events[last][0], what, int(self.copier[place][there]))
         if m.state.cluster_size == 1 or not self.watch_races or not self.remote[block].any():
             return
         agents = np.flatnonzero(self.remote[block])
