@@ -4,52 +4,48 @@ from __future__ import annotations
 
 import numpy as np
 
-NOTHING = np.zeros(0, np.int32)
+NOTHING = np.zeros(0, np.int64)
 
 
 class Clock:
     """Until when what others did comes before what its holder does next. It is never changed, so that many can hold it.
 
-    `blocks`: of all threads of a block, by its number in the grid, as far as any is known; `some`: of a single thread
-    of which more is known, by its number.
+    `blocks`: of all threads of a block, by its number in the grid, as far as any is known; `threads` and `until`: of
+    single threads of which more is known, by their number, in order.
     """
 
-    __slots__ = ("blocks", "some")
+    __slots__ = ("blocks", "threads", "until")
 
-    def __init__(self, blocks: np.ndarray = NOTHING, some: dict[int, int] | None = None) -> None:
-        self.blocks, self.some = blocks, some or {}
+    def __init__(self, blocks: np.ndarray = NOTHING, threads: np.ndarray = NOTHING, until: np.ndarray = NOTHING) -> None:
+        self.blocks, self.threads, self.until = blocks, threads, until
 
     @classmethod
-    def of_rows(cls, blocks: list[int], rows: np.ndarray, padded: int) -> Clock:
+    def of_rows(cls, blocks: np.ndarray, rows: np.ndarray, padded: int) -> Clock:
         """The clock that says of block `blocks[i]` what `rows[i]`, a time for each thread, says."""
         least = rows.min(axis=1)
-        known = np.zeros(max(blocks) + 1, np.int32)
-        known[blocks] = least
-        some = {}
-        for i, thread in zip(*np.nonzero(rows > least[:, None]), strict=True):
-            some[blocks[i] * padded + int(thread)] = int(rows[i, thread])
-        return cls(known if least.any() else NOTHING, some)
+        known = NOTHING
+        if least.any():
+            known = np.zeros(int(blocks.max()) + 1, np.int64)
+            known[blocks] = least
+        which, thread = np.nonzero(rows > least[:, None])
+        numbers = blocks[which] * padded + thread
+        order = np.argsort(numbers)
+        return cls(known, numbers[order], rows[which, thread][order])
 
     def __bool__(self) -> bool:
-        return len(self.blocks) > 0 or bool(self.some)
+        return len(self.blocks) > 0 or len(self.threads) > 0
 
-    def with_thread(self, thread: int, until: int) -> Clock:
+    def with_thread(self, thread: int, until: int, padded: int) -> Clock:
         """This clock, knowing one thread up to a time."""
-        if self.some.get(thread, 0) >= until:
-            return self
-        return Clock(self.blocks, {**self.some, thread: until})
+        one, time = np.array([thread]), np.array([until])
+        return self if self.knows(one, time, padded)[0] else self.joined(Clock(NOTHING, one, time), padded)
 
     def covers(self, other: Clock, padded: int) -> bool:
         """Whether it knows all that another one does."""
         size = len(other.blocks)
         if size > len(self.blocks) or (other.blocks > self.blocks[:size]).any():
             return False
-        if other.some is self.some:
-            return True
-        return all(self.some.get(t, 0) >= until or self._block(t // padded) >= until for t, until in other.some.items())
-
-    def _block(self, block: int) -> int:
-        return int(self.blocks[block]) if block < len(self.blocks) else 0
+        return other.threads is self.threads or bool(self.knows(other.threads, other.until, padded).all())
 
     def joined(self, other: Clock, padded: int) -> Clock:
         """What both know; one of the two where that says it all."""
@@ -60,23 +56,22 @@ class Clock:
         long, short = (self, other) if len(self.blocks) >= len(other.blocks) else (other, self)
         blocks = long.blocks.copy()
         blocks[: len(short.blocks)] = np.maximum(blocks[: len(short.blocks)], short.blocks)
-        found = Clock(blocks)
-        for thread, until in (*self.some.items(), *other.some.items()):
-            if until > max(found.some.get(thread, 0), found._block(thread // padded)):
-                found.some[thread] = until
-        return found
+        threads, which = np.unique(np.concatenate([self.threads, other.threads]), return_inverse=True)
+        until = np.zeros(len(threads), np.int64)
+        np.maximum.at(until, which, np.concatenate([self.until, other.until]))
+        more = ~Clock(blocks).knows(threads, until, padded)
+        return Clock(blocks, threads[more], until[more])
 
     def knows(self, threads: np.ndarray, times: np.ndarray, padded: int) -> np.ndarray:
         """Whether each of these threads is known up to a time."""
-        blocks = threads // padded
         good = np.zeros(len(threads), bool)
-        inside = blocks < len(self.blocks)
-        good[inside] = times[inside] <= self.blocks[blocks[inside]]
-        if self.some and not good.all():
-            places = np.flatnonzero(~good)
-            named, which = np.unique(threads[places], return_inverse=True)
-            until = np.array([self.some.get(thread, 0) for thread in named.tolist()])
-            good[places] = times[places] <= until[which]
+        if len(self.blocks):
+            blocks = threads // padded
+            inside = blocks < len(self.blocks)
+            good[inside] = times[inside] <= self.blocks[blocks[inside]]
+        if len(self.threads) and not good.all():
+            place = np.minimum(np.searchsorted(self.threads, threads), len(self.threads) - 1)
+            good |= (self.threads[place] == threads) & (times <= self.until[place])
         return good
 
 

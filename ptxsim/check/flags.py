@@ -158,13 +158,16 @@ class Flags:
             cluster = warp * WARP // order.threads
             blocks = np.asarray(state.blocks)[cluster * state.cluster_size : (cluster + 1) * state.cluster_size]
             parts = rows[:, : order.threads].reshape(len(rows), state.cluster_size, state.padded)
-            own = [Clock.of_rows(blocks.tolist(), part, state.padded) for part in parts]
+            if state.threads < state.padded:  # lanes that are no threads have nothing to pass on
+                parts = parts.copy()
+                parts[..., state.threads :] = parts.max(axis=-1, keepdims=True)
+            own = [Clock.of_rows(blocks, part, state.padded) for part in parts]
             far = joined((own[GENERIC], own[ASYNC], own[FENCED_BLOCK], own[FENCED]), far, state.padded)
             found = self.snapshots[warp, plane] = Snapshot(cluster, rows, far)
         return found
 
     def _far_of(self, release: Release) -> Far:
-        clock = release.snapshot.far[GENERIC].with_thread(release.thread, release.time)
+        clock = release.snapshot.far[GENERIC].with_thread(release.thread, release.time, self.order.state.padded)
         return (clock, *release.snapshot.far[1:])
 
     @staticmethod

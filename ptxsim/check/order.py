@@ -82,7 +82,7 @@ class Order:
         self.left: dict[Hashable, Left] = {}  # by barrier; and, by ("over", which), of phases that ended
         lane = np.arange(state.lanes)
         self.agent_of, self.warp_of = lane % self.threads, lane // WARP
-        self.block_of = lane // state.padded
+        self.block_of, self.column_of = lane // state.padded, self.agent_of // WARP  # its warp in its cluster
         blocks = np.asarray(state.blocks)
         self.sorted = np.argsort(blocks, kind="stable")
         self.sorted_blocks = blocks[self.sorted]
@@ -376,11 +376,14 @@ class Order:
 
     def _far(self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int) -> np.ndarray:
         good, warps = np.zeros(len(lanes), bool), self.warp_of[lanes]
+        held: dict[int, tuple[Clock, list[int]]] = {}  # clocks, each with the warps that have it
         for warp in np.unique(warps).tolist():
             clock = self.far.get(warp, NOWHERE)[plane]
             if clock:
-                here = np.flatnonzero(warps == warp)
-                good[here] = clock.knows(threads[here], times[here], self.state.padded)
+                held.setdefault(id(clock), (clock, []))[1].append(warp)
+        for clock, those in held.values():
+            here = np.flatnonzero(np.isin(warps, those))
+            good[here] = clock.knows(threads[here], times[here], self.state.padded)
         return good
 
 

@@ -310,7 +310,7 @@ class SharedMemory(Shadow):
         if self.reads is None or self.readers is None:
             self.reads = np.zeros((len(self.writes), self.order.warps), np.int32)
             self.readers = np.zeros((len(self.writes), self.order.warps), np.uint32)
-        at = g * self.order.warps + self.order.agent_of.take(who) // WARP
+        at = g * self.order.warps + self.order.column_of.take(who)
         self.reads.reshape(-1)[at] = event
         lanes = self.readers.reshape(-1)
         lanes[at] = 0
