@@ -51,6 +51,7 @@ class Events:
     def __init__(self, state: State) -> None:
         self.state = state
         self.order: Order | None = None  # who knows what comes before what,
+        self.flags: Any = None  # and what hands over,
         self.shared: SharedWatch | None = None  # who watches shared memory,
         self.global_memory: GlobalWatch | None = None  # and who global memory,
         self.watched: set[int] = set()  # of the instructions at these places
@@ -58,10 +59,16 @@ class Events:
         self.silent = False  # whether accesses are kept from the observers
 
     def subscribe(
-        self, order: Order | None, shared: SharedWatch | None, global_memory: GlobalWatch | None, watched: set[int]
+        self,
+        order: Order | None,
+        flags: Any,
+        shared: SharedWatch | None,
+        global_memory: GlobalWatch | None,
+        watched: set[int],
     ) -> None:
         """Set who watches a batch, and the global accesses to watch; None: nothing is watched any more."""
         self.order, self.shared, self.global_memory = order, shared, global_memory
+        self.flags = None if order is None else flags
         self.watched = watched if global_memory else set()
 
     # to observers
@@ -186,6 +193,11 @@ class Events:
         """A lane initialises the mbarrier at a place."""
         if self.shared is not None:
             self.shared.object_made(at, lane, instruction)
+
+    def found_there(self, access: Access, values: np.ndarray) -> None:
+        """The values that the threads of an atomic operation found, each in its turn."""
+        if self.flags is not None:
+            self.flags.found_there(access, values)
 
     # tensor maps in global memory
 

@@ -122,7 +122,7 @@ class Machine:
         for held in (self.state, self.memory, self.calls):
             held.release()
         self.copies.release()
-        self.events.subscribe(None, None, None, set())
+        self.events.subscribe(None, None, None, None, set())
         self.order = self.global_memory = None
 
     def _start(self, limits: Limits) -> None:
@@ -182,7 +182,7 @@ class Machine:
             order.pending = shared
         self.flags.start()
         watches = shared is not None or self.global_memory is not None
-        self.events.subscribe(order if watches else None, shared, self.global_memory, self.watched)
+        self.events.subscribe(order if watches else None, self.flags, shared, self.global_memory, self.watched)
 
 
 def names_special(program: Program, part: str) -> bool:

@@ -30,7 +30,7 @@ Condition = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of values and lane
 
 @dataclass
 class Snapshot:
-    """What a warp passes on at some time: rows of its cluster, and the same for others."""
+    """What a warp passes on at some time: rows of its cluster, to its own block; and the same for other blocks."""
 
     cluster: int
     row: np.ndarray
@@ -45,7 +45,8 @@ class Release:
     scope: int
     thread: int  # its number in the grid
     agent: int  # in its cluster
-    time: int  # until when what it did is passed on
+    time: int  # until when what it did is passed on to its block,
+    far_time: int  # and to others
     before: int | None = None  # the value that the flag had before; None: not known
 
 
@@ -55,7 +56,7 @@ class Flag:
 
     releases: list[Release] = field(default_factory=list)
     base: Far = NOWHERE
-    near: dict[int, np.ndarray] = field(default_factory=dict)  # of the base, rows by cluster of the batch
+    near: dict[int, np.ndarray] = field(default_factory=dict)  # of the base, rows by block of the batch
     folded: int = 0  # releases in the base
     merged: tuple[int, int, Far] = (0, 0, NOWHERE)  # of so many releases of so many folded, what they say to others
 
@@ -68,7 +69,8 @@ class Flags:
         self.order, self.conditions = order, conditions
         self.found: dict[Hashable, Flag] = {}
         self.seen: dict[tuple[int, Hashable], tuple[int, int]] = {}  # by warp and flag: releases taken
-        self.snapshots: dict[tuple[int, int | None], Snapshot] = {}
+        self.snapshots: dict[tuple[int, bool], Snapshot] = {}
+        self.left: tuple[Access | None, dict[int, Release | None]] = (None, {})  # by the last access, by its lanes
         self.as_of = -1  # changes of the clocks that the snapshots are of
 
     def start(self) -> None:
@@ -93,13 +95,8 @@ class Flags:
         at = access.flat()
         keys: list[Hashable] = [("shared", a) for a in at.tolist()] if shared else at.tolist()
         values = access.load(width).astype(np.int64) if width in (1, 2, 4, 8) else None
-        firsts = np.unique(at, return_index=True)[1]  # who comes later in one place finds another value
-        before = dict.fromkeys(firsts.tolist())
-        if values is not None:
-            before = {i: int(values[i]) for i in before}
-        plane = None if itself else FENCED_BLOCK if scope == BLOCK else FENCED
-        leaving = self._leaving(lanes, itself, plane) if leaves else np.zeros(len(lanes), bool)
-        left = {}
+        leaving = self._leaving(lanes, itself) if leaves else np.zeros(len(lanes), bool)
+        left: dict[int, Release | None] = {}
         if leaving.any():
             self.order.examine()
         for i, (key, lane) in enumerate(zip(keys, lanes.tolist(), strict=True)):
@@ -108,66 +105,73 @@ class Flags:
             if kind == "st_ordered":
                 self.found.pop(key, None)
             if leaving[i]:
-                left[i] = self._leave(key, lane, scope, plane)
-        for i, release in left.items():  # only now: what comes later in this instruction can tell
-            if release is not None:
-                release.before = before.get(i)
+                left[i] = self._leave(key, lane, scope, itself)
+        self.left = access, left
+        if kind == "st_ordered" and values is not None:
+            self.found_there(access, values)
         return itself
+
+    def found_there(self, access: Access, values: np.ndarray) -> None:
+        """The values that the threads of a strong access, the last, found at their places, each in its turn."""
+        last, left = self.left
+        for i, release in left.items() if last is access else ():
+            if release is not None:
+                release.before = int(values[i])
 
     # what is left
 
-    def _leaving(self, lanes: np.ndarray, itself: bool, plane: int | None) -> np.ndarray:
+    def _leaving(self, lanes: np.ndarray, itself: bool) -> np.ndarray:
         """Which lanes leave something: with a release all, or else those whose warp knows of a fence."""
-        if itself or plane is None:
-            return np.ones(len(lanes), bool)
-        if not self.order.fences:
-            return np.zeros(len(lanes), bool)
-        fenced = self.order.rows()[plane].any(axis=1)
-        fenced[list(self.order.far)] = True
-        return fenced[self.order.warp_of[lanes]]
+        order = self.order
+        if itself or not order.fences:
+            return np.full(len(lanes), itself)
+        fenced = order.rows()[FENCED_BLOCK].any(axis=1)
+        fenced[list(order.far)] = True
+        return fenced[order.warp_of[lanes]]
 
-    def _leave(self, key: Hashable, lane: int, scope: int, plane: int | None) -> Release | None:
-        """A lane leaves at a flag what its warp knows and what it did; of a plane of fences, or everything."""
+    def _leave(self, key: Hashable, lane: int, scope: int, itself: bool) -> Release | None:
+        """A lane leaves at a flag what its warp knows and what it did: everything, or what a fence came after."""
         order, warp = self.order, lane // WARP
-        snapshot, agent = self._snapshot(warp, plane), lane % order.threads
-        time = order.now if plane is None else int(order.rows()[plane, warp, agent])
+        snapshot, agent = self._snapshot(warp, itself), lane % order.threads
+        time, far_time = order.now, order.now
+        if not itself:
+            time, far_time = order.rows()[[FENCED_BLOCK, FENCED], warp, agent].tolist()
         if not (time or snapshot.row[GENERIC].any() or snapshot.far[GENERIC]):
             return None
         flag = self.found.setdefault(key, Flag())
         thread = int(order.state.thread_numbers[lane])
-        release = Release(snapshot, scope, thread, agent, time)
+        release = Release(snapshot, scope, thread, agent, time, far_time)
         flag.releases.append(release)
         if len(flag.releases) > MOST_LEFT:
             self._fold(flag)
         return release
 
-    def _snapshot(self, warp: int, plane: int | None) -> Snapshot:
-        """What a warp passes on, but for what the lane did itself; of a plane of fences, or everything."""
-        order = self.order
+    def _snapshot(self, warp: int, itself: bool) -> Snapshot:
+        """What a warp passes on, but for what the lane did itself: everything, or what a fence came after."""
+        order, state = self.order, self.order.state
         if self.as_of != order.changes:
             self.as_of, self.snapshots = order.changes, {}
-        found = self.snapshots.get((warp, plane))
+        found = self.snapshots.get((warp, itself))
         if found is None:
-            rows = order.what_warps_know(np.array([warp]))[:, 0]
+            rows = far_rows = order.what_warps_know(np.array([warp]))[:, 0]
             far = order.far.get(warp, NOWHERE)
-            if plane is not None:
-                shown = np.minimum(rows[plane], rows[GENERIC])
-                rows = np.minimum(rows, shown)
-                far = narrowed(far, plane)
-            state = order.state
+            if not itself:
+                shown, far_shown = (np.minimum(rows[plane], rows[GENERIC]) for plane in (FENCED_BLOCK, FENCED))
+                rows, far_rows = np.minimum(rows, shown), np.minimum(rows, far_shown)
+                far = narrowed(far, FENCED)
             cluster = warp * WARP // order.threads
             blocks = np.asarray(state.blocks)[cluster * state.cluster_size : (cluster + 1) * state.cluster_size]
-            parts = rows[:, : order.threads].reshape(len(rows), state.cluster_size, state.padded)
+            parts = far_rows[:, : order.threads].reshape(len(rows), state.cluster_size, state.padded)
             if state.threads < state.padded:  # lanes that are no threads have nothing to pass on
                 parts = parts.copy()
                 parts[..., state.threads :] = parts.max(axis=-1, keepdims=True)
             own = [Clock.of_rows(blocks, part, state.padded) for part in parts]
             far = joined((own[GENERIC], own[ASYNC], own[FENCED_BLOCK], own[FENCED]), far, state.padded)
-            found = self.snapshots[warp, plane] = Snapshot(cluster, rows, far)
+            found = self.snapshots[warp, itself] = Snapshot(cluster, rows, far)
         return found
 
     def _far_of(self, release: Release) -> Far:
-        clock = release.snapshot.far[GENERIC].with_thread(release.thread, release.time, self.order.state.padded)
+        clock = release.snapshot.far[GENERIC].with_thread(release.thread, release.far_time, self.order.state.padded)
         return (clock, *release.snapshot.far[1:])
 
     @staticmethod
@@ -182,10 +186,10 @@ class Flags:
         for release in flag.releases[: MOST_LEFT // 2]:
             if release.scope == GRID:
                 flag.base = joined(flag.base, self._far_of(release), padded)
-            row = self._row_of(release)
-            cluster = release.snapshot.cluster
-            if cluster >= 0:
-                flag.near[cluster] = wider(flag.near[cluster], row) if cluster in flag.near else row
+            block = release.thread // padded
+            if release.snapshot.cluster >= 0:
+                row = self._row_of(release)
+                flag.near[block] = wider(flag.near[block], row) if block in flag.near else row
         flag.folded += MOST_LEFT // 2
         del flag.releases[: MOST_LEFT // 2]
 
@@ -201,12 +205,15 @@ class Flags:
         order.examine()
         cluster, padded = lane // order.threads, order.state.padded
         block, here = int(order.state.thread_numbers[lane]) // padded, np.array([warp])
-        if cluster in flag.near:
-            order.learn(here, flag.near[cluster])
+        if block in flag.near:
+            order.learn(here, flag.near[block])
         for release in flag.releases[:count]:
-            same = release.thread // padded == block or min(scope, release.scope) >= CLUSTER
-            if release.snapshot.cluster == cluster and same:
+            if release.snapshot.cluster != cluster:
+                continue
+            if release.thread // padded == block:
                 order.learn(here, self._row_of(release))
+            elif min(scope, release.scope) == CLUSTER:
+                order.learn_far(here, self._far_of(release))
         if scope == GRID:
             order.learn_far(here, self._merged(flag, count))
 

@@ -271,7 +271,8 @@ def _atomic(m: Memory, instruction: Instruction, destination: Any, address: Addr
         before = np.zeros(len(lanes), f"u{size}")
         for places, part in parts:
             places = np.arange(len(lanes)) if places is None else places
-            before[places] = _in_turns(part, size, t, update, [v[places] for v in values])
+            before[places] = found = _in_turns(part, size, t, update, [v[places] for v in values])
+            m.events.found_there(part, found)
         if write is not None:
             write(before, access.lanes)
 

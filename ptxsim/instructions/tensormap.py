@@ -82,8 +82,11 @@ def _copy(m: Memory, instruction: Instruction, modifiers: Modifiers) -> Step:
     def step() -> None:
         taken = _maps(m, instruction, "shared", from_slot, from_offset)
         put = _maps(m, instruction, "global", to_slot, to_offset)
+        first: dict[int, int] = {}  # by place, the first lane: the warp does it together
         for (data, start, _), (to, place, lane) in zip(taken, put, strict=True):
             to[place : place + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]
+            first.setdefault(place, lane)
+        for place, lane in first.items():
             m.events.map_changed(place + GLOBAL_BASE, lane, instruction, released=True)
 
     return step
