@@ -271,7 +271,6 @@ def test_the_report_may_go_to_a_file(programs, tmp_path):
             [*["cudaErrorInvalidValue"] * 4, "cudaSuccess", "end"],
             [
                 *("is not the start of an alloc", "inside one", "976 bytes past the end", "is host memory"),
-                r"misses_barrier: robust.cu:\d+: .*barrier 0 is not reached by all",
             ],
         ),
         (["configuration"], 1, ["cudaErrorInvalidConfiguration", "cudaErrorInvalidValue", "end"], [
