@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
+from exec_programs import PROGRAMS, alive, children, left, wait_for
 
 from ptxsim.compiler import tool
 from ptxsim.errors import PtxError, PtxsimError
@@ -20,14 +20,6 @@ from ptxsim.exec.options import matches
 
 SASS = ["-gencode", "arch=compute_90a,code=sm_90a"]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stand-ins are shared libraries of Linux")
-
-
-@pytest.fixture(scope="session")
-def programs(tmp_path_factory):
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "exec"
-    folder.mkdir(exist_ok=True)
-    return Programs(folder)
 
 
 # whole programs, each with its own check

@@ -1,5 +1,6 @@
 // What orders accesses and what does not: `form` 0 is right, the others are wrong, each for the reason beside it.
 #include <cooperative_groups.h>
+#include <mma.h>
 #include <cstdint>
 #define KERNEL extern "C" __global__ void
 namespace cg = cooperative_groups;
@@ -190,13 +191,15 @@ KERNEL __cluster_dims__(2, 1, 1) neighbours(int* out, const int* in, int*, int f
     cluster.sync();
 }
 
-// -- cp.async: what has landed is written. Form 1: even threads wait and odd ones read; 2: the group is committed after the wait
+// -- cp.async: what has landed is written. Form 1: odd threads write at once; 2: the group
+// is committed after the wait; 3: threads read what others' copies brought, with a barrier only before the wait
 
 KERNEL landed(int* out, const int* in, int*, int form) {
     __shared__ int s[32];
     if (threadIdx.x >= 32) return;
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared(&s[threadIdx.x])), "l"(in + threadIdx.x) : "memory");
     if (form != 2) asm volatile("cp.async.commit_group;" ::: "memory");
+    if (form == 3) __syncwarp();
     if (form == 1 && threadIdx.x % 2) {
         asm volatile("cp.async.wait_group 0;" ::: "memory");
         s[threadIdx.x] += 1;
@@ -204,8 +207,33 @@ KERNEL landed(int* out, const int* in, int*, int form) {
         asm volatile("cp.async.wait_group 0;" ::: "memory");
     }
     if (form == 2) asm volatile("cp.async.commit_group;" ::: "memory");
-    if (form != 1) __syncwarp();
+    if (form != 1 && form != 3) __syncwarp();
     out[threadIdx.x] = s[threadIdx.x ^ 1];
+}
+
+// copies of the whole block, in two steps; form 1: each group is committed after the wait that is meant for it
+KERNEL staged(int* out, const int* in, int*, int form) {
+    __shared__ int s[2][96];
+    for (int step = 0; step < 2; ++step) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared(&s[step][threadIdx.x])), "l"(in + threadIdx.x) : "memory");
+        if (form == 0) asm volatile("cp.async.commit_group;" ::: "memory");
+        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        if (form == 1) asm volatile("cp.async.commit_group;" ::: "memory");
+        __syncthreads();
+        out[threadIdx.x] += s[step][95 - threadIdx.x];
+    }
+}
+
+// a warp stores a tile of floats, and all read it by 16 bytes; form 1: without a barrier
+KERNEL tile(int4* out, int*, int*, int form) {
+    __shared__ __align__(32) int4 s[64];
+    if (threadIdx.x < 32) {
+        nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> c;
+        nvcuda::wmma::fill_fragment(c, 3.0f);
+        nvcuda::wmma::store_matrix_sync(reinterpret_cast<float*>(s), c, 16, nvcuda::wmma::mem_row_major);
+    }
+    if (form == 0) __syncthreads();
+    if (threadIdx.x >= 32) out[threadIdx.x - 32] = s[threadIdx.x - 32];
 }
 
 // -- the asynchronous proxy and global memory: a block writes a row, and a bulk copy fetches it
