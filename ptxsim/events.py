@@ -1,4 +1,4 @@
-"""The events of a launch: who watches memory and what orders it (check/), and the observers, who count, learn of them."""
+"""The events of a launch: who watches memory, who knows what orders it (check/), and who counts, learn of them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,23 @@ from typing import Any, Protocol
 import numpy as np
 
 from .arrays import Texture
-from .check.order import Order
 from .memory import Access
 from .observer import MemoryEvent, Observer
 from .state import State
 from .syntax import Instruction
+
+
+class Order(Protocol):
+    """Who knows what comes before what; check/order.py says what each means."""
+
+    def barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None: ...
+    def warp_sync(self, threads: np.ndarray) -> None: ...
+    def arrive(self, threads: np.ndarray, number: int) -> None: ...
+    def release(self, key: Hashable, lanes: np.ndarray, relaxed: bool = False) -> None: ...
+    def acquire(self, key: Hashable, lanes: np.ndarray) -> None: ...
+    def phase_ends(self, key: Hashable) -> None: ...
+    def fence(self, threads: np.ndarray, beyond_block: bool) -> None: ...
+    def proxy_fence(self, threads: np.ndarray) -> None: ...
 
 
 class SharedWatch(Protocol):
@@ -40,9 +52,7 @@ class GlobalWatch(Protocol):
 
     maps: Any
 
-    def touch(
-        self, access: Access, width: int, instruction: Instruction, kind: str, bulk: bool = False
-    ) -> None: ...
+    def touch(self, access: Access, width: int, instruction: Instruction, kind: str, bulk: bool = False) -> None: ...
 
 
 class Events:
@@ -148,7 +158,7 @@ class Events:
         if self.shared is not None:
             self.shared.boxes.box_stored(access, instruction, box)
 
-    # what orders accesses, as `Order` describes it
+    # what orders accesses
 
     def barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None:
         if self.order is not None:
@@ -207,7 +217,7 @@ class Events:
             self.global_memory.maps.changed(address, lane, instruction, released)
 
     def map_fence(self, threads: np.ndarray, addresses: np.ndarray | None) -> None:
-        """Threads execute a tensormap proxy fence: an acquire of the maps at `addresses`, by lane, or else a release."""
+        """Threads execute a tensormap proxy fence: an acquire of the maps at `addresses`, by lane, or a release."""
         if self.global_memory is None:
             return
         if addresses is None:

@@ -20,7 +20,7 @@ from .check.flags import Flags
 from .check.global_memory import GlobalMemory, watched
 from .check.order import Order
 from .check.shared_memory import SharedMemory
-from .check.waits import conditions
+from .check.waits import conditions, unseen
 from .clusters import Clusters
 from .convergence import Convergence, width
 from .copies import Copies
@@ -81,6 +81,7 @@ class Machine:
         self.order: Order | None = None
         self.global_memory: GlobalMemory | None = None
         self.watched: set[int] = set()  # places of the accesses that it watches
+        self.unseen = unseen(program)
         self.conditions = conditions(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
 
     def prepare(self, launch: LaunchConfig) -> None:
@@ -101,7 +102,7 @@ class Machine:
             self.watched = watched(self.program, self.origins, launch.places, homes)
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
         self.order = order = Order(self.state)
-        self.flags = Flags(order, self.conditions)
+        self.flags = Flags(order, self.conditions, self.unseen)
         self.global_memory = GlobalMemory(self, order, self.flags, self.watched, spans) if self.watched else None
 
     def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence[Observer]) -> None:

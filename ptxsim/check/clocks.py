@@ -1,4 +1,4 @@
-"""Vector clocks over the threads of a grid, in a form that stays small: by block, and by thread where that says more."""
+"""Vector clocks over the threads of a grid, in a form that stays small: by block, and by thread where needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ class Clock:
 
     __slots__ = ("blocks", "threads", "until")
 
-    def __init__(self, blocks: np.ndarray = NOTHING, threads: np.ndarray = NOTHING, until: np.ndarray = NOTHING) -> None:
+    def __init__(
+        self, blocks: np.ndarray = NOTHING, threads: np.ndarray = NOTHING, until: np.ndarray = NOTHING
+    ) -> None:
         self.blocks, self.threads, self.until = blocks, threads, until
 
     @classmethod

@@ -64,9 +64,10 @@ class Flag:
 class Flags:
     """The flags of a launch, by their address in global memory, or in the batch's shared memory."""
 
-    def __init__(self, order: Order, conditions: dict[int, Condition]) -> None:
-        """`conditions`: of loads and atomics on whose value alone a loop waits, by their place."""
-        self.order, self.conditions = order, conditions
+    def __init__(self, order: Order, conditions: dict[int, Condition], unseen: set[int]) -> None:
+        """`conditions`: of loads and atomics on whose value alone a loop waits, by their place; `unseen`: the places of
+        atomics whose result nobody reads."""
+        self.order, self.conditions, self.unseen = order, conditions, unseen
         self.found: dict[Hashable, Flag] = {}
         self.seen: dict[tuple[int, Hashable], tuple[int, int]] = {}  # by warp and flag: releases taken
         self.snapshots: dict[tuple[int, bool], Snapshot] = {}
@@ -88,6 +89,7 @@ class Flags:
         words = set(instruction.modifiers)
         scope = next((level for name, level in SCOPES.items() if name in words), GRID)
         leaves, takes = kind != "ld_ordered", kind != "st_ordered" and instruction.opcode != "red"
+        takes = takes and instruction.pc not in self.unseen
         itself = leaves and not RELEASES.isdisjoint(words)
         if not (itself or self.found or self.order.fences):
             return False

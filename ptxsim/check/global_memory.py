@@ -1,7 +1,7 @@
 """Watches global memory over a whole launch: races, reads of buffers that nobody has written, and missing proxy fences.
 
-Of the readers of a granule since its last write one is kept: a thread, or several of one block, or of several blocks
-(MANY). A reader that all the ones before come before takes their place (FastTrack's read epoch). Of MANY it is not known
+Of the readers of a granule since its last write one is kept: a thread, or several of one block, or of several
+blocks (MANY). A reader that all the ones before come before takes their place (FastTrack's read epoch). Of MANY it is not known
 which blocks they are; whoever has learnt something of another block since counts as ordered after them.
 
 Threads of several blocks that all store one and the same value, as to set a flag, do no harm. Only accesses that may
@@ -131,7 +131,9 @@ class GlobalMemory(Shadow):
         times = self.times[old[places] & LOW]
         return places[~self.order.before_across(lanes[places], who[places], times)]
 
-    def _require_proxy_fence(self, old: np.ndarray, lanes: np.ndarray, access: Access, instruction: Instruction) -> None:
+    def _require_proxy_fence(
+        self, old: np.ndarray, lanes: np.ndarray, access: Access, instruction: Instruction
+    ) -> None:
         """What a bulk copy reads must not come from ordinary stores without a proxy fence between."""
         generic = [event for event in np.unique(old & LOW).tolist() if event and self.events[event][0].opcode != "cp"]
         places = np.flatnonzero(np.isin(old & LOW, generic))

@@ -1,7 +1,7 @@
 """The stretch between two barriers that all threads of a batch pass: the cheap case of races in shared memory.
 
-Where nothing but such barriers orders accesses, a granule that one thread writes and another touches in one stretch is a
-race, in whatever order the two come. So accesses are only noted as they happen, and examined together when the barrier
+Where nothing but such barriers orders accesses, a granule that one thread writes and another touches in one stretch
+is a race, in whatever order the two come. So accesses are only noted as they happen, and examined together when the barrier
 is reached. A stretch without writes costs nothing, and reads of places where no write fell are passed over by extents.
 """
 
@@ -23,7 +23,7 @@ Report = Callable[["Noted", np.ndarray, np.ndarray, int, Instruction | None], No
 class Noted:
     """One executed access: which granules of which lanes. `places`: of the access's lanes these, if not all."""
 
-    __slots__ = ("access", "first", "instruction", "kind", "lanes", "lands", "number", "places", "strength")
+    __slots__ = ("access", "first", "instruction", "kind", "lands", "lanes", "number", "places", "strength")
 
     def __init__(
         self,

@@ -8,15 +8,15 @@ epoch. An edge is something that CUDA itself calls order, never the order in whi
 - An arrival at an mbarrier, or at a cluster's barrier, leaves there what the thread knows and did, and who sees the
   phase end takes it. A relaxed arrival leaves only what a fence came after.
 - A strong store or atomic leaves something at the flag that it writes, and a strong load takes it: see flags.py.
-- A bulk copy writes for its mbarrier, and a bulk store or wgmma reads for its warp: agents of their own, of which a warp
-  knows once it has seen the phase end, or waited for the group.
+- A bulk copy writes for its mbarrier, and a bulk store or wgmma reads for its warp: agents of their own, of which a
+  warp knows once it has seen the phase end, or waited for the group.
 - A proxy fence shows what is known to the asynchronous proxy. Launches are ordered as a whole.
 
 What one lane learns its warp knows; what a lane did its warp knows after a barrier of the warp.
 
 Of barriers of whole blocks and warps alone a clock is no more than two numbers, when the block and the warp last passed
-one. Rows of clocks (`known`: a time for each agent of the cluster) are made when something else orders accesses. What is
-known of other clusters is a `Clock`. There are four planes: what comes before; of that, what a proxy fence came after;
+one. Rows of clocks (`known`: a time for each agent of the cluster) are made when something else orders accesses. What
+is known of other clusters is a `Clock`. There are four planes: what comes before; of that, what a proxy fence came after;
 and what a fence came after, of any scope and of one beyond the block, which is all that a relaxed operation passes on.
 """
 
@@ -292,7 +292,7 @@ class Order:
             self.learn(np.unique(self.warp_of[lanes]), left.row, left.far)
 
     def fence(self, threads: np.ndarray, beyond_block: bool) -> None:
-        """Threads execute a fence, whose scope is their block or more: relaxed operations now pass on what they know."""
+        """Threads execute a fence, of their block's scope or more: relaxed operations now pass on what they know."""
         for plane in (FENCED_BLOCK, FENCED)[: 1 + beyond_block]:
             self._raise_plane(threads, plane)
         self.fences = True
@@ -362,9 +362,7 @@ class Order:
             good[places] = self._far(lanes[places], threads[places], times[places], plane)
         return good
 
-    def near(
-        self, lanes: np.ndarray, agents: np.ndarray, times: np.ndarray, plane: int = GENERIC
-    ) -> np.ndarray:
+    def near(self, lanes: np.ndarray, agents: np.ndarray, times: np.ndarray, plane: int = GENERIC) -> np.ndarray:
         """As `before`, as far as the rows of the cluster, or barriers of the block and warp, say."""
         if self.known is not None:
             return times <= self.known[plane].reshape(-1).take(self.row_of.take(lanes) + agents)

@@ -1,12 +1,12 @@
 """Watches shared memory: races, reads of what nobody wrote, and of copies that are still under way.
 
 Besides the last write of a granule (races.py) the last read of each warp is kept, with its lanes, and of each warp's
-wgmma and bulk stores. Where nothing but order matters, accesses are noted as they happen, and examined when the next edge
-changes the clocks: one by one, or, between two barriers of whole blocks, all together (intervals.py).
+wgmma and bulk stores. Where nothing but order matters, accesses are noted as they happen, and examined when the next
+edge changes the clocks: one by one, or, between two barriers of whole blocks, all together (intervals.py).
 
 What stores and atomics wrote (the generic proxy) and bulk copies or wgmma read or overwrite (the asynchronous proxy)
-needs a fence.proxy.async between, by the writer or by a thread that comes after it. Of one cause there is one line: of a
-copy that was not waited for, what else follows from that is not reported, too.
+needs a fence.proxy.async between, by the writer or by a thread that comes after it. Of one cause there is one line: of
+a copy that was not waited for, what else follows from that is not reported, too.
 """
 
 from __future__ import annotations
@@ -60,9 +60,13 @@ class SharedMemory(Shadow):
         self.history = False  # whether accesses before the last barrier of all are in the shadow
         self.interval = Interval(total, self.shift, self._clash, self._note_volatile)
         self.boxes = Boxes(self, self.of_block)
-        self.remote = np.zeros((len(m.state.blocks), order.threads), np.int64)  # events: accesses of a block from others
+        self.remote = np.zeros(
+            (len(m.state.blocks), order.threads), np.int64
+        )  # events: accesses of a block from others
         self.ended = np.zeros(len(m.state.blocks), bool)
-        self.made: dict[int, tuple[int, int, bool]] = {}  # mbarriers: who made it, the event, whether a fence came after
+        self.made: dict[
+            int, tuple[int, int, bool]
+        ] = {}  # mbarriers: who made it, the event, whether a fence came after
         self.all_lanes = np.arange(m.state.lanes)
         self.bit_of = np.uint32(1) << (self.all_lanes % WARP).astype(np.uint32)
 
@@ -92,9 +96,7 @@ class SharedMemory(Shadow):
         self, access: Access, lanes: np.ndarray, width: int, instruction: Instruction, readers: np.ndarray | None = None
     ) -> int:
         """A wgmma or bulk copy reads for these lanes, or for the warps `readers`. The time."""
-        noted = Noted(
-            access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, "async_ld"
-        )
+        noted = Noted(access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, "async_ld")
         if not (self.copies and self._require_landed(noted)) and not self.all_written:
             self._require_written(noted)
         g, who = self._at_once(noted)
@@ -247,11 +249,11 @@ class SharedMemory(Shadow):
         if self.reads is not None:
             found, order = self.reads[g], self.order
             if self.machine.state.cluster_size == 1:  # readers are of the block: a barrier of it is after most
-                late = np.flatnonzero(self.times[found.max(axis=1)] > order.passed[order.block_of[who]])
-                found, there, whose = found[late], g[late], who[late]
-            else:
-                there, whose = g, who
-            self._by_column(found, there, whose, noted, self._after_readers)
+                until = np.broadcast_to(order.passed[order.block_of[who], None], found.shape).copy()
+                place, own = np.arange(len(who)), order.column_of[who]
+                until[place, own] = np.maximum(until[place, own], order.warp_passed[order.warp_of[who]])
+                found = np.where(self.times[found] > until, found, 0)
+            self._by_column(found, g, who, noted, self._after_readers)
         if self.async_reads is not None:
             self._by_column(self.async_reads[g], g, who, noted, self._after_async)
 
@@ -262,9 +264,7 @@ class SharedMemory(Shadow):
             here = np.flatnonzero(found[:, column])
             examine(g[here], who[here], found[here, column], column, noted)
 
-    def _after_readers(
-        self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted
-    ) -> None:
+    def _after_readers(self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted) -> None:
         """Reads of a warp: where not all of its threads are known to come before, those that read are looked at."""
         assert self.readers is not None
         when = self.times[events]
@@ -417,7 +417,9 @@ class SharedMemory(Shadow):
 
     def init_fence(self, threads: np.ndarray) -> None:
         """Threads execute a fence that makes the mbarriers they initialised visible to other proxies and blocks."""
-        self.made = {at: (lane, event, fenced or bool(threads[lane])) for at, (lane, event, fenced) in self.made.items()}
+        self.made = {
+            at: (lane, event, fenced or bool(threads[lane])) for at, (lane, event, fenced) in self.made.items()
+        }
 
     def _require_fenced_init(self, at: int, lane: int, instruction: Instruction) -> None:
         """A bulk copy signals an mbarrier: a fence must have shown its initialisation to the asynchronous proxy."""

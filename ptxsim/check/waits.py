@@ -12,8 +12,24 @@ from ..instructions.registry import Modifiers
 from ..operands import Operands
 from ..origins import access_bytes
 from ..program import Program
-from ..syntax import Immediate, Instruction, Register, registers_of
+from ..syntax import Immediate, Instruction, Register, Vector, registers_of
 from .flags import Condition
+
+
+def unseen(program: Program) -> set[int]:
+    """The places of atomics whose results nobody reads: these tell their threads nothing."""
+    atoms = [i for i in program.code if i.opcode == "atom"]
+    if not atoms:
+        return set()
+    read: set[Register] = set()
+    for i in program.code:
+        writes = (
+            bool(i.operands) and isinstance(i.operands[0], Register | Vector) and i.opcode not in ("st", "red", "bra")
+        )
+        read.update(registers_of(i.operands[writes:]))
+        if i.predicate is not None:
+            read.add(i.predicate)
+    return {i.pc for i in atoms if read.isdisjoint(registers_of(i.operands[0]))}
 
 
 def conditions(

@@ -41,7 +41,8 @@ from . import blas, elf, fatbin
 from .options import Options, matches
 from .protocol import ANSWERED, Connection, Kind, Message, Note, Ordering, Payload, Place, Reply
 from .records import LaunchRecord
-from .timeline import Protection, Timeline, Touched, Work as Issued, rows
+from .timeline import Protection, Timeline, Touched, rows
+from .timeline import Work as Issued
 
 # codes of CUDA's errors
 OK, INVALID_VALUE, INVALID_PTX, NO_BINARY, NOT_FOUND, NOT_SUPPORTED = 0, 1, 218, 209, 500, 801
@@ -235,9 +236,11 @@ class Emulator:
             culprit, free = self.timeline.host_touches(address, bool(writes))
             if free:
                 at = f"host code{f' at {line}' if line else ''} {'writes' if writes else 'reads'}"
-                where = f"0x{address:x}, {address - held.start} bytes into {held.name}"
                 if culprit is not None:
-                    self.race(f"race with the host: {at} what {culprit.what} may still use, at {where}: no synchronisation")
+                    where = self.within(address)
+                    self.race(
+                        f"race with the host: {at} what {culprit.what} may still use, at {where}: no synchronisation"
+                    )
                 return protections(Reply().u32(1), free)
         if held is not None:
             where = f"{address - held.start} bytes into {held.name}"
@@ -257,6 +260,11 @@ class Emulator:
         """Report a race between works, or with the host."""
         self.say(text)
         self.record("host_fault", {"text": self.with_places(text)})
+
+    def within(self, address: int) -> str:
+        """An address, and where that is in its allocation."""
+        held = self.memory.holder(address)
+        return f"0x{address:x}" + (f", {address - held.start} bytes into {held.name}" if held is not None else "")
 
     def order(self, payload: Payload) -> Reply:
         """The host waits for work, or a stream for an event."""
@@ -291,7 +299,7 @@ class Emulator:
             work.reads = rows(source, from_pitch, width, height)
         reply = self.issued(work)
         on_device = inside[0] and (not source or inside[1]) and not (of_stream or self.touches_host(work))
-        if of_stream and all(inside) or on_device or (of_stream and not source):
+        if (of_stream and all(inside)) or on_device or (of_stream and not source):
             return reply
         if of_stream and inside[0]:  # from pageable memory: staged, the host goes on
             return reply
@@ -304,8 +312,8 @@ class Emulator:
 
     def issued(self, work: Issued) -> Reply:
         """What a work touches is known: report its races, and keep the host from its memory."""
-        for text in self.timeline.done(work):
-            self.race(text)
+        for text, address in self.timeline.done(work):
+            self.race(f"{text}, at {self.within(address)}: no event or synchronisation orders the two")
         return protections(Reply(), self.timeline.protect(work, list(self.of_host.items())))
 
     # memory

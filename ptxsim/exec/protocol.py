@@ -48,7 +48,7 @@ ANSWERED = {
 
 
 class Ordering(enum.IntEnum):
-    """Kinds of ORDER: what the host has waited for; an event recorded in a stream, or waited for by one; a new stream."""
+    """Kinds of ORDER: what the host has waited for; an event recorded in a stream, or awaited by one; a new stream."""
 
     ALL_DONE = 0
     STREAM_DONE = 1

@@ -63,17 +63,17 @@ class Timeline:
         clock = self.clocks.setdefault(stream, {})
         join(clock, self.clocks[HOST])
         for other, known in self.clocks.items():
-            if other not in (HOST, stream) and stream not in self.alone and other not in self.alone:
-                if LEGACY in (stream, other):
-                    join(clock, known)
+            with_default = other not in (HOST, stream) and LEGACY in (stream, other)
+            if with_default and self.alone.isdisjoint((stream, other)):
+                join(clock, known)
         number = clock.get(stream, 0) + 1
         work = Work(what, stream, number, dict(clock))
         clock[stream] = number
         return work
 
-    def done(self, work: Work) -> list[str]:
-        """What a work touched is known: the races that it has with others, in words."""
-        found = []
+    def done(self, work: Work) -> list[tuple[str, int]]:
+        """What a work touched is known: the races that it has with others, in words, and at which address."""
+        found: list[tuple[str, int]] = []
         for other in self.works:
             if other.before(work.clock):
                 continue
@@ -86,10 +86,7 @@ class Timeline:
                 at = first_common(mine, theirs)
                 if at is not None and (work.what, other.what) not in self.said:
                     self.said.add((work.what, other.what))
-                    found.append(
-                        f"race between streams: {work.what} {does} what {other.what} {did} at 0x{at:x}: no event or "
-                        "synchronisation orders the two"
-                    )
+                    found.append((f"race between streams: {work.what} {does} what {other.what} {did}", at))
                     break
         self.works.append(work)
         return found

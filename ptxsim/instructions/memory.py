@@ -348,7 +348,7 @@ def _map_fence(m: Memory, instruction: Instruction) -> Step:
     """fence.proxy.tensormap::generic: a release, or an acquire of the tensor map at an address."""
     if not instruction.operands:
         return lambda: m.events.map_fence(m.state.living(), None)
-    space, slot, offset = m.operands.address(instruction.operands[0], "generic")
+    _, slot, offset = m.operands.address(instruction.operands[0], "generic")
 
     def acquire() -> None:
         base = m.state.registers[slot].astype(np.uint64) + np.uint64(offset % 2**64)

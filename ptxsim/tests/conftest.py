@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 from exec_programs import Programs
+from hypothesis import HealthCheck, settings
 from running import KERNELS, execute
 
 from ptxsim.api import Kernel

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from exec_programs import PROGRAMS, alive, children, left, wait_for
+from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
 
 from ptxsim.compiler import tool
 from ptxsim.errors import PtxError, PtxsimError

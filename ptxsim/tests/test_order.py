@@ -54,7 +54,10 @@ def faults(compiled):
 @pytest.mark.parametrize(("name", "form"), [(n, f) for n, (_, _, right, _) in FORMS.items() for f in right])
 def test_right_forms_are_silent(faults, name, form, lanes):
     grid, block, *_ = FORMS[name]
-    assert faults(name, grid, block, [numbers(512), numbers(512), numbers(8), form], limits=ptxsim.Limits(lanes=lanes)) == []
+    assert (
+        faults(name, grid, block, [numbers(512), numbers(512), numbers(8), form], limits=ptxsim.Limits(lanes=lanes))
+        == []
+    )
 
 
 @pytest.mark.parametrize("lanes", [96, 16_384])
@@ -129,4 +132,6 @@ def test_a_shuffle_from_outside_of_its_mask_is_noted(faults):
     assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 0]) == [] and faults.notes == ()
     assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 1]) == []
     (note,) = faults.notes
-    assert re.search(r"thread \(8, 0, 0\): a shuffle takes the value of lane 16, which is outside of its mask 0x0000ffff", note)
+    assert re.search(
+        r"thread \(8, 0, 0\): a shuffle takes the value of lane 16, which is outside of its mask 0x0000ffff", note
+    )

@@ -54,6 +54,7 @@ struct sigaction old_segv, old_bus;
 thread_local const char* entry = "";
 thread_local void* caller = nullptr;
 thread_local int depth = 0;
+bool launched = false;  // since the host last waited
 thread_local uint64_t stream_now = 0;     // of the present call,
 thread_local bool asynchronous = false;  // and whether that is one of a stream
 
@@ -366,8 +367,11 @@ bool request(Message kind, const Buffer& payload, std::string* reply) {
 
 void of_stream(const void* stream) { stream_now = uint64_t(stream), asynchronous = true; }
 
+bool under_way() { return launched; }
+
 void order(Ordering what, const void* a, uint64_t b) {
     std::string reply;
+    if (what <= EVENT_DONE) launched = false;
     if (!request(ORDER, Buffer().u32(what).u64(uint64_t(a)).u64(b), &reply)) return;
     Reader r(reply);
     protect(r);
@@ -518,6 +522,7 @@ void copied(const void* to, size_t to_pitch, const void* from, size_t from_pitch
     Buffer b;
     b.u64(uint64_t(to)).u64(to_pitch).u64(uint64_t(from)).u64(from_pitch).u64(width).u64(height);
     b.u64(stream_now).u32(asynchronous).text(plain(entry));
+    if (!asynchronous && from != nullptr) launched = false;
     put_caller(b);
     std::string reply;
     if (!request(COPIED, b, &reply)) return;
@@ -816,6 +821,7 @@ int launch(Kernel* k, const Launch& what, void** arguments, void** extra) {
     std::string printed = r.text();
     fwrite(printed.data(), 1, printed.size(), stdout);
     protect(r);
+    launched = true;
     if (later) context_error = later;
     if (once) pending_error = once;
     return now;

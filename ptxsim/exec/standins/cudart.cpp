@@ -1,4 +1,7 @@
 // The runtime API, libcudart.so, over core.hpp and the driver API of driver.cpp.
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -477,6 +480,19 @@ static cudaError_t driver_entry(const char* name, void** f, cudaDriverEntryPoint
 }
 RT cudaGetDriverEntryPoint(const char* name, void** f, unsigned long long, cudaDriverEntryPointQueryResult* status) { return driver_entry(name, f, status); }
 RT cudaGetDriverEntryPointByVersion(const char* name, void** f, unsigned, unsigned long long, cudaDriverEntryPointQueryResult* status) { return driver_entry(name, f, status); }
+
+// the host's clock: comes before libc's, and tells where it is read while a kernel may still run
+
+PTXSIM_API int clock_gettime(clockid_t id, timespec* time) noexcept {
+    static bool read_before = false;  // so that this is the end of a measurement
+    if (read_before && under_way()) {
+        PTXSIM_ENTER;
+        note(ONCE, "the clock is read before the host has waited for the kernel that it launched last: a launch returns at once, "
+                   "so that this is not its time; cudaDeviceSynchronize() belongs before it");
+    }
+    read_before = true;
+    return int(syscall(SYS_clock_gettime, id, time));
+}
 
 // textures: of linear memory
 
