@@ -1,8 +1,8 @@
 """Watches global memory over a whole launch: races, reads of buffers that nobody has written, and missing proxy fences.
 
 Of the readers of a granule since its last write one is kept: a thread, or several of one block, or of several
-blocks (MANY). A reader that all the ones before come before takes their place (FastTrack's read epoch). Of MANY it is not known
-which blocks they are; whoever has learnt something of another block since counts as ordered after them.
+blocks (MANY). A reader that all the ones before come before takes their place (FastTrack's read epoch). Of MANY it
+is not known which blocks they are; whoever has learnt something of another block since counts as ordered after them.
 
 Threads of several blocks that all store one and the same value, as to set a flag, do no harm. Only accesses that may
 meet a write are watched (see `watched`).

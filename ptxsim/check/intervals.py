@@ -1,8 +1,9 @@
 """The stretch between two barriers that all threads of a batch pass: the cheap case of races in shared memory.
 
 Where nothing but such barriers orders accesses, a granule that one thread writes and another touches in one stretch
-is a race, in whatever order the two come. So accesses are only noted as they happen, and examined together when the barrier
-is reached. A stretch without writes costs nothing, and reads of places where no write fell are passed over by extents.
+is a race, in whatever order the two come. So accesses are only noted as they happen, and examined together when the
+barrier is reached. A stretch without writes costs nothing, and reads of places where no write fell are passed over by
+extents.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ What one lane learns its warp knows; what a lane did its warp knows after a barr
 
 Of barriers of whole blocks and warps alone a clock is no more than two numbers, when the block and the warp last passed
 one. Rows of clocks (`known`: a time for each agent of the cluster) are made when something else orders accesses. What
-is known of other clusters is a `Clock`. There are four planes: what comes before; of that, what a proxy fence came after;
-and what a fence came after, of any scope and of one beyond the block, which is all that a relaxed operation passes on.
+is known of other clusters is a `Clock`. There are four planes: what comes before; of that, what a proxy fence came
+after; and what a fence came after, of any scope and of one beyond the block, which is all that a relaxed operation
+passes on.
 """
 
 from __future__ import annotations
