@@ -8,7 +8,7 @@ import numpy as np
 
 from ..memory import Access
 from ..syntax import Instruction
-from .races import HALF, LOW, PLAIN, Shadow
+from .races import HALF, LOW, PLAIN, Reads, Shadow
 
 
 class Boxes:
@@ -54,7 +54,7 @@ class Boxes:
             for block in np.unique(g // self.of_block).tolist():
                 self.stored[block] = instruction, box
 
-    def block_ends(self, block: int, reads: Sequence[np.ndarray | None]) -> None:
+    def block_ends(self, block: int, reads: Sequence[Reads]) -> None:
         """What a block wrote next to a box that it stored, and nobody reads, the box may have left out: a note."""
         memory = self.memory
         if block not in self.stored or self.covered is None:
@@ -65,8 +65,8 @@ class Boxes:
         plain = memory.strengths[writes & LOW] == PLAIN
         left = (writes != 0) & ((writes >> HALF) - 1 < memory.order.threads) & plain & ~covered
         for table in reads:
-            if table is not None:
-                left[left] = ~table[own][left].any(axis=1)
+            for reader in table.readers:
+                left &= table.events[reader][own] == 0
         edges = np.flatnonzero(np.diff((left | covered).astype(np.int8), prepend=0, append=0))
         for start, end in edges.reshape(-1, 2).tolist():
             here = np.flatnonzero(left[start:end]) + start

@@ -54,6 +54,32 @@ def same_values(access: Access, g: np.ndarray, kind: str = "st") -> bool:
     return all(not np.any(same & (v[order][1:] != v[order][:-1])) for v in values)
 
 
+class Reads:
+    """The last reads of a memory by each of some readers: events by reader and granule. Pages of zeros cost nothing, so
+    that readers that never read take no memory."""
+
+    def __init__(self, readers: int, total: int) -> None:
+        self.events = np.zeros((readers, total), np.int32)
+        self.readers: set[int] = set()  # who read at all
+
+    def note(self, readers: np.ndarray, g: np.ndarray, event: int) -> None:
+        """Readers, one for each granule or for all, read."""
+        self.events[readers, g] = event
+        self.readers.update(np.flatnonzero(np.bincount(np.atleast_1d(readers))).tolist())
+
+    def clear(self, g: np.ndarray) -> None:
+        """Granules are written: reads before that need not be kept."""
+        for reader in self.readers:
+            self.events[reader][g] = 0
+
+    def found(self, g: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Who read any of these granules, and the events of each; 0: none."""
+        for reader in sorted(self.readers):
+            events = self.events[reader].take(g)
+            if np.count_nonzero(events):
+                yield reader, events
+
+
 class Shadow:
     """The last writes of a memory, granule by granule."""
 

@@ -11,8 +11,6 @@ a copy that was not waited for, what else follows from that is not reported, too
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from ..batch import Batch
@@ -24,11 +22,10 @@ from .boxes import Boxes
 from .flags import Flags
 from .intervals import Interval, Noted
 from .order import ASYNC, PLANES, WARP, Order
-from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Shadow, same_values
+from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, same_values
 
 OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
 READS = ("ld", "ldmatrix", "async_ld")
-Examine = Callable[[np.ndarray, np.ndarray, np.ndarray, int, Noted], None]  # of granules, lanes, events; a column
 
 
 class SharedMemory(Shadow):
@@ -53,9 +50,9 @@ class SharedMemory(Shadow):
         self.copier = np.zeros(total, np.int32)  # and its lane
         self.copies = 0  # pieces under way
         self.early: set[Instruction] = set()  # copies that somebody did not wait for
-        self.reads: np.ndarray | None = None  # [granule, warp of the cluster]: events
-        self.readers: np.ndarray | None = None  # of these, their lanes
-        self.async_reads: np.ndarray | None = None  # [granule, wgmma of each warp, then its bulk stores]: events
+        self.reads = Reads(order.warps, total)  # by warp of the cluster
+        self.readers = np.zeros((order.warps, total), np.uint32)  # of these, their lanes
+        self.async_reads = Reads(2 * order.warps, total)  # by the wgmma of each warp, then by its bulk stores
         self.noted: list[Noted] = []
         self.history = False  # whether accesses before the last barrier of all are in the shadow
         self.interval = Interval(total, self.shift, self._clash, self._note_volatile)
@@ -101,13 +98,11 @@ class SharedMemory(Shadow):
             self._require_written(noted)
         g, who = self._at_once(noted)
         if self.watch_races:
-            if self.async_reads is None:
-                self.async_reads = np.zeros((len(self.writes), 2 * self.order.warps), np.int32)
             if not self._after_write(g, who, noted):
                 self._fenced(g, who, noted)
             reader = who // WARP if readers is None else readers
             column = (0 if instruction.opcode == "wgmma" else self.order.warps) + reader % self.order.warps
-            self.async_reads[g, column] = self.event(instruction, PLAIN)
+            self.async_reads.note(column, g, self.event(instruction, PLAIN))
         time = self.order.now
         self.order.tick()
         return time
@@ -246,33 +241,29 @@ class SharedMemory(Shadow):
 
     def _after_reads(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
         """A write comes after the last reads of its granules."""
-        if self.reads is not None:
-            found, order = self.reads[g], self.order
+        order = self.order
+        for warp, events in self.reads.found(g):
+            late = events != 0
             if self.machine.state.cluster_size == 1:  # readers are of the block: a barrier of it is after most
-                until = np.broadcast_to(order.passed[order.block_of[who], None], found.shape).copy()
-                place, own = np.arange(len(who)), order.column_of[who]
-                until[place, own] = np.maximum(until[place, own], order.warp_passed[order.warp_of[who]])
-                found = np.where(self.times[found] > until, found, 0)
-            self._by_column(found, g, who, noted, self._after_readers)
-        if self.async_reads is not None:
-            self._by_column(self.async_reads[g], g, who, noted, self._after_async)
-
-    @staticmethod
-    def _by_column(found: np.ndarray, g: np.ndarray, who: np.ndarray, noted: Noted, examine: Examine) -> None:
-        """Examine the events that are found in each column, for their granules and lanes."""
-        for column in np.flatnonzero(found.any(axis=0)).tolist():
-            here = np.flatnonzero(found[:, column])
-            examine(g[here], who[here], found[here, column], column, noted)
+                until = order.passed.take(order.block_of.take(who))
+                synced = order.warp_passed.take(order.warp_of.take(who))
+                until = np.where(order.column_of.take(who) == warp, np.maximum(until, synced), until)
+                late = self.times.take(events) > until
+            here = np.flatnonzero(late)
+            if len(here):
+                self._after_readers(g[here], who[here], events[here], warp, noted)
+        for reader, events in self.async_reads.found(g):
+            here = np.flatnonzero(events)
+            self._after_async(g[here], who[here], events[here], reader, noted)
 
     def _after_readers(self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted) -> None:
         """Reads of a warp: where not all of its threads are known to come before, those that read are looked at."""
-        assert self.readers is not None
         when = self.times[events]
         late = np.flatnonzero(~self.order.before_warp(lanes, warp, when))
         if not len(late):
             return
         g, lanes, events, when = g[late], lanes[late], events[late], when[late]
-        mask, own = self.readers[g, warp], lanes % self.order.threads
+        mask, own = self.readers[warp].take(g), lanes % self.order.threads
         for bit in range(WARP):
             reader = warp * WARP + bit
             wrong = (mask >> np.uint32(bit) & np.uint32(1)).astype(bool) & (own != reader)
@@ -307,12 +298,9 @@ class SharedMemory(Shadow):
         self.fault(noted.instruction, g, lanes, marked(bad, len(g)), what)
 
     def _read(self, g: np.ndarray, who: np.ndarray, event: int) -> None:
-        if self.reads is None or self.readers is None:
-            self.reads = np.zeros((len(self.writes), self.order.warps), np.int32)
-            self.readers = np.zeros((len(self.writes), self.order.warps), np.uint32)
-        at = g * self.order.warps + self.order.column_of.take(who)
-        self.reads.reshape(-1)[at] = event
-        lanes = self.readers.reshape(-1)
+        warps = self.order.column_of.take(who)
+        self.reads.note(warps, g, event)
+        lanes, at = self.readers.reshape(-1), warps * len(self.writes) + g
         lanes[at] = 0
         np.bitwise_or.at(lanes, at, self.bit_of.take(who))
 
@@ -320,9 +308,8 @@ class SharedMemory(Shadow):
         """These agents are the last writers. The event."""
         event = self.event(noted.instruction, noted.strength)
         self.writes[g] = (np.asarray(agents, np.int64) + 1 << HALF) | event
-        for table in (self.reads, self.async_reads):
-            if table is not None:
-                table[g] = 0
+        self.reads.clear(g)
+        self.async_reads.clear(g)
         return event
 
     def _write(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
