@@ -184,14 +184,10 @@ def signal_by_copies(m: AsyncCopies, instruction: Instruction, modifiers: Modifi
         objects, lanes = objects_at(m, *place, instruction, "atom")
 
         if not counted:
-            m.phases.change(instruction, objects, lanes, _expect)
+            m.phases.count_down(instruction, objects, lanes, np.full(len(lanes), -1))  # one more is to come
         for at in np.unique(objects).tolist():
             here = lanes[objects == at]
 
             m.phases.signal(at, partial(_land, m, instruction, at, here, tuple(m.copies.pending)))
 
     return step
-
-
-def _expect(state: State, index: int) -> None:
-    state.pending += 1

@@ -81,7 +81,7 @@ def test_a_flag_hands_over_what_a_fence_came_after(faults, writer, form):
 
 
 @pytest.mark.parametrize("writer", [0, 1, 2])
-@pytest.mark.parametrize("form", [1, 2, 4, 5, 6, 8])
+@pytest.mark.parametrize("form", [1, 2, 4, 5, 6, 8, 9])
 def test_a_flag_without_its_wait_or_fence_does_not(faults, writer, form):
     assert any(re.search(ACROSS, fault) for fault in handed_over(faults, 0, writer, form))
 

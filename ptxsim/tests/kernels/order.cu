@@ -35,6 +35,8 @@ KERNEL hand_over(int* out, int* data, int* flag, int writer, int form) {
             if (form == 3) {
                 int seen = 0;
                 while (!seen) asm volatile("ld.acquire.cta.global.s32 %0, [%1];" : "=r"(seen) : "l"(flag) : "memory");
+            } else if (form == 9) {
+                atomicAdd(flag, 1);  // without a look at what it was
             } else {
                 while (atomicAdd(flag, 0) == 0) {}
             }
