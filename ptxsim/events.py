@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .arrays import Texture
-from .memory import Access
+from .memory import GLOBAL_BASE, Access
 from .observer import MemoryEvent, Observer
 from .state import State
 from .syntax import Instruction
@@ -53,6 +53,7 @@ class GlobalWatch(Protocol):
     maps: Any
 
     def touch(self, access: Access, width: int, instruction: Instruction, kind: str, bulk: bool = False) -> None: ...
+    def fetched(self, instruction: Instruction, lanes: np.ndarray, at: np.ndarray) -> None: ...
 
 
 class Events:
@@ -102,6 +103,10 @@ class Events:
 
     def fetched(self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray) -> None:
         """Threads fetch from a texture."""
+        if self.global_memory is not None and isinstance(texture, Texture):
+            inside = (index >= 0) & (index < texture.elements)
+            at = texture.address - GLOBAL_BASE + index[inside].astype(np.int64) * texture.element_bytes
+            self.global_memory.fetched(instruction, np.asarray(lanes)[inside], at)
         for observer in self.observers:
             observer.texture(instruction, texture, lanes, index)
 

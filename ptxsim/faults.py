@@ -23,7 +23,7 @@ KINDS = {
     "bounds": r"out-of-bounds|parameter .* is read beyond|accesses shared memory of (a )?block",
     "alignment": r"misaligned|.*is not aligned",
     "copy": r"read before the wait|write: a |the block ends before|cp\.async|writes what .* may still read",
-    "fence": r".*without a fence|signals an mbarrier",
+    "fence": r".*without a fence|signals an mbarrier|reads through the read-only cache",
     "barrier": r"barrier|warp barrier",
     "mbarrier": r"mbarrier|mbarrier\.",
     "wgmma": r"wgmma|reads the result of|writes a register that|takes as operand A|.*of a warpgroup",

@@ -148,6 +148,21 @@ class GlobalMemory(Shadow):
             what += f"fence.proxy.async between ({self._place(access, place)})"
             self.machine.diag.report(instruction, what, lane)
 
+    def fetched(self, instruction: Instruction, lanes: np.ndarray, at: np.ndarray) -> None:
+        """Lanes fetch from a texture over linear memory, at these places of the arena."""
+        if self.races:
+            self._read_only(self.writes.take(at >> self.shift), lanes, instruction, "a texture")
+
+    def _read_only(self, old: np.ndarray, lanes: np.ndarray, instruction: Instruction, name: str) -> None:
+        """What is read as if nobody wrote it in this launch was written by somebody: no fence orders the two."""
+        places = np.flatnonzero(old)
+        if len(places):
+            place, lane = int(places[0]), int(lanes[places[0]])
+            own = (int(old[place]) >> HALF) - 1 == int(self.machine.state.thread_numbers[lane])
+            by = "the thread itself" if own else self._name(int(old[place]) >> HALF, lane)
+            what = f"reads through the read-only cache ({name}) what {by} writes at {self.at(int(old[place]) & LOW)}"
+            self.machine.diag.report(instruction, f"{what} in the same launch", lane, len(places))
+
     # against the readers
 
     def _after_readers(self, old: np.ndarray, lanes: np.ndarray) -> np.ndarray:
@@ -232,6 +247,8 @@ class GlobalMemory(Shadow):
                 self._race(access, instruction, places[0], lanes, int(old[places[0]]), "writes")
             elif bulk:
                 self._require_proxy_fence(old, lanes, access, instruction)
+            elif "nc" in instruction.modifiers:
+                self._read_only(old, lanes, instruction, "ld.global.nc")
         if strong != PLAIN:
             return
         event = self.event(instruction, strong)

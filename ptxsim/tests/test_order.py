@@ -30,6 +30,9 @@ FORMS = {
         1: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",
         2: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",
         4: r"race in global memory: reads what thread .* without a barrier between"}),
+    "read_only": (1, 96, [0], {
+        1: r"reads through the read-only cache \(ld.global.nc\) what the thread itself writes at",
+        2: r"reads through the read-only cache \(ld.global.nc\) what thread \(1, 0, 0\) writes at"}),
     "three_groups": (1, 128, [0], {1: r"reads the result of the wgmma .* before a wait_group for it"}),
 }  # fmt: skip
 
@@ -67,6 +70,13 @@ def test_wrong_forms_are_reported(faults, name, form, lanes):
     found = faults(name, grid, block, [numbers(512), numbers(512), numbers(8), form], limits=ptxsim.Limits(lanes=lanes))
     assert len(found) == 1 or name in ("chain", "lock", "stencil", "neighbours"), found  # one cause, one line
     assert re.search(wrong[form], found[0]), found
+
+
+@pytest.mark.parametrize("form", [0, 1, 2])
+def test_a_texture_does_not_see_what_the_launch_writes(faults, form):
+    given = numbers(96)
+    found = faults("fetched", 1, 96, [numbers(96), given, ptxsim.Texture(given, 1), form])
+    assert len(found) == (form > 0) and all("reads through the read-only cache (a texture) what" in f for f in found)
 
 
 def handed_over(faults, flag=0, writer=0, form=0, lanes=16_384):

@@ -318,6 +318,19 @@ KERNEL three_groups(float* out, int*, int*, int form) {
     out[threadIdx.x] += d[1][0] + d[2][0];
 }
 
+// -- the read-only cache; form 1: what the thread itself wrote; 2: what another did, though a barrier lies between
+
+KERNEL read_only(int* out, int* in, int*, int form) {
+    if (form) in[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    out[threadIdx.x] = __ldg(&in[form == 2 ? threadIdx.x ^ 1 : threadIdx.x]);
+}
+KERNEL fetched(int* out, int* in, cudaTextureObject_t x, int form) {
+    if (form) in[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    out[threadIdx.x] = tex1Dfetch<int>(x, form == 2 ? threadIdx.x ^ 1 : threadIdx.x);
+}
+
 // -- a shuffle; form 1: lane 8 and the next take values from outside of the mask
 
 KERNEL shuffle(int* out, int*, int*, int form) {
