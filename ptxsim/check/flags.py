@@ -223,20 +223,16 @@ class Flags:
         """How many of a flag's releases the reader can tell from what stood there before: all up to the newest of which
         the value before would not have done."""
         count = len(flag.releases)
-        if value is None:
+        if value is None or not count:
             return count
+        before = np.array([value[0] if r.before is None else r.before for r in flag.releases], np.int64)
+        stale = before == value[0]
         ends = self.conditions.get(instruction.pc)
-        here = np.array([lane])
-        for count in range(len(flag.releases), 0, -1):
-            before = flag.releases[count - 1].before
-            if before is None:
-                return count
-            stale = before == int(value[0])
-            if ends is not None and not stale:
-                stale = bool(ends(np.array([before]), here)[0] == ends(value, here)[0])
-            if not stale:
-                return count
-        return 0
+        if ends is not None:
+            here = np.full(count, lane)
+            stale |= ends(before, here) == ends(np.repeat(value, count), here)
+        told = np.flatnonzero(~stale | np.array([r.before is None for r in flag.releases]))
+        return int(told[-1]) + 1 if len(told) else 0
 
     def _merged(self, flag: Flag, count: int) -> Far:
         """What the first releases of a flag say to other blocks, each taken in once."""
