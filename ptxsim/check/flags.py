@@ -167,7 +167,10 @@ class Flags:
             if state.threads < state.padded:  # lanes that are no threads have nothing to pass on
                 parts = parts.copy()
                 parts[..., state.threads :] = parts.max(axis=-1, keepdims=True)
-            own = [Clock.of_rows(blocks, part, state.padded) for part in parts]
+            own: list[Clock] = []
+            for plane, part in enumerate(parts):
+                same = next((n for n in range(plane) if np.array_equal(parts[n], part)), None)
+                own.append(Clock.of_rows(blocks, part, state.padded) if same is None else own[same])
             far = joined((own[GENERIC], own[ASYNC], own[FENCED_BLOCK], own[FENCED]), far, state.padded)
             found = self.snapshots[warp, itself] = Snapshot(cluster, rows, far)
         return found

@@ -400,7 +400,11 @@ def joined(far: Far, other: Far, padded: int) -> Far:
         return far
     if far is NOWHERE:
         return other
-    a, b, c, d = (x.joined(y, padded) for x, y in zip(far, other, strict=True))
+    made: dict[tuple[int, int], Clock] = {}  # planes are often the same
+    for x, y in zip(far, other, strict=True):
+        if (id(x), id(y)) not in made:
+            made[id(x), id(y)] = x.joined(y, padded)
+    a, b, c, d = (made[id(x), id(y)] for x, y in zip(far, other, strict=True))
     for known in (far, other):
         if a is known[0] and b is known[1] and c is known[2] and d is known[3]:
             return known
