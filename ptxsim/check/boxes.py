@@ -65,8 +65,8 @@ class Boxes:
         plain = memory.strengths[writes & LOW] == PLAIN
         left = (writes != 0) & ((writes >> HALF) - 1 < memory.order.threads) & plain & ~covered
         for table in reads:
-            for reader in table.readers:
-                left &= table.events[reader][own] == 0
+            for events in table.events.values():
+                left &= events[own] == 0
         edges = np.flatnonzero(np.diff((left | covered).astype(np.int8), prepend=0, append=0))
         for start, end in edges.reshape(-1, 2).tolist():
             here = np.flatnonzero(left[start:end]) + start

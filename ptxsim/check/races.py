@@ -55,26 +55,47 @@ def same_values(access: Access, g: np.ndarray, kind: str = "st") -> bool:
 
 
 class Reads:
-    """The last reads of a memory by each of some readers: events by reader and granule. Pages of zeros cost nothing, so
-    that readers that never read take no memory."""
+    """The last reads of a memory by each of some readers: events by reader and granule, for those who read at all; and,
+    where a reader is a warp, the lanes that did."""
 
-    def __init__(self, readers: int, total: int) -> None:
-        self.events = np.zeros((readers, total), np.int32)
-        self.readers: set[int] = set()  # who read at all
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.events: dict[int, np.ndarray] = {}
+        self.lanes: dict[int, np.ndarray] = {}
 
-    def note(self, readers: np.ndarray, g: np.ndarray, event: int) -> None:
-        """Readers, one for each granule or for all, read."""
-        self.events[readers, g] = event
-        self.readers.update(np.flatnonzero(np.bincount(np.atleast_1d(readers))).tolist())
+    def note(self, readers: np.ndarray, g: np.ndarray, event: int, bits: np.ndarray | None = None) -> None:
+        """Readers, one for each granule, read; `bits`: their lanes."""
+        readers = readers.astype(np.int16)
+        first = int(readers[0])
+        ends = [len(readers)]
+        if (readers != first).any():  # one after the other
+            order = np.argsort(readers, kind="stable")
+            readers, g = readers[order], g[order]
+            bits = None if bits is None else bits[order]
+            ends = [*(np.flatnonzero(np.diff(readers)) + 1).tolist(), len(readers)]
+        start = 0
+        for end in ends:
+            self._note(int(readers[start]), g[start:end], event, None if bits is None else bits[start:end])
+            start = end
+
+    def _note(self, reader: int, g: np.ndarray, event: int, bits: np.ndarray | None) -> None:
+        if reader not in self.events:
+            self.events[reader] = np.zeros(self.total, np.int32)
+            self.lanes[reader] = np.zeros(self.total if bits is not None else 0, np.uint32)
+        self.events[reader][g] = event
+        if bits is not None:
+            lanes = self.lanes[reader]
+            lanes[g] = 0
+            np.bitwise_or.at(lanes, g, bits)
 
     def clear(self, g: np.ndarray) -> None:
         """Granules are written: reads before that need not be kept."""
-        for reader in self.readers:
-            self.events[reader][g] = 0
+        for events in self.events.values():
+            events[g] = 0
 
     def found(self, g: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """Who read any of these granules, and the events of each; 0: none."""
-        for reader in sorted(self.readers):
+        for reader in sorted(self.events):
             events = self.events[reader].take(g)
             if np.count_nonzero(events):
                 yield reader, events

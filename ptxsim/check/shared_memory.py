@@ -50,9 +50,8 @@ class SharedMemory(Shadow):
         self.copier = np.zeros(total, np.int32)  # and its lane
         self.copies = 0  # pieces under way
         self.early: set[Instruction] = set()  # copies that somebody did not wait for
-        self.reads = Reads(order.warps, total)  # by warp of the cluster
-        self.readers = np.zeros((order.warps, total), np.uint32)  # of these, their lanes
-        self.async_reads = Reads(2 * order.warps, total)  # by the wgmma of each warp, then by its bulk stores
+        self.reads = Reads(total)  # by warp of the cluster
+        self.async_reads = Reads(total)  # by each warp's wgmma, then by its bulk stores
         self.noted: list[Noted] = []
         self.history = False  # whether accesses before the last barrier of all are in the shadow
         self.interval = Interval(total, self.shift, self._clash, self._note_volatile)
@@ -241,14 +240,15 @@ class SharedMemory(Shadow):
 
     def _after_reads(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
         """A write comes after the last reads of its granules."""
-        order = self.order
+        order, alone = self.order, self.machine.state.cluster_size == 1
+        if alone and self.reads.events:  # readers are of the block: a barrier of it is after most
+            passed = order.passed.take(order.block_of.take(who))
+            synced = np.maximum(passed, order.warp_passed.take(order.warp_of.take(who)))
+            own = order.column_of.take(who)
         for warp, events in self.reads.found(g):
             late = events != 0
-            if self.machine.state.cluster_size == 1:  # readers are of the block: a barrier of it is after most
-                until = order.passed.take(order.block_of.take(who))
-                synced = order.warp_passed.take(order.warp_of.take(who))
-                until = np.where(order.column_of.take(who) == warp, np.maximum(until, synced), until)
-                late = self.times.take(events) > until
+            if alone:
+                late = self.times.take(events) > np.where(own == warp, synced, passed)
             here = np.flatnonzero(late)
             if len(here):
                 self._after_readers(g[here], who[here], events[here], warp, noted)
@@ -263,7 +263,7 @@ class SharedMemory(Shadow):
         if not len(late):
             return
         g, lanes, events, when = g[late], lanes[late], events[late], when[late]
-        mask, own = self.readers[warp].take(g), lanes % self.order.threads
+        mask, own = self.reads.lanes[warp].take(g), lanes % self.order.threads
         for bit in range(WARP):
             reader = warp * WARP + bit
             wrong = (mask >> np.uint32(bit) & np.uint32(1)).astype(bool) & (own != reader)
@@ -298,11 +298,7 @@ class SharedMemory(Shadow):
         self.fault(noted.instruction, g, lanes, marked(bad, len(g)), what)
 
     def _read(self, g: np.ndarray, who: np.ndarray, event: int) -> None:
-        warps = self.order.column_of.take(who)
-        self.reads.note(warps, g, event)
-        lanes, at = self.readers.reshape(-1), warps * len(self.writes) + g
-        lanes[at] = 0
-        np.bitwise_or.at(lanes, at, self.bit_of.take(who))
+        self.reads.note(self.order.column_of.take(who), g, event, self.bit_of.take(who))
 
     def _put(self, g: np.ndarray, agents: np.ndarray | int, noted: Noted) -> int:
         """These agents are the last writers. The event."""
