@@ -50,8 +50,8 @@ class Barriers:
         """Threads reach a block's barrier. Where all threads of the batch do, they go on at once."""
         m = self.machine
         everyone = m.state.whole and count is None and not self.waiting and not self.arrived
-        self._note_exited(instruction, threads)
         if everyone:
+            self._note_exited(instruction, threads)
             m.events.barrier()
             if finish is not None:
                 finish(threads, value, threads)
@@ -125,6 +125,8 @@ class Barriers:
             self._require_whole_warps(here, freed)
             if n in self.arrived:
                 self.arrived[n] = np.where(done, 0, self.arrived[n])
+            if here[0][0].count is None:  # or it is not for the whole block
+                self._note_exited(here[0][0].instruction, freed)
             self._note_parts(here, done)
             m.events.barrier(done, freed, n)
             for w, threads in here:

@@ -145,3 +145,12 @@ def test_a_shuffle_from_outside_of_its_mask_is_noted(faults):
     assert re.search(
         r"thread \(8, 0, 0\): a shuffle takes the value of lane 16, which is outside of its mask 0x0000ffff", note
     )
+
+
+@pytest.mark.parametrize("threads", [96, 64, 40])
+def test_exited_threads_are_noted_at_a_barrier(faults, threads):
+    assert faults("exited", 2, 96, [numbers(96), numbers(96), numbers(1), threads]) == []
+    assert len(faults.notes) == (threads < 96)
+    assert all(
+        re.search(r"threads of the block, as .*, have exited before this barrier", note) for note in faults.notes
+    )

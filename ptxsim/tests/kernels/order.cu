@@ -331,6 +331,16 @@ KERNEL fetched(int* out, int* in, cudaTextureObject_t x, int form) {
     out[threadIdx.x] = tex1Dfetch<int>(x, form == 2 ? threadIdx.x ^ 1 : threadIdx.x);
 }
 
+// -- threads that have exited are not waited for
+
+KERNEL exited(int* out, const int* in, int*, int n) {
+    __shared__ int s[96];
+    if (threadIdx.x >= n) return;
+    s[threadIdx.x] = in[threadIdx.x];
+    __syncthreads();
+    out[threadIdx.x] = s[n - 1 - threadIdx.x];
+}
+
 // -- a shuffle; form 1: lane 8 and the next take values from outside of the mask
 
 KERNEL shuffle(int* out, int*, int*, int form) {
