@@ -75,10 +75,11 @@ class Reads:
             ends = [*(np.flatnonzero(np.diff(readers)) + 1).tolist(), len(readers)]
         start = 0
         for end in ends:
-            self._note(int(readers[start]), g[start:end], event, None if bits is None else bits[start:end])
+            self.note_one(int(readers[start]), g[start:end], event, None if bits is None else bits[start:end])
             start = end
 
-    def _note(self, reader: int, g: np.ndarray, event: int, bits: np.ndarray | None) -> None:
+    def note_one(self, reader: int, g: np.ndarray, event: int, bits: np.ndarray | None) -> None:
+        """One reader reads."""
         if reader not in self.events:
             self.events[reader] = np.zeros(self.total, np.int32)
             self.lanes[reader] = np.zeros(self.total if bits is not None else 0, np.uint32)

@@ -182,7 +182,7 @@ class SharedMemory(Shadow):
             if self.watch_races:
                 self._after_write(g, who, noted)
                 if noted.strength == PLAIN:
-                    self._read(g, who, self.event(noted.instruction, PLAIN))
+                    self._read(g, who, self.event(noted.instruction, PLAIN), noted.lanes is self.all_lanes)
             return
         for g in noted.indices(self.shift):
             who = noted.lanes if len(noted.lanes) == len(g) else np.full(len(g), noted.lanes[0])
@@ -297,8 +297,15 @@ class SharedMemory(Shadow):
             what = f"writes what {reading.name.split('.global')[0]} at {at} may still read: no {wait} between"
         self.fault(noted.instruction, g, lanes, marked(bad, len(g)), what)
 
-    def _read(self, g: np.ndarray, who: np.ndarray, event: int) -> None:
-        self.reads.note(self.order.column_of.take(who), g, event, self.bit_of.take(who))
+    def _read(self, g: np.ndarray, who: np.ndarray, event: int, everybody: bool) -> None:
+        """Lanes read; `everybody`: all of the batch, in their order, once or more."""
+        if not everybody:
+            self.reads.note(self.order.column_of.take(who), g, event, self.bit_of.take(who))
+            return
+        by_warp = g.reshape(-1, self.order.warps, WARP)
+        bits = np.tile(self.bit_of[:WARP], len(by_warp))
+        for warp in range(self.order.warps):
+            self.reads.note_one(warp, by_warp[:, warp].reshape(-1), event, bits)
 
     def _put(self, g: np.ndarray, agents: np.ndarray | int, noted: Noted) -> int:
         """These agents are the last writers. The event."""
