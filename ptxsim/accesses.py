@@ -1,4 +1,4 @@
-"""Accesses of memory: addresses are resolved, bounds and alignment checked, monitors and observers notified."""
+"""Accesses of memory: addresses are resolved, bounds and alignment checked, those who watch and observers notified."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class Accesses:
         values: list[np.ndarray] | None = None,
         observed: bool = True,
     ) -> Access:
-        """Check bounds and alignment; pass the access to the monitors and the observers."""
+        """Check bounds and alignment; pass the access to those who watch and the observers."""
         self.require_valid(space, where, offset, width, width, instruction, kind)
         access = Access(space, where, offset)
         if values is not None:

@@ -50,7 +50,8 @@ class Barriers:
         """Threads reach a block's barrier. Where all threads of the batch do, they go on at once."""
         m = self.machine
         everyone = m.state.whole and count is None and not self.waiting and not self.arrived
-        if everyone and (not m.launch.checks.barriers or not m.state.exited.any()):
+        if everyone:
+            self._note_exited(instruction, threads)
             m.events.barrier()
             if finish is not None:
                 finish(threads, value, threads)
@@ -86,11 +87,22 @@ class Barriers:
             self._release_warps()
 
     def _expected(self) -> np.ndarray:
-        """How many threads a barrier without a count waits for, in each block."""
+        """How many threads a barrier without a count waits for, in each block: all that have not exited."""
+        state = self.machine.state
+        return np.bincount(state.block_of[state.alive], minlength=len(state.blocks))
+
+    def _note_exited(self, instruction: Instruction, threads: np.ndarray) -> None:
+        """Threads that have exited are not waited for, which is allowed, but may not be meant."""
         m = self.machine
-        if m.launch.checks.barriers:
-            return np.full(len(m.state.blocks), m.state.threads)
-        return np.bincount(m.state.block_of[m.state.alive], minlength=len(m.state.blocks))
+        if m.launch.checks.barriers and m.state.exited.any():
+            here = np.unique(m.state.block_of[threads])
+            gone = np.flatnonzero(m.state.exited & np.isin(m.state.block_of, here))
+            if len(gone):
+                thread = m.state.thread_index(int(m.state.thread_of[gone[0]]))
+                m.diag.note(
+                    f"{m.diag.where(instruction)}: threads of the block, as {thread}, have exited before this barrier, "
+                    "which the others pass without them"
+                )
 
     def _release_blocks(self) -> None:
         m = self.machine
@@ -113,6 +125,8 @@ class Barriers:
             self._require_whole_warps(here, freed)
             if n in self.arrived:
                 self.arrived[n] = np.where(done, 0, self.arrived[n])
+            if here[0][0].count is None:  # or it is not for the whole block
+                self._note_exited(here[0][0].instruction, freed)
             self._note_parts(here, done)
             m.events.barrier(done, freed, n)
             for w, threads in here:
@@ -220,10 +234,6 @@ class Barriers:
             raise m.diag.fault(w.instruction, f"deadlock: {name} waits for more threads than the block has", lane)
         other = int(missing[0])
         thread = m.state.coordinates(other).split(", thread ")[1]
-        if m.state.exited[other]:
-            raise m.diag.fault(
-                w.instruction, f"{name} is not reached by all threads: thread {thread} has exited before it", lane
-            )
         where = next((o for o in self.waiting if o.threads[other]), None)
         rest = (
             m.diag.waits_at(other)

@@ -1,4 +1,4 @@
-"""The part of the machine that monitors, barriers and copies in flight need of a running batch."""
+"""The part of the machine that checks, barriers and copies in flight need of a running batch."""
 
 from __future__ import annotations
 

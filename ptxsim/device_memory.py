@@ -186,18 +186,18 @@ class DeviceMemory(Arena):
     def after(self, machine: Machine) -> None:
         """Record what a launch that has ended wrote."""
         self.of_launch, self.top = [], GLOBAL_BASE + GUARD
-        monitor = machine.global_monitor
+        shadow = machine.global_memory
         variables = {at for addresses in self.addresses.values() for at in addresses.values()}
-        if monitor is None or monitor.unwritten is None:
+        if shadow is None or shadow.unwritten is None:
             return
-        size = monitor.size
+        size = shadow.size
         for start, spans in list(self._unwritten.items()):
             if start in variables:
                 continue
             left: list[Span] = []
             for first, end in spans:
                 base = (first - GLOBAL_BASE) // size
-                marks = monitor.unwritten[base : -(-(end - GLOBAL_BASE) // size)]
+                marks = shadow.unwritten[base : -(-(end - GLOBAL_BASE) // size)]
                 if marks.all():
                     left.append((first, end))
                     continue

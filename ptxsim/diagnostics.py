@@ -53,7 +53,9 @@ class Diagnostics:
         """The error of one thread (and `count` - 1 others), as one line."""
         where = self.where(instruction)
         message = f"{self.program.title}: {where}: {self.state.coordinates(lane)}: {what}"
-        return KernelFault(message, what, where, self._places.get(instruction.pc, ()), count)
+        found = KernelFault(message, what, where, self._places.get(instruction.pc, ()), count)
+        found.pc = instruction.pc
+        return found
 
     def report(self, instruction: Instruction, what: str, lane: int, count: int = 1) -> None:
         """A fault of a thread (and `count` - 1 others) that does not keep the program from going on: it is noted, or

@@ -12,12 +12,13 @@ class PtxsimError(Exception):
 class KernelFault(PtxsimError):
     """A fault of a thread of the running program. `what`: in words, without its place; `places`: the line of the
     source, then the lines that call; `count`: threads; `bad`: the threads (mask by lane of the batch) without which the
-    instruction can be executed, None where it cannot."""
+    instruction can be executed, None where it cannot; `pc`: the instruction's place in the program."""
 
     def __init__(self, message: str, what: str, where: str, places: tuple[Any, ...], count: int = 1) -> None:
         super().__init__(message)
         self.what, self.where, self.places, self.count = what, where, places, count
         self.bad: Any = None
+        self.pc = 0
 
 
 class PtxError(PtxsimError):

@@ -17,13 +17,13 @@ from .syntax import Location
 
 # Kinds of faults by their words, the first that fits
 KINDS = {
-    "race": r"race",
+    "race": r"race|accesses shared memory of block .* which may have ended",
     "deadlock": r"deadlock|setmaxnreg",
     "unwritten": r"read of (shared|global) memory that nobody wrote",
     "bounds": r"out-of-bounds|parameter .* is read beyond|accesses shared memory of (a )?block",
     "alignment": r"misaligned|.*is not aligned",
     "copy": r"read before the wait|write: a |the block ends before|cp\.async|writes what .* may still read",
-    "fence": r".*without a fence|signals an mbarrier",
+    "fence": r".*without a fence|signals an mbarrier|reads through the read-only cache",
     "barrier": r"barrier|warp barrier",
     "mbarrier": r"mbarrier|mbarrier\.",
     "wgmma": r"wgmma|reads the result of|writes a register that|takes as operand A|.*of a warpgroup",

@@ -30,7 +30,7 @@ class Checks:
     races: bool = True  # in shared memory
     global_races: bool = True
     unwritten: bool = True  # reads of shared memory, and of buffers in global memory, that nobody wrote
-    barriers: bool = True  # an exited thread counts as missing at a barrier, not as arrived
+    barriers: bool = True  # whether whole warps come to aligned barriers; a note where threads have exited
 
 
 NO_CHECKS = Checks(False, False, False, False)

@@ -16,22 +16,25 @@ from .accesses import Accesses
 from .barriers import Barriers
 from .bulk_groups import BulkGroups
 from .calls import Calls
-from .clock_monitor import ClockMonitor
+from .check.flags import Flags
+from .check.global_memory import GlobalMemory, watched
+from .check.order import Order
+from .check.shared_memory import SharedMemory
+from .check.waits import conditions, unseen
 from .clusters import Clusters
 from .convergence import Convergence, width
 from .copies import Copies
 from .diagnostics import Diagnostics
 from .errors import PtxsimError
-from .events import Events, Monitor
-from .global_monitor import GlobalMonitor, watched
+from .events import Events
 from .instructions import registry
 from .instructions.memory import STACK
 from .instructions.special import special_value
+from .instructions.wmma import ELEMENT
 from .launch import LaunchConfig, Limits
 from .layout import SCRATCH, reserved
 from .lowering import Lowering
 from .memory import GLOBAL_BASE, ClusterSpace, Fault, GlobalSpace, Space
-from .monitor import SharedMonitor
 from .observer import Observer
 from .operands import Operands
 from .phases import Phases
@@ -42,8 +45,6 @@ from .scheduler import Scheduler
 from .state import State
 from .syntax import Immediate, Special
 from .warpgroups import Warpgroups, Watch
-
-FLAGS = ("ld", "st", "atom", "red")  # by which threads of a block synchronise, where they order at its scope
 
 
 class Machine:
@@ -77,8 +78,11 @@ class Machine:
             for i in program.code
             if width(i) == 0 and i.operands
         }
-        self.global_monitor: GlobalMonitor | None = None
+        self.order: Order | None = None
+        self.global_memory: GlobalMemory | None = None
         self.watched: set[int] = set()  # places of the accesses that it watches
+        self.unseen = unseen(program)
+        self.conditions = conditions(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
 
     def prepare(self, launch: LaunchConfig) -> None:
         """Begin a launch."""
@@ -97,7 +101,9 @@ class Machine:
             homes = {launch.homes.get(start, start) for start, _ in unwritten}
             self.watched = watched(self.program, self.origins, launch.places, homes)
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
-        self.global_monitor = GlobalMonitor(self, self.watched, spans) if self.watched else None
+        self.order = order = Order(self.state)
+        self.flags = Flags(order, self.conditions, self.unseen)
+        self.global_memory = GlobalMemory(self, order, self.flags, self.watched, spans) if self.watched else None
 
     def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence[Observer]) -> None:
         """Run the blocks with these linear numbers to their end."""
@@ -117,8 +123,8 @@ class Machine:
         for held in (self.state, self.memory, self.calls):
             held.release()
         self.copies.release()
-        self.events.subscribe(None, None, set())
-        self.global_monitor = None
+        self.events.subscribe(None, None, None, None, set())
+        self.order = self.global_memory = None
 
     def _start(self, limits: Limits) -> None:
         """Everything that a batch has of its own."""
@@ -135,7 +141,7 @@ class Machine:
             ("barrier of the cluster", self.clusters),
         )
         self.diag.held, self.diag.hint = convergence.held, self.barriers.hint
-        self.events.subscribe(self._shared_monitor(), self.global_monitor, self.watched)
+        self._start_checks()
         self.operands.start()
         self.scheduler.start(
             limits, self.launch.values, self.barriers, self.phases, self.clusters, self.bulk_groups, convergence
@@ -165,14 +171,19 @@ class Machine:
             spaces["shared"] = spaces["shared::cluster"] = Space("shared", *part)
         self.memory.start(spaces, own)
 
-    def _shared_monitor(self) -> Monitor | None:
-        """Who watches the shared memory of a batch: by clocks only where barriers alone do not say what is ordered, as
-        that costs more."""
-        space, checks = self.memory.spaces["shared"], self.launch.checks
-        if space.size <= space.first or not (checks.races or checks.unwritten):
-            return None
-        clocks = needs_clocks(self.program) or self.state.cluster_size > 1
-        return ClockMonitor(self) if clocks else SharedMonitor(self)
+    def _start_checks(self) -> None:
+        """Who watches the memory of a batch."""
+        order, space, checks = self.order, self.memory.spaces["shared"], self.launch.checks
+        assert order is not None  # in a launch
+        shared = None
+        order.start()
+        if space.size > space.first and (checks.races or checks.unwritten):
+            beyond_barriers = has_proxies(self.program) or self.state.cluster_size > 1
+            shared = SharedMemory(self, order, self.flags, beyond_barriers)
+            order.pending = shared
+        self.flags.start()
+        watches = shared is not None or self.global_memory is not None
+        self.events.subscribe(order if watches else None, self.flags, shared, self.global_memory, self.watched)
 
 
 def names_special(program: Program, part: str) -> bool:
@@ -180,16 +191,9 @@ def names_special(program: Program, part: str) -> bool:
     return any(isinstance(o, Special) and part in o.name for i in program.code for o in i.operands)
 
 
-def needs_clocks(program: Program) -> bool:
-    """Whether warps of a program order their accesses by more than barriers of the block."""
-    words = {"bulk", "cluster", "shared::cluster", "mbarrier", "proxy"}
-    orders = {"acquire", "release", "acq_rel"}
-    return any(
-        i.opcode in ("mbarrier", "wgmma")
-        or not words.isdisjoint(i.modifiers)
-        or ("cta" in i.modifiers and i.opcode in FLAGS and not orders.isdisjoint(i.modifiers))
-        for i in program.code
-    )
+def has_proxies(program: Program) -> bool:
+    """Whether bulk copies or wgmma of a program access shared memory, besides loads and stores."""
+    return any(i.opcode == "wgmma" or "bulk" in i.modifiers for i in program.code)
 
 
 def smallest_shared_access(program: Program) -> int:
@@ -199,13 +203,15 @@ def smallest_shared_access(program: Program) -> int:
         opcode, modifiers = instruction.opcode, instruction.modifiers
         if opcode == "mbarrier":
             smallest = min(smallest, 8)
-        if opcode not in ("ld", "st", "atom", "red", "cp"):
+        if opcode not in ("ld", "st", "atom", "red", "cp", "wmma"):
             continue
         if opcode == "cp":
             amount = instruction.operands[2] if len(instruction.operands) > 2 else None
             size = int(amount.value) if isinstance(amount, Immediate) else 16
         elif {"global", "local", "const", "param"} & {m.split("::")[0] for m in modifiers}:
             continue
+        elif opcode == "wmma":
+            size = next((ELEMENT[m] for m in reversed(modifiers) if m in ELEMENT), 1) if "mma" not in modifiers else 16
         else:
             size = registry.Modifiers(instruction).type.bytes
             size *= int(next((m[1] for m in modifiers if m in ("v2", "v4")), 1))

@@ -96,20 +96,27 @@ class Phases:
     def count_down(
         self, instruction: Instruction, objects: np.ndarray, lanes: np.ndarray, counts: np.ndarray
     ) -> np.ndarray:
-        """Apply arrivals with these counts, at once where none but the last ends a phase, and one by one otherwise."""
-        if len(objects) == 1 or (objects[0] != objects).any():
-            return self._each_down(instruction, objects, lanes, counts)
-        at, total = int(objects[0]), int(counts.sum())
-        state = State.unpack(int(self._words[at >> 3]))
-        if total > state.pending or not state.pending:
-            return self._each_down(instruction, objects, lanes, counts)
-        word = int(self._words[at >> 3])
+        """Apply arrivals with these counts: those at one object at once, where none but the last ends a phase, and
+        one by one otherwise. The words that they found."""
+        before = np.zeros(len(objects), np.uint64)
+        found, which = np.unique(objects, return_inverse=True)
+        for number, at in enumerate(found.tolist()):
+            here = np.flatnonzero(which == number) if len(found) > 1 else slice(None)
+            before[here] = self._down(instruction, at, lanes[here], counts[here])
+        if self.waiting:
+            self.release()
+        return before
+
+    def _down(self, instruction: Instruction, at: int, lanes: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Apply arrivals at one object."""
+        total, word = int(counts.sum()), int(self._words[at >> 3])
+        state = State.unpack(word)
+        if len(lanes) == 1 or total > state.pending or not state.pending:
+            return self._each_down(instruction, np.full(len(lanes), at), lanes, counts)
         before = (word - (np.cumsum(counts) - counts << PENDING_AT)).astype(np.uint64)
         state.pending -= total
         self._settle(instruction, state, int(lanes[-1]), at)
         self._words[at >> 3] = state.pack()
-        if self.waiting:
-            self.release()
         return before
 
     def _each_down(

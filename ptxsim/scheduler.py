@@ -220,7 +220,10 @@ class Scheduler:
                 raise fault
             if self.diag.faults.take(fault) > MOST_FAULTS:
                 raise fault
-            threads = threads & ~fault.bad
+            bad, together = fault.bad, width(self.program.code[fault.pc])
+            if together and self.state.padded % together == 0:  # what a whole warp executes, its rest does not
+                bad = np.repeat(bad.reshape(-1, together).any(axis=1), together)
+            threads = threads & ~bad
             if not threads.any():
                 return
             try:
@@ -288,7 +291,7 @@ class Scheduler:
         self.barriers.after_exit()
         self.clusters.after_exit()
         self.bulk_groups.after_exit(threads)
-        if self.events.monitors:
+        if self.events.shared is not None:
             lanes = np.flatnonzero(threads)
             living = np.asarray(self.state.alive.reshape(len(self.state.blocks), -1).any(axis=1))
             for block in np.unique(self.state.block_of[lanes]).tolist():

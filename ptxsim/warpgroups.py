@@ -152,7 +152,7 @@ class Warpgroups:
         """Complete all but the last `pending` groups."""
         for group in self.active().tolist():
             ends = self.groups[group]
-            over = ends[: len(ends) - pending]
+            over = ends[: max(0, len(ends) - pending)]  # more than there are: none
             if over:
                 self.over[group] = max(int(self.over[group]), over[-1])
                 del ends[: len(over)]

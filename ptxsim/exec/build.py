@@ -42,6 +42,9 @@ LIBRARIES = (
 )
 
 
+BEFORE_LIBC = {"clock_gettime": "GLIBC_2.17"}  # of libc's functions, those that a stand-in has, with libc's version
+
+
 def include_folder() -> Path:
     """Return the folder of the CUDA headers, next to nvcc. Raises `PtxError` that names the remedy."""
     candidates = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
@@ -161,7 +164,8 @@ def _link(folder: Path, library: Library, include: Path, version: int) -> None:
         "\n".join(f"-Wl,--defsym={base}_{suffix}={base}" for base, suffix in sorted(aliases) if base in known)
     )
     script = folder / f"{library.name}.map"
-    script.write_text(f"{name} {{ global: *; }};\n" if library.versioned else "{ global: *; };\n")
+    own = "".join(f"{of} {{ global: {symbol}; }};\n" for symbol, of in BEFORE_LIBC.items() if symbol in defined)
+    script.write_text(own + (f"{name} {{ global: *; }};\n" if library.versioned else "{ global: *; };\n"))
     needed = [f"-l:{soname(other, version)}" for other in LIBRARIES if other.name in library.needs]
     command = ["g++", *FLAGS, "-shared", *objects, str(stubs), "-o", str(folder / name), f"-Wl,-soname,{name}"]
     command += [f"-Wl,--version-script={script}", f"@{arguments}", f"-L{folder}", *needed]

@@ -39,8 +39,10 @@ from ..syntax import Module, Variable, plain_name
 from ..tensor_maps import MAGIC, TensorMap
 from . import blas, elf, fatbin
 from .options import Options, matches
-from .protocol import ANSWERED, Connection, Kind, Message, Note, Payload, Place, Reply
+from .protocol import ANSWERED, Connection, Kind, Message, Note, Ordering, Payload, Place, Reply
 from .records import LaunchRecord
+from .timeline import Protection, Timeline, Touched, rows
+from .timeline import Work as Issued
 
 # codes of CUDA's errors
 OK, INVALID_VALUE, INVALID_PTX, NO_BINARY, NOT_FOUND, NOT_SUPPORTED = 0, 1, 218, 209, 500, 801
@@ -123,6 +125,8 @@ class Emulator:
         self.launches = 0
         self.said: set[str] = set()
         self.allocations: dict[str, tuple[str, tuple[Place, ...]]] = {}  # by the name that messages use: call and place
+        self.timeline = Timeline()
+        self.of_host: dict[int, int] = {}  # start and end of memory that host code may touch, too
         self.process = 0
         self.executable = ""
         self.annotated: tuple[Kernel, Counters] | None = None
@@ -146,6 +150,8 @@ class Emulator:
             Message.TENSOR_MAP: self.tensor_map,
             Message.GEMM: self.gemm,
             Message.HOST_FAULT: self.host_fault,
+            Message.ORDER: self.order,
+            Message.COPIED: self.copied,
         }
         try:
             message, payload, descriptor = self.connection.receive_with_file()
@@ -222,10 +228,20 @@ class Emulator:
         self.record({Note.REMARK: "note", Note.API_ERROR: "api_error"}.get(kind, "unsupported"), {"text": message})
 
     def host_fault(self, payload: Payload) -> Reply:
-        """Report that host code touched device memory."""
+        """Report that host code touched device memory, or memory of the host that work under way uses."""
         address, writes = payload.u64(), payload.u32()
         line = self.line(place for place in payload.places() if place.file == self.executable)
         held = self.memory.holder(address)
+        if held is not None and held.start in self.of_host:
+            culprit, free = self.timeline.host_touches(address, bool(writes))
+            if free:
+                at = f"host code{f' at {line}' if line else ''} {'writes' if writes else 'reads'}"
+                if culprit is not None:
+                    where = self.within(address)
+                    self.race(
+                        f"race with the host: {at} what {culprit.what} may still use, at {where}: no synchronisation"
+                    )
+                return protections(Reply().u32(1), free)
         if held is not None:
             where = f"{address - held.start} bytes into {held.name}"
             remedy = "; copy it by cudaMemcpy, or allocate it by cudaMallocManaged"
@@ -238,6 +254,68 @@ class Emulator:
         self.record("host_fault", {"text": self.with_places(text)})
         return Reply().u32(OK)
 
+    # what orders the program's work
+
+    def race(self, text: str) -> None:
+        """Report a race between works, or with the host."""
+        self.say(text)
+        self.record("host_fault", {"text": self.with_places(text)})
+
+    def within(self, address: int) -> str:
+        """An address, and where that is in its allocation."""
+        held = self.memory.holder(address)
+        return f"0x{address:x}" + (f", {address - held.start} bytes into {held.name}" if held is not None else "")
+
+    def order(self, payload: Payload) -> Reply:
+        """The host waits for work, or a stream for an event."""
+        what, stream, event = Ordering(payload.u32()), payload.u64(), payload.u64()
+        free: list[Protection] = []
+        if what == Ordering.ALL_DONE:
+            free = self.timeline.host_waits()
+        elif what == Ordering.STREAM_DONE:
+            free = self.timeline.host_waits(stream=stream)
+        elif what == Ordering.EVENT_DONE:
+            free = self.timeline.host_waits(event=event)
+        elif what == Ordering.RECORDED:
+            self.timeline.record(event, stream)
+        elif what == Ordering.WAITS:
+            self.timeline.wait(stream, event)
+        else:
+            self.timeline.streams = True
+            if event:  # it does not wait for the default stream
+                self.timeline.alone.add(stream)
+        return protections(Reply(), free)
+
+    def copied(self, payload: Payload) -> Reply:
+        """A copy, or a fill, was made in a stream."""
+        to, to_pitch, source, from_pitch, width, height = (payload.u64() for _ in range(6))
+        stream, of_stream, call = payload.u64(), payload.u32(), payload.text()
+        line = self.line(payload.places())
+        work = self.timeline.issue(stream, f"{call}{f' at {line}' if line else ''}")
+        inside = [self.memory.holder(address) is not None for address in (to, source)]
+        if inside[0]:
+            work.writes = rows(to, to_pitch, width, height)
+        if source and inside[1]:
+            work.reads = rows(source, from_pitch, width, height)
+        reply = self.issued(work)
+        on_device = inside[0] and (not source or inside[1]) and not (of_stream or self.touches_host(work))
+        if (of_stream and all(inside)) or on_device or (of_stream and not source):
+            return reply
+        if of_stream and inside[0]:  # from pageable memory: staged, the host goes on
+            return reply
+        return protections(Reply(), self.timeline.host_waits(stream=stream))
+
+    def touches_host(self, work: Issued) -> bool:
+        """Whether a work uses memory of the host."""
+        spans = np.concatenate([work.reads, work.writes])
+        return any(((spans[:, 0] < end) & (spans[:, 1] > start)).any() for start, end in self.of_host.items())
+
+    def issued(self, work: Issued) -> Reply:
+        """What a work touches is known: report its races, and keep the host from its memory."""
+        for text, address in self.timeline.done(work):
+            self.race(f"{text}, at {self.within(address)}: no event or synchronisation orders the two")
+        return protections(Reply(), self.timeline.protect(work, list(self.of_host.items())))
+
     # memory
 
     def allocated(self, payload: Payload) -> None:
@@ -245,9 +323,13 @@ class Emulator:
         name = f"allocation {len(self.allocations) + 1}"
         self.allocations[name] = payload.text(), payload.places()
         self.memory.allocated(address, size, name, written=kind in (Kind.MANAGED, Kind.HOST))
+        if kind in (Kind.MANAGED, Kind.HOST):
+            self.of_host[address] = address + size
 
     def freed(self, payload: Payload) -> None:
-        self.memory.release(payload.u64())
+        address = payload.u64()
+        self.of_host.pop(address, None)
+        self.memory.release(address)
 
     def written(self, payload: Payload) -> None:
         self.memory.written(payload.u64(), payload.u64(), payload.u64(), payload.u64())
@@ -442,6 +524,7 @@ class Emulator:
         kernel = self.kernel_of(loaded, payload.text())
         grid, block, cluster = (_three(payload) for _ in range(3))
         shared, _, raw = payload.u64(), payload.u32(), payload.raw()
+        stream, line = payload.u64(), self.line(payload.places())
         self.launches += 1
         program = kernel.program
         args = [raw[p.offset : p.offset + p.variable.size] for p in program.parameters]
@@ -455,7 +538,9 @@ class Emulator:
             self.record("api_error", {"text": str(error)})
             return Reply().u32(CLUSTER_SIZE).u32(OK).u32(OK).text("")
         self.memory.finish()
-        run = self.emulate(work, chosen)
+        touched = Touched(self.memory) if self.timeline.streams or self.of_host else None
+        issued = self.timeline.issue(stream, f"kernel {kernel.title}{f', launched at {line},' if line else ''}")
+        run = self.emulate(work, chosen, touched)
         record = LaunchRecord(
             self.process,
             self.launches,
@@ -495,13 +580,16 @@ class Emulator:
                     f"note: launches after the first {MOST_LINES} are not listed one by one; --report has them all"
                 )
         self.record("launch", asdict(record))
+        if touched is not None:
+            issued.reads, issued.writes = touched.spans(touched.read), touched.spans(touched.written)
+        pages = self.issued(issued)
         later = run.fatal if self.options.destroy_context else OK
         once = OK if self.options.destroy_context else run.fatal
         if run.fatal == NOT_SUPPORTED:  # nothing of it was done
             return Reply().u32(NOT_SUPPORTED).u32(OK).u32(OK).text(run.printed)
-        return Reply().u32(OK).u32(later).u32(once).text(run.printed)
+        return Reply().u32(OK).u32(later).u32(once).text(run.printed).and_then(pages)
 
-    def emulate(self, work: Work, chosen: bool) -> Run:
+    def emulate(self, work: Work, chosen: bool, touched: Touched | None = None) -> Run:
         """Run the blocks. All faults of a launch are found: threads that a fault does not stop go on. A fault that a
         device would survive, but that ends blocks here (a missed barrier, for example), makes the launch run again
         without the check that found it, so that its results are complete."""
@@ -526,6 +614,7 @@ class Emulator:
             counters, traffic = Counters() if chosen else None, bounds.Traffic()
             watching: list[Observer] = [] if counters is None else [counters]
             watching += [traffic] if chosen and options.bounds else []
+            watching += [touched] if touched is not None else []
             printed = io.StringIO()
             notes: tuple[str, ...] = ()
             kernel.machine.diag.prepare(Faults())  # whatever ends the launch, what it found until then is there
@@ -713,6 +802,14 @@ class Work:
     args: list[bytes]
     shared: int
     cluster: tuple[int, int, int] | None
+
+
+def protections(reply: Reply, found: list[Protection]) -> Reply:
+    """Add to a reply which pages host code may touch from now on."""
+    reply.u32(len(found))
+    for start, end, may in found:
+        reply.u64(start).u64(end).u32(may)
+    return reply
 
 
 def _three(payload: Payload) -> tuple[int, int, int]:

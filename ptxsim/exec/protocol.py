@@ -29,6 +29,8 @@ class Message(enum.IntEnum):
     TENSOR_MAP = 12
     GEMM = 13
     HOST_FAULT = 14
+    ORDER = 15
+    COPIED = 16
 
 
 ANSWERED = {
@@ -40,7 +42,20 @@ ANSWERED = {
     Message.NOTE,
     Message.GEMM,
     Message.HOST_FAULT,
+    Message.ORDER,
+    Message.COPIED,
 }
+
+
+class Ordering(enum.IntEnum):
+    """Kinds of ORDER: what the host has waited for; an event recorded in a stream, or awaited by one; a new stream."""
+
+    ALL_DONE = 0
+    STREAM_DONE = 1
+    EVENT_DONE = 2
+    RECORDED = 3
+    WAITS = 4
+    CREATED = 5
 
 
 class Note(enum.IntEnum):
@@ -116,6 +131,10 @@ class Reply:
 
     def u64(self, value: int) -> Reply:
         self.content += value.to_bytes(8, "little")
+        return self
+
+    def and_then(self, other: Reply) -> Reply:
+        self.content += other.content
         return self
 
     def text(self, value: str | bytes) -> Reply:

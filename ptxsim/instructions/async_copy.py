@@ -1,7 +1,7 @@
 """cp.async: copies from global to shared memory that are under way until waited for (PTX ISA 9.7.9.25).
 
 The source is read when the copy is issued; the data land in shared memory when the thread waits for the group. What
-reads the destination before that is found (see monitor.py), and gets the old bytes.
+reads the destination before that is found (see check/shared_memory.py), and gets the old bytes.
 """
 
 from __future__ import annotations

@@ -38,13 +38,25 @@ ReadMaps = Callable[[list[int]], list[tuple[tensor_maps.TensorMap, list[int]]]] 
 
 
 class Pieces(Access):
-    """Pieces of memory that one thread accesses at once."""
+    """Pieces of memory that one thread accesses at once, or several threads do."""
 
     __slots__ = ()
 
-    def __init__(self, space: Space, flat: np.ndarray, raw: np.ndarray, lane: int) -> None:
-        """`flat`: where each begins in the space's array; `raw`: in the thread's part of it."""
-        super().__init__(space, Addresses(flat, None, raw, np.full(len(flat), lane), flat - raw), 0)
+    def __init__(self, space: Space, flat: np.ndarray, raw: np.ndarray, lane: int | np.ndarray) -> None:
+        """`flat`: where each begins in the space's array; `raw`: in the thread's part of it; `lane`: whose it is."""
+        lanes = lane if isinstance(lane, np.ndarray) else np.full(len(flat), lane)
+        super().__init__(space, Addresses(flat, None, raw, lanes, flat - raw), 0)
+
+    def part(self, which: np.ndarray | slice) -> Pieces:
+        """Some of the pieces."""
+        where = self.where
+        assert where.lanes is not None
+        return Pieces(self.space, where.flat[which], where.raw[which], where.lanes[which])
+
+    def parts(self, each: int) -> Iterator[Pieces]:
+        """The pieces by so many, one copy after the other."""
+        for first in range(0, len(self.where.flat), each):
+            yield self.part(slice(first, first + each))
 
 
 Box = tuple[int, tensor_maps.TensorMap, Pieces, list[int]]  # of a lane: its map, pieces of shared memory, coordinates
@@ -119,13 +131,13 @@ def _plain(
     read_mask = m.operands.reader(more.pop(0), U16) if multicast else None
     update = _update(operation, modifiers.type, modifiers) if operation else None
 
-    def pieces(name: str, slot: int, offset: int, size: int, kind: str, lanes: list[int]) -> list[Pieces]:
+    def pieces(name: str, slot: int, offset: int, size: int, kind: str, lanes: list[int]) -> Pieces:
         space = m.memory.spaces[name.removesuffix("::cta")]
         where = space.addresses(m.state.registers[slot], _only(m, lanes))
         m.memory.require_valid(space, where, offset, size, PIECE, instruction, kind)
         steps = np.arange(0, size, PIECE) + offset
-        found = zip(where.flat.tolist(), where.raw.tolist(), lanes, strict=True)
-        return [Pieces(space, flat + steps, raw + steps, lane) for flat, raw, lane in found]
+        flat, raw = ((at[:, None] + steps).reshape(-1) for at in (where.flat, where.raw))
+        return Pieces(space, flat, raw, np.repeat(lanes, len(steps)))
 
     def step() -> None:
         amounts = read_amount()
@@ -141,20 +153,36 @@ def _plain(
                 continue
             taken = pieces(from_space, from_slot, from_offset, size, "cp_async_ld", here)
             to = pieces(to_space, to_slot, to_offset, size, "cp_async", here)
-            for lane, a, b in zip(here, taken, to, strict=True):
+            for which, of in _together(here, to, size, objects if signals and read_mask is None else None):
+                a, b = taken.part(which), to.part(which)
                 read = None
                 if from_space == "global":
-                    m.events.bulk(a, PIECE, instruction, "ld")
+                    m.events.bulk(a, PIECE, instruction, "ld", a.parts(size // PIECE))
                 else:
                     read = _require_readable(m, instruction, a)
                 data = [a.load(8, i) for i in range(2)]
                 if signals:
-                    mask = None if read_mask is None else int(read_mask()[lane])
-                    _deliver(m, instruction, lane, b, data, size, objects[lane], mask, read=read)
+                    mask = None if read_mask is None else int(read_mask()[of[0]])
+                    _deliver(m, instruction, of[0], b, data, size * len(of), objects[of[0]], mask, read=read)
                 else:
-                    _send(m, instruction, lane, a, b, data, PIECE, update)
+                    _send(m, instruction, of[0], a, b, data, PIECE, update)
 
     return step
+
+
+def _together(
+    lanes: list[int], to: Pieces, size: int, objects: dict[int, int] | None
+) -> Iterator[tuple[np.ndarray | slice, list[int]]]:
+    """Which pieces, and of which threads, are copied together: those that signal one mbarrier, unless they overlap;
+    without `objects` each thread's by themselves."""
+    each = size // PIECE
+    alone = objects is None or np.unique(to.where.flat).size < len(to.where.flat)
+    groups: dict[int, list[int]] = {}
+    for number, lane in enumerate(lanes):
+        groups.setdefault(number if alone or objects is None else objects[lane], []).append(number)
+    for numbers in groups.values():
+        which = (np.array(numbers)[:, None] * each + np.arange(each)).reshape(-1)
+        yield which if len(groups) > 1 else slice(None), [lanes[number] for number in numbers]
 
 
 def _only(m: AsyncCopies, lanes: list[int]) -> np.ndarray:
@@ -308,6 +336,7 @@ def _map_at(
     at = at if space is m.memory.param_space else address - GLOBAL_BASE
     raw = space.data[at : at + tensor_maps.BYTES].tobytes() if 0 <= at < len(space.data) else b""
     if raw[: len(tensor_maps.MADE)] == tensor_maps.MADE:
+        m.events.map_used(address, lane, instruction)
         try:
             made = tensor_maps.made_by_device(raw)
         except PtxsimError as error:

@@ -168,7 +168,7 @@ def _land(m: AsyncCopies, instruction: Instruction, at: int, here: np.ndarray, c
     """Copies of some lanes are done, and arrive."""
     m.copies.land(copies, here)
     m.phases.arrive(np.full(len(here), at), here)
-    m.phases.change(instruction, np.full(len(here), at), here, _arrive)
+    m.phases.count_down(instruction, np.full(len(here), at), here, np.ones(len(here), np.int64))
 
 
 def signal_by_copies(m: AsyncCopies, instruction: Instruction, modifiers: Modifiers) -> Step:
@@ -183,17 +183,11 @@ def signal_by_copies(m: AsyncCopies, instruction: Instruction, modifiers: Modifi
     def step() -> None:
         objects, lanes = objects_at(m, *place, instruction, "atom")
 
-        def expect(state: State, index: int) -> None:
-            state.pending += 0 if counted else 1
-
-        m.phases.change(instruction, objects, lanes, expect)
+        if not counted:
+            m.phases.count_down(instruction, objects, lanes, np.full(len(lanes), -1))  # one more is to come
         for at in np.unique(objects).tolist():
             here = lanes[objects == at]
 
             m.phases.signal(at, partial(_land, m, instruction, at, here, tuple(m.copies.pending)))
 
     return step
-
-
-def _arrive(state: State, index: int) -> None:
-    state.pending -= 1

@@ -271,7 +271,8 @@ def _atomic(m: Memory, instruction: Instruction, destination: Any, address: Addr
         before = np.zeros(len(lanes), f"u{size}")
         for places, part in parts:
             places = np.arange(len(lanes)) if places is None else places
-            before[places] = _in_turns(part, size, t, update, [v[places] for v in values])
+            before[places] = found = _in_turns(part, size, t, update, [v[places] for v in values])
+            m.events.found_there(part, found)
         if write is not None:
             write(before, access.lanes)
 
@@ -313,26 +314,26 @@ def red(m: Memory, instruction: Instruction) -> Step:
 @effect("membar", takes())
 def membar(m: Memory, instruction: Instruction) -> Step:
     """membar: orders memory accesses (PTX ISA 9.7.13.4). Here they are in order; the watch over races learns of it."""
-    return ignored(m, instruction) if "cta" in instruction.modifiers else _fence(m, True)
+    return _fence(m, "cta" not in instruction.modifiers)
 
 
-def _fence(m: Memory, beyond_cluster: bool) -> Step:
-    return lambda: m.events.fence(m.state.living(), beyond_cluster)
+def _fence(m: Memory, beyond_block: bool) -> Step:
+    return lambda: m.events.fence(m.state.living(), beyond_block)
 
 
 @effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
 def fence(m: Memory, instruction: Instruction) -> Step:
-    """fence: as membar (PTX ISA 9.7.13.4). The watch over races learns of those that reach beyond the block, and of
-    those between the generic and the asynchronous proxy."""
+    """fence: as membar (PTX ISA 9.7.13.4). The watch over races learns of its scope and its proxies."""
     modifiers = Modifiers(instruction)
-    reaches, in_cluster = {"gpu", "sys"} & set(modifiers.left), "cluster" in modifiers.left
-    if "proxy" in modifiers.left:
-        to_async = modifiers.flag("async") or modifiers.flag("async::shared::cta")
-        modifiers.drop(
-            ("proxy", "alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu")
-        )
+    beyond = not {"gpu", "sys", "cluster"}.isdisjoint(modifiers.left)
+    if modifiers.flag("proxy"):
+        to_async = modifiers.flag("async") or modifiers.flag("async::shared::cta") or modifiers.flag("async::global")
+        of_maps = modifiers.flag("tensormap::generic")
+        modifiers.drop(("alias", "async", "global", "shared::", "tensormap::", "acquire", "release", "cta", "gpu"))
         modifiers.drop(("sc", "acq_rel", "sys", "cluster"))
         modifiers.done()
+        if of_maps:
+            return _map_fence(m, instruction)
         return (lambda: m.events.proxy_fence(m.state.living())) if to_async else ignored(m, instruction)
     if modifiers.flag("mbarrier_init"):
         modifiers.drop(("release", "cluster"))
@@ -340,9 +341,20 @@ def fence(m: Memory, instruction: Instruction) -> Step:
         return lambda: m.events.init_fence(m.state.living())
     modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster"))
     modifiers.done()
-    if reaches:
-        return _fence(m, True)
-    return _fence(m, False) if in_cluster else ignored(m, instruction)
+    return _fence(m, beyond)
+
+
+def _map_fence(m: Memory, instruction: Instruction) -> Step:
+    """fence.proxy.tensormap::generic: a release, or an acquire of the tensor map at an address."""
+    if not instruction.operands:
+        return lambda: m.events.map_fence(m.state.living(), None)
+    _, slot, offset = m.operands.address(instruction.operands[0], "generic")
+
+    def acquire() -> None:
+        base = m.state.registers[slot].astype(np.uint64) + np.uint64(offset % 2**64)
+        m.events.map_fence(m.state.living(), base)
+
+    return acquire
 
 
 @effect("alloca", takes(RESULT, VALUE, optional=(NUMBER,)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import tensor_maps
 from ..errors import PtxError
-from ..memory import Access, MixedAccess
+from ..memory import GLOBAL_BASE, Access, MixedAccess
 from ..ptx_types import TYPES
 from ..syntax import Immediate, Instruction
 from .needs import Memory
@@ -46,6 +46,8 @@ def tensormap(m: Memory, instruction: Instruction) -> Step:
             own[: len(tensor_maps.MADE)] = np.frombuffer(tensor_maps.MADE, np.uint8)
             value = int(np.broadcast_to(read(), m.state.lanes)[lane]) & (1 << 8 * size) - 1
             own[at : at + size] = np.frombuffer(value.to_bytes(size, "little"), np.uint8)
+            if data is m.memory.spaces["global"].data:
+                m.events.map_changed(start + GLOBAL_BASE, lane, instruction)
 
     return step
 
@@ -80,7 +82,11 @@ def _copy(m: Memory, instruction: Instruction, modifiers: Modifiers) -> Step:
     def step() -> None:
         taken = _maps(m, instruction, "shared", from_slot, from_offset)
         put = _maps(m, instruction, "global", to_slot, to_offset)
-        for (data, start, _), (to, place, _) in zip(taken, put, strict=True):
+        first: dict[int, int] = {}  # by place, the first lane: the warp does it together
+        for (data, start, _), (to, place, lane) in zip(taken, put, strict=True):
             to[place : place + tensor_maps.BYTES] = data[start : start + tensor_maps.BYTES]
+            first.setdefault(place, lane)
+        for place, lane in first.items():
+            m.events.map_changed(place + GLOBAL_BASE, lane, instruction, released=True)
 
     return step

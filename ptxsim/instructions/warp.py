@@ -113,7 +113,7 @@ def shfl(m: Threads, instruction: Instruction) -> Step:
     """shfl.sync: the value of another lane, by index, up, down or butterfly, within segments (PTX ISA 9.7.9.6).
 
     The predicate destination says whether the source lane lay in range; if not, a thread gets its own value. Reading
-    from a lane that is not active gives an unspecified value in PTX; here, that lane's register.
+    from a lane outside the mask gives an unspecified value in PTX; here, that lane's register, and a note.
     """
     modifiers = Modifiers(instruction)
     sync = modifiers.flag("sync")
@@ -131,8 +131,7 @@ def shfl(m: Threads, instruction: Instruction) -> Step:
     write_in_range = m.operands.writer(pair[1], PRED) if pair[1] is not None else None
 
     def step() -> None:
-        if read_mask is not None:
-            require_members(m, instruction, read_mask())
+        members = None if read_mask is None else require_members(m, instruction, read_mask())
         lane = np.tile(LANE, m.state.warps)
         b = read_by().astype(np.int64) & 31
         c = read_clamp().astype(np.int64)
@@ -153,12 +152,27 @@ def shfl(m: Threads, instruction: Instruction) -> Step:
                 chosen = low | (b & ~segment)
                 inside = chosen <= limit
         chosen = np.where(inside, chosen, lane)
+        if members is not None:
+            _note_outside(m, instruction, members, chosen)
         if write is not None:
             write(read()[np.arange(m.state.lanes) // WARP * WARP + chosen])
         if write_in_range is not None:
             write_in_range(inside)
 
     return step
+
+
+def _note_outside(m: Threads, instruction: Instruction, members: np.ndarray, chosen: np.ndarray) -> None:
+    """A note where a thread takes the value of a lane that the mask does not name: that is undefined."""
+    outside = (members >> chosen.astype(np.uint64) & np.uint64(1)) == 0
+    if m.state.active is not None:
+        outside &= m.state.active
+    if outside.any():
+        lane = int(np.flatnonzero(outside)[0])
+        m.diag.note(
+            f"{m.diag.where(instruction)}: {m.state.coordinates(lane)}: a shuffle takes the value of lane "
+            f"{int(chosen[lane])}, which is outside of its mask 0x{int(members[lane]):08x}: undefined"
+        )
 
 
 @effect("match", takes(PAIR, VALUE, VALUE))

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from exec_programs import Programs
 from hypothesis import HealthCheck, settings
 from running import KERNELS, execute
 
@@ -75,3 +76,12 @@ def run_lines():
     gives the results as arrays of unsigned integers.
     """
     return execute
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory):
+    """The programs of `programs/`, built once for all tests. Skips where there is no compiler."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "exec"
+    folder.mkdir(exist_ok=True)
+    return Programs(folder)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ptxsim
-from ptxsim import clock_monitor, monitor
+from ptxsim.check import intervals, races
 
 BLOCKS = 3
 ELSEWHERE = r"and no fence and atomic operation order the two"
@@ -118,9 +118,9 @@ def test_the_watch_over_races_takes_time_in_proportion(compiled, name, monkeypat
         looked[0] += 1
         return real(*args)
 
-    real = monitor.granules
-    monkeypatch.setattr(monitor, "granules", counting)
-    monkeypatch.setattr(clock_monitor, "granules", counting)
+    real = races.granules
+    monkeypatch.setattr(races, "granules", counting)
+    monkeypatch.setattr(intervals, "granules", counting)
     found = []
     for n in (16, 64):
         looked[0] = 0

@@ -79,7 +79,7 @@ def test_after_a_deadlock_the_other_blocks_run(source):
     kernel, out = ptxsim.load(source, "stops"), ptxsim.Array(np.zeros(256, np.float32), "out")
     limits = ptxsim.Limits(lanes=64)
     done = kernel.launch(4, 64, [out, 1], stop_at_first=False, limits=limits)
-    assert {(f.kind, f.where, f.count) for f in done.faults} == {("barrier", "k.cu:13", 1), ("bounds", "k.cu:14", 1)}
+    assert {(f.kind, f.where, f.count) for f in done.faults} == {("deadlock", "k.cu:13", 1), ("bounds", "k.cu:14", 1)}
     assert out.numpy()[1:97].all() and not out.numpy()[97:129].any() and out.numpy()[129:].all()
 
 

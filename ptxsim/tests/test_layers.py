@@ -10,6 +10,7 @@ from pathlib import Path
 import ptxsim
 
 ROOT = Path(ptxsim.__file__).parent
+ROOMS = ("", "check/", "exec/", "instructions/")
 NEEDED = {"numpy", "ml_dtypes", "highspy"}  # pyproject.toml's dependencies
 
 
@@ -25,7 +26,7 @@ def outside(path: Path) -> set[str]:
 
 
 def test_it_imports_its_dependencies_and_nothing_else() -> None:
-    files = [*ROOT.glob("*.py"), *ROOT.glob("exec/*.py"), *ROOT.glob("instructions/*.py")]
+    files = [path for room in ROOMS for path in ROOT.glob(f"{room}*.py")]
     plugin = ROOT / "testing.py"  # of pytest, and usable without it
     assert set().union(*(outside(f) for f in files if f != plugin)) - sys.stdlib_module_names == NEEDED
     assert outside(plugin) - sys.stdlib_module_names == {"numpy", "pytest"}
@@ -49,7 +50,7 @@ def imports(path: Path) -> set[str]:
 def test_imports_have_no_cycle() -> None:
     modules = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): imports(path)
-        for path in [*ROOT.glob("*.py"), *ROOT.glob("exec/*.py"), *ROOT.glob("instructions/*.py")]
+        for path in [path for room in ROOMS for path in ROOT.glob(f"{room}*.py")]
         if path.parent != ROOT or path.stem not in ("__init__", "__main__")
     }
     # a package's own file imports its modules, so a module may not count as needing its package for a sibling's sake

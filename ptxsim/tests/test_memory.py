@@ -129,6 +129,15 @@ def test_atomics(name, space):
     assert [int(v) for v in got[32:36]] == state
 
 
+def test_the_cache_hint_of_a_copy_is_no_size():
+    data = np.arange(128, dtype=np.uint32)
+    lines = """mov.u32 %r0, there; mad.lo.u32 %r0, %t, 16, %r0; mad.wide.u32 %x0, %t, 16, %in; mov.b64 %x5, 0;
+        cp.async.cg.shared.global.L2::cache_hint [%r0], [%x0], 16, %x5; cp.async.wait_all;
+        ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r0]; mad.wide.u32 %x1, %t, 16, %out;
+        st.global.v4.u32 [%x1], {%r1, %r2, %r3, %r4};"""
+    assert (run(lines, data, np.zeros_like(data), ".shared .align 16 .b8 there[512];") == data).all()
+
+
 def test_float_atomics_and_cas():
     data = np.arange(32, dtype=np.float32)
     lines = (

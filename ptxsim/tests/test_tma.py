@@ -470,6 +470,13 @@ def test_copies_that_do_not_fit_their_map_are_found(kernel, options, message):
             " [%r1], [%rd2, {%r3, %r3}], [%r1];",
             "takes 4 to 5 operands, found 3",
         ),
+        (
+            "{.reg .b16 %h; .reg .pred %p; mov.u32 %r4, %tid.x; setp.ne.u32 %p, %r4, 0; @%p exit;"
+            "mov.b16 %h, 0; add.u32 %r2, %r1, 2048; mbarrier.init.shared.b64 [%r2], 1;"
+            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster"
+            " [%r1], [%rd2, {%r3, %r3}], [%r2], %h;}",
+            "a multicast to the blocks of mask 0x0, but the cluster has 1",
+        ),
         ("mbarrier.init.b64 [%rd2], 1;", "an mbarrier that is not in shared memory"),
         ("mapa.u32 %r3, %r1, 1;", "mapa: rank 1, but the cluster has 1 block"),
         ("barrier.cluster.aligned;", "neither .arrive nor .wait"),

@@ -54,6 +54,9 @@ struct sigaction old_segv, old_bus;
 thread_local const char* entry = "";
 thread_local void* caller = nullptr;
 thread_local int depth = 0;
+bool launched = false;  // since the host last waited
+thread_local uint64_t stream_now = 0;     // of the present call,
+thread_local bool asynchronous = false;  // and whether that is one of a stream
 
 void say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void say(const char* format, ...) {
@@ -161,7 +164,19 @@ void send_note(Note kind, const char* text) {
     request(NOTE, b, &reply);  // an answer, so that the line is printed before what the program does next
 }
 
-// A host access to device memory: the emulator says so, then the signal takes its course.
+// Which pages host code may touch from now on, as the emulator has it.
+void protect(Reader& r) {
+    for (uint32_t n = r.u32(); n; --n) {
+        uint64_t start = r.u64(), end = r.u64();
+        uint32_t may = r.u32();
+        const Block* b = find(reinterpret_cast<void*>(start));
+        if (b && host_may_touch(b->kind))
+            mprotect(reinterpret_cast<void*>(start), end - start, may == 3 ? PROT_READ | PROT_WRITE : may ? PROT_READ : PROT_NONE);
+    }
+}
+
+// A host access to device memory: the emulator says so, then the signal takes its course; or to memory of the host that
+// work under way writes: the emulator says so, and the access is made.
 void on_fault(int number, siginfo_t* info, void* context) {
     struct sigaction& old = number == SIGSEGV ? old_segv : old_bus;
     uint64_t address = uint64_t(info->si_addr);
@@ -183,7 +198,11 @@ void on_fault(int number, siginfo_t* info, void* context) {
             for (int i = 0; i < count; ++i) put_place(b, frames[i]);
             std::string reply;
             reported = request(HOST_FAULT, b, &reply);
+            Reader r(reply);
+            bool go_on = reported && r.u32();
+            if (go_on) protect(r);
             guard.unlock();
+            if (go_on) return;
         }
         if (!reported) say("host code %s device memory at 0x%lx", writes ? "writes" : "reads", (unsigned long)address);
     }
@@ -328,7 +347,7 @@ Here::Here(const char* name, void* from) {
 
 Here::~Here() {
     --depth;
-    if (outermost) entry = "", caller = nullptr;
+    if (outermost) entry = "", caller = nullptr, stream_now = 0, asynchronous = false;
     guard.unlock();
 }
 
@@ -344,6 +363,18 @@ bool request(Message kind, const Buffer& payload, std::string* reply) {
     }
     if (!good) lose();
     return good;
+}
+
+void of_stream(const void* stream) { stream_now = uint64_t(stream), asynchronous = true; }
+
+bool under_way() { return launched; }
+
+void order(Ordering what, const void* a, uint64_t b) {
+    std::string reply;
+    if (what <= EVENT_DONE) launched = false;
+    if (!request(ORDER, Buffer().u32(what).u64(uint64_t(a)).u64(b), &reply)) return;
+    Reader r(reply);
+    protect(r);
 }
 
 int ready() {
@@ -469,6 +500,7 @@ int release(void* address, bool host) {
     if (it == blocks.end() || host != (it->second.kind == HOST) || it->second.kind >= VARIABLE)
         return fail(INVALID_VALUE, "%p is not the start of an allocation that it can free%s", address,
                     it == blocks.end() && find(address) ? ", but inside one" : "");
+    order(ALL_DONE);
     Block b = it->second;
     blocks.erase(it);
     live -= b.size;
@@ -483,6 +515,19 @@ namespace {
 
 void written(uint64_t address, size_t width, size_t pitch, size_t rows) {
     post(WRITTEN, Buffer().u64(address).u64(width).u64(pitch).u64(rows));
+}
+
+// A copy, or with no source a fill, was made: of rows of `width` bytes.
+void copied(const void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height) {
+    Buffer b;
+    b.u64(uint64_t(to)).u64(to_pitch).u64(uint64_t(from)).u64(from_pitch).u64(width).u64(height);
+    b.u64(stream_now).u32(asynchronous).text(plain(entry));
+    if (!asynchronous && from != nullptr) launched = false;
+    put_caller(b);
+    std::string reply;
+    if (!request(COPIED, b, &reply)) return;
+    Reader r(reply);
+    protect(r);
 }
 
 // Whether [address, address + size) is within one allocation, or no device memory at all; says what is wrong.
@@ -526,6 +571,7 @@ int copy(void* to, const void* from, size_t size, int direction) {
     if (int code = require_range(from, size, "source")) return code;
     memmove(alias(to), alias(from), size);
     if (is_device_range(to)) written(uint64_t(to), size, size, 1);
+    copied(to, size, from, size, size, 1);
     return OK;
 }
 
@@ -541,6 +587,7 @@ int copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size
     auto* b = static_cast<const char*>(alias(from));
     for (size_t row = 0; row < height; ++row) memmove(a + row * to_pitch, b + row * from_pitch, width);
     if (is_device_range(to)) written(uint64_t(to), width, to_pitch, height);
+    copied(to, to_pitch, from, from_pitch, width, height);
     return OK;
 }
 
@@ -558,6 +605,7 @@ int fill(void* to, size_t pitch, uint32_t value, size_t element, size_t width, s
         else std::fill_n(reinterpret_cast<uint32_t*>(at), width, value);
     }
     written(uint64_t(to), bytes, pitch, height);
+    copied(to, pitch, nullptr, 0, bytes, height);
     return OK;
 }
 
@@ -763,7 +811,8 @@ int launch(Kernel* k, const Launch& what, void** arguments, void** extra) {
     b.u32(k->module->id).text(k->name);
     for (auto& three : {what.grid, what.block, what.cluster})
         for (int i = 0; i < 3; ++i) b.u32(three[i]);
-    b.u64(what.shared).u32(what.cooperative).text(raw);
+    b.u64(what.shared).u32(what.cooperative).text(raw).u64(stream_now);
+    put_caller(b);
     fflush(stdout);  // what the program printed so far comes before what is said of the launch
     std::string reply;
     if (!request(LAUNCH, b, &reply)) return context_error;
@@ -771,6 +820,8 @@ int launch(Kernel* k, const Launch& what, void** arguments, void** extra) {
     int now = int(r.u32()), later = int(r.u32()), once = int(r.u32());
     std::string printed = r.text();
     fwrite(printed.data(), 1, printed.size(), stdout);
+    protect(r);
+    launched = true;
     if (later) context_error = later;
     if (once) pending_error = once;
     return now;

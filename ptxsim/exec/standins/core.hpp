@@ -106,10 +106,15 @@ class Reader {  // a reply
 // Messages to the emulator; ptxsim/exec/protocol.py has the same numbers.
 enum Message : uint32_t {
     HELLO = 1, ALLOCATED = 2, FREED = 3, WRITTEN = 4, MODULE_LOAD = 5, MODULE_PLACE = 6, KERNEL = 7, LAUNCH = 8,
-    NOTE = 9, TEXTURE = 10, TEXTURE_GONE = 11, TENSOR_MAP = 12, GEMM = 13, HOST_FAULT = 14,
+    NOTE = 9, TEXTURE = 10, TEXTURE_GONE = 11, TENSOR_MAP = 12, GEMM = 13, HOST_FAULT = 14, ORDER = 15,
+    COPIED = 16,
 };
 // What a NOTE is; 2 and 3 count as errors of the run.
 enum Note : uint32_t { REMARK = 0, ONCE = 1, API_ERROR = 2, UNSUPPORTED = 3 };
+
+// What an ORDER is: the host has waited for everything, a stream or an event; an event was recorded in a stream; a stream
+// waits for an event; a stream was made that does not wait for the default one (1) or does (0).
+enum Ordering : uint32_t { ALL_DONE = 0, STREAM_DONE = 1, EVENT_DONE = 2, RECORDED = 3, WAITS = 4, CREATED = 5 };
 
 struct PTXSIM_API Here {  // an entry point, while it is executed: who calls it from where; holds the lock
     Here(const char* name, void* caller);
@@ -125,6 +130,10 @@ PTXSIM_API const Gpu& gpu();
 PTXSIM_API int fail(int code, const char* format, ...) __attribute__((format(printf, 2, 3)));  // says why; gives code
 PTXSIM_API void note(Note kind, const char* format, ...) __attribute__((format(printf, 2, 3)));
 PTXSIM_API int missing(const char* name, void* caller);  // an entry point that is not there
+
+PTXSIM_API void of_stream(const void* stream);  // what the present call asks for is work of a stream, for which nobody waits
+PTXSIM_API bool under_way();  // whether a kernel was launched for which the host has not waited
+PTXSIM_API void order(Ordering what, const void* a = nullptr, uint64_t b = 0);
 
 PTXSIM_API int allocate(size_t size, Kind kind, void** out, unsigned flags = 0);
 PTXSIM_API int release(void* address, bool host);

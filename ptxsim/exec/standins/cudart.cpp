@@ -1,4 +1,7 @@
 // The runtime API, libcudart.so, over core.hpp and the driver API of driver.cpp.
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -152,7 +155,7 @@ RT cudaGetDeviceFlags(unsigned* f) NOTHING(*f = 0)
 RT cudaDriverGetVersion(int* v) { *v = CUDART_VERSION; return cudaSuccess; }
 RT cudaRuntimeGetVersion(int* v) { *v = CUDART_VERSION; return cudaSuccess; }
 RT cudaDeviceGetAttribute(int* value, cudaDeviceAttr which, int d) FORWARD(cuDeviceGetAttribute(value, CUdevice_attribute(which), d))
-RT cudaDeviceSynchronize(void) { PTXSIM_ENTER; return done(sticky()); }
+RT cudaDeviceSynchronize(void) { PTXSIM_ENTER; int code = sticky(); order(ALL_DONE); return done(code); }
 RT cudaDeviceReset(void) { PTXSIM_ENTER; ready(); reset(); last = cudaSuccess; return cudaSuccess; }
 RT cudaDeviceSetLimit(cudaLimit, size_t) NOTHING()
 RT cudaDeviceGetLimit(size_t* value, cudaLimit limit) FORWARD(cuCtxGetLimit(value, CUlimit(limit)))
@@ -237,7 +240,7 @@ RT cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
 RT cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) { PTXSIM_ENTER; if (int c = sticky()) return done(c); return done(copy(to, from, n, kind)); }
 RT cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t s) { PTXSIM_ENTER; if (int c = cuStreamQuery(s)) return done(c); return done(copy(to, from, n, kind)); }
 RT cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) { BEGIN; return done(copy(to, from, n, WITHIN_DEVICE)); }
-RT cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t) { BEGIN; return done(copy(to, from, n, WITHIN_DEVICE)); }
+RT cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t s) { BEGIN; if (int c = cuStreamQuery(s)) return done(c); return done(copy(to, from, n, WITHIN_DEVICE)); }
 RT cudaMemcpy2D(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind kind) { BEGIN; return done(copy_2d(to, tp, from, fp, w, h, kind)); }
 RT cudaMemcpy2DAsync(void* to, size_t tp, const void* from, size_t fp, size_t w, size_t h, cudaMemcpyKind kind, cudaStream_t s) {
     BEGIN; if (int c = cuStreamQuery(s)) return done(c); return done(copy_2d(to, tp, from, fp, w, h, kind));
@@ -317,7 +320,7 @@ RT cudaStreamCreateWithFlags(cudaStream_t* s, unsigned f) FORWARD(cuStreamCreate
 RT cudaStreamCreateWithPriority(cudaStream_t* s, unsigned f, int p) FORWARD(cuStreamCreateWithPriority(s, f, p))
 RT cudaStreamDestroy(cudaStream_t s) FORWARD(cuStreamDestroy(s))
 RT cudaStreamSynchronize(cudaStream_t s) { PTXSIM_ENTER; return done(cuStreamSynchronize(s)); }
-RT cudaStreamQuery(cudaStream_t s) { PTXSIM_ENTER; return done(cuStreamQuery(s)); }
+RT cudaStreamQuery(cudaStream_t s) { PTXSIM_ENTER; int code = cuStreamQuery(s); if (!code) order(STREAM_DONE, s); return done(code); }
 RT cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned f) FORWARD(cuStreamWaitEvent(s, e, f))
 RT cudaStreamGetPriority(cudaStream_t s, int* p) FORWARD(cuStreamGetPriority(s, p))
 RT cudaStreamGetFlags(cudaStream_t s, unsigned* f) FORWARD(cuStreamGetFlags(s, f))
@@ -477,6 +480,19 @@ static cudaError_t driver_entry(const char* name, void** f, cudaDriverEntryPoint
 }
 RT cudaGetDriverEntryPoint(const char* name, void** f, unsigned long long, cudaDriverEntryPointQueryResult* status) { return driver_entry(name, f, status); }
 RT cudaGetDriverEntryPointByVersion(const char* name, void** f, unsigned, unsigned long long, cudaDriverEntryPointQueryResult* status) { return driver_entry(name, f, status); }
+
+// the host's clock: comes before libc's, and tells where it is read while a kernel may still run
+
+PTXSIM_API int clock_gettime(clockid_t id, timespec* time) noexcept {
+    static bool read_before = false;  // so that this is the end of a measurement
+    if (read_before && under_way()) {
+        PTXSIM_ENTER;
+        note(ONCE, "the clock is read before the host has waited for the kernel that it launched last: a launch returns at once, "
+                   "so that this is not its time; cudaDeviceSynchronize() belongs before it");
+    }
+    read_before = true;
+    return int(syscall(SYS_clock_gettime, id, time));
+}
 
 // textures: of linear memory
 

@@ -91,7 +91,8 @@ Kernel* kernel_of(const void* f) { return static_cast<Kernel*>(const_cast<void*>
 int driver_code(int code) { return code == INVALID_CONFIGURATION || code == 12 ? INVALID_VALUE : code; }
 
 #define NEED_STREAM(s) \
-    if (!is_stream(s)) return CUresult(fail(INVALID_HANDLE, "%p is no stream", static_cast<void*>(s)))
+    if (!is_stream(s)) return CUresult(fail(INVALID_HANDLE, "%p is no stream", static_cast<void*>(s))); \
+    of_stream(s)
 #define NEED_EVENT(e) \
     if (!events.count(e)) return CUresult(fail(INVALID_HANDLE, "%p is no event", static_cast<void*>(e)))
 }  // namespace
@@ -241,8 +242,8 @@ PTXSIM_API CUresult cuCtxGetDevice_v2(CUdevice* dev, CUcontext) { BEGIN; *dev = 
 PTXSIM_API CUresult cuCtxGetFlags(unsigned* flags) { BEGIN; *flags = 0; DO(OK); }
 PTXSIM_API CUresult cuCtxSetFlags(unsigned) { BEGIN; DO(OK); }
 PTXSIM_API CUresult cuCtxGetId(CUcontext, unsigned long long* id) { BEGIN; *id = 1; DO(OK); }
-PTXSIM_API CUresult cuCtxSynchronize(void) { PTXSIM_ENTER; DO(sticky()); }
-PTXSIM_API CUresult cuCtxSynchronize_v2(CUcontext) { PTXSIM_ENTER; DO(sticky()); }
+PTXSIM_API CUresult cuCtxSynchronize(void) { PTXSIM_ENTER; int code = sticky(); order(ALL_DONE); DO(code); }
+PTXSIM_API CUresult cuCtxSynchronize_v2(CUcontext) { PTXSIM_ENTER; int code = sticky(); order(ALL_DONE); DO(code); }
 PTXSIM_API CUresult cuCtxSetLimit(CUlimit, size_t) { BEGIN; DO(OK); }
 PTXSIM_API CUresult cuCtxGetLimit(size_t* value, CUlimit limit) {
     BEGIN;
@@ -607,6 +608,7 @@ PTXSIM_API CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, in
     BEGIN; NEED(out, "a null pointer");
     *out = new CUstream_st{flags, std::max(-5, std::min(0, priority)), next_id++};
     streams.insert(*out);
+    order(CREATED, *out, flags & 1);
     DO(OK);
 }
 PTXSIM_API CUresult cuStreamCreate(CUstream* out, unsigned flags) { PTXSIM_ENTER; return cuStreamCreateWithPriority(out, flags, 0); }
@@ -616,24 +618,29 @@ PTXSIM_API CUresult cuStreamDestroy(CUstream s) {
     delete s;
     DO(OK);
 }
-PTXSIM_API CUresult cuStreamSynchronize(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); DO(OK); }
-PTXSIM_API CUresult cuStreamQuery(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); DO(OK); }
+PTXSIM_API CUresult cuStreamSynchronize(CUstream s) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_STREAM(s); order(STREAM_DONE, s); DO(OK); }
+PTXSIM_API CUresult cuStreamQuery(CUstream s) {
+    PTXSIM_ENTER; if (int code = sticky()) DO(code);
+    NEED_STREAM(s);
+    if (here_.outermost) order(STREAM_DONE, s);  // otherwise the runtime asks whether there is such a stream
+    DO(OK);
+}
 PTXSIM_API CUresult cuStreamGetPriority(CUstream s, int* p) { BEGIN; NEED_STREAM(s); *p = uintptr_t(s) <= 2 ? 0 : s->priority; DO(OK); }
 PTXSIM_API CUresult cuStreamGetFlags(CUstream s, unsigned* f) { BEGIN; NEED_STREAM(s); *f = uintptr_t(s) <= 2 ? 0 : s->flags; DO(OK); }
 PTXSIM_API CUresult cuStreamGetId(CUstream s, unsigned long long* id) { BEGIN; NEED_STREAM(s); *id = uintptr_t(s) <= 2 ? uintptr_t(s) : s->id; DO(OK); }
 PTXSIM_API CUresult cuStreamGetCtx(CUstream s, CUcontext* c) { BEGIN; NEED_STREAM(s); *c = &context; DO(OK); }
 PTXSIM_API CUresult cuStreamGetDevice(CUstream s, CUdevice* d) { BEGIN; NEED_STREAM(s); *d = 0; DO(OK); }
 PTXSIM_API CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) { BEGIN; NEED_STREAM(s); *status = CU_STREAM_CAPTURE_STATUS_NONE; DO(OK); }
-PTXSIM_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) { BEGIN; NEED_STREAM(s); NEED_EVENT(e); DO(OK); }
+PTXSIM_API CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) { BEGIN; NEED_STREAM(s); NEED_EVENT(e); order(WAITS, s, uint64_t(e)); DO(OK); }
 PTXSIM_API CUresult cuStreamAttachMemAsync(CUstream s, CUdeviceptr, size_t, unsigned) { BEGIN; NEED_STREAM(s); DO(OK); }
 PTXSIM_API CUresult cuStreamAddCallback(CUstream s, CUstreamCallback f, void* data, unsigned) {
     int code;
-    { BEGIN; NEED_STREAM(s); code = sticky(); }
+    { BEGIN; NEED_STREAM(s); code = sticky(); order(STREAM_DONE, s); }
     f(s, CUresult(code), data);
     DO(OK);
 }
 PTXSIM_API CUresult cuLaunchHostFunc(CUstream s, CUhostFn f, void* data) {
-    { BEGIN; NEED_STREAM(s); }
+    { BEGIN; NEED_STREAM(s); order(STREAM_DONE, s); }
     f(data);
     DO(OK);
 }
@@ -644,16 +651,17 @@ PTXSIM_API CUresult cuEventCreate(CUevent* out, unsigned flags) {
     DO(OK);
 }
 PTXSIM_API CUresult cuEventDestroy(CUevent e) { BEGIN; NEED_EVENT(e); events.erase(e); delete e; DO(OK); }
-PTXSIM_API CUresult cuEventRecord(CUevent e, CUstream s) { BEGIN; NEED_EVENT(e); NEED_STREAM(s); e->recorded = true; DO(OK); }
+PTXSIM_API CUresult cuEventRecord(CUevent e, CUstream s) { BEGIN; NEED_EVENT(e); NEED_STREAM(s); e->recorded = true; order(RECORDED, s, uint64_t(e)); DO(OK); }
 PTXSIM_API CUresult cuEventRecordWithFlags(CUevent e, CUstream s, unsigned) { PTXSIM_ENTER; return cuEventRecord(e, s); }
-PTXSIM_API CUresult cuEventQuery(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); DO(OK); }
-PTXSIM_API CUresult cuEventSynchronize(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); DO(OK); }
+PTXSIM_API CUresult cuEventQuery(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); order(EVENT_DONE, nullptr, uint64_t(e)); DO(OK); }
+PTXSIM_API CUresult cuEventSynchronize(CUevent e) { PTXSIM_ENTER; if (int code = sticky()) DO(code); NEED_EVENT(e); order(EVENT_DONE, nullptr, uint64_t(e)); DO(OK); }
 PTXSIM_API CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
     BEGIN; NEED_EVENT(a); NEED_EVENT(b); NEED(ms, "a null pointer");
     if (!a->recorded || !b->recorded) DO(fail(INVALID_HANDLE, "an event that was not recorded"));
     if ((a->flags | b->flags) & CU_EVENT_DISABLE_TIMING) DO(fail(INVALID_HANDLE, "an event that was created without timing"));
     note(ONCE, "emulation measures no time: 0 ms is returned");
     *ms = 0;
+    order(EVENT_DONE, nullptr, uint64_t(b));
     DO(OK);
 }
 #undef cuEventElapsedTime

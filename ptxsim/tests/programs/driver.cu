@@ -87,8 +87,10 @@ int main(int argc, char** argv) {
     void* arguments[] = {&data, &count, &pair};
     CUstream stream;
     DO(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    DO(cuCtxSynchronize());  // such a stream does not wait for the memset
     DO(cuLaunchKernel(add, 1, 1, 1, 64, 1, 1, 0, stream, arguments, nullptr));
     int thirty = 30;
+    DO(cuStreamSynchronize(stream));  // nor does the copy for its kernel, which reads the variable
     DO(cuMemcpyHtoD(variable, &thirty, 4));
     struct {
         CUdeviceptr data;

@@ -1,0 +1,81 @@
+"""Boxes of tensor copies in shared memory: with which swizzle they were written, and what a stored box left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..memory import Access
+from ..syntax import Instruction
+from .races import HALF, LOW, PLAIN, Reads, Shadow
+
+
+class Boxes:
+    """What tensor copies did to the shared memory of a batch."""
+
+    def __init__(self, memory: Shadow, of_block: int) -> None:
+        """`of_block`: granules of a block."""
+        self.memory, self.of_block = memory, of_block
+        self.pattern: np.ndarray | None = None  # rows of the swizzle by which a tensor copy wrote; 0: something else
+        self.covered: np.ndarray | None = None  # what boxes that were stored have taken
+        self.stored: dict[int, tuple[Instruction, str]] = {}  # by block: the last tensor store, and its box in words
+
+    def copied(self, g: np.ndarray, pattern: int) -> None:
+        """A copy writes granules, with a swizzle of rows of so many bytes; 0: without a tensor map."""
+        if pattern and self.pattern is None:
+            self.pattern = np.zeros(len(self.memory.writes), np.uint8)
+        if self.pattern is not None:
+            self.pattern[g] = pattern
+
+    def overwritten(self, g: np.ndarray) -> None:
+        """Threads write granules."""
+        if self.pattern is not None:
+            self.pattern[g] = 0
+
+    def read_by_pattern(self, access: Access, row: int, instruction: Instruction) -> None:
+        """A wgmma reads its operand with this swizzle (bytes): a note where a tensor copy wrote it with another."""
+        if self.pattern is None:
+            return
+        found = self.pattern.take(access.flat() >> self.memory.shift)
+        other = found[(found != 0) & (found != row)]
+        if len(other):
+            swizzles = {n: f"a swizzle of {n} bytes" if n > 16 else "no swizzle" for n in (int(other[0]), row)}
+            what = f"wgmma reads with {swizzles[row]} what a tensor copy wrote with {swizzles[int(other[0])]}"
+            self.memory.machine.diag.note(f"{instruction.where}: {what}")
+
+    def box_stored(self, access: Access, instruction: Instruction, box: str) -> None:
+        """A tensor store reads a box from shared memory: its elements, those outside of the tensor included."""
+        memory = self.memory
+        if self.covered is None:
+            self.covered = np.zeros(len(memory.writes), bool)
+        for g in memory.granules_of(access, 16):
+            self.covered[g] = True
+            for block in np.unique(g // self.of_block).tolist():
+                self.stored[block] = instruction, box
+
+    def block_ends(self, block: int, reads: Sequence[Reads]) -> None:
+        """What a block wrote next to a box that it stored, and nobody reads, the box may have left out: a note."""
+        memory = self.memory
+        if block not in self.stored or self.covered is None:
+            return
+        first = block * self.of_block
+        own = slice(first, first + self.of_block)
+        writes, covered = memory.writes[own], self.covered[own]
+        plain = memory.strengths[writes & LOW] == PLAIN
+        left = (writes != 0) & ((writes >> HALF) - 1 < memory.order.threads) & plain & ~covered
+        for table in reads:
+            for events in table.events.values():
+                left &= events[own] == 0
+        edges = np.flatnonzero(np.diff((left | covered).astype(np.int8), prepend=0, append=0))
+        for start, end in edges.reshape(-1, 2).tolist():
+            here = np.flatnonzero(left[start:end]) + start
+            if len(here) and covered[start:end].any():
+                diag, (instruction, box) = memory.machine.diag, self.stored[block]
+                at, place = memory.at(int(writes[here[0]] & LOW)), int(here[0]) << memory.shift
+                diag.note(
+                    f"{at}: {len(here) << memory.shift} bytes of shared memory are written from 0x{place:x} on"
+                    f"{diag.in_shared(place)}, which nothing reads, next to the box of {box} that "
+                    f"{diag.where(instruction)} stores: is the box of its tensor map smaller than the tile?"
+                )
+                return

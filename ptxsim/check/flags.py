@@ -1,0 +1,249 @@
+"""Flags: strong stores and atomics by which threads hand over what they did, and strong loads and atomics that take it.
+
+A release (or a relaxed operation after a fence) leaves at its address what its thread knows and did; who reads there,
+and lies within the scope of both, takes it. Atomics between go on with what a release left (PTX ISA 8.9.2); a store
+puts its own in the place of that.
+
+A wait that an older value satisfies is no order: a release that a reader cannot tell from what stood there before, as
+it left the value as it was, or as the loop that waits would have ended with that, too, orders nothing. It may have come
+later, whichever the emulator ran first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..memory import Access
+from ..syntax import Instruction
+from .clocks import Clock
+from .order import ASYNC, FENCED, FENCED_BLOCK, GENERIC, NOWHERE, WARP, Far, Order, joined, narrowed, wider
+
+BLOCK, CLUSTER, GRID = range(3)
+SCOPES = {"cta": BLOCK, "cluster": CLUSTER}
+RELEASES = {"release", "acq_rel", "sc"}
+MOST_LEFT = 256  # releases of a flag that are told apart
+Condition = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of values and lanes: whether the loop that waits ends
+
+
+@dataclass
+class Snapshot:
+    """What a warp passes on at some time: rows of its cluster, to its own block; and the same for other blocks."""
+
+    cluster: int
+    row: np.ndarray
+    far: Far
+
+
+@dataclass
+class Release:
+    """What one thread left at a flag."""
+
+    snapshot: Snapshot
+    scope: int
+    thread: int  # its number in the grid
+    agent: int  # in its cluster
+    time: int  # until when what it did is passed on to its block,
+    far_time: int  # and to others
+    before: int | None = None  # the value that the flag had before; None: not known
+
+
+@dataclass
+class Flag:
+    """What was left at an address: single releases, and before these `base`, of many."""
+
+    releases: list[Release] = field(default_factory=list)
+    base: Far = NOWHERE
+    near: dict[int, np.ndarray] = field(default_factory=dict)  # of the base, rows by block of the batch
+    folded: int = 0  # releases in the base
+    merged: tuple[int, int, Far] = (0, 0, NOWHERE)  # of so many releases of so many folded, what they say to others
+
+
+class Flags:
+    """The flags of a launch, by their address in global memory, or in the batch's shared memory."""
+
+    def __init__(self, order: Order, conditions: dict[int, Condition], unseen: set[int]) -> None:
+        """`conditions`: of loads and atomics on whose value alone a loop waits, by their place; `unseen`: the places of
+        atomics whose result nobody reads."""
+        self.order, self.conditions, self.unseen = order, conditions, unseen
+        self.found: dict[Hashable, Flag] = {}
+        self.seen: dict[tuple[int, Hashable], tuple[int, int]] = {}  # by warp and flag: releases taken
+        self.snapshots: dict[tuple[int, bool], Snapshot] = {}
+        self.left: tuple[Access | None, dict[int, Release | None]] = (None, {})  # by the last access, by its lanes
+        self.as_of = -1  # changes of the clocks that the snapshots are of
+
+    def start(self) -> None:
+        """A batch begins: rows are of its clusters, and its shared memory is new."""
+        self.found = {key: flag for key, flag in self.found.items() if isinstance(key, int)}
+        for flag in self.found.values():
+            flag.near = {}
+            for release in flag.releases:
+                release.snapshot.cluster = -1
+        self.seen, self.snapshots = {}, {}
+
+    def access(self, access: Access, width: int, instruction: Instruction, kind: str, lanes: np.ndarray) -> bool:
+        """A strong access is about to happen. Whether it is a release itself, which comes before what they do who
+        acquire it."""
+        words = set(instruction.modifiers)
+        scope = next((level for name, level in SCOPES.items() if name in words), GRID)
+        leaves, takes = kind != "ld_ordered", kind != "st_ordered" and instruction.opcode != "red"
+        takes = takes and instruction.pc not in self.unseen
+        itself = leaves and not RELEASES.isdisjoint(words)
+        if not (itself or self.found or self.order.fences):
+            return False
+        shared = access.space.is_shared
+        at = access.flat()
+        keys: list[Hashable] = [("shared", a) for a in at.tolist()] if shared else at.tolist()
+        values = access.load(width).astype(np.int64) if width in (1, 2, 4, 8) else None
+        leaving = self._leaving(lanes, itself) if leaves else np.zeros(len(lanes), bool)
+        left: dict[int, Release | None] = {}
+        if leaving.any():
+            self.order.examine()
+        for i, (key, lane) in enumerate(zip(keys, lanes.tolist(), strict=True)):
+            if takes and key in self.found:
+                self._take(key, lane, scope, instruction, None if values is None else values[i : i + 1])
+            if kind == "st_ordered":
+                self.found.pop(key, None)
+            if leaving[i]:
+                left[i] = self._leave(key, lane, scope, itself)
+        self.left = access, left
+        if kind == "st_ordered" and values is not None:
+            self.found_there(access, values)
+        return itself
+
+    def found_there(self, access: Access, values: np.ndarray) -> None:
+        """The values that the threads of a strong access, the last, found at their places, each in its turn."""
+        last, left = self.left
+        for i, release in left.items() if last is access else ():
+            if release is not None:
+                release.before = int(values[i])
+
+    # what is left
+
+    def _leaving(self, lanes: np.ndarray, itself: bool) -> np.ndarray:
+        """Which lanes leave something: with a release all, or else those whose warp knows of a fence."""
+        order = self.order
+        if itself or not order.fences:
+            return np.full(len(lanes), itself)
+        fenced = order.rows()[FENCED_BLOCK].any(axis=1)
+        fenced[list(order.far)] = True
+        return fenced[order.warp_of[lanes]]
+
+    def _leave(self, key: Hashable, lane: int, scope: int, itself: bool) -> Release | None:
+        """A lane leaves at a flag what its warp knows and what it did: everything, or what a fence came after."""
+        order, warp = self.order, lane // WARP
+        snapshot, agent = self._snapshot(warp, itself), lane % order.threads
+        time, far_time = order.now, order.now
+        if not itself:
+            time, far_time = order.rows()[[FENCED_BLOCK, FENCED], warp, agent].tolist()
+        if not (time or snapshot.row[GENERIC].any() or snapshot.far[GENERIC]):
+            return None
+        flag = self.found.setdefault(key, Flag())
+        thread = int(order.state.thread_numbers[lane])
+        release = Release(snapshot, scope, thread, agent, time, far_time)
+        flag.releases.append(release)
+        if len(flag.releases) > MOST_LEFT:
+            self._fold(flag)
+        return release
+
+    def _snapshot(self, warp: int, itself: bool) -> Snapshot:
+        """What a warp passes on, but for what the lane did itself: everything, or what a fence came after."""
+        order, state = self.order, self.order.state
+        if self.as_of != order.changes:
+            self.as_of, self.snapshots = order.changes, {}
+        found = self.snapshots.get((warp, itself))
+        if found is None:
+            rows = far_rows = order.what_warps_know(np.array([warp]))[:, 0]
+            far = order.far.get(warp, NOWHERE)
+            if not itself:
+                shown, far_shown = (np.minimum(rows[plane], rows[GENERIC]) for plane in (FENCED_BLOCK, FENCED))
+                rows, far_rows = np.minimum(rows, shown), np.minimum(rows, far_shown)
+                far = narrowed(far, FENCED)
+            cluster = warp * WARP // order.threads
+            blocks = np.asarray(state.blocks)[cluster * state.cluster_size : (cluster + 1) * state.cluster_size]
+            parts = far_rows[:, : order.threads].reshape(len(rows), state.cluster_size, state.padded)
+            if state.threads < state.padded:  # lanes that are no threads have nothing to pass on
+                parts = parts.copy()
+                parts[..., state.threads :] = parts.max(axis=-1, keepdims=True)
+            own: list[Clock] = []
+            for plane, part in enumerate(parts):
+                same = next((n for n in range(plane) if np.array_equal(parts[n], part)), None)
+                own.append(Clock.of_rows(blocks, part, state.padded) if same is None else own[same])
+            far = joined((own[GENERIC], own[ASYNC], own[FENCED_BLOCK], own[FENCED]), far, state.padded)
+            found = self.snapshots[warp, itself] = Snapshot(cluster, rows, far)
+        return found
+
+    def _far_of(self, release: Release) -> Far:
+        clock = release.snapshot.far[GENERIC].with_thread(release.thread, release.far_time, self.order.state.padded)
+        return (clock, *release.snapshot.far[1:])
+
+    @staticmethod
+    def _row_of(release: Release) -> np.ndarray:
+        row = release.snapshot.row.copy()
+        row[GENERIC, release.agent] = max(int(row[GENERIC, release.agent]), release.time)
+        return row
+
+    def _fold(self, flag: Flag) -> None:
+        """Take the older half of many releases together."""
+        padded = self.order.state.padded
+        for release in flag.releases[: MOST_LEFT // 2]:
+            if release.scope == GRID:
+                flag.base = joined(flag.base, self._far_of(release), padded)
+            block = release.thread // padded
+            if release.snapshot.cluster >= 0:
+                row = self._row_of(release)
+                flag.near[block] = wider(flag.near[block], row) if block in flag.near else row
+        flag.folded += MOST_LEFT // 2
+        del flag.releases[: MOST_LEFT // 2]
+
+    # what is taken
+
+    def _take(self, key: Hashable, lane: int, scope: int, instruction: Instruction, value: np.ndarray | None) -> None:
+        flag, order, warp = self.found[key], self.order, lane // WARP
+        count = self._told(flag, lane, instruction, value)
+        total = flag.folded + count
+        if self.seen.get((warp, key), (-1, 0)) == (total, scope):
+            return
+        self.seen[warp, key] = total, scope
+        order.examine()
+        cluster, padded = lane // order.threads, order.state.padded
+        block, here = int(order.state.thread_numbers[lane]) // padded, np.array([warp])
+        if block in flag.near:
+            order.learn(here, flag.near[block])
+        for release in flag.releases[:count]:
+            if release.snapshot.cluster != cluster:
+                continue
+            if release.thread // padded == block:
+                order.learn(here, self._row_of(release))
+            elif min(scope, release.scope) == CLUSTER:
+                order.learn_far(here, self._far_of(release))
+        if scope == GRID:
+            order.learn_far(here, self._merged(flag, count))
+
+    def _told(self, flag: Flag, lane: int, instruction: Instruction, value: np.ndarray | None) -> int:
+        """How many of a flag's releases the reader can tell from what stood there before: all up to the newest of which
+        the value before would not have done."""
+        count = len(flag.releases)
+        if value is None or not count:
+            return count
+        before = np.array([value[0] if r.before is None else r.before for r in flag.releases], np.int64)
+        stale = before == value[0]
+        ends = self.conditions.get(instruction.pc)
+        if ends is not None:
+            here = np.full(count, lane)
+            stale |= ends(before, here) == ends(np.repeat(value, count), here)
+        told = np.flatnonzero(~stale | np.array([r.before is None for r in flag.releases]))
+        return int(told[-1]) + 1 if len(told) else 0
+
+    def _merged(self, flag: Flag, count: int) -> Far:
+        """What the first releases of a flag say to other blocks, each taken in once."""
+        folded, done, far = flag.merged
+        if folded != flag.folded or done > count:
+            folded, done, far = flag.folded, 0, flag.base
+        for release in flag.releases[done:count]:
+            if release.scope == GRID:
+                far = joined(far, self._far_of(release), self.order.state.padded)
+        flag.merged = folded, count, far
+        return far

@@ -1,0 +1,169 @@
+"""The stretch between two barriers that all threads of a batch pass: the cheap case of races in shared memory.
+
+Where nothing but such barriers orders accesses, a granule that one thread writes and another touches in one stretch
+is a race, in whatever order the two come. So accesses are only noted as they happen, and examined together when the
+barrier is reached. A stretch without writes costs nothing, and reads of places where no write fell are passed over by
+extents.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..memory import Access
+from ..syntax import Instruction
+from .races import PLAIN, SWAP, WRITES, granules, same_values, strength
+
+NONE, MANY = -1, -2  # no thread; several threads
+Report = Callable[["Noted", np.ndarray, np.ndarray, int, Instruction | None], None]
+
+
+class Noted:
+    """One executed access: which granules of which lanes. `places`: of the access's lanes these, if not all."""
+
+    __slots__ = ("access", "first", "instruction", "kind", "lands", "lanes", "number", "places", "strength")
+
+    def __init__(
+        self,
+        access: Access,
+        first: int,
+        number: int,
+        lanes: np.ndarray,
+        instruction: Instruction,
+        kind: str,
+        places: np.ndarray | None = None,
+    ) -> None:
+        self.access, self.first, self.number, self.lanes = access, first, number, lanes
+        self.instruction, self.kind, self.places = instruction, kind, places
+        self.lands = False  # whether data of a copy arrive
+        self.strength = strength(instruction, kind)
+
+    @property
+    def writes(self) -> bool:
+        return self.kind in WRITES or self.kind == "cp_async"
+
+    def indices(self, shift: int) -> Iterator[np.ndarray]:
+        """The granules: an array for each of the access's width."""
+        for g in granules(self.access.where.index(shift), self.first, self.number):
+            yield g if self.places is None else g[self.places]
+
+    def extent(self, shift: int) -> tuple[int, int]:
+        """Bytes of the block's shared memory, from and to."""
+        start, where = self.access.offset, self.access.where
+        return where.lo + start, where.hi + start + (self.number << shift)
+
+
+class Interval:
+    """Who writes each granule in the present stretch, once it has ended."""
+
+    def __init__(self, total: int, shift: int, report: Report, note_volatile: Callable[[Noted], None]) -> None:
+        """`report` is told of an access, its granules, which of them clash, with whom, and at what instruction."""
+        self.total, self.shift, self.report, self.note_volatile = total, shift, report, note_volatile
+        self.owner = np.full(total, NONE, np.int32)
+        self.strong: np.ndarray | None = None  # who writes by atomic operations and the like
+        self.unswapped: np.ndarray | None = None  # written by strong accesses other than compare-and-swap
+
+    def examine(self, noted: list[Noted]) -> None:
+        """Examine the accesses of a stretch."""
+        writes = [event for event in noted if event.writes]
+        if not writes:
+            return
+        for event in writes:  # plain ones first: with these, strong ones race, but not with each other
+            if event.strength == PLAIN:
+                self._plain_write(event, writes)
+        for event in writes:
+            if event.strength != PLAIN:
+                self._strong_write(event, writes)
+        extents = merged([event.extent(self.shift) for event in writes])
+        starts = [start for start, _ in extents]
+        for event in noted:
+            if not event.writes:
+                low, high = event.extent(self.shift)
+                last = bisect_left(starts, high) - 1
+                if last >= 0 and extents[last][1] > low:
+                    self._read(event, writes)
+        for event in writes:
+            for g in event.indices(self.shift):
+                self.owner[g] = NONE
+                if event.strength != PLAIN and self.strong is not None and self.unswapped is not None:
+                    self.strong[g], self.unswapped[g] = NONE, False
+
+    def _plain_write(self, event: Noted, writes: list[Noted]) -> None:
+        owner, lanes = self.owner, event.lanes
+        for g in event.indices(self.shift):
+            before = owner.take(g)
+            clash = (before != lanes) & (before != NONE)
+            if np.count_nonzero(clash):
+                self._clash(event, g, clash, before, writes)
+            owner[g] = lanes
+            after = owner.take(g)
+            clash = after != lanes
+            if np.count_nonzero(clash) and not same_values(event.access, g, event.kind):
+                self._clash(event, g, clash, after, [event])
+
+    def _strong_write(self, event: Noted, writes: list[Noted]) -> None:
+        if self.strong is None or self.unswapped is None:
+            self.strong, self.unswapped = np.full(self.total, NONE, np.int32), np.zeros(self.total, bool)
+        lanes = event.lanes
+        for g in event.indices(self.shift):
+            before = self.owner.take(g)
+            clash = (before != lanes) & (before != NONE)
+            if np.count_nonzero(clash):
+                self._clash(event, g, clash, before, [e for e in writes if e.strength == PLAIN])
+            before = self.strong.take(g)
+            mixed = (before != NONE) & (before != lanes)
+            self.strong[g] = np.where(mixed, MANY, lanes)
+            several = self.strong.take(g) != np.where(mixed, MANY, lanes)
+            if np.count_nonzero(several):
+                self.strong[g[several]] = MANY
+            if event.strength != SWAP:
+                self.unswapped[g] = True
+            if np.count_nonzero(mixed) or np.count_nonzero(several):
+                self.note_volatile(event)
+
+    def _read(self, event: Noted, writes: list[Noted]) -> None:
+        lanes = event.lanes
+        for g in event.indices(self.shift):
+            writer = self.owner.take(g)
+            clash = (writer != lanes) & (writer != NONE)
+            if np.count_nonzero(clash):
+                self._clash(event, g, clash, writer, writes)
+            if self.strong is None or self.unswapped is None:
+                continue
+            writer = self.strong.take(g)
+            clash = (writer != lanes) & (writer != NONE)
+            if np.count_nonzero(clash):
+                if event.strength != PLAIN:
+                    self.note_volatile(event)
+                elif np.count_nonzero(clash := clash & self.unswapped.take(g)):
+                    self._clash(event, g, clash, writer, writes)
+
+    def _clash(self, event: Noted, g: np.ndarray, clash: np.ndarray, others: np.ndarray, writes: list[Noted]) -> None:
+        """A race with who is noted in `others`; MANY: with whichever thread is found."""
+        place = int(np.flatnonzero(clash)[0])
+        granule, other = int(g[place]), int(others[place])
+        own = int(event.lanes[min(place, len(event.lanes) - 1)])
+        for candidate in writes:
+            if candidate is event and len(writes) > 1:
+                continue
+            lanes = candidate.lanes
+            found = [lanes[np.flatnonzero(h == granule) % len(lanes)] for h in candidate.indices(self.shift)]
+            there = [lane for part in found for lane in part.tolist() if lane == other or (other < 0 and lane != own)]
+            if there:
+                self.report(event, g, clash, there[0], candidate.instruction)
+                return
+        self.report(event, g, clash, other, None)
+
+
+def merged(extents: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Intervals, those that overlap or touch made one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(extents):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found

@@ -1,0 +1,419 @@
+"""What comes before what: one happens-before relation over the threads, warps and asynchronous readers of a grid.
+
+Each warp has a vector clock (FastTrack, Flanagan and Freund, 2009): until when what each thread did comes before what
+the warp does next. There is one time for all, `now`, which goes on at every edge; an access is an agent and a time, its
+epoch. An edge is something that CUDA itself calls order, never the order in which the emulator happened to run:
+
+- A barrier of a block, or of a part of one, joins what its threads know, and what they did; so does a warp's.
+- An arrival at an mbarrier, or at a cluster's barrier, leaves there what the thread knows and did, and who sees the
+  phase end takes it. A relaxed arrival leaves only what a fence came after.
+- A strong store or atomic leaves something at the flag that it writes, and a strong load takes it: see flags.py.
+- A bulk copy writes for its mbarrier, and a bulk store or wgmma reads for its warp: agents of their own, of which a
+  warp knows once it has seen the phase end, or waited for the group.
+- A proxy fence shows what is known to the asynchronous proxy. Launches are ordered as a whole.
+
+What one lane learns its warp knows; what a lane did its warp knows after a barrier of the warp.
+
+Of barriers of whole blocks and warps alone a clock is no more than two numbers, when the block and the warp last passed
+one. Rows of clocks (`known`: a time for each agent of the cluster) are made when something else orders accesses. What
+is known of other clusters is a `Clock`. There are four planes: what comes before; of that, what a proxy fence came
+after; and what a fence came after, of any scope and of one beyond the block, which is all that a relaxed operation
+passes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ..state import State
+from .clocks import EMPTY, Clock
+
+WARP = 32
+OBJECTS = 16  # mbarriers that a cluster's rows have room for at first
+GENERIC, ASYNC, FENCED_BLOCK, FENCED = range(4)
+PLANES = 4
+Far = tuple[Clock, Clock, Clock, Clock]  # by plane
+NOWHERE: Far = (EMPTY, EMPTY, EMPTY, EMPTY)
+
+
+class Pending(Protocol):
+    """Accesses that are noted, to be examined before the clocks change."""
+
+    def examine(self, everybody: bool) -> None:
+        """`everybody`: all threads of the batch are about to pass a barrier of their block."""
+
+
+@dataclass
+class Left:
+    """What arrivals left at a barrier: rows of the cluster, and what is known of others."""
+
+    row: np.ndarray
+    far: Far
+
+
+class Order:
+    """The clocks of a launch, and of the batch of blocks that runs."""
+
+    def __init__(self, state: State) -> None:
+        self.state, self.now = state, 1
+        self.changes = 0  # how often any clock changed
+        self.fences = False  # whether anybody executed one
+
+    def start(self) -> None:
+        """A batch begins."""
+        state = self.state
+        self.pending: Pending | None = None
+        self.passed = np.zeros(len(state.blocks), np.int64)  # when each block last passed a barrier
+        self.warp_passed = np.zeros(state.warps, np.int64)
+        self.acquired = np.zeros(state.warps, np.int64)  # when each warp last learnt something of other blocks
+        self.threads = state.cluster_lanes  # agents of a cluster: its threads, then for each warp one that reads for
+        self.warps = self.threads // WARP  # its wgmma and one that reads for its bulk stores, then mbarriers
+        self.copiers = self.threads + 2 * self.warps
+        self.width = self.copiers + OBJECTS
+        self.row_of = np.arange(state.lanes) // WARP * self.width  # where the row of each lane's warp begins
+        self.known: np.ndarray | None = None  # [plane, warp, agent]
+        self.objects: dict[int, int] = {}  # agents of mbarriers, by their place
+        self.used: dict[int, int] = {}  # how many each cluster has
+        self.far: dict[int, Far] = {}  # of a warp, what it knows of other clusters, and what it learnt at flags
+        self.news: set[int] = set()  # blocks of which a warp knows more than the others
+        self.left: dict[Hashable, Left] = {}  # by barrier; and, by ("over", which), of phases that ended
+        lane = np.arange(state.lanes)
+        self.agent_of, self.warp_of = lane % self.threads, lane // WARP
+        self.block_of, self.column_of = lane // state.padded, self.agent_of // WARP  # its warp in its cluster
+        blocks = np.asarray(state.blocks)
+        self.sorted = np.argsort(blocks, kind="stable")
+        self.sorted_blocks = blocks[self.sorted]
+        self.tick()
+
+    def tick(self) -> None:
+        """Advance the time: what happened so far is over."""
+        self.now += 1
+        self.changes += 1
+
+    # agents
+
+    def lanes_of(self, threads: np.ndarray) -> np.ndarray:
+        """The lanes of the batch that threads, by their number in the grid, have; -1 where they run no more."""
+        padded = self.state.padded
+        block = threads // padded
+        place = np.minimum(np.searchsorted(self.sorted_blocks, block), len(self.sorted_blocks) - 1)
+        lane = self.sorted[place] * padded + threads % padded
+        return np.where(self.sorted_blocks[place] == block, lane, -1)
+
+    def copier(self, at: int, part: int) -> int:
+        """The agent that writes for the mbarrier at a place; `part`: bytes of a cluster's shared memory."""
+        found = self.objects.get(at)
+        if found is None:
+            known = self.rows()
+            number = self.used[at // part] = self.used.get(at // part, 0) + 1
+            found = self.objects[at] = self.copiers + number - 1
+            if found >= self.width:
+                more = np.zeros((*known.shape[:2], OBJECTS), np.int32)
+                self.known = np.concatenate([known, more], axis=2)
+                self.width += OBJECTS
+                self.row_of = self.warp_of * self.width
+        return found
+
+    def rows(self) -> np.ndarray:
+        """The rows of the batch's warps, made when they are first needed, of what barriers said until then."""
+        if self.known is None:
+            state = self.state
+            self.known = np.zeros((PLANES, state.warps, self.width), np.int32)
+            self._pass(np.arange(len(state.blocks)), self.passed)
+            synced = self.warp_passed[self.warp_of].astype(np.int32)
+            known = self.known[GENERIC]
+            known[self.warp_of, self.agent_of] = np.maximum(known[self.warp_of, self.agent_of], synced)
+        return self.known
+
+    def _pass(self, blocks: np.ndarray, times: np.ndarray | int) -> None:
+        """Warps of whole blocks know of all threads of these up to a time."""
+        if self.known is None:
+            return
+        state = self.state
+        per_block, padded, size = state.padded // WARP, state.padded, state.cluster_size
+        known = self.known[GENERIC].reshape(len(state.blocks), per_block, self.width)
+        times = np.broadcast_to(times, len(blocks))
+        for rank in range(size):
+            here = blocks % size == rank
+            known[blocks[here], :, rank * padded : (rank + 1) * padded] = times[here, None, None]
+
+    def what_warps_know(self, warps: np.ndarray) -> np.ndarray:
+        """The rows [plane, warp, agent] of some warps."""
+        return self.rows()[:, warps]
+
+    def what_lanes_know(self, lanes: np.ndarray) -> np.ndarray:
+        """The vector clock of some lanes of a cluster: what they know and what they did."""
+        row = self.what_warps_know(np.unique(self.warp_of[lanes])).max(axis=1)
+        row[GENERIC, self.agent_of[lanes]] = self.now
+        return row
+
+    def what_fences_show(self, lanes: np.ndarray, plane: int) -> np.ndarray:
+        """What relaxed operations of some lanes of a cluster pass on: what a fence came after, by its plane. Of a fence
+        of another lane these know as of what that did."""
+        rows = self.what_warps_know(np.unique(self.warp_of[lanes]))
+        shown = np.minimum(rows[plane], rows[GENERIC]).max(axis=0)
+        own = self.agent_of[lanes]
+        shown[own] = self.rows()[plane, self.warp_of[lanes], own]
+        row = np.minimum(rows.max(axis=1), shown)
+        row[GENERIC] = shown
+        return row
+
+    def learn(self, warps: np.ndarray, row: np.ndarray, far: Far = NOWHERE) -> None:
+        """Warps of a cluster take what was left for them."""
+        known, width = self.rows(), row.shape[1]
+        known[:, warps, :width] = np.maximum(known[:, warps, :width], row[:, None])
+        self.learn_far(warps, far)
+        self.news.update((warps * WARP // self.state.padded).tolist())
+        self.changes += 1
+
+    def learn_far(self, warps: np.ndarray, far: Far) -> None:
+        """Warps learn of other clusters."""
+        if far is NOWHERE:
+            return
+        padded = self.state.padded
+        for warp in warps.tolist():
+            self.far[warp] = joined(self.far.get(warp, NOWHERE), far, padded)
+        self.acquired[warps] = self.now
+        self.news.update((warps * WARP // padded).tolist())
+        self.changes += 1
+
+    def far_of(self, warps: np.ndarray) -> Far:
+        """What some warps know of other clusters, together."""
+        found = NOWHERE
+        if self.far:
+            for warp in warps.tolist():
+                found = joined(found, self.far.get(warp, NOWHERE), self.state.padded)
+        return found
+
+    # edges
+
+    def examine(self, everybody: bool = False) -> None:
+        """Examine the accesses so far, as the clocks are about to change."""
+        if self.pending is not None:
+            self.pending.examine(everybody)
+
+    def barrier(self, done: np.ndarray | None = None, threads: np.ndarray | None = None, number: int = 0) -> None:
+        """Blocks pass a barrier: all of them, or those marked; `threads`: those that took part, if not all."""
+        state = self.state
+        whole = np.ones(len(state.blocks), bool) if done is None else done.copy()
+        if done is not None and threads is not None:
+            absent = state.alive & ~threads
+            whole &= np.bincount(self.block_of[absent], minlength=len(whole)) == 0
+        self.examine(everybody=bool(whole.all()))
+        if done is not None and threads is not None:
+            for block in np.flatnonzero(done & ~whole).tolist():
+                self._partial(np.flatnonzero(threads[self._lanes(block)]) + block * state.padded, block, number)
+        self.passed[whole] = self.now
+        self._pass(np.flatnonzero(whole), self.now)
+        if self.news:
+            for block in [block for block in self.news if whole[block]]:
+                self._share(block)
+        self.tick()
+
+    def _lanes(self, block: int) -> slice:
+        return slice(block * self.state.padded, (block + 1) * self.state.padded)
+
+    def _partial(self, lanes: np.ndarray, block: int, number: int) -> None:
+        """A part of a block passes a barrier, with those that arrived there and did not wait."""
+        warps = np.unique(self.warp_of[lanes])
+        row, far = self.what_lanes_know(lanes), self.far_of(warps)
+        left = self.left.pop((block, number), None)
+        if left is not None:
+            row, far = wider(row, left.row), joined(far, left.far, self.state.padded)
+        self.learn(warps, row, far)
+
+    def _share(self, block: int) -> None:
+        """All warps of a block know what one of them does."""
+        self.news.discard(block)
+        per_block = self.state.padded // WARP
+        warps = slice(block * per_block, (block + 1) * per_block)
+        if self.known is not None:
+            self.known[:, warps] = self.known[:, warps].max(axis=1, keepdims=True)
+        everyone = np.arange(warps.start, warps.stop)
+        far = self.far_of(everyone)
+        if far is not NOWHERE:
+            self.far.update(dict.fromkeys(everyone.tolist(), far))
+        self.acquired[warps] = self.acquired[warps].max()
+
+    def warp_sync(self, threads: np.ndarray) -> None:
+        """The warps of these threads pass a barrier of their own."""
+        self.examine()
+        here = threads.reshape(-1, WARP)
+        whole = here.any(axis=1) & ~(self.state.alive.reshape(-1, WARP) & ~here).any(axis=1)
+        if self.known is None and (whole == here.any(axis=1)).all():
+            self.warp_passed[whole] = self.now
+        else:
+            lanes = np.flatnonzero(threads)
+            self.rows()[GENERIC, self.warp_of[lanes], self.agent_of[lanes]] = self.now
+            self.news.update(np.unique(self.block_of[lanes]).tolist())
+        self.tick()
+
+    def arrive(self, threads: np.ndarray, number: int) -> None:
+        """Threads arrive at a barrier of their block for which they do not wait."""
+        lanes = np.flatnonzero(threads)
+        for block in np.unique(self.block_of[lanes]).tolist():
+            self.release((block, number), lanes[self.block_of[lanes] == block])
+
+    def release(self, key: Hashable, lanes: np.ndarray, relaxed: bool = False) -> None:
+        """Lanes of one cluster arrive at an mbarrier, or the cluster's barrier: what they did comes before what those
+        do who see its phase end; relaxed, only what came before a fence of theirs."""
+        self.examine()
+        warps = np.unique(self.warp_of[lanes])
+        if relaxed:
+            plane = FENCED_BLOCK if self.state.cluster_size == 1 else FENCED
+            row, far = self.what_fences_show(lanes, plane), narrowed(self.far_of(warps), plane)
+        else:
+            row, far = self.what_lanes_know(lanes), self.far_of(warps)
+        self.leave(key, row, far)
+        self.tick()
+
+    def leave(self, key: Hashable, row: np.ndarray, far: Far = NOWHERE) -> None:
+        """Leave a row at a barrier."""
+        left = self.left.get(key)
+        if left is None:
+            self.left[key] = Left(row, far)
+        else:
+            left.row, left.far = wider(left.row, row), joined(left.far, far, self.state.padded)
+
+    def phase_ends(self, key: Hashable) -> None:
+        """The phase of a barrier ends: who sees that knows what the arrivals left."""
+        left = self.left.pop(key, None)
+        if left is not None:
+            self.leave(("over", key), left.row, left.far)
+
+    def acquire(self, key: Hashable, lanes: np.ndarray) -> None:
+        """Lanes of one cluster have observed that a phase ended."""
+        left = self.left.get(("over", key))
+        if left is not None:
+            self.examine()
+            self.learn(np.unique(self.warp_of[lanes]), left.row, left.far)
+
+    def fence(self, threads: np.ndarray, beyond_block: bool) -> None:
+        """Threads execute a fence, of their block's scope or more: relaxed operations now pass on what they know."""
+        for plane in (FENCED_BLOCK, FENCED)[: 1 + beyond_block]:
+            self._raise_plane(threads, plane)
+        self.fences = True
+        self.tick()
+
+    def proxy_fence(self, threads: np.ndarray) -> None:
+        """Threads execute a proxy fence: it orders loads and stores before what bulk copies and wgmma do."""
+        self._raise_plane(threads, ASYNC)
+        self.tick()
+
+    def _raise_plane(self, threads: np.ndarray, plane: int) -> None:
+        """What the warps of these threads know, and what these did, is in a plane from now on."""
+        self.examine()
+        lanes = np.flatnonzero(threads)
+        warps, known = np.unique(self.warp_of[lanes]), self.rows()
+        known[plane, warps] = np.maximum(known[plane, warps], self.what_warps_know(warps)[GENERIC])
+        known[plane, self.warp_of[lanes], self.agent_of[lanes]] = self.now
+        if self.far:
+            for warp in warps.tolist():
+                if warp in self.far:
+                    planes = list(self.far[warp])
+                    planes[plane] = planes[GENERIC]
+                    self.far[warp] = (planes[0], planes[1], planes[2], planes[3])
+        self.news.update((warps * WARP // self.state.padded).tolist())
+
+    def reading_ends(self, warps: np.ndarray | int, agent: int, time: int) -> None:
+        """Warps know that what an asynchronous reader began to read up to some time is over."""
+        known = self.rows()
+        known[GENERIC, warps, agent] = np.maximum(known[GENERIC, warps, agent], time)
+        self.news.update(np.unique(np.atleast_1d(warps) * WARP // self.state.padded).tolist())
+        self.changes += 1
+
+    # questions
+
+    def before(self, lanes: np.ndarray, agents: np.ndarray, times: np.ndarray, plane: int = GENERIC) -> np.ndarray:
+        """Return, for each lane, whether what an agent of its cluster did at a time comes before what it does now."""
+        good = self.near(lanes, agents, times, plane)
+        if self.far and not good.all():
+            places = np.flatnonzero(~good & (agents < self.threads))
+            others = lanes[places] // self.threads * self.threads + agents[places]
+            good[places] = self._far(lanes[places], self.state.thread_numbers[others], times[places], plane)
+        return good
+
+    def before_warp(self, lanes: np.ndarray, warp: int, times: np.ndarray) -> np.ndarray:
+        """Whether what all threads of a warp of the cluster did up to a time is known to come before; fewer may."""
+        warps = self.warp_of.take(lanes)
+        if self.known is None:
+            return self.near(lanes, np.full(len(lanes), warp * WARP), times, GENERIC)
+        least = self.known[GENERIC, :, warp * WARP : (warp + 1) * WARP]
+        if len(lanes) and (warps == warps[0]).all():
+            return times <= least[warps[0]].min()
+        return times <= least.min(axis=1)[warps]
+
+    def before_across(
+        self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int = GENERIC
+    ) -> np.ndarray:
+        """The same of threads by their numbers in the grid."""
+        others = self.lanes_of(threads)
+        near = (others >= 0) & (others // self.threads == lanes // self.threads)
+        if near.all():
+            good = self.near(lanes, self.agent_of[others], times, plane)
+        else:
+            good = near.copy()
+            good[near] = self.near(lanes[near], self.agent_of[others[near]], times[near], plane)
+        if self.far and not good.all():
+            places = np.flatnonzero(~good)
+            good[places] = self._far(lanes[places], threads[places], times[places], plane)
+        return good
+
+    def near(self, lanes: np.ndarray, agents: np.ndarray, times: np.ndarray, plane: int = GENERIC) -> np.ndarray:
+        """As `before`, as far as the rows of the cluster, or barriers of the block and warp, say."""
+        if self.known is not None:
+            return times <= self.known[plane].reshape(-1).take(self.row_of.take(lanes) + agents)
+        if plane != GENERIC:
+            return np.zeros(len(lanes), bool)
+        own, padded = self.agent_of.take(lanes), self.state.padded
+        good = (own // padded == agents // padded) & (times <= self.passed.take(self.block_of.take(lanes)))
+        return good | (own // WARP == agents // WARP) & (times <= self.warp_passed.take(self.warp_of.take(lanes)))
+
+    def _far(self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int) -> np.ndarray:
+        good, warps = np.zeros(len(lanes), bool), self.warp_of[lanes]
+        held: dict[int, tuple[Clock, list[int]]] = {}  # clocks, each with the warps that have it
+        for warp in np.unique(warps).tolist():
+            clock = self.far.get(warp, NOWHERE)[plane]
+            if clock:
+                held.setdefault(id(clock), (clock, []))[1].append(warp)
+        for clock, those in held.values():
+            here = np.flatnonzero(np.isin(warps, those))
+            good[here] = clock.knows(threads[here], times[here], self.state.padded)
+        return good
+
+
+def wider(row: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the elementwise maximum of two rows, of which an older one may be shorter."""
+    long, short = (row, other) if row.shape[1] >= other.shape[1] else (other, row)
+    found = long.copy()
+    found[:, : short.shape[1]] = np.maximum(found[:, : short.shape[1]], short)
+    return found
+
+
+def joined(far: Far, other: Far, padded: int) -> Far:
+    """What both know, plane by plane; one of them where that says it all."""
+    if far is other or other is NOWHERE:
+        return far
+    if far is NOWHERE:
+        return other
+    made: dict[tuple[int, int], Clock] = {}  # planes are often the same
+    for x, y in zip(far, other, strict=True):
+        if (id(x), id(y)) not in made:
+            made[id(x), id(y)] = x.joined(y, padded)
+    a, b, c, d = (made[id(x), id(y)] for x, y in zip(far, other, strict=True))
+    for known in (far, other):
+        if a is known[0] and b is known[1] and c is known[2] and d is known[3]:
+            return known
+    return (a, b, c, d)
+
+
+def narrowed(far: Far, plane: int) -> Far:
+    """What a relaxed operation passes on: what is in a plane of fences."""
+    kept = far[plane]
+    if not kept:
+        return NOWHERE
+    return (kept, far[ASYNC] if far[ASYNC] is kept else EMPTY, far[FENCED_BLOCK], far[FENCED])

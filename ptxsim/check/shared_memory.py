@@ -1,0 +1,528 @@
+"""Watches shared memory: races, reads of what nobody wrote, and of copies that are still under way.
+
+Besides the last write of a granule (races.py) the last read of each warp is kept, with its lanes, and of each warp's
+wgmma and bulk stores. Where nothing but order matters, accesses are noted as they happen, and examined when the next
+edge changes the clocks: one by one, or, between two barriers of whole blocks, all together (intervals.py).
+
+What stores and atomics wrote (the generic proxy) and bulk copies or wgmma read or overwrite (the asynchronous proxy)
+needs a fence.proxy.async between, by the writer or by a thread that comes after it. Of one cause there is one line: of
+a copy that was not waited for, what else follows from that is not reported, too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..batch import Batch
+from ..bulk_groups import Store
+from ..copies import Copy
+from ..memory import Access
+from ..syntax import Instruction
+from .boxes import Boxes
+from .flags import Flags
+from .intervals import Interval, Noted
+from .order import ASYNC, PLANES, WARP, Order
+from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, same_values
+
+OBJECTS = ("mbarrier", "cp")  # what changes mbarriers, whose phases say what they order
+READS = ("ld", "ldmatrix", "async_ld")
+
+
+class SharedMemory(Shadow):
+    """The shadow of the shared memory of a batch."""
+
+    def __init__(self, machine: Batch, order: Order, flags: Flags, beyond_barriers: bool) -> None:
+        """`beyond_barriers`: whether accesses that a barrier of the block orders may race all the same: with another
+        block of the cluster, or for want of a proxy fence."""
+        m, self.beyond_barriers = machine, beyond_barriers
+        space = m.memory.spaces["shared"]
+        super().__init__(m, order, flags, m.memory.granule, len(space.data))
+        total = len(self.writes)
+        self.of_block = total // len(m.state.blocks)  # granules
+        self.cluster_bytes = self.of_block * m.state.cluster_size << self.shift
+        self.watch_unwritten, self.watch_races = m.launch.checks.unwritten, m.launch.checks.races
+        self.written = np.zeros(total, bool)
+        own = m.memory.own_shared
+        outside = self.written.reshape(len(m.state.blocks), -1)
+        outside[:, : own[0] >> self.shift] = outside[:, own[1] >> self.shift :] = True  # the system has zeroed its part
+        self.all_written = not self.watch_unwritten
+        self.under_way = np.zeros(total, np.int32)  # the event of the copy that is to land there,
+        self.copier = np.zeros(total, np.int32)  # and its lane
+        self.copies = 0  # pieces under way
+        self.early: set[Instruction] = set()  # copies that somebody did not wait for
+        self.reads = Reads(total)  # by warp of the cluster
+        self.async_reads = Reads(total)  # by each warp's wgmma, then by its bulk stores
+        self.noted: list[Noted] = []
+        self.history = False  # whether accesses before the last barrier of all are in the shadow
+        self.interval = Interval(total, self.shift, self._clash, self._note_volatile)
+        self.boxes = Boxes(self, self.of_block)
+        self.remote = np.zeros(
+            (len(m.state.blocks), order.threads), np.int64
+        )  # events: accesses of a block from others
+        self.ended = np.zeros(len(m.state.blocks), bool)
+        self.made: dict[
+            int, tuple[int, int, bool]
+        ] = {}  # mbarriers: who made it, the event, whether a fence came after
+        self.all_lanes = np.arange(m.state.lanes)
+        self.bit_of = np.uint32(1) << (self.all_lanes % WARP).astype(np.uint32)
+
+    # accesses
+
+    def touch(self, access: Access, width: int, instruction: Instruction, kind: str) -> None:
+        """An access is about to happen."""
+        if kind == "cp_async":
+            return
+        lanes = self.all_lanes if access.lanes is None else access.lanes
+        noted = Noted(access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, kind)
+        released = False
+        if noted.strength != PLAIN and self.watch_races and instruction.opcode not in OBJECTS:
+            released = self.flags.access(access, width, instruction, kind, lanes)
+        early = self.copies > 0 and self._require_landed(noted)
+        if not self.all_written and not (early and kind in READS):
+            self._require_written(noted)
+        if self.beyond_barriers:
+            self._settle(noted)
+        elif self.watch_races:
+            self.noted.append(noted)
+        if released:
+            self.order.examine()
+            self.order.tick()
+
+    def async_read(
+        self, access: Access, lanes: np.ndarray, width: int, instruction: Instruction, readers: np.ndarray | None = None
+    ) -> int:
+        """A wgmma or bulk copy reads for these lanes, or for the warps `readers`. The time."""
+        noted = Noted(access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, "async_ld")
+        if not (self.copies and self._require_landed(noted)) and not self.all_written:
+            self._require_written(noted)
+        g, who = self._at_once(noted)
+        if self.watch_races:
+            if not self._after_write(g, who, noted):
+                self._fenced(g, who, noted)
+            reader = who // WARP if readers is None else readers
+            column = (0 if instruction.opcode == "wgmma" else self.order.warps) + reader % self.order.warps
+            self.async_reads.note(column, g, self.event(instruction, PLAIN))
+        time = self.order.now
+        self.order.tick()
+        return time
+
+    def _at_once(self, noted: Noted) -> tuple[np.ndarray, np.ndarray]:
+        """All granules of an access in one array, and their lanes."""
+        parts = list(noted.indices(self.shift))
+        g = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        lanes = noted.lanes
+        if len(g) == len(lanes):
+            return g, lanes
+        return g, np.full(len(g), lanes[0]) if len(lanes) == 1 else np.tile(lanes, len(parts))
+
+    def _require_written(self, noted: Noted) -> None:
+        """Addresses that were seen to be written before stay written."""
+        key, cache = ("written", noted.first, noted.number), noted.access.where.cache
+        if key in cache:
+            return
+        if noted.kind not in ("st", "st_ordered"):
+            for g in noted.indices(self.shift):
+                good = self.written.take(g)
+                if np.count_nonzero(good) != len(good):
+                    who = noted.lanes if len(noted.lanes) == len(g) else np.full(len(g), noted.lanes[0])
+                    self.fault(noted.instruction, g, who, ~good, "read of shared memory that nobody wrote")
+        if noted.kind in WRITES:
+            for g in noted.indices(self.shift):
+                self.written[g] = True
+        cache[key] = True
+
+    def _require_landed(self, noted: Noted) -> bool:
+        """Report an access of what a copy under way is to write; whether it is one."""
+        if not any(np.count_nonzero(self.under_way.take(g)) for g in noted.indices(self.shift)):
+            return False
+        g, who = self._at_once(noted)
+        began = self.under_way.take(g)
+        place = int(np.flatnonzero(began)[0])
+        copier, event = int(self.copier[g[place]]), int(began[place])
+        instruction = self.events[event][0]
+        bulk = "bulk" in instruction.modifiers
+        thread = self.machine.state.coordinates(copier).split(", thread ")[1]
+        name = f"a {'bulk copy' if bulk else 'cp.async'} of thread {thread}"
+        at = f", at {self.at(event)}," if bulk else ""
+        what = "read before the wait" if noted.kind in READS else "write"
+        self.early.add(instruction)
+        self.fault(noted.instruction, g, who, began != 0, f"{what}: {name}{at} to there has not been waited for")
+        return True
+
+    # races
+
+    def examine(self, everybody: bool) -> None:
+        """Examine the accesses that are noted, as the clocks are about to change."""
+        noted, self.noted = self.noted, []
+        if everybody and not self.history:
+            self.interval.examine(noted)
+        else:
+            for event in noted:
+                self._settle(event)
+            self.history = not everybody and (self.history or bool(noted))
+        if everybody and not self.all_written and self.written.all():
+            self.all_written = True
+
+    def finish(self) -> None:
+        """The batch ends."""
+        self.examine(everybody=True)
+
+    def _settle(self, noted: Noted) -> None:
+        """Compare an access with the last write and the last reads of its granules, and put it in their place."""
+        if noted.kind == "cp_async" and self.watch_races:
+            g, who = self._at_once(noted)
+            if noted.lands:
+                self._put(g, who % self.order.threads, noted)
+            elif not self._after_write(g, who, noted):
+                self._after_reads(g, who, noted)
+            return
+        if noted.kind not in WRITES:
+            g, who = self._at_once(noted)
+            self._reach(g, who, noted)
+            if self.watch_races:
+                self._after_write(g, who, noted)
+                if noted.strength == PLAIN:
+                    self._read(g, who, self.event(noted.instruction, PLAIN), noted.lanes is self.all_lanes)
+            return
+        for g in noted.indices(self.shift):
+            who = noted.lanes if len(noted.lanes) == len(g) else np.full(len(g), noted.lanes[0])
+            self._reach(g, who, noted)
+            if self.watch_races:
+                self._after_write(g, who, noted)
+                if noted.strength != SWAP:
+                    self._after_reads(g, who, noted)
+                self._write(g, who, noted)
+
+    def _after_write(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> bool:
+        """An access comes after the last write of its granules, or else is a fault: whether it is."""
+        old = self.writes.take(g)
+        if not np.count_nonzero(old):
+            return False
+        agents, events = (old >> HALF) - 1, old & LOW  # of nobody: -1, and the time 0
+        places = np.flatnonzero(~self.order.near(who, agents, self.times.take(events)))
+        if not len(places):
+            return False
+        bad = (old[places] != 0) & (agents[places] != self.order.agent_of.take(who[places]))
+        if noted.strength != PLAIN:
+            bad &= self.strengths.take(events[places]) == PLAIN
+        elif noted.kind in ("ld", "ldmatrix"):
+            bad &= self.strengths.take(events[places]) != SWAP
+        places = places[bad]
+        if len(places):
+            places = places[~self.order.before(who[places], agents[places], self.times[events[places]])]
+        if len(places) and self.early:
+            places = np.array([p for p in places if self.events[int(events[p])][0] not in self.early], np.intp)
+        if not len(places):
+            return False
+        first = int(places[0])
+        by = self._agent_name(int(agents[first]), int(who[first]))
+        copied = agents[first] >= self.order.copiers
+        lacks = "before this thread sees its mbarrier's phase end" if copied else "without a barrier between"
+        verb = VERBS.get(noted.kind, "writes")
+        what = f"race: {verb} what {by} writes at {self.at(int(events[first]))}, {lacks}"
+        self.fault(noted.instruction, g, who, marked(places, len(g)), what)
+        return True
+
+    def _fenced(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
+        """What the asynchronous proxy reads or overwrites is written by itself, or before a proxy fence."""
+        old = self.writes.take(g)
+        places = np.flatnonzero((old != 0) & ((old >> HALF) - 1 < self.order.copiers))
+        if not len(places):
+            return
+        agents, events = (old[places] >> HALF) - 1, old[places] & LOW
+        bad = np.flatnonzero(~self.order.before(who[places], agents, self.times[events], ASYNC))
+        if len(bad):
+            by = self._agent_name(int(agents[bad[0]]), int(who[places[bad[0]]]))
+            verb = "overwrites" if noted.kind == "cp_async" else "reads"
+            at = self.at(int(events[bad[0]]))
+            what = f"{verb} what {by} writes at {at} by an ordinary store, without a fence.proxy.async between"
+            self.fault(noted.instruction, g, who, marked(places[bad], len(g)), what)
+
+    def _after_reads(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
+        """A write comes after the last reads of its granules."""
+        order, alone = self.order, self.machine.state.cluster_size == 1
+        if alone and self.reads.events:  # readers are of the block: a barrier of it is after most
+            passed = order.passed.take(order.block_of.take(who))
+            synced = np.maximum(passed, order.warp_passed.take(order.warp_of.take(who)))
+            own = order.column_of.take(who)
+        for warp, events in self.reads.found(g):
+            late = events != 0
+            if alone:
+                late = self.times.take(events) > np.where(own == warp, synced, passed)
+            here = np.flatnonzero(late)
+            if len(here):
+                self._after_readers(g[here], who[here], events[here], warp, noted)
+        for reader, events in self.async_reads.found(g):
+            here = np.flatnonzero(events)
+            self._after_async(g[here], who[here], events[here], reader, noted)
+
+    def _after_readers(self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted) -> None:
+        """Reads of a warp: where not all of its threads are known to come before, those that read are looked at."""
+        when = self.times[events]
+        late = np.flatnonzero(~self.order.before_warp(lanes, warp, when))
+        if not len(late):
+            return
+        g, lanes, events, when = g[late], lanes[late], events[late], when[late]
+        mask, own = self.reads.lanes[warp].take(g), lanes % self.order.threads
+        for bit in range(WARP):
+            reader = warp * WARP + bit
+            wrong = (mask >> np.uint32(bit) & np.uint32(1)).astype(bool) & (own != reader)
+            places = np.flatnonzero(wrong)
+            if len(places):
+                places = places[~self.order.before(lanes[places], np.full(len(places), reader), when[places])]
+            if len(places):
+                first = int(places[0])
+                by = self._agent_name(reader, int(lanes[first]))
+                verb, at = VERBS.get(noted.kind, "writes"), self.at(int(events[first]))
+                what = f"race: {verb} what {by} reads at {at}, without a barrier between"
+                self.fault(noted.instruction, g, lanes, marked(places, len(g)), what)
+                return
+
+    def _after_async(self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, column: int, noted: Noted) -> None:
+        """The source of a bulk store or wgmma must not change while it is read, or without order after that."""
+        order, when = self.order, self.times[events]
+        agent = order.threads + column
+        bad = np.flatnonzero(~order.before(lanes, np.full(len(lanes), agent), when))
+        if not len(bad):
+            return
+        first = int(bad[0])
+        reading = self.events[int(events[first])][0]
+        warp = int(lanes[first]) // order.threads * order.warps + column % order.warps
+        over = int(when[first]) <= int(order.rows()[0, warp, agent])
+        at = self.machine.diag.where(reading)
+        if over:
+            what = f"race: writes what {reading.opcode} at {at} has read, without a barrier after its wait_group"
+        else:
+            wait = "wgmma.wait_group" if reading.opcode == "wgmma" else "cp.async.bulk.wait_group.read"
+            what = f"writes what {reading.name.split('.global')[0]} at {at} may still read: no {wait} between"
+        self.fault(noted.instruction, g, lanes, marked(bad, len(g)), what)
+
+    def _read(self, g: np.ndarray, who: np.ndarray, event: int, everybody: bool) -> None:
+        """Lanes read; `everybody`: all of the batch, in their order, once or more."""
+        if not everybody:
+            self.reads.note(self.order.column_of.take(who), g, event, self.bit_of.take(who))
+            return
+        by_warp = g.reshape(-1, self.order.warps, WARP)
+        bits = np.tile(self.bit_of[:WARP], len(by_warp))
+        for warp in range(self.order.warps):
+            self.reads.note_one(warp, by_warp[:, warp].reshape(-1), event, bits)
+
+    def _put(self, g: np.ndarray, agents: np.ndarray | int, noted: Noted) -> int:
+        """These agents are the last writers. The event."""
+        event = self.event(noted.instruction, noted.strength)
+        self.writes[g] = (np.asarray(agents, np.int64) + 1 << HALF) | event
+        self.reads.clear(g)
+        self.async_reads.clear(g)
+        return event
+
+    def _write(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
+        agents = self.order.agent_of.take(who)
+        event = self._put(g, agents, noted)
+        self.boxes.overwritten(g)
+        if noted.strength == PLAIN:
+            after = (self.writes.take(g) >> HALF) - 1
+            clash = after != agents
+            if np.count_nonzero(clash) and not same_values(noted.access, g, noted.kind):
+                by = self._agent_name(int(after[clash][0]), int(who[clash][0]))
+                what = f"race: writes what {by} writes at {self.at(event)}, without a barrier between"
+                self.fault(noted.instruction, g, who, clash, what)
+
+    # copies and stores
+
+    def copy_begins(self, copy: Copy) -> None:
+        """A copy to shared memory is issued: it may be written from now on."""
+        lanes = self.all_lanes if copy.lanes is None else np.asarray(copy.lanes)
+        noted = Noted(
+            copy.access, self.first_granule(copy.access), copy.width >> self.shift, lanes, copy.instruction, "cp_async"
+        )
+        if copy.mbarrier is not None:
+            self._require_fenced_init(copy.mbarrier, int(lanes[0]), copy.instruction)
+        if self.copies:
+            self._require_landed(noted)
+        if self.beyond_barriers:
+            g, who = self._at_once(noted)
+            self._reach(g, who, noted, lasts=False)
+            if self.watch_races:
+                if not self._after_write(g, who, noted) and "bulk" in copy.instruction.modifiers:
+                    self._fenced(g, who, noted)
+                self._after_reads(g, who, noted)
+        elif self.watch_races:
+            self.noted.append(noted)
+        event = self.event(copy.instruction, PLAIN)
+        for g in noted.indices(self.shift):
+            self.under_way[g] = event
+            self.copier[g] = lanes if len(g) == len(lanes) else lanes[0]
+            self.boxes.copied(g, copy.pattern)
+        self.copies += len(lanes)
+
+    def copy_lands(self, copy: Copy, places: np.ndarray | None) -> None:
+        """Data arrive: written by their threads, which waited, or for an mbarrier."""
+        lanes = self.all_lanes if copy.lanes is None else np.asarray(copy.lanes)
+        noted = Noted(
+            copy.access, self.first_granule(copy.access), copy.width >> self.shift, lanes, copy.instruction, "cp_async"
+        )
+        if places is not None and len(lanes) > 1:
+            noted.places, noted.lanes = places, lanes[places]
+        noted.lands = True
+        for g in noted.indices(self.shift):
+            self.under_way[g] = 0
+            if not self.all_written:
+                self.written[g] = True
+        self.copies -= len(noted.lanes)
+        at, order = copy.mbarrier, self.order
+        if at is None:
+            if self.beyond_barriers:
+                self._settle(noted)
+            elif self.watch_races:
+                self.noted.append(noted)
+            return
+        agent = order.copier(at, self.cluster_bytes)
+        if self.watch_races:
+            self._put(self._at_once(noted)[0], agent, noted)
+        row = np.zeros((PLANES, order.width), np.int32)
+        row[:, agent] = order.now
+        if copy.source_time is not None:  # the copy has read its source, too
+            row[0, order.threads + order.warps + np.unique(lanes // WARP) % order.warps] = copy.source_time
+        order.leave(at, row)
+        order.tick()
+
+    def store_begins(self, store: Store) -> None:
+        """A bulk store is issued, which has just read its source."""
+        store.time = self.order.now - 1
+
+    def store_ends(self, store: Store) -> None:
+        """The thread of a bulk store waited until its source had been read."""
+        order, warp = self.order, store.lane // WARP
+        order.reading_ends(np.array([warp]), order.threads + order.warps + warp % order.warps, store.time)
+
+    def reading_ends(self, warps: np.ndarray, reader: int, time: int) -> None:
+        """Warps know that what the wgmma of a warp, `reader`, began to read up to some time is over."""
+        self.order.reading_ends(warps, self.order.threads + reader % self.order.warps, time)
+
+    # mbarriers
+
+    def object_made(self, at: int, lane: int, instruction: Instruction) -> None:
+        """A lane initialises the mbarrier at a place."""
+        self.made[at] = lane, self.event(instruction, PLAIN), False
+
+    def init_fence(self, threads: np.ndarray) -> None:
+        """Threads execute a fence that makes the mbarriers they initialised visible to other proxies and blocks."""
+        self.made = {
+            at: (lane, event, fenced or bool(threads[lane])) for at, (lane, event, fenced) in self.made.items()
+        }
+
+    def _require_fenced_init(self, at: int, lane: int, instruction: Instruction) -> None:
+        """A bulk copy signals an mbarrier: a fence must have shown its initialisation to the asynchronous proxy."""
+        maker, event, fenced = self.made.get(at, (0, 0, True))
+        if fenced or not self.watch_races:
+            return
+        self.made[at] = maker, event, True  # said once
+        order, m = self.order, self.machine
+        agent, time = np.array([maker % order.threads]), self.times[[event]]
+        if order.before(np.array([lane]), agent, time, ASYNC)[0]:
+            return
+        what = (
+            f"signals an mbarrier that {self._agent_name(maker % order.threads, lane)} initialises at "
+            f"{self.at(event)}, without a fence.mbarrier_init or fence.proxy.async by that thread between"
+        )
+        if "tensor" in instruction.modifiers:
+            m.diag.report(instruction, what, lane)
+        else:
+            m.diag.note(f"{m.diag.where(instruction)}: {what}")  # CUDA's own memcpy_async does without, too
+
+    # blocks of a cluster end
+
+    def _reach(self, g: np.ndarray, who: np.ndarray, noted: Noted, lasts: bool = True) -> None:
+        """Other blocks whose shared memory is accessed must not have ended; note when, but not of a copy, which
+        somebody there waits for."""
+        if self.machine.state.cluster_size == 1:
+            return
+        blocks, own = g // self.of_block, self.machine.state.block_of[who]
+        other = blocks != own
+        if other.any():
+            over = other & self.ended[blocks]
+            if over.any():
+                self.fault(noted.instruction, g, who, over, "accesses shared memory of a block that has ended")
+            if lasts:
+                event = self.event(noted.instruction, noted.strength)
+                self.remote[blocks[other], who[other] % self.order.threads] = event
+
+    def block_ends(self, block: int, lane: int) -> None:
+        """The last thread of a block (the lane's) ends: nothing may still come to its shared memory."""
+        m, order = self.machine, self.order
+        self.ended[block] = True
+        if self.watch_races:
+            self.boxes.block_ends(block, (self.reads, self.async_reads))
+        place = slice(block * self.of_block, (block + 1) * self.of_block)
+        left = np.unique(self.under_way[place]).tolist() if self.copies else []
+        for last in [n for n in left if n and "bulk" in self.events[n][0].modifiers][-1:]:
+            what = "the block ends before anybody waits for this copy to its shared memory"
+            there = int(np.flatnonzero(self.under_way[place] == last)[0])
+            m.diag.report(self.events[last][0], what, int(self.copier[place][there]))
+        if m.state.cluster_size == 1 or not self.watch_races or not self.remote[block].any():
+            return
+        agents = np.flatnonzero(self.remote[block])
+        times = self.times[self.remote[block][agents]]
+        known = np.zeros(len(agents), bool)
+        for warp in range(m.state.padded // WARP):
+            lanes = np.full(len(agents), block * m.state.padded + warp * WARP)
+            known |= order.before(lanes, agents, times)
+        for agent in agents[~known][:1].tolist():
+            what = (
+                f"accesses shared memory of block {m.state.block_index(lane)}, which may have ended: nothing "
+                "orders its end after this, as a last barrier.cluster would"
+            )
+            other = lane // order.threads * order.threads + agent
+            m.diag.report(self.events[int(self.remote[block][agent])][0], what, other)
+
+    # words
+
+    def _note_volatile(self, noted: Noted) -> None:
+        """Volatile accesses of several threads meet."""
+        if "volatile" in noted.instruction.modifiers:
+            self.machine.diag.note(
+                f"{noted.instruction.where}: volatile accesses of shared memory by several threads meet here without a "
+                "barrier between: no race by PTX's memory model, but nothing orders them either"
+            )
+
+    def _clash(
+        self, noted: Noted, g: np.ndarray, clash: np.ndarray, other: int, instruction: Instruction | None
+    ) -> None:
+        """Two accesses of one stretch between barriers race."""
+        if instruction in self.early:
+            return
+        state = self.machine.state
+        thread = f"thread {state.thread_index(int(state.thread_of[other]))}" if other >= 0 else "another thread"
+        where = f"at {self.machine.diag.where(instruction)}" if instruction is not None else "elsewhere"
+        verb = VERBS.get(noted.kind, "writes")
+        what = f"race: {verb} what {thread} writes {where}, without a barrier between"
+        self.fault(noted.instruction, g, noted.lanes, clash, what)
+
+    def _agent_name(self, agent: int, lane: int) -> str:
+        """Describe an agent of the lane's cluster."""
+        m = self.machine
+        if agent >= self.order.copiers:
+            return "a bulk copy"
+        other = lane // self.order.threads * self.order.threads + agent
+        thread = f"thread {m.state.thread_index(int(m.state.thread_of[other]))}"
+        same = m.state.block_of[other] == m.state.block_of[lane]
+        return thread if same else f"block {m.state.block_index(other)}, {thread}"
+
+    def fault(self, instruction: Instruction, g: np.ndarray, who: np.ndarray, bad: np.ndarray, what: str) -> None:
+        """Report an access of shared memory whose granules `bad` are wrong."""
+        m = self.machine
+        place = int(np.flatnonzero(bad)[0])
+        lane = int(who[min(place, len(who) - 1)])
+        at = (int(g[place]) % self.of_block) << self.shift
+        of = int(g[place]) // self.of_block
+        block = "" if of == m.state.block_of[lane] else f", of block {m.state.block_place(int(m.state.blocks[of]))}"
+        hint = m.diag.hint(lane) if what.startswith("race") else ""
+        what = f"{what} (shared address 0x{at:x}{m.diag.in_shared(at)}{block}){hint}"
+        m.diag.report(instruction, what, lane, int(np.count_nonzero(bad)))
+
+
+def marked(places: np.ndarray, size: int) -> np.ndarray:
+    """A mask with these places set."""
+    found = np.zeros(size, bool)
+    found[places] = True
+    return found

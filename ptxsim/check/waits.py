@@ -1,0 +1,76 @@
+"""What ends a loop that waits for a flag: the comparison of the value that it reads, where that decides alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..errors import PtxError
+from ..instructions.compare import COMBINE, comparison
+from ..instructions.registry import Modifiers
+from ..operands import Operands
+from ..origins import access_bytes
+from ..program import Program
+from ..syntax import Immediate, Instruction, Register, Vector, registers_of
+from .flags import Condition
+
+
+def unseen(program: Program) -> set[int]:
+    """The places of atomics whose results nobody reads: these tell their threads nothing."""
+    atoms = [i for i in program.code if i.opcode == "atom"]
+    if not atoms:
+        return set()
+    read: set[Register] = set()
+    for i in program.code:
+        writes = (
+            bool(i.operands) and isinstance(i.operands[0], Register | Vector) and i.opcode not in ("st", "red", "bra")
+        )
+        read.update(registers_of(i.operands[writes:]))
+        if i.predicate is not None:
+            read.add(i.predicate)
+    return {i.pc for i in atoms if read.isdisjoint(registers_of(i.operands[0]))}
+
+
+def conditions(
+    operands: Operands, program: Program, loops: Mapping[int, Instruction], rounds: Mapping[int, int]
+) -> dict[int, Condition]:
+    """By the place of a load or atomic on which a loop waits: what tells of a value whether it is one of those for
+    which the comparison in the loop holds. `loops` and `rounds`: as in polling.py."""
+    found: dict[int, Condition] = {}
+    for last, start in rounds.items():
+        looks, body = loops[start], program.code[start : last + 1]
+        register = looks.operands[0] if looks.operands else None
+        if looks.opcode not in ("ld", "atom") or not isinstance(register, Register):
+            continue
+        uses = [i for i in program.code if i is not looks and register in registers_of(i.operands)]
+        if len(uses) == 1 and uses[0] in body and uses[0].opcode == "setp":
+            condition = _comparison(operands, uses[0], register, body, access_bytes(looks))
+            if condition is not None:
+                found[looks.pc] = condition
+    return found
+
+
+def _comparison(
+    operands: Operands, setp: Instruction, register: Register, body: list[Instruction], width: int
+) -> Condition | None:
+    """The comparison of a register with what the loop leaves as it is."""
+    modifiers = Modifiers(setp)
+    t = modifiers.type
+    if t.bytes != width or t.kind == "f" or not COMBINE.keys().isdisjoint(setp.modifiers) or len(setp.operands) != 3:
+        return None
+    _, left, right = setp.operands
+    other, first = (right, True) if left is register else (left, False)
+    changed = any(other in registers_of(i.operands[:1]) for i in body if isinstance(other, Register))
+    if not isinstance(other, Register | Immediate) or other is register or changed:
+        return None
+    try:
+        test, read = comparison(modifiers, t), operands.reader(other, t)
+    except PtxError:
+        return None
+
+    def holds(values: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        value, fixed = values.astype(f"i{t.bytes}").view(t.dtype), read()[lanes]
+        return test(value, fixed) if first else test(fixed, value)
+
+    return holds

@@ -1,0 +1,207 @@
+"""What of a program's work comes before what: launches and copies of streams, and what the host does between them.
+
+Work is done when it is asked for, but on a device it is ordered only by its stream, by events, by the legacy default
+stream, which waits for the others and they for it, and by synchronisation with the host. Each stream has a vector clock
+(as threads of a kernel in check/order.py): up to which of its works each other stream is known. Two works race if they
+touch the same bytes, one of them writes, and neither comes before the other; so do a work that writes memory of the
+host, or reads it, and host code that comes to it before the host has waited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..device_memory import DeviceMemory
+from ..memory import GLOBAL_BASE, Access
+from ..observer import MemoryEvent, Observer
+from ..syntax import Instruction
+
+HOST = -1
+LEGACY, PER_THREAD = 0, 2  # handles of the default streams
+PAGE = 4096
+NOTHING, READ, BOTH = 0, 1, 3  # what host code may do with a page
+Clock = dict[int, int]
+Spans = np.ndarray  # [n, 2]: addresses from and to, in order
+Protection = tuple[int, int, int]  # a range of pages, and what host code may do there
+NO_SPANS = np.zeros((0, 2), np.int64)
+
+
+@dataclass
+class Work:
+    """One launch or copy. `what`: in words, with its place in the program."""
+
+    what: str
+    stream: int
+    number: int
+    clock: Clock  # what comes before it
+    reads: Spans = field(default_factory=lambda: NO_SPANS)
+    writes: Spans = field(default_factory=lambda: NO_SPANS)
+    pages: list[tuple[int, int]] = field(default_factory=list)  # that host code is kept from
+
+    def before(self, clock: Clock) -> bool:
+        """Whether it comes before whoever has this clock."""
+        return self.number <= clock.get(self.stream, 0)
+
+
+class Timeline:
+    """The work of a program, as far as the host has not waited for it."""
+
+    def __init__(self) -> None:
+        self.clocks: dict[int, Clock] = {HOST: {}}
+        self.events: dict[int, Clock] = {}
+        self.alone: set[int] = set()  # streams that do not wait for the legacy one
+        self.streams = False  # whether there are others than the default one
+        self.works: list[Work] = []
+        self.said: set[tuple[str, str]] = set()
+
+    def issue(self, stream: int, what: str) -> Work:
+        """Work is asked for in a stream."""
+        stream = LEGACY if stream == 1 else stream
+        clock = self.clocks.setdefault(stream, {})
+        join(clock, self.clocks[HOST])
+        for other, known in self.clocks.items():
+            with_default = other not in (HOST, stream) and LEGACY in (stream, other)
+            if with_default and self.alone.isdisjoint((stream, other)):
+                join(clock, known)
+        number = clock.get(stream, 0) + 1
+        work = Work(what, stream, number, dict(clock))
+        clock[stream] = number
+        return work
+
+    def done(self, work: Work) -> list[tuple[str, int]]:
+        """What a work touched is known: the races that it has with others, in words, and at which address."""
+        found: list[tuple[str, int]] = []
+        for other in self.works:
+            if other.before(work.clock):
+                continue
+            pairs = (
+                (work.writes, other.writes, "writes", "writes"),
+                (work.reads, other.writes, "reads", "writes"),
+                (work.writes, other.reads, "writes", "reads"),
+            )
+            for mine, theirs, does, did in pairs:
+                at = first_common(mine, theirs)
+                if at is not None and (work.what, other.what) not in self.said:
+                    self.said.add((work.what, other.what))
+                    found.append((f"race between streams: {work.what} {does} what {other.what} {did}", at))
+                    break
+        self.works.append(work)
+        return found
+
+    # what orders
+
+    def record(self, event: int, stream: int) -> None:
+        """An event is recorded in a stream."""
+        self.events[event] = dict(self.issue(stream, "").clock)
+        stream = LEGACY if stream == 1 else stream
+        self.events[event][stream] = self.clocks[stream][stream]
+
+    def wait(self, stream: int, event: int) -> None:
+        """A stream waits for an event."""
+        join(self.clocks.setdefault(LEGACY if stream == 1 else stream, {}), self.events.get(event, {}))
+
+    def host_waits(self, stream: int | None = None, event: int | None = None) -> list[Protection]:
+        """The host waits for a stream, an event, or everything; the pages that it may touch again."""
+        host = self.clocks[HOST]
+        if event is not None:
+            join(host, self.events.get(event, {}))
+        elif stream is not None:
+            join(host, self.issue(stream, "").clock)
+        else:
+            for clock in list(self.clocks.values()):
+                join(host, clock)
+        over = [work for work in self.works if work.before(host)]
+        self.works = [work for work in self.works if not work.before(host)]
+        return [(start, end, BOTH) for work in over for start, end in work.pages]
+
+    # host code
+
+    def protect(self, work: Work, memory: list[tuple[int, int]]) -> list[Protection]:
+        """Pages of the host's memory, given as ranges, that a work wrote or read as a whole: host code is kept from
+        them until it has waited."""
+        found = []
+        for spans, may in ((work.reads, READ), (work.writes, NOTHING)):
+            for start, end in spans.tolist():
+                for first, last in memory:
+                    low = -(-max(start, first) // PAGE) * PAGE
+                    high = min(end, last) // PAGE * PAGE
+                    if low < high:
+                        work.pages.append((low, high))
+                        found.append((low, high, may))
+        return found
+
+    def host_touches(self, address: int, writes: bool) -> tuple[Work | None, list[Protection]]:
+        """Host code comes to memory that it is kept from: the work that it races with, and pages that it may touch."""
+        culprit = None
+        for work in self.works:
+            for spans in (work.writes, work.reads) if writes else (work.writes,):
+                if first_common(spans, np.array([[address, address + 1]])) is not None:
+                    culprit = culprit or work
+        freed = [pages for work in self.works for pages in work.pages if pages[0] <= address < pages[1]]
+        for work in self.works:
+            work.pages = [pages for pages in work.pages if pages not in freed]
+        return culprit, [(start, end, BOTH) for start, end in freed]
+
+
+class Touched(Observer):
+    """Which bytes of global memory a launch reads and writes, four at a time."""
+
+    def __init__(self, memory: DeviceMemory) -> None:
+        self.held = memory
+        self.read, self.written = (np.zeros(len(memory.data) // 4 + 1, bool) for _ in range(2))
+
+    def memory(self, event: MemoryEvent) -> None:
+        """See `Observer`."""
+        if event.space == "global":
+            self._mark(event.access, event.width, event.kind)
+
+    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
+        """See `Observer`."""
+        self._mark(access, width, kind)
+
+    def _mark(self, access: Access, width: int, kind: str) -> None:
+        at = access.flat() >> 2
+        for word in range(max(1, width // 4)):
+            if not kind.startswith("st"):
+                self.read[at + word] = True
+            if kind.startswith(("st", "atom")):
+                self.written[at + word] = True
+
+    def spans(self, marks: np.ndarray) -> Spans:
+        """The marked bytes of allocations."""
+        found = [spans for spans in self._parts(marks) if len(spans)]
+        return np.concatenate(found) if found else NO_SPANS
+
+    def _parts(self, marks: np.ndarray) -> Iterator[Spans]:
+        for start in sorted(self.held.live):
+            first, end = start - GLOBAL_BASE, self.held.live[start].end - GLOBAL_BASE
+            here = marks[first >> 2 : (end + 3) >> 2].astype(np.int8)
+            edges = np.flatnonzero(np.diff(here, prepend=0, append=0)).reshape(-1, 2)
+            yield edges.astype(np.int64) * 4 + start
+
+
+def rows(start: int, pitch: int, width: int, height: int) -> Spans:
+    """The bytes of a copy of `height` rows."""
+    first = start + np.arange(height, dtype=np.int64) * pitch
+    return np.stack([first, first + width], axis=1) if pitch != width else np.array([[start, start + width * height]])
+
+
+def join(into: Clock, other: Clock) -> None:
+    """Know what another clock does."""
+    for stream, number in other.items():
+        if into.get(stream, 0) < number:
+            into[stream] = number
+
+
+def first_common(a: Spans, b: Spans) -> int | None:
+    """The first address that is in both."""
+    if not len(a) or not len(b):
+        return None
+    after = np.searchsorted(b[:, 1], a[:, 0], side="right")  # the first of b that ends behind each of a's starts
+    there = after < len(b)
+    start = np.maximum(a[there, 0], b[after[there], 0])
+    common = np.flatnonzero(start < a[there, 1])
+    return int(start[common[0]]) if len(common) else None

@@ -1,0 +1,114 @@
+// Work of streams and host code that touch the same memory: ./streams WAY ... does each way
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+__global__ void fill(int* y, int n, int from) { for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = from + i; }
+__global__ void twice(int* z, const int* y, int n) { for (int i = threadIdx.x; i < n; i += blockDim.x) z[i] = 2 * y[i]; }
+static void host_work(void* data) { static_cast<int*>(data)[8191] += 1; }
+
+int main(int argc, char** argv) {
+    const int n = 8192;
+    int *pinned, *managed, *y, *z, *plain = new int[n];
+    cudaStream_t s, t, waits;
+    cudaEvent_t event;
+    cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&t, cudaStreamNonBlocking);
+    cudaStreamCreate(&waits);
+    cudaEventCreate(&event);
+    cudaMallocHost(&pinned, n * 4), cudaMallocManaged(&managed, n * 4), cudaMalloc(&y, n * 4), cudaMalloc(&z, n * 4);
+    for (int i = 1; i < argc; ++i) {
+        auto is = [&](const char* way) { return strcmp(argv[i], way) == 0; };
+        int found = -1;
+        // right
+        if (is("synchronised")) {
+            fill<<<1, 128, 0, s>>>(y, n, 0);
+            cudaMemcpyAsync(pinned, y, n * 4, cudaMemcpyDeviceToHost, s);
+            cudaStreamSynchronize(s);
+            found = pinned[n - 1];
+        }
+        if (is("managed")) fill<<<1, 128>>>(managed, n, 0), cudaDeviceSynchronize(), found = managed[n - 1];
+        if (is("event")) {
+            fill<<<1, 128, 0, s>>>(y, n, 0);
+            cudaEventRecord(event, s);
+            cudaStreamWaitEvent(t, event, 0);
+            twice<<<1, 128, 0, t>>>(z, y, n);
+            cudaMemcpyAsync(plain, z, n * 4, cudaMemcpyDeviceToHost, t);  // to pageable memory: done when it returns
+            found = plain[n - 1];
+        }
+        if (is("event-host")) {
+            fill<<<1, 128, 0, s>>>(managed, n, 0);
+            cudaEventRecord(event, s);
+            cudaEventSynchronize(event);
+            found = managed[n - 1];
+        }
+        if (is("halves")) {
+            fill<<<1, 128, 0, s>>>(y, n / 2, 0);
+            fill<<<1, 128, 0, t>>>(y + n / 2, n / 2, n / 2);
+            cudaDeviceSynchronize();
+            cudaMemcpy(plain, y, n * 4, cudaMemcpyDeviceToHost);
+            found = plain[n - 1];
+        }
+        if (is("default")) {
+            fill<<<1, 128, 0, waits>>>(y, n, 0);
+            twice<<<1, 128>>>(z, y, n);
+            fill<<<1, 128, 0, waits>>>(y, n, 1);
+            cudaMemcpy(plain, z, n * 4, cudaMemcpyDeviceToHost);
+            found = plain[n - 1];
+        }
+        if (is("callback")) {
+            fill<<<1, 128, 0, s>>>(managed, n, 0);
+            cudaLaunchHostFunc(s, host_work, managed);
+            cudaStreamSynchronize(s);
+            found = managed[n - 1];
+        }
+        if (is("readers")) {
+            fill<<<1, 128>>>(y, n, 0), cudaDeviceSynchronize();
+            twice<<<1, 128, 0, s>>>(z, y, n);
+            cudaMemcpyAsync(pinned, y, n * 4, cudaMemcpyDeviceToHost, t);
+            cudaStreamSynchronize(t), cudaStreamSynchronize(s);
+            found = pinned[n - 1];
+        }
+        // wrong
+        if (is("read-too-early")) {
+            fill<<<1, 128, 0, s>>>(y, n, 0);
+            cudaMemcpyAsync(pinned, y, n * 4, cudaMemcpyDeviceToHost, s);
+            found = pinned[n - 1];
+        }
+        if (is("managed-too-early")) fill<<<1, 128>>>(managed, n, 0), found = managed[n - 1];
+        if (is("other-stream")) {
+            fill<<<1, 128, 0, s>>>(y, n, 0);
+            twice<<<1, 128, 0, t>>>(z, y, n);
+            cudaStreamSynchronize(t);
+        }
+        if (is("event-too-early")) {
+            cudaEventRecord(event, s);
+            fill<<<1, 128, 0, s>>>(y, n, 0);
+            cudaStreamWaitEvent(t, event, 0);
+            twice<<<1, 128, 0, t>>>(z, y, n);
+        }
+        if (is("wrong-stream")) {
+            fill<<<1, 128, 0, s>>>(managed, n, 0);
+            cudaStreamSynchronize(t);
+            found = managed[n - 1];
+        }
+        if (is("source-reused")) {
+            cudaMemcpyAsync(y, pinned, n * 4, cudaMemcpyHostToDevice, s);
+            pinned[n - 1] = 1;
+        }
+        if (is("default-not-waited-for")) {
+            fill<<<1, 128>>>(y, n, 0);
+            twice<<<1, 128, 0, s>>>(z, y, n);
+        }
+        // clocks
+        if (is("timed") || is("timed-too-early")) {
+            const auto start = std::chrono::steady_clock::now();
+            fill<<<1, 128>>>(y, n, 0);
+            if (is("timed")) cudaDeviceSynchronize();
+            const auto end = std::chrono::steady_clock::now();
+            found = end < start;
+        }
+        printf("%s %d\n", argv[i], found), fflush(stdout);
+        cudaDeviceSynchronize();
+    }
+}

@@ -1,0 +1,156 @@
+"""What orders two accesses: right forms run without a word, wrong ones are reported, in whatever order blocks run."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import ptxsim
+
+ACROSS = r"race in global memory: (reads|writes|changes) what .* and no fence and atomic operation order the two"
+WITHIN = r"race: (reads|writes) what thread .* without a barrier between"
+# kernel: blocks, threads, forms that are right, and what the wrong ones must say
+FORMS = {
+    "chain": (3, 32, [0], {1: ACROSS}),
+    "lock": (4, 32, [0], {1: ACROSS}),
+    "stencil": (3, 64, [0], {1: ACROSS}),
+    "many_readers": (2, 32, [0], {1: ACROSS}),
+    "named": (1, 96, [0], {1: WITHIN}),
+    "producer": (1, 96, [0], {1: WITHIN}),
+    "half_warps": (1, 96, [0], {}),
+    "shared_flag": (1, 96, [0], {1: WITHIN, 2: WITHIN}),
+    "arrivals": (1, 96, [0, 2], {1: WITHIN, 3: WITHIN}),
+    "neighbours": (2, 96, [0, 2], {1: r"race: reads what block .* thread .* writes"}),
+    "landed": (1, 96, [0], {1: WITHIN, 2: r"read before the wait: a cp.async of thread", 3: WITHIN}),
+    "staged": (1, 96, [0], {1: r"read before the wait: a cp.async of thread"}),
+    "tile": (1, 96, [0], {1: WITHIN}),
+    "fetch": (1, 96, [0, 3], {
+        1: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",
+        2: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",
+        4: r"race in global memory: reads what thread .* without a barrier between"}),
+    "read_only": (1, 96, [0], {
+        1: r"reads through the read-only cache \(ld.global.nc\) what the thread itself writes at",
+        2: r"reads through the read-only cache \(ld.global.nc\) what thread \(1, 0, 0\) writes at"}),
+    "three_groups": (1, 128, [0], {1: r"reads the result of the wgmma .* before a wait_group for it"}),
+}  # fmt: skip
+
+
+def numbers(size: int) -> ptxsim.Array:
+    return ptxsim.Array(np.zeros(size, np.int32))
+
+
+@pytest.fixture
+def faults(compiled):
+    """A function: a kernel of order.cu with its arguments to the faults that it has, as lines."""
+
+    def launch(name, grid, block, args, **options):
+        done = compiled("order.cu", name).launch(grid, block, args, stop_at_first=False, **options)
+        launch.notes = done.notes
+        return [str(fault) for fault in done.faults]
+
+    return launch
+
+
+@pytest.mark.parametrize("lanes", [96, 16_384])  # each block in a batch of its own, or all together
+@pytest.mark.parametrize(("name", "form"), [(n, f) for n, (_, _, right, _) in FORMS.items() for f in right])
+def test_right_forms_are_silent(faults, name, form, lanes):
+    grid, block, *_ = FORMS[name]
+    assert (
+        faults(name, grid, block, [numbers(512), numbers(512), numbers(8), form], limits=ptxsim.Limits(lanes=lanes))
+        == []
+    )
+
+
+@pytest.mark.parametrize("lanes", [96, 16_384])
+@pytest.mark.parametrize(("name", "form"), [(n, f) for n, (_, _, _, wrong) in FORMS.items() for f in wrong])
+def test_wrong_forms_are_reported(faults, name, form, lanes):
+    grid, block, _, wrong = FORMS[name]
+    found = faults(name, grid, block, [numbers(512), numbers(512), numbers(8), form], limits=ptxsim.Limits(lanes=lanes))
+    assert len(found) == 1 or name in ("chain", "lock", "stencil", "neighbours"), found  # one cause, one line
+    assert re.search(wrong[form], found[0]), found
+
+
+@pytest.mark.parametrize("form", [0, 1, 2])
+def test_a_texture_does_not_see_what_the_launch_writes(faults, form):
+    given = numbers(96)
+    found = faults("fetched", 1, 96, [numbers(96), given, ptxsim.Texture(given, 1), form])
+    assert len(found) == (form > 0) and all("reads through the read-only cache (a texture) what" in f for f in found)
+
+
+def handed_over(faults, flag=0, writer=0, form=0, lanes=16_384):
+    args = [numbers(96), numbers(32), ptxsim.Array(np.array([flag], np.int32)), writer, form]
+    return faults("hand_over", 3, 32, args, limits=ptxsim.Limits(lanes=lanes))
+
+
+@pytest.mark.parametrize("writer", [0, 1, 2])
+@pytest.mark.parametrize("form", [0, 7])
+def test_a_flag_hands_over_what_a_fence_came_after(faults, writer, form):
+    assert handed_over(faults, 0, writer, form) == []
+
+
+@pytest.mark.parametrize("writer", [0, 1, 2])
+@pytest.mark.parametrize("form", [1, 2, 4, 5, 6, 8, 9])
+def test_a_flag_without_its_wait_or_fence_does_not(faults, writer, form):
+    assert any(re.search(ACROSS, fault) for fault in handed_over(faults, 0, writer, form))
+
+
+def test_a_flag_of_block_scope_does_not(faults):
+    assert any(re.search(ACROSS, fault) for fault in handed_over(faults, 0, 0, 3))
+
+
+@pytest.mark.parametrize("lanes", [32, 16_384])
+@pytest.mark.parametrize("writer", [0, 1, 2])
+@pytest.mark.parametrize("flag", [1, 5])
+def test_a_wait_that_an_older_value_satisfies_is_no_order(faults, flag, writer, lanes):
+    assert any(re.search(ACROSS, fault) for fault in handed_over(faults, flag, writer, 0, lanes))
+
+
+@pytest.mark.parametrize(("count", "wrong"), [(0, False), (-3, False), (1, True), (3, True), (7, True)])
+def test_a_count_that_is_there_from_before_ends_a_wait_too_early(faults, count, wrong):
+    """Three blocks count up. From -3 on the wait would never end, were not all of them to come six times."""
+    blocks = 4 if count >= 0 else 7
+    args = [numbers(256), numbers(256), ptxsim.Array(np.array([0 if count < 0 else count], np.int32)), 0]
+    found = faults("count_up", blocks, 32, args)
+    assert bool(found) == wrong and all(re.search(ACROSS, fault) for fault in found)
+
+
+def retargeted(faults, form):
+    x, other = (ptxsim.Array(np.full((32, 32), n, np.int32)) for n in (1, 2))
+    out = numbers(1024)
+    found = faults("retarget", 1, 64, [out, ptxsim.TensorMap(x, (32, 32)), other, form])
+    return found, out.numpy()
+
+
+@pytest.mark.parametrize("form", [0, 4])
+def test_a_tensor_map_is_seen_after_its_fences(faults, form):
+    found, out = retargeted(faults, form)
+    assert found == [] and (out == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("form", "lacks"), [(1, "release and .acquire"), (2, "acquire"), (3, "release and .acquire"), (5, "acquire")]
+)
+def test_a_tensor_map_without_its_fences_is_not(faults, form, lacks):
+    (fault,), _ = retargeted(faults, form)
+    what = r"uses the tensor map .* that thread \(0, 0, 0\) changes at .*, without a fence.proxy.tensormap::generic."
+    assert re.search(what + re.escape(lacks) + " between", fault)
+
+
+def test_a_shuffle_from_outside_of_its_mask_is_noted(faults):
+    assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 0]) == [] and faults.notes == ()
+    assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 1]) == []
+    (note,) = faults.notes
+    assert re.search(
+        r"thread \(8, 0, 0\): a shuffle takes the value of lane 16, which is outside of its mask 0x0000ffff", note
+    )
+
+
+@pytest.mark.parametrize("threads", [96, 64, 40])
+def test_exited_threads_are_noted_at_a_barrier(faults, threads):
+    assert faults("exited", 2, 96, [numbers(96), numbers(96), numbers(1), threads]) == []
+    assert len(faults.notes) == (threads < 96)
+    assert all(
+        re.search(r"threads of the block, as .*, have exited before this barrier", note) for note in faults.notes
+    )

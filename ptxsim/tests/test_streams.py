@@ -1,0 +1,56 @@
+"""Streams, events and the host: what orders work that touches the same memory, and what does not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+RIGHT = {
+    "synchronised": 8191,
+    "managed": 8191,
+    "event": 16382,
+    "event-host": 8191,
+    "halves": 8191,
+    "default": 16382,
+    "callback": 8192,
+    "readers": 8191,
+}
+HOST = (
+    r"race with the host: host code at streams.cu:\d+ {} what {}.* may still use, at 0x\w+, \d+ bytes into allocation"
+)
+STREAMS = (
+    r"race between streams: kernel twice, launched at streams.cu:\d+, reads what kernel fill, launched at .*, writes"
+)
+WRONG = {
+    "read-too-early": HOST.format("reads", r"cudaMemcpyAsync at streams.cu:\d+"),
+    "managed-too-early": HOST.format("reads", r"kernel fill, launched at streams.cu:\d+,"),
+    "other-stream": STREAMS,
+    "event-too-early": STREAMS,
+    "wrong-stream": HOST.format("reads", "kernel fill"),
+    "source-reused": HOST.format("writes", "cudaMemcpyAsync"),
+    "default-not-waited-for": STREAMS,
+}
+
+
+def test_what_is_ordered_is_silent(programs):
+    done = programs.run("streams", *RIGHT, options=["-q"])
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert done.stdout.split() == [word for way, found in RIGHT.items() for word in (way, str(found))]
+
+
+@pytest.mark.parametrize("way", WRONG)
+def test_what_is_not_ordered_is_reported_once(programs, way):
+    done = programs.run("streams", way, way, options=["-q"])
+    lines = [line for line in done.stderr.splitlines() if "of emulation" not in line]
+    assert done.returncode == 1 and all(re.search(WRONG[way], line) for line in lines), done.stderr
+    assert len({line.split(", at 0x")[0] for line in lines}) == 1
+
+
+@pytest.mark.parametrize(("way", "noted"), [("timed", False), ("timed-too-early", True)])
+def test_a_clock_that_is_read_before_the_kernel_has_ended_is_noted(programs, way, noted):
+    done = programs.run("streams", way)
+    found = re.search(
+        r"note: clock_gettime at streams.cu:\d+: the clock is read before the host has waited", done.stderr
+    )
+    assert done.returncode == 0 and (found is not None) == noted, done.stderr
