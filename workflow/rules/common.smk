@@ -125,8 +125,8 @@ STORE, JOB = PLAN.job["store"], f"{RESULTS}/job.json"
 UNTUNED = {key: value for key, value in PLAN.job.items() if key != "tuned"}
 PARTS, HARNESS = f"{RESULTS}/parts", f"{BUILD}/harness.cubin"
 # The emulator's code, as a parameter of each job that runs it: fifty files as its inputs would bury all others
-_emulator = [*Path("ptxsim").glob("*.py"), *Path("ptxsim/instructions").glob("*.py")]
-EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(_emulator))).hexdigest()
+_emulator = sorted(path for path in Path("ptxsim").rglob("*.py") if "tests" not in path.parts)
+EMULATOR = hashlib.sha256(b"\0".join(path.read_bytes() for path in _emulator)).hexdigest()
 # What is built in addition to the catalogue's kernels, by the name of its cubin: the harness and the microbenchmarks
 HARNESSES = {path.stem: path.as_posix() for path in sorted(Path("experiments").rglob("*.cu"))}
 # Options that many commands take
