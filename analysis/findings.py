@@ -4,8 +4,9 @@
         --out results/tables/findings.json
 
 A finding is a function of `FINDINGS`. It says whether it holds on a GPU, in a title that is true as it stands and in
-one sentence with its numbers. Fractions of cuBLAS are interleaved. `holds` is None where the intervals leave it
-undecided (within noise), and where a table is missing. findings.json is a list of {name, title, holds, sentence,
+one or two sentences with its numbers. They do not name the GPU: README, paper and explorer put it before them.
+Fractions of cuBLAS are interleaved. `holds` is None where the intervals leave it undecided (within noise), and where a
+table is missing. findings.json is a list of {name, title, holds, sentence,
 numbers, rows, gpus}: the first GPU's own, and in `gpus` those of each GPU, with gpu, model and date.
 """
 
@@ -78,13 +79,16 @@ def silently_wrong(numbers: Numbers) -> Finding:
     values |= {"misplaced_fraction": misplaced_fraction(1024 if wrong else 0)}
     values |= {"repaired_wrong": int(runs.loc[runs["xor_of"] == "offset", "wrong"].max())}
     holds = wrong > 0 and values["repaired_wrong"] == 0 and len(values["silent_tools"]) == len(tools)
-    title = "A published SGEMM is silently wrong on Hopper" if holds else "A published SGEMM is right on this GPU"
-    where = f"On the {numbers.results.model}" if measured else f"Emulated for {own['arch']}"
-    sentence = f"{where}, the rebuilt double buffer of sgemm.cu's 128x128x8 gets {wrong:,} of {values['elements']:,} "
-    sentence += f"fp32 elements wrong at n = {values['n']}"
+    found = "silently wrong on Hopper" if holds else "wrong, but not silently" if wrong else "right on this GPU"
+    title = f"The double buffer of a published SGEMM is {found}"
+    sentence = "" if measured else f"Emulated for {own['arch']}: "
+    sentence += f"rebuilt, the double buffer of sgemm.cu's 128x128x8 gets {wrong:,} of {values['elements']:,} fp32 "
+    sentence += f"elements wrong at n = {values['n']}."
     if values["silent_tools"]:
-        sentence += f"; {_listed(values['silent_tools'])} report nothing"
-    sentence += "; the emulator names the faulty line." if values["faults"] else "."
+        sentence += f" NVIDIA's {_listed(values['silent_tools'])} report nothing."
+    if values["faults"]:
+        sentence += " The emulator names the faulty line."
+    sentence = sentence[0].upper() + sentence[1:]
     return Finding(holds, title, sentence, values, _records(runs))
 
 
@@ -144,9 +148,9 @@ def conflicts_moved(numbers: Numbers) -> Finding:
         "Whether swizzling the stores alone slows the kernel is within noise",
     )
     sentence = (
-        f"On the {numbers.results.model} at n = {SIZE}, fp32, `{values['label']}` removes {_percent(removed)} of "
-        f"`{values['over_label']}`'s store conflicts, but loads take the total from {_millions(total[0])} to "
-        f"{_millions(total[1])}: {_percent(fractions[1])} of cuBLAS, not {_percent(fractions[0])}."
+        f"At n = {SIZE}, fp32, `{values['label']}` removes {_percent(removed)} of `{values['over_label']}`'s store "
+        f"conflicts, but loads take the total from {_millions(total[0])} to {_millions(total[1])}. It has "
+        f"{_percent(fractions[1])} of cuBLAS (interleaved), `{values['over_label']}` {_percent(fractions[0])}."
     )
     return Finding(holds, title, sentence, values, fewer + more)
 
@@ -190,9 +194,9 @@ def steps_pay(numbers: Numbers) -> Finding:
         "Whether most steps that move their counters as meant pay is within noise",
     )
     sentence = (
-        f"On the {numbers.results.model} at n = {SIZE}, {len(meant)} of {len(rows)} steps moved their counters as "
-        f"meant: {values['faster']} became more than 2% faster (interleaved), {values['within']} stayed within 2%, "
-        f"{values['slower']} became slower, {values['undecided']} are undecided."
+        f"At n = {SIZE}, {len(meant)} of {len(rows)} steps moved every counter as meant. Of these, {values['faster']} "
+        f"became more than 2% faster (interleaved), {values['within']} stayed within 2%, {values['slower']} became "
+        f"more than 2% slower, and {values['undecided']} are undecided."
     )
     return Finding(holds, title, sentence, values, rows)
 
@@ -241,9 +245,10 @@ def merged_loads(numbers: Numbers) -> Finding:
         "Whether a kernel gains from shared loads that are not merged is within noise",
     )
     sentence = (
-        f"On the {numbers.results.model}, an LDS.128 takes {plain_cycles:.1f} issue cycles, and {merged_cycles:.1f} "
-        f"with half the wavefronts where neighbouring lanes share words; at n = {SIZE}, fp32, `{values['label']}` has "
-        f"{_percent(values['fraction'])} of cuBLAS, `{values['over_label']}` {_percent(values['over_fraction'])}."
+        f"Among FMAs an LDS.128 takes {plain_cycles:.1f} issue cycles, and {merged_cycles:.1f} with half the "
+        f"wavefronts where neighbouring lanes share words. At n = {SIZE}, fp32, `{values['label']}` has "
+        f"{_percent(values['fraction'])} of cuBLAS (interleaved), `{values['over_label']}` "
+        f"{_percent(values['over_fraction'])}."
     )
     return Finding(holds, title, sentence, values)
 
@@ -262,8 +267,8 @@ def emulator(numbers: Numbers) -> Finding:
     title = "The emulator predicts most counter values exactly" + (", but few bank conflicts" if few else "")
     title = title if exact > MOST else "The emulator predicts at most half of the counter values exactly"
     sentence = (
-        f"Of {values['pairs']:,} values of {len(table)} counters on the {numbers.results.model}, {_percent(exact)} are "
-        f"exact and {_percent(near)} within 1%; {values['counters_exact']} counters always are, bank conflicts in "
+        f"Of {values['pairs']:,} values of {len(table)} counters, {_percent(exact)} are exact and {_percent(near)} lie "
+        f"within 1%. {values['counters_exact']} counters are exact for every kernel; bank conflicts are in "
         f"{values['conflict_exact']} of {values['conflict_pairs']} values."
     )
     rows = _records(table.drop(columns=["metric"]))
@@ -293,49 +298,51 @@ def hopper_level(numbers: Numbers) -> Finding:
     values |= _known(numbers, {f"in_step_bf16_{n}": (in_step, "fraction", n) for n in (8192, 16384)})
     title = _chosen(
         level,
-        "Stream-K and TMA stores match cuBLAS from n = 4096 on" + ("; ping-pong falls behind" if behind else ""),
+        "Stream-K and TMA stores match cuBLAS at n = 4096, 8192 and 16384"
+        + ("; ping-pong falls behind" if behind else ""),
         "Stream-K and TMA stores fall short of cuBLAS",
         "Whether stream-K and TMA stores match cuBLAS is within noise",
     )
-    sentence = f"On the {numbers.results.model}, the better reaches "
-    sentence += (
-        f"{', '.join(_percent(best['bf16', n])[:-1] for n in sizes)}% of cuBLAS bf16 at n = 2048, 4096, 8192, 16384"
-    )
-    sentence += f"; ping-pong has {_percent(pingpong[16384])} at the last"
+    reached = _listed(_percent(best["bf16", n])[:-1] for n in sizes)
+    sentence = f"In bf16 the better of the two reaches {reached}% of cuBLAS (interleaved) at n = {_listed(sizes)}. "
+    sentence += f"At {sizes[-1]} ping-pong has {_percent(pingpong[sizes[-1]])}"
     if {"pingpong_dram_bytes", "streamk_dram_bytes"} <= set(values):
         moved = [values[f"{kind}_dram_bytes"] / 1e9 for kind in ("pingpong", "streamk")]
-        sentence += f", with {moved[0]:.0f} GB of DRAM traffic against {moved[1]:.0f}"
+        sentence += f" and moves {moved[0]:.0f} GB to and from DRAM, stream-K {moved[1]:.0f} GB"
     return Finding(level, title, f"{sentence}.", values, rows)
 
 
 def fp32_simt(numbers: Numbers) -> Finding:
     """fp32 kernels without tensor cores next to cuBLAS: at squares, and over the shapes of the dispatcher's sweep."""
-    best, swept = _fastest_simt(numbers), _swept(numbers.results)
-    square = (swept["m"] == swept["n"]) & (swept["n"] == swept["k"])
+    best, timed = _fastest_simt(numbers), _swept(numbers.results)
+    name = Counter(name for name, _ in best.values()).most_common(1)[0][0]
+    swept = timed.loc[timed.groupby(["m", "n", "k"])["fraction"].idxmax()]
+    square, others = _square(swept), swept[~_square(swept)]
     lost = sorted(int(n) for n in swept.loc[square & (swept["fraction"] < 1), "n"])
-    others = swept[~square]
-    sizes = sorted({*best, *swept.loc[square, "n"].astype(int)})
-    behind = max([*lost, *(n for n, (_, one) in best.items() if not one > 1)], default=0)  # the last n not decided
-    first = next((n for n in sizes if n > behind), None)
-    undecided = any((one > 1).holds is None for n, (_, one) in best.items() if n >= LARGE)
+    own = {n: _fraction(numbers, name, n) for n in numbers.sizes(name)}
+    own_swept = timed[_square(timed) & (timed["variant"] == name)]
+    sizes = sorted({*own, *own_swept["n"].astype(int)})
+    behind = [*own_swept.loc[own_swept["fraction"] <= 1, "n"], *(n for n, one in own.items() if not one > 1)]
+    first = next((n for n in sizes if n > max(behind, default=0)), None)
+    undecided = any((one > 1).holds is None for n, one in own.items() if n >= LARGE)
     holds = True if first is not None and first <= LARGE else None if undecided else False
-    fractions = [one.value for _, one in best.values()]
-    label = _label(numbers, Counter(name for name, _ in best.values()).most_common(1)[0][0])
+    fractions, label = [one.value for _, one in best.values()], _label(numbers, name)
     values = {"label": label, "sizes": len(best), "first_n": min(best), "last_n": max(best), "from_n": first}
     values |= {"ahead": sum(bool(one > 1) for _, one in best.values()), "behind_at": lost, "others": len(others)}
     values |= {"others_behind": int((others["fraction"] < 1).sum()), "swept_squares": int(square.sum())}
     values |= {"least_fraction": min(fractions), "greatest_fraction": max(fractions)}
     title = _chosen(
         holds,
-        f"fp32 without tensor cores passes cuBLAS at every measured square from n = {first} on",
-        "fp32 without tensor cores does not pass cuBLAS at every measured large square",
-        "Whether fp32 without tensor cores passes cuBLAS at every large square is within noise",
+        f"Without tensor cores `{label}` passes cuBLAS fp32 at every square that it ran on with n >= {first}",
+        f"Without tensor cores `{label}` does not pass cuBLAS fp32 at every large square that it ran on",
+        f"Whether `{label}` passes cuBLAS fp32 at every large square is within noise",
     )
-    sentence = f"On the {numbers.results.model}, `{label}` has {_percent(min(fractions))[:-1]} to "
-    sentence += f"{_percent(max(fractions))} of cuBLAS fp32 at n = {min(best)} to {max(best)}"
+    sentence = f"`{label}` has {_percent(min(fractions))[:-1]} to {_percent(max(fractions))} of cuBLAS fp32 "
+    sentence += f"(interleaved) at {len(best)} sizes, n = {min(best)} to {max(best)}"
     if len(swept):
-        sentence += f"; a sweep has cuBLAS ahead at {_listed(lost)} and" if lost else "; a sweep has cuBLAS ahead"
-        sentence += f" in {values['others_behind']} of {len(others)} non-squares"
+        sentence += ". In the dispatcher's sweep cuBLAS is ahead "
+        sentence += f"at n = {_listed(lost)} and " if lost else ""
+        sentence += f"on {values['others_behind']} of {len(others)} problems that are not square"
     rows = [{"n": n, "variant": name, "fraction": one.value} for n, (name, one) in best.items()]
     return Finding(holds, title, f"{sentence}.", values, rows)
 
@@ -355,11 +362,14 @@ def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
 
 
 def _swept(results: Results) -> pd.DataFrame:
-    """The fastest kernel of each problem that sgemm_best's sweep timed: m, n, k, fraction. None if a kernel changed."""
+    """The kernels that sgemm_best's sweep timed on each problem: m, n, k, variant, fraction. None if one changed."""
     rows = results.table("dispatch")
     rows = rows[(rows["dispatcher"] == "sgemm_best") & (rows["kind"] == "kernel")]
-    rows = rows.iloc[:0] if rows["stale"].any() else rows
-    return rows.loc[rows.groupby(["m", "n", "k"])["fraction"].idxmax()]
+    return rows.iloc[:0] if rows["stale"].any() else rows
+
+
+def _square(rows: pd.DataFrame) -> pd.Series:
+    return (rows["m"] == rows["n"]) & (rows["n"] == rows["k"])
 
 
 def three_tf32(numbers: Numbers) -> Finding:
@@ -388,15 +398,15 @@ def three_tf32(numbers: Numbers) -> Finding:
     holds = False if faster and not exact else faster
     title = _chosen(
         holds,
-        "Three TF32 products replace one of fp32: faster, and more exact on ordinary data",
+        "Three TF32 products replace one of fp32: faster, and for long sums more exact on ordinary data",
         "Three TF32 products are "
         + ("faster than cuBLAS fp32, but less exact" if faster else "no faster than cuBLAS fp32"),
         "Whether three TF32 products are faster than cuBLAS fp32 is within noise",
     )
     sentence = (
-        f"On the {numbers.results.model}, `{values['label']}` has {least:.1f} to {most:.1f} times the speed of cuBLAS "
-        f"fp32 for n = {min(fractions)} to {max(fractions)}, and {ordinary.min():.2f} to {ordinary.max():.2f} of its "
-        f"RMS error from k = {LONG} on."
+        f"`{values['label']}` is {least:.1f} to {most:.1f} times as fast as cuBLAS fp32 (interleaved) at n = "
+        f"{_listed(fractions)}. From k = {LONG} on it has {ordinary.min():.2f} to {ordinary.max():.2f} of cuBLAS's RMS "
+        f"error on {_listed(sorted(set(ratio.loc[~wide, 'data'])))} inputs."
     )
     return Finding(holds, title, sentence, values, _records(ratio))
 
@@ -424,12 +434,12 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
         "Whether published fp32 and 16-bit kernels keep their fractions of cuBLAS is within noise",
     )
     sentence = (
-        f"On the {numbers.results.model} at n = {SIZE}, the last fp32 rungs keep {_percent(least)[:-1]} to "
-        f"{_percent(most)} of their published fraction of cuBLAS; the bf16 rung has {_percent(half['here'])}, "
-        f"published {_percent(half['published'])}"
+        f"At n = {SIZE} the last fp32 rungs keep {_percent(least)[:-1]} to {_percent(most)} of their published "
+        f"fraction of cuBLAS. The bf16 rung has {_percent(half['here'])} (interleaved), published "
+        f"{_percent(half['published'])}"
     )
     if values["mma_of_wgmma"]:
-        sentence += f": `mma.sync` reaches {_percent(values['mma_of_wgmma'])} of `wgmma`'s rate"
+        sentence += f"; loops of `mma.sync` reach {_percent(values['mma_of_wgmma'])} of `wgmma`'s rate"
     return Finding(holds, title, f"{sentence}.", values, rows)
 
 
@@ -451,14 +461,14 @@ def power(numbers: Numbers) -> Finding:
     holds = False if False in higher else None if None in higher else True
     title = _chosen(
         holds,
-        "The values in a matrix decide the clock of tensor-core kernels",
-        "The values in a matrix do not always change the clock of tensor-core kernels",
-        "Whether the values in a matrix decide the clock of tensor-core kernels is within noise",
+        "Matrices of zeros raise the clock of tensor-core kernels",
+        "Matrices of zeros do not always raise the clock of tensor-core kernels",
+        "Whether matrices of zeros raise the clock of tensor-core kernels is within noise",
     )
     sentence = (
-        f"On the {numbers.results.model} at n = {shown['n']}, {shown['label']} runs at {shown['zeros_tflops']:.0f} "
-        f"TFLOP/s and {shown['zeros_mhz']:.0f} MHz on zeros, {shown['uniform_tflops']:.0f} and "
-        f"{shown['uniform_mhz']:.0f} on uniform inputs; fp32 clocks without tensor cores differ by at most "
+        f"At n = {shown['n']} {shown['label']} runs at {shown['zeros_tflops']:.0f} TFLOP/s and "
+        f"{shown['zeros_mhz']:.0f} MHz on zeros, at {shown['uniform_tflops']:.0f} TFLOP/s and "
+        f"{shown['uniform_mhz']:.0f} MHz on uniform inputs. Without tensor cores, fp32 clocks differ by at most "
         f"{100 * (values['plain_clock_ratio'] - 1):.0f}%."
     )
     return Finding(holds, title, sentence, values, rows)
@@ -488,7 +498,7 @@ def _with_zeros(numbers: Numbers, name: str, n: int) -> dict[str, Any]:
 # ---- all of them ----------------------------------------------------------------------------------------------------
 
 FINDINGS: dict[str, tuple[Callable[[Numbers], Finding], str]] = {  # with its subject, where nothing was measured
-    "silently_wrong": (silently_wrong, "A published SGEMM on this GPU"),
+    "silently_wrong": (silently_wrong, "The double buffer of a published SGEMM on this GPU"),
     "hopper_level": (hopper_level, "Hopper kernels next to cuBLAS"),
     "conflicts_moved": (conflicts_moved, "Bank conflicts of a swizzle of the stores"),
     "fp32_simt": (fp32_simt, "fp32 without tensor cores next to cuBLAS"),
@@ -507,7 +517,7 @@ def on_gpu(numbers: Numbers, name: str) -> Finding:
     try:
         return function(numbers)
     except Missing as missing:
-        return Finding(None, f"{subject}: not measured", f"Not measured on the {numbers.results.model}: {missing}.")
+        return Finding(None, f"{subject}: not measured", f"Not measured: {missing}.")
 
 
 def document(gpus: Sequence[Results]) -> list[dict[str, Any]]:

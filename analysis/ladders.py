@@ -1,15 +1,27 @@
-"""Which ladder a variant belongs to, and the steps of the ladders as the worklogs' folders declare them."""
+"""Which ladder a variant belongs to, the steps of the ladders as the worklogs' folders declare them, and the best
+kernels: README and paper take these from here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
 
+from analysis.results import Results, usual
+from analysis.timings import PROCESSES
 from contracts import worklogs
 from contracts.worklogs import OURS
 
 LIBRARY = "library"
+BEST_SIZES = (2048, 4096, 8192, 12288, 16384)
+KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {  # of kernels that compete; B lies by rows, as for all others
+    "fp32 without tensor cores": lambda rows: (rows["dtype"] == "fp32") & ~rows["tensor"].astype(bool),
+    # Sums outside the tensor cores, which for long k are as exact as in fp32
+    "fp32 by 3xTF32": lambda rows: rows["variant"].str.match("sgemm_3xtf32.*_outside"),
+    "TF32": lambda rows: (rows["dtype"] == "tf32") & ~rows["variant"].str.contains("_bcol"),
+    "bf16": lambda rows: (rows["dtype"] == "bf16") & ~rows["variant"].str.contains("_bcol"),
+}
 
 
 def worklog_of(variants: pd.DataFrame) -> pd.Series:
@@ -37,3 +49,22 @@ def steps(variants: pd.DataFrame) -> list[dict[str, Any]]:
     order, known = ladders(variants), set(variants["variant"])
     found = [step for step in worklogs.steps() if {step["variant"], step["over"]} <= known]
     return sorted(found, key=lambda step: order.index(step["worklog"]))
+
+
+def best_kernels(results: Results) -> list[dict[str, Any]]:
+    """The best kernel of each of `KINDS` at each of `BEST_SIZES`, squares with uniform inputs, interleaved.
+
+    Where five processes measured any kernel of the GPU, only such rows compete. The best is the one whose interval
+    begins highest, so that one lucky timing does not win. A size without a row is left out. Each row has kind, n,
+    variant, label, tflops, fraction, fraction_low, fraction_high and processes.
+    """
+    rows = usual(results.squares)
+    rows = rows[(rows["kind"] == "kernel") & ~rows["stale"].astype(bool) & rows["n"].isin(BEST_SIZES)]
+    often = rows["processes"] >= PROCESSES
+    rows = rows[often] if often.any() else rows
+    columns = ["n", "variant", "label", "tflops", "fraction", "fraction_low", "fraction_high", "processes"]
+    found: list[dict[str, Any]] = []
+    for kind, chosen in KINDS.items():
+        own = rows[chosen(rows)].sort_values(["n", "fraction_low"], kind="stable").drop_duplicates("n", keep="last")
+        found += [dict(zip(columns, row, strict=True)) | {"kind": kind} for row in own[columns].to_numpy().tolist()]
+    return found

@@ -331,7 +331,7 @@ def rounds_to(ours: Any, theirs: Any, digit: float) -> Truth:
     ours, theirs, half = Estimate.of(ours), Estimate.of(theirs), digit * (0.5 + 1e-9)
     inside = abs(ours - theirs)
     holds = True if inside.high <= half else False if inside.low > half else None
-    return Truth(holds, f"{ours} rounds to {theirs}", ours)
+    return Truth(holds, f"{ours} = {theirs} to the nearest {digit:g}", ours)
 
 
 def equals(ours: Any, wanted: Any) -> Truth:
@@ -344,8 +344,9 @@ def equals(ours: Any, wanted: Any) -> Truth:
 
 
 def is_(text: Any, wanted: str) -> Truth:
-    """Whether a text is another."""
-    return Truth(str(text) == wanted, f"{text} is {wanted}", str(text))
+    """Whether a text is another. Its words show the text, and the wanted one where that differs."""
+    same = str(text) == wanted
+    return Truth(same, wanted if same else f"{text}, not {wanted}", str(text))
 
 
 def contains(text: Any, part: str) -> Truth:

@@ -12,21 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from analysis.results import Results, usual
+from analysis import ladders
+from analysis.results import Results
 from contracts import UserError, run_command, write_text
 
 SIZES = ((2048,), (4096,), (8192,), (16384, 12288))  # the first of each that a kind of kernel was timed at
-KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
-    "fp32": lambda rows: (rows["dtype"] == "fp32") & ~rows["tensor"].astype(bool),
-    "fp32 by 3xTF32": lambda rows: rows["variant"].str.match("sgemm_3xtf32.*_outside"),  # the ones as exact as fp32
-    "bf16": lambda rows: (rows["dtype"] == "bf16") & ~rows["variant"].str.contains("_bcol_"),  # B by rows, as all
-}
+KINDS = {"fp32": "fp32 without tensor cores", "fp32 by 3xTF32": "fp32 by 3xTF32", "bf16": "bf16"}  # of `ladders.KINDS`
 LEADING = 3  # findings
 
 
@@ -34,29 +29,28 @@ def best_kernels(gpus: Sequence[Results]) -> str:
     """The table: for each GPU and kind, the best kernel at each size, with TFLOP/s and its fraction of cuBLAS."""
     lines = ["| GPU | type | n = 2048 | 4096 | 8192 | 16384 |", "| --- | --- | ---: | ---: | ---: | ---: |"]
     for results in gpus:
-        rows = usual(results.squares)
-        rows = rows[(rows["kind"] == "kernel") & ~rows["stale"].astype(bool)]
-        for kind, chosen in KINDS.items():
-            cells = [_cell(rows[chosen(rows)], sizes) for sizes in SIZES]
-            lines.append(f"| {results.model} | {kind} | {' | '.join(cells)} |")
+        best = {(row["kind"], row["n"]): row for row in ladders.best_kernels(results)}
+        for title, kind in KINDS.items():
+            cells = [_cell({n: best[kind, n] for n in sizes if (kind, n) in best}, sizes[0]) for sizes in SIZES]
+            lines.append(f"| {results.model} | {title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _cell(rows: pd.DataFrame, sizes: Sequence[int]) -> str:
-    """The kernel whose interval begins highest, so that one lucky timing does not win."""
-    for n in sizes:
-        at_size = rows[rows["n"] == n]
-        if len(at_size):
-            best = at_size.sort_values("fraction_low").iloc[-1]
-            label = best["label"].removesuffix("_bf16")
-            text = f"{best['tflops']:.0f} ({100 * best['fraction']:.0f}%)<br>`{label}`"
-            return text if n == sizes[0] else f"{text}, n = {n}"
+def _cell(best: Mapping[int, Mapping[str, Any]], wanted: int) -> str:
+    """The first of the best kernels at several sizes; its size, unless it is the wanted one."""
+    for n, row in best.items():
+        text = f"{row['tflops']:.0f} ({100 * row['fraction']:.0f}%)<br>`{row['label'].removesuffix('_bf16')}`"
+        return text if n == wanted else f"{text}, n = {n}"
     return "–"
 
 
 def findings(found: Sequence[Mapping[str, Any]]) -> str:
-    """One list item for each of the leading findings: its title, its numbers, and where else it holds."""
-    return "\n".join(f"- **{one['title']}.** {one['sentence']} {_elsewhere(one['gpus'])}" for one in found[:LEADING])
+    """One list item for each of the leading findings: its title, its GPU and numbers, and where else it holds."""
+    lines = [
+        f"- **{one['title']}.** *{one['gpus'][0]['model']}.* {one['sentence']} {_elsewhere(one['gpus'])}"
+        for one in found[:LEADING]
+    ]
+    return "\n".join(lines)
 
 
 def _elsewhere(gpus: Sequence[Mapping[str, Any]]) -> str:

@@ -1,8 +1,8 @@
 """summary.json: what the paper says of a results folder in a few words.
 
 machine and provenance as recorded; origin and archived; experiments with their titles, questions, kind of figure,
-sizes and the variants that were not measured; kernels that failed a check; counts of kernels, timings, samples and
-checks.
+sizes and the variants that were not measured; the best kernels (analysis.ladders); kernels that failed a check; counts
+of kernels, timings, samples and checks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.ladders import best_kernels
 from analysis.results import Results
 from contracts import load_yaml, worklogs
 
@@ -81,6 +82,7 @@ def summary_table(results: Results) -> dict[str, Any]:
         "archived": results.archived,
         "origin": f"{results.gpu}, {results.date}",
         "experiments": experiments(results.timings),
+        "best": best_kernels(results),
         "failed": results.failed.to_dict("records"),
         "counts": counts(results),
         "library_functions": functions[columns].to_dict("records"),

@@ -115,7 +115,7 @@ def test_a_document_fits_its_pages_and_can_be_read_in_print(made: Path, document
 def test_each_finding_is_stated_once(made: Path) -> None:
     text = text_of(made / "paper.pdf")
     for finding in json.loads((made / "tables" / "findings.json").read_text()):
-        title = re.sub(r"[\s-]", "", finding["title"])
+        title = re.sub(r"[\s`-]", "", finding["title"])
         assert text.count(title) == 1, finding["title"]
 
 

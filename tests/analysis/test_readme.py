@@ -62,7 +62,7 @@ def test_a_finding_says_where_it_holds_and_what_was_emulated() -> None:
 
     gpus = [gpu("H100", True, measured=True), gpu("H200", True, measured=False), gpu("A100", False), gpu("L40", None)]
     text = readme.findings([{"title": "T", "sentence": "S.", "gpus": gpus}])
-    assert text == "- **T.** S. Holds on H100 and H200 (emulated); does not hold on A100; undecided on L40."
+    assert text == "- **T.** *H100.* S. Holds on H100 and H200 (emulated); does not hold on A100; undecided on L40."
 
 
 def test_the_best_kernel_is_the_one_whose_interval_begins_highest(made: Path) -> None:
