@@ -82,7 +82,7 @@ def test_the_pytest_example_passes(tmp_path, ptx):
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "annotate", "banks", "bounds", "predict", "bench"])
+@pytest.mark.parametrize("command", ["run", "annotate", "banks", "bounds", "predict"])
 def test_each_command_is_documented(command, capsys):
     from ptxsim.cli import main
 
