@@ -929,25 +929,6 @@ class Emulated(Row):
     source_hash: SourceHash
 
 
-@model("l2_measured")
-class L2Measured(Row):
-    """experiments/emulation/l2_measured.csv: bytes that a launch with m = n = k read from DRAM, for sizes and cards of
-    which there is no archive. Estimates of experiments/emulation/l2_traffic.py are held against them."""
-
-    KEY = ("machine", "variant", "n", "tile", "strip")
-    machine: str = column("a preset of ptxsim/machines.py")
-    variant: str
-    n: N
-    like: str | None = optional("of a library's kernel: the entry whose order of tiles is assumed for it")
-    tile: str | None = optional("of a block, ROWSxCOLUMNS, where it is not the entry's")
-    cluster: str | None = optional("in blocks, ROWSxCOLUMNS, where it is not the entry's")
-    strip: int | None = optional("tile columns of a strip, where they are not the entry's", ge=0)
-    dram_read_bytes: int = column("dram__bytes_read.sum", unit="bytes", ge=1)
-    date: str = column("on which it was measured")
-    commit: str | None = optional("of the kernels; empty: it was not recorded")
-    source: str = column("card and how it was measured")
-
-
 @model("toolchain")
 class Toolchain(Document):
     """toolchain.json: compilers, driver and GPU. Everything that is built or measured depends on it."""

@@ -85,7 +85,6 @@ class Launch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     steps: int  # instructions, each for all threads that were there
-    lane_instructions: int  # an upper bound: steps x threads of the batch
     notes: tuple[str, ...] = ()  # what is no fault, but worth a word; each one line
     faults: tuple[Found, ...] = ()  # each line and kind once; where the launch stops at its first, only accepted ones
 
@@ -263,7 +262,7 @@ class Kernel:
             raw = arena.read(address, array.nbytes)
             array._data = raw.view(array._data.dtype).reshape(array._data.shape).copy()
         notes = (*machine.diag.notes, *self._unset_constants(given))
-        return Launch(self.name, grid, block, steps, lanes, notes, tuple(faults.found.values()))
+        return Launch(self.name, grid, block, steps, notes, tuple(faults.found.values()))
 
     def count(
         self,

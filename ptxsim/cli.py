@@ -1,4 +1,4 @@
-"""`python -m ptxsim run | annotate | banks | bounds | predict | bench`: emulate a kernel, check its memory accesses,
+"""`python -m ptxsim run | annotate | banks | bounds | predict`: emulate a kernel, check its memory accesses,
 count what the memory system does.
 
 python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg random:f32:256x256 ...
@@ -6,7 +6,6 @@ python -m ptxsim annotate KERNEL.cu --grid 2,2 --block 256 --arg ...
 python -m ptxsim banks KERNEL.cu --line 57 --out picture.svg --grid 1 --block 256 --arg ...
 python -m ptxsim bounds KERNEL.cu --grid 64,64 --block 256 --arg ... --machine h200
 python -m ptxsim predict KERNEL.cuh --entry 'tiled<128, 8>' -I include --grid 64,64 --block 256 --arg ...
-python -m ptxsim bench KERNEL.ptx --grid 2,2 --block 256 --arg ...
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -137,23 +135,18 @@ def _limits(options: argparse.Namespace) -> Limits:
 def _arguments(options: argparse.Namespace) -> list[Argument]:
     """The kernel's arguments; what is to be written can be."""
     arguments = [parse_argument(text, number) for number, text in enumerate(options.arg)]
-    out = getattr(options, "out", None)
-    require_writable([*([out] if out else []), *(a.save_as for given in arguments for a in given.saved if a.save_as)])
+    written = [options.out, *(saved.save_as for given in arguments for saved in given.saved)]
+    require_writable([path for path in written if path])
     return arguments
 
 
 def _launch(
-    kernel: Kernel,
-    options: argparse.Namespace,
-    arguments: list[Argument],
-    observers: Sequence[Observer] = (),
-    factor: int = 1,
+    kernel: Kernel, options: argparse.Namespace, arguments: list[Argument], observers: Sequence[Observer]
 ) -> Launch:
     checks = Checks() if options.checks else False
     limits = _limits(options)
-    x, *rest = parse_size(options.grid)
     done = kernel.launch(
-        (x * factor, *rest),
+        parse_size(options.grid),
         parse_size(options.block),
         [a.value for a in arguments],
         options.shared,
@@ -337,24 +330,6 @@ def _over(text: str | None) -> tuple[int, tuple[int, ...]] | None:
         ) from None
 
 
-def bench(options: argparse.Namespace) -> int:
-    """Time each kernel given: loading, running, lane-instructions a second; and how that grows with the grid."""
-    print(f"{'kernel':48s} {'blocks':>8s} {'load s':>8s} {'run s':>8s} {'lane-instr/s':>14s}")
-    for path in options.kernels:
-        began = time.perf_counter()
-        kernel = load(path, options.entry)
-        loaded = time.perf_counter() - began
-        for factor in options.grow:
-            arguments = _arguments(options)
-            began = time.perf_counter()
-            done = _launch(kernel, options, arguments, factor=factor)
-            taken = time.perf_counter() - began
-            name = kernel.title if len(kernel.title) <= 48 else kernel.title[:45] + "..."
-            rate = done.lane_instructions / taken
-            print(f"{name:48s} {math.prod(done.grid):8d} {loaded:8.3f} {taken:8.3f} {rate:14,.0f}")
-    return 0
-
-
 def _positive(text: str) -> int:
     """A whole number from 1 on."""
     return _whole(text, 1)
@@ -380,11 +355,6 @@ def _amount(text: str) -> float:
     if not value > 0:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no positive number")
     return value
-
-
-def _factors(text: str) -> tuple[int, ...]:
-    """Positive whole numbers."""
-    return tuple(_positive(part) for part in text.split(","))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -516,13 +486,6 @@ def main(argv: list[str] | None = None) -> int:
     )
     _common(predicted)
     predicted.set_defaults(act=predict)
-    many = commands.add_parser("bench", help=bench.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
-    many.add_argument("kernels", type=Path, nargs="+", help=".ptx files")
-    many.add_argument(
-        "--grow", type=_factors, default=(1,), metavar="1,2,4", help="run with so many times the blocks along x, too"
-    )
-    _common(many)
-    many.set_defaults(act=bench)
     programs.add(commands)
     options = parser.parse_args(argv)
     try:

@@ -38,8 +38,6 @@ class Machine:
     shared_wavefronts_per_clock: float
     l1_lines_per_clock: float  # 128-byte lines that the L1's tags look up
     l2_bytes_per_clock: float  # between L2 and one SM
-    l2_bytes: int
-    l2_partitions: int  # each keeps what its own SMs read
     # what one SM holds
     warps: int
     blocks: int
@@ -63,16 +61,15 @@ _SM90: dict[str, Any] = {
     "shared_wavefronts_per_clock": 1,
     "l1_lines_per_clock": 1,
     "l2_bytes_per_clock": 64,
-    "l2_partitions": 2,
     "warps": 64,
     "blocks": 32,
     "registers": 65536,
     "shared_bytes": 228 * 1024,
 }
 PRESETS = {
-    "h200": Machine("H200 SXM", sms=132, clock_mhz=1980, dram_gb_per_s=4800, l2_bytes=60 << 20, **_SM90),
-    "h100-sxm": Machine("H100 SXM", sms=132, clock_mhz=1980, dram_gb_per_s=3350, l2_bytes=50 << 20, **_SM90),
-    "h100-pcie": Machine("H100 PCIe", sms=114, clock_mhz=1755, dram_gb_per_s=2000, l2_bytes=50 << 20, **_SM90),
+    "h200": Machine("H200 SXM", sms=132, clock_mhz=1980, dram_gb_per_s=4800, **_SM90),
+    "h100-sxm": Machine("H100 SXM", sms=132, clock_mhz=1980, dram_gb_per_s=3350, **_SM90),
+    "h100-pcie": Machine("H100 PCIe", sms=114, clock_mhz=1755, dram_gb_per_s=2000, **_SM90),
 }
 
 

@@ -72,14 +72,6 @@ def test_flags_of_nvcc(source, capsys):
     assert '--nvcc-flags "\'open": No closing quotation' in capsys.readouterr().err
 
 
-def test_bench(source, capsys):
-    options = [part for text in ("zeros:f32:64", "random:f32:64:1", "2.0", "64") for part in ("--arg", text)]
-    assert main(["bench", str(source), "--grid", "1", "--block", "64", "--grow", "1,2,4", *options]) == 0
-    heading, *lines = capsys.readouterr().out.splitlines()
-    assert "lane-instr/s" in heading
-    assert [int(line.split()[1]) for line in lines] == [1, 2, 4]  # blocks
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

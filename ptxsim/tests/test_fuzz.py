@@ -210,7 +210,7 @@ def command(folder: Path, random_: random.Random) -> list[str]:
     kernel = few(
         ["k.ptx"], ["loop.ptx", "bytes.ptx", "empty.ptx", "missing.ptx", "folder.npy", "good.npy", "x\0y", "é.ptx"]
     )
-    name = random_.choice(["run", "run", "annotate", "banks", "bench"])
+    name = random_.choice(["run", "run", "annotate", "banks"])
     made = [name, str(folder / kernel), "--grid", few(["1", "2,2"], SIZES), "--block", few(["32", "8,4"], SIZES)]
     args = [few(["zeros:f32:64", "{}/good.npy"], ARGS), few(["5", "i32:64"], ARGS)]
     if random_.random() < 0.1:
@@ -235,10 +235,7 @@ def command(folder: Path, random_: random.Random) -> list[str]:
             if name in ("banks", "annotate")
             else {}
         ),
-        **({"--grow": ["1", "1,2", "99999999", "0", "-1", ""]} if name == "bench" else {}),
     }
-    if name == "bench":
-        del options["--out"]
     made += ["--thread-instructions", "1e7"]
     for option in random_.sample(sorted(options), random_.choice([0, 0, 1, 2])):
         made += [option, random_.choice(options[option]).replace("{}", str(folder))]

@@ -51,6 +51,12 @@ def refused(text: str, entry: str | None = None) -> str:
         (entry("frobnicate.b32 %r1, %r2;"), "PTX line 8: instruction frobnicate.b32 is not known"),
         (entry("add.strange.s32 %r1, %r2, 1;"), "PTX line 8: modifier .strange of add.strange.s32 is not supported"),
         (entry("tcgen05.wait::ld.sync.aligned;"), "PTX line 8: instruction tcgen05.wait::ld.sync.aligned is not known"),
+        (entry("red.global.add.v2.f32 [%rd1], {%f1, %f2};"), "modifier .v2 of red.global.add.v2.f32 is not supported"),
+        (entry("multimem.ld_reduce.global.add.f32 %f1, [%rd1];"), "multimem.ld_reduce.global.add.f32 is not known"),
+        (
+            entry("mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 %f1, %r1, %r2, %f1, %r3, 0;"),
+            "modifier .sp of mma.sp",
+        ),
         (entry("mov.u32 %r1, %what;"), "PTX line 8: register %what is not declared"),
         (entry("call missing, ();"), "PTX line 8: missing is called but has no body here"),
         (entry("mov.u32 %r1, ` ;"), "PTX line 8: unexpected character '`'"),
