@@ -82,6 +82,7 @@ def _draw_bars(axes: Axes, rows: pd.DataFrame, colours: dict[str, str], theme: T
             places[row.mark] = at
             at += 1
         ink = style.darker(colour) if theme is THEMES["light"] else colour
-        axes.text(start - 0.4, 121, str(worklog), color=ink, fontsize=9, fontweight="bold", va="bottom")
+        centre = (start + at - 1) / 2  # the heading of a single kernel is wider than its bar
+        axes.text(centre, 121, str(worklog), color=ink, fontsize=9, fontweight="bold", ha="center", va="bottom")
         at += GAP
     return places
