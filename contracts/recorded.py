@@ -601,18 +601,6 @@ class BaselineChecks(Row):
     passed: bool
 
 
-@table("gpu_utilization", "gpu_utilization.json", target="by hand", archive="if there")
-class GpuUtilization(Document):
-    """How much of a command's time the GPU was busy, by NVML (`experiments.gpu.gpu_utilization`)."""
-
-    command: str
-    date: str = column(pattern=DATE)
-    exit_code: int
-    wall_s: float = column(unit="s", ge=0)
-    busy_share: list[Annotated[float, Field(ge=0, le=1)] | None] = column("of each visible GPU, mean over the time")
-    readings: Count
-
-
 @table("same_code", target="by hand", archive="if there")
 class SameCode(Row):
     """Kernels of an archive whose source has changed since, but not their machine code and launch
