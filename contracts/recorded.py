@@ -244,19 +244,6 @@ class AlgorithmSearch(Row):
     decided: bool | None = optional("the second is slower by the 95% interval of the median ratio of times in a round")
 
 
-@table("gpu_seconds", parts="bench", archive="if there")
-class GpuSeconds(Row):
-    """One row for each measurement and part of its work. What a process does once stands with its first measurement."""
-
-    KEY = ("stage", "variant", "item", "session", "part")
-    stage: str = column("check, bench, profile, compare")
-    variant: Variant
-    item: str = column("what of this variant was measured")
-    session: str = column("one card on one boot of its host", pattern=SESSION)
-    part: str = column("the part of the work: context, window, check, ...")
-    seconds: float = column(unit="s", ge=0)
-
-
 @table("gpu_medians", parts="bench", archive="if there")
 class GpuMedians(Row):
     """One row for each GPU and measurement that is repeated on each GPU of a run."""
@@ -968,8 +955,9 @@ class Job(Document):
 @model("measurement")
 class Measurement(Document):
     """measured/STAGE/VARIANT/ITEM.SESSION.json: one measurement, as `experiments.stages.store` keeps it. Its rows are
-    checked where they are written to tables."""
+    checked where they are written to tables. Further keys are those of earlier versions."""
 
+    model_config = ConfigDict(extra="allow")
     stage: str = column(pattern="^[a-z]+$")
     variant: Variant
     item: str = column("the problem, and what else distinguishes measurements of one variant")
@@ -977,7 +965,6 @@ class Measurement(Document):
     session: str = column("one card on one boot of its host", pattern=SESSION)
     measured: str = column("when it was kept, UTC")
     rows: dict[str, list[dict[str, Any]]] = column("by table, without the columns that an experiment adds")
-    seconds: dict[str, Annotated[float, Field(ge=0)]] = column("by part of the work", unit="s")
     note: str = column("why there are no rows, or what is missing in them; empty otherwise")
     driver: str | None = column("of the GPU")
     commit: str | None = optional("of the tree that measured; null where that differed from it")

@@ -37,9 +37,9 @@ SWEEP = "tile_autotune"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
 PART = 8  # variants that one job checks or times
 WINDOWS = 120  # about so many does one job time, so that several GPUs end at about the same time
-CHECKED = (".csv", ".seconds.csv")  # what a job that checks leaves behind
+CHECKED = (".csv",)  # what a job that checks leaves behind
 # What a job that times leaves behind
-TIMED = (".csv", ".checks.csv", ".parquet", ".algorithm_search.csv", ".seconds.csv", ".gpu_medians.csv")
+TIMED = (".csv", ".checks.csv", ".parquet", ".algorithm_search.csv", ".gpu_medians.csv")
 # What the stages that need no GPU leave behind for each kernel
 BUILT = (".cu", ".ptx", ".cubin", ".sass", ".json")
 EMULATED = ("checks.csv", "predictions.csv", "bounds.csv", "shared_widths.csv", "bank_accesses.json")

@@ -45,13 +45,11 @@ from experiments.declarations import Item, Protocol
 from experiments.gpu import clocks, discovery, power
 from experiments.gpu.device import Gpu
 from experiments.gpu.libraries import Gemm, how_called, import_early, load_gemm
-from experiments.gpu.seconds import Seconds, since_start
 from experiments.gpu.session import UNKNOWN, Session, names_here
 from experiments.gpu.timing import Samples, Stopwatch, Work, duration_us, warm_up
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
 from experiments.stages.library_calls import LibraryCalls
-from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
 from kernels.catalogue import Baseline, Catalogue, Dispatcher, Entry, Problem
@@ -126,53 +124,43 @@ class Bench:
         self._stopwatches: dict[bool, Stopwatch] = {}
         self._matrices: Matrices | None = None
 
-    def measure(self, item: Item, session: str, seconds: Seconds) -> Taken:
+    def measure(self, item: Item, session: str) -> Taken:
         """Measure one variant next to its baseline; `session`: what the GPU that is held is called."""
         gpu, protocol = self.gpu, item.protocol.each
         entry, baseline_entry = self.asked.pair(item)
         problem = item.problem.of(entry.b_layout)
-        with seconds.of("inputs"):
-            matrices = self._filled(problem, entry.types, item.data)
-        with seconds.of("load"):
-            gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
-        with seconds.of("search"):
-            for gemm in gemms.values():
-                self.calls.settle(gemm, matrices, session)
-        with seconds.of("load"):
-            works = {role: matrices.bind(gemm, role) for role, gemm in gemms.items()}
+        matrices = self._filled(problem, entry.types, item.data)
+        gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
+        for gemm in gemms.values():
+            self.calls.settle(gemm, matrices, session)
+        works = {role: matrices.bind(gemm, role) for role, gemm in gemms.items()}
         variant, baseline = works.values()
 
         def pair() -> None:
             variant()
             baseline()
 
-        with seconds.of("alone"):
-            first_us = {role: min(duration_us(gpu, work) for _ in range(3)) for role, work in works.items()}
-            alone = {}
-            if min(first_us.values()) >= SHORT_US:
-                alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1)
+        first_us = {role: min(duration_us(gpu, work) for _ in range(3)) for role, work in works.items()}
+        alone = {}
+        if min(first_us.values()) >= SHORT_US:
+            alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1)
         window = power.Window(run_us=alone.get("variant"))
         if item.process == 0:
-            with seconds.of("power"):
-                run_us = first_us["variant"]
-                window = power.watch(gpu, self.handle, variant, run_us, protocol.power_s, protocol.power_precision)
-                window.run_us = alone.get("variant", window.run_us)  # next to the baseline's, for their share
-        with seconds.of("warm-up"):
-            most_s = WARM_AFTER_ALONE_S if alone else WARM_MOST_S
-            pair_us = warm_up(gpu, pair, protocol.warmup_s, most_s, chunk_s=max(protocol.warmup_s, 0.03) / 3)
-        with seconds.of("window"):
-            for role in works:  # what is checked below was written by timed runs
-                matrices.poison(gpu, role)
-            stopwatch = self._stopwatch(protocol, item.problem)
-            turns, half_width, ended = turns_until(stopwatch, works, pair_us, protocol, matrices.seed)
-            memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
-        with seconds.of("check"):
-            checked = {
-                role: check_output(gpu, matrices, role, work, isinstance(one, Baseline))
-                for (role, work), one in zip(works.items(), (entry, baseline_entry), strict=True)
-            }
-        with seconds.of("worklog"):
-            worklog = self._worklog(item, variant) if item.process == 0 else None
+            run_us = first_us["variant"]
+            window = power.watch(gpu, self.handle, variant, run_us, protocol.power_s, protocol.power_precision)
+            window.run_us = alone.get("variant", window.run_us)  # next to the baseline's, for their share
+        most_s = WARM_AFTER_ALONE_S if alone else WARM_MOST_S
+        pair_us = warm_up(gpu, pair, protocol.warmup_s, most_s, chunk_s=max(protocol.warmup_s, 0.03) / 3)
+        for role in works:  # what is checked below was written by timed runs
+            matrices.poison(gpu, role)
+        stopwatch = self._stopwatch(protocol, item.problem)
+        turns, half_width, ended = turns_until(stopwatch, works, pair_us, protocol, matrices.seed)
+        memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
+        checked = {
+            role: check_output(gpu, matrices, role, work, isinstance(one, Baseline))
+            for (role, work), one in zip(works.items(), (entry, baseline_entry), strict=True)
+        }
+        worklog = self._worklog(item, variant) if item.process == 0 else None
         return Taken(
             problem,
             item.data,
@@ -216,9 +204,7 @@ class Bench:
         return self._stopwatch(item.protocol, item.problem).run([work] * replays)
 
 
-def measurement(
-    item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, session: str, seconds: Seconds
-) -> Measurement:
+def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, session: str) -> Measurement:
     """What is kept of it: its row of windows.csv, its checks and samples, all but what an experiment adds.
 
     Raises `UserError` where launch gaps leave too few samples: that is the host's fault, and worth another try.
@@ -265,7 +251,7 @@ def measurement(
         if item.process == 0 or not taken.checked[role].passed  # one row says that all of them passed
     ]
     rows = {"windows": [window], "checks": checks}
-    return Measurement(basis_of(item, asked), session, rows, seconds.taken(), samples=pa.concat_tables(samples))
+    return Measurement(basis_of(item, asked), session, rows, samples=pa.concat_tables(samples))
 
 
 def lost(item: Item, reason: str, asked: Asked) -> Measurement:
@@ -487,36 +473,32 @@ def _opened(
     """Measures one item after the other in this process; with locked clocks, nobody else gets the GPU meanwhile."""
     for name in dict.fromkeys(item.variant for item in items):
         import_early(options.catalogue.find(name))
-    seconds, session, started = Seconds(), Session(), since_start()
-    asked = asked_by(options)
+    session, asked = Session(), asked_by(options)
     opened: list[tuple[Bench, clocks.Target | None]] = []
     with contextlib.ExitStack() as stack:
 
         def begin() -> tuple[Bench, clocks.Target | None]:
-            with seconds.of("context"):
-                session.choose()
-                handle = stack.enter_context(discovery.nvml())
-                locks = items[0].clock_policy == "locked"
-                target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
-                return Bench(options.build_dir, handle, LibraryCalls(kept, asked.entries), asked, target), target
+            session.choose()
+            handle = stack.enter_context(discovery.nvml())
+            locks = items[0].clock_policy == "locked"
+            target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
+            return Bench(options.build_dir, handle, LibraryCalls(kept, asked.entries), asked, target), target
 
         def measure(item: Item) -> Measurement:
             if not opened:
-                seconds.parts["start"] = started
                 opened.append(begin())
             with contextlib.ExitStack() as held:
-                with seconds.of("session"):
-                    held.enter_context(session.held())
+                held.enter_context(session.held())
                 held.enter_context(watch.holding())
                 bench, target = opened[0]
                 if one := kept.find(_place(item), _serves(item, asked), here):
                     return one  # another job asked for it meanwhile
                 try:
-                    taken = bench.measure(item, session.name, seconds)
+                    taken = bench.measure(item, session.name)
                 except UserError:
                     bench.gpu.sync()  # where a kernel has spoilt the context, that is what there is to say
                     raise
-            return measurement(item, taken, target, asked, session.name, seconds)
+            return measurement(item, taken, target, asked, session.name)
 
         if items[0].clock_policy == "locked":
             stack.enter_context(session.held())
@@ -567,8 +549,6 @@ def run(options: argparse.Namespace) -> Record:
             write_rows(options.gpu_medians, "gpu_medians", gpu_medians(items if anew else [], kept, options))
         if options.algorithm_search:
             LibraryCalls(kept, options.catalogue).write(options.algorithm_search, items)
-    if options.seconds:
-        write_seconds(options.seconds, ((_place(item), one) for item, one in found.items()))
     return record
 
 
@@ -629,7 +609,6 @@ def main() -> None:
     parser.add_argument("--samples", required=True, type=Path, help="written: samples.parquet")
     parser.add_argument("--algorithm-search", type=Path, help="written: rows of algorithm_search.csv")
     parser.add_argument("--gpu-medians", type=Path, help="written: rows of gpu_medians.csv, of what each card measures")
-    parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     parser.add_argument("--left-out", type=Path, help="written: why sizes were left out, or nothing")
     options = parser.parse_args()
     record = run(options)

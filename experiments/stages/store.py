@@ -48,12 +48,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What is kept: rows of recorded tables (without what an experiment adds), and where the seconds went."""
+    """What is kept: rows of recorded tables (without what an experiment adds)."""
 
     basis: Basis
     session: str
     rows: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
     samples: pa.Table | None = None
     measured: str = ""  # UTC, filled in when it is kept
@@ -108,7 +107,6 @@ class Store:
             "session": one.session,
             "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
             "rows": {name: list(rows) for name, rows in one.rows.items()},
-            "seconds": {part: round(seconds, 4) for part, seconds in one.seconds.items()},
             "note": one.note,
             "driver": toolchain.known_or_found(None, "", None)["driver"],
             "commit": provenance.clean_commit(),
@@ -140,7 +138,7 @@ def basis_of(entry: Entry) -> dict[str, Any]:
 
 def _read(path: Path) -> Measurement:
     document = read_json(path, "measurement")
-    keys = ("basis", "session", "rows", "seconds", "note", "measured")
+    keys = ("basis", "session", "rows", "note", "measured")
     samples = None
     if sum_ := document.get("samples_sha256"):
         from contracts.samples import read_samples

@@ -26,7 +26,7 @@ PROTOCOL = declarations.Experiment("e", "t", "q?", ()).protocol
 
 
 def kept(store: Store, session: str = "0000000a", sessions: set[str] | None = None, **changes: object) -> Measurement:
-    one = replace(Measurement(BASIS, session, {"windows": [{"n": 64}]}, {"window": 0.25}), **changes)
+    one = replace(Measurement(BASIS, session, {"windows": [{"n": 64}]}, "a note"), **changes)
     return store.keep(PLACE, one, sessions)
 
 
@@ -40,7 +40,7 @@ def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     found = store.find(PLACE, BASIS.__eq__)
     assert found is not None and found.samples is not None and one.samples is not None
     assert found.samples.equals(one.samples) and found.rows == {"windows": [{"n": 64}]}
-    assert found.seconds == {"window": 0.25} and found.measured
+    assert found.note == "a note" and found.measured
     assert store.find(PLACE, {"source": "b"}.__eq__) is None
     assert store.find(replace(PLACE, item="65x65x65"), BASIS.__eq__) is None
 
@@ -58,11 +58,11 @@ def test_the_first_that_serves_is_found_or_the_one_of_a_session(tmp_path: Path) 
 
 def test_of_two_that_measured_the_same_the_first_is_kept_and_both_get_it(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    first = kept(store, seconds={"window": 1.0})
-    second = kept(store, seconds={"window": 2.0})
-    assert first == second and second.seconds == {"window": 1.0}
-    other = kept(store, basis={"source": "b"}, seconds={"window": 3.0})
-    assert other.seconds == {"window": 3.0} and store.find(PLACE, BASIS.__eq__) is None
+    first = kept(store, note="first")
+    second = kept(store, note="second")
+    assert first == second and second.note == "first"
+    other = kept(store, basis={"source": "b"}, note="third")
+    assert other.note == "third" and store.find(PLACE, BASIS.__eq__) is None
 
 
 def test_of_two_gpus_that_measured_the_same_the_first_is_kept_unless_each_is_asked_for(tmp_path: Path) -> None:
