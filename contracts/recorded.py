@@ -244,9 +244,10 @@ class AlgorithmSearch(Row):
     decided: bool | None = optional("the second is slower by the 95% interval of the median ratio of times in a round")
 
 
-@table("gpu_medians", parts="bench", archive="if there")
+@table("gpu_medians", target="by hand", archive="if there")
 class GpuMedians(Row):
-    """One row for each GPU and measurement that is repeated on each GPU of a run."""
+    """One row for each GPU and measurement of runs that went on with one GPU after another and measured on each. No
+    rule makes it."""
 
     KEY = ("variant", "m", "n", "k", "clock_policy", "data", "session")
     variant: Variant

@@ -77,7 +77,6 @@ rule bench:
         checks=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.checks.csv",
         samples=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.parquet",
         algorithm_search=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.algorithm_search.csv",
-        gpu_medians=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.gpu_medians.csv",
         left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.left_out.txt",
     log:
         f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.log",
@@ -93,7 +92,6 @@ rule bench:
         "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --job {params.job}"
         " --slice {wildcards.slice} --clock-policy {wildcards.clock_policy} {params.checked} --windows {output.windows}"
         " --checks {output.checks} --samples {output.samples} --algorithm-search {output.algorithm_search}"
-        " --gpu-medians {output.gpu_medians}"
         " --left-out {output.left_out} 2>&1 | tee {log}"
 
 
