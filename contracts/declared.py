@@ -23,7 +23,6 @@ def _known_dtype(name: str) -> str:
     return name
 
 
-Names = Annotated[list[str], AfterValidator(_each_once)]
 NonEmptyNames = Annotated[list[str], Field(min_length=1), AfterValidator(_each_once)]
 Folder = Annotated[str, Field(pattern="^[a-z0-9][a-z0-9_-]{0,63}$")]
 FileName = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -68,11 +67,6 @@ class Config(Document):
     lock_sm_mhz: int | None = optional("SM clock to lock; null: the base clock", unit="MHz", ge=1, le=10_000)
     lock_memory_mhz: int | None = optional(
         "memory clock to lock; null: the highest that goes with the SM clock", unit="MHz", ge=1, le=100_000
-    )
-    on_each_gpu: Names = column(
-        "experiments that are measured anew on each card that a run goes on with, in addition to those that say so "
-        "themselves",
-        default=[],
     )
     resume: FileName | None = optional(
         "a pack of measurements of this commit on this GPU model, as `snakemake pack` writes it: what it holds is not "
@@ -156,7 +150,6 @@ class ExperimentFile(Document):
         ge=1,
         le=20,
     )
-    on_each_gpu: bool = column("measured anew on each card that a run goes on with", default=False)
     by_name: bool = column(
         "no part of `all`: measured where its name is given; its rows then join the other tables", default=False
     )

@@ -73,7 +73,7 @@ class Command:
     builds: tuple[str, ...] = ()  # further cubins that it loads
     emulates: bool = False  # it runs the emulator, too: another emulator makes it anew
     without_gpu: bool = False  # its target makes it on the emulator where there is no GPU: it takes --emulated
-    kept: bool = False  # it takes --store and --seconds FILE: what it measures is kept, and not measured again
+    kept: bool = False  # it takes --store: what it measures is kept, and not measured again
     emulated: bool = False  # it takes --emulated DIR: what the emulator made of each kernel
     left_out: bool = False  # it takes --left-out FILE and writes there why it has no rows
     minutes: int | None = None  # at most, on a cluster

@@ -244,22 +244,10 @@ class AlgorithmSearch(Row):
     decided: bool | None = optional("the second is slower by the 95% interval of the median ratio of times in a round")
 
 
-@table("gpu_seconds", parts="bench", archive="if there")
-class GpuSeconds(Row):
-    """One row for each measurement and part of its work. What a process does once stands with its first measurement."""
-
-    KEY = ("stage", "variant", "item", "session", "part")
-    stage: str = column("check, bench, profile, compare")
-    variant: Variant
-    item: str = column("what of this variant was measured")
-    session: str = column("one card on one boot of its host", pattern=SESSION)
-    part: str = column("the part of the work: context, window, check, ...")
-    seconds: float = column(unit="s", ge=0)
-
-
-@table("gpu_medians", parts="bench", archive="if there")
+@table("gpu_medians", target="by hand", archive="if there")
 class GpuMedians(Row):
-    """One row for each GPU and measurement that is repeated on each GPU of a run."""
+    """One row for each GPU and measurement of runs that went on with one GPU after another and measured on each. No
+    rule makes it."""
 
     KEY = ("variant", "m", "n", "k", "clock_policy", "data", "session")
     variant: Variant
@@ -599,18 +587,6 @@ class BaselineChecks(Row):
     most: float | None = optional("element of C; empty where one is not finite")
     wrong: int = column("elements of C that are not as wanted", ge=0)
     passed: bool
-
-
-@table("gpu_utilization", "gpu_utilization.json", target="by hand", archive="if there")
-class GpuUtilization(Document):
-    """How much of a command's time the GPU was busy, by NVML (`experiments.gpu.gpu_utilization`)."""
-
-    command: str
-    date: str = column(pattern=DATE)
-    exit_code: int
-    wall_s: float = column(unit="s", ge=0)
-    busy_share: list[Annotated[float, Field(ge=0, le=1)] | None] = column("of each visible GPU, mean over the time")
-    readings: Count
 
 
 @table("same_code", target="by hand", archive="if there")
@@ -961,8 +937,9 @@ class Job(Document):
 @model("measurement")
 class Measurement(Document):
     """measured/STAGE/VARIANT/ITEM.SESSION.json: one measurement, as `experiments.stages.store` keeps it. Its rows are
-    checked where they are written to tables."""
+    checked where they are written to tables. Further keys are those of earlier versions."""
 
+    model_config = ConfigDict(extra="allow")
     stage: str = column(pattern="^[a-z]+$")
     variant: Variant
     item: str = column("the problem, and what else distinguishes measurements of one variant")
@@ -970,7 +947,6 @@ class Measurement(Document):
     session: str = column("one card on one boot of its host", pattern=SESSION)
     measured: str = column("when it was kept, UTC")
     rows: dict[str, list[dict[str, Any]]] = column("by table, without the columns that an experiment adds")
-    seconds: dict[str, Annotated[float, Field(ge=0)]] = column("by part of the work", unit="s")
     note: str = column("why there are no rows, or what is missing in them; empty otherwise")
     driver: str | None = column("of the GPU")
     commit: str | None = optional("of the tree that measured; null where that differed from it")

@@ -101,7 +101,6 @@ class Experiment:
     worklog_budget_s: float = 0.0
     processes: int = 5
     by_name: bool = False  # no part of `all`
-    on_each_gpu: bool = False  # measured anew on each card that a run goes on with
 
     @property
     def protocol(self) -> Protocol:

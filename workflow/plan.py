@@ -37,9 +37,8 @@ SWEEP = "tile_autotune"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
 PART = 8  # variants that one job checks or times
 WINDOWS = 120  # about so many does one job time, so that several GPUs end at about the same time
-CHECKED = (".csv", ".seconds.csv")  # what a job that checks leaves behind
 # What a job that times leaves behind
-TIMED = (".csv", ".checks.csv", ".parquet", ".algorithm_search.csv", ".seconds.csv", ".gpu_medians.csv")
+TIMED = (".csv", ".checks.csv", ".parquet", ".algorithm_search.csv")
 # What the stages that need no GPU leave behind for each kernel
 BUILT = (".cu", ".ptx", ".cubin", ".sass", ".json")
 EMULATED = ("checks.csv", "predictions.csv", "bounds.csv", "shared_widths.csv", "bank_accesses.json")
@@ -208,8 +207,7 @@ class Plan:
         """What earlier runs timed of experiments not planned now: it joins the tables, and is not made again."""
         folder, found = f"{self.results}/parts", []
         for name in self.experiments:
-            checks = [f"{folder}/check/{name}/{part}" for part in self.parts(name) if self.runnable_of(name, part)]
-            left = [f"{check}{suffix}" for check in checks for suffix in CHECKED]
+            left = [f"{folder}/check/{name}/{part}.csv" for part in self.parts(name) if self.runnable_of(name, part)]
             if name in self.planned or not self.inventory.has(*left):
                 continue
             for stem in self._timed(name):
@@ -363,8 +361,6 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     unfit = _unfit(entries, device.arch, device.missing if measuring else {}, chosen)
     fit = [name for name in entries if name not in unfit and (chosen is None or name in chosen)]
     loaded = {name: declarations.load(name, config["sizes_step"], fit, entries) for name in declarations.names()}
-    for name in config["on_each_gpu"]:
-        _require_repeatable(choose(loaded, name, "experiment", f"{CONFIG}: on_each_gpu"))
     experiments = {name: experiment for name, experiment in loaded.items() if experiment.variants}
     named = named_in(targets, experiments)
     planned = tuple(name for name, e in experiments.items() if not e.by_name or name in named)
@@ -417,15 +413,6 @@ def _unfit(entries: Catalogue, arch: str, missing: Mapping[str, str], chosen: li
         if name in found:
             raise UserError(f"{CONFIG}: variants: {found[name]}")
     return found
-
-
-def _require_repeatable(experiment: Experiment) -> None:
-    """Raises `UserError` for an experiment that other processes measure than those whose median stands for a card."""
-    if experiment.processes != Experiment.processes:
-        raise UserError(
-            f"{CONFIG}: on_each_gpu: {experiment.name} has processes = {experiment.processes}; cards are compared by "
-            f"medians of {Experiment.processes}, so name experiments that have as many"
-        )
 
 
 def _require_lock(config: Mapping[str, Any]) -> None:

@@ -31,12 +31,10 @@ from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_store, add_variants
 from experiments.emulation import RESULTS, launching
 from experiments.emulation.device import EmulatedDevice
-from experiments.gpu.seconds import Seconds, since_start
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
 from experiments.stages.cases import OTHER_ALPHA, OTHER_BETA, Case, cases
-from experiments.stages.check import Checked, Device, HeldGpu, Inputs, held, inside, prepare
-from experiments.stages.seconds import write_seconds
+from experiments.stages.check import Checked, Device, HeldGpu, Inputs, inside, prepare
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Problem, Runnable, Variant
 
@@ -126,25 +124,21 @@ def agree(
     variant: Variant,
     gpu: AbstractContextManager[Device],
     emulated: Mapping[str, Emulated],
-    seconds: Seconds | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of emulator_next_to_gpu.csv, of the cases that were emulated. The GPU is held only while it runs."""
-    seconds = seconds or Seconds()
-    with seconds.of("prepare"):
-        todo = [case for case in chosen(variant) if case.name in emulated]
-        prepared = [prepare(variant, case, emulated[case.name].seed) for case in todo]
-    with held(gpu, seconds) as opened, seconds.of("check"):
+    todo = [case for case in chosen(variant) if case.name in emulated]
+    prepared = [prepare(variant, case, emulated[case.name].seed) for case in todo]
+    with gpu as opened:
         measured = [result(opened, variant, inputs) for inputs in prepared]
     table = []
-    with seconds.of("judge"):
-        for inputs, one in zip(prepared, measured, strict=True):
-            p, other = inputs.case.problem, emulated[inputs.case.name].c
-            differing, worst = compare(p, variant.types, inputs.a, inputs.b, inputs.c0, one, other)
-            right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
-            row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
-            row |= p.numbers | {"seed": inputs.seed}
-            row |= {"elements": p.m * p.n, "differing": differing, "difference_over_bound": worst, "passed": right}
-            table.append(row | {"source_hash": variant.source_hash})
+    for inputs, one in zip(prepared, measured, strict=True):
+        p, other = inputs.case.problem, emulated[inputs.case.name].c
+        differing, worst = compare(p, variant.types, inputs.a, inputs.b, inputs.c0, one, other)
+        right = differing == 0 if variant.dtype == "fp32" else worst is not None and worst <= 1.0
+        row: dict[str, Any] = {"variant": variant.name, "dtype": variant.dtype, "case": inputs.case.name}
+        row |= p.numbers | {"seed": inputs.seed}
+        row |= {"elements": p.m * p.n, "differing": differing, "difference_over_bound": worst, "passed": right}
+        table.append(row | {"source_hash": variant.source_hash})
     return table
 
 
@@ -174,16 +168,13 @@ def measured(
 
     @contextmanager
     def opened(watch: Watch) -> Iterator[Callable[[Variant], Measurement]]:
-        seconds = Seconds()
-        seconds.parts["start"] = since_start()
-        gpu = HeldGpu(build_dir, watch, seconds, launching.sms_of)
+        gpu = HeldGpu(build_dir, watch, launching.sms_of)
 
         def compared(variant: Variant) -> Measurement:
-            with seconds.of("prepare"):
-                path = emulated / variant.name / RESULTS if emulated else None
-                made = kept(path, variant) if path else emulate(variant, EmulatedDevice(build_dir), seed)
-            rows = agree(variant, gpu, made, seconds)
-            return Measurement(basis(variant), gpu.session.name, {TABLE: rows}, seconds.taken())
+            path = emulated / variant.name / RESULTS if emulated else None
+            made = kept(path, variant) if path else emulate(variant, EmulatedDevice(build_dir), seed)
+            rows = agree(variant, gpu, made)
+            return Measurement(basis(variant), gpu.session.name, {TABLE: rows})
 
         yield compared
 
@@ -211,7 +202,6 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, help="of the first case of each; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     options = parser.parse_args()
     variants = []
     for name in options.variants:
@@ -225,8 +215,6 @@ def main() -> None:
     for place, one in found.items():
         differing, elements = (sum(row[key] for row in one.rows[TABLE]) for key in ("differing", "elements"))
         logger.info(f"{place.variant}: {differing} of {elements} elements differ from the GPU's")
-    if options.seconds:
-        write_seconds(options.seconds, found.items())
     write_rows(options.out, TABLE, [row for one in found.values() for row in one.rows[TABLE]])
 
 

@@ -140,6 +140,20 @@ def require_whole(folder: Path) -> None:
     if amiss:
         raise UserError(f"{folder} is not whole: {'; '.join(amiss)}")
     logger.info(f"{folder} is whole: {len(tables)} tables of commit {commits[0] if commits else 'none'}")
+    for commit, measurements in measured_at(folder).items():
+        logger.info(f"measured at {commit}: {measurements} measurements of sessions that ran there")
+
+
+def measured_at(folder: Path) -> dict[str, int]:
+    """How many measurements the sessions of an archive made, by the commits at which they ran.
+
+    A session that ran at several commits counts under all of them together: "29e90166cac1 and ab7b52796b37".
+    """
+    found: dict[str, int] = {}
+    for session in read_json(folder / "provenance.json", "provenance").get("sessions") or []:
+        commits = " and ".join(commit[:12] for commit in session.get("commits") or []) or "an unknown commit"
+        found[commits] = found.get(commits, 0) + session["measurements"]
+    return found
 
 
 def misnamed(folder: Path) -> list[str]:

@@ -45,13 +45,11 @@ from experiments.declarations import Item, Protocol
 from experiments.gpu import clocks, discovery, power
 from experiments.gpu.device import Gpu
 from experiments.gpu.libraries import Gemm, how_called, import_early, load_gemm
-from experiments.gpu.seconds import Seconds, since_start
-from experiments.gpu.session import UNKNOWN, Session, names_here
+from experiments.gpu.session import UNKNOWN, Session
 from experiments.gpu.timing import Samples, Stopwatch, Work, duration_us, warm_up
 from experiments.gpu.worker import Failure, Watch, work_through
 from experiments.stages import store, verify
 from experiments.stages.library_calls import LibraryCalls
-from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place, Store
 from experiments.stages.turns import LEAST_KEPT, ROLES, Matrices, Turns, check_output, turns_until
 from kernels.catalogue import Baseline, Catalogue, Dispatcher, Entry, Problem
@@ -126,53 +124,43 @@ class Bench:
         self._stopwatches: dict[bool, Stopwatch] = {}
         self._matrices: Matrices | None = None
 
-    def measure(self, item: Item, session: str, seconds: Seconds) -> Taken:
+    def measure(self, item: Item, session: str) -> Taken:
         """Measure one variant next to its baseline; `session`: what the GPU that is held is called."""
         gpu, protocol = self.gpu, item.protocol.each
         entry, baseline_entry = self.asked.pair(item)
         problem = item.problem.of(entry.b_layout)
-        with seconds.of("inputs"):
-            matrices = self._filled(problem, entry.types, item.data)
-        with seconds.of("load"):
-            gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
-        with seconds.of("search"):
-            for gemm in gemms.values():
-                self.calls.settle(gemm, matrices, session)
-        with seconds.of("load"):
-            works = {role: matrices.bind(gemm, role) for role, gemm in gemms.items()}
+        matrices = self._filled(problem, entry.types, item.data)
+        gemms = {role: self._loaded(one) for role, one in zip(ROLES, (entry, baseline_entry), strict=True)}
+        for gemm in gemms.values():
+            self.calls.settle(gemm, matrices, session)
+        works = {role: matrices.bind(gemm, role) for role, gemm in gemms.items()}
         variant, baseline = works.values()
 
         def pair() -> None:
             variant()
             baseline()
 
-        with seconds.of("alone"):
-            first_us = {role: min(duration_us(gpu, work) for _ in range(3)) for role, work in works.items()}
-            alone = {}
-            if min(first_us.values()) >= SHORT_US:
-                alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1)
+        first_us = {role: min(duration_us(gpu, work) for _ in range(3)) for role, work in works.items()}
+        alone = {}
+        if min(first_us.values()) >= SHORT_US:
+            alone = each_alone(gpu, works, first_us, flip=item.process % 2 == 1)
         window = power.Window(run_us=alone.get("variant"))
         if item.process == 0:
-            with seconds.of("power"):
-                run_us = first_us["variant"]
-                window = power.watch(gpu, self.handle, variant, run_us, protocol.power_s, protocol.power_precision)
-                window.run_us = alone.get("variant", window.run_us)  # next to the baseline's, for their share
-        with seconds.of("warm-up"):
-            most_s = WARM_AFTER_ALONE_S if alone else WARM_MOST_S
-            pair_us = warm_up(gpu, pair, protocol.warmup_s, most_s, chunk_s=max(protocol.warmup_s, 0.03) / 3)
-        with seconds.of("window"):
-            for role in works:  # what is checked below was written by timed runs
-                matrices.poison(gpu, role)
-            stopwatch = self._stopwatch(protocol, item.problem)
-            turns, half_width, ended = turns_until(stopwatch, works, pair_us, protocol, matrices.seed)
-            memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
-        with seconds.of("check"):
-            checked = {
-                role: check_output(gpu, matrices, role, work, isinstance(one, Baseline))
-                for (role, work), one in zip(works.items(), (entry, baseline_entry), strict=True)
-            }
-        with seconds.of("worklog"):
-            worklog = self._worklog(item, variant) if item.process == 0 else None
+            run_us = first_us["variant"]
+            window = power.watch(gpu, self.handle, variant, run_us, protocol.power_s, protocol.power_precision)
+            window.run_us = alone.get("variant", window.run_us)  # next to the baseline's, for their share
+        most_s = WARM_AFTER_ALONE_S if alone else WARM_MOST_S
+        pair_us = warm_up(gpu, pair, protocol.warmup_s, most_s, chunk_s=max(protocol.warmup_s, 0.03) / 3)
+        for role in works:  # what is checked below was written by timed runs
+            matrices.poison(gpu, role)
+        stopwatch = self._stopwatch(protocol, item.problem)
+        turns, half_width, ended = turns_until(stopwatch, works, pair_us, protocol, matrices.seed)
+        memory = clocks.memory_off_target(self.handle, self.target) if self.target else None
+        checked = {
+            role: check_output(gpu, matrices, role, work, isinstance(one, Baseline))
+            for (role, work), one in zip(works.items(), (entry, baseline_entry), strict=True)
+        }
+        worklog = self._worklog(item, variant) if item.process == 0 else None
         return Taken(
             problem,
             item.data,
@@ -216,9 +204,7 @@ class Bench:
         return self._stopwatch(item.protocol, item.problem).run([work] * replays)
 
 
-def measurement(
-    item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, session: str, seconds: Seconds
-) -> Measurement:
+def measurement(item: Item, taken: Taken, target: clocks.Target | None, asked: Asked, session: str) -> Measurement:
     """What is kept of it: its row of windows.csv, its checks and samples, all but what an experiment adds.
 
     Raises `UserError` where launch gaps leave too few samples: that is the host's fault, and worth another try.
@@ -265,7 +251,7 @@ def measurement(
         if item.process == 0 or not taken.checked[role].passed  # one row says that all of them passed
     ]
     rows = {"windows": [window], "checks": checks}
-    return Measurement(basis_of(item, asked), session, rows, seconds.taken(), samples=pa.concat_tables(samples))
+    return Measurement(basis_of(item, asked), session, rows, samples=pa.concat_tables(samples))
 
 
 def lost(item: Item, reason: str, asked: Asked) -> Measurement:
@@ -375,8 +361,10 @@ def outcome(item: Item, one: Measurement) -> str:
         return "FAILED its check after timing"  # a wrong result has no speed
     if window["left_out"]:
         return f"left out: {item.variant}, {item.problem.shown}: {window['left_out']}"
-    medians = _medians(one)
-    ours, theirs = medians["time_us_median"], medians["baseline_time_us_median"]
+    assert one.samples is not None
+    samples = one.samples.to_pandas()
+    samples = samples[(samples["window"] == "interleaved") & samples["kept"]]
+    ours, theirs = (float(samples["time_us"][samples["role"] == role].median()) for role in ROLES)
     flop = item.problem.flop
     by = f" ({window['baseline_call']})" if window["baseline_call"] else ""
     return f"{flop / ours / 1e6:.2f} TFLOP/s, {theirs / ours:.1%} of {window['baseline']}{by}"
@@ -434,17 +422,16 @@ def in_order(items: Iterable[Item], asked: Asked) -> list[Item]:
     return sorted(items, key=matrices)
 
 
-def measured(items: list[Item], options: argparse.Namespace, kept: Store, on_each_gpu: bool = False) -> Found:
+def measured(items: list[Item], options: argparse.Namespace, kept: Store) -> Found:
     """Each item's measurement: the one that is kept, or else one that is made now, and kept at once.
 
-    `options` has build_dir, sm_mhz and memory_mhz. With `on_each_gpu`, only what a GPU of this machine measured stands.
+    `options` has build_dir, sm_mhz and memory_mhz.
     Raises `UserError` for what the host is to blame for (launch gaps, too little memory), once the others are measured.
     """
-    here = names_here() if on_each_gpu else None
     asked = asked_by(options)
     found: Found = {}
     for item in items:
-        if one := kept.find(_place(item), _serves(item, asked), here):
+        if one := kept.find(_place(item), _serves(item, asked)):
             found[item] = one
     failed, spoilt = [], {replace(item, process=0) for item, one in found.items() if not counts(one)}
     todo = [item for item in in_order(items, asked) if item not in found]
@@ -453,7 +440,7 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, on_eac
     def by_process() -> Iterator[tuple[Item, Measurement | Failure]]:
         for number in sorted({item.process for item in todo}):
             own = [item for item in todo if item.process == number and replace(item, process=0) not in spoilt]
-            yield from work_through(own, functools.partial(_opened, own, options, kept, here))
+            yield from work_through(own, functools.partial(_opened, own, options, kept))
 
     for item, result in by_process():
         if isinstance(result, Failure) and not result.of_kernel:
@@ -462,7 +449,7 @@ def measured(items: list[Item], options: argparse.Namespace, kept: Store, on_eac
         one = lost(item, result.reason, asked) if isinstance(result, Failure) else result
         if not counts(one):
             spoilt.add(replace(item, process=0))  # and no further process need measure it
-        found[item] = one = one if one.measured else kept.keep(_place(item), one, here)
+        found[item] = one = one if one.measured else kept.keep(_place(item), one)
         done += expected_s(item.protocol, item.problem)
         left = (time.monotonic() - start) * (whole / done - 1)
         shown = f"{item.variant}{_picked(item, asked)}, {item.problem.shown}, {item.data} ({len(found)}/{len(items)})"
@@ -482,41 +469,37 @@ Found = dict[Item, Measurement]
 
 @contextlib.contextmanager
 def _opened(
-    items: list[Item], options: argparse.Namespace, kept: Store, here: set[str] | None, watch: Watch
+    items: list[Item], options: argparse.Namespace, kept: Store, watch: Watch
 ) -> Iterator[Callable[[Item], Measurement]]:
     """Measures one item after the other in this process; with locked clocks, nobody else gets the GPU meanwhile."""
     for name in dict.fromkeys(item.variant for item in items):
         import_early(options.catalogue.find(name))
-    seconds, session, started = Seconds(), Session(), since_start()
-    asked = asked_by(options)
+    session, asked = Session(), asked_by(options)
     opened: list[tuple[Bench, clocks.Target | None]] = []
     with contextlib.ExitStack() as stack:
 
         def begin() -> tuple[Bench, clocks.Target | None]:
-            with seconds.of("context"):
-                session.choose()
-                handle = stack.enter_context(discovery.nvml())
-                locks = items[0].clock_policy == "locked"
-                target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
-                return Bench(options.build_dir, handle, LibraryCalls(kept, asked.entries), asked, target), target
+            session.choose()
+            handle = stack.enter_context(discovery.nvml())
+            locks = items[0].clock_policy == "locked"
+            target = stack.enter_context(clocks.locked(handle, *asked.clocks)) if locks else None
+            return Bench(options.build_dir, handle, LibraryCalls(kept, asked.entries), asked, target), target
 
         def measure(item: Item) -> Measurement:
             if not opened:
-                seconds.parts["start"] = started
                 opened.append(begin())
             with contextlib.ExitStack() as held:
-                with seconds.of("session"):
-                    held.enter_context(session.held())
+                held.enter_context(session.held())
                 held.enter_context(watch.holding())
                 bench, target = opened[0]
-                if one := kept.find(_place(item), _serves(item, asked), here):
+                if one := kept.find(_place(item), _serves(item, asked)):
                     return one  # another job asked for it meanwhile
                 try:
-                    taken = bench.measure(item, session.name, seconds)
+                    taken = bench.measure(item, session.name)
                 except UserError:
                     bench.gpu.sync()  # where a kernel has spoilt the context, that is what there is to say
                     raise
-            return measurement(item, taken, target, asked, session.name, seconds)
+            return measurement(item, taken, target, asked, session.name)
 
         if items[0].clock_policy == "locked":
             stack.enter_context(session.held())
@@ -558,56 +541,13 @@ def run(options: argparse.Namespace) -> Record:
     record = Record(experiment)
     items = declarations.items(experiment, passed, options.clock_policy, options.sizes_step, options.catalogue)
     with store.opened(options.store) as kept:
-        anew = experiment.on_each_gpu or experiment.name in options.on_each_gpu
-        found = measured(items, options, kept, anew)
+        found = measured(items, options, kept)
         for item in items:
             if item in found:
                 record.add(item, found[item])
-        if options.gpu_medians:
-            write_rows(options.gpu_medians, "gpu_medians", gpu_medians(items if anew else [], kept, options))
         if options.algorithm_search:
             LibraryCalls(kept, options.catalogue).write(options.algorithm_search, items)
-    if options.seconds:
-        write_seconds(options.seconds, ((_place(item), one) for item, one in found.items()))
     return record
-
-
-def gpu_medians(items: list[Item], kept: Store, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Rows of gpu_medians.csv: what every card that the run had gave for these items, the median over processes. A
-    row has m, n and k alone, so only products that nothing scales or adds to have one."""
-    columns = ("variant", "dtype", "baseline", "m", "n", "k", "clock_policy", "data", "session", "source_hash")
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for item in items:
-        if (item.problem.alpha, item.problem.beta) != (1, 0):
-            continue
-        for one in kept.every(_place(item), _serves(item, asked_by(options))):
-            for window in one.rows.get("windows", []):
-                if window["passed"] and not window["left_out"]:
-                    head = tuple(window[name] for name in columns)
-                    found.setdefault(head, []).append({"measured": one.measured} | _medians(one))
-    rows = []
-    for head, ones in found.items():
-        medians = {
-            name: float(np.median([one[name] for one in ones]))
-            for name in ones[0]
-            if name.endswith(("us_median", "mhz"))
-        }
-        total = {"measured": min(one["measured"] for one in ones), "samples": sum(one["samples"] for one in ones)}
-        rows.append(dict(zip(columns, head, strict=True)) | total | medians)
-    return rows
-
-
-def _medians(one: Measurement) -> dict[str, Any]:
-    assert one.samples is not None
-    samples = one.samples.to_pandas()
-    samples = samples[(samples["window"] == "interleaved") & samples["kept"]]
-    ours, theirs = (samples[samples["role"] == role] for role in ROLES)
-    return {
-        "time_us_median": float(ours["time_us"].median()),
-        "baseline_time_us_median": float(theirs["time_us"].median()),
-        "sm_clock_mhz": float(ours["sm_clock_mhz"].median()),
-        "samples": len(ours),
-    }
 
 
 def main() -> None:
@@ -620,16 +560,12 @@ def main() -> None:
     parser.add_argument("--sizes-step", type=int, help="step of swept sizes")
     words = "of its problems, every third from the second on, say (default: all)"
     parser.add_argument("--slice", default="1of1", metavar="2of3", help=words)
-    words = "experiments measured anew on each card, in addition to those that say so themselves"
-    parser.add_argument("--on-each-gpu", nargs="*", default=[], metavar="EXPERIMENT", help=words)
     parser.add_argument("--clock-policy", choices=["boost", "locked"], default="boost", help="locked: sets the clocks")
     clocks.lock_arguments(parser)
     parser.add_argument("--windows", required=True, type=Path, help="written: rows of windows.csv")
     parser.add_argument("--checks", required=True, type=Path, help="written: rows of checks.csv")
     parser.add_argument("--samples", required=True, type=Path, help="written: samples.parquet")
     parser.add_argument("--algorithm-search", type=Path, help="written: rows of algorithm_search.csv")
-    parser.add_argument("--gpu-medians", type=Path, help="written: rows of gpu_medians.csv, of what each card measures")
-    parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     parser.add_argument("--left-out", type=Path, help="written: why sizes were left out, or nothing")
     options = parser.parse_args()
     record = run(options)

@@ -15,7 +15,7 @@ import argparse
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,12 +26,10 @@ from contracts import UserError, run_command, write_rows
 from contracts.archives import checksum
 from contracts.dtypes import Types
 from experiments.command_line import add_build_dir, add_problems, add_store, add_variants, find_runnable
-from experiments.gpu.seconds import Seconds, since_start
 from experiments.gpu.session import UNKNOWN
 from experiments.gpu.worker import DeviceFault, Failure, Watch, work_through
 from experiments.stages import patterns, store, verify
 from experiments.stages.cases import Case, cases, of_problems
-from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Problem, Runnable, Variant
 from kernels.problem import ProblemSpec
@@ -292,7 +290,6 @@ def check_cases(
     seed: int | None = None,
     large: int | None = LARGE,
     shared: Shared | None = None,
-    seconds: Seconds | None = None,
     problems: Sequence[ProblemSpec] = (),
 ) -> list[Checked]:
     """Every case of a variant, run and judged; or, where `problems` are named, a case for each of these.
@@ -302,23 +299,12 @@ def check_cases(
     """
     if seed is None:
         seed = verify.fresh_seed()
-    seconds, make = seconds or Seconds(), shared.prepared if shared else prepare
-    with seconds.of("prepare"):
-        chosen = of_problems(variant, problems) if problems else cases(variant, large)
-        prepared = [make(variant, case, seed + number) for number, case in enumerate(chosen)]
-    with held(device, seconds) as opened, seconds.of("check"):
+    make = shared.prepared if shared else prepare
+    chosen = of_problems(variant, problems) if problems else cases(variant, large)
+    prepared = [make(variant, case, seed + number) for number, case in enumerate(chosen)]
+    with device as opened:
         outputs = [attempt(opened, variant, inputs) for inputs in prepared]
-    with seconds.of("judge"):
-        return _judged(opened, variant, prepared, outputs)
-
-
-@contextmanager
-def held(device: AbstractContextManager[Device], seconds: Seconds) -> Iterator[Device]:
-    """The device, until the block ends; waiting for it is counted apart."""
-    with ExitStack() as stack:
-        with seconds.of("session"):
-            opened = stack.enter_context(device)
-        yield opened
+    return _judged(opened, variant, prepared, outputs)
 
 
 def _judged(
@@ -386,18 +372,17 @@ def held_gpu(build_dir: Path) -> Iterator[Device]:
 class HeldGpu:
     """A GPU that is held anew for each block, with the same context; `sms`: see `GpuDevice`."""
 
-    def __init__(self, build_dir: Path, watch: Watch, seconds: Seconds, sms: Sms | None = None) -> None:
+    def __init__(self, build_dir: Path, watch: Watch, sms: Sms | None = None) -> None:
         from experiments.gpu.session import Session
 
-        self.session, self.watch, self.seconds, self.build_dir, self.sms = Session(), watch, seconds, build_dir, sms
+        self.session, self.watch, self.build_dir, self.sms = Session(), watch, build_dir, sms
         self._device: GpuDevice | None = None
         self._exit: list[AbstractContextManager[None]] = []
 
     def __enter__(self) -> Device:
         if self._device is None:
-            with self.seconds.of("context"):
-                self.session.choose()
-                self._device = GpuDevice(self.build_dir, self.sms)
+            self.session.choose()
+            self._device = GpuDevice(self.build_dir, self.sms)
         self._exit = [self.session.held(), self.watch.holding()]
         for one in self._exit:
             one.__enter__()
@@ -435,16 +420,14 @@ def measured(
 
     @contextmanager
     def opened(watch: Watch) -> Iterator[Callable[[Runnable], Measurement]]:
-        seconds, shared = Seconds(), Shared()
-        seconds.parts["start"] = since_start()
-        device = HeldGpu(build_dir, watch, seconds)
+        shared, device = Shared(), HeldGpu(build_dir, watch)
 
         def check(variant: Runnable) -> Measurement:
             if one := kept.find(_place(variant, problems), basis_of(variant, problems).__eq__):
                 return one  # another job asked for it meanwhile
-            rows = [one.row for one in check_cases(device, variant, seed, LARGE, shared, seconds, problems)]
+            rows = [one.row for one in check_cases(device, variant, seed, LARGE, shared, problems)]
             device.require_sound(next((row["case"] for row in rows if not row["passed"]), ""))
-            return Measurement(basis_of(variant, problems), device.session.name, {"checks": rows}, seconds.taken())
+            return Measurement(basis_of(variant, problems), device.session.name, {"checks": rows})
 
         yield check
 
@@ -488,7 +471,6 @@ def main() -> None:
     add_problems(parser, "that are checked in place of the usual cases")
     parser.add_argument("--seed", type=int, help="of the first case of each; drawn afresh when left out")
     parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     options = parser.parse_args()
     variants = [
         find_runnable(options.catalogue, name, "its output is checked where it is timed") for name in options.variants
@@ -496,10 +478,6 @@ def main() -> None:
     with store.opened(options.store) as kept:
         found = measured(variants, options.build_dir, kept, options.seed, options.problem)
     rows = [row for variant in variants for row in found[variant.name].rows["checks"]]
-    if options.seconds:
-        write_seconds(
-            options.seconds, ((_place(variant, options.problem), found[variant.name]) for variant in variants)
-        )
     write_rows(options.out, "checks", rows)
 
 

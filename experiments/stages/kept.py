@@ -13,7 +13,6 @@ import argparse
 import importlib.util
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from contracts import UserError, read_rows, registry, run_command, write_rows, write_text
@@ -62,13 +61,11 @@ def main() -> None:
                 write_text(left_out, one.note)
             write_rows(out, table.schema, one.rows[table.name])
             return
-        start = time.monotonic()
         if code := subprocess.run(command).returncode:
             sys.exit(code)
         here, rows = names_here(), {table.name: read_rows(out, table.schema)}
         note = left_out.read_text() if left_out else ""
-        seconds = {"command": time.monotonic() - start}
-        kept.keep(place, Measurement(basis, here.pop() if len(here) == 1 else UNKNOWN, rows, seconds, note))
+        kept.keep(place, Measurement(basis, here.pop() if len(here) == 1 else UNKNOWN, rows, note))
 
 
 def _parted(words: list[str]) -> tuple[list[str], list[str], list[str]]:

@@ -19,7 +19,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +30,6 @@ from contracts.archives import checksum
 from experiments.command_line import add_build_dir, add_checked, add_problems, add_store, add_variants, failures
 from experiments.gpu.session import UNKNOWN
 from experiments.stages import store
-from experiments.stages.seconds import write_seconds
 from experiments.stages.store import Measurement, Place
 from kernels.catalogue import Catalogue, Entry
 from kernels.problem import ProblemSpec
@@ -130,12 +128,11 @@ def longest_kernel(kernels: Kernels, entry: Entry, problem: ProblemSpec, names: 
 
 @dataclass(frozen=True)
 class Counted:
-    """The counters of one entry: rows of counters.csv, those that this ncu or GPU does not know, and the seconds."""
+    """The counters of one entry: rows of counters.csv, and those that this ncu or GPU does not know."""
 
     rows: list[dict[str, Any]]
     unknown: list[str]
     session: str = UNKNOWN
-    seconds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -178,7 +175,6 @@ class Session:
         with scratch() as folder:
             report, log = folder / "report.ncu-rep", folder / "done"
             while True:
-                began = time.monotonic()
                 target = [*command, "--done", str(log)]
                 there, output = launched(self.ncu, names, report, target, "--target-processes", "all")
                 if there or not (refused := named_in_errors(names, output)):
@@ -192,14 +188,12 @@ class Session:
                 groups = of_entries(read_report(report_folder(self.ncu), report, names))
             except UserError as error:
                 raise LeftOut(f"{error}; remedy: one installation of Nsight Compute on PATH, whole") from error
-        starting = time.monotonic() - began - sum(sum(one["seconds"].values()) for one in done)
         found: list[Counted | str] = []
         for entry, one, group in zip(entries, done or [{}], groups, strict=False):
             rows = longest_kernel(group, entry, self.problem, names) if group else []
             read = {row["metric"] for row in rows}
             missing = unknown + [name for name in names if name not in read]
-            seconds = one.get("seconds", {}) | ({} if found else {"ncu": max(starting, 0.0)})
-            found.append(Counted(rows, missing, one.get("session", UNKNOWN), seconds))
+            found.append(Counted(rows, missing, one.get("session", UNKNOWN)))
         if len(found) < len(entries) and not there:
             found.append(explain(output, entries[len(found)]))
         return found
@@ -303,7 +297,7 @@ def measured(entries: list[Entry], session: Session, kept: store.Store) -> tuple
             continue
         note = f"counters that this ncu or GPU does not know: {', '.join(result.unknown)}" if result.unknown else ""
         rows = {table_of(session.problem): result.rows}
-        new = Measurement(basis(entry), result.session, rows, result.seconds, note)
+        new = Measurement(basis(entry), result.session, rows, note)
         found[place(entry)] = kept.keep(place(entry), new)
     return {at: found[at] for at in map(place, entries) if at in found}, failed  # in the order asked for
 
@@ -318,7 +312,6 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, help="written: rows of counters.csv")
     parser.add_argument("--with-beta", type=Path, help="written: rows of counters_with_beta.csv")
     parser.add_argument("--left-out", required=True, type=Path, help="written: why there are none, or nothing")
-    parser.add_argument("--seconds", type=Path, help="written: rows of gpu_seconds.csv")
     required = REQUIRED in os.environ
     parser.add_argument("--required", action="store_true", default=required, help="fail where there can be no counters")
     options = parser.parse_args()
@@ -349,8 +342,6 @@ def main() -> None:
         reasons = list(dict.fromkeys(one.note for one in found.values() if one.note))
         for reason in reasons:
             logger.warning(reason)
-    if options.seconds:
-        write_seconds(options.seconds, found.items())
     write_text(options.left_out, "\n".join(reasons))
     for path, kind in ((options.with_beta, "counters_with_beta"), (options.out, "counters")):
         if path:

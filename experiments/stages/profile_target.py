@@ -22,7 +22,6 @@ from experiments.command_line import add_build_dir, add_kernel, add_problems, ad
 from experiments.gpu.device import Gpu, cuda
 from experiments.gpu.fastest_call import FastestCall, by_events
 from experiments.gpu.libraries import bind_for_timing, import_early, load_gemm
-from experiments.gpu.seconds import Seconds
 from experiments.gpu.session import Session
 from experiments.gpu.worker import LIMIT_S
 from experiments.stages.library_calls import LibraryCalls
@@ -42,45 +41,39 @@ class Target:
         self.session, self._gpu = Session(), list[Gpu]()
 
     def run(self, entry: Entry) -> dict[str, Any]:
-        """Run it once, and once more for the profiler; the seconds that this took, and what the GPU is called."""
-        seconds = Seconds()
+        """Run it once, and once more for the profiler; its name, and what the GPU is called."""
         if not self._gpu:
-            with seconds.of("context"):
-                self.session.choose()
-                self._gpu = [Gpu(self.build_dir)]
-        with seconds.of("session"):
-            held = self.session.held()
-            held.__enter__()
+            self.session.choose()
+            self._gpu = [Gpu(self.build_dir)]
+        held = self.session.held()
+        held.__enter__()
         hangs = threading.Timer(LIMIT_S, os._exit, [HUNG])  # what hangs in a CUDA call heeds no signal
         hangs.start()
         try:
-            self._profile(self._gpu[0], entry, seconds)
+            self._profile(self._gpu[0], entry)
         finally:
             hangs.cancel()
             held.__exit__(None, None, None)
-        return {"variant": entry.name, "session": self.session.name, "seconds": seconds.parts}
+        return {"variant": entry.name, "session": self.session.name}
 
-    def _profile(self, gpu: Gpu, entry: Entry, seconds: Seconds) -> None:
+    def _profile(self, gpu: Gpu, entry: Entry) -> None:
         problem = self.problem.of(entry.b_layout)
-        with seconds.of("inputs"):
-            matrices = [
-                gpu.filled(entry.types.of(matrix), rows * ld, seed, "uniform")
-                for seed, (matrix, (rows, _, ld)) in enumerate(problem.stored.items(), start=1)
-            ]
-        with seconds.of("load"):
-            gemm = load_gemm(gpu, entry)
-            if self.store and isinstance(gemm, FastestCall):
-                LibraryCalls(Store(self.store), self.entries).known(gemm, problem)
-            a, b, c = (memory.address for memory in matrices)
-            work = bind_for_timing(gemm, problem, a, b, c, by_events)
-            work()
-            gpu.sync()
-        with seconds.of("replay"):
-            cuda(driver.cuProfilerStart())
-            gpu.harness(MARK, 1, 1)
-            work()
-            gpu.sync()
-            cuda(driver.cuProfilerStop())
+        matrices = [
+            gpu.filled(entry.types.of(matrix), rows * ld, seed, "uniform")
+            for seed, (matrix, (rows, _, ld)) in enumerate(problem.stored.items(), start=1)
+        ]
+        gemm = load_gemm(gpu, entry)
+        if self.store and isinstance(gemm, FastestCall):
+            LibraryCalls(Store(self.store), self.entries).known(gemm, problem)
+        a, b, c = (memory.address for memory in matrices)
+        work = bind_for_timing(gemm, problem, a, b, c, by_events)
+        work()
+        gpu.sync()
+        cuda(driver.cuProfilerStart())
+        gpu.harness(MARK, 1, 1)
+        work()
+        gpu.sync()
+        cuda(driver.cuProfilerStop())
 
 
 def main() -> None:

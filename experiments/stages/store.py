@@ -48,12 +48,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What is kept: rows of recorded tables (without what an experiment adds), and where the seconds went."""
+    """What is kept: rows of recorded tables (without what an experiment adds)."""
 
     basis: Basis
     session: str
     rows: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
     samples: pa.Table | None = None
     measured: str = ""  # UTC, filled in when it is kept
@@ -65,27 +64,21 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def find(
-        self, place: Place, serves: Callable[[Basis], bool], sessions: set[str] | None = None
-    ) -> Measurement | None:
-        """The first measurement of this place whose basis serves; with `sessions`, of one of these."""
-        return next((one for one in self.every(place, serves) if sessions is None or one.session in sessions), None)
-
-    def every(self, place: Place, serves: Callable[[Basis], bool]) -> list[Measurement]:
-        """All measurements of this place whose basis serves, the first that was made first."""
+    def find(self, place: Place, serves: Callable[[Basis], bool]) -> Measurement | None:
+        """The first measurement of this place whose basis serves."""
         found = (self.folder / place.stage / place.variant).glob(f"{place.item}.*.json")
         measurements = [one for path in found if serves((one := _read(path)).basis)]
-        return sorted(measurements, key=lambda one: one.measured)
+        return min(measurements, key=lambda one: one.measured, default=None)
 
-    def keep(self, place: Place, one: Measurement, sessions: set[str] | None = None) -> Measurement:
+    def keep(self, place: Place, one: Measurement) -> Measurement:
         """Write it, whole or not at all: its samples come first, and are nothing without the other file.
 
         Of two jobs that measured the same at a time, be it on two GPUs, the first one's is kept, and what both get
-        back; with `sessions`, where it is of one of these.
+        back.
         """
         stem = self.folder / place.stage / place.variant / f"{place.item}.{one.session}"
         with self._alone():
-            return self.find(place, one.basis.__eq__, sessions) or self._write(place, one, stem)
+            return self.find(place, one.basis.__eq__) or self._write(place, one, stem)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -108,7 +101,6 @@ class Store:
             "session": one.session,
             "measured": datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds"),
             "rows": {name: list(rows) for name, rows in one.rows.items()},
-            "seconds": {part: round(seconds, 4) for part, seconds in one.seconds.items()},
             "note": one.note,
             "driver": toolchain.known_or_found(None, "", None)["driver"],
             "commit": provenance.clean_commit(),
@@ -140,7 +132,7 @@ def basis_of(entry: Entry) -> dict[str, Any]:
 
 def _read(path: Path) -> Measurement:
     document = read_json(path, "measurement")
-    keys = ("basis", "session", "rows", "seconds", "note", "measured")
+    keys = ("basis", "session", "rows", "note", "measured")
     samples = None
     if sum_ := document.get("samples_sha256"):
         from contracts.samples import read_samples

@@ -17,7 +17,6 @@ from kernels import catalogue
 from kernels.problem import ProblemSpec
 from workflow.plan import (
     BUILT,
-    CHECKED,
     EMULATED,
     PART,
     TIMED,
@@ -91,9 +90,7 @@ def test_where_the_tables_come_from(
 
 def test_an_archive_takes_what_all_measures_and_what_else_the_command_names() -> None:
     whole = made("archive", device=H200).to_archive
-    assert {
-        f"results/h200/{file}" for file in (*WHOLE, "emulator_next_to_gpu.csv", "bounds.csv", "gpu_medians.csv")
-    } < {*whole}
+    assert {f"results/h200/{file}" for file in (*WHOLE, "emulator_next_to_gpu.csv", "bounds.csv")} < {*whole}
     named = made("archive", "sanitize", "tile_autotune", device=H200).to_archive
     assert set(named) - set(whole) == {f"results/h200/{file}" for file in ("sanitizer.csv", "tuning.csv", "tuned.json")}
     assert made("archive").to_archive == []  # without a GPU there is nothing that it could take
@@ -220,7 +217,7 @@ def test_what_was_timed_by_name_joins_the_tables_of_all() -> None:
     first = f"results/h200/parts/bench/{stems[0]}"
     timed = {f"results/h200/parts/bench/{stem}{suffix}" for stem in stems for suffix in TIMED}
     every = made("all", device=H200).parts("sgemm_sweep")
-    checked = {f"results/h200/parts/check/sgemm_sweep/{part}{suffix}" for part in every for suffix in CHECKED}
+    checked = {f"results/h200/parts/check/sgemm_sweep/{part}.csv" for part in every}
     parts = timed | checked
     assert made("all", device=H200, more=timed).timed_before == ()  # without the checks that belong to it
     assert made("all", device=H200, more={f"{first}.csv"}).timed_before == ()  # cut off: its job is not whole
@@ -309,8 +306,6 @@ def test_a_problem_with_beta_is_profiled_next_to_the_one_without() -> None:
         ({"archive": "foo"}, ["all"], "archive = 'foo': no such folder in data/; there: h200"),
         ({"lock_sm_mhz": 1500}, ["all"], "lock_sm_mhz = 1500 needs lock_clocks = true"),
         ({"variants": ["sgemm_naiv"]}, ["all"], "unknown variant 'sgemm_naiv' in config.yaml: variants; nearest"),
-        ({"on_each_gpu": ["hopper"]}, ["all"], "unknown experiment 'hopper' in config.yaml: on_each_gpu; nearest"),
-        ({"on_each_gpu": ["sgemm_sizes"]}, ["all"], "on_each_gpu: sgemm_sizes has processes = 1; cards are compared"),
         ({}, ["compare"], "variant_a = null, variant_b = null; compare needs two variants"),
         ({"variant_a": "sgemm_naive"}, ["compare"], "compare needs two variants"),
         ({}, ["tile_autotune"], "tile_autotune needs a GPU: none here, and no sweep to draw"),

@@ -42,7 +42,6 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
         output:
             table=f"{RESULTS}/{_table.file}" if _whole else f"{PARTS}/{_table.name}/{{entry}}.csv",
             left_out=[f"{PARTS}/{_table.name}.left_out.txt"] if _table.command.left_out else [],
-            seconds=[f"{PARTS}/{_table.name}.seconds.csv"] if _table.command.kept else [],
         log:
             f"results/logs/{MACHINE}/{_table.name}{'.log' if _whole else '.{entry}.log'}",
         priority: 10
@@ -57,12 +56,11 @@ for _table in [registry.tables()[name] for name in PLAN.made if registry.tables(
             job=JOB,
             settings=UNTUNED if PLAN.measuring else None,
             left_out=lambda wildcards, output: f"--left-out {output.left_out}" if output.left_out else "",
-            kept=lambda wildcards, output: f"--seconds {output.seconds}" if output.seconds else "",
             before=_kept_by(_table, _whole),
             emulated=f"--emulated {PARTS}/emulate" if _table.command.emulated else "",
         shell:
             "{params.before} python -m {params.module} {params.entries} {params.options} --job {params.job}"
-            " {params.kept} {params.emulated} --out {output.table} {params.left_out} 2>&1 | tee {log}"
+            " {params.emulated} --out {output.table} {params.left_out} 2>&1 | tee {log}"
 
     if not _whole:
 

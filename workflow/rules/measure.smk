@@ -50,7 +50,6 @@ rule check:
         harness=HARNESS,
     output:
         table=f"{PARTS}/check/{{experiment}}/{{part}}.csv",
-        seconds=f"{PARTS}/check/{{experiment}}/{{part}}.seconds.csv",
     log:
         f"results/logs/{MACHINE}/check/{{experiment}}/{{part}}.log",
     priority: 10
@@ -62,7 +61,7 @@ rule check:
         settings=PLAN.job,
     shell:
         "python -m experiments.stages.check {params.variants} --job {params.job}"
-        " --out {output.table} --seconds {output.seconds} 2>&1 | tee {log}"
+        " --out {output.table} 2>&1 | tee {log}"
 
 
 # Time, clock and power: one job for some problems of a part of an experiment, in one clock policy.
@@ -78,8 +77,6 @@ rule bench:
         checks=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.checks.csv",
         samples=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.parquet",
         algorithm_search=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.algorithm_search.csv",
-        seconds=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.seconds.csv",
-        gpu_medians=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.gpu_medians.csv",
         left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.left_out.txt",
     log:
         f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.log",
@@ -94,8 +91,7 @@ rule bench:
     shell:
         "python -m experiments.stages.bench {wildcards.experiment} {params.variants} --job {params.job}"
         " --slice {wildcards.slice} --clock-policy {wildcards.clock_policy} {params.checked} --windows {output.windows}"
-        " --checks {output.checks} --samples {output.samples} --algorithm-search {output.algorithm_search} --seconds {output.seconds}"
-        " --gpu-medians {output.gpu_medians}"
+        " --checks {output.checks} --samples {output.samples} --algorithm-search {output.algorithm_search}"
         " --left-out {output.left_out} 2>&1 | tee {log}"
 
 
@@ -114,7 +110,6 @@ rule profile:
     output:
         counters=f"{PARTS}/profile/{{experiment}}.csv",
         with_beta=f"{PARTS}/profile/{{experiment}}.with_beta.csv",
-        seconds=f"{PARTS}/profile/{{experiment}}.seconds.csv",
         left_out=f"{PARTS}/profile/{{experiment}}.left_out.txt",
     log:
         f"results/logs/{MACHINE}/profile/{{experiment}}.log",
@@ -131,7 +126,7 @@ rule profile:
         "python -m experiments.stages.profile {params.variants} --job {params.job}"
         " --problem {params.problems} {params.checked} --out {output.counters}"
         " --with-beta {output.with_beta}"
-        " --seconds {output.seconds} --left-out {output.left_out} 2>&1 | tee {log}"
+        " --left-out {output.left_out} 2>&1 | tee {log}"
 
 
 # The sweep over tiles takes minutes, and the tile that it finds is used from the next run on.

@@ -48,14 +48,6 @@ def _profile(suffix):
     ]
 
 
-def _seconds(wildcards):
-    """Where the seconds of checking, timing and profiling in a scope went."""
-    checks = [f"{RESULTS}/parts/check/{part}.seconds.csv" for part in PLAN.checked(wildcards.scope)]
-    kept = [t.name for t in registry.tables().values() if t.name in PLAN.made and t.command and t.command.kept]
-    commands = [] if wildcards.scope else [f"{RESULTS}/parts/{name}.seconds.csv" for name in kept]
-    return checks + _bench(".seconds.csv")(wildcards) + _profile(".seconds.csv")(wildcards) + commands
-
-
 def _emulated(table):
     return lambda wildcards: [
         f"{RESULTS}/parts/emulate/{name}/{table}.csv" for name in PLAN.variants_in(wildcards.scope)

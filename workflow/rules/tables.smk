@@ -13,8 +13,6 @@ _JOINED = {
             "algorithm_search": _bench(".algorithm_search.csv"),
             "counters": _profile(".csv"),
             "counters_with_beta": _profile(".with_beta.csv"),
-            "gpu_seconds": _seconds,
-            "gpu_medians": _bench(".gpu_medians.csv"),
         }
         if PLAN.measuring
         else {}

@@ -158,7 +158,6 @@ def test_a_variant_that_is_not_built_is_a_clear_error(device: GpuDevice) -> None
 
 def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     """The record of a short measurement of one size."""
-    from experiments.gpu.seconds import Seconds
     from experiments.stages.bench import Asked, Bench, Record, measurement
     from experiments.stages.library_calls import LibraryCalls
     from experiments.stages.store import Store
@@ -173,13 +172,13 @@ def bench(variant: Variant, folder: Path, data: str = "uniform") -> Any:
     }
     experiment = declarations.Experiment("short", "t", "q?", (variant.name,), **short)
     item = declarations.Item(variant.name, ProblemSpec.square(1024), data, "boost", experiment.protocol)
-    shipped, seconds = catalogue.load(), Seconds()
+    shipped = catalogue.load()
     asked = Asked(replace(shipped, entries={**shipped, variant.name: variant}))
     record = Record(experiment)
     with discovery.nvml() as handle:
         calls = LibraryCalls(Store(folder / "measured"), asked.entries)
-        taken = Bench(folder, handle, calls, asked).measure(item, "0" * 8, seconds)
-        record.add(item, measurement(item, taken, None, asked, "0" * 8, seconds))
+        taken = Bench(folder, handle, calls, asked).measure(item, "0" * 8)
+        record.add(item, measurement(item, taken, None, asked, "0" * 8))
     return record
 
 

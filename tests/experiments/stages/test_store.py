@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +25,9 @@ BASIS = {"source": "a"}
 PROTOCOL = declarations.Experiment("e", "t", "q?", ()).protocol
 
 
-def kept(store: Store, session: str = "0000000a", sessions: set[str] | None = None, **changes: object) -> Measurement:
-    one = replace(Measurement(BASIS, session, {"windows": [{"n": 64}]}, {"window": 0.25}), **changes)
-    return store.keep(PLACE, one, sessions)
+def kept(store: Store, session: str = "0000000a", **changes: object) -> Measurement:
+    one = replace(Measurement(BASIS, session, {"windows": [{"n": 64}]}, "a note"), **changes)
+    return store.keep(PLACE, one)
 
 
 def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
@@ -40,37 +40,26 @@ def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     found = store.find(PLACE, BASIS.__eq__)
     assert found is not None and found.samples is not None and one.samples is not None
     assert found.samples.equals(one.samples) and found.rows == {"windows": [{"n": 64}]}
-    assert found.seconds == {"window": 0.25} and found.measured
+    assert found.note == "a note" and found.measured
     assert store.find(PLACE, {"source": "b"}.__eq__) is None
     assert store.find(replace(PLACE, item="65x65x65"), BASIS.__eq__) is None
 
 
-def test_the_first_that_serves_is_found_or_the_one_of_a_session(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+def test_the_first_that_serves_is_found(tmp_path: Path) -> None:
     for session, source in (("0000000c", "old"), ("0000000b", "a"), ("0000000a", "a")):
-        kept(store, session, {session}, basis={"source": source})
-    found = store.find(PLACE, BASIS.__eq__)
+        kept(Store(tmp_path / session), session, basis={"source": source})
+        shutil.copytree(tmp_path / session, tmp_path / "joined", dirs_exist_ok=True)
+    found = Store(tmp_path / "joined").find(PLACE, BASIS.__eq__)
     assert found is not None and found.session == "0000000b"
-    found = store.find(PLACE, BASIS.__eq__, {"0000000a"})
-    assert found is not None and found.session == "0000000a"
-    assert store.find(PLACE, BASIS.__eq__, {"0000000d"}) is None
 
 
 def test_of_two_that_measured_the_same_the_first_is_kept_and_both_get_it(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    first = kept(store, seconds={"window": 1.0})
-    second = kept(store, seconds={"window": 2.0})
-    assert first == second and second.seconds == {"window": 1.0}
-    other = kept(store, basis={"source": "b"}, seconds={"window": 3.0})
-    assert other.seconds == {"window": 3.0} and store.find(PLACE, BASIS.__eq__) is None
-
-
-def test_of_two_gpus_that_measured_the_same_the_first_is_kept_unless_each_is_asked_for(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    first = kept(store)
-    assert kept(store, "0000000b") == kept(store, "0000000b", {"0000000a", "0000000b"}) == first
-    own = kept(store, "0000000b", {"0000000b"})
-    assert own.session == "0000000b" and store.every(PLACE, BASIS.__eq__) == [first, own]
+    first = kept(store, note="first")
+    second = kept(store, note="second")
+    assert first == second and second.note == "first"
+    other = kept(store, basis={"source": "b"}, note="third")
+    assert other.note == "third" and store.find(PLACE, BASIS.__eq__) is None
 
 
 def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,31 +147,3 @@ def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
     locked = replace(item, clock_policy="locked")
     other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
     assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)
-
-
-def test_each_card_has_the_median_over_its_processes(tmp_path: Path) -> None:
-    """A product that C is added to would have the row of another."""
-    store, asked = Store(tmp_path), bench.Asked(catalogue.load())
-    ladder = declarations.items(declarations.load("tf32_ladder"), ["tf32gemm_bcf"], "boost")
-    once, twice = ([item for item in ladder if item.problem.n == n][:2] for n in (8192, 4096))
-    for session, items, times in (("0000000a", once + twice, (1.0, 1.0, 2.0, 4.0)), ("0000000b", twice[:1], (5.0,))):
-        for item, ours in zip(items, times, strict=True):
-            columns = {"experiment": ""} | bench._head(item) | {"window": "interleaved", "index": np.arange(4)}
-            columns |= {"role": np.array(["variant", "baseline"] * 2), "time_us": np.array([ours, 1.0] * 2)}
-            columns |= {"sm_clock_mhz": np.full(4, 1500, np.float32), "kept": np.ones(4, bool), "reason": None}
-            window = bench._head(item) | {"dtype": "tf32", "baseline": "cublas_tf32", "source_hash": "a"}
-            rows = {"windows": [window | {"session": session, "passed": True, "left_out": None}]}
-            one = Measurement(bench.basis_of(item, asked), session, rows, samples=samples_table(4, columns))
-            store.keep(bench._place(item), one, {session})
-    options = argparse.Namespace(catalogue=asked.entries, sm_mhz=None, memory_mhz=None)
-    added = [replace(item, problem=replace(item.problem, beta=1.0)) for item in once]
-    for item in added:
-        kept_one = store.find(bench._place(once[item.process]), lambda _: True)
-        assert kept_one is not None
-        store.keep(bench._place(item), replace(kept_one, basis=bench.basis_of(item, asked)))
-    rows = bench.gpu_medians([*twice, *added], store, options)
-    assert [(row["n"], row["session"], row["time_us_median"], row["samples"]) for row in rows] == [
-        (4096, "0000000a", 3.0, 4),
-        (4096, "0000000b", 5.0, 2),
-    ]
-    assert [row["n"] for row in bench.gpu_medians(once, store, options)] == [8192]
