@@ -148,7 +148,9 @@ def load(record: Path | None = None, path: Path = CATALOGUE) -> Catalogue:
     for (one, names), (other, more) in itertools.combinations(kinds.items(), 2):
         if both := sorted(set(names) & set(more)):
             raise UserError(f"{path}: {both[0]!r} is both a {one} and a {other}; names must differ")
-    variants = {name: _variant(name, entry, path, record) for name, entry in data["variants"].items()}
+    variants = {
+        name: _launchable(_variant(name, entry, path, record), path) for name, entry in data["variants"].items()
+    }
     entries: dict[str, Entry] = dict(variants)
     entries |= {name: _dispatcher(name, entry, variants, path, record) for name, entry in dispatchers.items()}
     entries |= {name: _baseline(name, entry, path) for name, entry in data["baselines"].items()}
@@ -346,12 +348,6 @@ def _sound(variant: Variant, path: Path) -> Variant:
                 f"{path}: {variant.name}.{spec.name}: a tensor map needs align_bytes of 16 or more, and multiples of "
                 f"{16 // element} in {ld}"
             )
-    if variant.threads % WARP or variant.threads > MAX_THREADS:
-        said = f"{path}: {variant.name}.threads = {variant.threads}"
-        raise UserError(f"{said} is not allowed; allowed: a multiple of {WARP} up to {MAX_THREADS}")
-    if variant.shared_bytes > MAX_SHARED:
-        said = f"{path}: {variant.name}.shared_bytes = {variant.shared_bytes}"
-        raise UserError(f"{said} is not allowed; allowed: at most {MAX_SHARED}")
     if variant.textures and variant.dtype != "fp32":
         raise UserError(f"{path}: {variant.name}.dtype = {variant.dtype!r}, but textures hold fp32")
     if variant.textures and variant.b_layout != "row":
@@ -360,6 +356,17 @@ def _sound(variant: Variant, path: Path) -> Variant:
         said = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
         said += f" and slices = {variant.slices}" if variant.slices > 1 else ""
         raise UserError(f"{said}, but a cluster has at most {MAX_CLUSTER} blocks")
+    return variant
+
+
+def _launchable(variant: Variant, path: Path) -> Variant:
+    """The variant, or a `UserError` for a block that no GPU takes. A sweep tries such blocks and says why they fail."""
+    if variant.threads % WARP or variant.threads > MAX_THREADS:
+        said = f"{path}: {variant.name}.threads = {variant.threads}"
+        raise UserError(f"{said} is not allowed; allowed: a multiple of {WARP} up to {MAX_THREADS}")
+    if variant.shared_bytes > MAX_SHARED:
+        said = f"{path}: {variant.name}.shared_bytes = {variant.shared_bytes}"
+        raise UserError(f"{said} is not allowed; allowed: at most {MAX_SHARED}")
     return variant
 
 
