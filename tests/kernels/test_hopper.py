@@ -177,7 +177,7 @@ SLICED, SHARING = "hgemm_transposed_144x64_c4x1_k2_bf16", "hgemm_transposed_112x
         (
             SLICED,
             ("barrier.cluster.arrive.release.aligned;", "barrier.cluster.arrive.relaxed.aligned;"),
-            "its mbarrier's phase end",
+            "without a barrier after its wait_group",
         ),
         (SLICED, ("meet();  // the sums have been read, and C may take their place", ""), "without a barrier between"),
         (SLICED, ("rank(x, y, s), make_float4", "rank(x, y, slice), make_float4"), "elements are off"),

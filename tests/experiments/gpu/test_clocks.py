@@ -77,7 +77,7 @@ class Bench:
     def __init__(self, build_dir, handle, calls, asked, target=None):
         self.handle = handle
 
-    def measure(self, item, session, seconds):
+    def measure(self, item, session):
         if "WAIT" in os.environ:
             open(os.environ["WAIT"], "w").close()
             time.sleep(600)
