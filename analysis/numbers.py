@@ -25,7 +25,7 @@ import simpleeval
 
 from analysis import counters, estimates
 from analysis.estimates import Estimate, Missing, Truth
-from analysis.results import Results, squares
+from analysis.results import Results, best_measured, squares
 from analysis.timings import SINGLE_PROCESS
 from contracts import UserError, choose, registry
 
@@ -68,9 +68,7 @@ class Numbers:
         "locked"), arch (of the build, "sm_86"), beta, device ("gpu" or "ptxsim": who counted).
         Raises `UserError` for a name that is none, `Missing` for what this GPU does not have.
         """
-        choose(self.known, variant, "variant", "kernels/catalogue.yaml")
-        if variant in self.failed:
-            raise Missing(f"{variant} failed a check")
+        self._checked(variant)
         if quantity in (*TIMED, *PLAIN):
             return self._timed(variant, quantity, n, **selectors)
         if quantity in BUILT and not selectors.get("device") and self.known[variant]["kind"] != "baseline":
@@ -78,27 +76,38 @@ class Numbers:
         choose(dict.fromkeys([*counters.shown(), "kernel"]), quantity, "quantity", "analysis/numbers.py")
         return self._counted(variant, quantity, n, **selectors)
 
+    def _checked(self, variant: str) -> str:
+        """A variant's name. Raises `UserError` for one that is none, `Missing` for one that failed a check."""
+        choose(self.known, variant, "variant", "kernels/catalogue.yaml")
+        if variant in self.failed:
+            raise Missing(f"{variant} failed a check")
+        return variant
+
     def _timed(
         self, variant: str, quantity: str, n: int, data: str = "uniform", experiment: str | None = None,
         clock_policy: str = "boost",
     ) -> Estimate | str:  # fmt: skip
+        row = self._timing(variant, n, data, experiment, clock_policy)
+        if quantity in TIMED and not math.isnan(row[quantity]):
+            return timed(row, quantity)
+        return _cell(row, quantity, f"no {quantity} of {variant}, n = {n}, {data}, {clock_policy}")
+
+    def _timing(
+        self, variant: str, n: int, data: str, experiment: str | None = None, clock_policy: str = "boost"
+    ) -> pd.Series:
         rows = self._timings(variant, data, clock_policy)
         rows = rows[rows["n"] == n]
         if experiment is not None:
             rows = rows[rows["experiment"] == experiment]
         words = f"{variant}, n = {n}, {data}, {clock_policy}" + (f", in {experiment}" if experiment else "")
-        row = self._first(rows, f"no timing of {words}")
-        if quantity in TIMED and not math.isnan(row[quantity]):
-            return Estimate(*(float(row[f"{quantity}{end}"]) for end in ("", "_low", "_high")))
-        return _cell(row, quantity, f"no {quantity} of {words}")
+        return self._first(rows, f"no timing of {words}")
 
     @functools.cache  # noqa: B019 - as long as the object itself
     def _timings(self, variant: str, data: str, clock_policy: str) -> pd.DataFrame:
-        """Timings of one variant, current ones first, then those with the most processes and samples."""
+        """Timings of one variant, in the order of `best_measured`."""
         rows = self.results.squares
-        rows = rows[(rows["variant"] == variant) & (rows["data"] == data) & (rows["clock_policy"] == clock_policy)]
-        order = ["stale", "processes", "samples", "experiment"]
-        return rows.sort_values(order, ascending=[True, False, False, True], kind="stable")
+        own = (rows["variant"] == variant) & (rows["data"] == data) & (rows["clock_policy"] == clock_policy)
+        return best_measured(rows[own])
 
     def _built(self, variant: str, quantity: str, arch: str | None = None) -> Estimate | str:
         if arch is not None:
@@ -128,9 +137,8 @@ class Numbers:
                 raise Missing(f"not emulated: {words}")
             return Estimate.of(value)
         rows = self.results.table("counters_with_beta")
-        rows = squares(rows.drop(columns="beta"))[
-            (rows["variant"] == variant) & (rows["n"] == n) & (rows["beta"] == beta) & (rows["metric"] == ncu)
-        ]
+        rows = squares(rows[rows["beta"] == beta].drop(columns="beta"))
+        rows = rows[(rows["variant"] == variant) & (rows["n"] == n) & (rows["metric"] == ncu)]
         row = self._first(rows, f"not counted: {words}")
         return Estimate.of(float(row["value"]) * counters.SCALE.get(row["unit"], 1.0))
 
@@ -150,12 +158,8 @@ class Numbers:
 
         Without one baseline in common, the ratio of their interleaved times.
         """
-        names = (variant, over)
-        if self.known[variant]["baseline"] == self.known.get(over, {}).get("baseline"):
-            ours, theirs = (self.value(name, "fraction", n=n, data=data) for name in names)
-            return Estimate.of(ours) / theirs
-        ours, theirs = (self.value(name, "time_us", n=n, data=data) for name in names)
-        return Estimate.of(theirs) / ours
+        ours, theirs = (self._timing(self._checked(name), n, data) for name in (variant, over))
+        return gain(ours, theirs)
 
     def sizes(self, variant: str, data: str = "uniform", experiment: str | None = None) -> list[int]:
         """The sizes at which a variant was timed, ascending."""
@@ -284,6 +288,18 @@ class Numbers:
         except Exception as error:  # simpleeval's own errors, and those of Python's operators and calls
             raise UserError(f"{text!r} is not allowed: {error}") from error
         return Estimate.of(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else found
+
+
+def timed(row: Any, quantity: str) -> Estimate:
+    """A quantity of `TIMED` of a timing, with its interval. row: a mapping with the columns of `analysis.timings`."""
+    return Estimate(*(float(row[f"{quantity}{end}"]) for end in ("", "_low", "_high")))
+
+
+def gain(after: Any, before: Any) -> Estimate:
+    """How many times as fast a timing is as another: of their fractions of one baseline, else of their times."""
+    if after["baseline"] == before["baseline"]:
+        return timed(after, "fraction") / timed(before, "fraction")
+    return timed(before, "time_us") / timed(after, "time_us")
 
 
 class _Evaluator(simpleeval.EvalWithCompoundTypes):  # type: ignore[misc]  # simpleeval has no types

@@ -213,12 +213,16 @@ def squares(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[plain].reset_index(drop=True)
 
 
+def best_measured(rows: pd.DataFrame) -> pd.DataFrame:
+    """Timings of several experiments: current ones first, then those with the most processes and samples."""
+    order = ["stale", "processes", "samples", "experiment"]
+    return rows.sort_values(order, ascending=[True, False, False, True], kind="stable")
+
+
 def usual(rows: pd.DataFrame) -> pd.DataFrame:
-    """One timing for each variant and size: `boost` clocks, uniform data; of several experiments, current ones first,
-    then the one with the most processes and samples."""
+    """One timing for each variant and size, the first by `best_measured`: `boost` clocks, uniform data."""
     rows = rows[(rows["clock_policy"] == "boost") & (rows["data"] == "uniform")]
-    keys, ascending = ["stale", "processes", "samples", "experiment"], [True, False, False, True]
-    rows = rows.sort_values(keys, ascending=ascending, kind="stable").drop_duplicates(["variant", "n"])
+    rows = best_measured(rows).drop_duplicates(["variant", "n"])
     return rows.sort_values(["order", "n"], kind="stable", ignore_index=True)
 
 

@@ -16,10 +16,10 @@ from analysis.estimates import number
 from analysis.figures import style
 from analysis.figures.ladder import EXPERIMENT
 from analysis.ladders import worklog_of
+from analysis.numbers import SIZE
 from analysis.results import DAGGER, Results
 from analysis.tables.summary import declared
 
-SIZE = 4096
 COLUMNS = {
     "duration_us": "duration\nµs",
     "sm_throughput": "SM\n%",

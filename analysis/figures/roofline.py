@@ -18,9 +18,9 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from analysis.estimates import number
 from analysis.figures import style
 from analysis.ladders import steps
+from analysis.numbers import SIZE
 from analysis.results import Results, marked, records, usual
 
-SIZE = 4096
 ROOFS = {
     "fp32": {"fp32_fma_tflops": "FMA"},
     "tf32": {},

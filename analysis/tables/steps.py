@@ -13,11 +13,10 @@ from typing import Any
 import pandas as pd
 
 from analysis import counters, ladders
-from analysis.estimates import Estimate
+from analysis.numbers import SIZE, gain
 from analysis.results import Results, squares, usual
 from contracts import choose
 
-SIZE = 4096
 HARDLY = 0.02  # of the value before: a counter that moves by less has hardly moved
 UNITS = {
     "fma": "FMA pipe",
@@ -62,17 +61,6 @@ def limiters(results: Results) -> pd.DataFrame:
     return rows.assign(limiter=rows["resource"].map(UNITS))[["variant", "n", "limiter", "minimum_cycles"]]
 
 
-def speedup(after: Any, before: Any) -> Estimate:
-    """How many times as fast a timing is as another: of their fractions of one baseline, else of their times."""
-    if after["baseline"] == before["baseline"]:
-        return _estimate(after, "fraction") / _estimate(before, "fraction")
-    return _estimate(before, "time_us") / _estimate(after, "time_us")
-
-
-def _estimate(row: Any, name: str) -> Estimate:
-    return Estimate(*(float(row[f"{name}{end}"]) for end in ("", "_low", "_high")))
-
-
 def _by_variant(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
     """Rows at `SIZE`, by variant."""
     rows = rows[rows["n"] == SIZE].drop_duplicates("variant")
@@ -90,8 +78,8 @@ def _step_rows(step: dict[str, Any], measured: dict[str, dict[str, dict[str, Any
     timing, counted = of_pair["timings"], of_pair["counters"]
     row: dict[str, Any] = {key: step[key] for key in ("worklog", "variant", "over", "changed")} | {"n": SIZE}
     if timing["before"] and timing["after"]:
-        gain = speedup(timing["after"], timing["before"])
-        row |= {"speedup": gain.value, "speedup_low": gain.low, "speedup_high": gain.high}
+        faster = gain(timing["after"], timing["before"])
+        row |= {"speedup": faster.value, "speedup_low": faster.low, "speedup_high": faster.high}
     for when in pair:
         row[f"stall_{when}"] = (counters.top_stall(counted[when]) or (None,))[0]
         row[f"limiter_{when}"] = of_pair["limiters"][when].get("limiter")
