@@ -75,12 +75,12 @@ class Catalogue(Mapping[str, Entry]):
 
     def made_of(self, name: str, entry: Mapping[str, Any]) -> Variant:
         """A kernel that is not in the catalogue, of an entry as catalogue.yaml has them."""
-        return _variant(name, dict(entry), self.file, None)
+        return _launchable(_variant(name, dict(entry), self.file, None), self.file)
 
     def retiled(self, name: str, called: str, template: Mapping[str, int], threads: int) -> Variant:
         """The kernel of the entry `name` with another template and block, under the name `called`."""
         entry = {key: value for key, value in entries_of(self.file)["variants"][name].items() if key != "tuned"}
-        return self.made_of(called, entry | {"template": dict(template), "threads": threads})
+        return _variant(called, entry | {"template": dict(template), "threads": threads}, self.file, None)
 
     @property
     def option(self) -> list[str]:
