@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, RootModel
 
 from contracts.dtypes import types_pattern
-from contracts.model import Command, Document, Row, column, model, optional, table
+from contracts.model import Document, Row, column, model, optional, table
 
 LARGEST = 2**31 - 1
 ARCH = "^sm_[0-9]+[af]?$"
@@ -385,7 +385,6 @@ class SharedWidths(Row):
 
 @table(
     "emulator_next_to_gpu",
-    command=Command("experiments.emulation.compare_gpu", "run", "kernels", kept=True, emulated=True),
     archive="if there",
 )
 class EmulatorNextToGpu(Row):
@@ -416,7 +415,6 @@ class EmulatorNextToGpu(Row):
 @table(
     "sanitizer",
     target="sanitize",
-    command=Command("experiments.stages.sanitize", "run", "kernels", left_out=True, minutes=240),
     archive="if there",
 )
 class Sanitizer(Row):
@@ -534,7 +532,6 @@ class TuningRanked(Row):
 @table(
     "dispatch",
     target="dispatch",
-    command=Command("experiments.tuning.dispatch", "run", ("sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16")),
     archive="if there",
 )
 class Dispatch(Row):
@@ -565,9 +562,6 @@ class Dispatch(Row):
 @table(
     "baseline_checks",
     target="baseline_checks",
-    command=Command(
-        "experiments.tuning.baseline_checks", "run", ("cublas_fp32", "cublas_tf32", "cublas_bf16", "cublas_fp16")
-    ),
     archive="if there",
 )
 class BaselineChecks(Row):
@@ -611,12 +605,6 @@ class SameCode(Row):
 @table(
     "cross_checks",
     target="cross_validation",
-    command=Command(
-        "experiments.studies.cross_checks.measure",
-        "variant",
-        ("sgemm_vectorized", "sgemm_warptile", "sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16"),
-        "--size 1024 --size 4096 --size 8192",
-    ),
     archive="if there",
 )
 class CrossChecks(Row):
@@ -640,22 +628,7 @@ class CrossChecks(Row):
 @table(
     "error_over_k",
     target="error_over_k",
-    command=Command(
-        "experiments.studies.error_over_k.measure",
-        "variant",
-        (
-            "sgemm_naive",
-            "sgemm_3xtf32_mma",
-            "sgemm_3xtf32_mma_outside",
-            "sgemm_3xtf32_wgmma",
-            "sgemm_3xtf32_wgmma_outside",
-            "tf32gemm_bcf_dbf",
-            "tf32gemm_bcf_dbf_rna",
-            "cublas_fp32",
-            "cublas_tf32",
-        ),
-        without_gpu=True,
-    ),
+    emulates=True,
     archive="if there",
 )
 class ErrorOverK(Row):
@@ -678,7 +651,6 @@ class ErrorOverK(Row):
 @table(
     "ffma_issue",
     target="ffma_issue",
-    command=Command("experiments.studies.ffma_issue.measure", "run", builds=("ffma_issue",)),
     archive="if there",
 )
 class FfmaIssue(Row):
@@ -731,9 +703,6 @@ class FfmaIssue(Row):
 @table(
     "inter_warp_conflicts",
     target="inter_warp_conflicts",
-    command=Command(
-        "experiments.studies.inter_warp_conflicts.measure", "run", builds=("inter_warp_conflicts",), emulates=True
-    ),
     archive="if there",
 )
 class InterWarpConflicts(Row):
@@ -765,7 +734,6 @@ class InterWarpConflicts(Row):
 @table(
     "smem_microbench",
     target="smem_microbench",
-    command=Command("experiments.studies.smem_microbench.measure", "run", builds=("smem_microbench",)),
     archive="if there",
 )
 class SmemMicrobench(Row):
@@ -790,7 +758,6 @@ class SmemMicrobench(Row):
 @table(
     "timeline",
     target="cross_validation",
-    command=Command("experiments.studies.timeline.measure", "variant", ("sgemm_blocktile_2d", "sgemm_vectorized")),
     archive="if there",
 )
 class Timeline(Row):
@@ -815,12 +782,6 @@ class Timeline(Row):
 @table(
     "timing_methods",
     target="cross_validation",
-    command=Command(
-        "experiments.studies.timing_methods.measure",
-        "variant",
-        ("sgemm_warptile", "cublas_fp32", "cublas_bf16"),
-        "--size 1024 --size 4096 --size 8192",
-    ),
     archive="if there",
 )
 class TimingMethods(Row):
@@ -918,22 +879,6 @@ class Toolchain(Document):
     arch: str = column(pattern=ARCH)
 
 
-@model("job")
-class Job(Document):
-    """results/<gpu>/job.json: what a run's plan resolved for all of its jobs, by the options that take it (`--job`).
-    Further keys are those of config.yaml that no rule interprets."""
-
-    model_config = ConfigDict(extra="allow")
-    arch: str = column("what kernels are built for")
-    nvcc: str | None = column("path of the compiler")
-    build_dir: str = column("folder of the cubins")
-    store: str = column("where measurements are kept")
-    tuned: str | None = column("tuned.json behind the catalogue's tuned entries")
-    lock: bool = column("whether clocks may be locked")
-    sm_mhz: int | None = column("SM clock to lock", unit="MHz")
-    memory_mhz: int | None = column("memory clock to lock", unit="MHz")
-
-
 @model("measurement")
 class Measurement(Document):
     """measured/STAGE/VARIANT/ITEM.SESSION.json: one measurement, as `experiments.stages.store` keeps it. Its rows are
@@ -951,16 +896,6 @@ class Measurement(Document):
     driver: str | None = column("of the GPU")
     commit: str | None = optional("of the tree that measured; null where that differed from it")
     samples_sha256: str = optional("of ITEM.SESSION.parquet", pattern=SHA256)
-
-
-@model("pack")
-class Pack(Document):
-    """pack.json: what a pack of measurements holds, and which run may go on from it."""
-
-    format: Literal[1]
-    commit: str = column("of the tree that packed", pattern="^[0-9a-f]{40,64}$")
-    gpu: str = column("the model")
-    files: dict[str, Annotated[str, Field(pattern=SHA256)]] = column("SHA-256 by name")
 
 
 class Origin(Document):

@@ -179,7 +179,7 @@ def is_emulated(path: Path, table: registry.Table) -> bool:
     emulator can make and that holds nothing else."""
     if not table.needs_gpu:
         return True
-    if not (table.command and table.command.without_gpu and path.is_file()):
+    if not (table.emulates and path.is_file()):
         return False
     return {row["device"] for row in read_rows(path, table.schema)} == {"ptxsim"}
 

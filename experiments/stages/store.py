@@ -4,6 +4,7 @@
 
 A measurement belongs to a variant, a problem, a kind of data and a clock policy, not to the experiment that asked for
 it. It serves as long as its `basis`, what the result rests on, is the same as today's: the kernel's source, for one.
+The folder can be copied: on another machine of the same GPU model a run goes on from it.
 The last part of a name is the session that it comes from (`experiments.gpu.session.name_of`).
 """
 
@@ -128,6 +129,14 @@ def basis_of(entry: Entry) -> dict[str, Any]:
     model, the harness."""
     library = {"library": provenance.packages().get(PACKAGE[entry.library])} if isinstance(entry, Baseline) else {}
     return {"source": entry.source_hash, **library, **versions()}
+
+
+def require_gpu(folder: Path, gpu: str) -> None:
+    """Raises `UserError` where what is kept in `folder` was measured on another GPU model than `gpu`."""
+    path = next(folder.rglob("*.json"), None)
+    known = read_json(path, "measurement")["basis"].get("gpu", gpu) if path else gpu
+    if known != gpu:
+        raise UserError(f"{folder}: measured on {known}, and the GPU here is {gpu}; allowed: measurements of its model")
 
 
 def _read(path: Path) -> Measurement:

@@ -1,6 +1,14 @@
 # Figures and report tables, of recorded tables alone: those measured in results/MACHINE, or an archive's in data/.
 
 
+def tables_of(folder):
+    """The measured tables in a folder: those of one experiment alone, or all of `PLAN.source`."""
+    measured = [table for table in registry.tables().values() if table.needs_gpu]
+    if folder == PLAN.source:
+        return sorted(PLAN.tables[table.name] for table in measured if table.name in PLAN.tables)
+    return [f"{folder}/{table.file}" for table in measured if table.archive == "always"]
+
+
 # What they read: what this run measured, or the archive that stands in for it, and what needs no GPU. Where nothing was measured,
 # this tree's own build and emulation (--here) come before the archive's, as far as they are there.
 MEASURED = tables_of(PLAN.source)
@@ -11,36 +19,6 @@ ARCHIVED = sorted(path.as_posix() for folder in PLAN.archives for path in Path(f
 CODE = sorted(path.as_posix() for path in Path("analysis").glob("*.py"))
 DRAWING_CODE = sorted(path.as_posix() for path in Path("analysis/figures").glob("*.py"))
 STEPS = sorted(path.as_posix() for path in Path("paper").rglob("steps.yaml"))
-
-
-rule report_tables:
-    input:
-        RECORDED,
-        ARCHIVED,
-        STEPS,
-        CODE,
-        sorted(path.as_posix() for path in Path("analysis/tables").glob("*.py")),
-        sorted(path.as_posix() for path in Path("paper/worklogs").glob("*/published.csv")),
-        "results/variants.csv",
-    output:
-        report("results/tables/timings.csv", category="Tables", caption="../report/timings.rst"),
-        report("results/tables/kernels.csv", category="Tables", caption="../report/kernels.rst"),
-        report("results/tables/steps.csv", category="Tables", caption="../report/steps.rst"),
-        report("results/tables/counters.csv", category="Tables", caption="../report/counters_table.rst"),
-        report("results/tables/emulator.csv", category="Tables", caption="../report/emulator.rst"),
-        report("results/tables/published.csv", category="Tables", caption="../report/published.rst"),
-        report("results/tables/gpus.csv", category="Tables", caption="../report/gpus.rst"),
-        report("results/tables/spread.csv", category="Tables", caption="../report/gpus.rst"),
-        report("results/tables/coverage.csv", category="Tables", caption="../report/coverage.rst"),
-        "results/tables/counter_names.csv",
-        "results/tables/summary.json",
-    log:
-        "results/logs/tables.log",
-    params:
-        shown=f"{SHOWN} {HERE}",
-        archives=PLAN.archives,
-    shell:
-        "python -m analysis.tabulate {params.shown} --archives {params.archives} --out results/tables 2>&1 | tee {log}"
 
 
 rule figures_of_timings:
@@ -135,6 +113,19 @@ for _name, _experiment in PLAN.experiments.items():
     _kinds += ["counters"] if _experiment.profiled else []
     for _kind in _kinds:
         EXPERIMENT_FIGURES.setdefault((PLAN.folder_of(_name), _kind), []).append(_name)
+
+
+def figures_of_kind(kind):
+    """The PDFs of all experiments' figures of a kind: ladder, sizes or counters."""
+    groups = EXPERIMENT_FIGURES.items()
+    return [f"results/figures/{kind}_{name}.pdf" for (_, own), names in groups if own == kind for name in names]
+
+
+def figures_of(experiment):
+    """The figures of one experiment."""
+    groups = EXPERIMENT_FIGURES.items()
+    return [f"results/figures/{kind}_{experiment}.svg" for (_, kind), names in groups if experiment in names]
+
 
 for (_folder, _kind), _names in EXPERIMENT_FIGURES.items():
 
