@@ -197,7 +197,7 @@ def build_batch(
     toolchain_file: what was built from the same source since this file was written is left as it is; None: nothing is.
     Raises `UserError` with the first error of each variant that failed, once the others are built.
     """
-    compiler = toolchain.nvcc(nvcc)
+    compiler = toolchain.nvcc(configured_nvcc)
     rows, failed = [], []
     for name in names:
         variant, stem = known.find(name), out_dir / name
@@ -205,7 +205,7 @@ def build_batch(
             fresh = toolchain_file and isinstance(variant, catalogue.Variant) and _is_newer(stem, toolchain_file)
             row = current(variant, stem, arch, compiler) if fresh else None
             if row is None:
-                build_variant(name, arch, out_dir, nvcc, known)
+                build_variant(name, arch, out_dir, configured_nvcc, known)
                 row = read_json(stem.with_suffix(".json"), "resources")
             rows.append(row)
         except UserError as error:
