@@ -32,7 +32,7 @@ class Results:
 
     folder: results/<gpu>, results/<gpu>/only/<experiment> or data/<gpu>. catalogue: variants.csv of this tree.
     here: where this tree's own build and emulation are, results/no-gpu on a machine without a GPU; its tables
-    (resources, predictions, bounds, checks on the emulator) come before those of `folder`.
+    (resources, predictions, bounds, checks on the emulator) come before those of `folder`, variant by variant.
     """
 
     def __init__(self, folder: Path, catalogue: Path, here: Path | None = None) -> None:
@@ -62,6 +62,10 @@ class Results:
     def _frame(self, name: str) -> pd.DataFrame:
         table, path = registry.find(name, "a table's name"), self.path(name)
         rows = read_rows(path, table.schema) if path.is_file() else []
+        recorded = self.folder / table.file
+        if path != recorded and recorded.is_file():  # of variants that this tree's own run left out
+            own = {row["variant"] for row in rows}
+            rows += [row for row in read_rows(recorded, table.schema) if row["variant"] not in own]
         return self._with_current_hashes(pd.DataFrame(rows, columns=registry.columns(table.schema)))
 
     def _with_current_hashes(self, rows: pd.DataFrame) -> pd.DataFrame:

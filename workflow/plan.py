@@ -30,7 +30,7 @@ PICTURED = re.compile(r"results/figures/banks_.+")  # that show what the emulato
 COMPARE = "compare"
 COMPARED_PROBLEM = ProblemSpec.square(4096)
 SWEEP = "tile_autotune"
-BATCH = 4  # kernels that one job builds or emulates: a process starts in the time that half a kernel takes
+BATCH = 6  # kernels that one job builds or emulates: starting a process takes about as long as half a kernel
 PART = 8  # variants that one job checks or times
 WINDOWS = 120  # about so many does one job time, so that several GPUs end at about the same time
 
@@ -307,7 +307,7 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     targets = list(targets) or ["all"]
     validate(dict(config), "config", CONFIG)
     asked = Config(**config)
-    _require_sound(asked, device)
+    _require_sound(asked, device, targets)
     redraw = asked.mode == "redraw" or (asked.mode == "auto" and all(target in DRAWING for target in targets))
     measuring = device.gpu is not None and not redraw
     machine = asked.machine or device.machine
@@ -357,8 +357,12 @@ def plan(config: Mapping[str, Any], device: Device, inventory: Inventory, target
     )
 
 
-def _require_sound(config: Config, device: Device) -> None:
-    """Raises `UserError` for keys that do not go with this machine or with each other."""
+def _require_sound(config: Config, device: Device, targets: list[str]) -> None:
+    """Raises `UserError` for keys and targets that do not go with this machine or with each other."""
+    gpus = {table.target for table in registry.tables().values() if table.needs_gpu and not table.without_gpu}
+    for target in {*targets} & gpus - {"all", SWEEP}:
+        if not device.gpu:
+            raise UserError(f"{target} needs a GPU, and none is visible here")
     if config.mode == "measure" and not device.gpu:
         raise UserError(
             f"{CONFIG}: mode = 'measure' needs an NVIDIA GPU, and none is visible here; allowed: auto, redraw"

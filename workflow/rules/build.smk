@@ -40,7 +40,7 @@ rule catalogue:
 # Drawing takes what was built and emulated as it is.
 if not PLAN.drawing:
 
-    # One job builds up to four kernels; of these, it leaves those as they are whose source and toolchain are unchanged.
+    # One job builds up to six kernels; of these, it leaves those as they are whose source and toolchain are unchanged.
     # NAME.cubin, NAME.ptx, NAME.sass and NAME.json lie next to the batch's rows of resources.csv, which is written last.
     rule build_kernels:
         input:

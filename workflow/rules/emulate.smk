@@ -3,7 +3,7 @@
 
 if not PLAN.drawing:
 
-    # One job runs up to four kernels. The predictions of a batch are of the problems that experiments profile.
+    # One job runs up to six kernels. The predictions of a batch are of the problems that experiments profile.
     rule emulate:
         input:
             lambda wildcards: built(*PLAN.emulations[wildcards.batch]),
