@@ -14,15 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE  # as in many containers: hundreds of processes
 
 .PHONY: all report test lint try test-gpu fuzz bench clean
 
-# Snakemake's lock outlives a run that is killed. A living run holds a file lock on Snakefile (workflow/rules/common.smk), and
-# make all one on Makefile, which Snakemake's process inherits: the kernel drops both however that process ends.
-UNDER_WAY = { echo "error: a run is under way in this folder; wait for its end" >&2; exit 2; }
 all: .venv/installed
-	@exec 9<>Makefile; flock -n -E 75 9; [ $$? -ne 75 ] || $(UNDER_WAY); \
-	if ls .snakemake/locks/* >/dev/null 2>&1; then \
-	    flock -n -E 75 Snakefile rm -rf .snakemake/locks; [ $$? -ne 75 ] || $(UNDER_WAY); \
-	fi; \
-	exec $(BIN)/snakemake --cores $(CORES) all
+	$(BIN)/snakemake --cores $(CORES) all
 
 report: .venv/installed
 	$(BIN)/snakemake --cores $(CORES) report

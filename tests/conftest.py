@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
-from helpers import ARCH, ARCHIVE, ROOT
+from helpers import ARCH, ARCHIVE, ROOT, copy_tree, snakemake
 from hypothesis import HealthCheck, settings
+from trees import OF_SOME
 
 from contracts import read_json
 from experiments.gpu import discovery
@@ -123,3 +124,17 @@ def variants_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("catalogue") / "variants.csv"
     write_rows(path, "variants", catalogue.load().rows())
     return path
+
+
+@pytest.fixture(scope="session")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project in which `snakemake all` was made of four kernels and an archive; not to be written to."""
+    base = tmp_path_factory.getbasetemp()
+    tree = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pipeline"
+    with FileLock(f"{tree}.lock"):
+        if not (tree / "results" / "no-gpu" / "passed.txt").is_file():
+            shutil.rmtree(tree, ignore_errors=True)
+            offline = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")  # nobody answers there
+            done = snakemake(copy_tree(tree), "all", *OF_SOME, **offline)
+            assert done.returncode == 0, done.stdout + done.stderr
+    return tree
