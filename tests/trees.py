@@ -29,10 +29,10 @@ class Tree:
         return done.stdout + done.stderr
 
     def fail(self, *arguments: str, **changes: str) -> str:
-        """The one line that begins with "error:" of a run that fails, without a traceback."""
+        """The one line that begins with "error:" of a run that fails; Snakemake repeats a job's. No traceback."""
         done = snakemake(self.folder, *arguments, **changes)
         words = done.stdout + done.stderr
-        errors = [line for line in words.splitlines() if line.startswith("error: ")]
+        errors = list(dict.fromkeys(line for line in words.splitlines() if line.startswith("error: ")))
         assert done.returncode != 0 and len(errors) == 1, words
         assert "Traceback" not in words and 'File "' not in words, words
         return errors[0]

@@ -15,9 +15,11 @@ from helpers import ARCHIVE, ROOT, copy_tree, environment, heed_ctrl_c, run_modu
 from trees import GPU, OF_SOME, SOME, Tree, jobs
 
 from contracts import read_json, read_rows
+from experiments import declarations
 from experiments.stages import toolchain
 from experiments.stages.store import Measurement, Place, Store
 from kernels import catalogue
+from workflow.plan import BATCH
 
 NOTHING = "Nothing to be done"
 KERNELS = [name for name in SOME if name in catalogue.load().kernels]
@@ -96,7 +98,7 @@ def test_two_variants_are_compared_and_printed_every_time(own: Tree) -> None:
         ("kernels/sgemm/vectorized.cu", "float", "float ", 1, 1),
         ("kernels/include/tma.cuh", "\n", "\n// edited\n", 0, 0),  # none of the four includes it
         ("kernels/catalogue.yaml", "    template: {BLOCK: 32}\n", "    template: {BLOCK: 16}\n", 1, 1),
-        ("ptxsim/banks.py", "\n", "\n# edited\n", 0, 2),
+        ("ptxsim/api.py", "\n", "\n# edited\n", 0, 2),
     ],
 )
 def test_an_edit_makes_again_what_rests_on_it(
@@ -159,15 +161,17 @@ def test_every_architecture_has_a_plan(arch: str) -> None:
 # ---- with a GPU, as far as a plan shows --------------------------------------------------------------------------
 
 
-def test_an_experiment_by_name_builds_and_times_its_own_kernels(own: Tree) -> None:
-    words = own.succeed("-n", "-p", "sgemm_sweep", **WITH_GPU)
-    assert re.findall(r"-m experiments\.stages\.bench (\w+)", words) == ["sgemm_sweep"]
-    batches = re.findall(r"-m experiments\.stages\.build ((?:[a-z]\w+ )+)", words)
-    named = {*(own.folder / "experiments" / "sgemm_sweep.yaml").read_text().replace(",", " ").split()} & {*KERNELS}
-    assert named and named <= {*" ".join(batches).split()}
-    whole = own.succeed("-n", "-p", "all", **WITH_GPU)
-    assert "sgemm_ladder" in re.findall(r"-m experiments\.stages\.bench (\w+)", whole)
-    assert "stages.bench sgemm_sweep" not in whole
+def test_an_experiment_by_its_name_builds_and_measures_its_own_kernels(tmp_path: Path) -> None:
+    tree, known = Tree(copy_tree(tmp_path / "project")), catalogue.load()
+    done = snakemake(tree.folder, "-n", "-p", "hgemm_sweep", **WITH_GPU)
+    words = done.stdout + done.stderr
+    assert re.findall(r"-m experiments\.stages\.bench (\w+)", words) == ["hgemm_sweep"]
+    builds = " ".join(re.findall(r"-m experiments\.stages\.build ((?:\w+ )+)", words)).split()
+    own = {name for name in declarations.load("hgemm_sweep").variants if name in known.kernels}
+    assert own <= {*builds} and len(builds) <= 3 * BATCH
+    done = snakemake(tree.folder, "-n", "-p", "all", **WITH_GPU)
+    timed = {*re.findall(r"-m experiments\.stages\.bench (\w+)", done.stdout + done.stderr)}
+    assert "sgemm_ladder" in timed and "hgemm_sweep" not in timed
 
 
 def test_a_sweep_times_no_experiment(own: Tree) -> None:

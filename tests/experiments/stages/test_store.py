@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from contracts import UserError
 from contracts.samples import samples_table
 from experiments import declarations
 from experiments.declarations import Item, Protocol
+from experiments.gpu import discovery
 from experiments.stages import bench
 from experiments.stages import store as storing
 from experiments.stages.store import Measurement, Place, Store
@@ -30,13 +32,18 @@ def kept(store: Store, session: str = "0000000a", **changes: object) -> Measurem
     return store.keep(PLACE, one)
 
 
+def samples(count: int) -> pa.Table:
+    """So many samples of one window."""
+    columns = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
+    columns |= {"clock_policy": "boost", "data": "uniform", "process": 0, "window": "worklog", "role": "variant"}
+    columns |= {"index": np.arange(count), "time_us": np.arange(1.0, count + 1), "reason": None}
+    columns |= {"sm_clock_mhz": np.full(count, 1500, np.float32), "kept": np.ones(count, bool)}
+    return samples_table(count, columns)
+
+
 def test_what_is_kept_is_found_with_all_that_it_had(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    head = {"experiment": "", "variant": "v", "m": 64, "n": 64, "k": 64, "alpha": 1.0, "beta": 0.0}
-    head |= {"clock_policy": "boost", "data": "uniform", "process": 0}
-    columns = head | {"window": "worklog", "role": "variant", "index": np.arange(3), "time_us": np.array([1.0, 2, 3])}
-    columns |= {"sm_clock_mhz": np.full(3, 1500, np.float32), "kept": np.ones(3, bool), "reason": None}
-    one = kept(store, samples=samples_table(3, columns))
+    one = kept(store, samples=samples(3))
     found = store.find(PLACE, BASIS.__eq__)
     assert found is not None and found.samples is not None and one.samples is not None
     assert found.samples.equals(one.samples) and found.rows == {"windows": [{"n": 64}]}
@@ -76,21 +83,7 @@ def test_what_another_harness_measured_does_not_serve(tmp_path: Path, monkeypatc
 
 def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    columns = {
-        "experiment": "",
-        "variant": "v",
-        "m": 1,
-        "n": 1,
-        "k": 1,
-        "alpha": 1.0,
-        "beta": 0.0,
-        "clock_policy": "boost",
-        "data": "zeros",
-        "process": 0,
-    }
-    columns |= {"window": "worklog", "role": "variant", "index": np.arange(1), "time_us": np.ones(1)}
-    columns |= {"sm_clock_mhz": np.ones(1, np.float32), "kept": np.ones(1, bool), "reason": None}
-    kept(store, samples=samples_table(1, columns))
+    kept(store, samples=samples(1))
     (document,) = tmp_path.rglob("*.json")
     (parquet,) = tmp_path.rglob("*.parquet")
     whole = parquet.read_bytes()
@@ -102,6 +95,32 @@ def test_samples_of_another_measurement_are_refused_and_a_cut_file_is_one_line(t
     with pytest.raises(UserError) as error:
         store.find(PLACE, BASIS.__eq__)
     assert str(document) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_copied_folder_serves_on_another_machine_of_its_gpu_model_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the stages ask of it there is what they asked here."""
+    toolchain = {"nvcc": "13", "ptxas": "13", "host_compiler": "g++ 12", "cuobjdump": "13", "arch": "sm_90a"}
+    entry, here, there = catalogue.load().find("sgemm_naive"), tmp_path / "here", tmp_path / "there"
+
+    def basis_on(gpu: str, driver: str) -> storing.Basis:
+        monkeypatch.setenv(discovery.KNOWN, json.dumps(toolchain | {"gpu": gpu, "driver": driver}))
+        storing.versions.cache_clear()
+        return storing.basis_of(entry)
+
+    first = kept(Store(here), basis=basis_on("NVIDIA H100", "570.1"), samples=samples(3))
+    shutil.copytree(here, there)
+    found = Store(there).find(PLACE, basis_on("NVIDIA H100", "580.2").__eq__)
+    assert found is not None and found.samples is not None
+    assert found.samples.equals(first.samples) and found.measured == first.measured
+    storing.require_gpu(there, "NVIDIA H100")
+    storing.require_gpu(tmp_path / "none", "NVIDIA H100")
+    assert Store(there).find(PLACE, basis_on("NVIDIA H200", "570.1").__eq__) is None
+    with pytest.raises(UserError) as error:
+        storing.require_gpu(there, "NVIDIA H200")
+    assert all(word in str(error.value) for word in ("NVIDIA H100", "NVIDIA H200", str(there)))
+    storing.versions.cache_clear()
 
 
 @pytest.mark.parametrize(
