@@ -123,7 +123,7 @@ class Plan:
 
     # ---- what is built and emulated -------------------------------------------------------------------------------
 
-    @property
+    @functools.cached_property
     def runnable(self) -> tuple[str, ...]:
         """Kernels of ours, and dispatchers over them."""
         return tuple(name for name in self.variants if name in self.catalogue.runnable)
@@ -141,7 +141,7 @@ class Plan:
         kernels = {name: {one.name for one in self.catalogue.runnable[name].variants} for name in self.named}
         return tuple(name for name in self.named if kernels[name] <= {*self.named})
 
-    @property
+    @functools.cached_property
     def kernels(self) -> tuple[str, ...]:
         """What is built for experiments: the kernels that they name and, for a GPU, those that dispatchers pick."""
         names = self.named if self.measuring else self.emulated
@@ -178,7 +178,7 @@ class Plan:
 
     # ---- what is measured -----------------------------------------------------------------------------------------
 
-    @property
+    @functools.cached_property
     def everything(self) -> Mapping[str, Experiment]:
         """The experiments, and the pair to compare as one that only profiles."""
         return {**self.experiments, **({COMPARE: self.compared} if self.compared else {})}
