@@ -98,11 +98,13 @@ def test_every_picture_of_the_list_finds_its_line() -> None:
 
 
 def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
+    files = []
     for name in bank_pictures.load(catalogue.load())["transposed_store"].variants:
         variant, pictures = catalogue.load().kernels[name], bank_pictures.load(catalogue.load()).values()
         recorded = bank_pictures.recorded(variant, launching.load(variant, builds(name)), pictures)
-        write_json(tmp_path / name / "bank_accesses.json", "bank_accesses", recorded)
-    options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
+        files.append(tmp_path / name / "bank_accesses.json")
+        write_json(files[-1], "bank_accesses", recorded)
+    options = ["--emulated", *files, "--out-dir", tmp_path / "figures"]
     done = run_module("experiments.emulation.bank_pictures", "transposed_store", *options)
     assert done.returncode == 0, done.stderr
     out = tmp_path / "figures" / "banks_transposed_store.svg"
@@ -117,13 +119,12 @@ def test_the_swizzle_takes_the_conflict_away(builds, tmp_path: Path) -> None:
 
 
 def test_wrong_entries_are_reported_in_one_line(tmp_path: Path) -> None:
-    options = ["--emulated", tmp_path, "--out-dir", tmp_path / "figures"]
+    write_json(tmp_path / "bank_accesses.json", "bank_accesses", [])
+    options = ["--emulated", tmp_path / "bank_accesses.json", "--out-dir", tmp_path / "figures"]
     done = run_module("experiments.emulation.bank_pictures", "transposed_stor", *options)
     assert_one_line(done, "unknown picture 'transposed_stor'", "nearest: transposed_store")
-    for name in bank_pictures.load(catalogue.load())["ldmatrix"].variants:
-        write_json(tmp_path / name / "bank_accesses.json", "bank_accesses", [])
     done = run_module("experiments.emulation.bank_pictures", "ldmatrix", *options)
-    assert_one_line(done, "no access of picture ldmatrix; emulate hgemm_naive_bf16 again")
+    assert_one_line(done, "no access of picture ldmatrix", "emulate hgemm_naive_bf16 again")
     assert not (tmp_path / "figures").exists()
     variant = catalogue.load().kernels["sgemm_vectorized"]
     with pytest.raises(UserError, match=r"matches lines \d+, .* of kernels/sgemm/vectorized.cu; it must match one"):

@@ -135,22 +135,24 @@ def test_no_archived_bound_is_above_the_measured_cycles(archive: Path) -> None:
 
 def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
     to = tmp_path / "out"
-    done = run_module(
-        "experiments.emulation", "sgemm_vectorized", "--problem", 4096, 4224, "--build-dir", built, "--out-dir", to
-    )
+    names, each = ("sgemm_vectorized", "hgemm_naive_bf16"), ("--predict", "sgemm_vectorized", 4224)
+    options = ("--problem", 4096, *each, "--build-dir", built, "--out-dir", to)
+    done = run_module("experiments.emulation", *names, *options)
     assert done.returncode == 0, done.stderr
     assert "n = 4224, left out: sgemm_vectorized: 4224x4224x4224 is not made of whole tiles" in done.stderr
     assert "checked sgemm_vectorized on ptxsim: 27 of 27 cases passed" in done.stderr
     checks = read_rows(to / "checks.csv", "checks")
-    assert len(checks) == 27 and all(row["passed"] and row["device"] == "ptxsim" for row in checks)
+    assert [row["variant"] for row in checks].count("sgemm_vectorized") == 27
+    assert all(row["passed"] and row["device"] == "ptxsim" for row in checks)
     for table, schema in (("predictions", "counters"), ("bounds", "bounds")):
-        assert {row["n"] for row in read_rows(to / f"{table}.csv", schema)} == {4096}
+        rows = read_rows(to / f"{table}.csv", schema)
+        assert {(row["variant"], row["n"]) for row in rows} == {(name, 4096) for name in names}
     least = {row["resource"] for row in read_rows(to / "bounds.csv", "bounds")}
     assert least >= {"fma", "issue", "shared", "dram", "tail", "l2", "issue_model"}
     widths = read_rows(to / "shared_widths.csv", "shared_widths")
     assert widths and all(row["agree"] for row in widths)
     pictured = read_json(to / "bank_accesses.json", "bank_accesses")
-    assert [entry["picture"] for entry in pictured] == ["transposed_store"]
+    assert {entry["picture"] for entry in pictured} == {"transposed_store", "ldmatrix"}
 
 
 def test_bad_input_is_one_line(built: Path, tmp_path: Path) -> None:

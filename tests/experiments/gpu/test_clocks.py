@@ -596,7 +596,6 @@ def planned(tree: Path, card: Card, *config: str) -> str:
 
 
 def test_locked_legs_are_planned_where_they_are_asked_for(tree: Path, card: Card) -> None:
-    """The clocks themselves are in the job file (tests/workflow/test_plan.py)."""
     leg = re.compile(r"experiments\.stages\.bench (\w+) sgemm_naive (.*?)--windows", re.DOTALL)
     legs = leg.findall(planned(tree, card))
     assert legs and all("--clock-policy boost" in options for _, options in legs)
@@ -604,7 +603,8 @@ def test_locked_legs_are_planned_where_they_are_asked_for(tree: Path, card: Card
     both = leg.findall(commands)
     assert len(both) == 2 * len(legs)
     assert sum("--clock-policy locked" in options for _, options in both) == len(legs)
-    assert "experiments.stages.try_lock --job " in commands
+    assert "experiments.stages.try_lock --lock --sm-mhz 1260 " in commands
+    assert commands.count("--clock-policy locked --sm-mhz 1260") == len(legs)
 
 
 def test_a_named_clock_needs_the_lock(tree: Path, card: Card) -> None:
