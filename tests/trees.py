@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from helpers import snakemake
@@ -16,15 +17,15 @@ GPU |= {"gpu": "NVIDIA H200", "arch": "sm_90a"}
 
 
 class Tree:
-    """A copy of the project."""
+    """A copy of the project, and options with which Snakemake runs there."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, options: Sequence[str] = OF_SOME) -> None:
+        self.folder, self.options = folder, options
         self.build = folder / "results" / "build" / "sm_90a"
 
     def succeed(self, *arguments: str, **changes: str) -> str:
-        """What Snakemake says of these arguments, with the configuration of the session's run."""
-        done = snakemake(self.folder, *arguments, *OF_SOME, **changes)
+        """What Snakemake says of these arguments."""
+        done = snakemake(self.folder, *arguments, *self.options, **changes)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -49,7 +50,7 @@ class Tree:
 
     def dates(self) -> dict[str, int]:
         """When each cubin was written."""
-        return {path.stem: path.stat().st_mtime_ns for path in self.build.glob("*.cubin")}
+        return {path.stem: path.stat().st_mtime_ns for path in self.build.glob("[a-z]*.cubin")}
 
 
 def jobs(words: str) -> dict[str, int]:

@@ -139,7 +139,7 @@ def test_of_a_batch_only_what_changed_is_built_and_one_that_fails_leaves_the_oth
 
 
 def test_a_fresh_clone_draws_without_building_and_all_draws_after_its_checks(tmp_path: Path) -> None:
-    tree = Tree(copy_tree(tmp_path / "project"))
+    tree = Tree(copy_tree(tmp_path / "project"), options=())
     emulating = {"build_kernels", "emulate", "emulated_checks_table"}
     one = tree.planned("results/figures/power.svg")
     assert one["total"] <= 5 and "figures_of_timings" in one and not emulating & {*one}
@@ -162,16 +162,15 @@ def test_every_architecture_has_a_plan(arch: str) -> None:
 
 
 def test_an_experiment_by_its_name_builds_and_measures_its_own_kernels(tmp_path: Path) -> None:
-    tree, known = Tree(copy_tree(tmp_path / "project")), catalogue.load()
-    done = snakemake(tree.folder, "-n", "-p", "hgemm_sweep", **WITH_GPU)
-    words = done.stdout + done.stderr
-    assert re.findall(r"-m experiments\.stages\.bench (\w+)", words) == ["hgemm_sweep"]
+    tree, known = Tree(copy_tree(tmp_path / "project"), options=()), catalogue.load()
+    words = tree.succeed("-n", "-p", "hgemm_sweep", **WITH_GPU)
+    timed = re.compile(r"-m experiments\.stages\.bench (\w+)")
+    assert {*timed.findall(words)} == {"hgemm_sweep"}
     builds = " ".join(re.findall(r"-m experiments\.stages\.build ((?:\w+ )+)", words)).split()
     own = {name for name in declarations.load("hgemm_sweep").variants if name in known.kernels}
     assert own <= {*builds} and len(builds) <= 3 * BATCH
-    done = snakemake(tree.folder, "-n", "-p", "all", **WITH_GPU)
-    timed = {*re.findall(r"-m experiments\.stages\.bench (\w+)", done.stdout + done.stderr)}
-    assert "sgemm_ladder" in timed and "hgemm_sweep" not in timed
+    of_all = {*timed.findall(tree.succeed("-n", "-p", "all", **WITH_GPU))}
+    assert "sgemm_ladder" in of_all and "hgemm_sweep" not in of_all
 
 
 def test_a_sweep_times_no_experiment(own: Tree) -> None:
