@@ -43,7 +43,7 @@ rule machine:
         f"{PARTS}/machine.json",
     log:
         f"results/logs/{MACHINE}/machine.log",
-    priority: 10
+    priority: 60
     resources:
         gpu=1,
     params:
@@ -64,7 +64,7 @@ rule check:
         f"{PARTS}/check/{{experiment}}/{{part}}.csv",
     log:
         f"results/logs/{MACHINE}/check/{{experiment}}/{{part}}.log",
-    priority: 10
+    priority: 30  # before other kernels are built, so that the GPU has work from the start
     resources:
         gpu=1,
     params:
@@ -91,7 +91,7 @@ rule bench:
         left_out=f"{PARTS}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.left_out.txt",
     log:
         f"results/logs/{MACHINE}/bench/{{experiment}}/{{part}}-{{slice}}-{{clock_policy}}.log",
-    priority: 15  # before other kernels are checked, so that the GPU has work from the start
+    priority: 40  # before other kernels are checked
     resources:
         gpu=1,
     params:
@@ -126,7 +126,7 @@ rule profile:
         left_out=f"{PARTS}/profile/{{experiment}}.left_out.txt",
     log:
         f"results/logs/{MACHINE}/profile/{{experiment}}.log",
-    priority: 10
+    priority: 25
     resources:
         gpu=1,
     params:
