@@ -130,10 +130,9 @@ class Plan:
 
     @functools.cached_property
     def named(self) -> tuple[str, ...]:
-        """The kernels and dispatchers that experiments name, those of the largest experiment first."""
-        largest_first = sorted(self.everything.values(), key=lambda one: -len(one.variants))
-        names = (name for experiment in largest_first for name in experiment.variants)
-        return tuple(dict.fromkeys(name for name in names if name in self.runnable))
+        """The kernels and dispatchers that experiments name, in the catalogue's order."""
+        names = {name for experiment in self.everything.values() for name in experiment.variants}
+        return tuple(name for name in self.runnable if name in names)
 
     @functools.cached_property
     def emulated(self) -> tuple[str, ...]:

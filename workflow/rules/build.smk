@@ -72,9 +72,9 @@ if not PLAN.drawing:
             f"results/logs/{MACHINE}/resources.log",
         localrule: True
         params:
-            kernels=PLAN.kernels,
+            kernels=only(PLAN.kernels),
         shell:
-            "python -m experiments.stages.merge resources {input} --variants {params.kernels} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.stages.merge resources {input} {params.kernels} --out {output} 2>&1 | tee {log}"
 
 
 rule build_harness:

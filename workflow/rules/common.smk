@@ -111,6 +111,11 @@ def emulated(names, file):
     return [f"{PARTS}/emulate/{batch}/{file}" for batch in batches]
 
 
+def only(variants):
+    """The option of a table's join that takes the rows of these alone, in their order."""
+    return f"--variants {' '.join(variants)}" if variants else ""
+
+
 wildcard_constraints:
     batch="[a-z0-9_]+-[0-9]+",
     # those that are measured; what earlier runs left of others is plain input

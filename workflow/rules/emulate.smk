@@ -40,8 +40,10 @@ if not PLAN.drawing:
         log:
             f"results/logs/{MACHINE}/predictions.log",
         localrule: True
+        params:
+            variants=only(PLAN.emulated),
         shell:
-            "python -m experiments.stages.merge predictions {input} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.stages.merge predictions {input} {params.variants} --out {output} 2>&1 | tee {log}"
 
     rule bounds_table:
         input:
@@ -51,8 +53,10 @@ if not PLAN.drawing:
         log:
             f"results/logs/{MACHINE}/bounds.log",
         localrule: True
+        params:
+            variants=only(PLAN.emulated),
         shell:
-            "python -m experiments.stages.merge bounds {input} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.stages.merge bounds {input} {params.variants} --out {output} 2>&1 | tee {log}"
 
     rule shared_widths_table:
         input:
@@ -62,8 +66,10 @@ if not PLAN.drawing:
         log:
             f"results/logs/{MACHINE}/shared_widths.log",
         localrule: True
+        params:
+            variants=only(PLAN.emulated),
         shell:
-            "python -m experiments.stages.merge shared_widths {input} --out {output} 2>&1 | tee {log}"
+            "python -m experiments.stages.merge shared_widths {input} {params.variants} --out {output} 2>&1 | tee {log}"
 
     # Of all experiments (results/MACHINE), and of one alone (results/MACHINE/only/NAME)
     rule emulated_checks_table:
@@ -75,7 +81,7 @@ if not PLAN.drawing:
             f"results/logs/{MACHINE}{{scope}}/emulated_checks.log",
         localrule: True
         params:
-            variants=lambda wildcards: [f"--variants {' '.join(v)}" for v in [PLAN.emulated_in(wildcards.scope)] if v],
+            variants=lambda wildcards: only(PLAN.emulated_in(wildcards.scope)),
         shell:
             "python -m experiments.stages.merge emulated_checks {input} {params.variants} --out {output} 2>&1 | tee {log}"
 
