@@ -130,8 +130,9 @@ class Plan:
 
     @functools.cached_property
     def named(self) -> tuple[str, ...]:
-        """The kernels and dispatchers that experiments name, in the catalogue's order."""
-        names = {name for experiment in self.everything.values() for name in experiment.variants}
+        """The kernels and dispatchers that this run's experiments name, in the catalogue's order."""
+        experiments = [*self.in_scope(""), *([self.compared] if self.compared else [])]
+        names = {name for experiment in experiments for name in experiment.variants}
         return tuple(name for name in self.runnable if name in names)
 
     @functools.cached_property

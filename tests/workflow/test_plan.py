@@ -206,12 +206,13 @@ def test_variants_limit_everything() -> None:
 
 
 def test_what_experiments_name_is_built_and_emulated_and_a_gpu_has_the_dispatchers_kernels_too() -> None:
-    found, measuring = made("all"), made("all", device=H200)
-    named = {name for experiment in found.experiments.values() for name in experiment.variants}
+    found = made("all")
+    named = {name for experiment in found.in_scope("") for name in experiment.variants}
     assert {*found.kernels} == {*found.emulated} & {*found.catalogue.kernels} <= named
-    tiles = {*measuring.kernels} - {*found.kernels}
-    assert "hgemm_best_bf16" in named and tiles == {*found.kernels_of("hgemm_best_bf16")} - {*found.kernels}
-    assert "hgemm_best_bf16" not in found.emulated and "sgemm_c_dispatch" in found.emulated
+    assert "sgemm_c_dispatch" in found.emulated and "hgemm_best_bf16" not in named
+    here, there = made("hopper_sizes"), made("hopper_sizes", device=H200)
+    assert "hgemm_best_bf16" in {*here.named} - {*here.emulated} and {*found.kernels} < {*here.kernels}
+    assert {*there.kernels} - {*here.kernels} == {*there.kernels_of("hgemm_best_bf16")} - {*here.kernels} != set()
 
 
 def test_each_kernel_is_in_one_batch_and_an_experiment_s_are_together() -> None:
