@@ -202,8 +202,9 @@ def build_batch(
     for name in names:
         variant, stem = known.find(name), out_dir / name
         try:
-            fresh = toolchain_file and isinstance(variant, catalogue.Variant) and _is_newer(stem, toolchain_file)
-            row = current(variant, stem, arch, compiler) if fresh else None
+            row = None
+            if isinstance(variant, catalogue.Variant) and toolchain_file and _is_newer(stem, toolchain_file):
+                row = current(variant, stem, arch, compiler)
             if row is None:
                 build_variant(name, arch, out_dir, configured_nvcc, known)
                 row = read_json(stem.with_suffix(".json"), "resources")
