@@ -26,7 +26,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .api import Kernel, Launch, load
 from .arguments import Argument, parse_argument, parse_constant, parse_size
 from .arguments import __doc__ as ARGUMENTS
 from .count import bounds as limits
@@ -34,8 +33,10 @@ from .count import fidelity, machines, prediction
 from .count.annotate import listing
 from .count.banks import accesses, distinct, draw
 from .count.counters import Counters, Stats
+from .engine.kernel import Launch
 from .errors import KernelFault, NoEntryError, PtxsimError
 from .exec import command as programs
+from .interface import Kernel, load
 from .machine import faults
 from .machine.arrays import Array
 from .machine.faults import parse_accepted

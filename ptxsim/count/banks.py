@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ..api import Argument, Constant, Kernel, dimensions
+from ..engine.kernel import Argument, Constant, Kernel, dimensions
 from ..errors import PtxsimError
 from ..machine.launch import Checks, Limits
 from ..machine.observer import MemoryEvent, Observer

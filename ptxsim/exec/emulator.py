@@ -21,12 +21,12 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..api import Kernel
 from ..count import bounds, machines, prediction
 from ..count.annotate import listing
 from ..count.counters import BYTES, SECTORS, Counters
 from ..engine.device_memory import DeviceMemory
 from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError
+from ..interface import Kernel
 from ..machine.arrays import Array, Texture
 from ..machine.clusters import in_clusters
 from ..machine.faults import Faults, Found, kind_of

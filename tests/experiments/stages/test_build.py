@@ -17,7 +17,7 @@ from contracts import UserError, read_json
 from experiments.gpu.device import entry_name
 from experiments.stages import build, toolchain
 from kernels import catalogue
-from ptxsim.count import merging
+from ptxsim.ptx import merging
 from ptxsim.ptx import sass
 
 BROKEN = "__global__ void f(float* x) {\n    x[0] = 1.0f\n}\n"
