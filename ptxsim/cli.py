@@ -3,7 +3,7 @@ count what the memory system does.
 
 python -m ptxsim run KERNEL.ptx --entry NAME --grid 2,2 --block 256 --arg i32:256 --arg random:f32:256x256 ...
 python -m ptxsim annotate KERNEL.cu --grid 2,2 --block 256 --arg ...
-python -m ptxsim banks KERNEL.cu --line 57 --out picture.svg --grid 1 --block 256 --arg ...
+python -m ptxsim banks KERNEL.cu --line 57 --grid 1 --block 256 --arg ...
 python -m ptxsim bounds KERNEL.cu --grid 64,64 --block 256 --arg ... --machine h200
 python -m ptxsim predict KERNEL.cuh --entry 'tiled<128, 8>' -I include --grid 64,64 --block 256 --arg ...
 """
@@ -31,7 +31,7 @@ from .arguments import __doc__ as ARGUMENTS
 from .count import bounds as limits
 from .count import fidelity, machines, prediction
 from .count.annotate import listing
-from .count.banks import accesses, distinct, draw
+from .count.banks import accesses, distinct, table
 from .count.counters import Counters, Stats
 from .engine.kernel import Launch
 from .errors import KernelFault, NoEntryError, PtxsimError
@@ -236,7 +236,7 @@ def annotate(options: argparse.Namespace) -> int:
 
 
 def banks(options: argparse.Namespace) -> int:
-    """Run a kernel; draw which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
+    """Run a kernel; show which lane's word each bank of shared memory serves in each wavefront of a line's accesses."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     found = accesses(
@@ -263,15 +263,10 @@ def banks(options: argparse.Namespace) -> int:
         if not shown:
             numbers = ", ".join(str(access.number) for access in found)
             raise PtxsimError(f"--occurrence {options.occurrence}: line {options.line} has {numbers}")
-    picture = draw(shown)
-    stream = sys.stdout if options.out else sys.stderr
     for access in shown:
-        alike = f" ({len(access.alike)} more alike)" if access.alike else ""
-        print(f"access {access.number} of {access.of}: {access.summary}{alike}", file=stream)
+        print(f"access {access.number} of {access.of}: {table(access)}\n")
     if options.out:
-        write_whole(options.out, picture)
-    else:
-        sys.stdout.write(picture)
+        write_whole(options.out, json.dumps([access.as_dict() for access in shown], indent=1) + "\n")
     return 0
 
 
@@ -467,7 +462,7 @@ def main(argv: list[str] | None = None) -> int:
         "--occurrence", type=_positive, help="which access of the line, from 1 (default: all that differ)"
     )
     drawn.add_argument("--execution", type=_positive, help="which time of the warp's, from 1 (default: the costliest)")
-    drawn.add_argument("--out", type=Path, metavar="FILE.svg", help="the picture (default: standard output)")
+    drawn.add_argument("--out", type=Path, help="the same as JSON")
     _common(drawn)
     drawn.set_defaults(act=banks)
     least = commands.add_parser("bounds", help=bounds.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
