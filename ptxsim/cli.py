@@ -34,7 +34,7 @@ from .count.annotate import listing
 from .count.banks import accesses, distinct, table
 from .count.counters import Counters, Stats
 from .engine.kernel import Launch
-from .errors import KernelFault, NoEntryError, PtxsimError
+from .errors import EMULATOR_FAILED, KernelFault, NoEntryError, PtxsimError, report_own_failure
 from .exec import command as programs
 from .interface import Kernel, load
 from .machine import faults
@@ -47,7 +47,7 @@ from .ptx import sass
 from .ptx.loading import prepare, why_not
 from .ptx.sources import require_writable, write_whole
 
-FAULTS, USAGE, NOTES = 1, 2, 3  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
+FAULTS, USAGE, NOTES = 1, 2, 4  # exit codes: of faults of the kernel, of what cannot be run, of notes alone
 
 
 def report(kernel: Kernel, counters: Counters) -> dict[str, Any]:
@@ -189,8 +189,8 @@ def _blocks(given: Sequence[str] | None, grid: tuple[int, ...]) -> list[int] | N
 def run(options: argparse.Namespace) -> int:
     """Run a kernel; print the summary, write the report and the arrays that are to be saved.
 
-    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot be run, 3 for
-    notes."""
+    All faults are reported, each line and kind once. Exit codes: 0, 1 for faults, 2 for what cannot be run, 3
+    for a programming error of the emulator, 4 for notes."""
     kernel = _kernel(options)
     arguments = _arguments(options)
     counters, executed = Counters(), fidelity.Executed()
@@ -501,6 +501,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"ptxsim: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception:
+        report_own_failure()
+        return EMULATOR_FAILED
     return USAGE
 
 
