@@ -228,9 +228,9 @@ def test_a_file_outside_is_named_from_its_own_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_120"])
-@pytest.mark.parametrize("name", list(catalogue.load().kernels))
-def test_every_variant_builds_for_every_architecture(name: str, arch: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_120"])
+@pytest.mark.parametrize("name", list({one.source: name for name, one in catalogue.load().kernels.items()}.values()))
+def test_every_source_builds_for_other_architectures(name: str, arch: str, tmp_path: Path) -> None:
     if int(arch.removeprefix("sm_").rstrip("a")) < catalogue.load().kernels[name].arch:
         pytest.skip(f"{name} needs a newer architecture")
     build.build_variant(name, arch, tmp_path)
