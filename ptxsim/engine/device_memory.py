@@ -51,11 +51,6 @@ class DeviceMemory(Arena):
         self._unwritten: dict[int, list[Span]] = {}  # by the allocation's start
         self.finish()
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes that a launch has to allocate: 0, as device memory exists already."""
-        return 0
-
     def allocated(self, start: int, size: int, name: str, written: bool = False) -> None:
         """Memory at an address from now on. `written`: whether reading it at once is no fault."""
         self.live[start] = Allocation(start, start + size, name)

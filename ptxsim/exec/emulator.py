@@ -30,6 +30,7 @@ from ..errors import KernelFault, NoEntryError, PtxError, PtxsimError
 from ..machine.arrays import Array, Texture
 from ..machine.clusters import in_clusters
 from ..machine.faults import Faults, Found, kind_of
+from ..machine.launch import NO_CHECKS as NONE
 from ..machine.launch import Checks, Limits
 from ..machine.memory import GLOBAL_BASE, Heap
 from ..machine.observer import Observer
@@ -60,7 +61,6 @@ FATAL = {  # the error with which a kernel ends on a device, by the kind of the 
 }
 MOST_SNAPSHOT = 256 << 20  # bytes of device memory that are kept to run a launch again
 MOST_LINES = 100  # launches that are listed while the program runs
-NONE = Checks(races=False, global_races=False, unwritten=False, barriers=False)
 MANAGED = re.compile(r"\.attribute\s*\(\s*\.managed\s*\)[^;={]*?([\w$]+)\s*(?:\[[^;=]*)?(?:;|=)")
 DTYPES = {1: "u1", 2: "u2", 3: "u4", 8: "i1", 9: "i2", 10: "i4", 16: "f2", 32: "f4"}  # of CUarray_format
 MAP_TYPES = [

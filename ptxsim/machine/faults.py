@@ -20,6 +20,7 @@ KINDS = {
     "race": r"race|accesses shared memory of block .* which may have ended",
     "deadlock": r"deadlock|setmaxnreg",
     "unwritten": r"read of (shared|global) memory that nobody wrote",
+    "wrap": r"a 32-bit index wraps",
     "bounds": r"out-of-bounds|parameter .* is read beyond|accesses shared memory of (a )?block",
     "alignment": r"misaligned|.*is not aligned",
     "copy": r"read before the wait|write: a |the block ends before|cp\.async|writes what .* may still read",

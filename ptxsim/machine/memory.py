@@ -7,6 +7,7 @@ offset.
 
 from __future__ import annotations
 
+import mmap
 from bisect import bisect_right
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -26,6 +27,16 @@ HEAP_NAME = "memory of malloc"
 ALIGN = 256  # of an allocation, as cudaMalloc's
 SIZES = (1, 2, 4, 8, 16)
 INTP = np.dtype(np.intp)
+LARGE = 64 << 20  # bytes from which on memory is mapped
+NORESERVE = 0x4000  # MAP_NORESERVE of Linux: pages that nobody touches are not promised
+
+
+def zeros(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
+    """An array of zeros that takes memory only where it is touched, however large."""
+    size = count * np.dtype(dtype).itemsize
+    if size < LARGE:
+        return np.zeros(count, dtype)
+    return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
 
 
 def views_of(data: np.ndarray) -> dict[int, np.ndarray]:
@@ -81,6 +92,7 @@ class Arena:
     def __init__(self) -> None:
         self.allocations: list[Allocation] = []
         self.pending: list[tuple[int, np.ndarray]] = []
+        self.filled = 0  # bytes that are written before the launch begins
         self.top = GLOBAL_BASE + GUARD
         self.data = np.zeros(0, np.uint8)
         self.heap: Heap | None = None
@@ -119,17 +131,13 @@ class Arena:
         self.top = start + size + GUARD
         return start
 
-    @property
-    def nbytes(self) -> int:
-        """The bytes that the arena takes."""
-        return self.top - GLOBAL_BASE
-
     def write(self, address: int, data: np.ndarray) -> None:
         """Put bytes at an address, now or when the memory is made."""
         if len(self.data):
             at = address - GLOBAL_BASE
             self.data[at : at + data.nbytes] = data.reshape(-1).view(np.uint8)
         else:
+            self.filled += data.nbytes
             self.pending.append((address, data))
 
     def read(self, address: int, size: int) -> np.ndarray:
@@ -138,7 +146,7 @@ class Arena:
 
     def finish(self) -> None:
         """Make the memory, after all allocations."""
-        self.data = np.zeros(-(-(self.top + GUARD - GLOBAL_BASE) // 16) * 16, np.uint8)
+        self.data = zeros(-(-(self.top + GUARD - GLOBAL_BASE) // 16) * 16, np.uint8)
         self.starts = [a.start - GLOBAL_BASE for a in self.allocations]
         self.ends = [a.end - GLOBAL_BASE for a in self.allocations]
         for address, data in self.pending:
