@@ -57,6 +57,12 @@ def add(commands: Any) -> None:
         "--skip-launches", type=_count, default=0, metavar="N", help="do not check and count the first N"
     )
     parser.add_argument(
+        "--once",
+        action="store_true",
+        help="check and count the first launch of each kernel and shape; later ones only execute (with --sample, in "
+        "part)",
+    )
+    parser.add_argument(
         "--sample",
         type=_positive,
         metavar="N",
@@ -149,6 +155,7 @@ def run(given: argparse.Namespace) -> int:
         only=tuple(given.only),
         skip_launches=given.skip_launches,
         sample=given.sample,
+        once=given.once,
         checks=given.checks,
         stop_at_first=given.stop_at_first,
         accept=tuple(map(parse_accepted, given.accept)),
