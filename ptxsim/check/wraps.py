@@ -107,29 +107,48 @@ class Wraps:
         self.machine, self.operands = machine, operands
         self.watched = Watched.of(program)
         self.known: dict[int, Exact] = {}  # by slot
+        # arrays in slots, and between which numbers their values lie
+        self.ranges: dict[int, tuple[np.ndarray, int, int]] = {}
 
     def part(self, i: Instruction, step: Step) -> Step:
         """The step of an instruction that computes a part of an index."""
         readers = [self.operands.reader(o, S32) for o in i.operands[1:]]
-        machine, known = self.machine, self.known
+        machine, known, ranges, slot = self.machine, self.known, self.ranges, i.operands[0].slot
+        registers = machine.state.registers
 
         def watched() -> None:
             if not machine.launch.checks.wraps:
                 step()
                 return
-            if i.opcode == "mov":
-                if not known:
+            if not known:
+                low, high = _span(i.opcode, [self._range(o) for o in i.operands[1:]])
+                if low >= LEAST and high <= MOST:
                     step()
+                    if machine.state.mask is None:
+                        ranges[slot] = registers[slot], low, high
                     return
-                values = [readers[0]()]
-            else:
-                values = [read() for read in readers]
-                if not known and _fits(i.opcode, values):
-                    step()
-                    return
-            self._follow(i, values, step)
+            self._follow(i, [read() for read in readers], step)
 
         return watched
+
+    def _range(self, operand: Register | Immediate) -> tuple[int, int]:
+        """The least and the largest value that an operand may have."""
+        if not isinstance(operand, Register):
+            value = _signed(int(operand.value))
+            return value, value
+        x = self.machine.state.registers[operand.slot]
+        found = self.ranges.get(operand.slot)
+        if found is None or found[0] is not x:
+            values = viewed(x, S32.dtype)
+            one = not values.strides[0]  # for all lanes
+            low, high = (values[0], values[0]) if one else (values.min(), values.max())
+            found = self.ranges[operand.slot] = x, int(low), int(high)
+        return found[1:]
+
+    def clear(self) -> None:
+        """A batch begins, or a launch has ended."""
+        self.known.clear()
+        self.ranges.clear()
 
     def _follow(self, i: Instruction, values: list[np.ndarray], step: Step) -> None:
         """Execute a part, and keep its exact values where they are not the register's."""
@@ -187,26 +206,22 @@ class Wraps:
             diag.report(by, what + (f" at {at}" if at != diag.where(by) else ""), lane, int(np.count_nonzero(new)))
 
 
-def _fits(opcode: str, values: list[np.ndarray]) -> bool:
-    """Whether no result can be beyond 32 bits, going by the least and largest operands."""
-    (a, b), (c, d) = _range(values[0]), _range(values[1])
+def _span(opcode: str, of: list[tuple[int, int]]) -> tuple[int, int]:
+    """Between which numbers an exact result lies, going by those of its operands."""
+    (a, b), (c, d) = of[0], of[1] if len(of) > 1 else (0, 0)
+    if opcode == "mov":
+        return a, b
     if opcode == "add":
-        low, high = a + c, b + d
-    elif opcode == "sub":
-        low, high = a - d, b - c
-    elif opcode == "shl":
-        low, high = (a << c, b << c) if c < 32 else (0, 0)
-    else:
-        corners = (a * c, a * d, b * c, b * d)
-        low, high = min(corners), max(corners)
-        if opcode == "mad":
-            least, most = _range(values[2])
-            low, high = low + least, high + most
-    return low >= LEAST and high <= MOST
+        return a + c, b + d
+    if opcode == "sub":
+        return a - d, b - c
+    if opcode == "shl":
+        return (a << c, b << c) if 0 <= c < 32 else (0, 0)
+    corners = (a * c, a * d, b * c, b * d)
+    low, high = of[2] if opcode == "mad" else (0, 0)
+    return min(corners) + low, max(corners) + high
 
 
-def _range(x: np.ndarray) -> tuple[int, int]:
-    """The least and the largest value."""
-    if not x.strides[0]:  # one for all lanes
-        return int(x[0]), int(x[0])
-    return int(x.min()), int(x.max())
+def _signed(value: int) -> int:
+    """A constant of 32 bits as a signed number."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -124,7 +124,7 @@ class Machine:
         """Let go of the memory of a launch."""
         for held in (self.state, self.memory, self.calls):
             held.release()
-        self.wraps.known.clear()
+        self.wraps.clear()
         self.copies.release()
         self.events.subscribe(None, None, None, None, set())
         self.order = self.global_memory = None
@@ -146,7 +146,7 @@ class Machine:
         self.diag.held, self.diag.hint = convergence.held, self.barriers.hint
         self._start_checks()
         self.operands.start()
-        self.wraps.known.clear()
+        self.wraps.clear()
         self.scheduler.start(
             limits, self.launch.values, self.barriers, self.phases, self.clusters, self.bulk_groups, convergence
         )

@@ -14,6 +14,7 @@ from ..machine import tensor_cores
 from ..machine.memory import GLOBAL_BASE
 from .protocol import Payload
 
+RELU, BIAS, GELU = 2, 4, 32  # parts of cublasLtEpilogue_t
 STEP = 16  # of k that a tensor core sums at a time
 MOST_ROUNDED = 1 << 31  # products that are rounded as tensor cores do: some 20 seconds
 # cudaDataType_t
@@ -57,6 +58,8 @@ class Gemm:
     c: Matrix
     d: Matrix
     batch: int
+    epilogue: int = 1  # of cublasLt
+    bias: Matrix | None = None  # a column, added to each of D
 
     @staticmethod
     def read(payload: Payload) -> Gemm:
@@ -70,7 +73,9 @@ class Gemm:
             return Matrix(address, kind, rows, columns, leading, stride)
 
         a, b, c, d = (matrix(*shape) for shape in shapes)
-        return Gemm(call, m, n, k, (ta, tb), alpha, beta, a, b, c, d, batch)
+        epilogue, address, kind = payload.u32(), payload.u64(), payload.u32()
+        bias = Matrix(address, kind, m, 1, m, 0) if epilogue & BIAS else None
+        return Gemm(call, m, n, k, (ta, tb), alpha, beta, a, b, c, d, batch, epilogue, bias)
 
 
 def view(matrix: Matrix, number: int, memory: DeviceMemory, name: str) -> np.ndarray:
@@ -125,6 +130,12 @@ def compute(work: Gemm, memory: DeviceMemory) -> None:
             total = wide(work.alpha) * product(left, right, wide)
         if work.beta:
             total = total + wide(work.beta) * view(work.c, number, memory, "C").astype(wide)
+        if work.bias is not None:
+            total = total + view(work.bias, 0, memory, "the bias").astype(wide)
+        if work.epilogue & RELU:
+            total = np.maximum(total, 0)
+        if work.epilogue & GELU:  # by tanh, as cublasLt does it
+            total = 0.5 * total * (1 + np.tanh(np.sqrt(2 / np.pi) * (total + 0.044715 * total**3)))
         d[...] = total.astype(d.dtype)
         for column in range(d.shape[1]) if work.d.leading > work.d.rows else (0,):
             width = d.shape[0] if work.d.leading > work.d.rows else d.size

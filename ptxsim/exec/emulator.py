@@ -770,6 +770,8 @@ class Emulator:
 
     def finish(self) -> None:
         """Write the records that come last, as the program has ended."""
+        if self.options.leaks:
+            self.note_leaks()
         if self.annotated is not None:
             kernel, counters = self.annotated
             try:
@@ -785,6 +787,17 @@ class Emulator:
                 text = f"ptxsim: --bounds: {error}"
             self.record("bounds", {"text": f"{text}\n"})
         self.record("end", {"process": self.process, "launches": self.launches})
+
+    def note_leaks(self) -> None:
+        """Note what was allocated and not freed, by the call and its place."""
+        left: dict[str, list[int]] = {}
+        for held in self.memory.live.values():
+            if held.name in self.allocations:
+                call, places = self.allocations[held.name]
+                line = self.line(places)
+                left.setdefault(f"{call}{f' at {line}' if line else ''}", []).append(held.end - held.start)
+        for what, sizes in left.items():
+            self.once(f"not freed when the program ended: {sum(sizes):,} bytes of {what}, allocated {len(sizes)} times")
 
     def bounds_of(self, work: Work, counters: Counters, traffic: bounds.Traffic) -> str:
         """The least cycles that each resource of the device needs for a launch."""

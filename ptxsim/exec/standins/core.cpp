@@ -93,6 +93,10 @@ bool receive_all(char* data, size_t size) {
     return true;
 }
 
+struct AtExit {  // what was not sent yet, such as the last cudaFree
+    ~AtExit();
+} at_exit;
+
 void lose() {
     if (lost) return;
     lost = true;
@@ -112,6 +116,11 @@ void post(Message kind, const Buffer& payload) {  // goes with the next request
         if (!send_all(outbox.data(), outbox.size())) lose();
         outbox.clear();
     }
+}
+
+AtExit::~AtExit() {
+    if (state == CONNECTED && !lost && !outbox.empty()) send_all(outbox.data(), outbox.size());
+    outbox.clear();
 }
 
 void put_place(Buffer& b, void* address) {  // where in which object file an address of code is
