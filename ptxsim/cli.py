@@ -181,9 +181,7 @@ def _cluster(options: argparse.Namespace) -> tuple[int, ...] | None:
     return parse_size(options.cluster) if options.cluster else None
 
 
-def _counted(
-    kernel: Kernel, options: argparse.Namespace, arguments: list[Argument]
-) -> tuple[Counters, limits.Work]:
+def _counted(kernel: Kernel, options: argparse.Namespace, arguments: list[Argument]) -> tuple[Counters, limits.Work]:
     """Counts of the whole grid: it is executed and checked, or if that takes long, they follow from a few blocks."""
     found, why = None, ""
     if math.prod(parse_size(options.grid)) > prediction.FEW:

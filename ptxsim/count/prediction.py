@@ -178,7 +178,6 @@ class _Seen:
         return found
 
 
-
 def waits_for_others(program: Program) -> Instruction | None:
     """An atomic operation on global memory whose result decides what a thread does next or where it reads: its block
     does not do the same alone as among others. Followed through registers, and through memory by space."""

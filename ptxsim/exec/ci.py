@@ -11,7 +11,9 @@ from ..machine.faults import kind_of
 from .records import LaunchRecord
 
 # title: file.cu:12, called from ...: block (0, 0, 0), thread (0, 0, 0): what
-PLACED = re.compile(r"(?P<title>.*?): (?P<file>[^:]+):(?P<line>\d+)(?:, called from [^ ]+)*: block .*?\): (?P<what>.*)", re.S)
+PLACED = re.compile(
+    r"(?P<title>.*?): (?P<file>[^:]+):(?P<line>\d+)(?:, called from [^ ]+)*: block .*?\): (?P<what>.*)", re.S
+)
 HOST = re.compile(r" at (?P<file>[\w.+-]+):(?P<line>\d+)")  # of what host code did
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -46,7 +48,9 @@ def sarif(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
     results = [_result(text) for text in texts]
     rules = [{"id": rule} for rule in sorted({str(result["ruleId"]) for result in results})]
     driver = {"name": "ptxsim", "rules": rules}
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]})
+    return json.dumps(
+        {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+    )
 
 
 def _result(text: str) -> dict[str, object]:

@@ -56,9 +56,7 @@ class Accepted:
 
     def _at(self, places: Sequence[Location]) -> bool:
         parts = PurePath(self.file).parts
-        return any(
-            place.line == self.line and PurePath(place.file).parts[-len(parts) :] == parts for place in places
-        )
+        return any(place.line == self.line and PurePath(place.file).parts[-len(parts) :] == parts for place in places)
 
 
 def parse_accepted(text: str) -> Accepted:
