@@ -189,10 +189,9 @@ def _counted(kernel: Kernel, options: argparse.Namespace, arguments: list[Argume
             found = _predicted(kernel, options, arguments, by_instruction=True)
         except PtxsimError as error:
             why = f"; not predicted, either: {error}"
-    if found is not None and found.work is not None and found.counters is not None:
-        if limits.WARP * sum(found.work.executed.values()) > prediction.WHOLE:
-            print(f"ptxsim: note: {_sampled(kernel, found)}; nothing is checked", file=sys.stderr)
-            return found.counters, found.work
+    if found is not None and limits.WARP * sum(found.work.executed.values()) > prediction.WHOLE:
+        print(f"ptxsim: note: {_sampled(kernel, found)}; nothing is checked", file=sys.stderr)
+        return found.counters, found.work
     counters, traffic = Counters(), limits.Traffic()
     try:
         _launch(kernel, options, arguments, [counters, traffic])

@@ -66,8 +66,9 @@ class Prediction:
     at_least: dict[str, str]  # those of which a device may count more, with the reason
     # the place of an argument that counts trips of loops, and the smaller values from whose counts these follow
     over: tuple[int, tuple[int, ...]] | None = None
-    counters: Counters | None = None  # by instruction, and what bounds need: where `by_instruction` was asked for
-    work: Work | None = None
+    # by instruction, and what bounds need: filled where `by_instruction` was asked for
+    counters: Counters = field(default_factory=Counters)
+    work: Work = field(default_factory=lambda: Work(0, 0, {}))
 
 
 def _named(pc: int, name: str) -> str:

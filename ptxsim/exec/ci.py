@@ -11,15 +11,13 @@ from ..machine.faults import kind_of
 from .records import LaunchRecord
 
 # title: file.cu:12, called from ...: block (0, 0, 0), thread (0, 0, 0): what
-PLACED = re.compile(
-    r"(?P<title>.*?): (?P<file>[^:]+):(?P<line>\d+)(?:, called from [^ ]+)*: block .*?\): (?P<what>.*)", re.S
-)
+PLACED = re.compile(r".*?: (?P<file>[^:]+):(?P<line>\d+)(?:, called from [^ ]+)*: block .*?\): (?P<what>.*)", re.S)
 HOST = re.compile(r" at (?P<file>[\w.+-]+):(?P<line>\d+)")  # of what host code did
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def junit(launches: Sequence[LaunchRecord], errors: Sequence[str]) -> str:
-    """A test case for each kernel, which fails with its faults; a further one for failed calls and races of the host."""
+    """A test case for each kernel, which fails with its faults; one more for failed calls and races of the host."""
     suite = ElementTree.Element("testsuite", name="ptxsim")
     failed = 0
     for title in dict.fromkeys(launch.title for launch in launches):

@@ -597,9 +597,9 @@ class Emulator:
         return Reply().u32(OK).u32(later).u32(once).text(run.printed).and_then(pages)
 
     def emulate(self, work: Work, chosen: bool, blocks: np.ndarray | None, touched: Touched | None = None) -> Run:
-        """Run the blocks (None: all). All faults of a launch are found: threads that a fault does not stop go on. A fault that a
-        device would survive, but that ends blocks here (a missed barrier, for example), makes the launch run again
-        without the check that found it, so that its results are complete."""
+        """Run the blocks (None: all). All faults of a launch are found: threads that a fault does not stop go on. A
+        fault that a device would survive, but that ends blocks here (a missed barrier, for example), makes the launch
+        run again without the check that found it, so that its results are complete."""
         options, kernel = self.options, work.kernel
         checks = Checks() if chosen and options.checks else NONE
         total = int(np.prod(work.grid)) if blocks is None else len(blocks)

@@ -79,7 +79,8 @@ class TensorMap:
         if strides is not None:
             self.strides = tuple(int(n) for n in strides)
         elif shape is None:
-            self.strides = data.strides[:-1]
+            item = array.dtype.itemsize
+            self.strides = tuple(math.prod(array.shape[i + 1 :]) * item for i in range(self.rank - 1))
         else:
             self.strides = tuple(math.prod(self.shape[i + 1 :]) * self.item for i in range(self.rank - 1))
         self.swizzle = SWIZZLES.get(str(swizzle), -1)

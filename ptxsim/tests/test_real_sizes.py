@@ -1,4 +1,4 @@
-"""Real sizes: indices that 32 bits do not hold, arrays that take memory where they are touched, counts of large grids."""
+"""Real sizes: indices beyond 32 bits, arrays that take memory where they are touched, counts of large grids."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_contents_are_made_once_they_are_needed(compiled):
     arrays = [parse_argument(f"random:f32:{n}x{n}", i).value for i in range(3)]
     counted = compiled(FILE, "tiles").count((1, 1), (32, 8), [*arrays, 64])
     assert counted.totals()["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"] == 8
-    with pytest.raises(ptxsim.PtxsimError, match="an array of float32 65536x65536: .* are needed"):
+    with pytest.raises(ptxsim.PtxsimError, match=r"an array of float32 65536x65536: .* are needed"):
         compiled(FILE, "tiles").launch((1, 1), (32, 8), [*arrays, 64])
     small = parse_argument("random:f32:4x4:7", 0).value
     assert (small.numpy() == parse_argument("random:f32:4x4:7", 3).value.numpy()).all() and small.numpy().any()
