@@ -47,8 +47,17 @@ FEW = 512  # blocks of a grid that is small enough for that
 Sums = dict[str, float]  # counts under the names of `Counters.sums`
 ANYWHERE = {"global", "shared", "local", "param"}
 # counts of an instruction (`Stats`), under the names of `_named`; they need not be equal in blocks that do the same
-OF_INSTRUCTION = ("executed", "polled", "requests", "wavefronts", "ideal", "sectors", "ideal_sectors", "bytes")
-OF_INSTRUCTION += ("operand_bytes",)
+OF_INSTRUCTION = (
+    "executed",
+    "polled",
+    "requests",
+    "wavefronts",
+    "ideal",
+    "sectors",
+    "ideal_sectors",
+    "bytes",
+    "operand_bytes",
+)
 OF_TRAFFIC = ("lines", "block_sectors", "sectors")
 
 
@@ -174,7 +183,7 @@ class _Seen:
         found = Counters()
         found.begins(kernel, grid, block)
         for pc, stats in sorted(self.stats.items()):
-            whole = {name: round(sums.get(_named(pc, name), 0)) for name in OF_INSTRUCTION}
+            whole: dict[str, Any] = {name: round(sums.get(_named(pc, name), 0)) for name in OF_INSTRUCTION}
             found.stats[pc] = replace(stats, **whole)
         return found
 
