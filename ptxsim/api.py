@@ -209,7 +209,7 @@ class Kernel:
         if polling.across_blocks(self.machine.scheduler.polls) is not None:
             at_once = max(at_once, sizes.resident_blocks(padded, self.program.static_shared_bytes + shared_bytes))
         per_batch = min(at_once * together, total)
-        sizes.require_batch(self.title, self.program, shared_bytes, per_batch * padded, padded, arena.filled)
+        sizes.require_batch(self.title, self.program, shared_bytes, per_batch * padded, padded, arena.nbytes)
         if self.program.allocates:
             arena.make_heap()
         arena.finish()

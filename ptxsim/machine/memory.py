@@ -27,6 +27,7 @@ HEAP_NAME = "memory of malloc"
 ALIGN = 256  # of an allocation, as cudaMalloc's
 SIZES = (1, 2, 4, 8, 16)
 INTP = np.dtype(np.intp)
+MOST_MAPPED = 1 << 40  # bytes of global memory: more than any GPU has
 LARGE = 64 << 20  # bytes from which on memory is mapped
 NORESERVE = 0x4000  # MAP_NORESERVE of Linux: pages that nobody touches are not promised
 
@@ -130,6 +131,12 @@ class Arena:
         self.allocations.append(Allocation(start, start + size, name))
         self.top = start + size + GUARD
         return start
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that a launch takes before it begins: of its arrays those that have contents."""
+        span = self.top - GLOBAL_BASE
+        return span if span > MOST_MAPPED else self.filled
 
     def write(self, address: int, data: np.ndarray) -> None:
         """Put bytes at an address, now or when the memory is made."""
