@@ -52,6 +52,7 @@ def test_an_index_that_wraps(compiled, entry, numbers, line, threads, exact):
         ("before", (40,)),
         ("back_again", (70_000, 70_000)),
         ("branches", (50_000, 50_000)),
+        ("less", (2_200_000_000, 200_000_000)),  # of numbers without a sign
     ],
 )
 def test_an_index_that_does_not_wrap(compiled, entry, numbers):

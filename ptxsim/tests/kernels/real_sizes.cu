@@ -19,9 +19,11 @@ KERNEL back_again(byte* c, unsigned row, unsigned n) {
     c[first + threadIdx.x - row * n] = 1;
 }
 KERNEL branches(byte* c, int row, int n) {  // only the threads that do not use it have an index that wraps
-    int i = threadIdx.x < 16 ? row : 1;
-    if (threadIdx.x >= 16) c[i * n + (int)threadIdx.x] = 1;
+    int i = (threadIdx.x < 16 ? row : 1) * n;
+    asm volatile("" : "+r"(i));
+    if (threadIdx.x >= 16) c[i + (int)threadIdx.x] = 1;
 }
+KERNEL less(byte* c, unsigned from, unsigned by) { c[from - by + threadIdx.x] = 1; }
 
 KERNEL tiles(float* c, const float* a, const float* b, int n) {
     __shared__ float s[32][32], t[32][32];
