@@ -18,10 +18,10 @@ KERNEL back_again(byte* c, unsigned row, unsigned n) {
     asm volatile("" : "+r"(first));
     c[first + threadIdx.x - row * n] = 1;
 }
-KERNEL branches(byte* c, int row, int n) {  // only the threads that do not use it have an index that wraps
+KERNEL branches(byte* c, int row, int n) {  // only threads that do not use their index have one that wraps
     int i = (threadIdx.x < 16 ? row : 1) * n;
     asm volatile("" : "+r"(i));
-    if (threadIdx.x >= 16) c[i + (int)threadIdx.x] = 1;
+    if (threadIdx.x == 16) c[i] = 1;
 }
 KERNEL less(byte* c, unsigned from, unsigned by) { c[from - by + threadIdx.x] = 1; }
 
