@@ -32,7 +32,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from .api import Struct
+from .engine.kernel import Struct
 from .errors import PtxsimError
 from .machine.arrays import Array, LazyArray, Texture
 from .machine.memory import LARGE

@@ -31,7 +31,9 @@ def test_a_matrix_product(programs, tmp_path):
     assert done.returncode == 0 and re.fullmatch(r"64 x 64, [\d.]+ ms: PASS\n", done.stdout), done.stderr
     lines = done.stderr.splitlines()
     assert re.fullmatch(r"ptxsim: sgemm: grid \(4, 4\), block \(16, 16\): \d+\.\d\d s", lines[0])
-    assert re.fullmatch(r"ptxsim: note: cudaEventElapsedTime at gemm.cu:\d+: emulation measures no time of a device: .*", lines[1])
+    assert re.fullmatch(
+        r"ptxsim: note: cudaEventElapsedTime at gemm.cu:\d+: emulation measures no time of a device: .*", lines[1]
+    )
     assert re.sub(" +", " ", lines[2]).startswith(
         "kernel launches shared wavefronts conflicts global sectors TMA sectors"
     )
