@@ -51,7 +51,7 @@ class Runs:
         self.prepare(places)
         left_out = self._slice.skipped | self._slice.blind
         executed = [i for i in self.machine.program.code if i.pc not in left_out]
-        return any(i.opcode == "tex" or reads_memory(i) for i in executed)
+        return any(i.opcode in ("tex", "tensormap") or reads_memory(i) for i in executed)
 
     def steps(self, first: int, end: int, values: bool) -> list[Step]:
         """Return the steps of the instructions from `first` up to `end`."""

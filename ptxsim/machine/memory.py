@@ -8,6 +8,7 @@ offset.
 from __future__ import annotations
 
 import mmap
+import sys
 from bisect import bisect_right
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ NORESERVE = 0x4000  # MAP_NORESERVE of Linux: pages that nobody touches are not 
 def zeros(count: int, dtype: np.typing.DTypeLike) -> np.ndarray:
     """An array of zeros that takes memory only where it is touched, however large."""
     size = count * np.dtype(dtype).itemsize
-    if size < LARGE:
+    if size < LARGE or sys.platform != "linux":
         return np.zeros(count, dtype)
     return np.frombuffer(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
 

@@ -159,8 +159,8 @@ def test_calls_that_are_not_there(programs):
     assert (done.returncode, done.stdout) == (1, "cudaErrorNotSupported\noperation not supported\n1\n")
     named = [line for line in done.stderr.splitlines() if "is not emulated" in line]
     assert [re.match(r"ptxsim: (\w+) at missing.cu:(\d+) ", line).groups() for line in named] == [
-        ("cudaStreamBeginCapture", "12"),
-        ("cudaStreamEndCapture", "16"),
+        ("cudaIpcGetMemHandle", "12"),
+        ("cudaIpcOpenEventHandle", "16"),
         ("cudaMallocArray", "19"),
     ]
 
