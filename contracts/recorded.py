@@ -618,35 +618,6 @@ class SameCode(Row):
 
 
 @table(
-    "cross_checks",
-    target="cross_validation",
-    command=Command(
-        "experiments.studies.cross_checks.measure",
-        "variant",
-        ("sgemm_vectorized", "sgemm_warptile", "sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16"),
-        "--size 1024 --size 4096 --size 8192",
-    ),
-    archive="if there",
-)
-class CrossChecks(Row):
-    """One row for each variant and size that was also timed by another tool, in the same process."""
-
-    KEY = ("variant", "m", "n", "k", "method")
-    variant: Variant
-    m: M
-    n: N
-    k: K
-    method: Literal["nvbench"]
-    time_us: float = column("our median", unit="us", gt=0)
-    sm_clock_mhz: float = column("during our samples", **MHZ)
-    samples: int = column(ge=1)
-    other_time_us: float = column("the other tool's median", unit="us", gt=0)
-    other_sm_clock_mhz: float | None = optional(**MHZ)
-    other_samples: int = column(ge=1)
-    source_hash: SourceHash
-
-
-@table(
     "error_over_k",
     target="error_over_k",
     command=Command(
