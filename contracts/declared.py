@@ -137,7 +137,7 @@ class ExperimentFile(Document):
         le=1,
     )
     power_s: float = optional(
-        "how long the power of a variant that runs alone is averaged, in two processes; 0: not measured",
+        "the longest time over which the power of a variant that runs alone is averaged, in two processes; 0: not read",
         unit="s",
         ge=0,
         le=600,

@@ -1,7 +1,8 @@
 """Power, temperature and throttle reasons, by NVML, while one kernel runs back to back.
 
-NVML's energy counter moves every few tens of milliseconds, and a GPU may draw more than its limit until its clock has
-come down. So the mean is taken after `SETTLE_S`, over about a second.
+NVML's energy counter moves every 100 ms on an H100, and a GPU may draw more than its limit until its clock has come
+down. At the limit power swings around it for about a second: there, means over one second differ by up to 8%, and
+elsewhere by less than 1%. So the mean is taken after `SETTLE_S`, over at least `LEAST_S`, and until it is precise.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ REASONS = {
     0x0080: "hw_power_brake",
     0x0100: "display_clocks",
 }
-SETTLE_S = 0.5  # of running before anything is read
+SETTLE_S, LEAST_S = 0.5, 1.0  # of running before anything is read, and then at least
+PRECISION = 0.01  # of the mean: what two standard errors may be
 POLL_S = 0.001
 BATCH_US = 50_000  # of work that is queued at a time
 LEAST_TICKS = 8  # changes of the energy counter, without which there is no mean
@@ -84,10 +86,17 @@ class Polls:
 
         Through all, since single ones come up to 16 ms early or late (H200). None for fewer than `LEAST_TICKS`.
         """
-        if len(self.ticks) < LEAST_TICKS:
+        ticks = self.ticks.copy()  # the meter may add to them meanwhile
+        if len(ticks) < LEAST_TICKS:
             return None, None
-        fit = linregress(*np.array(self.ticks, np.float64).T)
+        fit = linregress(*np.array(ticks, np.float64).T)
         return float(fit.slope) / 1e3, 2 * float(fit.stderr) / 1e3
+
+    @property
+    def precise(self) -> bool:
+        """Whether the mean is known to `PRECISION`."""
+        watts, error = self.power()
+        return watts is not None and error is not None and error <= PRECISION * watts
 
     def throttled(self) -> dict[str, float] | None:
         """The fraction of polls that showed each reason but "idle"; None without an answer."""
@@ -123,9 +132,10 @@ class Meter(threading.Thread):
 
 
 def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) -> Reading:
-    """Run `work` back to back for `SETTLE_S`, and then for `seconds` in which NVML is polled.
+    """Run `work` back to back for `SETTLE_S`, and then while NVML is polled: for `LEAST_S`, until the mean is precise.
 
-    work_us: about how long one run takes. The queue is never empty: a batch is queued while the one before runs.
+    work_us: about how long one run takes. seconds: the longest time of polling. The queue is never empty: a batch is
+    queued while the one before runs.
     """
     batch = max(1, round(BATCH_US / work_us))
     stream = gpu.stream.handle
@@ -134,9 +144,11 @@ def watch(gpu: Gpu, handle: object, work: Work, work_us: float, seconds: float) 
     cuda(driver.cuEventRecord(begin, stream))
     start, count = time.perf_counter(), 0
     try:
-        while (spent := time.perf_counter() - start) < SETTLE_S + seconds or count < 2:
-            if spent >= SETTLE_S and not meter.ident:
+        while (polled := time.perf_counter() - start - SETTLE_S) < seconds or count < 2:
+            if polled >= 0 and not meter.ident:
                 meter.start()
+            if polled >= LEAST_S and meter.polls.precise:
+                break
             for _ in range(batch):
                 work()
             cuda(driver.cuEventRecord(ends[count % 2], stream))

@@ -409,7 +409,8 @@ def expected_s(protocol: Protocol, run_us: float, baseline_us: float, process: i
     pair = sum(runs)
     first = sum(run * (2 if run * 1e6 > LONG_US else 3) for run in runs)
     alone = sum(max(SETTLE_S, run) + max(ALONE_S, run) for run in runs) if min(runs) * 1e6 >= SHORT_US else 0.0
-    watched = power.SETTLE_S + protocol.power_s if protocol.power_s and process < POWER_PROCESSES else 0.0
+    reads_power = protocol.power_s > 0 and process < POWER_PROCESSES
+    watched = power.SETTLE_S + max(protocol.power_s, power.LEAST_S) / 2 + power.LEAST_S / 2 if reads_power else 0.0
     warm = max(WARM_AFTER_ALONE_S if alone else protocol.warmup_s, 2 * pair)
     sampled = pair + max(min(protocol.window_s, protocol.samples * pair), LEAST_KEPT * pair)
     return first + alone + watched + warm + sampled + CHECK_S

@@ -117,7 +117,7 @@ def test_a_whole_run_holds_one_h100_for_at_most_twelve_minutes() -> None:
     table = "\n".join(f"{name:20}{value:7.1f} s" for name, value in seconds.items())
     print(f"{table}\n{'together':20}{sum(seconds.values()):7.1f} s")
     assert sum(seconds.values()) < WHOLE_S, table
-    assert max(seconds.values()) < 120, table
+    assert max(seconds.values()) < 150, table
 
 
 def test_defaults_fill_what_is_left_out(folder: Path) -> None:
