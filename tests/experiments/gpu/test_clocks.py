@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import ROOT, assert_one_line, copy_tree, environment, heed_ctrl_c, run_module, snakemake, wait_until
+from helpers import ROOT, assert_one_line, environment, heed_ctrl_c, run_module, wait_until
 
 from analysis.timings import timings
 from contracts import read_rows
@@ -575,48 +575,3 @@ def test_a_refused_locked_leg_stops_with_one_line_and_writes_nothing(card: Card)
     done, rows, _ = measured(card, "--sm-mhz", 1501)
     assert_one_line(done, "lock_sm_mhz = 1501")
     assert rows == [] and not (card.folder / "checks").exists()
-
-
-# ---- the pipeline ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with one experiment and no figures."""
-    return copy_tree(tmp_path_factory.mktemp("clocks") / "project", experiments={"sgemm_ladder"})
-
-
-def planned(tree: Path, card: Card, *config: str) -> str:
-    """The commands of a whole run on the stand-in's card."""
-    done = snakemake(tree, "-n", "-p", "all", "--config", 'variants=["sgemm_naive"]', *config, **card.env())
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert card.calls == []
-    return done.stdout + done.stderr
-
-
-def test_locked_legs_are_planned_where_they_are_asked_for(tree: Path, card: Card) -> None:
-    """The clocks themselves are in the job file (tests/workflow/test_plan.py)."""
-    leg = re.compile(r"experiments\.stages\.bench (\w+) sgemm_naive (.*?)--windows", re.DOTALL)
-    legs = leg.findall(planned(tree, card))
-    assert legs and all("--clock-policy boost" in options for _, options in legs)
-    commands = planned(tree, card, "lock_clocks=true", "lock_sm_mhz=1260")
-    both = leg.findall(commands)
-    assert len(both) == 2 * len(legs)
-    assert sum("--clock-policy locked" in options for _, options in both) == len(legs)
-    assert "experiments.stages.try_lock --job " in commands
-
-
-def test_a_named_clock_needs_the_lock(tree: Path, card: Card) -> None:
-    done = snakemake(tree, "-n", "all", "--config", "lock_sm_mhz=1260", **card.env())
-    assert done.returncode != 0
-    assert "error: config.yaml: lock_sm_mhz = 1260 needs lock_clocks = true" in done.stdout + done.stderr
-
-
-def test_the_trial_stops_a_run_that_may_not_lock(tree: Path, card: Card) -> None:
-    card.set(deny=1)
-    target = "results/stand-in/parts/locked.left_out.txt"
-    done = snakemake(tree, target, "--config", "lock_clocks=true", **card.env())
-    errors = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("error: no permission")]
-    assert done.returncode != 0 and errors and not (tree / target).exists()
-    assert snakemake(tree, target, **card.env()).returncode == 0
-    assert (tree / target).read_text() == clocks.NOT_ASKED
