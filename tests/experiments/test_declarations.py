@@ -125,6 +125,7 @@ def test_defaults_fill_what_is_left_out(folder: Path) -> None:
     assert (experiment.data, experiment.flush_l2, experiment.profiled) == (("uniform",), True, ())
     assert experiment.protocol == declarations.Protocol() and not experiment.by_name
     assert load(folder, power_s=2).protocol == declarations.Protocol(power_s=2)
+    assert load(folder, sizes=None, problems=[128], data=None) == load(folder, "sizes", problems=[128])  # left empty
     assert experiment.name == "mine" and declarations.names() == ["mine"]
 
 

@@ -141,6 +141,8 @@ def test_a_stricter_protocol_or_another_source_is_measured_again() -> None:
     serves = bench._serves(item, asked)
     assert serves(basis) and not serves(basis | {"source": "other"}) and not serves(basis | {"baseline": "other"})
     assert not bench._serves(replace(item, protocol=replace(PROTOCOL, samples=999)), asked)(basis)
+    older = basis | {"protocol": basis["protocol"] | {"least_samples": 10}}  # of another version
+    assert not serves(older)
     locked = replace(item, clock_policy="locked")
     other = json.loads(json.dumps(bench.basis_of(locked, replace(asked, sm_mhz=1400))))
     assert not bench._serves(locked, replace(asked, sm_mhz=1500))(other)
