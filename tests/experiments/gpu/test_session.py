@@ -46,7 +46,7 @@ run_command(main)
 """
 CARDS = ["GPU-stand-in-0", "GPU-stand-in-1", "GPU-stand-in-2"]
 WAITING = "waiting for a GPU: another job holds it"
-LONGEST_S = 25  # of a process of a test: a lock that is never given back fails its test, and does not hang it
+LONGEST_S = 60  # of a process of a test: a lock that is never given back fails its test, and does not hang it
 
 
 def start(wait_s: float, visible: str | None, code: str = LEASE, **changes: str) -> subprocess.Popen[str]:
