@@ -2,7 +2,6 @@
 
 ERROR_OVER_K = ["sgemm_naive", "sgemm_3xtf32_mma", "sgemm_3xtf32_mma_outside", "sgemm_3xtf32_wgmma"]
 ERROR_OVER_K += ["sgemm_3xtf32_wgmma_outside", "tf32gemm_bcf_dbf", "tf32gemm_bcf_dbf_rna", "cublas_fp32", "cublas_tf32"]
-CROSS_CHECKED = ["sgemm_vectorized", "sgemm_warptile", "sgemm_at_swizzle_dbf_rw", "hgemm_naive_bf16"]
 TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
 IN_TIMELINE = ["sgemm_blocktile_2d", "sgemm_vectorized"]
 DISPATCHERS = ["sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16"]
@@ -158,36 +157,6 @@ if PLAN.measuring:
         shell:
             "python -m experiments.tuning.baseline_checks {params.baselines} {params.built} --out {output} 2>&1 | tee {log}"
 
-    # Our times next to nvbench's
-    rule cross_checks_part:
-        input:
-            lambda wildcards: built(wildcards.variant),
-            "experiments/studies/cross_checks/measure.py",
-            harness=HARNESS,
-        output:
-            f"{PARTS}/cross_checks/{{variant}}.csv",
-        log:
-            f"results/logs/{MACHINE}/cross_checks.{{variant}}.log",
-        priority: 10
-        resources:
-            gpu=1,
-        params:
-            built=BUILT,
-        shell:
-            "python -m experiments.studies.cross_checks.measure {wildcards.variant} --size 1024 --size 4096 --size 8192"
-            " {params.built} --out {output} 2>&1 | tee {log}"
-
-    rule cross_checks_table:
-        input:
-            [f"{PARTS}/cross_checks/{name}.csv" for name in there(CROSS_CHECKED)],
-        output:
-            f"{RESULTS}/cross_checks.csv",
-        log:
-            f"results/logs/{MACHINE}/cross_checks.log",
-        localrule: True
-        shell:
-            "python -m experiments.stages.merge cross_checks {input} --out {output} 2>&1 | tee {log}"
-
     # The same work timed in several ways, all in one process
     rule timing_methods_part:
         input:
@@ -317,4 +286,4 @@ rule tile_autotune:
 
 rule cross_validation:
     input:
-        [PLAN.tables[name] for name in ("cross_checks", "timing_methods", "timeline") if name in PLAN.made],
+        [PLAN.tables[name] for name in ("timing_methods", "timeline") if name in PLAN.made],
