@@ -13,7 +13,7 @@ from ptxsim.count import block_counts as executions
 from ptxsim.count import bounds, machines
 from ptxsim.count.counters import Counters
 from ptxsim.errors import PtxError, PtxsimError
-from ptxsim.ptx import compiler, sass
+from ptxsim.ptx import compiler, sass, syntax
 from ptxsim.ptx.loading import prepare
 from ptxsim.ptx.sass import Instruction
 
@@ -185,6 +185,19 @@ def test_another_kernel_s_ptx_is_refused(made):
     function.ptx = None
     with pytest.raises(PtxError, match="no line table; remedy: compile with -lineinfo"):
         bounds.compute(function, kernel.program, work, machines.find("h200"))
+
+
+def test_a_line_in_two_blocks_is_an_estimate():
+    """Each of them is taken to do half of it; what stands in one block alone is known."""
+    lines = {5: 8.0, 6: 6.0}
+    code = [syntax.Instruction("add", ("s32",), (), None, False, None, line) for line in lines]
+    for pc, instruction in enumerate(code):
+        instruction.pc = pc
+    machine = [Instruction(16 * n, "IADD3", ("R0", "R1", "R2"), None, "", 0, line) for n, line in enumerate((5, 6, 6))]
+    function = sass.Function("k", machine, {"first": 0, "second": 1, "third": 2})
+    found = executions.executions(function, code, dict(enumerate(lines.values())))
+    assert found.blocks.tolist() == [8.0, 3.0, 3.0]
+    assert found.estimated == 6 / 14 and found.disagreement == 0
 
 
 # work and bounds
