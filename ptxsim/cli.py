@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import io
 import json
-import math
 import os
 import shlex
 import shutil
@@ -44,6 +43,7 @@ from .errors import (
     report_own_failure,
 )
 from .exec import command as programs
+from .exec.options import number, whole
 from .interface import Kernel, load
 from .machine import faults
 from .machine.arrays import Array
@@ -385,33 +385,6 @@ def _over(text: str | None) -> tuple[int, tuple[int, ...]] | None:
         ) from None
 
 
-def _positive(text: str) -> int:
-    """A whole number from 1 on."""
-    return _whole(text, 1)
-
-
-def _whole(text: str, least: int = 0) -> int:
-    """A whole number, in 64 bits."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not least <= value < 1 << 63:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from {least} on")
-    return value
-
-
-def _amount(text: str) -> float:
-    """A positive number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no positive number")
-    return value
-
-
 class _Parser(argparse.ArgumentParser):
     """A parser that reports a wrong option in one line."""
 
@@ -466,15 +439,15 @@ def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--constant", action="append", default=[], metavar="NAME=ARG", help="what a __constant__ variable holds"
     )
-    parser.add_argument("--shared", type=_whole, default=0, help="bytes of dynamic shared memory")
+    parser.add_argument("--shared", type=whole(0), default=0, help="bytes of dynamic shared memory")
     parser.add_argument("--no-checks", dest="checks", action="store_false", help="do not watch memory and barriers")
     parser.add_argument(
-        "--steps", type=_positive, default=Limits.steps, help="instructions after which a loop is endless"
+        "--steps", type=whole(1), default=Limits.steps, help="instructions after which a loop is endless"
     )
-    parser.add_argument("--lanes", type=_positive, default=Limits.lanes, help="threads that run together")
+    parser.add_argument("--lanes", type=whole(1), default=Limits.lanes, help="threads that run together")
     parser.add_argument(
         "--thread-instructions",
-        type=_amount,
+        type=number(1e-9),
         default=Limits.thread_instructions,
         metavar="N",
         help="what the grid may cost; more, as its first blocks tell, is refused (default: %(default)g)",
@@ -510,15 +483,15 @@ def main(argv: list[str] | None = None) -> int:
     annotated.set_defaults(act=annotate)
     drawn = commands.add_parser("banks", help=banks.__doc__, epilog=ARGUMENTS, formatter_class=parser.formatter_class)
     _source(drawn)
-    drawn.add_argument("--line", type=_positive, required=True, help="of the source")
+    drawn.add_argument("--line", type=whole(1), required=True, help="of the source")
     drawn.add_argument("--file", help="the source file, by name or end of path (default: the kernel's own)")
     drawn.add_argument("--source", type=Path, help="where it is, if not where the PTX says")
-    drawn.add_argument("--warp", type=_whole, help="of the block, from 0 (default: the first that does the access)")
+    drawn.add_argument("--warp", type=whole(0), help="of the block, from 0 (default: the first that does the access)")
     drawn.add_argument("--of-block", default="0", metavar="X[,Y[,Z]]", help="which block (default: 0,0,0)")
     drawn.add_argument(
-        "--occurrence", type=_positive, help="which access of the line, from 1 (default: all that differ)"
+        "--occurrence", type=whole(1), help="which access of the line, from 1 (default: all that differ)"
     )
-    drawn.add_argument("--execution", type=_positive, help="which time of the warp's, from 1 (default: the costliest)")
+    drawn.add_argument("--execution", type=whole(1), help="which time of the warp's, from 1 (default: the costliest)")
     drawn.add_argument("--out", type=Path, help="the same as JSON")
     _common(drawn)
     drawn.set_defaults(act=banks)

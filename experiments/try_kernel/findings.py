@@ -7,9 +7,7 @@ import functools
 import hashlib
 import json
 import math
-import os
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -72,28 +70,13 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
         machine = machines.find(MACHINE)
         problem = ProblemSpec.square(size)
         scaled = scaling.emulate(kernel, variant, problem, machine.sms)
-        with no_stdout():
-            rows = bounds.rows(variant, problem, kernel, cubin, scaled, machine)
+        rows = bounds.rows(variant, problem, kernel, cubin, scaled, machine)
     except UserError as error:
         return Findings(variant.name, size, resources, why_not=str(error), checks=checks, passed=passed)
     cycles = {row["resource"]: float(row["minimum_cycles"]) for row in rows}
     totals = {name: float(value) for name, value in scaled.totals.items()}
     lines = costly(kernel, scaled.counters, variant)
     return Findings(variant.name, size, resources, totals, cycles, lines, None, checks, passed)
-
-
-@contextlib.contextmanager
-def no_stdout() -> Iterator[None]:
-    """Nothing reaches stdout: the solver of integer programmes behind the bounds writes there, past Python."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        with open(os.devnull, "w") as nothing:
-            os.dup2(nothing.fileno(), 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
 
 
 def check_on(
