@@ -17,6 +17,7 @@ import json
 import os
 import shlex
 import shutil
+import math
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
