@@ -19,6 +19,7 @@ from ..machine.bulk_groups import Store
 from ..machine.memory import Access
 from ..ptx.syntax import Instruction
 from .boxes import Boxes
+from .defined import LOADS, of_granules
 from .flags import Flags
 from .intervals import Interval, Noted
 from .order import ASYNC, PLANES, WARP, Order
@@ -120,7 +121,10 @@ class SharedMemory(Shadow):
         key, cache = ("written", noted.first, noted.number), noted.access.where.cache
         if key in cache:
             return
-        if noted.kind not in ("st", "st_ordered"):
+        if noted.instruction.opcode in LOADS:
+            if not self._defined(noted):
+                return
+        elif noted.kind not in ("st", "st_ordered"):
             for g in noted.indices(self.shift):
                 good = self.written.take(g)
                 if np.count_nonzero(good) != len(good):
@@ -130,6 +134,18 @@ class SharedMemory(Shadow):
             for g in noted.indices(self.shift):
                 self.written[g] = True
         cache[key] = True
+
+    def _defined(self, noted: Noted) -> bool:
+        """Whether all that a load reads was written; else its registers are undefined."""
+        bad = [~self.written.take(g) for g in noted.indices(self.shift)]
+        if not any(np.count_nonzero(part) for part in bad):
+            return True
+        masks = of_granules(bad, self.size, noted.number << self.shift, noted.instruction)
+        self.machine.events.defined.read(noted.access, noted.instruction, masks, "shared", self._place)
+        return False
+
+    def _place(self, at: int) -> str:
+        return f"shared address 0x{at:x}{self.machine.diag.in_shared(at)}"
 
     def _require_landed(self, noted: Noted) -> bool:
         """Report an access of what a copy under way is to write; whether it is one."""

@@ -470,7 +470,7 @@ def _vprintf(m: Flow, instruction: Instruction, arguments: tuple[Any, ...], retu
 
 def formatted(m: Flow, lane: int, text: str, place: int) -> str:
     """A printf format with its arguments, which lie in the thread's local memory one after the other."""
-    offset = place % WINDOW
+    offset = place - BASES["local"]
     local = m.memory.spaces["local"]
     start = int(np.asarray(local.origin)[lane])
 

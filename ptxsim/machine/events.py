@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,8 +56,25 @@ class GlobalWatch(Protocol):
     def fetched(self, instruction: Instruction, lanes: np.ndarray, at: np.ndarray) -> None: ...
 
 
+class DefinedWatch(Protocol):
+    """Who knows what is undefined; check/defined.py says what each means."""
+
+    local: Any
+    shared: Any
+    storing: Any
+
+    def touch(self, access: Access, width: int, instruction: Instruction, kind: str) -> None: ...
+    def stored(self, access: Access, instruction: Instruction) -> None: ...
+    def overwritten(self, access: Access, width: int) -> None: ...
+    def read(
+        self, access: Access, i: Instruction, masks: list[np.ndarray], memory: str, place: Callable[[int], str]
+    ) -> None: ...
+
+
 class Events:
     """Passes events on to those who watch and those who count."""
+
+    defined: DefinedWatch  # who knows what is undefined
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -140,6 +157,7 @@ class Events:
 
     def copy_begins(self, copy: Any) -> None:
         """A copy to shared memory is issued (`copies.Copy`): it may be written from now on."""
+        self.defined.overwritten(copy.access, copy.width)
         if self.shared is not None:
             self.shared.copy_begins(copy)
 
