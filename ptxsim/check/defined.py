@@ -53,7 +53,7 @@ class Defined:
         self.at_entry = undefined_at_entry(machine.program)
         self.masks: dict[int, np.ndarray] = {}  # by slot: the undefined bits of each lane
         self.origin_of: dict[int, int] = {}  # by slot: a place in `origins`
-        self.origins: list[str] = []  # what was never written, in words
+        self.origins: list[tuple[str, str]] = []  # what was never written, in words, and where it was first read
         self.found: Found | None = None
         self.storing: list[np.ndarray] | None = None  # masks of the elements that a store is storing, for every lane
         self.storing_origin = 0
@@ -81,19 +81,17 @@ class Defined:
             if bits not in full:
                 full[bits] = np.full(self.state.lanes, ALL[STORAGE[bits]])
             self.masks[register.slot] = full[bits]
-            self.origin_of[register.slot] = self.origin(
-                f"register {register.name} was never written{self._first_use(register)}"
+            first = next(i for i in self.machine.program.code if register in sources(i))
+            self.origin_of[register.slot] = self._origin_at(
+                f"register {register.name}, which nobody wrote, is read", first
             )
 
-    def origin(self, words: str) -> int:
-        """The number of what was never written."""
-        if words not in self.origins:
-            self.origins.append(words)
-        return self.origins.index(words)
-
-    def _first_use(self, register: Register) -> str:
-        first = next(i for i in self.machine.program.code if register in sources(i))
-        return f" (first read at {self.machine.diag.where(first)})"
+    def _origin_at(self, words: str, i: Instruction) -> int:
+        """The number of what was never written, and of the instruction that first read it."""
+        origin = words, self.machine.diag.where(i)
+        if origin not in self.origins:
+            self.origins.append(origin)
+        return self.origins.index(origin)
 
     # which instructions need their masks
 
@@ -197,7 +195,10 @@ class Defined:
 
     def fault(self, i: Instruction, bad: np.ndarray, reaches: str, origin: int) -> None:
         """An undefined value matters for the lanes `bad`."""
-        what = f"an undefined value {reaches}: {self.origins[origin]}"
+        words, where = self.origins[origin]
+        if where != self.machine.diag.where(i):
+            words += f" at {where}"
+        what = f"{words}: the undefined value {reaches}"
         self.machine.diag.report(i, what, int(np.flatnonzero(bad)[0]), int(np.count_nonzero(bad)))
 
     # instructions
@@ -395,6 +396,11 @@ class Defined:
             for byte in range(width):
                 self.shared.data[access.flat() + byte] = 0
 
+    def passed(self, source: np.ndarray | None, target: np.ndarray) -> None:
+        """A call passes bytes of local memory on, by their places in it; None: of registers, which are defined."""
+        if self.local is not None:
+            self.local.data[target] = 0 if source is None else self.local.data[source]
+
     def read(
         self, access: Access, i: Instruction, masks: list[np.ndarray], memory: str, place: Callable[[int], str]
     ) -> None:
@@ -408,9 +414,7 @@ class Defined:
             origin = number - 1
         else:
             raw = int(access.where.raw[first]) + access.offset + element * masks[element].dtype.itemsize
-            origin = self.origin(
-                f"read of {memory} memory that nobody wrote at {self.machine.diag.where(i)} ({place(raw)})"
-            )
+            origin = self._origin_at(f"read of {memory} memory that nobody wrote ({place(raw)})", i)
         if i.opcode in LOADS:
             if self.found is None:
                 self.found = Found(i, access.lanes, masks, origin)

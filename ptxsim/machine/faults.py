@@ -19,7 +19,7 @@ from ..ptx.syntax import Location
 KINDS = {
     "race": r"race|accesses shared memory of block .* which may have ended",
     "deadlock": r"deadlock|setmaxnreg",
-    "unwritten": r"read of (shared|global) memory that nobody wrote|an undefined value",
+    "unwritten": r"read of (local|shared|global) memory that nobody wrote|register .* which nobody wrote",
     "bounds": r"out-of-bounds|parameter .* is read beyond|accesses shared memory of (a )?block",
     "alignment": r"misaligned|.*is not aligned",
     "copy": r"read before the wait|write: a |the block ends before|cp\.async|writes what .* may still read",

@@ -10,11 +10,9 @@ from __future__ import annotations
 from .program import Program, targets
 from .syntax import Address, Function, Instruction, Register, registers_of
 
-NO_RESULT = frozenset(
-    ("st", "red", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "brkpt", "prefetch", "prefetchu", "cp")
-    + ("fence", "membar", "setmaxnreg", "nanosleep", "griddepcontrol", "stmatrix", "sust", "tensormap")
-    + ("stackrestore", "discard", "applypriority", "pmevent")
-)
+NO_RESULT = {"st", "red", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "brkpt", "prefetch", "prefetchu", "cp"}
+NO_RESULT |= {"fence", "membar", "setmaxnreg", "nanosleep", "griddepcontrol", "stmatrix", "sust", "tensormap"}
+NO_RESULT |= {"stackrestore", "discard", "applypriority", "pmevent"}
 ENDS = ("ret", "exit", "trap")
 
 
