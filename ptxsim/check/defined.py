@@ -52,7 +52,7 @@ class Defined:
         self.machine, self.state = machine, machine.state
         self.at_entry = undefined_at_entry(machine.program)
         self.masks: dict[int, np.ndarray] = {}  # by slot: the undefined bits of each lane
-        self.origin_of: dict[int, int] = {}  # by slot: a place in `origins`
+        self.origin_of: dict[int, int] = {}  # by slot: a place in `origins`; below zero: in `at_entry`
         self.origins: list[tuple[str, str]] = []  # what was never written, in words, and where it was first read
         self.found: Found | None = None
         self.storing: list[np.ndarray] | None = None  # masks of the elements that a store is storing, for every lane
@@ -76,15 +76,18 @@ class Defined:
         if self.machine.program.local_bytes:
             self.local = Space("local", np.full(len(local.data), 0xFF, np.uint8), local.size, local.origin)
         full: dict[int, np.ndarray] = {}
-        for register in self.at_entry:
+        for number, register in enumerate(self.at_entry, -len(self.at_entry)):
             bits = register.type.bits
             if bits not in full:
                 full[bits] = np.full(self.state.lanes, ALL[STORAGE[bits]])
             self.masks[register.slot] = full[bits]
-            first = next(i for i in self.machine.program.code if register in sources(i))
-            self.origin_of[register.slot] = self._origin_at(
-                f"register {register.name}, which nobody wrote, is read", first
-            )
+            self.origin_of[register.slot] = number
+
+    def _at_entry(self, origin: int) -> tuple[str, str]:
+        """Words for the register that `origin` stands for, the last of `at_entry` being -1."""
+        register = self.at_entry[origin]
+        first = next(i for i in self.machine.program.code if register in sources(i))
+        return f"register {register.name}, which nobody wrote, is read", self.machine.diag.where(first)
 
     def _origin_at(self, words: str, i: Instruction) -> int:
         """The number of what was never written, and of the instruction that first read it."""
@@ -195,7 +198,7 @@ class Defined:
 
     def fault(self, i: Instruction, bad: np.ndarray, reaches: str, origin: int) -> None:
         """An undefined value matters for the lanes `bad`."""
-        words, where = self.origins[origin]
+        words, where = self._at_entry(origin) if origin < 0 else self.origins[origin]
         if where != self.machine.diag.where(i):
             words += f" at {where}"
         what = f"{words}: the undefined value {reaches}"
@@ -366,7 +369,7 @@ class Defined:
             shadow.store(size, mask, number)
         origins = self._origins_in(access.space)
         for number, mask in enumerate(masks):
-            origins[(access.flat() + number * size)[mask != 0] >> 2] = self.storing_origin + 1
+            origins[(access.flat() + number * size)[mask != 0] >> 2] = self.storing_origin + (self.storing_origin >= 0)
 
     def _origins_in(self, space: Space) -> np.ndarray:
         name = "local" if space.name == "local" else "shared"
@@ -411,7 +414,7 @@ class Defined:
         known = self.stored_origins.get(memory)
         number = int(known[at >> 2]) if known is not None else 0
         if number:
-            origin = number - 1
+            origin = number - (number > 0)
         else:
             raw = int(access.where.raw[first]) + access.offset + element * masks[element].dtype.itemsize
             origin = self._origin_at(f"read of {memory} memory that nobody wrote ({place(raw)})", i)
