@@ -69,6 +69,8 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
         kernel = launching.load(variant, build_dir)
         if checked:
             checks, passed = check_on(nullcontext(EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
+        if checked and not passed:
+            checks += with_debug_code(variant, arch, build_dir, nvcc)
         machine = machines.find(MACHINE)
         problem = ProblemSpec.square(size)
         scaled = scaling.emulate(kernel, variant, problem, machine.sms)
@@ -102,6 +104,24 @@ def check_on(
     """The checks of a kernel, in words, and whether all passed."""
     table = check.check_variant(device, variant, large=large, tell=False)
     return check.summary(variant, table), all(row["passed"] for row in table)
+
+
+def with_debug_code(variant: Variant, arch: str, build_dir: Path, nvcc: str | None) -> Checks:
+    """What the checks find in code that is not optimised (nvcc -G), in words: of the first case that fails there.
+
+    Compilers may drop what is undefined, such as an access past the end of an array; this code still has it.
+    """
+    ptx = build_dir / f"{variant.name}.debug.ptx"
+    try:
+        build.compile_debug(build_dir / f"{variant.name}.cu", ptx, arch, toolchain.nvcc(nvcc))
+        device = EmulatedDevice(build_dir, {variant.name: launching.load_file(ptx)})
+    except UserError as error:
+        return [f"the same with -G: {error}"]
+    for case in check.cases(variant):
+        result = check.run_case(device, variant, case, seed=0)
+        if not result.passed:
+            return [f"the same with -G, {case.name}: {result.detail or 'a wrong result, and no fault'}"]
+    return ["the same with -G: every case passes, so the optimised code differs: look for undefined behaviour"]
 
 
 def costly(kernel: Kernel, counters: Counters, variant: Variant) -> list[str]:
