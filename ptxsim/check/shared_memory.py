@@ -75,6 +75,8 @@ class SharedMemory(Shadow):
             return
         lanes = self.all_lanes if access.lanes is None else access.lanes
         noted = Noted(access, self.first_granule(access), max(1, width >> self.shift), lanes, instruction, kind)
+        if kind == "ldmatrix" or (kind == "ld" and width == 16):
+            self.boxes.read(access, instruction)
         released = False
         if noted.strength != PLAIN and self.watch_races and instruction.opcode not in OBJECTS:
             released = self.flags.access(access, width, instruction, kind, lanes)

@@ -146,10 +146,10 @@ class Events:
         `readers` (their numbers in the batch). The time; 0 where it is not watched."""
         return 0 if self.shared is None else self.shared.async_read(access, lanes, width, instruction, readers)
 
-    def read_by_pattern(self, access: Access, row: int, instruction: Instruction) -> None:
-        """A wgmma reads its operand with a swizzle, in bytes; 16: none."""
+    def read_by_pattern(self, access: Access, row: int, instruction: Instruction, base: int = 0) -> None:
+        """A wgmma reads its operand with a swizzle, in bytes; 16: none. `base`: the row that it counts as the first."""
         if self.shared is not None:
-            self.shared.boxes.read_by_pattern(access, row, instruction)
+            self.shared.boxes.read_by_pattern(access, row, instruction, base)
 
     def reading_ends(self, warps: np.ndarray, reader: int, time: int) -> None:
         """Warps know that what the wgmma of a warp, `reader`, began to read up to some time is over."""

@@ -20,7 +20,7 @@ KINDS = {
     "race": r"race|accesses shared memory of block .* which may have ended",
     "deadlock": r"deadlock|setmaxnreg",
     "unwritten": r"read of (local|shared|global) memory that nobody wrote|register .* which nobody wrote",
-    "bounds": r"out-of-bounds|parameter .* is read beyond|accesses shared memory of (a )?block",
+    "bounds": r"out-of-bounds|wmma\.\S+ of local memory|parameter .* is read beyond|accesses shared memory of (a )?block",
     "alignment": r"misaligned|.*is not aligned",
     "copy": r"read before the wait|write: a |the block ends before|cp\.async|writes what .* may still read",
     "fence": r".*without a fence|signals an mbarrier|reads through the read-only cache",
