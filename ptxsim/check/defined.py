@@ -403,6 +403,8 @@ class Defined:
         """A call passes bytes of local memory on, by their places in it; None: of registers, which are defined."""
         if self.local is not None:
             self.local.data[target] = 0 if source is None else self.local.data[source]
+            if source is not None and (origins := self.stored_origins.get("local")) is not None:
+                origins[target >> 2] = origins[source >> 2]
 
     def read(
         self, access: Access, i: Instruction, masks: list[np.ndarray], memory: str, place: Callable[[int], str]

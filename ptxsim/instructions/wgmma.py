@@ -338,7 +338,7 @@ class Fetch:
                 self.instruction, "wgmma: the threads of the warpgroup have different matrix descriptors", lane
             )
         last = Descriptor.unpack(int(words[0, 0]))
-        self.row, self.base = last.row, last.base
+        self.row, self.base = last.row, 0 if last.doubtful() else last.base
         raw = np.stack([self._pieces(int(w), int(lane)) for w, lane in zip(words[:, 0], lanes[:, 0], strict=True)])
         space = m.memory.spaces["shared"]
         firsts = np.repeat(lanes[:, 0], raw[0].size)

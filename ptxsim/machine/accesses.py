@@ -116,6 +116,9 @@ class Accesses:
         if values is not None:
             access.values = values if where.lanes is None else [value[where.lanes] for value in values]
         events = self.events
+        undefined = values is not None and events.defined.storing is not None
+        if undefined and space.name == "global":
+            events.defined.stored(access, instruction)
         if space.is_shared:
             if events.shared is not None:
                 events.shared.touch(access, width, instruction, kind)
@@ -125,7 +128,7 @@ class Accesses:
             events.global_memory.touch(access, width, instruction, kind)
         elif events.defined.local is not None and space.name == "local":
             events.defined.touch(access, width, instruction, kind)
-        if values is not None and events.defined.storing is not None:
+        if undefined and space.name != "global":
             events.defined.stored(access, instruction)
         if observed and events.observers:
             events.memory(instruction, space.name, kind, width, access)
