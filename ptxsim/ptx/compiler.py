@@ -30,7 +30,8 @@ def tool(name: str) -> Path:
 
 def warnings_in(report: str) -> list[str]:
     """The warnings in what a compiler said, each once and as one line."""
-    return list(dict.fromkeys(line.strip() for line in report.splitlines() if "warning" in line.lower()))
+    lines = [line.strip() for line in report.splitlines() if "warning" in line.lower()]
+    return list(dict.fromkeys(line for line in lines if not line.startswith("Remark")))
 
 
 def show_warnings(program: str, report: str) -> None:

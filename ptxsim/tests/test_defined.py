@@ -48,6 +48,7 @@ WRONG = {
     "half of a word": (HALF + STORE, "register %h2"),
     "chosen": ("selp.b32 %r3, %r9, 1, %p1;" + STORE, R9),
     "computed": ("mov.u32 %r4, %r9; mad.lo.u32 %r3, %r4, 4, 1;" + STORE, R9),
+    "added to": ("add.u32 %r9, %r9, 1; st.global.u32 [%d3], %r9;", R9),
     "kept bits": ("and.b32 %r3, %r9, 8;" + STORE, R9),
     "called": (CALL + STORE, R9),
     "local": ("ld.local.u32 %r3, [a+8];" + STORE, r"read of local memory that nobody wrote \(byte 8 of"),
