@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -50,7 +51,6 @@ class Defined:
 
     def __init__(self, machine: Everything) -> None:
         self.machine, self.state = machine, machine.state
-        self.at_entry = undefined_at_entry(machine.program)
         self.masks: dict[int, np.ndarray] = {}  # by slot: the undefined bits of each lane
         self.origin_of: dict[int, int] = {}  # by slot: a place in `origins`; below zero: in `at_entry`
         self.origins: list[tuple[str, str]] = []  # what was never written, in words, and where it was first read
@@ -62,6 +62,11 @@ class Defined:
         self.stored_origins: dict[str, np.ndarray] = {}  # by space and place: of undefined values that were stored
         self._touched: dict[tuple[int, int], frozenset[int]] = {}
         self._steps: dict[tuple[int, int], list[Step]] = {}
+
+    @cached_property
+    def at_entry(self) -> list[Register]:
+        """The registers that may be read before they are written."""
+        return undefined_at_entry(self.machine.program)
 
     def start(self) -> None:
         """A batch begins: nothing is written yet."""
@@ -308,19 +313,20 @@ class Defined:
             used = [r for o in i.operands[1:3] for r in registers_of(o)]
         self._report(i, used, lanes, REACHES.get(i.opcode, f"is an operand of {i.opcode}"))
         step()
-        self._clear(
-            results(i) or (list(registers_of(i.operands[0])) if i.opcode == "wgmma" and i.operands else ()), lanes
-        )
+        self._clear(results(i), lanes)
         self.settle()
 
     def control(self, i: Instruction, control: Control) -> Control:
         """The control of an instruction that decides what comes next: what it depends on must be defined."""
-        used = sources(i)
+        used, written = sources(i), results(i)
 
         def checked(active: np.ndarray) -> int | None:
             if self.masks and any(r.slot in self.masks for r in used):
                 self._report(i, used, active, REACHES.get(i.opcode, "decides a branch"))
-            return control(active)
+            place = control(active)
+            if written:
+                self._clear(written, active)
+            return place
 
         return checked if used else control
 

@@ -34,6 +34,7 @@ HEAD = """
 STORE = "st.global.u32 [%d3], %r3;"
 CALL = """{ .param .b32 x; .param .b32 y; st.param.b32 [x], %r9; call (y), same, (x); ld.param.b32 %r3, [y]; }"""
 MMA = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1,%f2,%f3,%f4}, {%r2,%r2,%r2,%r2}, {%r2,%r2}, "
+BYTE = "st.shared.u8 [s], %r1; ld.shared.u32 %r4, [s];"
 R9 = "register %r9, which nobody wrote, is read"
 HALF = "mov.b16 %h1, 3; mov.b32 %r3, {%h1, %h2};"
 
@@ -59,6 +60,7 @@ WRONG = {
         f"{R9}.*is read by ldmatrix",
     ),
     "shared": ("ld.shared.u32 %r3, [s+4]; add.u32 %r3, %r3, 1;" + STORE, "shared memory that nobody wrote .*into s"),
+    "a byte of a word": (BYTE + "and.b32 %r3, %r4, 65280;" + STORE, "shared memory that nobody wrote .*into s"),
     "shared, at once": ("atom.shared.add.u32 %r3, [s], 1;", "read of shared memory that nobody wrote"),
     "part of a vector": (
         "st.shared.u32 [s], 1; bar.sync 0; ld.shared.v2.u32 {%r3, %r4}, [s]; st.global.u32 [%d3], %r4;",
@@ -78,6 +80,8 @@ RIGHT = {
     "both guarded": ("@%p2 mov.u32 %r9, 7; @%p2 st.global.u32 [%d3], %r9;", 7),
     "written after all": ("add.u32 %r4, %r9, 1; mov.u32 %r9, 6; mov.u32 %r3, %r9;" + STORE, 6),
     "never returned": ("st.local.u32 [a], %r9; st.local.u32 [a], 4; ld.local.u32 %r3, [a];" + STORE, 4),
+    "called": (CALL.replace("%r9", "%r1") + STORE, 1),
+    "the byte that was written": (BYTE + "and.b32 %r3, %r4, 255;" + STORE, 1),
     "shared again": ("st.shared.u32 [%d6], %r9; st.shared.u32 [%d6], 4; ld.shared.u32 %r3, [%d6];" + STORE, 4),
     "a vector's first": (
         "st.shared.u32 [s], 5; bar.sync 0; ld.shared.v2.u32 {%r3, %r4}, [s];" + STORE,

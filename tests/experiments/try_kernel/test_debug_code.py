@@ -23,7 +23,7 @@ __global__ void row_of_sums(int m, int n, int k, float alpha, const float* A, in
     }
 }
 """
-LIKE = ["--like", "sgemm_naive", "--tile", "m=32", "n=8", "--threads", "32", "--size", "64"]
+LIKE = ["--like", "sgemm_naive", "--tile", "m=32", "n=8", "k=1", "--threads", "32", "--size", "64"]
 
 
 @pytest.mark.parametrize("count", [4, 8])
