@@ -34,7 +34,7 @@ HEAD = """
 STORE = "st.global.u32 [%d3], %r3;"
 CALL = """{ .param .b32 x; .param .b32 y; st.param.b32 [x], %r9; call (y), same, (x); ld.param.b32 %r3, [y]; }"""
 MMA = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1,%f2,%f3,%f4}, {%r2,%r2,%r2,%r2}, {%r2,%r2}, "
-BYTE = "st.shared.u8 [s], %r1; ld.shared.u32 %r4, [s];"
+BYTE = "st.shared.u8 [s], %r1; bar.sync 0; ld.shared.u32 %r4, [s];"
 R9 = "register %r9, which nobody wrote, is read"
 HALF = "mov.b16 %h1, 3; mov.b32 %r3, {%h1, %h2};"
 
