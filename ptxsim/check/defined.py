@@ -418,14 +418,16 @@ class Defined:
         """An access finds memory undefined; `masks`: its bits, by element. Only a load's may do no harm."""
         element = next(n for n, mask in enumerate(masks) if np.count_nonzero(mask))
         first = int(np.flatnonzero(masks[element])[0])
-        at = int(np.asarray(access.flat())[first]) + element * masks[element].dtype.itemsize
+        bits = int(masks[element][first])
+        byte = element * masks[element].dtype.itemsize + ((bits & -bits).bit_length() - 1 >> 3)
+        at = int(np.asarray(access.flat())[first]) + byte
         known = self.stored_origins.get(memory)
         number = int(known[at >> 2]) if known is not None else 0
         if number:
             origin = number - (number > 0)
         else:
-            raw = int(access.where.raw[first]) + access.offset + element * masks[element].dtype.itemsize
-            origin = self._origin_at(f"read of {memory} memory that nobody wrote ({place(raw)})", i)
+            here = place(int(access.where.raw[first]) + access.offset + byte)
+            origin = self._origin_at(f"read of {memory} memory that nobody wrote ({here})", i)
         if i.opcode in LOADS:
             if self.found is None:
                 self.found = Found(i, access.lanes, masks, origin)

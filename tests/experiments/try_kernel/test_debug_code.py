@@ -11,7 +11,7 @@ KERNEL = """
 template <int COUNT>
 __global__ void row_of_sums(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb,
                             float beta, float* C, int ldc) {
-    const int row = blockIdx.y * 32 + threadIdx.x, first = blockIdx.x * 8;
+    const int row = blockIdx.x * 32 + threadIdx.x, first = blockIdx.y * 8;
     if (row >= m) return;
     float sum[COUNT] = {};
     if (alpha != 0)
