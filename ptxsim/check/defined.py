@@ -60,6 +60,10 @@ class Defined:
         self.local: Space | None = None  # the undefined bits of local memory,
         self.shared: Space | None = None  # and of shared memory, once an undefined value was stored there
         self.stored_origins: dict[str, np.ndarray] = {}  # by space and place: of undefined values that were stored
+        self.changes = 0  # of any mask
+        self._concerned: dict[
+            tuple[int, int], tuple[int, np.ndarray | None, bool]
+        ] = {}  # at how many changes, for whom
         self._touched: dict[tuple[int, int], frozenset[int]] = {}
         self._steps: dict[tuple[int, int], list[Step]] = {}
 
@@ -70,6 +74,7 @@ class Defined:
 
     def start(self) -> None:
         """A batch begins: nothing is written yet."""
+        self.changes += 1
         self.masks.clear()
         self.origin_of.clear()
         self.origins.clear()
@@ -109,14 +114,14 @@ class Defined:
         if touched is None:
             code = self.machine.program.code[first:end]
             touched = self._touched[first, end] = frozenset(r.slot for i in code for r in (*results(i), *sources(i)))
-        active, seen = self.state.active, set()
-        for slot in touched & self.masks.keys():
-            mask = self.masks[slot]
-            if id(mask) not in seen:
-                seen.add(id(mask))
-                if np.any(mask if active is None else mask[active]):
-                    return True
-        return False
+        active = self.state.active
+        known = self._concerned.get((first, end))
+        if known is not None and known[0] == self.changes and known[1] is active:
+            return known[2]
+        masks = {id(mask): mask for slot in touched & self.masks.keys() for mask in (self.masks[slot],)}
+        concerned = any(np.any(mask if active is None else mask[active]) for mask in masks.values())
+        self._concerned[first, end] = self.changes, active, concerned
+        return concerned
 
     def steps(self, first: int, end: int, plain: Sequence[Step | None]) -> list[Step]:
         """The steps of a straight run with the masks of their registers; `plain`: the steps of the program."""
@@ -157,6 +162,7 @@ class Defined:
 
     def set_mask(self, slot: int, mask: np.ndarray, origin: int) -> None:
         """The undefined bits of a register from now on."""
+        self.changes += 1
         if np.any(mask):
             self.masks[slot] = mask
             self.origin_of[slot] = origin
@@ -165,6 +171,7 @@ class Defined:
 
     def _clear(self, registers: Sequence[Register], lanes: np.ndarray) -> None:
         """Registers are defined in some lanes. Those that shared a mask go on sharing it."""
+        self.changes += 1
         cleared: dict[int, tuple[np.ndarray, bool]] = {}
         kept = []  # so that no other array gets its id
         for register in registers:

@@ -87,7 +87,7 @@ def test_an_array_that_ptxas_keeps_in_registers_is_not_counted(at, kept, tmp_pat
 
 
 def test_a_line_says_what_it_does_to_local_memory():
-    _, counters = launched("st.local.u32 [%d8], %r2; ld.local.u32 %r3, [%d8];")
+    _, counters = launched("st.local.u32 [%d8], %r2; st.local.u32 [%d8], %r1; ld.local.u32 %r3, [%d8];")
     (cost,) = (c for lines in ptxsim.annotate.costs(counters).values() for c in lines.values() if c.local.sectors)
-    assert cost.local == Local(2, 2, 128) and str(cost.local) == "local memory: 2 loads, 2 stores, 128 sectors"
+    assert cost.local == Local(2, 4, 192) and str(cost.local) == "local memory: 2 loads, 4 stores, 192 sectors"
     assert not cost.excess_sectors
