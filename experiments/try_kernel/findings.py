@@ -70,9 +70,12 @@ def find(variant: Variant, size: int, arch: str, root: Path, *, checked: bool, n
     try:
         kernel = launching.load(variant, build_dir)
         if checked:
-            checks, passed = check_on(nullcontext(EmulatedDevice(build_dir, {variant.name: kernel})), variant, None)
-        if checked and not passed and not any(names_fault(line) for line in checks):
-            checks += with_debug_code(variant, arch, build_dir, nvcc)
+            device = EmulatedDevice(build_dir, {variant.name: kernel})
+            table = check.check_variant(nullcontext(device), variant, large=None, tell=False)
+            checks, failed = check.summary(variant, table), {row["case"] for row in table if not row["passed"]}
+            passed = not failed
+            if failed and not any(names_fault(line) for line in checks):
+                checks.append(with_debug_code(variant, arch, build_dir, nvcc, failed))
         machine = machines.find(MACHINE)
         problem = ProblemSpec.square(size)
         scaled = scaling.emulate(kernel, variant, problem, machine.sms)
@@ -113,8 +116,8 @@ def names_fault(line: str) -> bool:
     return "on ptxsim: ptxsim: " in line and not re.search(r": trap$|: out-of-bounds |: misaligned ", line)
 
 
-def with_debug_code(variant: Variant, arch: str, build_dir: Path, nvcc: str | None) -> Checks:
-    """What the checks find in code that is not optimised (nvcc -G), in words: of the first case that fails there.
+def with_debug_code(variant: Variant, arch: str, build_dir: Path, nvcc: str | None, failed: set[str]) -> str:
+    """What the smallest of the cases that failed finds in code that is not optimised (nvcc -G), in words.
 
     Compilers may drop what is undefined, such as an access past the end of an array; this code still has it.
     """
@@ -123,12 +126,12 @@ def with_debug_code(variant: Variant, arch: str, build_dir: Path, nvcc: str | No
         build.compile_debug(build_dir / f"{variant.name}.cu", ptx, arch, toolchain.nvcc(nvcc))
         device = EmulatedDevice(build_dir, {variant.name: launching.load_file(ptx)})
     except UserError as error:
-        return [f"the same with -G: {error}"]
-    for case in cases(variant):
-        result = check.run_case(device, variant, case, seed=0)
-        if not result.passed:
-            return [f"the same with -G, {case.name}: {result.detail or 'a wrong result, and no fault'}"]
-    return ["the same with -G: every case passes, so the optimised code differs: look for undefined behaviour"]
+        return f"the same with -G: {error}"
+    case = min((case for case in cases(variant) if case.name in failed), key=lambda case: case.problem.flop)
+    result = check.run_case(device, variant, case, seed=0)
+    if result.passed:
+        return f"{case.name} passes with -G, so the optimised code differs: look for undefined behaviour"
+    return f"the same with -G, {case.name}: {result.detail or 'a wrong result, and no fault'}"
 
 
 def costly(kernel: Kernel, counters: Counters, variant: Variant) -> list[str]:
