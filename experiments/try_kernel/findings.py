@@ -112,8 +112,10 @@ def check_on(
 
 
 def names_fault(line: str) -> bool:
-    """Whether a failed check says what is wrong where. A trap and a wrong address may be the optimizer's doing."""
-    return "on ptxsim: ptxsim: " in line and not re.search(r": trap$|: out-of-bounds |: misaligned ", line)
+    """Whether a failed check says what is wrong where. A trap, a wrong address or an undefined
+    register may be the optimizer's doing."""
+    optimizers = r": trap$|: out-of-bounds (?!local)|: misaligned |: register "
+    return "on ptxsim: ptxsim: " in line and not re.search(optimizers, line)
 
 
 def with_debug_code(variant: Variant, arch: str, build_dir: Path, nvcc: str | None, failed: set[str]) -> str:
