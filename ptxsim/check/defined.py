@@ -60,6 +60,7 @@ class Defined:
         self.local: Space | None = None  # the undefined bits of local memory,
         self.shared: Space | None = None  # and of shared memory, once an undefined value was stored there
         self.stored_origins: dict[str, np.ndarray] = {}  # by space and place: of undefined values that were stored
+        self.whole: set[int] = set()  # places whose steps must not run on masks
         self.changes = 0  # of any mask
         self._concerned: dict[
             tuple[int, int], tuple[int, np.ndarray | None, bool]
@@ -250,7 +251,7 @@ class Defined:
             return self._selected(i)
         if isinstance(target, Register) and i.opcode in ("and", "or", "xor", "not"):
             return self._combined(i)
-        if not _moves_bits(i) or not isinstance(target, Register):
+        if i.pc in self.whole or not _moves_bits(i) or not isinstance(target, Register):
             return None
         registers, slots = self.state.registers, {r.slot: r for r in (*results(i), *sources(i)) if r is not i.predicate}
         kept = {slot: registers[slot] for slot in slots}
