@@ -14,10 +14,10 @@ import argparse
 import contextlib
 import io
 import json
+import math
 import os
 import shlex
 import shutil
-import math
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -53,6 +53,7 @@ from .machine.launch import Checks, Limits
 from .machine.observer import Observer
 from .machine.tensor_maps import TensorMap
 from .ptx import sass
+from .ptx.compiler import DEBUG, SOURCES
 from .ptx.loading import prepare, why_not
 from .ptx.sources import require_writable, write_whole
 
@@ -271,6 +272,8 @@ def run(options: argparse.Namespace) -> int:
         fidelity.rows(kernel.program, kernel.machine.origins, executed) if options.fidelity or options.out else []
     )
     faulty = any(found.accepted is None for found in done.faults)
+    if any(found.kind == "trap" for found in done.faults):
+        _with_debug_code(options)
     if not faulty:
         print(summary(kernel, counters))
     if options.fidelity:
@@ -287,6 +290,21 @@ def run(options: argparse.Namespace) -> int:
         np.save(content, argument.value.numpy())
         write_whole(argument.save_as, content.getvalue())
     return NOTES if done.notes else 0
+
+
+def _with_debug_code(options: argparse.Namespace) -> None:
+    """After a trap, the same launch of code that is not optimised (nvcc -G), and what that finds."""
+    if options.kernel.suffix not in SOURCES or not {*options.flags}.isdisjoint(DEBUG):
+        return
+    print("ptxsim: the same launch with -G:", file=sys.stderr)
+    again = argparse.Namespace(**vars(options) | {"flags": [*options.flags, "-G"], "cubin": None})
+    try:
+        done = _launch(_kernel(again), again, _arguments(again), [])
+    except PtxsimError as error:
+        print(f"ptxsim: {error}", file=sys.stderr)
+    else:
+        if not done.faults:
+            print("ptxsim: no fault: only the optimised code traps", file=sys.stderr)
 
 
 def annotate(options: argparse.Namespace) -> int:
